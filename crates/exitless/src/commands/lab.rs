@@ -1,0 +1,290 @@
+//! `exitless lab`: list, build, run, shell, clean.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use lab::{BUILD_EFFORT, Cache, Finished, Happening, Image, LABS, Lab, Laboratory, Put, Request, Timings};
+use serde::Serialize;
+
+use crate::console::BuildProgress;
+use crate::interrupt;
+
+/// What to do with laboratories.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The laboratories there are.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a laboratory ready: fetch packages, make the image, test the emulator.
+    Build {
+        /// The laboratory's name.
+        name: String,
+    },
+    /// Boot a laboratory, run a command in it, and return its exit status.
+    ///
+    /// Exit status: the command's own (128 and the signal's number if a signal ended it); 125 when the laboratory
+    /// failed; 130 when interrupted.
+    Run(RunArguments),
+    /// Boot a laboratory and open a shell in it.
+    Shell {
+        /// The laboratory's name.
+        name: String,
+        #[command(flatten)]
+        machine: MachineArguments,
+    },
+    /// Remove every laboratory and all packages from the cache.
+    Clean,
+}
+
+/// What the emulated machine has.
+#[derive(Debug, Args)]
+pub(crate) struct MachineArguments {
+    /// Boot without Debian's disk: busybox and exitless only, which is faster.
+    #[arg(long)]
+    bare: bool,
+    /// CPUs of the emulated host.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
+    cpus: u16,
+    /// Memory of the emulated host in MiB [default: 1536, bare: 512].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
+    memory: Option<u64>,
+    /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE reaches modules.
+    #[arg(long, value_name = "ARGUMENT")]
+    kernel_argument: Vec<String>,
+}
+
+/// Arguments of `lab run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// The laboratory's name.
+    name: String,
+    #[command(flatten)]
+    machine: MachineArguments,
+    /// Seconds after which the command is stopped.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Put a file into root's home, or at FILE:PATH.
+    #[arg(long, value_name = "FILE[:PATH]", num_args = 1..)]
+    put: Vec<String>,
+    /// Bring a file or folder out after the command.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    get: Vec<String>,
+    /// Folder for what is brought out.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    output: PathBuf,
+    /// Print how long each part took, on standard error.
+    #[arg(long)]
+    timings: bool,
+    /// Program and arguments.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: &'static str,
+    summary: &'static str,
+    emulator: &'static str,
+    built: bool,
+    disk_usage_bytes: u64,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::List { json } => list(json),
+        Command::Build { name } => build(&name),
+        Command::Run(arguments) => run_command(arguments),
+        Command::Shell { name, machine } => shell(&name, machine),
+        Command::Clean => clean(),
+    }
+}
+
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let image = Image::find(&Cache::of_user());
+    let built = matches!(image, Ok(Some(_)));
+    let disk_usage_bytes = image.ok().flatten().map_or(0, |image| image.disk_usage());
+    let listed = LABS.map(|lab| Listed {
+        name: lab.name,
+        summary: lab.summary,
+        emulator: lab.emulator.name(),
+        built,
+        disk_usage_bytes,
+    });
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &listed)?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for lab in listed {
+        writeln!(out, "{:12} {:9} {}", lab.name, if lab.built { "built" } else { "not built" }, lab.summary)?;
+    }
+    if disk_usage_bytes > 0 {
+        writeln!(
+            out,
+            "One image serves all: {} MiB in {}",
+            disk_usage_bytes >> 20,
+            Cache::of_user().root().display()
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build(name: &str) -> anyhow::Result<ExitCode> {
+    let lab = Lab::find(name)?;
+    let stop = interrupt::flag()?;
+    let cache = Cache::of_user();
+    let mut progress = BuildProgress::new();
+    let image = image(&cache, &mut progress)?;
+    image.verify(&mut |step| progress.show(step))?;
+    let laboratory = Laboratory::open(&cache, lab, &image, stop, &mut |step| progress.show(step))?;
+    drop(progress);
+    for (package, here, proven) in image.drift() {
+        eprintln!("Note: {package} is {here}; the laboratories were proven with {proven}");
+    }
+    let emulator = laboratory.program().map_or_else(
+        || format!("{} of the laboratory's image", lab.emulator.name()),
+        |program| program.display().to_string(),
+    );
+    println!(
+        "{name} is ready: Linux {}, {emulator}, {} packages, {} MiB",
+        image.manifest().kernel_release,
+        image.manifest().packages.len(),
+        image.disk_usage() >> 20
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let lab = Lab::find(&arguments.name)?;
+    let put = arguments.put.iter().map(|given| parse_put(given)).collect::<anyhow::Result<_>>()?;
+    let request = Request {
+        put,
+        get: arguments.get,
+        output: arguments.output,
+        timeout: arguments.timeout.map(Duration::from_secs),
+        ..machine_request(arguments.machine, arguments.command)
+    };
+    let finished = with_laboratory(lab, interrupt::flag()?, |laboratory| {
+        Ok(laboratory.run(&request, &mut |happening| pass_on(&happening))?)
+    })?;
+    if arguments.timings {
+        print_timings(&finished.timings);
+    }
+    Ok(exit_code(&finished))
+}
+
+fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
+    let lab = Lab::find(name)?;
+    let request = machine_request(machine, Vec::new());
+    let finished = with_laboratory(lab, interrupt::flag()?, |laboratory| Ok(laboratory.shell(&request)?))?;
+    Ok(exit_code(&finished))
+}
+
+fn clean() -> anyhow::Result<ExitCode> {
+    let cache = Cache::of_user();
+    let freed = cache.clean()?;
+    println!("Removed {} MiB from {}", freed >> 20, cache.root().display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a laboratory ready, saying first what that takes, and hands it over.
+pub(crate) fn with_laboratory<T>(
+    lab: &'static Lab,
+    stop: Arc<AtomicBool>,
+    use_it: impl FnOnce(&Laboratory<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let cache = Cache::of_user();
+    let mut progress = BuildProgress::new();
+    let image = image(&cache, &mut progress)?;
+    let laboratory = Laboratory::open(&cache, lab, &image, stop, &mut |step| progress.show(step))?;
+    drop(progress);
+    use_it(&laboratory)
+}
+
+fn image(cache: &Cache, progress: &mut BuildProgress) -> anyhow::Result<Image> {
+    if Image::find(cache)?.is_none() {
+        eprintln!(
+            "Building the laboratories' image: {} MiB to download, {} MiB on the disk, about {} s and the download. \
+             It is kept in {}.",
+            BUILD_EFFORT.download_mib,
+            BUILD_EFFORT.disk_mib,
+            BUILD_EFFORT.time.as_secs(),
+            cache.root().display()
+        );
+    }
+    Ok(Image::find_or_build(cache, &mut |step| progress.show(step))?)
+}
+
+fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
+    Request {
+        bare: machine.bare,
+        cpus: machine.cpus,
+        memory_mib: machine.memory,
+        kernel_arguments: machine.kernel_argument,
+        ..Request::new(command)
+    }
+}
+
+fn parse_put(given: &str) -> anyhow::Result<Put> {
+    let (from, to) = given.split_once(':').unwrap_or((given, ""));
+    let from = PathBuf::from(from);
+    let to = match to {
+        "" => {
+            let name = from.file_name().with_context(|| format!("{given:?} names no file to put"))?;
+            name.to_string_lossy().into_owned()
+        }
+        to => to.to_owned(),
+    };
+    Ok(Put { from, to })
+}
+
+fn pass_on(happening: &Happening<'_>) {
+    // A closed pipe is no reason to stop the command inside before it is done.
+    let _ = match happening {
+        Happening::Stdout(bytes) => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush())
+        }
+        Happening::Stderr(bytes) => std::io::stderr().lock().write_all(bytes),
+        Happening::Reached(_) => Ok(()),
+    };
+}
+
+/// A line for each part of a run.
+pub(crate) fn print_timings(timings: &Timings) {
+    let parts = [
+        ("boot image", timings.prepare),
+        ("boot to user space", timings.boot),
+        ("kernel modules", timings.modules),
+        ("root file system", timings.root),
+        ("command", timings.command),
+        ("files out", timings.files),
+        ("in all", timings.total),
+    ];
+    for (part, seconds) in parts {
+        eprintln!("{part:20} {seconds:7.2} s");
+    }
+    eprintln!("{:20} {:7.2} s by the emulated clock", "kernel start to end", timings.inside);
+}
+
+fn exit_code(finished: &Finished) -> ExitCode {
+    for warning in &finished.warnings {
+        eprintln!("exitless: {warning}");
+    }
+    let code = u8::try_from(finished.ending.code()).unwrap_or(u8::MAX);
+    match code {
+        0 if !finished.warnings.is_empty() => ExitCode::from(crate::status::FAILED),
+        code => ExitCode::from(code),
+    }
+}

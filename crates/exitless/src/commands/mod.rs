@@ -1,0 +1,4 @@
+//! One file per subcommand.
+
+pub(crate) mod lab;
+pub(crate) mod lab_self_test;

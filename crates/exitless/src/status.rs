@@ -1,0 +1,43 @@
+//! Exit statuses, and how an error is told.
+
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+
+/// The command line was wrong, or an input was missing.
+pub(crate) const USAGE: u8 = 2;
+/// The tool itself failed. Commands run in a laboratory keep their own statuses apart from it.
+pub(crate) const FAILED: u8 = 125;
+/// Ctrl-C or a termination signal.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Prints the error with its causes, once, and gives the exit status.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("exitless: {error}");
+    let mut shown = error.to_string();
+    for cause in error.chain().skip(1) {
+        // Some libraries repeat their cause in their own message.
+        let text = cause.to_string();
+        if !shown.contains(&text) {
+            eprintln!("  because: {text}");
+            shown = text;
+        }
+    }
+    ExitCode::from(code(error))
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<lab::Error>() {
+        Some(lab::Error::Interrupted) => INTERRUPTED,
+        Some(lab::Error::UnknownLab { .. } | lab::Error::PutMissing { .. }) => USAGE,
+        _ => FAILED,
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kind = |cause: &(dyn Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
+}

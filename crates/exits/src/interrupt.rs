@@ -1,0 +1,163 @@
+//! What interrupt virtualization does to each exit reason.
+
+use crate::{ExitReason, Isa};
+use serde::{Deserialize, Serialize};
+
+/// What becomes of a reason's exits when APICv or AVIC is active and not inhibited.
+///
+/// From the hardware's rules, for a VM whose interrupts all come by its local APICs: those of an emulated PIC
+/// (ExtINT) are still injected by the host, with a window where the guest cannot take them. Sources: Intel
+/// SDM volume 3, chapter 30 "APIC Virtualization and Virtual Interrupts"; AMD64 APM volume 2, section 15.29
+/// "Advanced Virtual Interrupt Controller"; Linux `arch/x86/kvm/vmx/vmx.c`, `arch/x86/kvm/svm/avic.c`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Virtualized {
+    /// These exits exist only without it: the hardware delivers instead.
+    Gone,
+    /// A part of these exits goes: which part depends on the registers the guest touches.
+    Partly,
+    /// These exits exist only with it: what the hardware hands back to the hypervisor.
+    Appears,
+    /// It does not concern these exits.
+    Unchanged,
+}
+
+struct Row {
+    reason: ExitReason,
+    effect: Virtualized,
+    about: &'static str,
+}
+
+const fn vmx(code: u32, effect: Virtualized, about: &'static str) -> Row {
+    Row { reason: ExitReason::vmx(code), effect, about }
+}
+
+const fn svm(code: u32, effect: Virtualized, about: &'static str) -> Row {
+    Row { reason: ExitReason::svm(code), effect, about }
+}
+
+const ROWS: &[Row] = &[
+    vmx(
+        1,
+        Virtualized::Partly,
+        "a host interrupt hit the CPU; kicks for guest interrupts are a part of them",
+    ),
+    vmx(7, Virtualized::Gone, "the guest became able to take a waiting interrupt"),
+    vmx(12, Virtualized::Unchanged, "the guest went idle; a halted vCPU still needs the host to wake it"),
+    vmx(
+        32,
+        Virtualized::Partly,
+        "a write to an MSR: x2APIC EOI, TPR and self-IPI go, ICR goes with IPI virtualization, the timer stays",
+    ),
+    vmx(43, Virtualized::Gone, "the guest lowered its task priority below the threshold"),
+    vmx(44, Virtualized::Partly, "an xAPIC register access that must be emulated; most reads and EOI go"),
+    vmx(45, Virtualized::Appears, "the guest ended a level-triggered interrupt whose EOI the host must see"),
+    vmx(49, Virtualized::Unchanged, "emulated device memory, such as a virtio notification by MMIO"),
+    vmx(52, Virtualized::Unchanged, "the guest's timer, run by the VMX preemption timer"),
+    vmx(
+        56,
+        Virtualized::Appears,
+        "an APIC register write that the host completes after the fact (trap-like)",
+    ),
+    vmx(85, Virtualized::Partly, "a write to an MSR by immediate; as MSR_WRITE"),
+    svm(
+        0x060,
+        Virtualized::Partly,
+        "a host interrupt hit the CPU; kicks for guest interrupts are a part of them",
+    ),
+    svm(0x064, Virtualized::Gone, "the guest became able to take a waiting interrupt"),
+    svm(0x008, Virtualized::Gone, "a read of CR8, the task priority"),
+    svm(0x018, Virtualized::Gone, "a write of CR8, the task priority"),
+    svm(0x078, Virtualized::Unchanged, "the guest went idle; a halted vCPU still needs the host to wake it"),
+    svm(0x07c, Virtualized::Partly, "an MSR access: x2APIC registers go with x2AVIC, the timer's stay"),
+    svm(0x0a6, Virtualized::Unchanged, "the guest went idle with no virtual interrupt pending"),
+    svm(
+        0x400,
+        Virtualized::Partly,
+        "a nested page fault; accesses to the xAPIC page go, other memory and devices stay",
+    ),
+    svm(
+        0x401,
+        Virtualized::Appears,
+        "an IPI that AVIC could not deliver alone, most often to a vCPU that is not running",
+    ),
+    svm(
+        0x402,
+        Virtualized::Appears,
+        "an APIC register access that AVIC leaves to the host, such as the timer's",
+    ),
+];
+
+impl ExitReason {
+    fn row(self) -> Option<&'static Row> {
+        let basic = self.basic();
+        ROWS.iter().find(|row| row.reason == basic)
+    }
+
+    /// What the exit means for interrupts, in one line; `None` for reasons that have nothing to do with them.
+    #[must_use]
+    pub fn about(self) -> Option<&'static str> {
+        self.row().map(|row| row.about)
+    }
+
+    /// What APICv or AVIC does to exits of this reason; `None` for a number without a name.
+    #[must_use]
+    pub fn under_interrupt_virtualization(self) -> Option<Virtualized> {
+        match self.row() {
+            Some(row) => Some(row.effect),
+            None => self.name().map(|_| Virtualized::Unchanged),
+        }
+    }
+
+    /// Whether an active APICv or AVIC leaves no exits of this reason; `None` when it depends, or the number
+    /// has no name.
+    #[must_use]
+    pub fn removed_by_interrupt_virtualization(self) -> Option<bool> {
+        match self.under_interrupt_virtualization()? {
+            Virtualized::Gone => Some(true),
+            Virtualized::Unchanged | Virtualized::Appears => Some(false),
+            Virtualized::Partly => None,
+        }
+    }
+}
+
+impl Isa {
+    /// The vendor's name for virtual interrupt delivery.
+    #[must_use]
+    pub const fn interrupt_virtualization(self) -> &'static str {
+        match self {
+            Self::Vmx => "APICv",
+            Self::Svm => "AVIC",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_exits_go_halts_stay_msr_writes_depend() {
+        let removed = |name: &str| name.parse::<ExitReason>().unwrap().removed_by_interrupt_virtualization();
+        assert_eq!(removed("INTERRUPT_WINDOW"), Some(true));
+        assert_eq!(removed("vintr"), Some(true));
+        assert_eq!(removed("HLT"), Some(false));
+        assert_eq!(removed("cpuid"), Some(false));
+        assert_eq!(removed("MSR_WRITE"), None);
+        assert_eq!(removed("vmx:199"), None);
+    }
+
+    #[test]
+    fn rows_have_names_and_occur_once() {
+        for (at, row) in ROWS.iter().enumerate() {
+            assert!(row.reason.name().is_some());
+            assert!(ROWS[at + 1..].iter().all(|other| other.reason != row.reason), "{}", row.reason);
+        }
+    }
+
+    #[test]
+    fn flags_do_not_hide_the_gloss() {
+        assert!(ExitReason::vmx(0x0400_0001).about().is_some());
+        assert!(ExitReason::vmx(10).about().is_none());
+    }
+}

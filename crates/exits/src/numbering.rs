@@ -1,0 +1,207 @@
+//! Which number means which inhibit reason, by kernel.
+
+use crate::{InhibitReason, KernelVersion};
+use InhibitReason::{
+    Absent, ApicBaseModified, ApicIdModified, BlockIrq, Disabled, HyperV, IrqWindow, LogicalIdAliased,
+    Nested, PhysicalIdAliased, PhysicalIdTooBig, PitReinject, Sev, X2Apic,
+};
+
+/// Tables of `enum kvm_apicv_inhibit` (before 5.18: macros), each from the version named until the next.
+///
+/// Kernels of one order only append, so the longest list of an order serves all of them: BLOCKIRQ, ABSENT and
+/// SEV came to the first order by and by, PHYSICAL_ID_TOO_BIG to the last in 6.17. Checked against the headers
+/// of Linux 5.10, 6.1, 6.12 and 6.16 and, for the order of 5.19, the change that made it (a9603ae0e4ee). The
+/// order of 6.0 is also what Oracle's UEK 7 (5.15) prints.
+const BY_VERSION: &[(KernelVersion, &[InhibitReason])] = &[
+    (
+        KernelVersion::new(5, 6),
+        &[Disabled, HyperV, Nested, IrqWindow, PitReinject, X2Apic, BlockIrq, Absent, Sev],
+    ),
+    (
+        KernelVersion::new(5, 19),
+        &[
+            Disabled,
+            HyperV,
+            Absent,
+            BlockIrq,
+            ApicIdModified,
+            ApicBaseModified,
+            Nested,
+            IrqWindow,
+            PitReinject,
+            X2Apic,
+            Sev,
+        ],
+    ),
+    (
+        KernelVersion::new(6, 0),
+        &[
+            Disabled,
+            HyperV,
+            Absent,
+            BlockIrq,
+            ApicIdModified,
+            ApicBaseModified,
+            Nested,
+            IrqWindow,
+            PitReinject,
+            Sev,
+        ],
+    ),
+    (
+        KernelVersion::new(6, 3),
+        &[
+            Disabled,
+            HyperV,
+            Absent,
+            BlockIrq,
+            PhysicalIdAliased,
+            ApicIdModified,
+            ApicBaseModified,
+            Nested,
+            IrqWindow,
+            PitReinject,
+            Sev,
+            LogicalIdAliased,
+            PhysicalIdTooBig,
+        ],
+    ),
+];
+
+/// How one kernel numbers its inhibit reasons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InhibitNumbering {
+    names: Vec<Option<InhibitReason>>,
+    stated: bool,
+}
+
+impl InhibitNumbering {
+    /// The table of the mainline kernel of this version; empty before 5.6, which had no inhibit reasons.
+    #[must_use]
+    pub fn of_kernel(version: KernelVersion) -> Self {
+        let table = BY_VERSION.iter().rev().find(|entry| entry.0 <= version);
+        let names = table.map_or(&[][..], |entry| entry.1).iter().copied().map(Some).collect();
+        Self { names, stated: false }
+    }
+
+    /// The table that the running kernel states in the `print fmt` of `kvm_apicv_inhibit_changed`.
+    ///
+    /// `None` when the format holds no names (before Linux 6.11). There the names follow the enumeration
+    /// in its order (`APICV_INHIBIT_REASONS` in `kvm_host.h`) and the bit is given by enumerator, not by
+    /// number, so the position is the number unless a number is written. Names unknown to us keep their
+    /// place and stay unnamed.
+    #[must_use]
+    pub fn from_print_fmt(print_fmt: &str) -> Option<Self> {
+        let list = &print_fmt[print_fmt.find("__print_flags")?..];
+        let mut names: Vec<Option<InhibitReason>> = Vec::new();
+        for entry in list.split('{').skip(1) {
+            let (bit, rest) = entry.split_once(", \"")?;
+            let (name, _) = rest.split_once('"')?;
+            let number = written_shift(bit).unwrap_or(names.len());
+            if number >= 64 {
+                return None;
+            }
+            if names.len() <= number {
+                names.resize(number + 1, None);
+            }
+            names[number] = name.parse().ok();
+        }
+        (!names.is_empty()).then_some(Self { names, stated: true })
+    }
+
+    /// Whether the running kernel stated this table itself; otherwise it is the mainline table of a version.
+    #[must_use]
+    pub fn is_stated(&self) -> bool {
+        self.stated
+    }
+
+    /// The reason behind a number, `None` when this kernel's table has no such number.
+    #[must_use]
+    pub fn reason(&self, number: u32) -> Option<InhibitReason> {
+        *self.names.get(usize::try_from(number).ok()?)?
+    }
+
+    /// The number of a reason in this kernel.
+    #[must_use]
+    pub fn number(&self, reason: InhibitReason) -> Option<u32> {
+        let at = self.names.iter().position(|name| *name == Some(reason))?;
+        u32::try_from(at).ok()
+    }
+}
+
+impl InhibitReason {
+    /// The reason with this number in the mainline kernel of this version.
+    #[must_use]
+    pub fn from_number(number: u32, version: KernelVersion) -> Option<Self> {
+        InhibitNumbering::of_kernel(version).reason(number)
+    }
+}
+
+/// The shift in `((((1UL))) << (3))`, or `None` where the kernel printed the enumerator's name.
+fn written_shift(bit: &str) -> Option<usize> {
+    let (_, shift) = bit.rsplit_once("<<")?;
+    shift.trim_matches(|c: char| c == '(' || c == ')' || c.is_whitespace()).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FORMAT_6_12: &str = concat!(
+        r#""%s reason=%u, inhibits=0x%lx%s%s", REC->set ? "set" : "cleared", REC->reason, (REC->inhibits), "#,
+        r#"(REC->inhibits) ? " " : "", (REC->inhibits) ? __print_flags(REC->inhibits, "|", "#,
+        r#"{ ((((1UL))) << (APICV_INHIBIT_REASON_DISABLED)), "DISABLED" }, "#,
+        r#"{ ((((1UL))) << (APICV_INHIBIT_REASON_HYPERV)), "HYPERV" }, "#,
+        r#"{ ((((1UL))) << (APICV_INHIBIT_REASON_ABSENT)), "ABSENT" }) : """#
+    );
+
+    #[test]
+    fn numbers_by_version() {
+        let old = KernelVersion::new(5, 15);
+        assert_eq!(InhibitReason::from_number(3, old), Some(IrqWindow));
+        assert_eq!(InhibitReason::from_number(7, old), Some(Absent));
+        assert_eq!(InhibitReason::from_number(8, KernelVersion::new(5, 18)), Some(Sev));
+        assert_eq!(InhibitReason::from_number(9, KernelVersion::new(5, 19)), Some(X2Apic));
+        assert_eq!(InhibitReason::from_number(9, KernelVersion::new(6, 0)), Some(Sev));
+        let v61 = KernelVersion::new(6, 1);
+        assert_eq!(InhibitReason::from_number(2, v61), Some(Absent));
+        assert_eq!(InhibitReason::from_number(7, v61), Some(IrqWindow));
+        let v612 = KernelVersion::new(6, 12);
+        assert_eq!(InhibitReason::from_number(7, v612), Some(Nested));
+        assert_eq!(InhibitReason::from_number(8, v612), Some(IrqWindow));
+        assert_eq!(InhibitReason::from_number(9, v612), Some(PitReinject));
+        assert_eq!(InhibitReason::from_number(40, v612), None);
+        assert_eq!(InhibitReason::from_number(0, KernelVersion::new(4, 19)), None);
+    }
+
+    #[test]
+    fn a_kernel_that_states_its_names_is_believed() {
+        let stated = InhibitNumbering::from_print_fmt(FORMAT_6_12).unwrap();
+        assert!(stated.is_stated());
+        assert_eq!(stated.reason(2), Some(Absent));
+        assert_eq!(stated.reason(3), None);
+        assert_eq!(stated.number(HyperV), Some(1));
+    }
+
+    #[test]
+    fn numbers_in_the_format_win_over_the_position() {
+        let format =
+            r#"__print_flags(REC->inhibits, "|", { ((((1UL))) << (7)), "IRQWIN" }, { (1UL << 2), "NEW" })"#;
+        let stated = InhibitNumbering::from_print_fmt(format).unwrap();
+        assert_eq!(stated.reason(7), Some(IrqWindow));
+        assert_eq!(stated.reason(2), None);
+    }
+
+    #[test]
+    fn a_format_without_names_states_nothing() {
+        assert_eq!(InhibitNumbering::from_print_fmt(r#""%s reason=%u, inhibits=0x%lx", REC->set"#), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_format_panics(text in "(__print_flags)?[{}<>(), \"A-Z0-9]{0,60}") {
+            let _ = InhibitNumbering::from_print_fmt(&text);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Plans, runs and honest statistics.
+
+pub mod prove;
+pub mod statistics;

@@ -1,0 +1,32 @@
+//! What interrupt virtualization is worth on a host: plan, collect on the host, analyse anywhere.
+//!
+//! Collection runs on the machine in question, which may be an emulated one, and so it only records. Analysis
+//! reads the [`Recording`] wherever it is and does the statistics.
+
+mod analyse;
+mod collect;
+mod counting;
+mod evidence;
+mod outcome;
+mod pairing;
+mod plan;
+mod recording;
+mod samples;
+#[cfg(any(test, feature = "synthetic"))]
+pub mod synthetic;
+mod verdict;
+mod warning;
+mod wording;
+
+pub use analyse::{NotAnalysed, analyse};
+pub use collect::{CollectError, Progress, collect};
+pub use evidence::Evidence;
+pub use outcome::{
+    Cost, Effect, ExitTotals, Judgement, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome, PerOperation,
+    ReasonRow,
+};
+pub use plan::{BadPlan, Plan};
+pub use recording::{ArmPair, CountedRun, FORMAT, Failure, ReadError, Recording, TimedRun, Tracing};
+pub use samples::{SamplesError, write_samples};
+pub use warning::{Disagreement, Disturbed, Warning};
+pub use wording::{change_in_words, grouped, interval_in_words};

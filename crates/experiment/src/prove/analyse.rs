@@ -1,0 +1,241 @@
+//! From a recording to an outcome.
+
+use host::Fingerprint;
+use probe::Arms;
+use probe::measure::Measure;
+use probe::run::Arm;
+
+use super::evidence::Evidence;
+use super::outcome::{Cost, Effect, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome};
+use super::pairing::{Pairing, Statistic, pair};
+use super::recording::arms_of;
+use super::{ArmPair, Disturbed, Recording, Tracing, Warning, counting, verdict};
+use crate::statistics::{self, CONFIDENCE, Difference, MINIMUM_PAIRS, Summary};
+
+/// Fixed, so that the same recording gives the same outcome.
+const SEED: u64 = 0x0070_726f_7665;
+
+/// Below this, in percent, a difference means nothing to anyone, however certain it is.
+const NEGLIGIBLE_PERCENT: f64 = 1.0;
+
+const DRIFT_PERCENT: f64 = 5.0;
+const OUTLIER_SHARE: f64 = 0.01;
+
+/// Measures that no interrupt takes part in, so that a difference in them is the experiment's own.
+const CONTROLS: [Measure; 2] = [Measure::Floor, Measure::Cpuid];
+
+/// Why a recording has no outcome.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnalysed {
+    /// No run gave a sample.
+    #[error("The recording holds no samples{}", first_cause(.why))]
+    Empty {
+        /// What failed, by measure.
+        why: Vec<String>,
+    },
+}
+
+fn first_cause(why: &[String]) -> String {
+    why.first().map(|cause| format!(": {cause}")).unwrap_or_default()
+}
+
+/// Does the statistics of `recording`.
+///
+/// `emulated` names the emulator of the host where the caller knows of one, such as `Bochs 3.0`; otherwise the
+/// fingerprint decides.
+///
+/// # Errors
+/// Where there is nothing to analyse.
+pub fn analyse(recording: &Recording, emulated: Option<&str>) -> Result<Outcome, NotAnalysed> {
+    let recording = counting::without_silent_tracepoints(recording);
+    let recording = recording.as_ref();
+    let mut warnings: Vec<Warning> = Vec::new();
+    let evidence = Evidence::of(recording);
+    warnings.extend(evidence.warnings());
+    if let Tracing::Statistics { why } = &recording.tracing {
+        warnings.push(Warning::NoTracepoints { why: why.clone() });
+    }
+    warnings.extend(recording.failures.iter().map(|failure| Warning::Failed {
+        measure: failure.measure,
+        arm: failure.arm,
+        why: failure.why.clone(),
+    }));
+    let mut measures = Vec::new();
+    for &measure in &recording.plan.measures {
+        measures.extend(measure_outcome(recording, measure, &mut warnings));
+    }
+    warnings.extend(counting::warnings(recording));
+    warnings.extend(disturbances(recording));
+    if measures.is_empty() {
+        let why = recording.failures.iter().map(|failure| format!("{}: {}", failure.measure, failure.why));
+        return Err(NotAnalysed::Empty { why: why.collect() });
+    }
+    let emulated = emulated.map(str::to_owned).or_else(|| emulator(&recording.fingerprint));
+    match &recording.fingerprint.virtualization {
+        Some(below) if emulated.is_none() => warnings.push(Warning::Nested { below: below.clone() }),
+        _ => {}
+    }
+    warnings.sort_by_key(|warning| !warning.is_grave());
+    let exits = counting::totals(recording);
+    let verdict::Verdict { judgement, sentence, headline } =
+        verdict::verdict(&recording.arms, &measures, &exits, &warnings, emulated.as_deref());
+    Ok(Outcome {
+        format: OUTCOME_FORMAT,
+        version: recording.version.clone(),
+        started: recording.started,
+        took_ms: recording.took_ms,
+        verdict: sentence,
+        judgement,
+        headline,
+        fingerprint: recording.fingerprint.clone(),
+        emulated,
+        tsc_khz: recording.tsc_khz,
+        plan: recording.plan.clone(),
+        arms: recording.arms.clone(),
+        evidence,
+        measures,
+        exits,
+        warnings,
+        method: method(),
+    })
+}
+
+fn method() -> Method {
+    Method {
+        confidence: CONFIDENCE,
+        interval:
+            "Student's t over the logarithms of the ratios of neighbouring runs, one of each arm, reduced \
+                   to their medians; runs are taken in blocks of off, on, on, off"
+                .to_owned(),
+        p_value: format!(
+            "permutation of the arms' names within blocks: every dealing, or {} at random where there are more",
+            statistics::PERMUTATIONS
+        ),
+        seed: SEED,
+        negligible_percent: NEGLIGIBLE_PERCENT,
+    }
+}
+
+/// The emulator that the host names itself after, where it does.
+fn emulator(fingerprint: &Fingerprint) -> Option<String> {
+    let names =
+        [fingerprint.virtualization.clone(), fingerprint.cpu.as_ref().and_then(|cpu| cpu.name.clone())];
+    let names = names.into_iter().flatten().collect::<Vec<_>>().join(" ").to_lowercase();
+    [("bochs", "Bochs"), ("tcg", "QEMU TCG")]
+        .into_iter()
+        .find(|(word, _)| names.contains(word))
+        .map(|(_, name)| name.to_owned())
+}
+
+fn measure_outcome(
+    recording: &Recording,
+    measure: Measure,
+    warnings: &mut Vec<Warning>,
+) -> Option<MeasureOutcome> {
+    let cost = ArmPair::each(|arm| cost(recording, measure, arm));
+    if cost.off.is_none() && cost.on.is_none() {
+        return None;
+    }
+    let both = matches!(recording.arms, Arms::Both { .. });
+    let of = |statistic| pair(recording.timed_runs(measure), statistic);
+    let medians =
+        if both { of(Statistic::Median) } else { Pairing { pairs: Vec::new(), broken: Vec::new() } };
+    let difference = statistics::difference(&medians.pairs);
+    let effect = effect(difference);
+    if both {
+        doubts(measure, &medians, difference, effect, warnings);
+    }
+    Some(MeasureOutcome {
+        measure,
+        cost,
+        difference,
+        mean_difference: both.then(|| statistics::difference(&of(Statistic::Mean).pairs)).flatten(),
+        p99_difference: both.then(|| statistics::difference(&of(Statistic::P99).pairs)).flatten(),
+        p_value: statistics::permutation_p_value(&medians.pairs, SEED),
+        effect,
+        exits: counting::per_operation(recording, measure),
+    })
+}
+
+fn cost(recording: &Recording, measure: Measure, arm: Arm) -> Option<Cost> {
+    let medians = medians(recording, measure, arm);
+    let pooled = Summary::of(&recording.cycles(measure, arm))?;
+    Some(Cost { runs: medians.len(), median: statistics::median_of(&medians)?, pooled })
+}
+
+fn medians(recording: &Recording, measure: Measure, arm: Arm) -> Vec<f64> {
+    let runs = recording.timed_runs(measure).filter(|timed| timed.run.arm == arm);
+    runs.filter_map(|timed| Statistic::Median.of(&timed.run)).collect()
+}
+
+/// What disturbed the runs, one warning a kind: one a measure would bury the others.
+fn disturbances(recording: &Recording) -> Vec<Warning> {
+    let (mut drifts, mut outliers) = (Vec::new(), Vec::new());
+    for &measure in &recording.plan.measures {
+        for &arm in arms_of(&recording.arms) {
+            let shift = statistics::half_shift(&medians(recording, measure, arm)).unwrap_or(0.0);
+            if shift.abs() > DRIFT_PERCENT {
+                drifts.push(Disturbed { measure, arm, percent: shift });
+            }
+            let share = statistics::outliers(&recording.cycles(measure, arm)).share();
+            if share > OUTLIER_SHARE {
+                outliers.push(Disturbed { measure, arm, percent: share * 100.0 });
+            }
+        }
+    }
+    let mut warnings = Vec::new();
+    if !drifts.is_empty() {
+        warnings.push(Warning::Drift { found: drifts });
+    }
+    if !outliers.is_empty() {
+        warnings.push(Warning::Outliers { found: outliers });
+    }
+    warnings
+}
+
+fn effect(difference: Option<Difference>) -> Effect {
+    let Some(Difference { percent, interval: Some(interval), .. }) = difference else {
+        return Effect::Unknown;
+    };
+    if interval.holds_zero() {
+        Effect::Indistinguishable
+    } else if percent.abs() < NEGLIGIBLE_PERCENT {
+        Effect::Negligible
+    } else if percent < 0.0 {
+        Effect::Fewer
+    } else {
+        Effect::More
+    }
+}
+
+fn doubts(
+    measure: Measure,
+    pairing: &Pairing,
+    difference: Option<Difference>,
+    effect: Effect,
+    warnings: &mut Vec<Warning>,
+) {
+    if !pairing.broken.is_empty() {
+        warnings.push(Warning::BrokenBlocks { measure, blocks: pairing.broken.len() });
+    }
+    if pairing.pairs.len() < MINIMUM_PAIRS {
+        warnings.push(Warning::TooFewRuns { measure, runs: pairing.pairs.len() });
+        return;
+    }
+    let first = pairing.pairs[0];
+    if pairing.pairs.iter().all(|pair| (pair.off, pair.on) == (first.off, first.on)) {
+        warnings.push(Warning::NoVariation { measure });
+    }
+    match difference {
+        Some(Difference { percent, .. })
+            if CONTROLS.contains(&measure) && matches!(effect, Effect::Fewer | Effect::More) =>
+        {
+            warnings.push(Warning::ControlMoved { measure, percent });
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+#[path = "analyse_tests.rs"]
+mod tests;

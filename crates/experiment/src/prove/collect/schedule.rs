@@ -1,0 +1,201 @@
+//! The order of the runs.
+//!
+//! Timed runs come in blocks of Off, On, On, Off, each measure after the other. What a pair of neighbours shares
+//! must not differ between the arms, so the vCPU that receives the interrupts changes from pair to pair and never
+//! within one. Then one counted run an arm follows, On first: the last timed run was Off, so both switches are
+//! seen by the tracepoints.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use exits::{ExitCounts, ExitReason, HandlingTime};
+use live::InhibitChange;
+use probe::measure::Measure;
+use probe::run::{Arm, Run};
+
+use super::Progress;
+use crate::prove::{CountedRun, Failure, Plan, TimedRun};
+
+const BLOCK: [Arm; 4] = [Arm::Off, Arm::On, Arm::On, Arm::Off];
+
+/// What can be switched, timed and traced: the micro VM, or a stand-in.
+pub(super) trait Machine {
+    /// Goes to `arm`; nothing where it is there already.
+    fn switch(&mut self, arm: Arm) -> Result<(), String>;
+
+    /// Takes one run in the present arm.
+    fn run(
+        &mut self,
+        measure: Measure,
+        warm_up: u32,
+        samples: u32,
+        target: Option<u16>,
+    ) -> Result<Run, String>;
+
+    /// Makes a fresh one after a failure, where that left the guest in the middle of something.
+    fn renew(&mut self) -> Result<(), String>;
+
+    /// Switches the tracepoints on, with nothing seen so far; `false` where they cannot be used.
+    fn start(&mut self) -> Result<bool, String>;
+
+    /// What the tracepoints saw since the last look.
+    fn take(&mut self) -> Result<Seen, String>;
+
+    /// Switches the tracepoints off, if they are on.
+    fn stop(&mut self);
+}
+
+/// What the tracepoints saw between two looks.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) exits: ExitCounts,
+    pub(super) handling: BTreeMap<ExitReason, HandlingTime>,
+    pub(super) inhibits: Vec<InhibitChange>,
+}
+
+/// The runs, as far as they succeeded.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    pub(super) timed: Vec<TimedRun>,
+    pub(super) counted: Vec<CountedRun>,
+    pub(super) failures: Vec<Failure>,
+}
+
+/// The state of one collection.
+pub(super) struct Schedule<'a, M> {
+    plan: &'a Plan,
+    arms: &'static [Arm],
+    machine: &'a mut M,
+    progress: &'a mut dyn FnMut(Progress),
+    began: Instant,
+    position: u32,
+    runs: Runs,
+}
+
+struct Failed {
+    arm: Arm,
+    why: String,
+}
+
+impl<'a, M: Machine> Schedule<'a, M> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        arms: &'static [Arm],
+        machine: &'a mut M,
+        progress: &'a mut dyn FnMut(Progress),
+    ) -> Self {
+        let began = Instant::now();
+        Self { plan, arms, machine, progress, began, position: 0, runs: Runs::default() }
+    }
+
+    /// Takes every run; a measure that fails is left and noted, and the next one begins.
+    pub(super) fn carry_out(mut self) -> Runs {
+        for (index, &measure) in (0..).zip(&self.plan.measures) {
+            self.position = index * self.runs_per_measure();
+            let taken = self.timed_runs(measure).and_then(|()| self.counted_runs(measure));
+            if let Err(Failed { arm, why }) = taken {
+                tracing::warn!(%measure, ?arm, why, "the measure failed; the next one follows");
+                self.runs.failures.push(Failure { measure, arm, why });
+                if let Err(why) = self.machine.renew() {
+                    self.give_up(measure, arm, &why);
+                    break;
+                }
+            }
+        }
+        self.runs
+    }
+
+    fn block(&self) -> impl Iterator<Item = Arm> + use<M> {
+        let arms = self.arms;
+        BLOCK.into_iter().filter(move |arm| arms.contains(arm))
+    }
+
+    fn runs_per_measure(&self) -> u32 {
+        self.plan.blocks * self.block().count() as u32 + self.arms.len() as u32
+    }
+
+    fn timed_runs(&mut self, measure: Measure) -> Result<(), Failed> {
+        for block in 0..self.plan.blocks {
+            for (slot, arm) in (0..).zip(self.block()) {
+                self.announce(measure, arm, false);
+                let target = self.target(measure, 2 * block + slot / 2);
+                let failed = |why| Failed { arm, why };
+                self.machine.switch(arm).map_err(failed)?;
+                let began = Instant::now();
+                let run = self
+                    .machine
+                    .run(measure, self.plan.warm_up, self.plan.samples, target)
+                    .map_err(failed)?;
+                let timed = TimedRun {
+                    position: self.position,
+                    block,
+                    began_us: micros(began.duration_since(self.began)),
+                    took_us: micros(began.elapsed()),
+                    run,
+                };
+                self.runs.timed.push(timed);
+                self.position += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Without a machine every measure that has not begun fails alike.
+    fn give_up(&mut self, after: Measure, arm: Arm, why: &str) {
+        let rest = self.plan.measures.iter().skip_while(|&&measure| measure != after).skip(1);
+        for &measure in rest {
+            let why = format!("no new micro VM after {after} had failed: {why}");
+            self.runs.failures.push(Failure { measure, arm, why });
+        }
+    }
+
+    fn counted_runs(&mut self, measure: Measure) -> Result<(), Failed> {
+        let first = self.arms.last().copied().unwrap_or(Arm::Off);
+        let traced = self.machine.start().map_err(|why| Failed { arm: first, why })?;
+        let taken = self.arms.iter().rev().try_for_each(|&arm| {
+            self.announce(measure, arm, true);
+            let counted = self.counted_run(measure, arm, traced).map_err(|why| Failed { arm, why })?;
+            self.runs.counted.push(counted);
+            self.position += 1;
+            Ok(())
+        });
+        // Also after a failure: the timed runs that follow must not be traced.
+        self.machine.stop();
+        taken
+    }
+
+    fn counted_run(&mut self, measure: Measure, arm: Arm, traced: bool) -> Result<CountedRun, String> {
+        let target = self.target(measure, 0);
+        self.machine.switch(arm)?;
+        // The exits of the switch itself belong to no operation; only what it did to the inhibits is kept.
+        let switch = if traced { self.machine.take()? } else { Seen::default() };
+        let run = self.machine.run(measure, self.plan.warm_up, self.plan.counted_samples, target)?;
+        let seen = if traced { self.machine.take()? } else { Seen::default() };
+        Ok(CountedRun {
+            position: self.position,
+            run,
+            exits: traced.then_some(seen.exits),
+            handling: seen.handling,
+            inhibits: switch.inhibits.into_iter().chain(seen.inhibits).collect(),
+        })
+    }
+
+    fn target(&self, measure: Measure, turn: u32) -> Option<u16> {
+        let others = u32::from(self.plan.vcpus) - 1;
+        let target = 1 + turn.checked_rem(others)?;
+        measure.needs_target().then(|| u16::try_from(target).unwrap_or(1))
+    }
+
+    fn announce(&mut self, measure: Measure, arm: Arm, counted: bool) {
+        let total = self.plan.measures.len() as u32 * self.runs_per_measure();
+        (self.progress)(Progress { done: self.position, total, measure, arm, counted });
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

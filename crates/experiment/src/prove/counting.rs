@@ -1,0 +1,171 @@
+//! Exits, by the tracepoints and by KVM's own count.
+
+use std::borrow::Cow;
+
+use exits::{Change, Comparison, ExitCounts, ExitReason, HandlingTime, Side};
+use probe::measure::Measure;
+use probe::run::Arm;
+
+use super::outcome::{ExitTotals, PerOperation, ReasonRow};
+use super::recording::arms_of;
+use super::{ArmPair, CountedRun, Disagreement, Recording, Tracing, Warning};
+
+/// KVM and its tracepoints may begin and end a run a few exits apart.
+const TOLERATED_EXITS: u64 = 20;
+const TOLERATED_SHARE: f64 = 0.02;
+
+/// Tracepoints that saw nothing while KVM counted exits do not belong to the KVM that ran (another implementation
+/// answers `/dev/kvm`, or the event is never reached): zeros from them would be a lie, so they are left out.
+pub(super) fn without_silent_tracepoints(recording: &Recording) -> Cow<'_, Recording> {
+    let sum = |count: fn(&CountedRun) -> Option<u64>| -> u64 {
+        recording.counted.iter().filter_map(count).fold(0, u64::saturating_add)
+    };
+    let counted = sum(counted_by_kvm);
+    let attached = matches!(recording.tracing, Tracing::Tracepoints { .. });
+    if !attached || sum(traced) > 0 || counted <= TOLERATED_EXITS {
+        return Cow::Borrowed(recording);
+    }
+    let mut recording = recording.clone();
+    let why = format!("the tracepoints saw none of the {counted} exits that KVM counted");
+    recording.tracing = Tracing::Statistics { why };
+    for counted in &mut recording.counted {
+        counted.exits = None;
+    }
+    Cow::Owned(recording)
+}
+
+/// What was lost, and where the two counts disagree.
+pub(super) fn warnings(recording: &Recording) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut disagreements = Vec::new();
+    for counted in &recording.counted {
+        let (measure, arm) = (counted.run.measure, counted.run.arm);
+        match &counted.exits {
+            Some(exits) if exits.lost > 0 => {
+                warnings.push(Warning::Lost { measure, arm, events: exits.lost });
+            }
+            _ => {}
+        }
+        if let (Some(traced), Some(statistics)) = (traced(counted), counted_by_kvm(counted)) {
+            let distance = traced.abs_diff(statistics);
+            if distance > TOLERATED_EXITS && distance as f64 > TOLERATED_SHARE * statistics as f64 {
+                disagreements.push(Disagreement { measure, arm, traced, statistics });
+            }
+        }
+    }
+    if !disagreements.is_empty() {
+        warnings.push(Warning::CountsDisagree { found: disagreements });
+    }
+    warnings
+}
+
+/// Exits for each operation of `measure`.
+pub(super) fn per_operation(recording: &Recording, measure: Measure) -> PerOperation {
+    let runs = ArmPair::each(|arm| recording.counted_run(measure, arm));
+    let rate = |arm, count: fn(&CountedRun) -> Option<u64>| {
+        let counted = (*runs.of(arm))?;
+        let operations = counted.operations();
+        (operations > 0).then_some(())?;
+        Some(count(counted)? as f64 / operations as f64)
+    };
+    PerOperation {
+        reasons: match (runs.off, runs.on) {
+            (None, None) => Vec::new(),
+            (off, on) => rows(off.as_slice(), on.as_slice()),
+        },
+        traced: ArmPair::each(|arm| rate(arm, traced)),
+        statistics: ArmPair::each(|arm| rate(arm, counted_by_kvm)),
+    }
+}
+
+fn traced(counted: &CountedRun) -> Option<u64> {
+    counted.exits.as_ref().map(ExitCounts::total)
+}
+
+fn counted_by_kvm(counted: &CountedRun) -> Option<u64> {
+    counted.run.statistics.get("exits").copied()
+}
+
+fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
+    let (side_off, side_on) = (merged(off), merged(on));
+    let both = !off.is_empty() && !on.is_empty();
+    let each = |arm| match arm {
+        Arm::Off => (off, &side_off),
+        Arm::On => (on, &side_on),
+    };
+    let mut differences = Comparison::new(side_off.clone(), side_on.clone()).differences();
+    // Among those that did not change the frequent ones matter more than the alphabet.
+    let size = |row: &exits::Difference| (row.after - row.before).abs();
+    differences.sort_by(|a, b| size(b).total_cmp(&size(a)).then(b.before.total_cmp(&a.before)));
+    differences
+        .into_iter()
+        .map(|row| {
+            let count = ArmPair::each(|arm| {
+                let (runs, side) = each(arm);
+                (!runs.is_empty()).then(|| side.counts.get(row.reason))
+            });
+            ReasonRow {
+                reason: row.reason,
+                count,
+                per_operation: ArmPair::each(|arm| {
+                    count.of(arm).map(|count| share(count, each(arm).1.operations))
+                }),
+                handling: ArmPair::each(|arm| handling(each(arm).0, row.reason)),
+                change: both.then_some(row.change),
+                expected: row.reason.under_interrupt_virtualization(),
+            }
+        })
+        .collect()
+}
+
+fn merged(runs: &[&CountedRun]) -> Side {
+    let mut counts = ExitCounts::new();
+    runs.iter().filter_map(|counted| counted.exits.as_ref()).for_each(|exits| counts.merge(exits));
+    Side { counts, operations: Some(runs.iter().map(|counted| counted.operations()).sum()) }
+}
+
+fn handling(runs: &[&CountedRun], reason: ExitReason) -> Option<HandlingTime> {
+    let mut times = runs.iter().filter_map(|counted| counted.handling.get(&reason)).peekable();
+    times.peek()?;
+    let mut all = HandlingTime::new();
+    times.for_each(|time| all.merge(time));
+    Some(all)
+}
+
+fn share(count: u64, operations: Option<u64>) -> f64 {
+    match operations {
+        Some(operations) if operations > 0 => count as f64 / operations as f64,
+        _ => 0.0,
+    }
+}
+
+/// Over the measures that every arm of the recording gave: a measure that failed in one must not count in the
+/// other.
+pub(super) fn totals(recording: &Recording) -> ExitTotals {
+    let arms = arms_of(&recording.arms);
+    let whole: Vec<Measure> = recording
+        .plan
+        .measures
+        .iter()
+        .copied()
+        .filter(|&measure| arms.iter().all(|&arm| recording.counted_run(measure, arm).is_some()))
+        .collect();
+    let of = |arm| -> Vec<&CountedRun> {
+        whole.iter().filter_map(|&measure| recording.counted_run(measure, arm)).collect()
+    };
+    let sum = |arm, count: fn(&CountedRun) -> Option<u64>| -> Option<u64> {
+        let counts: Option<Vec<u64>> = of(arm).into_iter().map(count).collect();
+        counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+    };
+    let traced = ArmPair::each(|arm| sum(arm, traced));
+    let statistics = ArmPair::each(|arm| sum(arm, counted_by_kvm));
+    let operations = ArmPair::each(|arm| of(arm).iter().map(|counted| counted.operations()).sum::<u64>());
+    let lost = ArmPair::each(|arm| {
+        of(arm).iter().filter_map(|counted| counted.exits.as_ref()).map(|exits| exits.lost).sum::<u64>()
+    });
+    let change = [traced, statistics].into_iter().find_map(|count| {
+        let (off, on) = (count.off?, count.on?);
+        Some(Change::between(share(off, Some(operations.off)), share(on, Some(operations.on))))
+    });
+    ExitTotals { reasons: rows(&of(Arm::Off), &of(Arm::On)), traced, statistics, operations, lost, change }
+}

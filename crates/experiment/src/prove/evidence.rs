@@ -1,0 +1,103 @@
+//! What shows that the arms were what they are called.
+
+use exits::ExitCounts;
+use probe::measure::Measure;
+use probe::run::Arm;
+use probe::{Arms, InhibitMechanism, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::{ArmPair, Recording, Tracing, Warning};
+
+/// With interrupt virtualization on, an EOI takes fewer exits than this share of what it takes with it off.
+const MOST_OF_OFF: f64 = 0.5;
+
+/// What shows that the arms were what they are called.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// How the Off arm was made, where there are both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<InhibitMechanism>,
+    /// The kernel's name of the inhibit reason that this sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Changes of inhibit reasons that the kernel reported; `None` where it reports none, or tracepoints cannot
+    /// be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inhibit_events: Option<u64>,
+    /// VM exits for each interrupt that a vCPU sends itself and ends, while exits were counted.
+    pub exits_per_eoi: ArmPair<Option<f64>>,
+    /// What the checks of each arm before and after the experiment came to, the gravest of them.
+    pub checked: ArmPair<Option<Verdict>>,
+    /// What those checks expected and found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Evidence {
+    pub(super) fn of(recording: &Recording) -> Self {
+        let mechanism = match recording.arms {
+            Arms::Both { mechanism } => Some(mechanism),
+            Arms::OnlyOff { .. } | Arms::OnlyOn { .. } => None,
+        };
+        let inhibit_events = match recording.tracing {
+            Tracing::Tracepoints { inhibits: true } => {
+                Some(recording.counted.iter().map(|counted| counted.inhibits.len() as u64).sum())
+            }
+            Tracing::Tracepoints { inhibits: false } | Tracing::Statistics { .. } => None,
+        };
+        let mut notes: Vec<String> = Vec::new();
+        for check in &recording.arm_checks {
+            if check.verdict != Verdict::Confirmed && !notes.contains(&check.note) {
+                notes.push(check.note.clone());
+            }
+        }
+        Self {
+            mechanism,
+            reason: mechanism.map(|mechanism| mechanism.reason().to_owned()),
+            inhibit_events,
+            exits_per_eoi: ArmPair::each(|arm| exits_per_eoi(recording, arm)),
+            checked: ArmPair::each(|arm| checked(recording, arm)),
+            notes,
+        }
+    }
+
+    /// What in it is missing or contradicts the arms.
+    pub(super) fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        for arm in [Arm::Off, Arm::On] {
+            if *self.checked.of(arm) == Some(Verdict::Contradicted) {
+                warnings.push(Warning::ArmContradicted { arm, why: self.notes.join("; ") });
+            }
+        }
+        if self.mechanism.is_none() {
+            return warnings;
+        }
+        let confirmed = [self.checked.off, self.checked.on] == [Some(Verdict::Confirmed); 2];
+        match (self.exits_per_eoi.off, self.exits_per_eoi.on) {
+            (Some(off), Some(on)) if on > off * MOST_OF_OFF || off == 0.0 => {
+                warnings.push(Warning::ArmsAlike { off, on });
+            }
+            (Some(_), Some(_)) => {}
+            _ if confirmed => {}
+            _ => warnings.push(Warning::ArmsUnproved),
+        }
+        if self.inhibit_events == Some(0) {
+            warnings.push(Warning::SwitchUnseen);
+        }
+        warnings
+    }
+}
+
+fn checked(recording: &Recording, arm: Arm) -> Option<Verdict> {
+    let verdicts = || recording.arm_checks.iter().filter(|check| check.arm == arm).map(|check| check.verdict);
+    [Verdict::Contradicted, Verdict::Unknown, Verdict::Confirmed]
+        .into_iter()
+        .find(|&gravest| verdicts().any(|verdict| verdict == gravest))
+}
+
+fn exits_per_eoi(recording: &Recording, arm: Arm) -> Option<f64> {
+    let counted = recording.counted_run(Measure::Eoi, arm)?;
+    let exits = counted.exits.as_ref().map(ExitCounts::total);
+    let exits = exits.or_else(|| counted.run.statistics.get("exits").copied())?;
+    (counted.operations() > 0).then(|| exits as f64 / counted.operations() as f64)
+}

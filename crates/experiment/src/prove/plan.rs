@@ -1,0 +1,162 @@
+//! What to measure, and how often.
+
+use probe::measure::Measure;
+use probe::run::{ApicMode, Irqchip};
+use probe::{MAX_SAMPLES, MAX_VCPUS};
+use serde::{Deserialize, Serialize};
+
+/// The order of the arms in one block: Off, On, On, Off, which lets a linear drift cancel.
+pub(crate) const RUNS_PER_BLOCK: u32 = 4;
+
+/// More blocks narrow the interval no further, and keep every figure of the order within 32 bits.
+const MOST_BLOCKS: u32 = 10_000;
+
+/// What [`super::collect()`] does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What is measured, in this order.
+    pub measures: Vec<Measure>,
+    /// vCPUs of the micro VM; interrupts go from vCPU 0 to each of the others in turn.
+    pub vcpus: u16,
+    /// Where the interrupt controllers are emulated.
+    pub irqchip: Irqchip,
+    /// How the guest reaches its local APIC.
+    pub apic: ApicMode,
+    /// Whether each vCPU's thread is bound to one host CPU.
+    pub pin: bool,
+    /// Operations at the start of each run that are not timed.
+    pub warm_up: u32,
+    /// Samples of each timed run.
+    pub samples: u32,
+    /// Blocks of four timed runs (Off, On, On, Off) for each measure: two runs an arm each.
+    pub blocks: u32,
+    /// Operations of the one run of each arm in which exits are counted.
+    pub counted_samples: u32,
+}
+
+impl Plan {
+    /// The measures that interrupt virtualization is about and the two that check on it, for a first answer.
+    pub fn quick() -> Self {
+        Self {
+            measures: vec![
+                Measure::Floor,
+                Measure::IpiRunning,
+                Measure::IpiHalted,
+                Measure::SelfIpi,
+                Measure::Eoi,
+                Measure::TimerFire,
+                Measure::Cpuid,
+            ],
+            vcpus: 2,
+            irqchip: Irqchip::Split,
+            apic: ApicMode::X2apic,
+            pin: true,
+            warm_up: 20,
+            samples: 200,
+            blocks: 3,
+            counted_samples: 200,
+        }
+    }
+
+    /// Every measure, with enough runs for a narrow interval.
+    pub fn full() -> Self {
+        Self {
+            measures: Measure::ALL.to_vec(),
+            warm_up: 200,
+            samples: 2000,
+            blocks: 8,
+            counted_samples: 2000,
+            ..Self::quick()
+        }
+    }
+
+    /// Timed runs of one measure in one arm.
+    pub fn runs_per_arm(&self) -> u32 {
+        self.blocks.saturating_mul(RUNS_PER_BLOCK / 2)
+    }
+
+    /// Refuses a plan that cannot be carried out.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn check(&self) -> Result<(), BadPlan> {
+        if self.measures.is_empty() {
+            return Err(BadPlan::NoMeasures);
+        }
+        for (index, &measure) in self.measures.iter().enumerate() {
+            if self.measures[..index].contains(&measure) {
+                return Err(BadPlan::Twice { measure });
+            }
+        }
+        if !(2..=MAX_VCPUS).contains(&self.vcpus) {
+            return Err(BadPlan::Vcpus { asked: self.vcpus });
+        }
+        for (asked, most, what) in [
+            (self.blocks, MOST_BLOCKS, "blocks"),
+            (self.samples, MAX_SAMPLES, "samples a run"),
+            (self.counted_samples, MAX_SAMPLES, "operations a counted run"),
+        ] {
+            if !(1..=most).contains(&asked) {
+                return Err(BadPlan::Count { what, asked, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a plan cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadPlan {
+    /// Nothing is to be measured.
+    #[error("The plan measures nothing; name at least one measure")]
+    NoMeasures,
+    /// A measure is named more than once.
+    #[error("The plan names {measure} more than once")]
+    Twice {
+        /// The measure.
+        measure: Measure,
+    },
+    /// The micro VM cannot have so many vCPUs.
+    #[error("The plan asks for {asked} vCPUs; ask for 2 to {MAX_VCPUS}")]
+    Vcpus {
+        /// What was asked for.
+        asked: u16,
+    },
+    /// A count is zero or too large.
+    #[error("The plan asks for {asked} {what}; ask for 1 to {most}")]
+    Count {
+        /// Of what.
+        what: &'static str,
+        /// What was asked for.
+        asked: u32,
+        /// The largest number.
+        most: u32,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_presets_can_be_carried_out_and_give_an_interval() {
+        for plan in [Plan::quick(), Plan::full()] {
+            assert_eq!(plan.check(), Ok(()));
+            assert!(plan.runs_per_arm() as usize >= crate::statistics::MINIMUM_PAIRS);
+        }
+    }
+
+    #[test]
+    fn a_plan_that_cannot_work_is_refused_by_name() {
+        let refused = |change: fn(&mut Plan)| {
+            let mut plan = Plan::quick();
+            change(&mut plan);
+            plan.check().unwrap_err().to_string()
+        };
+        assert!(refused(|plan| plan.measures.clear()).contains("measures nothing"));
+        assert!(refused(|plan| plan.measures.push(Measure::Eoi)).contains("eoi more than once"));
+        assert!(refused(|plan| plan.vcpus = 1).contains("1 vCPUs"));
+        assert!(refused(|plan| plan.blocks = 0).contains("0 blocks"));
+        assert!(refused(|plan| plan.counted_samples = 0).contains("0 operations a counted run"));
+    }
+}

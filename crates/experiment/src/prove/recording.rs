@@ -1,0 +1,227 @@
+//! Everything that was seen on the host, as it was seen: raw, positioned in time, with nothing derived.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+use exits::{ExitCounts, ExitReason, HandlingTime};
+use host::Fingerprint;
+use live::InhibitChange;
+use probe::measure::Measure;
+use probe::run::{Arm, Run};
+use probe::{ArmEvidence, Arms};
+use serde::{Deserialize, Serialize};
+
+use super::Plan;
+
+/// The version of the form in which recordings are written.
+pub const FORMAT: u32 = 1;
+
+/// One proof's raw material. JSON, one object; see [`Recording::read`] and [`Recording::write`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// [`FORMAT`] of the writer.
+    pub format: u32,
+    /// The version of the command that recorded it.
+    pub version: String,
+    /// When collection began, in seconds since 1970-01-01 UTC by the host's clock.
+    pub started: u64,
+    /// How long it took, in milliseconds by the host's clock.
+    pub took_ms: u64,
+    /// The machine.
+    pub fingerprint: Fingerprint,
+    /// What was asked for.
+    pub plan: Plan,
+    /// Which arms this host has, and how they were switched.
+    pub arms: Arms,
+    /// What short runs of EOIs said of each arm, before the first run and after the last.
+    #[serde(default)]
+    pub arm_checks: Vec<ArmEvidence>,
+    /// Frequency of the guest's TSC in kilohertz, where KVM tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tsc_khz: Option<u32>,
+    /// Whether exits were counted by tracepoints.
+    pub tracing: Tracing,
+    /// The runs that were timed, in the order they were taken; nothing was traced meanwhile.
+    pub timed: Vec<TimedRun>,
+    /// The runs whose exits were counted.
+    pub counted: Vec<CountedRun>,
+    /// What could not be measured.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+}
+
+/// A value of each arm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmPair<T> {
+    /// With interrupt virtualization off.
+    pub off: T,
+    /// With interrupt virtualization on.
+    pub on: T,
+}
+
+impl<T> ArmPair<T> {
+    /// One value for each arm.
+    pub fn each(mut value: impl FnMut(Arm) -> T) -> Self {
+        Self { off: value(Arm::Off), on: value(Arm::On) }
+    }
+
+    /// The value of `arm`.
+    pub fn of(&self, arm: Arm) -> &T {
+        match arm {
+            Arm::Off => &self.off,
+            Arm::On => &self.on,
+        }
+    }
+}
+
+/// The arms of `arms` in the order of the tables.
+pub(super) fn arms_of(arms: &Arms) -> &'static [Arm] {
+    match arms {
+        Arms::Both { .. } => &[Arm::Off, Arm::On],
+        Arms::OnlyOff { .. } => &[Arm::Off],
+        Arms::OnlyOn { .. } => &[Arm::On],
+    }
+}
+
+/// Whether exits were counted by the kernel's tracepoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Tracing {
+    /// By `kvm_exit`.
+    Tracepoints {
+        /// Whether this kernel reports changes of inhibit reasons too.
+        inhibits: bool,
+    },
+    /// Not, so only KVM's binary statistics tell of exits.
+    Statistics {
+        /// Why the tracepoints could not be used.
+        why: String,
+    },
+}
+
+/// A run without tracing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedRun {
+    /// The place of this run in the whole order, counted runs included.
+    pub position: u32,
+    /// The block within its measure.
+    pub block: u32,
+    /// When it began, in microseconds after collection began.
+    pub began_us: u64,
+    /// How long it took, in microseconds by the host's clock.
+    pub took_us: u64,
+    /// The samples.
+    pub run: Run,
+}
+
+/// A run with the tracepoints on, where they can be used; its cycles are dearer than those of timed runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CountedRun {
+    /// The place of this run in the whole order, timed runs included.
+    pub position: u32,
+    /// The run, with KVM's own statistics.
+    pub run: Run,
+    /// Exits by reason; absent where tracepoints cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exits: Option<ExitCounts>,
+    /// Time from exit to the next entry by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub handling: BTreeMap<ExitReason, HandlingTime>,
+    /// What the kernel reported of inhibit reasons during the switch to this arm and the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inhibits: Vec<InhibitChange>,
+}
+
+impl CountedRun {
+    /// Operations that the guest did during the count, warm-up included.
+    pub fn operations(&self) -> u64 {
+        u64::from(self.run.warm_up) + self.run.cycles.len() as u64
+    }
+}
+
+/// A measure that this VM could not give.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The measure.
+    pub measure: Measure,
+    /// The arm in which it failed.
+    pub arm: Arm,
+    /// The error with its causes.
+    pub why: String,
+}
+
+/// Why a recording could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The bytes could not be had.
+    #[error("Cannot read the recording")]
+    Io(#[source] std::io::Error),
+    /// The file ends too early.
+    #[error("The recording ends too early, after line {line}: it was cut off while it was written or copied")]
+    Truncated {
+        /// The last line.
+        line: usize,
+    },
+    /// It is no JSON, or not of this form.
+    #[error("This is no recording of `exitless prove`")]
+    Malformed(#[source] serde_json::Error),
+    /// It was written by a later version.
+    #[error(
+        "The recording has format {found}, this version reads up to {FORMAT}; use the version that wrote it"
+    )]
+    Newer {
+        /// Its format.
+        found: u64,
+    },
+}
+
+impl Recording {
+    /// Reads what [`Self::write`] wrote.
+    ///
+    /// # Errors
+    /// Where the bytes cannot be had, end too early, are of another form or of a later version.
+    pub fn read(mut from: impl Read) -> Result<Self, ReadError> {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).map_err(ReadError::Io)?;
+        let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
+            if error.is_eof() {
+                ReadError::Truncated { line: error.line() }
+            } else {
+                ReadError::Malformed(error)
+            }
+        })?;
+        // The format decides before the fields do: those of a later one may look wrong for any reason.
+        match json.get("format").and_then(serde_json::Value::as_u64) {
+            Some(found) if found > u64::from(FORMAT) => Err(ReadError::Newer { found }),
+            _ => serde_json::from_value(json).map_err(ReadError::Malformed),
+        }
+    }
+
+    /// Writes the recording as one line of JSON.
+    ///
+    /// # Errors
+    /// Where `to` cannot take it.
+    pub fn write(&self, mut to: impl Write) -> std::io::Result<()> {
+        serde_json::to_writer(&mut to, self)?;
+        to.write_all(b"\n")?;
+        to.flush()
+    }
+
+    /// The timed runs of one measure, in order of time.
+    pub fn timed_runs(&self, measure: Measure) -> impl Iterator<Item = &TimedRun> {
+        self.timed.iter().filter(move |timed| timed.run.measure == measure)
+    }
+
+    /// The counted run of one measure in one arm.
+    pub fn counted_run(&self, measure: Measure, arm: Arm) -> Option<&CountedRun> {
+        self.counted.iter().find(|counted| counted.run.measure == measure && counted.run.arm == arm)
+    }
+
+    /// All timed samples of one measure in one arm, in cycles, in order of time.
+    pub fn cycles(&self, measure: Measure, arm: Arm) -> Vec<u64> {
+        self.timed_runs(measure)
+            .filter(|timed| timed.run.arm == arm)
+            .flat_map(|timed| timed.run.cycles.iter().copied())
+            .collect()
+    }
+}

@@ -1,0 +1,234 @@
+//! Doubts about the figures, as data; the words are for people and may change.
+
+use std::fmt;
+
+use probe::measure::Measure;
+use probe::run::Arm;
+use serde::{Deserialize, Serialize};
+
+/// One doubt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Warning {
+    /// Both arms exit alike at an EOI, so one of them was not what it is called.
+    ArmsAlike {
+        /// Exits for each EOI with interrupt virtualization off.
+        off: f64,
+        /// The same with it on.
+        on: f64,
+    },
+    /// A check of one arm found exits that it should not have, or too few.
+    ArmContradicted {
+        /// The arm.
+        arm: Arm,
+        /// What was expected, and the known causes.
+        why: String,
+    },
+    /// No EOI was counted, so nothing shows that the arms differ.
+    ArmsUnproved,
+    /// The arms were switched without the kernel saying so.
+    SwitchUnseen,
+    /// A measure could not be taken.
+    Failed {
+        /// The measure.
+        measure: Measure,
+        /// The arm.
+        arm: Arm,
+        /// The error.
+        why: String,
+    },
+    /// There is no interval for want of runs.
+    TooFewRuns {
+        /// The measure.
+        measure: Measure,
+        /// Runs an arm.
+        runs: usize,
+    },
+    /// Blocks that lack a run were left out of the difference.
+    BrokenBlocks {
+        /// The measure.
+        measure: Measure,
+        /// How many.
+        blocks: usize,
+    },
+    /// Costs moved while they were measured: the last half of the runs against the first.
+    Drift {
+        /// Where.
+        found: Vec<Disturbed>,
+    },
+    /// Many samples lie far from the rest: their share of all.
+    Outliers {
+        /// Where.
+        found: Vec<Disturbed>,
+    },
+    /// Every run gave the same median: the interval has no width because the clock cannot show one.
+    NoVariation {
+        /// The measure.
+        measure: Measure,
+    },
+    /// What cannot depend on the arm did.
+    ControlMoved {
+        /// The measure.
+        measure: Measure,
+        /// From off to on, in percent.
+        percent: f64,
+    },
+    /// The kernel dropped events.
+    Lost {
+        /// The measure.
+        measure: Measure,
+        /// The arm.
+        arm: Arm,
+        /// How many.
+        events: u64,
+    },
+    /// The tracepoints and KVM's own count disagree.
+    CountsDisagree {
+        /// Where.
+        found: Vec<Disagreement>,
+    },
+    /// The host is a virtual machine itself.
+    Nested {
+        /// What it runs on.
+        below: String,
+    },
+    /// Exits are known in total only.
+    NoTracepoints {
+        /// Why.
+        why: String,
+    },
+}
+
+/// One measure in one arm, and how much it was disturbed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Disturbed {
+    /// The measure.
+    pub measure: Measure,
+    /// The arm.
+    pub arm: Arm,
+    /// By how much, in percent.
+    pub percent: f64,
+}
+
+/// Exits of one counted run, by both counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disagreement {
+    /// The measure.
+    pub measure: Measure,
+    /// The arm.
+    pub arm: Arm,
+    /// By the tracepoints.
+    pub traced: u64,
+    /// By KVM's statistics.
+    pub statistics: u64,
+}
+
+/// "IPI to a running vCPU, off (+25 %); EOI, on (+6 %)".
+fn list(found: &[Disturbed], sign: bool) -> String {
+    let one = |disturbed: &Disturbed| {
+        let Disturbed { measure, arm, percent } = disturbed;
+        let percent = if sign { format!("{percent:+.0}") } else { format!("{percent:.0}") };
+        // A line must not end between a figure and its unit.
+        format!("{}, {} ({percent}\u{a0}%)", measure.title(), arm_in_words(*arm))
+    };
+    found.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+impl Warning {
+    /// Whether the figures cannot be believed with it.
+    pub fn is_grave(&self) -> bool {
+        matches!(self, Self::ArmsAlike { .. } | Self::ArmContradicted { .. })
+    }
+}
+
+/// The arm as people say it.
+pub(super) fn arm_in_words(arm: Arm) -> &'static str {
+    match arm {
+        Arm::Off => "off",
+        Arm::On => "on",
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ArmsAlike { off, on } => write!(
+                f,
+                "An EOI takes {off:.2} exits with interrupt virtualization off and {on:.2} with it on. It should \
+                 take about none with it on: the arms were not what they are called."
+            ),
+            Self::ArmContradicted { arm, why } => write!(
+                f,
+                "A check of the arm with interrupt virtualization {} contradicts it: {why}.",
+                arm_in_words(*arm)
+            ),
+            Self::ArmsUnproved => f.write_str(
+                "No EOI was counted in both arms, so nothing but the switch itself shows that they differ. Add \
+                 the measure eoi.",
+            ),
+            Self::SwitchUnseen => f.write_str(
+                "The arms were switched, but the kernel, which has an event for that, reported no change of inhibit \
+                 reasons.",
+            ),
+            Self::Failed { measure, arm, why } => {
+                write!(f, "{}, {}: not measured. {why}", measure.title(), arm_in_words(*arm))
+            }
+            Self::TooFewRuns { measure, runs } => write!(
+                f,
+                "{}: {runs} runs an arm give no interval; plan at least 2 blocks.",
+                measure.title()
+            ),
+            Self::BrokenBlocks { measure, blocks } => write!(
+                f,
+                "{}: {blocks} of its blocks lack a run and take no part in the difference.",
+                measure.title()
+            ),
+            Self::Drift { found } => write!(
+                f,
+                "Costs moved from the first half of the runs to the last: {}. The order of the runs lets a steady \
+                 drift cancel; pin the vCPUs and quieten the host for a narrower interval.",
+                list(found, true)
+            ),
+            Self::Outliers { found } => write!(
+                f,
+                "Samples far from the rest: {}. None was dropped; means and p99 feel them, medians hardly.",
+                list(found, false)
+            ),
+            Self::NoVariation { measure } => write!(
+                f,
+                "{}: every run gave the same median, so the interval has no width. The true one is as wide as a \
+                 step of the clock.",
+                measure.title()
+            ),
+            Self::ControlMoved { measure, percent } => write!(
+                f,
+                "{} changed by {percent:+.1} % although interrupt virtualization does not touch it. Doubt other \
+                 differences of that size.",
+                measure.title()
+            ),
+            Self::Lost { measure, arm, events } => write!(
+                f,
+                "{}, {}: the kernel dropped {events} events; the exits by reason are too few.",
+                measure.title(),
+                arm_in_words(*arm)
+            ),
+            Self::CountsDisagree { found } => {
+                let one = |at: &Disagreement| {
+                    let Disagreement { measure, arm, traced, statistics } = at;
+                    format!("{}, {} ({traced} and {statistics})", measure.title(), arm_in_words(*arm))
+                };
+                let list = found.iter().map(one).collect::<Vec<_>>().join("; ");
+                write!(f, "The exits that the tracepoints saw and those that KVM counted disagree: {list}.")
+            }
+            Self::Nested { below } => write!(
+                f,
+                "This host is itself a virtual machine ({below}). Its exits cost what the hypervisor below makes \
+                 of them; bare metal will differ."
+            ),
+            Self::NoTracepoints { why } => {
+                write!(f, "Exits are known in total only, not by reason: {why}")
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Percentages as people say them.
+
+use crate::statistics::{Difference, Interval};
+
+/// As many decimals as the width of the interval bears out: "71 %", but "1.4 %" where the interval is narrow.
+fn decimals(interval: Option<Interval>) -> usize {
+    match interval.map(|interval| interval.high - interval.low) {
+        Some(width) if width < 0.1 => 2,
+        Some(width) if width < 2.0 => 1,
+        _ => 0,
+    }
+}
+
+/// "71 % fewer", "3 % more": the best estimate of a change in a count of `percent`.
+pub fn change_in_words(percent: f64) -> String {
+    change(percent, if percent.abs() < 10.0 { 1 } else { 0 })
+}
+
+fn change(percent: f64, decimals: usize) -> String {
+    let word = if percent < 0.0 { "fewer" } else { "more" };
+    format!("{} % {word}", number(percent.abs(), decimals))
+}
+
+/// "71 % fewer", with the decimals that its interval bears out.
+pub(super) fn difference_in_words(difference: &Difference) -> String {
+    change(difference.percent, decimals(difference.interval))
+}
+
+/// "70 to 72 %" where both ends go the same way as the estimate, else "2 % fewer to 1 % more".
+pub fn interval_in_words(interval: Interval) -> String {
+    let decimals = decimals(Some(interval));
+    let Interval { low, high } = interval;
+    if low > 0.0 || high < 0.0 {
+        let (least, most) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
+        format!("{} to {} %", number(least, decimals), number(most, decimals))
+    } else {
+        format!("{} to {}", change(low, decimals), change(high, decimals))
+    }
+}
+
+/// "12,345".
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Without "-0", which rounding makes of a small negative number.
+fn number(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_decides_the_decimals() {
+        let words = |low, high| interval_in_words(Interval { low, high });
+        assert_eq!(words(-72.2, -69.8), "70 to 72 %");
+        assert_eq!(words(-71.4, -70.9), "70.9 to 71.4 %");
+        assert_eq!(words(-71.164, -71.16), "71.16 to 71.16 %");
+        assert_eq!(words(-3.2, 1.4), "3 % fewer to 1 % more");
+        assert_eq!(words(12.0, 15.0), "12 to 15 %");
+    }
+
+    #[test]
+    fn counts_have_groups_of_three() {
+        assert_eq!(["0", "999", "1,000", "1,234,567"], [0, 999, 1000, 1_234_567].map(grouped));
+    }
+
+    #[test]
+    fn changes_are_said_with_their_direction() {
+        assert_eq!(change_in_words(-71.2), "71 % fewer");
+        assert_eq!(change_in_words(1.44), "1.4 % more");
+        assert_eq!(change_in_words(-0.0), "0.0 % more");
+    }
+}

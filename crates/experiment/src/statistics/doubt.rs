@@ -1,0 +1,79 @@
+//! Signs that a measure was disturbed. They lead to warnings; nothing is ever dropped for them.
+
+use super::summary::median_of;
+
+/// Ten standard deviations of a normal distribution, measured by its median absolute deviation.
+const THRESHOLD: f64 = 10.0 * 1.4826;
+
+/// What makes the mean absolute deviation comparable to the median one where the latter is zero.
+const MEAN_FOR_MEDIAN: f64 = 1.253_314 / 1.4826;
+
+/// How many samples lie far from the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outliers {
+    /// The samples more than about ten standard deviations from the median.
+    pub far: usize,
+    /// All samples.
+    pub samples: usize,
+}
+
+impl Outliers {
+    /// The far ones as a share of all, 0 to 1.
+    pub fn share(self) -> f64 {
+        if self.samples == 0 { 0.0 } else { self.far as f64 / self.samples as f64 }
+    }
+}
+
+/// Counts samples that are far out by the modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle
+/// Outliers", 1993, with the wide threshold that benchmark tools use: latencies have long tails by nature.
+pub fn outliers(samples: &[u64]) -> Outliers {
+    let values: Vec<f64> = samples.iter().map(|&sample| sample as f64).collect();
+    let Some(median) = median_of(&values) else { return Outliers { far: 0, samples: 0 } };
+    let deviations: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
+    let unit = match median_of(&deviations) {
+        Some(deviation) if deviation > 0.0 => deviation,
+        _ => deviations.iter().sum::<f64>() / deviations.len() as f64 * MEAN_FOR_MEDIAN,
+    };
+    let far = deviations.iter().filter(|&&deviation| unit > 0.0 && deviation / unit > THRESHOLD).count();
+    Outliers { far, samples: samples.len() }
+}
+
+/// By how many percent the last half of `values`, in order of time, lies above the first half, by their medians.
+/// A middle value belongs to neither half. `None` for fewer than four values or a first half of nothing.
+pub fn half_shift(values: &[f64]) -> Option<f64> {
+    if values.len() < 4 {
+        return None;
+    }
+    let half = values.len() / 2;
+    let first = median_of(&values[..half])?;
+    let last = median_of(&values[values.len() - half..])?;
+    (first > 0.0).then(|| (last / first - 1.0) * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_far_sample_among_near_ones_is_found() {
+        let mut samples: Vec<u64> = (0..100).map(|i| 1000 + i % 7).collect();
+        samples.push(50_000);
+        assert_eq!(outliers(&samples), Outliers { far: 1, samples: 101 });
+    }
+
+    #[test]
+    fn a_far_sample_is_found_where_all_others_are_the_same() {
+        let mut samples = vec![1000; 100];
+        samples.push(50_000);
+        assert_eq!(outliers(&samples).far, 1);
+        assert_eq!(outliers(&[1000; 100]).far, 0);
+        assert_eq!(outliers(&[]).share(), 0.0);
+    }
+
+    #[test]
+    fn the_halves_are_compared_by_their_medians() {
+        assert_eq!(half_shift(&[100.0, 100.0, 110.0, 110.0]).map(f64::round), Some(10.0));
+        assert_eq!(half_shift(&[100.0, 100.0, 9e9, 100.0, 100.0]), Some(0.0));
+        assert_eq!(half_shift(&[1.0, 2.0, 3.0]), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Reading single facts under a root, and keeping account of those that are not there.
+
+use crate::Error;
+use std::path::{Path, PathBuf};
+
+/// Longest part of a file's content that an error repeats, in characters.
+const QUOTE: usize = 80;
+
+/// A root directory and what could not be read under it.
+pub(crate) struct Facts<'a> {
+    root: &'a Path,
+    missing: Vec<String>,
+}
+
+impl<'a> Facts<'a> {
+    pub(crate) fn new(root: &'a Path) -> Self {
+        Self { root, missing: Vec::new() }
+    }
+
+    /// The content of a file named as on a running host (`/proc/cmdline`), trimmed.
+    pub(crate) fn text(&self, path: &str, expected: &'static str) -> Result<String, Error> {
+        read_text(self.root, path, expected)
+    }
+
+    pub(crate) fn parsed<T>(
+        &self,
+        path: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, Error> {
+        let text = self.text(path, expected)?;
+        parse(&text).ok_or_else(|| Error::Content {
+            path: under(self.root, path),
+            found: text.chars().take(QUOTE).collect(),
+            expected,
+            next: "report the file's content",
+        })
+    }
+
+    /// The fact, or `None` and a note under the field's name.
+    pub(crate) fn keep<T>(&mut self, field: &str, fact: Result<T, Error>) -> Option<T> {
+        match fact {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.note(field, &with_source(&error));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn note(&mut self, field: &str, cause: &str) {
+        self.missing.push(format!("{field}: {cause}"));
+    }
+
+    pub(crate) fn into_missing(self) -> Vec<String> {
+        self.missing
+    }
+}
+
+pub(crate) fn read_text(root: &Path, path: &str, expected: &'static str) -> Result<String, Error> {
+    let path = under(root, path);
+    match std::fs::read(&path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
+        Err(source) => {
+            let next = match source.kind() {
+                std::io::ErrorKind::PermissionDenied => "run as root",
+                std::io::ErrorKind::NotFound => "the kernel or its configuration does not offer it",
+                _ => "see the cause",
+            };
+            Err(Error::Read { path, expected, next, source })
+        }
+    }
+}
+
+/// `path` of a running host, below `root`.
+pub(crate) fn under(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+fn with_source(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error} ({source})"),
+        None => error.to_string(),
+    }
+}

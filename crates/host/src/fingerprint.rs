@@ -1,0 +1,224 @@
+//! What must be equal before two measurements may be compared.
+
+use crate::cpuinfo::{Cpu, processors};
+use crate::facts::{Facts, under};
+use crate::modules::{self, Parameters};
+use crate::{Error, kvm};
+use exits::KernelVersion;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Modules whose parameters decide how KVM delivers interrupts.
+const MODULES: &[&str] = &["kvm", kvm::INTEL, kvm::AMD];
+
+/// The host as far as it bears on virtual interrupts.
+///
+/// A field that could not be read is `None` (or empty), and `missing` says why.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// Kernel release, as `uname -r`.
+    pub kernel_release: Option<String>,
+    /// Kernel build, as `uname -v`.
+    pub kernel_version: Option<String>,
+    /// Machine architecture, as `uname -m`.
+    pub architecture: Option<String>,
+    /// The first processor.
+    pub cpu: Option<Cpu>,
+    /// Processors online.
+    pub online_cpus: Option<u32>,
+    /// Memory the kernel manages (`MemTotal`), in MiB.
+    pub memory_mib: Option<u64>,
+    /// Loaded ones of `kvm`, `kvm_intel` and `kvm_amd`, with their parameters.
+    pub modules: BTreeMap<String, Parameters>,
+    /// The kernel's command line.
+    pub cmdline: Option<String>,
+    /// The lockdown mode in force: `none`, `integrity` or `confidentiality`.
+    pub lockdown: Option<String>,
+    /// The clocksource in use.
+    pub clocksource: Option<String>,
+    /// What the machine itself runs on, when CPUID says that there is a hypervisor below: the firmware's
+    /// vendor and product.
+    pub virtualization: Option<String>,
+    /// One line for each fact that could not be read: field, file, cause.
+    pub missing: Vec<String>,
+}
+
+/// A field in which two fingerprints differ: its dotted name and both values, `None` where unknown.
+pub type Difference = (String, Option<String>, Option<String>);
+
+impl Fingerprint {
+    /// Reads the host below `root` (`/` for this one).
+    ///
+    /// # Errors
+    /// Only when `root` is no directory; single facts that cannot be read are listed in `missing`.
+    pub fn read(root: &Path) -> Result<Self, Error> {
+        if !root.is_dir() {
+            return Err(Error::Root { path: root.to_owned() });
+        }
+        let mut facts = Facts::new(root);
+        let cpuinfo = facts.text("/proc/cpuinfo", "a list of processors");
+        let processors = cpuinfo.as_deref().ok().map(processors);
+        let cpu = cpuinfo.map(|text| Cpu::parse(&text));
+        let cpu = facts.keep("cpu", cpu).flatten();
+
+        let online = facts.parsed("/sys/devices/system/cpu/online", "a list such as 0-3,6", count_cpu_list);
+        let online_cpus = match (online, processors) {
+            (Ok(count), _) => Some(count),
+            (Err(_), Some(count)) if count > 0 => Some(count),
+            (Err(error), _) => facts.keep("online_cpus", Err(error)),
+        };
+
+        let line = |facts: &mut Facts, field, path, expected| {
+            let text = facts.text(path, expected);
+            facts.keep(field, text)
+        };
+        let architecture = facts.text("/proc/sys/kernel/arch", "an architecture such as x86_64");
+        // The file is young (Linux 6.1); flags of x86 alone say the rest.
+        let architecture = match (architecture, &cpu) {
+            (Ok(name), _) => Some(name),
+            (Err(_), Some(cpu)) if cpu.hypervisor.is_some() => Some("x86_64".to_owned()),
+            (Err(error), _) => facts.keep("architecture", Err(error)),
+        };
+        let memory = facts.parsed("/proc/meminfo", "a line MemTotal in kB", mem_total_mib);
+        let lockdown = facts.parsed("/sys/kernel/security/lockdown", "modes with one in brackets", bracketed);
+
+        let fingerprint = Self {
+            kernel_release: line(&mut facts, "kernel_release", "/proc/sys/kernel/osrelease", "a release"),
+            kernel_version: line(&mut facts, "kernel_version", "/proc/sys/kernel/version", "a build"),
+            architecture,
+            online_cpus,
+            memory_mib: facts.keep("memory_mib", memory),
+            modules: MODULES
+                .iter()
+                .filter_map(|&name| Some((name.to_owned(), modules::parameters(root, name)?)))
+                .collect(),
+            cmdline: line(&mut facts, "cmdline", "/proc/cmdline", "the kernel's arguments"),
+            lockdown: facts.keep("lockdown", lockdown),
+            clocksource: line(
+                &mut facts,
+                "clocksource",
+                "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                "a clocksource",
+            ),
+            virtualization: virtualization(&mut facts, cpu.as_ref()),
+            cpu,
+            missing: Vec::new(),
+        };
+        if fingerprint.modules.is_empty() {
+            facts.note("modules", "neither kvm, kvm_intel nor kvm_amd is in /sys/module");
+        }
+        let unread: Vec<String> = fingerprint
+            .modules
+            .iter()
+            .flat_map(|(module, parameters)| parameters.iter().map(move |entry| (module, entry)))
+            .filter(|(_, (_, value))| value.is_none())
+            .map(|(module, (name, _))| format!("/sys/module/{module}/parameters/{name} may not be read"))
+            .collect();
+        for cause in unread {
+            facts.note("modules", &cause);
+        }
+        Ok(Self { missing: facts.into_missing(), ..fingerprint })
+    }
+
+    /// Major and minor version out of the kernel's release.
+    #[must_use]
+    pub fn kernel(&self) -> Option<KernelVersion> {
+        self.kernel_release.as_deref()?.parse().ok()
+    }
+
+    /// A module's parameter, when the module is loaded and the value could be read.
+    #[must_use]
+    pub fn parameter(&self, module: &str, name: &str) -> Option<&str> {
+        self.modules.get(module)?.get(name)?.as_deref()
+    }
+
+    /// Every field in which the two differ, by dotted name, ordered. What is `missing` is not compared.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<Difference> {
+        let (ours, theirs) = (self.leaves(), other.leaves());
+        let mut names: Vec<&String> = ours.keys().chain(theirs.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+            .into_iter()
+            .map(|name| (name.clone(), ours.get(name).cloned(), theirs.get(name).cloned()))
+            .filter(|(_, ours, theirs)| ours != theirs)
+            .collect()
+    }
+
+    fn leaves(&self) -> BTreeMap<String, String> {
+        let mut leaves = BTreeMap::new();
+        let compared = Self { missing: Vec::new(), ..self.clone() };
+        // Strings, numbers and maps with string keys always serialize.
+        collect(String::new(), &serde_json::to_value(compared).unwrap_or_default(), &mut leaves);
+        leaves
+    }
+}
+
+fn collect(name: String, value: &serde_json::Value, leaves: &mut BTreeMap<String, String>) {
+    use serde_json::Value;
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let dot = if name.is_empty() { "" } else { "." };
+                collect(format!("{name}{dot}{key}"), value, leaves);
+            }
+        }
+        Value::Array(items) => {
+            let words: Vec<_> = items.iter().filter_map(Value::as_str).collect();
+            if !words.is_empty() {
+                leaves.insert(name, words.join(" "));
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => {
+            leaves.insert(name, text.clone());
+        }
+        other => {
+            leaves.insert(name, other.to_string());
+        }
+    }
+}
+
+fn virtualization(facts: &mut Facts, cpu: Option<&Cpu>) -> Option<String> {
+    if cpu.and_then(|cpu| cpu.hypervisor) != Some(true) {
+        return None;
+    }
+    // Xen names itself here, also where there is no firmware table.
+    if let Ok(kind) = facts.text("/sys/hypervisor/type", "a hypervisor's name") {
+        return Some(kind);
+    }
+    let vendor = facts.text("/sys/class/dmi/id/sys_vendor", "a vendor");
+    let product = facts.text("/sys/class/dmi/id/product_name", "a product").ok();
+    let vendor = facts.keep("virtualization", vendor)?;
+    Some(product.map_or_else(|| vendor.clone(), |product| format!("{vendor} {product}")))
+}
+
+/// Processors in a kernel CPU list (`0-3,6`).
+fn count_cpu_list(list: &str) -> Option<u32> {
+    list.split(',').try_fold(0u32, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+fn mem_total_mib(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? / 1024)
+}
+
+fn bracketed(modes: &str) -> Option<String> {
+    let (_, rest) = modes.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+/// Whether a path of a running host exists below `root`.
+pub(crate) fn exists(root: &Path, path: &str) -> bool {
+    under(root, path).exists()
+}
+
+#[cfg(test)]
+#[path = "fingerprint_tests.rs"]
+mod tests;

@@ -1,0 +1,143 @@
+//! Whether the host can deliver guest interrupts in hardware, and whether it is told to.
+
+use crate::cpuinfo::Cpu;
+use crate::facts::{read_text, under};
+use crate::kvm;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Whether the CPU has the feature.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Availability {
+    /// It has.
+    Yes,
+    /// It has not, or that cannot be told; why.
+    No(String),
+}
+
+/// APICv or AVIC on this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterruptVirtualization {
+    /// `APICv` (Intel), `AVIC` or `x2AVIC` (AMD; the latter also takes x2APIC guests).
+    pub name: String,
+    /// Whether the CPU has it, by the flags that the kernel prints.
+    pub available: Availability,
+    /// The module parameter that switches it, below the root that was read.
+    pub parameter: PathBuf,
+    /// The parameter's value; `None` when the module is not loaded or the file may not be read.
+    pub value: Option<String>,
+}
+
+/// What APICv takes on Intel: the words of the `vmx flags` line and what they stand for
+/// (`arch/x86/kernel/cpu/feat_ctl.c` prints `apicv` when all are there).
+const APICV_PARTS: &[(&str, &str)] = &[
+    ("vtpr", "TPR shadow"),
+    ("vapic_reg", "APIC-register virtualization"),
+    ("vid", "virtual-interrupt delivery"),
+    ("posted_intr", "posted interrupts"),
+];
+
+impl InterruptVirtualization {
+    /// Reads flags and parameter; `None` for a CPU that is neither Intel's nor AMD's kind of x86.
+    pub(crate) fn read(root: &Path, cpu: &Cpu) -> Option<Self> {
+        let (name, available, module, file) = if cpu.has("svm") {
+            let name = if cpu.has("x2avic") { "x2AVIC" } else { "AVIC" };
+            (name, avic(cpu), kvm::AMD, "avic")
+        } else if cpu.has("vmx") {
+            ("APICv", apicv(cpu), kvm::INTEL, "enable_apicv")
+        } else {
+            return None;
+        };
+        let parameter = format!("/sys/module/{module}/parameters/{file}");
+        let value = read_text(root, &parameter, "Y or N").ok();
+        Some(Self { name: name.to_owned(), available, parameter: under(root, &parameter), value })
+    }
+
+    /// Whether the module uses it; `None` when its parameter is unknown or not decided.
+    ///
+    /// Read back after loading, `Y` and `1` mean that the module found the CPU able: it clears the parameter
+    /// otherwise. `avic=auto` (Linux 6.18 and later) turns into one of them while the module loads.
+    #[must_use]
+    pub fn enabled(&self) -> Option<bool> {
+        match self.value.as_deref()? {
+            "Y" | "y" | "1" => Some(true),
+            "N" | "n" | "0" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+fn avic(cpu: &Cpu) -> Availability {
+    if cpu.has("avic") {
+        return Availability::Yes;
+    }
+    let cause = if cpu.hypervisor == Some(true) {
+        "the hypervisor below offers no AVIC (CPUID 8000000Ah, EDX bit 13); it is not virtualized for guests"
+    } else {
+        "the CPU or its firmware offers no AVIC (CPUID 8000000Ah, EDX bit 13)"
+    };
+    Availability::No(cause.to_owned())
+}
+
+fn apicv(cpu: &Cpu) -> Availability {
+    match cpu.has_vmx("apicv") {
+        Some(true) => Availability::Yes,
+        Some(false) => {
+            let lacking: Vec<_> = APICV_PARTS
+                .iter()
+                .filter(|(word, _)| cpu.has_vmx(word) != Some(true))
+                .map(|&(_, meaning)| meaning)
+                .collect();
+            Availability::No(format!("the CPU lacks {}", lacking.join(", ")))
+        }
+        None => Availability::No("/proc/cpuinfo has no `vmx flags` line (Linux before 5.7)".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn cpu(flags: &str, vmx_flags: Option<&str>) -> Cpu {
+        let vmx = vmx_flags.map_or(String::new(), |line| format!("vmx flags : {line}\n"));
+        Cpu::parse(&format!("processor : 0\nflags : {flags}\n{vmx}")).unwrap()
+    }
+
+    #[test]
+    fn apicv_says_what_is_lacking() {
+        let root = tempfile::tempdir().unwrap();
+        let cpu = cpu("vmx", Some("vtpr vapic_reg vid"));
+        let found = InterruptVirtualization::read(root.path(), &cpu).unwrap();
+        assert_eq!(found.available, Availability::No("the CPU lacks posted interrupts".to_owned()));
+        assert_eq!(found.enabled(), None);
+    }
+
+    #[test]
+    fn x2avic_and_its_parameter() {
+        let root = tempfile::tempdir().unwrap();
+        let home = root.path().join("sys/module/kvm_amd/parameters");
+        fs::create_dir_all(&home).unwrap();
+        let values = [
+            ("Y\n", Some(true)),
+            ("N\n", Some(false)),
+            ("1\n", Some(true)),
+            ("0\n", Some(false)),
+            ("auto\n", None),
+        ];
+        for (value, enabled) in values {
+            fs::write(home.join("avic"), value).unwrap();
+            let cpu = cpu("svm avic x2avic", None);
+            let found = InterruptVirtualization::read(root.path(), &cpu).unwrap();
+            assert_eq!(found.name, "x2AVIC");
+            assert_eq!(found.available, Availability::Yes);
+            assert_eq!(found.enabled(), enabled, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_cpu_without_virtualization_has_none() {
+        assert_eq!(InterruptVirtualization::read(Path::new("/"), &cpu("fpu", None)), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! Whether `/dev/kvm` can be used, and if not, what to do.
+
+use crate::cpuinfo::Cpu;
+use crate::facts::{read_text, under};
+use crate::fingerprint::exists;
+use crate::interrupts::InterruptVirtualization;
+use serde::{Deserialize, Serialize};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Intel's vendor module.
+pub const INTEL: &str = "kvm_intel";
+/// AMD's vendor module.
+pub const AMD: &str = "kvm_amd";
+
+/// What stands in the way, and the next step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{why}; {next}")]
+pub struct Obstacle {
+    /// What was found.
+    pub why: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+/// KVM on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kvm {
+    /// The device file.
+    pub device: PathBuf,
+    /// `Ok` when it could be opened for reading and writing.
+    pub access: Result<(), Obstacle>,
+    /// The vendor module that is loaded: [`INTEL`] or [`AMD`].
+    pub vendor_module: Option<&'static str>,
+    /// APICv or AVIC; `None` when the CPU shows no virtualization at all.
+    pub interrupt_virtualization: Option<InterruptVirtualization>,
+}
+
+/// Looks at the KVM of the host below `root` (`/` for this one). Opens the device, and closes it again.
+#[must_use]
+pub fn usable(root: &Path) -> Kvm {
+    let cpu = read_text(root, "/proc/cpuinfo", "a list of processors").ok();
+    let cpu = cpu.and_then(|text| Cpu::parse(&text)).unwrap_or_default();
+    let device = under(root, "/dev/kvm");
+    let vendor_module =
+        [INTEL, AMD].into_iter().find(|module| exists(root, &format!("/sys/module/{module}")));
+    let access = match OpenOptions::new().read(true).write(true).open(&device) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(obstacle(&device, &error, &cpu, vendor_module)),
+    };
+    let interrupt_virtualization = InterruptVirtualization::read(root, &cpu);
+    Kvm { device, access, vendor_module, interrupt_virtualization }
+}
+
+fn obstacle(device: &Path, error: &std::io::Error, cpu: &Cpu, module: Option<&str>) -> Obstacle {
+    let why = format!("{} cannot be opened: {error}", device.display());
+    let next = match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "join the device's group (often `usermod -aG kvm USER`, then log in again) or run as root"
+                .to_owned()
+        }
+        ErrorKind::NotFound => absent(cpu, module),
+        _ => "see the kernel's log (`dmesg | grep -i kvm`)".to_owned(),
+    };
+    Obstacle { why, next }
+}
+
+fn absent(cpu: &Cpu, module: Option<&str>) -> String {
+    let vendor = if cpu.has("svm") {
+        AMD
+    } else if cpu.has("vmx") {
+        INTEL
+    } else if cpu.hypervisor == Some(true) {
+        return "this machine is itself a guest without nested virtualization: give it vmx or svm on its host \
+                (QEMU: -cpu host, kvm_intel or kvm_amd with nested=1), or use an emulated host"
+            .to_owned();
+    } else {
+        return "the CPU shows neither vmx nor svm: switch virtualization on in the firmware, or use an \
+                emulated host"
+            .to_owned();
+    };
+    match module {
+        Some(module) => format!(
+            "{module} is loaded, so the device file alone is missing: in a container pass it in \
+             (--device /dev/kvm), else `mknod /dev/kvm c 10 232`"
+        ),
+        None => format!("run `modprobe {vendor}`; if that fails, see `dmesg | grep -i kvm`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn host(cpuinfo: &str, modules: &[&str], device: bool) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc")).unwrap();
+        fs::create_dir_all(root.path().join("dev")).unwrap();
+        fs::write(root.path().join("proc/cpuinfo"), cpuinfo).unwrap();
+        for module in modules {
+            fs::create_dir_all(root.path().join("sys/module").join(module)).unwrap();
+        }
+        if device {
+            fs::write(root.path().join("dev/kvm"), "").unwrap();
+        }
+        root
+    }
+
+    fn next(cpuinfo: &str, modules: &[&str]) -> String {
+        usable(host(cpuinfo, modules, false).path()).access.unwrap_err().next
+    }
+
+    #[test]
+    fn a_device_that_opens() {
+        let root = host("processor : 0\nflags : svm avic\n", &["kvm", "kvm_amd"], true);
+        let kvm = usable(root.path());
+        assert_eq!(kvm.access, Ok(()));
+        assert_eq!(kvm.vendor_module, Some(AMD));
+        assert_eq!(kvm.interrupt_virtualization.unwrap().name, "AVIC");
+    }
+
+    #[test]
+    fn the_next_step_fits_the_cause() {
+        assert!(next("processor : 0\nflags : vmx\n", &[]).contains("modprobe kvm_intel"));
+        assert!(next("processor : 0\nflags : svm\n", &["kvm_amd"]).contains("mknod"));
+        assert!(next("processor : 0\nflags : hypervisor\n", &[]).contains("nested"));
+        assert!(next("processor : 0\nflags : fpu\n", &[]).contains("firmware"));
+        assert!(next("", &[]).contains("firmware"));
+    }
+}

@@ -1,0 +1,18 @@
+//! Facts about a host: its kernel, CPU, KVM modules and whether KVM can be used.
+//!
+//! Every reader takes the directory that stands for `/`, so a tree of plain files can play any machine.
+//! Nothing here changes the host.
+
+mod cpuinfo;
+mod error;
+mod facts;
+mod fingerprint;
+mod interrupts;
+pub mod kvm;
+mod modules;
+
+pub use cpuinfo::Cpu;
+pub use error::Error;
+pub use fingerprint::{Difference, Fingerprint};
+pub use interrupts::{Availability, InterruptVirtualization};
+pub use modules::Parameters;

@@ -1,0 +1,59 @@
+//! The byte channel to the host, chosen by what the emulator offers.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use super::debug_port::DebugPort;
+use crate::frames::Frame;
+use crate::job::PORT_NAME;
+
+const PORT_WAIT: Duration = Duration::from_secs(10);
+
+/// Where frames go.
+#[derive(Debug)]
+pub(super) enum Channel {
+    /// A virtio port: bytes travel in large pieces.
+    Virtio(File),
+    /// The debug port: a byte at a time, and no driver.
+    Debug(DebugPort),
+}
+
+impl Channel {
+    pub(super) fn open() -> io::Result<Self> {
+        match wait_for_virtio_port() {
+            Some(port) => Ok(Self::Virtio(OpenOptions::new().write(true).open(format!("/dev/{port}"))?)),
+            None => DebugPort::open().map(Self::Debug),
+        }
+    }
+
+    pub(super) fn send(&mut self, frame: &Frame) -> io::Result<()> {
+        let bytes = frame.encode();
+        match self {
+            Self::Virtio(port) => port.write_all(&bytes),
+            Self::Debug(port) => port.write_all(&bytes),
+        }
+    }
+}
+
+/// The host names its ports by messages, so that a port may appear some time after its device.
+fn wait_for_virtio_port() -> Option<String> {
+    let begun = Instant::now();
+    let any_device =
+        || fs::read_dir("/sys/bus/virtio/devices").is_ok_and(|mut devices| devices.next().is_some());
+    while any_device() && begun.elapsed() < PORT_WAIT {
+        if let Some(port) = virtio_port() {
+            return Some(port);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+fn virtio_port() -> Option<String> {
+    let ports = fs::read_dir("/sys/class/virtio-ports").ok()?;
+    ports.filter_map(Result::ok).find_map(|port| {
+        let name = fs::read_to_string(port.path().join("name")).ok()?;
+        (name.trim() == PORT_NAME).then(|| port.file_name().to_string_lossy().into_owned())
+    })
+}

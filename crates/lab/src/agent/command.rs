@@ -1,0 +1,92 @@
+//! Running the command, or a shell on the second serial line.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::channel::Channel;
+use crate::frames::{Ending, Frame};
+use crate::job::{HOME, Job, TerminalSize};
+
+const SERIAL: &str = "/dev/ttyS1";
+const PIECE: usize = 32 << 10;
+
+pub(super) fn run(job: &Job, channel: &mut Channel) -> Result<Ending, String> {
+    let (program, arguments) = job.command.split_first().ok_or("no command was given")?;
+    let mut command = inside(program, job);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            // The statuses that shells give for a program that cannot be found or run.
+            let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            let message = format!("{program}: {error}\n");
+            channel.send(&Frame::Stderr(message.into_bytes())).map_err(|error| error.to_string())?;
+            return Ok(Ending::Status(status));
+        }
+    };
+    let (sender, frames) = mpsc::sync_channel(64);
+    let readers = [
+        child.stdout.take().map(|pipe| forward(pipe, Frame::Stdout, sender.clone())),
+        child.stderr.take().map(|pipe| forward(pipe, Frame::Stderr, sender)),
+    ];
+    for frame in frames {
+        channel.send(&frame).map_err(|error| format!("sending output: {error}"))?;
+    }
+    drop(readers);
+    child.wait().map(ending).map_err(|error| format!("waiting for {program}: {error}"))
+}
+
+fn forward(
+    mut pipe: impl Read + Send + 'static,
+    wrap: fn(Vec<u8>) -> Frame,
+    sender: mpsc::SyncSender<Frame>,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; PIECE];
+        while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+            if sender.send(wrap(buffer[..count].to_vec())).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+pub(super) fn shell(job: &Job, size: TerminalSize) -> Result<Ending, String> {
+    let terminal = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(SERIAL)
+        .map_err(|error| format!("opening the terminal {SERIAL}: {error}"))?;
+    let winsize = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal, winsize).map_err(|error| format!("setting the terminal's size: {error}"))?;
+    let clone = || terminal.try_clone().map(Stdio::from).map_err(|error| error.to_string());
+    // setsid -c makes the line the shell's controlling terminal, so that Ctrl-C and job control work.
+    let mut command = inside("setsid", job);
+    command.args(["-c", "-w", "sh", "-l"]).stdin(clone()?).stdout(clone()?).stderr(clone()?);
+    command.status().map(ending).map_err(|error| format!("starting a shell: {error}"))
+}
+
+fn inside(program: &str, job: &Job) -> Command {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", HOME)
+        .env("TERM", &job.terminal_kind)
+        .env("LANG", "C.UTF-8");
+    command.current_dir(HOME);
+    command
+}
+
+fn ending(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Status(code),
+        (None, signal) => Ending::Signal(signal.unwrap_or(0)),
+    }
+}

@@ -1,0 +1,114 @@
+//! Putting files into place, and sending files out as one tar stream.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::channel::Channel;
+use crate::frames::Frame;
+use crate::job::{HOME, PUT_FOLDER, PlacedFile};
+
+const PIECE: usize = 256 << 10;
+
+pub(super) fn place(root: &Path, files: &[PlacedFile]) -> Result<(), String> {
+    for (index, file) in files.iter().enumerate() {
+        let source = Path::new(PUT_FOLDER).join(index.to_string());
+        let target = under(root, &file.path);
+        let placed = target
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::copy(&source, &target))
+            .and_then(|_| fs::set_permissions(&target, fs::Permissions::from_mode(file.mode)))
+            .and_then(|()| fs::remove_file(&source));
+        placed.map_err(|error| format!("putting {}: {error}", file.path))?;
+    }
+    Ok(())
+}
+
+/// Sends what there is of `paths`; what is missing becomes a warning.
+pub(super) fn send(paths: &[String], channel: &mut Channel) -> Result<(), String> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let mut missing = Vec::new();
+    let mut archive = tar::Builder::new(Pieces { channel, pending: Vec::with_capacity(PIECE) });
+    archive.follow_symlinks(true);
+    for path in paths {
+        let source = under(Path::new("/"), path);
+        let name = Path::new(path).file_name().map_or_else(|| PathBuf::from("root"), PathBuf::from);
+        let added = match fs::metadata(&source) {
+            Ok(metadata) if metadata.is_dir() => archive.append_dir_all(&name, &source),
+            Ok(metadata) => append_file(&mut archive, &name, &source, &metadata),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = added {
+            missing.push(format!("{path} could not be brought out: {error}"));
+        }
+    }
+    let mut pieces = archive.into_inner().map_err(|error| format!("sending files: {error}"))?;
+    pieces.flush().map_err(|error| format!("sending files: {error}"))?;
+    let Pieces { channel, .. } = pieces;
+    for message in missing {
+        channel.send(&Frame::Warning(message)).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Files of /proc and /sys say that they are empty, so a file's contents are read before its header is written.
+fn append_file(
+    archive: &mut tar::Builder<Pieces<'_>>,
+    name: &Path,
+    source: &Path,
+    metadata: &fs::Metadata,
+) -> io::Result<()> {
+    if metadata.len() > 0 {
+        return archive.append_path_with_name(source, name);
+    }
+    let contents = fs::read(source)?;
+    let mut header = tar::Header::new_gnu();
+    header.set_metadata(metadata);
+    header.set_size(contents.len() as u64);
+    archive.append_data(&mut header, name, contents.as_slice())
+}
+
+fn under(root: &Path, path: &str) -> PathBuf {
+    let absolute = Path::new(HOME).join(path);
+    let parts =
+        absolute.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    root.join(parts.collect::<PathBuf>())
+}
+
+struct Pieces<'a> {
+    channel: &'a mut Channel,
+    pending: Vec<u8>,
+}
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() >= PIECE {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        for piece in std::mem::take(&mut self.pending).chunks(PIECE) {
+            self.channel.send(&Frame::Files(piece.to_vec()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_paths_are_taken_from_home_under_the_root() {
+        assert_eq!(under(Path::new("/disk"), "result.json"), Path::new("/disk/root/result.json"));
+        assert_eq!(under(Path::new("/disk"), "/proc/cpuinfo"), Path::new("/disk/proc/cpuinfo"));
+        assert_eq!(under(Path::new("/"), "/proc/cpuinfo"), Path::new("/proc/cpuinfo"));
+    }
+}

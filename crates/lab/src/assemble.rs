@@ -1,0 +1,225 @@
+//! From the unpacked tree to the parts of an image.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::archive::Archive;
+use crate::bochs_correction;
+use crate::cache::disk_usage;
+use crate::error::Error;
+use crate::image::{BUSYBOX, COMPRESSED_KERNEL, DISK, KERNEL, MODULES, TOOLS};
+use crate::kernel;
+use crate::packages::succeeded;
+use crate::progress::{OnProgress, Progress, Step};
+use crate::tools::{Invocation, LIBRARIES};
+
+/// What the rest of the image must know of the kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) release: String,
+    pub(crate) address: u64,
+    pub(crate) entry: u64,
+    pub(crate) modules: Vec<String>,
+}
+
+/// Programs of the outer machine, below the tools' folder.
+pub(crate) const EMULATORS: [&str; 2] = ["usr/bin/bochs-bin", "usr/bin/qemu-system-x86_64"];
+/// What the emulators read, beside themselves.
+const EMULATOR_DATA: [&str; 5] =
+    [LIBRARIES, "usr/share/bochs", "usr/share/vgabios", "usr/share/qemu", "usr/share/seabios"];
+
+/// Modules of KVM, in the order of loading; the vendor's comes last.
+pub(crate) const KVM_MODULES: [&str; 2] = ["irqbypass.ko", "kvm.ko"];
+/// Modules for the disk that Bochs emulates, in the order of loading. QEMU's is NVMe, which Debian's kernel has built in.
+pub(crate) const ATA_MODULES: [&str; 5] =
+    ["scsi_common.ko", "scsi_mod.ko", "sd_mod.ko", "libata.ko", "ata_piix.ko"];
+const VENDOR_MODULES: [&str; 2] = ["kvm-intel.ko", "kvm-amd.ko"];
+
+/// Folder in the disk with a kernel and an initial RAM disk for nested VMs.
+const GUEST: &str = "opt/exitless/guest";
+/// Bochs describes disks by cylinders of 16 heads and 63 sectors.
+pub(crate) const CYLINDER: u64 = 16 * 63 * 512;
+/// Free room in the disk of an emulated host, in bytes.
+const DISK_ROOM: u64 = 512 << 20;
+
+pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -> Result<Kernel, Error> {
+    let mut done = 0;
+    let mut step = || {
+        on_progress(Progress { step: Step::Assemble, done, total: 5 });
+        done += 1;
+    };
+    step();
+    let kernel = kernel_and_modules(root, image)?;
+    step();
+    copy(&root.join("usr/bin/busybox"), &image.join(BUSYBOX))?;
+    prepare_tree(root, &kernel.release)?;
+    step();
+    make_disk(root, &image.join(DISK))?;
+    step();
+    keep_tools(root, &image.join(TOOLS))?;
+    step();
+    bochs_correction::correct(&image.join(TOOLS).join(EMULATORS[0]))?;
+    Ok(kernel)
+}
+
+fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
+    let (path, release) = find_kernel(root)?;
+    let compressed = fs::read(&path).map_err(Error::file("Could not read", &path))?;
+    let elf = kernel::unpack_bzimage(&path, &compressed)?;
+    let flat = kernel::flatten(&path, &elf)?;
+    write(&image.join(KERNEL), &flat.bytes)?;
+    copy(&path, &image.join(COMPRESSED_KERNEL))?;
+    write(&root.join(GUEST).join("vmlinux"), &elf)?;
+    copy(&path, &root.join(GUEST).join("vmlinuz"))?;
+    write(&root.join(GUEST).join("initrd.img"), &guest_initial_ram_disk(root)?)?;
+
+    let available = files_below(&root.join("usr/lib/modules").join(&release));
+    let wanted = KVM_MODULES.iter().chain(&ATA_MODULES).chain(&VENDOR_MODULES);
+    let mut modules = Vec::new();
+    for &module in wanted {
+        // The kernel takes - and _ in module names for the same.
+        let same = |path: &&PathBuf| {
+            path.file_name().is_some_and(|name| {
+                name.to_string_lossy().replace('_', "-") == format!("{}.xz", module.replace('_', "-"))
+            })
+        };
+        let packed = available.iter().find(same).ok_or_else(|| Error::Kernel {
+            path: root.join("usr/lib/modules").join(&release),
+            problem: format!("it has no module {module}"),
+        })?;
+        let file = fs::File::open(packed).map_err(Error::file("Could not open", packed))?;
+        let mut unpacked = Vec::new();
+        liblzma::read::XzDecoder::new(file)
+            .read_to_end(&mut unpacked)
+            .map_err(Error::file("Could not decompress", packed))?;
+        write(&image.join(MODULES).join(module), &unpacked)?;
+        modules.push(module.to_owned());
+    }
+    Ok(Kernel { release, address: flat.address, entry: flat.entry, modules })
+}
+
+fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
+    let boot = root.join("boot");
+    let entries = fs::read_dir(&boot).map_err(Error::file("Could not list", &boot))?;
+    let kernels = entries.filter_map(Result::ok).filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.strip_prefix("vmlinuz-").map(|release| (entry.path(), release.to_owned()))
+    });
+    kernels.max().ok_or_else(|| Error::Kernel { path: boot, problem: "no vmlinuz-* was unpacked".to_owned() })
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries
+        .flat_map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files_below(&entry.path()),
+            _ => vec![entry.path()],
+        })
+        .collect()
+}
+
+/// A guest that says when it is up, runs /job.sh if a second archive brings one, and powers off.
+fn guest_initial_ram_disk(root: &Path) -> Result<Vec<u8>, Error> {
+    const INIT: &str = "#!/bin/busybox sh\n\
+        /bin/busybox --install -s /bin\n\
+        mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev\n\
+        read up rest < /proc/uptime; echo \"exitless guest up after $up s\"\n\
+        [ -f /job.sh ] && sh /job.sh\n\
+        poweroff -f\n";
+    let path = root.join("usr/bin/busybox");
+    let busybox = fs::read(&path).map_err(Error::file("Could not read", &path))?;
+    let mut archive = Archive::default();
+    let made = ["/proc", "/sys", "/dev"]
+        .iter()
+        .try_for_each(|folder| archive.folder(folder))
+        .and_then(|()| archive.file("/bin/busybox", 0o755, &busybox))
+        .and_then(|()| archive.file("/init", 0o755, INIT.as_bytes()));
+    made.and_then(|()| archive.finish()).map_err(Error::file("Could not make the guest's", GUEST))
+}
+
+/// What packages' scripts would have made, as far as an emulated host needs it.
+fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
+    for folder in ["proc", "sys", "dev", "run", "tmp", "root", "mnt"] {
+        let path = root.join(folder);
+        fs::create_dir_all(&path).map_err(Error::file("Could not make", &path))?;
+    }
+    let files = [
+        (
+            "etc/passwd",
+            "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+        ),
+        ("etc/group", "root:x:0:\nkvm:x:104:\nnogroup:x:65534:\n"),
+        ("etc/hostname", "exitless-lab\n"),
+        ("etc/hosts", "127.0.0.1 localhost exitless-lab\n::1 localhost\n"),
+        // This program is mounted here when the host boots, so that the image does not depend on its version.
+        ("usr/bin/exitless", ""),
+    ];
+    for (path, contents) in files {
+        write(&root.join(path), contents.as_bytes())?;
+    }
+    let awk = root.join("usr/bin/awk");
+    if !awk.exists() {
+        symlink("gawk", &awk).map_err(Error::file("Could not link", &awk))?;
+    }
+    let mut depmod = Invocation::of_tree(root, "usr/bin/kmod");
+    // kmod is many programs in one, told apart by the name it is called by.
+    depmod.arguments.splice(0..0, ["--argv0".into(), "depmod".into()]);
+    depmod.arg("--basedir").arg(root).arg(release);
+    run(&depmod, &[], "depmod")
+}
+
+fn make_disk(root: &Path, disk: &Path) -> Result<(), Error> {
+    let size = (disk_usage(root) * 11 / 10 + DISK_ROOM).next_multiple_of(CYLINDER);
+    let mut mke2fs = Invocation::of_tree(root, "usr/sbin/mke2fs");
+    mke2fs.args([
+        "-q",
+        "-t",
+        "ext4",
+        "-b",
+        "4096",
+        "-m",
+        "0",
+        "-L",
+        "exitless",
+        "-O",
+        "^has_journal,^metadata_csum",
+    ]);
+    mke2fs
+        .args(["-E", "lazy_itable_init=0,nodiscard", "-d"])
+        .arg(root)
+        .arg(disk)
+        .arg(format!("{}k", size / 1024));
+    // In a user namespace in which this user is root, the files of the tree belong to root.
+    run(&mke2fs, &["unshare", "--map-root-user"], "mke2fs")?;
+    let file = fs::OpenOptions::new().write(true).open(disk).map_err(Error::file("Could not open", disk))?;
+    file.set_len(size).map_err(Error::file("Could not size", disk))
+}
+
+fn keep_tools(root: &Path, tools: &Path) -> Result<(), Error> {
+    for part in EMULATORS.iter().chain(&EMULATOR_DATA) {
+        let (from, to) = (root.join(part), tools.join(part));
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;
+        }
+        fs::rename(&from, &to).map_err(Error::file("Could not keep", &from))?;
+    }
+    Ok(())
+}
+
+fn run(invocation: &Invocation, wrapper: &[&str], name: &str) -> Result<(), Error> {
+    let output = invocation.command_under(wrapper).output().map_err(Error::file("Could not start", name))?;
+    succeeded(name, &output).map(drop)
+}
+
+fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;
+    }
+    fs::write(path, contents).map_err(Error::file("Could not write", path))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::copy(from, to).map(drop).map_err(Error::file("Could not copy", from))
+}

@@ -1,0 +1,177 @@
+//! Where laboratories are kept on this machine, and who may change what when.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock, statvfs};
+use tempfile::TempDir;
+
+use crate::error::Error;
+
+/// The cache folder: `$XDG_CACHE_HOME/exitless/lab`, or below `~/.cache`.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// A folder for one run, removed when dropped. While it lives its lock is held, so that a later run can tell the
+/// leftovers of a killed one.
+#[derive(Debug)]
+pub(crate) struct RunFolder {
+    folder: TempDir,
+    _lock: File,
+}
+
+impl RunFolder {
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+const RUN_LOCK: &str = "lock";
+
+impl Cache {
+    /// The user's cache.
+    pub fn of_user() -> Self {
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = absolute("XDG_CACHE_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+            .unwrap_or_else(std::env::temp_dir);
+        Self::at(base.join("exitless").join("lab"))
+    }
+
+    /// A cache at a given folder.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The cache's folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn packages(&self) -> PathBuf {
+        self.root.join("packages")
+    }
+
+    /// The finished image with this content key.
+    pub(crate) fn image(&self, key: &str) -> PathBuf {
+        self.root.join(format!("image-{key}"))
+    }
+
+    pub(crate) fn verdicts(&self) -> PathBuf {
+        self.root.join("self-tests")
+    }
+
+    /// Waits for, and takes, the lock that lets one process at a time build.
+    pub(crate) fn lock_building(&self) -> Result<File, Error> {
+        fs::create_dir_all(&self.root).map_err(Error::file("Could not make the cache folder", &self.root))?;
+        let path = self.root.join("building.lock");
+        let lock = File::create(&path).map_err(Error::file("Could not open the lock", &path))?;
+        flock(&lock, FlockOperation::LockExclusive)
+            .map_err(std::io::Error::from)
+            .map_err(Error::file("Could not lock", &path))?;
+        Ok(lock)
+    }
+
+    /// A fresh folder for a run. Folders whose process was killed are removed first.
+    pub(crate) fn run_folder(&self) -> Result<RunFolder, Error> {
+        let runs = self.root.join("runs");
+        fs::create_dir_all(&runs).map_err(Error::file("Could not make the folder for runs", &runs))?;
+        for leftover in unlocked_folders(&runs) {
+            tracing::debug!(folder = %leftover.display(), "removing what a killed run left behind");
+            let _ = fs::remove_dir_all(leftover);
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("run-")
+            .tempdir_in(&runs)
+            .map_err(Error::file("Could not make a folder for the run in", &runs))?;
+        let path = folder.path().join(RUN_LOCK);
+        let lock = File::create(&path).map_err(Error::file("Could not make the lock", &path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(std::io::Error::from)
+            .map_err(Error::file("Could not lock", &path))?;
+        Ok(RunFolder { folder, _lock: lock })
+    }
+
+    /// Refuses when less than `needed_mib` MiB are free.
+    pub(crate) fn require_space(&self, needed_mib: u64) -> Result<(), Error> {
+        fs::create_dir_all(&self.root).map_err(Error::file("Could not make the cache folder", &self.root))?;
+        let status = statvfs(&self.root)
+            .map_err(std::io::Error::from)
+            .map_err(Error::file("Could not ask for the free space of", &self.root))?;
+        let free_mib = status.f_bavail.saturating_mul(status.f_frsize) >> 20;
+        if free_mib < needed_mib {
+            return Err(Error::NoSpace { path: self.root.clone(), free_mib, needed_mib });
+        }
+        Ok(())
+    }
+
+    /// Removes everything; running laboratories keep what they have open. Returns the bytes that were freed.
+    ///
+    /// # Errors
+    /// When a file cannot be removed.
+    pub fn clean(&self) -> Result<u64, Error> {
+        if !self.root.exists() {
+            return Ok(0);
+        }
+        let _lock = self.lock_building()?;
+        let size = disk_usage(&self.root);
+        fs::remove_dir_all(&self.root).map_err(Error::file("Could not remove", &self.root))?;
+        Ok(size)
+    }
+}
+
+fn unlocked_folders(runs: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(runs) else { return Vec::new() };
+    entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|folder| match File::open(folder.join(RUN_LOCK)) {
+            Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            // A folder without its lock yet belongs to a run that is just beginning.
+            Err(_) => false,
+        })
+        .collect()
+}
+
+/// Bytes on the disk below a path, without following links.
+pub(crate) fn disk_usage(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(metadata) = path.symlink_metadata() else { return 0 };
+    let own = metadata.blocks() * 512;
+    let below = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    if metadata.is_dir() { below.map(|entry| disk_usage(&entry.path())).sum::<u64>() + own } else { own }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_runs_folder_is_swept_and_a_living_ones_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let living = cache.run_folder().unwrap();
+        let killed = root.path().join("runs/run-killed");
+        fs::create_dir(&killed).unwrap();
+        fs::write(killed.join(RUN_LOCK), "").unwrap();
+        let next = cache.run_folder().unwrap();
+        assert!(living.path().exists() && next.path().exists() && !killed.exists());
+        let path = living.path().to_owned();
+        drop(living);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn too_little_space_is_refused_before_anything_is_written() {
+        let root = tempfile::tempdir().unwrap();
+        let refused = Cache::at(root.path()).require_space(u64::MAX >> 21).unwrap_err();
+        assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+    }
+
+    #[test]
+    fn cleaning_what_is_not_there_frees_nothing() {
+        assert_eq!(Cache::at("/nonexistent/exitless").clean().unwrap(), 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! The laboratories there are.
+
+use crate::error::Error;
+
+/// The emulator under a laboratory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Emulator {
+    /// Bochs, for VMX with APICv and posted interrupts.
+    Bochs,
+    /// QEMU's TCG, for SVM.
+    Qemu,
+}
+
+impl Emulator {
+    /// The emulator's name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bochs => "Bochs",
+            Self::Qemu => "QEMU",
+        }
+    }
+}
+
+/// An emulated KVM host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lab {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// One line for `lab list`.
+    pub summary: &'static str,
+    /// What runs it.
+    pub emulator: Emulator,
+    /// The KVM vendor module that its CPU needs.
+    pub vendor_module: &'static str,
+    /// Kernel arguments beyond the common ones.
+    pub kernel_arguments: &'static str,
+}
+
+/// Instructions that Bochs counts as one second of device time. Its TSC advances by one an instruction, so the kernel
+/// must be told this frequency: the CPU model's CPUID claims 3.5 GHz.
+pub(crate) const BOCHS_INSTRUCTIONS_PER_SECOND: u32 = 50_000_000;
+
+/// Every laboratory, in the order of `lab list`.
+pub const LABS: [Lab; 2] = [
+    Lab {
+        name: "intel-apicv",
+        summary: "Intel VMX with APICv and posted interrupts, kvm_intel (Bochs)",
+        emulator: Emulator::Bochs,
+        vendor_module: "kvm-intel",
+        kernel_arguments: "tsc_early_khz=50000",
+    },
+    Lab {
+        name: "amd-svm",
+        summary: "AMD SVM with nested paging and without AVIC, kvm_amd (QEMU TCG)",
+        emulator: Emulator::Qemu,
+        vendor_module: "kvm-amd",
+        kernel_arguments: "",
+    },
+];
+
+impl Lab {
+    /// Finds a laboratory by its name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownLab`], with the names there are.
+    pub fn find(name: &str) -> Result<&'static Self, Error> {
+        LABS.iter().find(|lab| lab.name == name).ok_or_else(|| Error::UnknownLab {
+            name: name.to_owned(),
+            known: LABS.map(|lab| lab.name).join(", "),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let message = Lab::find("intel").unwrap_err().to_string();
+        assert!(message.contains("\"intel\"") && message.contains("intel-apicv, amd-svm"), "{message}");
+    }
+
+    #[test]
+    fn the_kernel_is_told_the_frequency_that_bochs_counts_by() {
+        let lab = Lab::find("intel-apicv").unwrap();
+        let khz = BOCHS_INSTRUCTIONS_PER_SECOND / 1000;
+        assert!(lab.kernel_arguments.contains(&format!("tsc_early_khz={khz}")));
+    }
+}

@@ -1,0 +1,184 @@
+//! What can go wrong between a laboratory's name and its command's exit status.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A failure of the laboratory itself; the exit status of a command inside is not one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name is not that of a laboratory.
+    #[error("no laboratory is called {name:?}; known: {known}")]
+    UnknownLab {
+        /// The name that was asked for.
+        name: String,
+        /// The names there are, separated by commas.
+        known: String,
+    },
+    /// A file operation on this machine failed.
+    #[error("{action} {path}", path = path.display())]
+    File {
+        /// What was tried, as the beginning of a sentence: "Could not read".
+        action: &'static str,
+        /// The object of it.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file to be put into the laboratory does not exist.
+    #[error("{path}: no such file to put into the laboratory; nothing was started", path = path.display())]
+    PutMissing {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The host lacks a program.
+    #[error("{program} is needed to {purpose}, and is not on PATH; install it with: {install}")]
+    MissingProgram {
+        /// The program's name.
+        program: &'static str,
+        /// What it is needed for.
+        purpose: &'static str,
+        /// The command that installs it.
+        install: &'static str,
+    },
+    /// Too little room on the disk.
+    #[error(
+        "{path} has {free_mib} MiB free, and building a laboratory needs {needed_mib} MiB; free some or set \
+         XDG_CACHE_HOME to a larger disk",
+        path = path.display()
+    )]
+    NoSpace {
+        /// The cache folder.
+        path: PathBuf,
+        /// What is free there, in MiB.
+        free_mib: u64,
+        /// What is needed, in MiB.
+        needed_mib: u64,
+    },
+    /// A program that was started to build or boot ended badly.
+    #[error("{program} failed ({status}){}", indented(.output))]
+    ProgramFailed {
+        /// The program.
+        program: String,
+        /// Its exit status in words.
+        status: String,
+        /// The last lines that it printed.
+        output: String,
+    },
+    /// A file made from Debian's packages is not what it was expected to be.
+    #[error("{path}: {problem}; remove the laboratory with `exitless lab clean` and build it again", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The kernel image cannot be booted this way.
+    #[error("Kernel {path}: {problem}", path = path.display())]
+    Kernel {
+        /// The kernel's path.
+        path: PathBuf,
+        /// What was found.
+        problem: String,
+    },
+    /// The things to be put into the laboratory do not fit into its memory.
+    #[error(
+        "The boot image needs {needed_mib} MiB and there is room for {room_mib} MiB; put less in, or give --memory"
+    )]
+    TooLarge {
+        /// Size of the boot image in MiB.
+        needed_mib: u64,
+        /// Room for it in MiB.
+        room_mib: u64,
+    },
+    /// No emulator passed its self-test.
+    #[error("No {emulator} here boots Linux and enters a guest{}", indented(.tried))]
+    NoEmulator {
+        /// Bochs or QEMU.
+        emulator: &'static str,
+        /// A line for each one that was tried, with the reason.
+        tried: String,
+    },
+    /// The emulated kernel panicked.
+    #[error("The kernel inside {lab} panicked after {after:.1?}; the last lines of its console:{}", indented(.console))]
+    Panic {
+        /// The laboratory.
+        lab: String,
+        /// Wall time since power-on.
+        after: Duration,
+        /// The last lines of the console.
+        console: String,
+    },
+    /// User space inside was not reached in time.
+    #[error(
+        "{lab} did not reach its user space within {limit:.0?}; the last lines of its console:{}",
+        indented(.console)
+    )]
+    BootHung {
+        /// The laboratory.
+        lab: String,
+        /// The limit, in wall time.
+        limit: Duration,
+        /// The last lines of the console.
+        console: String,
+    },
+    /// The command inside ran longer than allowed.
+    #[error("The command in {lab} was still running after {limit:.0?} and was stopped; give --timeout more")]
+    TimedOut {
+        /// The laboratory.
+        lab: String,
+        /// The limit, in wall time.
+        limit: Duration,
+    },
+    /// The emulator ended before the command did.
+    #[error(
+        "The emulator of {lab} ended ({status}) before the command did; the last lines of the console:{}",
+        indented(.console)
+    )]
+    EmulatorEnded {
+        /// The laboratory.
+        lab: String,
+        /// Its exit status in words.
+        status: String,
+        /// The last lines of the console and of the emulator's own output.
+        console: String,
+    },
+    /// The agent inside could not do what it was asked.
+    #[error("Inside {lab}: {message}")]
+    Agent {
+        /// The laboratory.
+        lab: String,
+        /// The agent's message.
+        message: String,
+    },
+    /// The user pressed Ctrl-C, or a signal asked to stop.
+    #[error("Interrupted; the emulator was stopped and its files were removed")]
+    Interrupted,
+    /// This program cannot run inside, since it is dynamically linked.
+    #[error(
+        "{path} is dynamically linked and cannot run in the laboratory; build it with `cargo build --release`, whose \
+         configuration links statically",
+        path = path.display()
+    )]
+    NotStatic {
+        /// This program.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// Returns a closure for `map_err` that names what was tried on which path.
+    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { action, path, source }
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().fold(String::new(), |mut out, line| {
+        out.push_str("\n  ");
+        out.push_str(line);
+        out
+    })
+}

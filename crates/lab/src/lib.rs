@@ -1,0 +1,34 @@
+//! Emulated KVM hosts: a real, unmodified Linux KVM on any x86 machine.
+
+pub mod agent;
+mod archive;
+mod assemble;
+mod bochs_correction;
+mod cache;
+mod definition;
+mod error;
+mod frames;
+mod image;
+mod job;
+mod kernel;
+mod laboratory;
+mod machine;
+mod packages;
+mod payload;
+mod process;
+mod progress;
+mod recipe;
+mod rom;
+mod run;
+mod terminal;
+mod tools;
+mod unpack;
+
+pub use cache::Cache;
+pub use definition::{Emulator, LABS, Lab};
+pub use error::Error;
+pub use frames::{Ending, Moment};
+pub use image::{FileRecord, Image, Manifest, PackageRecord};
+pub use laboratory::SELF_TEST;
+pub use progress::{BUILD_EFFORT, Effort, OnProgress, Progress, Step};
+pub use run::{Finished, Happening, Laboratory, Put, Request, Timings};

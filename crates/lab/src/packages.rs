@@ -1,0 +1,304 @@
+//! Debian packages, fetched by the host's own apt with settings, lists and a store of our own, so that neither root nor
+//! a change to the host is needed. Signatures are checked by apt; interrupted downloads go on where they stopped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::progress::{OnProgress, Progress, Step};
+use crate::recipe::{COMPONENTS, PACKAGES, RELEASE};
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const MIRROR_VARIABLE: &str = "EXITLESS_DEBIAN_MIRROR";
+
+/// A package file that was fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) file: PathBuf,
+}
+
+/// Fetches the recipe's packages and all that they depend on.
+pub(crate) fn fetch(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Vec<Package>, Error> {
+    require_programs()?;
+    let apt = Apt::prepare(&cache.packages())?;
+    on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
+    apt.checked(&["update", "-q"])?;
+    let wanted = simulated(&apt.checked(&install("--simulate"))?);
+    let total = to_download(&apt.checked(&install("--print-uris"))?);
+    apt.download(total, on_progress)?;
+    wanted
+        .into_iter()
+        .map(|(name, version, architecture)| {
+            let file_name = format!("{name}_{}_{architecture}.deb", version.replace(':', "%3a"));
+            let file = apt.archives().join(file_name);
+            if !file.exists() {
+                let problem = "apt did not leave this package file".to_owned();
+                return Err(Error::Damaged { path: file, problem });
+            }
+            Ok(Package { name, version, file })
+        })
+        .collect()
+}
+
+fn install(option: &'static str) -> Vec<&'static str> {
+    let mut arguments = vec!["install", "-y", "-q", option];
+    arguments.extend(PACKAGES);
+    arguments
+}
+
+fn require_programs() -> Result<(), Error> {
+    let on_path = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    };
+    let needed = [
+        (
+            "apt-get",
+            "fetch Debian packages",
+            "use a Debian or Ubuntu machine, or its container, for the first build",
+        ),
+        ("dpkg-deb", "unpack Debian packages", "apt-get install dpkg"),
+        ("unshare", "give the emulator a network of its own", "apt-get install util-linux"),
+        ("setpriv", "end the emulator when this program ends", "apt-get install util-linux"),
+    ];
+    for (program, purpose, install) in needed {
+        if !on_path(program) {
+            return Err(Error::MissingProgram { program, purpose, install });
+        }
+    }
+    if !Path::new(KEYRING).exists() {
+        return Err(Error::MissingProgram {
+            program: "debian-archive-keyring",
+            purpose: "check the signatures of Debian's packages",
+            install: "apt-get install debian-archive-keyring",
+        });
+    }
+    Ok(())
+}
+
+/// `Inst NAME (VERSION ... [ARCHITECTURE])` lines of a simulation.
+fn simulated(output: &str) -> Vec<(String, String, String)> {
+    output
+        .lines()
+        .filter_map(|line| line.strip_prefix("Inst "))
+        .filter_map(|line| {
+            // Behind the parentheses stand brackets of apt's own, for what is not configured yet.
+            let (name, rest) = line.split_once(" (")?;
+            let (rest, _) = rest.split_once(')')?;
+            let version = rest.split_whitespace().next()?;
+            let architecture = rest.rsplit_once('[')?.1.trim_end_matches(']');
+            Some((name.trim().to_owned(), version.to_owned(), architecture.to_owned()))
+        })
+        .collect()
+}
+
+/// Sum of the sizes of `'URI' FILE SIZE HASH` lines, in bytes.
+fn to_download(output: &str) -> u64 {
+    let sizes =
+        output.lines().filter(|line| line.starts_with('\'')).filter_map(|line| line.split(' ').nth(2));
+    sizes.filter_map(|size| size.parse::<u64>().ok()).sum()
+}
+
+struct Apt {
+    folder: PathBuf,
+}
+
+impl Apt {
+    fn prepare(folder: &Path) -> Result<Self, Error> {
+        let apt = Self { folder: folder.to_owned() };
+        for below in ["state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"]
+        {
+            let path = folder.join(below);
+            fs::create_dir_all(&path).map_err(Error::file("Could not make", &path))?;
+        }
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(Error::file("Could not write", &path))
+        };
+        // An empty status file: nothing is installed, so everything is fetched.
+        write("state/status", "")?;
+        write("etc/sources.list", &sources()?)?;
+        write("apt.conf", &apt.settings())?;
+        Ok(apt)
+    }
+
+    fn settings(&self) -> String {
+        let folder = self.folder.display();
+        format!(
+            "Dir \"{folder}\";\nDir::State \"{folder}/state\";\nDir::State::status \"{folder}/state/status\";\n\
+             Dir::Cache \"{folder}/cache\";\nDir::Etc \"{folder}/etc\";\n\
+             Dir::Etc::SourceList \"{folder}/etc/sources.list\";\nDir::Etc::SourceParts \"-\";\n\
+             APT::Architecture \"amd64\";\nAPT::Architectures {{ \"amd64\"; }};\nAPT::Install-Recommends \"false\";\n\
+             APT::Sandbox::User \"\";\nAcquire::Languages \"none\";\nAcquire::Retries \"3\";\n\
+             APT::Keep-Downloaded-Packages \"true\";\n"
+        )
+    }
+
+    fn archives(&self) -> PathBuf {
+        self.folder.join("cache/archives")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("APT_CONFIG", self.folder.join("apt.conf")).env("LC_ALL", "C.UTF-8");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn checked(&self, arguments: &[&str]) -> Result<String, Error> {
+        let output = self.command(arguments).output().map_err(Error::file("Could not start", "apt-get"))?;
+        succeeded("apt-get", &output)
+    }
+
+    fn download(&self, total: u64, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        let before = self.archive_bytes();
+        let log = self.folder.join("download.log");
+        let file = fs::File::create(&log).map_err(Error::file("Could not write", &log))?;
+        let errors = file.try_clone().map_err(Error::file("Could not write", &log))?;
+        let mut child = self
+            .command(&install("--download-only"))
+            .stdout(file)
+            .stderr(errors)
+            .spawn()
+            .map_err(Error::file("Could not start", "apt-get"))?;
+        let status = loop {
+            let waited = child.try_wait().map_err(Error::file("Could not wait for", "apt-get"))?;
+            let done = self.archive_bytes().saturating_sub(before).min(total);
+            on_progress(Progress { step: Step::Download, done, total });
+            if let Some(status) = waited {
+                break status;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        };
+        let printed = fs::read(&log).unwrap_or_default();
+        succeeded("apt-get", &Output { status, stdout: Vec::new(), stderr: printed }).map(drop)
+    }
+
+    fn archive_bytes(&self) -> u64 {
+        let sizes = |folder: PathBuf| {
+            let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+            entries
+                .filter_map(|entry| entry.metadata().ok())
+                .filter(fs::Metadata::is_file)
+                .map(|m| m.len())
+                .sum::<u64>()
+        };
+        sizes(self.archives()) + sizes(self.archives().join("partial"))
+    }
+}
+
+/// Standard output of a program that succeeded, or an error with the last lines that it printed.
+pub(crate) fn succeeded(program: &str, output: &Output) -> Result<String, Error> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let all = text(&output.stdout) + &text(&output.stderr);
+    Err(Error::ProgramFailed {
+        program: program.to_owned(),
+        status: output.status.to_string(),
+        output: last_lines(&all, 12),
+    })
+}
+
+/// The last lines of a text, at most `count`.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Lines for sources.list: the host's own Debian mirror, another release.
+fn sources() -> Result<String, Error> {
+    let configured = Command::new("apt-get")
+        .args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"])
+        .output()
+        .map_err(Error::file("Could not start", "apt-get"))?;
+    let configured = String::from_utf8_lossy(&configured.stdout).into_owned();
+    let mirrors = mirrors(&configured, std::env::var(MIRROR_VARIABLE).ok().as_deref());
+    let Some(main) = mirrors.main else {
+        return Err(Error::ProgramFailed {
+            program: "Looking for a Debian mirror in this machine's apt sources".to_owned(),
+            status: "none found".to_owned(),
+            output: format!(
+                "give one by the environment variable {MIRROR_VARIABLE}, e.g. the URL of a local mirror"
+            ),
+        });
+    };
+    let line = |uri: &str, suite: &str| format!("deb [signed-by={KEYRING}] {uri} {suite} {COMPONENTS}\n");
+    let mut text = line(&main, RELEASE) + &line(&main, &format!("{RELEASE}-updates"));
+    if let Some(security) = mirrors.security {
+        text += &line(&security, &format!("{RELEASE}-security"));
+    }
+    Ok(text)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Mirrors {
+    main: Option<String>,
+    security: Option<String>,
+}
+
+fn mirrors(configured: &str, given: Option<&str>) -> Mirrors {
+    const RELEASES: [&str; 6] = ["bookworm", "trixie", "forky", "sid", "stable", "testing"];
+    let targets = || {
+        configured.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (uri, release, component) = (words.next()?, words.next()?, words.next()?);
+            (component == "main").then_some((uri, release))
+        })
+    };
+    let found = |wanted: &dyn Fn(&str) -> bool| {
+        targets().find(|(_, release)| wanted(release)).map(|(uri, _)| uri.to_owned())
+    };
+    let security =
+        found(&|release| release.strip_suffix("-security").is_some_and(|base| RELEASES.contains(&base)));
+    let main = given.map(str::to_owned).or_else(|| found(&|release| RELEASES.contains(&release)));
+    Mirrors { main, security }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simulation_gives_names_versions_and_architectures() {
+        let output = "NOTE: simulation\nInst base-files (13.8+deb13u7 Debian:13.8/stable [amd64])\n\
+                      Inst qemu-system-x86 (1:10.0.13+ds-0+deb13u1 Debian-Security:13/stable-security [amd64]) []\n\
+                      Conf base-files (13.8+deb13u7 Debian:13.8/stable [amd64])\n";
+        let wanted = simulated(output);
+        assert_eq!(wanted.len(), 2);
+        assert_eq!(wanted[1].1, "1:10.0.13+ds-0+deb13u1");
+        assert_eq!(wanted[1].2, "amd64");
+    }
+
+    #[test]
+    fn sizes_are_summed_from_uri_lines_only() {
+        assert_eq!(
+            to_download(
+                "Reading lists...\n'http://m/a.deb' a_1_amd64.deb 300 SHA256:00\n'http://m/b' b 45 x\n"
+            ),
+            345
+        );
+    }
+
+    #[test]
+    fn the_hosts_mirror_is_used_and_can_be_overridden() {
+        let configured = "http://third.party/repo nodistro main\nhttp://m/debian bookworm contrib\n\
+                          http://m/debian bookworm main\nhttp://m/security bookworm-security main\n";
+        let expected =
+            Mirrors { main: Some("http://m/debian".into()), security: Some("http://m/security".into()) };
+        assert_eq!(mirrors(configured, None), expected);
+        assert_eq!(mirrors(configured, Some("http://own")).main.as_deref(), Some("http://own"));
+        assert_eq!(mirrors("http://u/ubuntu noble main", None).main, None);
+    }
+
+    #[test]
+    fn only_the_last_lines_are_kept() {
+        assert_eq!(last_lines("a\n\nb\nc\n", 2), "b\nc");
+    }
+}

@@ -1,0 +1,137 @@
+//! The emulator's process: its frames, its console, and its end.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::frames::{Decoder, Frame};
+use crate::machine::PowerOn;
+use crate::packages::last_lines;
+
+/// A running emulator. Dropping it kills the emulator; should this program be killed, the kernel does it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    pieces: Receiver<Vec<u8>>,
+    decoder: Decoder,
+    console: PathBuf,
+    logs: Vec<PathBuf>,
+}
+
+/// What the emulator did next.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Frame(Frame),
+    /// Nothing for a while.
+    Quiet,
+    /// It ended, and everything that it wrote has been seen.
+    Ended(ExitStatus),
+}
+
+const END_WITH_PARENT: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
+const OWN_NETWORK: [&str; 4] = ["unshare", "--map-root-user", "--net", "--"];
+
+impl Process {
+    /// Starts the emulator in a network namespace of its own, where this machine allows one: Bochs's display opens a
+    /// port, which nobody outside should reach and which two laboratories would otherwise contend for.
+    pub(crate) fn start(power_on: &PowerOn, folder: &Path) -> Result<Self, Error> {
+        let isolated: Vec<&str> = OWN_NETWORK.iter().chain(&END_WITH_PARENT).copied().collect();
+        let wrapper = if network_namespaces() { &isolated[..] } else { &END_WITH_PARENT };
+        let messages = folder.join("emulator.log");
+        let log = fs::File::create(&messages).map_err(Error::file("Could not write", &messages))?;
+        let mut child = power_on
+            .invocation
+            .command_under(wrapper)
+            // Held open and never written: QEMU takes the end of its input for a host that has hung up.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .current_dir(folder)
+            .spawn()
+            .map_err(Error::file("Could not start", wrapper[0]))?;
+        let (sender, pieces) = sync_channel::<Vec<u8>>(256);
+        if let Some(mut stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let mut buffer = vec![0; 64 << 10];
+                while let Ok(count @ 1..) = stdout.read(&mut buffer) {
+                    if sender.send(buffer[..count].to_vec()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let logs = power_on.log.iter().cloned().chain([messages]).collect();
+        Ok(Self { child, pieces, decoder: Decoder::default(), console: power_on.console.clone(), logs })
+    }
+
+    /// Waits for the next event, at most for `patience`.
+    pub(crate) fn next(&mut self, patience: Duration) -> Result<Event, Error> {
+        loop {
+            if let Some(frame) = self.decoder.next() {
+                return Ok(Event::Frame(frame));
+            }
+            match self.pieces.recv_timeout(patience) {
+                Ok(piece) => self.decoder.push(&piece),
+                Err(RecvTimeoutError::Timeout) => return Ok(Event::Quiet),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status =
+                        self.child.wait().map_err(Error::file("Could not wait for", "the emulator"))?;
+                    return Ok(Event::Ended(status));
+                }
+            }
+        }
+    }
+
+    /// Whether the kernel inside has said on its console that it panicked.
+    pub(crate) fn panicked(&self) -> bool {
+        let console = fs::read(&self.console).unwrap_or_default();
+        let mark = b"Kernel panic - not syncing";
+        console.windows(mark.len()).any(|window| window == mark)
+    }
+
+    /// The last lines of the console, or of the emulator's own messages where the console is empty.
+    pub(crate) fn last_words(&self) -> String {
+        let text = |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+        let console = last_lines(&text(&self.console), 15);
+        if !console.is_empty() {
+            return console;
+        }
+        let noise = String::from_utf8_lossy(self.decoder.noise()).into_owned();
+        let messages: String = self.logs.iter().map(text).collect();
+        let all = last_lines(&(noise + "\n" + &messages), 15);
+        if all.is_empty() { "(the console is empty)".to_owned() } else { all }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself, and then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn network_namespaces() -> bool {
+    static ALLOWED: OnceLock<bool> = OnceLock::new();
+    *ALLOWED.get_or_init(|| {
+        let tried = std::process::Command::new(OWN_NETWORK[0])
+            .args(&OWN_NETWORK[1..])
+            .arg("true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        let allowed = tried.is_ok_and(|status| status.success());
+        if !allowed {
+            tracing::warn!(
+                "no network namespace can be made here; the emulator shares this machine's network"
+            );
+        }
+        allowed
+    })
+}

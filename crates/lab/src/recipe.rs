@@ -1,0 +1,77 @@
+//! What a laboratory's image is made of: Debian packages of one release, nothing else.
+
+use sha2::{Digest, Sha256};
+
+/// The Debian release.
+pub(crate) const RELEASE: &str = "trixie";
+/// Raised when the steps that turn packages into an image change.
+const STEPS: u32 = 1;
+
+/// Packages asked for; apt adds what they depend on.
+pub(crate) const PACKAGES: [&str; 28] = [
+    // The emulated hosts' kernel, and the guests' of nested VMs.
+    "linux-image-cloud-amd64",
+    // The emulators of the outer machine; QEMU also runs nested VMs.
+    "bochs",
+    "bochs-term",
+    "bochsbios",
+    "vgabios",
+    "qemu-system-x86",
+    // Making the disk.
+    "e2fsprogs",
+    "kmod",
+    // Loads and measuring tools.
+    "fio",
+    "iozone3",
+    "linux-perf",
+    "netperf",
+    "sysbench",
+    "trace-cmd",
+    // What a shell inside expects.
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "diffutils",
+    "findutils",
+    "gawk",
+    "grep",
+    "gzip",
+    "iproute2",
+    "procps",
+    "sed",
+    "tar",
+    "util-linux",
+];
+
+/// Parts of the archive: iozone3 and netperf are non-free.
+pub(crate) const COMPONENTS: &str = "main contrib non-free";
+
+/// Versions with which the laboratories were proven. Others may work as well; the self-test decides.
+pub(crate) const PROVEN: [(&str, &str); 3] = [
+    ("bochs", "3.0+dfsg-1"),
+    ("linux-image-cloud-amd64", "6.12.117-1"),
+    ("qemu-system-x86", "1:10.0.13+ds-0+deb13u1"),
+];
+
+/// Folders of the packages that neither an emulated host nor an emulator reads.
+pub(crate) const LEFT_OUT: [&str; 8] = [
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/lintian",
+    "usr/share/icons",
+    "usr/share/sounds",
+    "usr/share/bash-completion",
+];
+
+/// Identifies the recipe; an image carries the key of the recipe that it was made by.
+pub(crate) fn content_key() -> String {
+    let mut hash = Sha256::new();
+    for part in [RELEASE, COMPONENTS, &STEPS.to_string()].iter().chain(&PACKAGES).chain(&LEFT_OUT) {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,473 @@
+//! One run: power on, boot, command, files out, power off.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::archive::Archive;
+use crate::assemble::{ATA_MODULES, KVM_MODULES};
+use crate::cache::Cache;
+use crate::definition::{Emulator, Lab};
+use crate::error::Error;
+use crate::frames::{Ending, Frame, Moment};
+use crate::image::{BUSYBOX, Image, MODULES};
+use crate::job::{self, Job, PlacedFile, Root, TerminalSize};
+use crate::machine::Machine;
+use crate::process::{Event, Process};
+use crate::terminal::Bridge;
+
+/// A file to be put into the emulated host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Put {
+    /// The file on this machine.
+    pub from: PathBuf,
+    /// Its path inside; relative paths begin at root's home, where commands start.
+    pub to: String,
+}
+
+/// What to do in an emulated host.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Files to put in before the command.
+    pub put: Vec<Put>,
+    /// Files and folders to bring out after it.
+    pub get: Vec<String>,
+    /// Folder on this machine for what is brought out.
+    pub output: PathBuf,
+    /// Without Debian's disk: busybox and this program only, which boots faster.
+    pub bare: bool,
+    /// CPUs of the emulated host.
+    pub cpus: u16,
+    /// Memory of the emulated host in MiB; chosen by the root file system when not given.
+    pub memory_mib: Option<u64>,
+    /// Limit for the command, in wall time; none when not given.
+    pub timeout: Option<Duration>,
+    /// Limit for reaching user space, in wall time.
+    pub boot_timeout: Duration,
+    /// Further arguments of the emulated host's kernel; `module.parameter=value` also reaches the modules.
+    pub kernel_arguments: Vec<String>,
+}
+
+impl Request {
+    /// A request with the usual limits.
+    pub fn new(command: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            command: command.into_iter().map(Into::into).collect(),
+            put: Vec::new(),
+            get: Vec::new(),
+            output: PathBuf::from("."),
+            bare: false,
+            cpus: 2,
+            memory_mib: None,
+            timeout: None,
+            boot_timeout: Duration::from_secs(180),
+            kernel_arguments: Vec::new(),
+        }
+    }
+}
+
+/// What happens inside, as it happens.
+#[derive(Debug)]
+pub enum Happening<'a> {
+    /// The command wrote to its standard output.
+    Stdout(&'a [u8]),
+    /// The command wrote to its standard error.
+    Stderr(&'a [u8]),
+    /// The agent reached a point of the run.
+    Reached(&'a Moment),
+}
+
+/// Wall time of the parts of a run, in seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Making the boot image.
+    pub prepare: f64,
+    /// From power-on to the agent: firmware, kernel, unpacking of the initial RAM disk.
+    pub boot: f64,
+    /// Loading KVM and what the disk needs.
+    pub modules: f64,
+    /// Mounting the root and putting files into place.
+    pub root: f64,
+    /// The command.
+    pub command: f64,
+    /// Bringing files out.
+    pub files: f64,
+    /// Everything, with the emulator's end.
+    pub total: f64,
+    /// Seconds that passed inside from the kernel's start to the command's end, by the emulated clock.
+    pub inside: f64,
+}
+
+/// What a run left.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// How the command ended.
+    pub ending: Ending,
+    /// How long each part took.
+    pub timings: Timings,
+    /// What went wrong without ending the run: files that could not be brought out.
+    pub warnings: Vec<String>,
+    /// Files and folders brought out, on this machine.
+    pub files: Vec<PathBuf>,
+}
+
+/// A laboratory ready to be powered on.
+#[derive(Debug)]
+pub struct Laboratory<'a> {
+    pub(crate) cache: &'a Cache,
+    pub(crate) lab: &'static Lab,
+    pub(crate) image: &'a Image,
+    /// The emulator, where it is not the image's own.
+    pub(crate) program: Option<PathBuf>,
+    /// Set by a signal handler to end the run.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+const TICK: Duration = Duration::from_millis(100);
+
+impl Laboratory<'_> {
+    /// Runs a command in the emulated host.
+    ///
+    /// # Errors
+    /// When a file to put is missing (before anything starts), when the emulated host does not come up, panics or takes
+    /// too long, or when a signal asked to stop. The command's own failure is in [`Finished::ending`].
+    pub fn run(
+        &self,
+        request: &Request,
+        on_happening: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Finished, Error> {
+        self.start(request, None, on_happening)
+    }
+
+    /// Opens a shell in the emulated host, on this process's terminal.
+    ///
+    /// # Errors
+    /// As [`Laboratory::run`], and when standard input is not a terminal.
+    pub fn shell(&self, request: &Request) -> Result<Finished, Error> {
+        let bridge = Bridge::open()?;
+        self.start(request, Some(bridge), &mut |_| ())
+    }
+
+    fn start(
+        &self,
+        request: &Request,
+        bridge: Option<Bridge>,
+        on_happening: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Finished, Error> {
+        let begun = Instant::now();
+        let put = read_put(&request.put)?;
+        let folder = self.cache.run_folder()?;
+        let machine = Machine {
+            lab: self.lab,
+            image: self.image,
+            program: self.program.clone(),
+            cpus: request.cpus,
+            memory_mib: request.memory_mib.unwrap_or(if request.bare { 512 } else { 1536 }),
+            with_disk: !request.bare,
+            kernel_arguments: &request.kernel_arguments.join(" "),
+            terminal: bridge.as_ref().map(|bridge| bridge.line().to_owned()),
+        };
+        let job = self.job(request, &put, bridge.as_ref().map(Bridge::size));
+        let initial_ram_disk = self.initial_ram_disk(&job, &put)?;
+        if initial_ram_disk.len() as u64 > machine.room() {
+            return Err(Error::TooLarge {
+                needed_mib: (initial_ram_disk.len() as u64 >> 20) + 1,
+                room_mib: machine.room() >> 20,
+            });
+        }
+        let power_on = machine.prepare(folder.path(), &initial_ram_disk)?;
+        drop((initial_ram_disk, put));
+        let files = folder.path().join("files.tar");
+        let mut watch = Watch {
+            lab: self.lab.name,
+            stop: &self.stop,
+            request,
+            begun,
+            powered_on: Instant::now(),
+            last: Instant::now(),
+            timings: Timings { prepare: begun.elapsed().as_secs_f64(), ..Timings::default() },
+            running: false,
+            warnings: Vec::new(),
+            files: File::create(&files).map_err(Error::file("Could not write", &files))?,
+        };
+        let mut process = Process::start(&power_on, folder.path())?;
+        let bridging = bridge.map(Bridge::connect).transpose()?;
+        let ending = watch.follow(&mut process, on_happening)?;
+        drop(bridging);
+        drop(process);
+        let brought = take_out(&files, &request.output)?;
+        watch.timings.total = begun.elapsed().as_secs_f64();
+        Ok(Finished { ending, timings: watch.timings, warnings: watch.warnings, files: brought })
+    }
+
+    fn job(&self, request: &Request, put: &[(PlacedFile, Vec<u8>)], terminal: Option<TerminalSize>) -> Job {
+        let vendor = format!("{}.ko", self.lab.vendor_module);
+        let disk: &[&str] = match self.lab.emulator {
+            Emulator::Bochs if !request.bare => &ATA_MODULES,
+            _ => &[],
+        };
+        let modules =
+            disk.iter().chain(&KVM_MODULES).map(|&module| module.to_owned()).chain([vendor]).collect();
+        Job {
+            root: if request.bare { Root::Bare } else { Root::Disk },
+            modules,
+            module_parameters: module_parameters(&request.kernel_arguments),
+            command: request.command.clone(),
+            put: put.iter().map(|(file, _)| file.clone()).collect(),
+            get: request.get.clone(),
+            terminal,
+            terminal_kind: std::env::var("TERM").unwrap_or_else(|_| "vt100".to_owned()),
+        }
+    }
+
+    fn initial_ram_disk(&self, job: &Job, put: &[(PlacedFile, Vec<u8>)]) -> Result<Vec<u8>, Error> {
+        let program = own_program()?;
+        let in_memory = || Error::file("Could not make the", "initial RAM disk");
+        let mut archive = Archive::default();
+        for folder in ["/proc", "/sys", "/dev", "/tmp", "/run"] {
+            archive.folder(folder).map_err(in_memory())?;
+        }
+        archive.file("/init", 0o755, &program).map_err(in_memory())?;
+        archive.file(job::BUSYBOX, 0o755, &self.image.read(BUSYBOX)?).map_err(in_memory())?;
+        for module in &job.modules {
+            let contents = self.image.read(&format!("{MODULES}/{module}"))?;
+            archive
+                .file(&format!("{}/{module}", job::MODULE_FOLDER), 0o644, &contents)
+                .map_err(in_memory())?;
+        }
+        for (index, (_, contents)) in put.iter().enumerate() {
+            archive.file(&format!("{}/{index}", job::PUT_FOLDER), 0o644, contents).map_err(in_memory())?;
+        }
+        let text = serde_json::to_vec(job).unwrap_or_default();
+        archive.file(job::JOB_PATH, 0o644, &text).map_err(in_memory())?;
+        archive.finish().map_err(in_memory())
+    }
+}
+
+/// The state of a run that is being watched.
+struct Watch<'a> {
+    lab: &'static str,
+    stop: &'a AtomicBool,
+    request: &'a Request,
+    begun: Instant,
+    powered_on: Instant,
+    last: Instant,
+    timings: Timings,
+    running: bool,
+    warnings: Vec<String>,
+    files: File,
+}
+
+impl Watch<'_> {
+    fn follow(
+        &mut self,
+        process: &mut Process,
+        on_happening: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Ending, Error> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            match process.next(TICK)? {
+                Event::Frame(frame) => {
+                    if let Some(ending) = self.take(frame, on_happening)? {
+                        return Ok(ending);
+                    }
+                }
+                Event::Quiet => self.check_limits(process)?,
+                Event::Ended(status) => return Err(self.died(process, status.to_string())),
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        frame: Frame,
+        on_happening: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Option<Ending>, Error> {
+        match frame {
+            Frame::Stdout(bytes) => on_happening(Happening::Stdout(&bytes)),
+            Frame::Stderr(bytes) => on_happening(Happening::Stderr(&bytes)),
+            Frame::Files(bytes) => {
+                self.files
+                    .write_all(&bytes)
+                    .map_err(Error::file("Could not write", "the files brought out"))?;
+            }
+            Frame::Warning(message) => self.warnings.push(message),
+            Frame::Failure(message) => return Err(Error::Agent { lab: self.lab.to_owned(), message }),
+            Frame::Ended(ending) => return Ok(Some(ending)),
+            Frame::Moment(moment) => {
+                self.reached(&moment);
+                on_happening(Happening::Reached(&moment));
+            }
+        }
+        // A command that writes without pause never lets the process be quiet.
+        self.check_command_limit()?;
+        Ok(None)
+    }
+
+    fn reached(&mut self, moment: &Moment) {
+        let seconds = self.last.elapsed().as_secs_f64();
+        self.last = Instant::now();
+        match moment.reached.as_str() {
+            "init" => self.timings.boot = self.powered_on.elapsed().as_secs_f64(),
+            "modules" => self.timings.modules = seconds,
+            "root" => {
+                self.timings.root = seconds;
+                self.running = true;
+            }
+            "command" => {
+                self.timings.command = seconds;
+                self.timings.inside = moment.uptime;
+                self.running = false;
+            }
+            "files" => self.timings.files = seconds,
+            other => {
+                tracing::debug!(reached = other, "the agent reports a point that this version does not know")
+            }
+        }
+    }
+
+    fn check_limits(&self, process: &Process) -> Result<(), Error> {
+        if process.panicked() {
+            // Let the backtrace behind the first line arrive.
+            std::thread::sleep(TICK * 3);
+            return Err(Error::Panic {
+                lab: self.lab.to_owned(),
+                after: self.begun.elapsed(),
+                console: process.last_words(),
+            });
+        }
+        let booting = self.timings.boot == 0.0;
+        if booting && self.powered_on.elapsed() > self.request.boot_timeout {
+            return Err(Error::BootHung {
+                lab: self.lab.to_owned(),
+                limit: self.request.boot_timeout,
+                console: process.last_words(),
+            });
+        }
+        self.check_command_limit()
+    }
+
+    fn check_command_limit(&self) -> Result<(), Error> {
+        match self.request.timeout {
+            Some(limit) if self.running && self.last.elapsed() > limit => {
+                Err(Error::TimedOut { lab: self.lab.to_owned(), limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn died(&self, process: &Process, status: String) -> Error {
+        let (lab, console) = (self.lab.to_owned(), process.last_words());
+        if process.panicked() {
+            return Error::Panic { lab, after: self.begun.elapsed(), console };
+        }
+        Error::EmulatorEnded { lab, status, console }
+    }
+}
+
+fn read_put(put: &[Put]) -> Result<Vec<(PlacedFile, Vec<u8>)>, Error> {
+    put.iter()
+        .map(|put| {
+            if !put.from.is_file() {
+                return Err(Error::PutMissing { path: put.from.clone() });
+            }
+            let contents = fs::read(&put.from).map_err(Error::file("Could not read", &put.from))?;
+            let mode = put.from.metadata().map_or(0o644, |metadata| metadata.permissions().mode() & 0o7777);
+            Ok((PlacedFile { path: put.to.clone(), mode }, contents))
+        })
+        .collect()
+}
+
+/// `module.parameter=value` arguments, by module, as one string for each.
+fn module_parameters(kernel_arguments: &[String]) -> BTreeMap<String, String> {
+    let words = kernel_arguments.iter().flat_map(|argument| argument.split_whitespace());
+    let parts = words.filter_map(|word| word.split_once('.')).filter(|(_, rest)| rest.contains('='));
+    parts.fold(BTreeMap::new(), |mut all, (module, rest)| {
+        let values = all.entry(module.replace('-', "_")).or_insert_with(String::new);
+        if !values.is_empty() {
+            values.push(' ');
+        }
+        values.push_str(rest);
+        all
+    })
+}
+
+/// This program's own file, which must run without libraries.
+fn own_program() -> Result<Vec<u8>, Error> {
+    let path = std::env::var_os("EXITLESS_LAB_PROGRAM")
+        .map_or_else(|| PathBuf::from("/proc/self/exe"), PathBuf::from);
+    let program = fs::read(&path).map_err(Error::file("Could not read", &path))?;
+    if has_interpreter(&program) {
+        return Err(Error::NotStatic { path: fs::read_link(&path).unwrap_or(path) });
+    }
+    Ok(program)
+}
+
+/// Whether an ELF64 program names a dynamic loader (a PT_INTERP program header).
+fn has_interpreter(elf: &[u8]) -> bool {
+    const PT_INTERP: u32 = 3;
+    let number = |at: usize, size: usize| {
+        let bytes = elf.get(at..at + size)?;
+        Some(bytes.iter().rev().fold(0u64, |value, &byte| value << 8 | u64::from(byte)))
+    };
+    let headers = || Some((number(32, 8)?, number(54, 2)?, number(56, 2)?));
+    let Some((table, size, count)) = headers() else { return false };
+    (0..count)
+        .filter_map(|index| usize::try_from(table.checked_add(index * size)?).ok())
+        .any(|at| number(at, 4) == Some(PT_INTERP.into()))
+}
+
+fn take_out(archive: &Path, output: &Path) -> Result<Vec<PathBuf>, Error> {
+    let length = archive.metadata().map_or(0, |metadata| metadata.len());
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    fs::create_dir_all(output).map_err(Error::file("Could not make", output))?;
+    let file = File::open(archive).map_err(Error::file("Could not open", archive))?;
+    let mut archive = tar::Archive::new(file);
+    let entries = archive.entries().map_err(Error::file("Could not read", "the files brought out"))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let mut entry = entry.map_err(Error::file("Could not read", "the files brought out"))?;
+        let path = entry.path().map(|path| output.join(path)).unwrap_or_else(|_| output.to_owned());
+        entry.unpack_in(output).map_err(Error::file("Could not write", &path))?;
+        files.push(path);
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_found_before_anything_starts() {
+        let put = Put { from: PathBuf::from("/nonexistent/file"), to: "file".to_owned() };
+        assert!(matches!(read_put(&[put]), Err(Error::PutMissing { .. })));
+    }
+
+    #[test]
+    fn module_parameters_come_from_dotted_kernel_arguments() {
+        let arguments = ["kvm_intel.enable_apicv=N kvm-intel.nested=0".to_owned(), "quiet a.b".to_owned()];
+        let expected = BTreeMap::from([("kvm_intel".to_owned(), "enable_apicv=N nested=0".to_owned())]);
+        assert_eq!(module_parameters(&arguments), expected);
+    }
+
+    #[test]
+    fn this_test_program_is_static_and_a_shell_is_not() {
+        assert!(!has_interpreter(&fs::read("/proc/self/exe").unwrap()));
+        assert!(has_interpreter(&fs::read("/bin/sh").unwrap()));
+        assert!(!has_interpreter(b"\x7fELF"));
+    }
+}

@@ -1,0 +1,102 @@
+//! What stands in the way of counting, and what to do about it.
+
+use crate::FormatError;
+use std::io;
+use std::path::PathBuf;
+
+/// A failure to attach to, or read from, the kernel's tracepoints.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No tracefs is mounted where it belongs.
+    #[error(
+        "No tracefs at {first} nor at {second}; mount it with `mount -t tracefs tracefs {first}` (needs root)"
+    )]
+    NoTracefs {
+        /// The usual place.
+        first: PathBuf,
+        /// The place of earlier kernels, below debugfs.
+        second: PathBuf,
+    },
+    /// Tracefs is there, but not for this user.
+    #[error("{path} may not be read; run as root, or give your group access with `mount -o remount,gid=...`")]
+    TracefsDenied {
+        /// What was tried.
+        path: PathBuf,
+    },
+    /// The kernel has no such tracepoint now.
+    #[error("No tracepoint {event}: {path} is missing; {next}")]
+    NoEvent {
+        /// The event as `system:name`.
+        event: String,
+        /// Its format file.
+        path: PathBuf,
+        /// What to do.
+        next: &'static str,
+    },
+    /// A file of the kernel could not be read.
+    #[error("Cannot read {path}, expected {expected}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        expected: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A format file is not as expected.
+    #[error("Cannot understand {path}; the kernel is newer than this program or the file is no format file")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: FormatError,
+    },
+    /// A tracepoint lacks a field, or has it in a size that is not read.
+    #[error("Tracepoint {event} has no usable field `{field}`; this kernel's event is not supported")]
+    Field {
+        /// The event.
+        event: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// `perf_event_open` refused.
+    #[error("Cannot count {event} of thread {thread}; {next}")]
+    Open {
+        /// The event.
+        event: String,
+        /// The thread.
+        thread: i32,
+        /// What to do.
+        next: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The ring buffer could not be mapped.
+    #[error("Cannot map a buffer of {bytes} bytes for thread {thread}; {next}")]
+    Map {
+        /// The thread.
+        thread: i32,
+        /// The buffer's size.
+        bytes: usize,
+        /// What to do.
+        next: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Starting, stopping, reading or joining open events failed.
+    #[error("Cannot {action} the events of thread {thread}; the kernel refused what it allowed at first")]
+    Control {
+        /// The thread.
+        thread: i32,
+        /// What was tried.
+        action: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}

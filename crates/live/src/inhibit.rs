@@ -1,0 +1,131 @@
+//! Changes of KVM's reasons to inhibit interrupt virtualization, as its tracepoint reports them.
+
+use crate::{Error, EventFormat, Field};
+use exits::{InhibitNumbering, InhibitReason, Inhibits, KernelVersion};
+use serde::{Deserialize, Serialize};
+
+/// The event since Linux 5.18, with the mask.
+pub(crate) const CHANGED: &str = "kvm_apicv_inhibit_changed";
+/// The event before, with the number only.
+pub(crate) const UPDATE_REQUEST: &str = "kvm_apicv_update_request";
+
+/// A reason was set or cleared. The kernel also reports requests that change nothing, such as clearing a
+/// reason that is not set: the mask says what holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InhibitChange {
+    /// Time in nanoseconds of `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// The thread that made the change.
+    pub thread: i32,
+    /// Whether the reason was set; otherwise it was cleared.
+    pub set: bool,
+    /// The reason's number in this kernel.
+    pub number: u32,
+    /// Which reason that is, when this kernel's numbering is known.
+    pub reason: Option<InhibitReason>,
+    /// All reasons in force after the change; `None` before Linux 5.18.
+    pub mask: Option<Inhibits>,
+}
+
+/// Where the event keeps what we want.
+#[derive(Debug)]
+pub(crate) struct InhibitFields {
+    pub(crate) id: u16,
+    number: Field,
+    flag: Field,
+    /// The old event says "activate", the new one "set": opposites.
+    flag_means_set: bool,
+    mask: Option<Field>,
+    pub(crate) numbering: InhibitNumbering,
+}
+
+impl InhibitFields {
+    pub(crate) fn new(format: &EventFormat, kernel: Option<KernelVersion>) -> Result<Self, Error> {
+        let changed = format.name == CHANGED;
+        let [number, flag] = if changed { ["reason", "set"] } else { ["bit", "activate"] };
+        Ok(Self {
+            id: format.id,
+            number: number_field(format, number)?,
+            flag: number_field(format, flag)?,
+            flag_means_set: changed,
+            mask: changed.then(|| number_field(format, "inhibits")).transpose()?,
+            numbering: numbering(format, kernel, changed),
+        })
+    }
+
+    pub(crate) fn decode(&self, thread: i32, time_ns: u64, raw: &[u8]) -> Option<InhibitChange> {
+        let number = u32::try_from(self.number.read(raw)?).ok()?;
+        let flag = self.flag.read(raw)? != 0;
+        Some(InhibitChange {
+            time_ns,
+            thread,
+            set: flag == self.flag_means_set,
+            number,
+            reason: self.numbering.reason(number),
+            mask: self.mask.as_ref().and_then(|mask| mask.read(raw)).map(Inhibits),
+        })
+    }
+}
+
+/// What the kernel states goes first. A kernel before 5.18 that has the event of 5.18 carries a later KVM:
+/// Oracle's UEK 7 (5.15) is one, and numbers as Linux 6.0 does.
+fn numbering(format: &EventFormat, kernel: Option<KernelVersion>, changed: bool) -> InhibitNumbering {
+    let backport = KernelVersion::new(6, 0);
+    let version = match kernel {
+        Some(version) if changed && version < KernelVersion::new(5, 18) => backport,
+        Some(version) => version,
+        None => KernelVersion::new(0, 0),
+    };
+    InhibitNumbering::from_print_fmt(&format.print_fmt)
+        .unwrap_or_else(|| InhibitNumbering::of_kernel(version))
+}
+
+/// A field that must be there and be a number.
+pub(crate) fn number_field(format: &EventFormat, name: &'static str) -> Result<Field, Error> {
+    let field = format.field(name).filter(|field| field.is_number());
+    field.cloned().ok_or_else(|| Error::Field { event: format.name.clone(), field: name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn old_format() -> EventFormat {
+        EventFormat::parse(
+            "name: kvm_apicv_update_request\nID: 7\nformat:\n\
+             \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+             \tfield:bool activate;\toffset:8;\tsize:1;\tsigned:0;\n\
+             \tfield:unsigned long bit;\toffset:16;\tsize:8;\tsigned:0;\n\n\
+             print fmt: \"%s bit=%lu\", REC->activate ? \"activate\" : \"deactivate\", REC->bit\n",
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn the_old_event_counts_the_other_way_round() {
+        let fields = InhibitFields::new(&old_format(), Some(KernelVersion::new(5, 15))).unwrap();
+        let mut raw = [0; 24];
+        raw[16] = 3;
+        let change = fields.decode(5, 100, &raw).unwrap();
+        assert!(change.set);
+        assert_eq!(change.reason, Some(InhibitReason::IrqWindow));
+        assert_eq!(change.mask, None);
+        raw[8] = 1;
+        assert!(!fields.decode(5, 100, &raw).unwrap().set);
+    }
+
+    #[test]
+    fn a_backported_event_brings_its_numbering() {
+        let text = "name: kvm_apicv_inhibit_changed\nID: 7\nformat:\n\
+             \tfield:int reason;\toffset:8;\tsize:4;\tsigned:1;\n\
+             \tfield:bool set;\toffset:12;\tsize:1;\tsigned:0;\n\
+             \tfield:unsigned long inhibits;\toffset:16;\tsize:8;\tsigned:0;\n\n\
+             print fmt: \"%s reason=%u, inhibits=0x%lx\", REC->set ? \"set\" : \"cleared\", REC->reason\n";
+        let format = EventFormat::parse(text).unwrap();
+        let fields = InhibitFields::new(&format, Some(KernelVersion::new(5, 15))).unwrap();
+        assert_eq!(fields.numbering.reason(7), Some(InhibitReason::IrqWindow));
+        assert!(!fields.numbering.is_stated());
+        let unknown = InhibitFields::new(&format, None).unwrap();
+        assert_eq!(unknown.numbering.reason(7), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! Counting VM exits while they happen, exactly, for given threads.
+//!
+//! The kernel's `kvm_exit` and `kvm_entry` tracepoints are sampled by `perf_event_open(2)`, every
+//! occurrence, into one ring buffer a thread. Beside the samples the kernel keeps a count of occurrences that
+//! a full buffer does not touch, so what was lost is known to the exit.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), live::Error> {
+//! let tracefs = live::Tracefs::find(std::path::Path::new("/"))?;
+//! let mut counter = live::ExitCounter::attach(&tracefs, &[4711, 4712])?;
+//! counter.enable()?;
+//! // ... the guest runs ...
+//! counter.disable()?;
+//! for thread in counter.drain()? {
+//!     println!("{}: {} exits, {} lost", thread.thread, thread.counts.total(), thread.counts.lost);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod counter;
+mod decode;
+mod error;
+mod format;
+mod inhibit;
+mod perf;
+mod record;
+mod ring;
+mod sampler;
+mod spans;
+mod symbols;
+mod threads;
+mod tracefs;
+
+pub use counter::{ExitCounter, Options};
+pub use decode::ThreadExits;
+pub use error::Error;
+pub use format::{EventFormat, Field, FormatError};
+pub use inhibit::InhibitChange;
+pub use record::{Record, Records, Sample, records};
+pub use sampler::{EventTotal, ThreadSamples, TracepointSampler};
+pub use symbols::{Symbol, SymbolTable, Symbols};
+pub use threads::threads_of;
+pub use tracefs::Tracefs;

@@ -1,0 +1,99 @@
+//! The few system calls on perf events, each behind a safe function.
+
+use perf_event_open_sys::bindings as sys;
+use perf_event_open_sys::{ioctls, perf_event_open};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// An open event of one thread, closed when dropped.
+#[derive(Debug)]
+pub(crate) struct Event {
+    file: File,
+    tells_lost: bool,
+}
+
+/// How often an event occurred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Total {
+    pub(crate) count: u64,
+    /// Occurrences that found no room; Linux 6.0 and later.
+    pub(crate) lost: Option<u64>,
+}
+
+impl Event {
+    /// Opens tracepoint `id` for `thread` on all CPUs, stopped, every occurrence a sample.
+    ///
+    /// With a `leader` the event starts and stops together with it.
+    pub(crate) fn open(id: u16, thread: i32, leader: Option<&Self>) -> io::Result<Self> {
+        match Self::open_with(id, thread, leader, sys::PERF_FORMAT_LOST.into()) {
+            Ok(file) => Ok(Self { file, tells_lost: true }),
+            // EINVAL is also what a kernel before 6.0 says to PERF_FORMAT_LOST.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                Ok(Self { file: Self::open_with(id, thread, leader, 0)?, tells_lost: false })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_with(id: u16, thread: i32, leader: Option<&Self>, read_format: u64) -> io::Result<File> {
+        let mut attr = sys::perf_event_attr::default();
+        attr.type_ = sys::PERF_TYPE_TRACEPOINT;
+        attr.size = size_of::<sys::perf_event_attr>() as u32;
+        attr.config = id.into();
+        attr.sample_type = (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW).into();
+        attr.read_format = read_format;
+        // The scheduler's clock, perf's default, jumps between CPUs where the TSC is unstable, and handling
+        // times would jump with it.
+        attr.clockid = libc::CLOCK_MONOTONIC;
+        attr.sample_period = 1;
+        attr.set_use_clockid(1);
+        attr.set_disabled(1);
+        let group = leader.map_or(-1, |leader| leader.file.as_raw_fd());
+        // SAFETY: attr is a whole perf_event_attr that outlives the call and states its own size; the events
+        // it asks for only write to buffers that this crate maps.
+        let fd = unsafe { perf_event_open(&mut attr, thread, -1, group, sys::PERF_FLAG_FD_CLOEXEC.into()) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(File::from(owned))
+    }
+
+    /// Starts this event and those that follow it.
+    pub(crate) fn enable_group(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is an open perf event and the argument is a flag.
+        check(unsafe { ioctls::ENABLE(self.file.as_raw_fd(), sys::PERF_IOC_FLAG_GROUP) })
+    }
+
+    /// Stops this event and those that follow it.
+    pub(crate) fn disable_group(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is an open perf event and the argument is a flag.
+        check(unsafe { ioctls::DISABLE(self.file.as_raw_fd(), sys::PERF_IOC_FLAG_GROUP) })
+    }
+
+    /// Sends this event's records to the buffer of `other`, which belongs to the same thread.
+    pub(crate) fn write_to(&self, other: &Self) -> io::Result<()> {
+        // SAFETY: both descriptors are open perf events.
+        check(unsafe { ioctls::SET_OUTPUT(self.file.as_raw_fd(), other.file.as_raw_fd()) })
+    }
+
+    /// Occurrences since the event was opened, counted whether or not their samples found room.
+    pub(crate) fn total(&self) -> io::Result<Total> {
+        let mut words = [0; 16];
+        let wanted = if self.tells_lost { 16 } else { 8 };
+        (&self.file).read_exact(&mut words[..wanted])?;
+        let [count, lost] =
+            [0, 8].map(|at| words[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)));
+        Ok(Total { count, lost: self.tells_lost.then_some(lost) })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

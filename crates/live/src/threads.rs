@@ -1,0 +1,39 @@
+//! The threads of a process.
+
+use crate::Error;
+use std::path::Path;
+
+/// The threads of process `pid` on the host below `root`, ascending.
+///
+/// Inhibit changes are made by whatever thread of a VMM calls into KVM, so a VM is watched whole by counting
+/// all of its threads.
+///
+/// # Errors
+/// [`Error::Read`] when the process is gone or may not be looked at.
+pub fn threads_of(root: &Path, pid: i32) -> Result<Vec<i32>, Error> {
+    let path = root.join(format!("proc/{pid}/task"));
+    let entries = std::fs::read_dir(&path).map_err(|source| Error::Read {
+        path: path.clone(),
+        expected: "one directory for each thread of a running process",
+        source,
+    })?;
+    let mut threads: Vec<i32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    threads.sort_unstable();
+    Ok(threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_order() {
+        let root = tempfile::tempdir().unwrap();
+        for thread in ["12", "9", "odd"] {
+            std::fs::create_dir_all(root.path().join("proc/9/task").join(thread)).unwrap();
+        }
+        assert_eq!(threads_of(root.path(), 9).unwrap(), [9, 12]);
+        assert!(matches!(threads_of(root.path(), 10), Err(Error::Read { .. })));
+    }
+}

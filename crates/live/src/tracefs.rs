@@ -1,0 +1,117 @@
+//! Where the kernel describes its tracepoints.
+
+use crate::{Error, EventFormat};
+use exits::KernelVersion;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A mounted tracefs.
+#[derive(Debug, Clone)]
+pub struct Tracefs {
+    home: PathBuf,
+    kernel: Option<KernelVersion>,
+}
+
+impl Tracefs {
+    /// Finds the tracefs of the host below `root` (`/` for this one). Does not mount one.
+    ///
+    /// # Errors
+    /// [`Error::NoTracefs`] when none is mounted, [`Error::TracefsDenied`] when it may not be entered.
+    pub fn find(root: &Path) -> Result<Self, Error> {
+        let places = [root.join("sys/kernel/tracing"), root.join("sys/kernel/debug/tracing")];
+        let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease")).ok();
+        let kernel = release.and_then(|text| text.parse().ok());
+        let mut denied = None;
+        for home in &places {
+            match std::fs::metadata(home.join("events")) {
+                Ok(_) => return Ok(Self { home: home.clone(), kernel }),
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    denied.get_or_insert_with(|| home.clone());
+                }
+                Err(_) => {}
+            }
+        }
+        let [first, second] = places;
+        match denied {
+            Some(path) => Err(Error::TracefsDenied { path }),
+            None => Err(Error::NoTracefs { first, second }),
+        }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The kernel that it belongs to, when its release could be read.
+    #[must_use]
+    pub fn kernel(&self) -> Option<KernelVersion> {
+        self.kernel
+    }
+
+    /// Whether the kernel has this tracepoint now.
+    #[must_use]
+    pub fn has(&self, system: &str, name: &str) -> bool {
+        self.format_path(system, name).exists()
+    }
+
+    /// Reads the format of a tracepoint.
+    ///
+    /// # Errors
+    /// [`Error::NoEvent`], [`Error::TracefsDenied`], [`Error::Read`] or [`Error::Format`].
+    pub fn format(&self, system: &str, name: &str) -> Result<EventFormat, Error> {
+        let path = self.format_path(system, name);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let next = match system {
+                    "kvm" => {
+                        "load kvm_intel or kvm_amd; a KVM without hardware virtualization has no such event"
+                    }
+                    _ => "the kernel was built without it",
+                };
+                return Err(Error::NoEvent { event: format!("{system}:{name}"), path, next });
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(Error::TracefsDenied { path });
+            }
+            Err(source) => return Err(Error::Read { path, expected: "an event's format", source }),
+        };
+        EventFormat::parse(&text).map_err(|source| Error::Format { path, source })
+    }
+
+    fn format_path(&self, system: &str, name: &str) -> PathBuf {
+        self.home.join("events").join(system).join(name).join("format")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_unmounted_tracefs_is_an_empty_directory() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("sys/kernel/tracing")).unwrap();
+        let error = Tracefs::find(root.path()).unwrap_err();
+        assert!(matches!(error, Error::NoTracefs { .. }));
+        assert!(error.to_string().contains("mount -t tracefs"));
+    }
+
+    #[test]
+    fn debugfs_is_the_second_place() {
+        let root = tempfile::tempdir().unwrap();
+        let home = root.path().join("sys/kernel/debug/tracing");
+        fs::create_dir_all(home.join("events")).unwrap();
+        fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
+        fs::write(root.path().join("proc/sys/kernel/osrelease"), "6.12.1\n").unwrap();
+        let tracefs = Tracefs::find(root.path()).unwrap();
+        assert_eq!(tracefs.home(), home);
+        assert_eq!(tracefs.kernel(), Some(KernelVersion::new(6, 12)));
+        let error = tracefs.format("kvm", "kvm_exit").unwrap_err();
+        assert!(matches!(error, Error::NoEvent { .. }));
+        assert!(error.to_string().contains("kvm_amd"));
+    }
+}

@@ -1,0 +1,65 @@
+//! What the micro VM looks like.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::{ApicMode, Irqchip};
+
+/// The choices of whoever makes a micro VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// How many vCPUs run, 2 to 64. One more is made that never runs.
+    pub vcpus: u16,
+    /// Where the interrupt controllers are emulated. No PIT is made, whose reinjection would inhibit AVIC.
+    pub irqchip: Irqchip,
+    /// How the guest reaches its local APICs.
+    pub apic: ApicMode,
+    /// Whether each vCPU's thread is bound to one host CPU. The sender, vCPU 0, gets one for itself where this
+    /// process may use more than one; vCPU `n` the `n`-th, wrapping around over the rest.
+    pub pin: bool,
+    /// The device, `/dev/kvm`.
+    pub kvm: PathBuf,
+    /// Where `/sys` and `/proc` are: `/`, or a test's tree.
+    pub sysfs: PathBuf,
+    /// How long `ipi-halted` lets the target sleep before the IPI, in guest TSC cycles from the announcement
+    /// that it is about to halt. KVM polls before it puts a halted vCPU to sleep (halt_poll_ns of the kvm
+    /// module, 200 us by default): a shorter wait measures the wake-up of a vCPU that is being polled for, which
+    /// `halt_successful_poll` in the run's statistics shows.
+    pub settle_cycles: u64,
+    /// How far ahead `timer-fire` sets its deadline, in guest TSC cycles. Below the cost of arming the timer
+    /// the samples show that cost.
+    pub timer_delta_cycles: u64,
+    /// After how long without a new iteration a run counts as hung.
+    pub patience: Duration,
+}
+
+impl Default for Config {
+    /// Two pinned vCPUs in x2APIC mode with a split irqchip. The waits suit a TSC of 3 GHz (10 and 17 us) as
+    /// well as an emulated one of 50 MHz (0.6 and 1 ms).
+    fn default() -> Self {
+        Self {
+            vcpus: 2,
+            irqchip: Irqchip::Split,
+            apic: ApicMode::X2apic,
+            pin: true,
+            kvm: PathBuf::from("/dev/kvm"),
+            sysfs: PathBuf::from("/"),
+            settle_cycles: 30_000,
+            timer_delta_cycles: 50_000,
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_document_is_the_default() {
+        assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
+    }
+}

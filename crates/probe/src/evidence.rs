@@ -1,0 +1,142 @@
+//! Whether an arm is what it claims to be, told by KVM's own counters.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::inhibit;
+use crate::measure::Measure;
+use crate::run::{ApicMode, Arm, Run};
+use crate::vm::MicroVm;
+
+const WARM_UP: u32 = 16;
+const SAMPLES: u32 = 256;
+/// Virtualized interrupts leave no exits but the host's own interrupts.
+const MOST_WHEN_ON: f64 = 0.1;
+/// Not virtualized, the EOI exits each time, and mostly the self-IPI before it too.
+const LEAST_WHEN_OFF: f64 = 0.9;
+
+/// What a comparison of the expected and the counted exits says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The counters agree with the arm.
+    Confirmed,
+    /// The counters disagree with the arm: do not trust a comparison of the arms.
+    Contradicted,
+    /// There are no counters.
+    Unknown,
+}
+
+/// What was counted during a short run of self-IPIs and EOIs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmEvidence {
+    /// The arm that was to be confirmed.
+    pub arm: Arm,
+    /// Self-IPIs sent and EOIs written, warm-up included.
+    pub interrupts: u32,
+    /// Exits of the vCPU meanwhile, of every reason.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exits: Option<u64>,
+    /// Exits for each self-IPI with its EOI.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exits_per_interrupt: Option<f64>,
+    /// What follows.
+    pub verdict: Verdict,
+    /// What was expected, and the known causes of a contradiction.
+    pub note: String,
+}
+
+impl MicroVm {
+    /// Sends interrupts to vCPU 0 from itself, in the arm of the moment, and counts exits.
+    pub fn verify_arm(&mut self) -> Result<ArmEvidence, Error> {
+        let run = self.run(Measure::Eoi, WARM_UP, SAMPLES, None)?;
+        let hybrid = self.config.apic == ApicMode::X2apic && inhibit::x2apic_is_hybrid(&self.config.sysfs);
+        let evidence = judge(&run, hybrid, self.no_statistics.as_deref());
+        self.evidence = Some(evidence.clone());
+        Ok(evidence)
+    }
+}
+
+fn judge(run: &Run, hybrid: bool, no_statistics: Option<&str>) -> ArmEvidence {
+    let interrupts = run.warm_up + SAMPLES;
+    let exits = run.statistics.get("exits").copied();
+    let rate = exits.map(|exits| exits as f64 / f64::from(interrupts));
+    let (agrees, expected): (fn(f64) -> bool, _) = match run.arm {
+        Arm::On => (|rate| rate < MOST_WHEN_ON, format!("below {MOST_WHEN_ON} with virtualization")),
+        Arm::Off => {
+            (|rate| rate >= LEAST_WHEN_OFF, format!("at least {LEAST_WHEN_OFF} without virtualization"))
+        }
+    };
+    let verdict = match rate {
+        None => Verdict::Unknown,
+        Some(rate) if agrees(rate) => Verdict::Confirmed,
+        Some(_) => Verdict::Contradicted,
+    };
+    let mut note = format!("expected exits per interrupt: {expected}");
+    match (verdict, run.arm) {
+        (Verdict::Unknown, _) => {
+            let why = no_statistics.unwrap_or("KVM's statistics have no counter \"exits\"");
+            note = format!("{note}; {why}");
+        }
+        (Verdict::Contradicted, Arm::On) if hybrid => {
+            note.push_str(
+                "; this CPU has no x2AVIC, so in x2APIC mode AVIC delivers interrupts but every register \
+                 access exits: measure in xAPIC mode",
+            );
+        }
+        (Verdict::Contradicted, Arm::On) => {
+            note.push_str(
+                "; an inhibit reason of another kind holds: see the event kvm_apicv_inhibit_changed, or the \
+                 host's doctor",
+            );
+        }
+        (Verdict::Contradicted, Arm::Off) => {
+            note.push_str("; KVM took the inhibit, yet the vCPU did not leave the guest for its interrupts");
+        }
+        (Verdict::Confirmed, _) => {}
+    }
+    ArmEvidence { arm: run.arm, interrupts, exits, exits_per_interrupt: rate, verdict, note }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(arm: Arm, exits: Option<u64>) -> Run {
+        Run {
+            measure: Measure::Eoi,
+            arm,
+            target: None,
+            warm_up: WARM_UP,
+            cycles: vec![1; SAMPLES as usize],
+            statistics: exits.map(|exits| ("exits".to_owned(), exits)).into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn exits_tell_the_arm() {
+        for (arm, exits, verdict) in [
+            (Arm::On, 3, Verdict::Confirmed),
+            (Arm::On, 272, Verdict::Contradicted),
+            (Arm::Off, 544, Verdict::Confirmed),
+            (Arm::Off, 3, Verdict::Contradicted),
+        ] {
+            assert_eq!(judge(&run(arm, Some(exits)), false, None).verdict, verdict, "{arm:?} {exits}");
+        }
+    }
+
+    #[test]
+    fn a_contradiction_names_its_cause() {
+        let note = judge(&run(Arm::On, Some(600)), true, None).note;
+        assert!(note.contains("x2AVIC"), "{note}");
+        let note = judge(&run(Arm::On, Some(600)), false, None).note;
+        assert!(note.contains("kvm_apicv_inhibit_changed"), "{note}");
+    }
+
+    #[test]
+    fn no_counters_no_verdict() {
+        let evidence = judge(&run(Arm::Off, None), false, Some("no statistics"));
+        assert_eq!(evidence.verdict, Verdict::Unknown);
+        assert!(evidence.note.ends_with("no statistics"), "{}", evidence.note);
+    }
+}

@@ -1,0 +1,156 @@
+//! Where things are in the guest's physical memory, and the numbers that host and payload agree on.
+//!
+//! Everything is identity mapped. Memory ends below 3 GiB; the fourth GiB holds the xAPIC page and two pages
+//! that nothing backs, so that a write to them leaves the guest.
+
+/// The page map level 4.
+pub(crate) const PML4: u64 = 0x1000;
+/// The page directory pointers of the first 512 GiB.
+pub(crate) const PDPT: u64 = 0x2000;
+/// The page directory of the first GiB: the guest's memory.
+pub(crate) const PD_MEMORY: u64 = 0x3000;
+/// The page directory of the fourth GiB: the APIC and the unbacked pages, uncacheable.
+pub(crate) const PD_DEVICES: u64 = 0x4000;
+/// The descriptors of the flat segments.
+pub(crate) const GDT: u64 = 0x5000;
+/// 256 interrupt gates.
+pub(crate) const IDT: u64 = 0x6000;
+/// The code.
+pub(crate) const PAYLOAD: u64 = 0x8000;
+/// The room for the code.
+#[cfg(test)]
+pub(crate) const PAYLOAD_ROOM: usize = 0x8000;
+/// One page a vCPU: its command, its counters, its stack at the upper end.
+pub(crate) const BLOCKS: u64 = 0x1_0000;
+/// The distance of two blocks.
+pub(crate) const BLOCK_SIZE: u64 = 0x1000;
+/// The samples of one run, 8 bytes each.
+pub(crate) const BUFFER: u64 = 0x20_0000;
+/// What one run can take at most.
+pub(crate) const MAX_SAMPLES: u32 = 1 << 20;
+/// The size of the guest's memory, in bytes: whole pages of 2 MiB.
+pub(crate) const MEMORY_SIZE: usize = 0x20_0000 + 8 * MAX_SAMPLES as usize;
+/// vCPUs that run, at most. With the parked one their APIC ids stay below xAPIC's broadcast id.
+pub(crate) const MAX_VCPUS: u16 = 64;
+
+/// Where the local APIC is after reset (SDM vol. 3, "Local APIC Status and Location").
+pub(crate) const APIC_BASE: u64 = 0xfee0_0000;
+/// A page nothing backs: a write returns to us.
+pub(crate) const MMIO_USER: u64 = 0xd000_0000;
+/// A page nothing backs: a write signals an eventfd.
+pub(crate) const MMIO_EVENTFD: u64 = 0xd000_1000;
+
+/// Written when a routine has ended.
+pub(crate) const PORT_DONE: u16 = 0xf0;
+/// Written when an interrupt came that nobody asked for.
+pub(crate) const PORT_FAULT: u16 = 0xf1;
+/// Written to be timed: returns to us.
+pub(crate) const PORT_USER: u16 = 0xf2;
+/// Written to be timed: signals an eventfd.
+pub(crate) const PORT_EVENTFD: u16 = 0xf3;
+
+// An interrupt's priority class is its vector / 16. No two are ever in service together.
+/// The IPI to a running target.
+pub(crate) const VECTOR_IPI: u8 = 0x40;
+/// The IPI to a halted target.
+pub(crate) const VECTOR_WAKE: u8 = 0x41;
+/// The self-IPI that is timed.
+pub(crate) const VECTOR_SELF: u8 = 0x50;
+/// The self-IPI whose EOI is timed.
+pub(crate) const VECTOR_EOI: u8 = 0x51;
+/// The self-IPI that is pending when the vCPU halts.
+pub(crate) const VECTOR_HALT: u8 = 0x52;
+/// The APIC timer.
+pub(crate) const VECTOR_TIMER: u8 = 0x60;
+/// The spurious interrupt.
+pub(crate) const VECTOR_SPURIOUS: u8 = 0xff;
+
+/// The fields of a vCPU's block, as offsets. Those that the other vCPU polls have 128 bytes of their own: two
+/// cache lines, because the adjacent-line prefetcher fetches in pairs.
+pub(crate) mod block {
+    /// Address of the routine to call.
+    pub(crate) const ROUTINE: u64 = 0x00;
+    /// Iterations to throw away.
+    pub(crate) const WARM_UP: u64 = 0x08;
+    /// Samples to take.
+    pub(crate) const SAMPLES: u64 = 0x10;
+    /// Where to put them.
+    pub(crate) const BUFFER: u64 = 0x18;
+    /// The block of the other vCPU.
+    pub(crate) const PEER: u64 = 0x20;
+    /// Its APIC id.
+    pub(crate) const PEER_APIC_ID: u64 = 0x28;
+    /// Cycles to wait, for the measures that do.
+    pub(crate) const DELAY: u64 = 0x30;
+    /// Iterations done, warm-up included: what the watchdog looks at.
+    pub(crate) const PROGRESS: u64 = 0x38;
+    /// Interrupts which this vCPU has handled.
+    pub(crate) const ACK: u64 = 0x80;
+    /// How often this vCPU was ready for the next one.
+    pub(crate) const READY: u64 = 0x100;
+    /// Not zero when this vCPU is to leave its loop.
+    pub(crate) const STOP: u64 = 0x180;
+    /// The vector nobody asked for.
+    pub(crate) const FAULT_VECTOR: u64 = 0x200;
+    /// Its error code.
+    pub(crate) const FAULT_CODE: u64 = 0x208;
+    /// The instruction it came at.
+    pub(crate) const FAULT_RIP: u64 = 0x210;
+    /// Where the fields end; the stack grows down to here.
+    #[cfg(test)]
+    pub(crate) const END: u64 = 0x218;
+}
+
+/// The address of a vCPU's block.
+pub(crate) fn block_of(vcpu: u16) -> u64 {
+    BLOCKS + u64::from(vcpu) * BLOCK_SIZE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_do_not_overlap() {
+        let mut regions = vec![
+            (PML4, 0x1000),
+            (PDPT, 0x1000),
+            (PD_MEMORY, 0x1000),
+            (PD_DEVICES, 0x1000),
+            (GDT, 0x1000),
+            (IDT, 0x1000),
+            (PAYLOAD, PAYLOAD_ROOM as u64),
+            (BLOCKS, u64::from(MAX_VCPUS) * BLOCK_SIZE),
+            (BUFFER, u64::from(MAX_SAMPLES) * 8),
+            (MMIO_USER, 0x1000),
+            (MMIO_EVENTFD, 0x1000),
+            (APIC_BASE, 0x1000),
+        ];
+        regions.sort_unstable();
+        for pair in regions.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{:#x} runs into {:#x}", pair[0].0, pair[1].0);
+        }
+        assert_eq!(BUFFER + u64::from(MAX_SAMPLES) * 8, MEMORY_SIZE as u64);
+    }
+
+    #[test]
+    fn a_block_leaves_room_for_the_stack() {
+        // A call, an interrupt frame and a call in its handler take well under 256 bytes.
+        const { assert!(block::END + 256 < BLOCK_SIZE) };
+        assert_eq!(block_of(1) - block_of(0), BLOCK_SIZE);
+    }
+
+    #[test]
+    fn polled_fields_do_not_share_a_pair_of_cache_lines() {
+        let polled = [block::PROGRESS, block::ACK, block::READY, block::STOP, block::FAULT_VECTOR];
+        for pair in polled.windows(2) {
+            assert_ne!(pair[0] / 128, pair[1] / 128);
+        }
+    }
+
+    #[test]
+    fn memory_is_whole_large_pages() {
+        assert_eq!(MEMORY_SIZE % (2 << 20), 0);
+        const { assert!(MEMORY_SIZE <= 1 << 30) };
+    }
+}

@@ -1,0 +1,150 @@
+//! Figures and names as text, the same in every medium.
+
+use exits::Change;
+pub(crate) use experiment::prove::grouped as count;
+use experiment::prove::{ArmPair, Judgement};
+use experiment::statistics::{Difference, Interval};
+use probe::Arms;
+use probe::run::Arm;
+
+/// What stands for a figure that there is none of.
+pub(crate) const NONE: &str = "–";
+
+/// Cycles to the nearest whole one: "4,720".
+pub(crate) fn cycles(value: f64) -> String {
+    count(value.round().max(0.0) as u64)
+}
+
+/// "-71.3", "+2.0"; a change too small to show has no sign.
+pub(crate) fn percent(value: f64) -> String {
+    let text = format!("{value:+.1}");
+    if text == "-0.0" || text == "+0.0" { "0.0".to_owned() } else { text }
+}
+
+/// "-71.6 to -71.0 %".
+pub(crate) fn interval(interval: Interval) -> String {
+    format!("{} to {} %", percent(interval.low), percent(interval.high))
+}
+
+/// The percentage with its sign and unit, or a dash.
+pub(crate) fn percent_of(difference: Option<Difference>) -> String {
+    difference.map_or_else(|| NONE.to_owned(), |difference| format!("{} %", percent(difference.percent)))
+}
+
+/// The interval, or a dash.
+pub(crate) fn interval_of(difference: Option<Difference>) -> String {
+    difference.and_then(|difference| difference.interval).map_or_else(|| NONE.to_owned(), interval)
+}
+
+/// Percent with its unit, or what cannot be put in percent.
+pub(crate) fn change(change: Option<Change>) -> String {
+    match change {
+        Some(Change::Percent(value)) => format!("{} %", percent(value)),
+        Some(Change::FromNothing) => "new".to_owned(),
+        Some(Change::StillNothing) => "0.0 %".to_owned(),
+        None => NONE.to_owned(),
+    }
+}
+
+/// How exits changed for each operation; none without both arms.
+pub(crate) fn change_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u64>) -> Option<Change> {
+    let rate = |exits: Option<u64>, operations: u64| {
+        (operations > 0).then_some(())?;
+        Some(exits? as f64 / operations as f64)
+    };
+    Some(Change::between(rate(exits.off, operations.off)?, rate(exits.on, operations.on)?))
+}
+
+/// The count, or a dash.
+pub(crate) fn count_of(value: Option<u64>) -> String {
+    value.map_or_else(|| NONE.to_owned(), count)
+}
+
+/// The rate, or a dash.
+pub(crate) fn rate_of(value: Option<f64>) -> String {
+    value.map_or_else(|| NONE.to_owned(), rate)
+}
+
+/// The only arm there is; `None` where there are both.
+pub(crate) fn only_arm(arms: &Arms) -> Option<Arm> {
+    match arms {
+        Arms::Both { .. } => None,
+        Arms::OnlyOff { .. } => Some(Arm::Off),
+        Arms::OnlyOn { .. } => Some(Arm::On),
+    }
+}
+
+/// The arm as a word.
+pub(crate) fn arm(arm: Arm) -> &'static str {
+    match arm {
+        Arm::Off => "off",
+        Arm::On => "on",
+    }
+}
+
+/// Exits for each operation: "2.002", and "<0.001" rather than a false zero.
+pub(crate) fn rate(value: f64) -> String {
+    if value > 0.0 && value < 0.0005 { "<0.001".to_owned() } else { format!("{value:.3}") }
+}
+
+/// The judgement as a label.
+pub(crate) fn judgement(judgement: Judgement) -> &'static str {
+    match judgement {
+        Judgement::WorthIt => "Worth it",
+        Judgement::Mixed => "Gives and takes",
+        Judgement::Worse => "Costs more than it saves",
+        Judgement::NoDifference => "No difference",
+        Judgement::TooFewRuns => "Too few runs",
+        Judgement::OneArm => "One arm only",
+        Judgement::Contradicted => "Contradicted",
+        Judgement::Nothing => "Nothing measured",
+    }
+}
+
+/// With the typographer's minus, which is as wide as a plus.
+pub(crate) fn minus(text: &str) -> String {
+    text.replace('-', "−")
+}
+
+/// `text` in at most `width` characters: the middle gives way, as names differ at their ends.
+pub(crate) fn elided(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let head = kept.div_ceil(2);
+    let tail: String = text.chars().skip(length - (kept - head)).collect();
+    format!("{}…{tail}", text.chars().take(head).collect::<String>())
+}
+
+/// Without control characters, which would let a file speak to the reader's terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_have_a_sign_unless_they_are_nothing() {
+        assert_eq!(["-71.3", "+2.0", "0.0", "0.0"], [-71.27, 2.0, 0.01, -0.01].map(percent));
+    }
+
+    #[test]
+    fn small_rates_are_not_rounded_to_nothing() {
+        assert_eq!(["0.000", "<0.001", "0.001", "2.000"], [0.0, 0.0001, 0.001, 2.0].map(rate));
+    }
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        assert_eq!(elided("EXTERNAL_INTERRUPT +0x4000000", 16), "EXTERNAL…4000000");
+        assert_eq!(elided("HLT", 16), "HLT");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[31mb"), "a\u{fffd}[31mb");
+    }
+}

@@ -1,0 +1,105 @@
+//! Pages: one file each, with no script, no font and no picture from anywhere else.
+
+mod axis;
+mod costs;
+mod distributions;
+mod exits;
+mod host;
+mod method;
+mod order;
+mod summary;
+
+use experiment::prove::{Outcome, Recording};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use probe::run::Arm;
+
+use crate::figure;
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// Nothing may be loaded from anywhere, also if some text should slip through as markup.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// The outcome of a proof as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
+///
+/// `recording` is what `outcome` was made of: the distributions and the order of the runs are drawn from it. The
+/// page links to `result.json`, `recording.json` and `samples.parquet` beside it.
+pub fn prove(outcome: &Outcome, recording: &Recording) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="color-scheme" content="light dark";
+                title { "Interrupt virtualization: " (figure::judgement(outcome.judgement)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    (summary::render(outcome))
+                    (costs::render(outcome))
+                    (exits::render(outcome))
+                    (distributions::render(outcome, recording))
+                    (order::render(outcome, recording))
+                    (method::render(outcome))
+                    (host::render(outcome))
+                }
+                footer {
+                    p {
+                        "Made by exitless " (outcome.version) ". Beside this page: "
+                        a href="result.json" { "result.json" } " (every figure), "
+                        a href="recording.json" { "recording.json" } " (every run) and "
+                        a href="samples.parquet" { "samples.parquet" } " (every sample)."
+                    }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// The arms that there are, in the order of the tables.
+fn arms(outcome: &Outcome) -> Vec<Arm> {
+    match figure::only_arm(&outcome.arms) {
+        None => vec![Arm::Off, Arm::On],
+        Some(arm) => vec![arm],
+    }
+}
+
+/// A chart's frame: its text for those who cannot see it, its width that of the page, its height in pixels.
+///
+/// Places across are percentages, so that the chart fits any width while its letters keep their size.
+fn chart(height: u32, title: &str, description: &str, content: &Markup) -> Markup {
+    html! {
+        svg role="img" width="100%" height=(height) aria-label=(format!("{title}. {description}")) {
+            title { (title) }
+            desc { (description) }
+            (content)
+        }
+    }
+}
+
+/// Which colour and shape stands for which arm.
+fn legend(outcome: &Outcome) -> Markup {
+    html! {
+        p.legend {
+            @for arm in arms(outcome) {
+                span.(figure::arm(arm)) {
+                    svg width="12" height="12" aria-hidden="true" { (mark(arm, "6", 6.0)) }
+                    "interrupt virtualization " (figure::arm(arm))
+                }
+            }
+        }
+    }
+}
+
+/// A round mark for off, a square one for on: colour alone tells not everyone.
+fn mark(arm: Arm, x: &str, y: f64) -> Markup {
+    let y = format!("{y:.1}");
+    match arm {
+        Arm::Off => html! { circle.off cx=(x) cy=(y) r="4" {} },
+        Arm::On => html! { rect.on x=(x) y=(y) width="7" height="7" transform="translate(-3.5 -3.5)" {} },
+    }
+}

@@ -1,0 +1,194 @@
+//! What each operation costs, with its interval drawn beside the figures.
+
+use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome};
+use experiment::statistics::{Difference, Interval};
+use maud::{Markup, html};
+use probe::run::Arm;
+
+use super::arms;
+use super::axis::percent;
+use crate::figure::{self, NONE};
+
+pub(super) fn render(outcome: &Outcome) -> Markup {
+    let both = figure::only_arm(&outcome.arms).is_none();
+    html! {
+        section {
+            h2 { "Cost of one operation" }
+            p.muted {
+                "In cycles of the TSC"
+                @if let Some(emulator) = &outcome.emulated {
+                    ", which in an emulator (" (emulator) ") are instructions and no time"
+                } @else if let Some(khz) = outcome.tsc_khz {
+                    ", of which one microsecond has " (figure::cycles(f64::from(khz) / 1000.0))
+                }
+                ". The first row is what measuring itself costs; it is part of every other row."
+            }
+            div.wide {
+                @if both { (compared(outcome)) } @else { (alone(outcome)) }
+            }
+        }
+    }
+}
+
+fn compared(outcome: &Outcome) -> Markup {
+    let span = span(&outcome.measures);
+    html! {
+        table {
+            thead {
+                tr {
+                    th rowspan="2" scope="col" { "Operation" }
+                    th colspan="2" scope="colgroup" { "Median, cycles" }
+                    th colspan="3" scope="colgroup" { "Change of the median, %" }
+                    th colspan="2" scope="colgroup" { "p99, cycles" }
+                    th colspan="2" scope="colgroup" { "Exits an operation" }
+                    th rowspan="2" scope="col" { abbr title="Chance of such a difference if the arms did not differ" { "p" } }
+                    th rowspan="2" scope="col" { "Runs an arm" }
+                }
+                tr {
+                    th scope="col" { "off" } th scope="col" { "on" }
+                    th scope="col" { "best" } th scope="col" { "95 % interval" }
+                    th.plot scope="col" { (span_labels(span)) }
+                    th scope="col" { "off" } th scope="col" { "on" }
+                    th scope="col" { "off" } th scope="col" { "on" }
+                }
+            }
+            tbody {
+                @for row in &outcome.measures {
+                    tr {
+                        th scope="row" { (row.measure.title()) }
+                        (pair(&row.cost, |cost| cost.median))
+                        td class=(tone(row.effect)) { (figure::minus(&bare(row.difference))) }
+                        td { (figure::minus(&bare_interval(row.difference))) }
+                        td.plot { (interval_plot(row, span)) }
+                        (pair(&row.cost, |cost| cost.pooled.p99))
+                        td { (exits(row, Arm::Off)) } td { (exits(row, Arm::On)) }
+                        td { (p_value(row.p_value)) }
+                        td { (runs(row)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn alone(outcome: &Outcome) -> Markup {
+    html! {
+        table {
+            thead {
+                tr {
+                    th scope="col" { "Operation" }
+                    @for name in ["Median", "p90", "p99", "p99.9", "Mean", "Exits an operation", "Runs"] {
+                        th scope="col" { (name) }
+                    }
+                }
+            }
+            tbody {
+                @for row in &outcome.measures {
+                    tr {
+                        th scope="row" { (row.measure.title()) }
+                        @for arm in arms(outcome) {
+                            @if let Some(cost) = row.cost.of(arm) {
+                                @let pooled = cost.pooled;
+                                @for value in [cost.median, pooled.p90, pooled.p99, pooled.p999, pooled.mean] {
+                                    td { (figure::cycles(value)) }
+                                }
+                            }
+                            td { (exits(row, arm)) }
+                            td { (runs(row)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn pair(cost: &ArmPair<Option<Cost>>, value: fn(&Cost) -> f64) -> Markup {
+    html! {
+        @for cost in [&cost.off, &cost.on] {
+            td { (cost.as_ref().map_or_else(|| NONE.to_owned(), |cost| figure::cycles(value(cost)))) }
+        }
+    }
+}
+
+fn tone(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Fewer => "best good",
+        Effect::More => "best bad",
+        Effect::Negligible | Effect::Indistinguishable | Effect::Unknown => "best",
+    }
+}
+
+/// Without the unit, which the head of the column has.
+fn bare(difference: Option<Difference>) -> String {
+    difference.map_or_else(|| NONE.to_owned(), |difference| figure::percent(difference.percent))
+}
+
+fn bare_interval(difference: Option<Difference>) -> String {
+    figure::interval_of(difference).trim_end_matches(" %").to_owned()
+}
+
+fn exits(row: &MeasureOutcome, arm: Arm) -> String {
+    figure::rate_of(row.exits.traced.of(arm).or(*row.exits.statistics.of(arm)))
+}
+
+fn p_value(value: Option<f64>) -> String {
+    match value {
+        Some(value) if value < 0.001 => "<0.001".to_owned(),
+        Some(value) => format!("{value:.3}"),
+        None => NONE.to_owned(),
+    }
+}
+
+fn runs(row: &MeasureOutcome) -> String {
+    let runs = [row.cost.off, row.cost.on].into_iter().flatten().map(|cost| cost.runs).min();
+    runs.map_or_else(|| NONE.to_owned(), |runs| runs.to_string())
+}
+
+/// From the lowest end of an interval to the highest, zero included, in steps of ten.
+fn span(measures: &[MeasureOutcome]) -> Interval {
+    let ends = || {
+        let intervals = measures.iter().filter_map(|row| row.difference?.interval);
+        intervals.flat_map(|interval| [interval.low, interval.high])
+    };
+    // An interval of hundreds of percent would leave nothing to see of the others.
+    let low = ends().fold(-10.0, f64::min).max(-100.0);
+    let high = ends().fold(10.0, f64::max).min(100.0);
+    Interval { low: (low / 10.0).floor() * 10.0, high: (high / 10.0).ceil() * 10.0 }
+}
+
+fn across(value: f64, span: Interval) -> f64 {
+    ((value - span.low) / (span.high - span.low)).clamp(0.0, 1.0)
+}
+
+fn span_labels(span: Interval) -> Markup {
+    html! {
+        svg width="100%" height="14" aria-hidden="true" {
+            text.tick x="0" y="11" { (figure::minus(&format!("{:.0}", span.low))) }
+            text.tick x=(percent(across(0.0, span))) y="11" text-anchor="middle" { "0" }
+            // Beside the zero there is no room for another label.
+            @if across(0.0, span) < 0.7 {
+                text.tick x="100%" y="11" text-anchor="end" { (format!("+{:.0}", span.high)) }
+            }
+        }
+    }
+}
+
+fn interval_plot(row: &MeasureOutcome, span: Interval) -> Markup {
+    let zero = percent(across(0.0, span));
+    let label = format!("{}: change {}", row.measure.title(), figure::interval_of(row.difference));
+    html! {
+        svg role="img" width="100%" height="18" aria-label=(label) {
+            title { (label) }
+            line.axis x1=(zero) x2=(zero) y1="0" y2="18" {}
+            @if let Some(difference) = row.difference {
+                @if let Some(interval) = difference.interval {
+                    line.interval
+                        x1=(percent(across(interval.low, span))) x2=(percent(across(interval.high, span)))
+                        y1="9" y2="9" {}
+                }
+                circle.best cx=(percent(across(difference.percent, span))) cy="9" r="3.5" {}
+            }
+        }
+    }
+}

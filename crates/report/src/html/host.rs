@@ -1,0 +1,35 @@
+//! The machine, folded away.
+
+use experiment::prove::Outcome;
+use host::Fingerprint;
+use maud::{Markup, html};
+
+pub(super) fn render(outcome: &Outcome) -> Markup {
+    let fingerprint = &outcome.fingerprint;
+    // Against an empty one, every field that is known differs.
+    let facts = Fingerprint::default().differences(fingerprint);
+    html! {
+        section {
+            h2 { "The host" }
+            details {
+                summary { (facts.len()) " facts that bear on virtual interrupts" }
+                div.wide {
+                    table.facts {
+                        tbody {
+                            @for (name, _, value) in &facts {
+                                tr {
+                                    th scope="row" { code { (name) } }
+                                    td.text { (value.as_deref().unwrap_or_default()) }
+                                }
+                            }
+                        }
+                    }
+                }
+                @if !fingerprint.missing.is_empty() {
+                    h3 { "Not known" }
+                    ul { @for missing in &fingerprint.missing { li { (missing) } } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Tables for the terminal.
+
+mod tables;
+
+use experiment::prove::{Judgement, Outcome};
+use textwrap::Options;
+
+use crate::figure;
+
+/// No table is narrower than this, however narrow the terminal.
+const NARROWEST: usize = 72;
+
+/// The outcome of a proof: costs, exits by reason, doubts, and the verdict last, where the eye is.
+///
+/// No line is wider than `width` columns where `width` is at least 80. Without `colour` there is no escape
+/// sequence in it.
+pub fn prove(outcome: &Outcome, width: usize, colour: bool) -> String {
+    let width = width.max(NARROWEST);
+    let mut text = String::new();
+    let title = match figure::only_arm(&outcome.arms) {
+        None => "Median cost of one operation in TSC cycles, interrupt virtualization off and on".to_owned(),
+        Some(arm) => format!("Cost of one operation, interrupt virtualization {}", figure::arm(arm)),
+    };
+    text.push_str(&wrapped(&title, width, "", ""));
+    text.push('\n');
+    text.push_str(&tables::costs(outcome, width, colour));
+    text.push('\n');
+    text.push_str(&exits(outcome, width, colour));
+    if !outcome.warnings.is_empty() {
+        text.push_str("\nWarnings\n\n");
+        for warning in &outcome.warnings {
+            text.push_str(&wrapped(&warning.to_string(), width, "  - ", "    "));
+        }
+    }
+    text.push('\n');
+    let verdict = wrapped(&outcome.verdict, width, "", "");
+    text.push_str(&emphasised(&verdict, outcome.judgement, colour));
+    text
+}
+
+fn exits(outcome: &Outcome, width: usize, colour: bool) -> String {
+    let Some(table) = tables::exits(outcome, width, colour) else {
+        return "No exits were counted.\n".to_owned();
+    };
+    let totals = &outcome.exits;
+    let operations = match figure::only_arm(&outcome.arms) {
+        Some(arm) => figure::count(*totals.operations.of(arm)),
+        None if totals.operations.off == totals.operations.on => {
+            format!("{} an arm", figure::count(totals.operations.off))
+        }
+        None => format!(
+            "{} off, {} on",
+            figure::count(totals.operations.off),
+            figure::count(totals.operations.on)
+        ),
+    };
+    let lost = totals.lost.off + totals.lost.on;
+    let title = format!("VM exits over all operations ({operations}; {} events lost)", figure::count(lost));
+    format!("{}\n{table}", wrapped(&title, width, "", ""))
+}
+
+fn wrapped(text: &str, width: usize, first: &str, rest: &str) -> String {
+    let options = Options::new(width).initial_indent(first).subsequent_indent(rest);
+    let mut text = textwrap::fill(&figure::printable(text), options);
+    text.push('\n');
+    text
+}
+
+fn emphasised(text: &str, judgement: Judgement, colour: bool) -> String {
+    if !colour {
+        return text.to_owned();
+    }
+    let code = match judgement {
+        Judgement::WorthIt => "1;32",
+        Judgement::Worse | Judgement::Contradicted => "1;31",
+        _ => "1",
+    };
+    format!("\u{1b}[{code}m{}\u{1b}[0m\n", text.trim_end())
+}
