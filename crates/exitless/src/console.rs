@@ -1,5 +1,6 @@
 //! Standard error: log lines, and how far long work has come.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -64,6 +65,41 @@ impl BuildProgress {
 }
 
 impl Drop for BuildProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// How wide tables on standard output may be, in columns.
+pub(crate) fn width() -> usize {
+    terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0))
+}
+
+/// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
+pub(crate) fn colour() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// One line on standard error that is written over again: the present run of a measurement.
+pub(crate) struct StatusLine {
+    bar: ProgressBar,
+}
+
+impl StatusLine {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { bar }
+    }
+
+    pub(crate) fn show(&self, text: impl Into<String>) {
+        self.bar.set_message(text.into());
+    }
+}
+
+impl Drop for StatusLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

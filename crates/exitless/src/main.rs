@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{lab as lab_command, lab_self_test};
+use crate::commands::{lab as lab_command, lab_self_test, probe, prove};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]
@@ -24,6 +24,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show what interrupt virtualization is worth: both arms, on this host or in a laboratory.
+    Prove(prove::Arguments),
+    /// Measure interrupts and exits with a micro VM on this machine's /dev/kvm.
+    Probe(probe::Arguments),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -38,6 +42,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     console::log_to_standard_error(arguments.verbose);
     let outcome = match arguments.command {
+        Command::Prove(arguments) => prove::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

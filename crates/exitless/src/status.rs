@@ -4,6 +4,12 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
+/// The host has one arm of the comparison only.
+pub(crate) const ONE_ARM: u8 = 1;
+/// Some of what was asked for could not be measured.
+pub(crate) const SOME_FAILED: u8 = 1;
+/// The kernel's evidence contradicts what the host says of itself.
+pub(crate) const CONTRADICTED: u8 = 3;
 /// The command line was wrong, or an input was missing.
 pub(crate) const USAGE: u8 = 2;
 /// The tool itself failed. Commands run in a laboratory keep their own statuses apart from it.

@@ -66,6 +66,19 @@ impl<'a> Laboratory<'a> {
         self.program.as_deref()
     }
 
+    /// The version of the image's own emulator, without Debian's revision; none for another program.
+    pub fn emulator_version(&self) -> Option<String> {
+        let package = match (self.program(), self.lab.emulator) {
+            (Some(_), _) => return None,
+            (None, Emulator::Bochs) => "bochs",
+            (None, Emulator::Qemu) => "qemu-system-x86",
+        };
+        let packages = &self.image.manifest().packages;
+        let version = packages.iter().find(|record| record.name == package)?.version.as_str();
+        let upstream = version.split_once(':').map_or(version, |(_, rest)| rest);
+        upstream.split(['+', '-']).next().map(str::to_owned)
+    }
+
     fn verdict_path(&self, identity: &Path) -> Result<PathBuf, Error> {
         let name = format!("{}-{}-{}.json", self.lab.name, self.image.manifest().key, sha256(identity)?);
         Ok(self.cache.verdicts().join(name))

@@ -1,6 +1,9 @@
 //! Tables for the terminal.
 
+mod probe;
 mod tables;
+
+pub use self::probe::probe;
 
 use experiment::prove::{Judgement, Outcome};
 use textwrap::Options;

@@ -12,14 +12,14 @@ const GAP: usize = 2;
 const NARROWEST_NAME: usize = 12;
 
 /// A name and its figures; the style belongs to the whole row, the colour to the cell of that number.
-struct Line {
+pub(super) struct Line {
     cells: Vec<String>,
     bold: bool,
     colour: Option<(usize, Color)>,
 }
 
 impl Line {
-    fn plain(cells: Vec<String>) -> Self {
+    pub(super) fn plain(cells: Vec<String>) -> Self {
         Self { cells, bold: false, colour: None }
     }
 }
@@ -125,7 +125,8 @@ pub(super) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<Str
     (!lines.is_empty()).then(|| drawn(header, lines, width, colour))
 }
 
-fn drawn(header: &[&str], lines: Vec<Line>, width: usize, colour: bool) -> String {
+/// A table without frames, at most `width` columns wide.
+pub(super) fn drawn(header: &[&str], lines: Vec<Line>, width: usize, colour: bool) -> String {
     let widest = |column: usize| {
         let cells = lines.iter().map(|line| line.cells[column].chars().count());
         cells.chain([header[column].chars().count()]).max().unwrap_or(0)

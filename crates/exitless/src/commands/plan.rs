@@ -1,0 +1,77 @@
+//! What a measurement consists of, from the command line.
+
+use clap::{Args, ValueEnum};
+use experiment::prove::Plan;
+use probe::measure::Measure;
+use probe::run::{ApicMode, Irqchip};
+
+/// Where the interrupt controllers are emulated.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum IrqchipName {
+    /// Local APICs in the kernel, the rest in user space.
+    Split,
+    /// Everything in the kernel.
+    Kernel,
+}
+
+/// How the guest reaches its local APIC.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ApicName {
+    /// By model-specific registers.
+    X2apic,
+    /// By memory-mapped registers.
+    Xapic,
+}
+
+/// The parts of a plan that can be chosen.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArguments {
+    /// Measure this only; may be given more than once [default: all].
+    #[arg(long = "measure", value_name = "NAME")]
+    measures: Vec<Measure>,
+    /// vCPUs of the micro VM; IPIs go from the first to each of the others in turn.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=64))]
+    vcpus: u16,
+    /// Where the interrupt controllers are emulated.
+    #[arg(long, value_enum, default_value = "split")]
+    irqchip: IrqchipName,
+    /// How the guest reaches its local APIC.
+    #[arg(long, value_enum, default_value = "x2apic")]
+    apic: ApicName,
+    /// Samples of each run.
+    #[arg(long, value_name = "COUNT")]
+    samples: Option<u32>,
+    /// Operations at the start of each run that are not timed.
+    #[arg(long, value_name = "COUNT")]
+    warm_up: Option<u32>,
+    /// Blocks of four runs, off on on off, of each measure.
+    #[arg(long, value_name = "COUNT")]
+    blocks: Option<u32>,
+    /// Leave the vCPUs to the host's scheduler instead of binding each to a CPU.
+    #[arg(long)]
+    no_pin: bool,
+}
+
+impl PlanArguments {
+    /// The plan, with the numbers of `base` where none were given.
+    pub(crate) fn plan(&self, base: Plan) -> Plan {
+        let samples = self.samples.unwrap_or(base.samples);
+        Plan {
+            measures: if self.measures.is_empty() { Measure::ALL.to_vec() } else { self.measures.clone() },
+            vcpus: self.vcpus,
+            irqchip: match self.irqchip {
+                IrqchipName::Split => Irqchip::Split,
+                IrqchipName::Kernel => Irqchip::Kernel,
+            },
+            apic: match self.apic {
+                ApicName::X2apic => ApicMode::X2apic,
+                ApicName::Xapic => ApicMode::Xapic,
+            },
+            pin: !self.no_pin,
+            samples,
+            counted_samples: samples,
+            warm_up: self.warm_up.unwrap_or(base.warm_up),
+            blocks: self.blocks.unwrap_or(base.blocks),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `exitless probe`: the micro VM's measures on this machine's KVM.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use experiment::prove::{Plan, analyse, collect};
+
+use super::plan::PlanArguments;
+use crate::console::{self, StatusLine};
+use crate::status;
+
+/// Arguments of `probe`.
+///
+/// Exit status: 0 when every measure gave samples; 1 when some failed; 125 when none could be taken.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    plan: PlanArguments,
+    /// Print JSON: the result, and the recording with every sample.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let plan = arguments.plan.plan(Plan { samples: 1000, warm_up: 100, blocks: 2, ..Plan::full() });
+    let line = StatusLine::new();
+    let recording = collect(&plan, &mut |progress| line.show(progress.to_string()))?;
+    drop(line);
+    let outcome = analyse(&recording, None).context("The samples cannot be analysed")?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer(&mut out, &serde_json::json!({ "result": outcome, "recording": recording }))?;
+        writeln!(out)?;
+    } else {
+        out.write_all(report::terminal::probe(&outcome, &recording, console::width()).as_bytes())?;
+    }
+    let code = match (recording.failures.is_empty(), outcome.measures.is_empty()) {
+        (_, true) => status::FAILED,
+        (false, _) => status::SOME_FAILED,
+        (true, _) => 0,
+    };
+    Ok(ExitCode::from(code))
+}

@@ -1,0 +1,201 @@
+//! `exitless prove`: what interrupt virtualization is worth, with a table, a page and the raw samples.
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use experiment::prove::{Judgement, Outcome, Plan, Recording, analyse, collect, write_samples};
+use lab::{Emulator, Happening, Lab, Laboratory, Request};
+
+use super::lab::{print_timings, with_laboratory};
+use super::plan::PlanArguments;
+use crate::console::{self, StatusLine};
+use crate::{interrupt, status};
+
+/// Arguments of `prove`.
+///
+/// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 3 when the kernel's evidence
+/// contradicts an arm; 125 when nothing could be measured; 130 when interrupted.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Measure in this laboratory instead of on this host.
+    #[arg(long, value_name = "NAME", conflicts_with = "recording")]
+    lab: Option<String>,
+    /// Analyse this recording again instead of measuring.
+    #[arg(long, value_name = "FILE")]
+    recording: Option<PathBuf>,
+    #[command(flatten)]
+    plan: PlanArguments,
+    /// Folder for report.html, result.json, recording.json and samples.parquet.
+    #[arg(long, value_name = "FOLDER", default_value = "exitless-report")]
+    output: PathBuf,
+    /// Print the result as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Print how long each part took, on standard error.
+    #[arg(long)]
+    timings: bool,
+    /// Only record, into this file, by the plan in --plan: what runs inside a laboratory.
+    #[arg(long, hide = true, value_name = "FILE", requires = "given_plan")]
+    record: Option<PathBuf>,
+    #[arg(long = "plan", hide = true, value_name = "JSON")]
+    given_plan: Option<String>,
+}
+
+const RECORDING: &str = "recording.json";
+
+/// Emulated hosts are slow, and their cycles hardly vary.
+fn laboratory_plan() -> Plan {
+    Plan { samples: 100, warm_up: 10, blocks: 2, ..Plan::full() }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let (Some(file), Some(plan)) = (&arguments.record, &arguments.given_plan) {
+        return record(file, plan);
+    }
+    let (recording, emulated) = match &arguments.recording {
+        Some(file) => (read(file)?, None),
+        None => measure(arguments)?,
+    };
+    let outcome = analyse(&recording, emulated.as_deref()).context("The recording cannot be analysed")?;
+    write_results(&arguments.output, &recording, &outcome)?;
+    print(&outcome, arguments)?;
+    Ok(exit_code(outcome.judgement))
+}
+
+fn measure(arguments: &Arguments) -> anyhow::Result<(Recording, Option<String>)> {
+    let chosen = match &arguments.lab {
+        Some(name) => Some(Lab::find(name)?),
+        None => laboratory_for_want_of_kvm()?,
+    };
+    let Some(lab) = chosen else {
+        return Ok((collect_here(&arguments.plan.plan(Plan::full()))?, None));
+    };
+    let plan = arguments.plan.plan(laboratory_plan());
+    let (recording, emulator) = with_laboratory(lab, interrupt::flag()?, |laboratory| {
+        Ok((collect_inside(laboratory, &plan, arguments)?, emulator_name(lab, laboratory)))
+    })?;
+    Ok((recording, Some(emulator)))
+}
+
+/// A laboratory, where this host has no KVM on hardware.
+fn laboratory_for_want_of_kvm() -> anyhow::Result<Option<&'static Lab>> {
+    let kvm = host::kvm::usable(Path::new("/"));
+    let why = match (&kvm.access, kvm.vendor_module) {
+        (Ok(()), Some(_)) => return Ok(None),
+        (Err(obstacle), _) => obstacle.to_string(),
+        (Ok(()), None) => format!(
+            "{} is served by neither kvm_intel nor kvm_amd, so it shows nothing of the hardware",
+            kvm.device.display()
+        ),
+    };
+    let lab = Lab::find("intel-apicv")?;
+    eprintln!("This host has no KVM to measure ({why}). Measuring in the laboratory {}.", lab.name);
+    Ok(Some(lab))
+}
+
+fn collect_here(plan: &Plan) -> anyhow::Result<Recording> {
+    let line = StatusLine::new();
+    Ok(collect(plan, &mut |progress| line.show(progress.to_string()))?)
+}
+
+fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
+    let plan: Plan = serde_json::from_str(plan).context("Could not read the plan")?;
+    let recording = collect(&plan, &mut |progress| eprintln!("{progress}"))?;
+    let out = File::create(file).with_context(|| format!("Could not write {}", file.display()))?;
+    recording.write(BufWriter::new(out)).with_context(|| format!("Could not write {}", file.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn collect_inside(
+    laboratory: &Laboratory<'_>,
+    plan: &Plan,
+    arguments: &Arguments,
+) -> anyhow::Result<Recording> {
+    let folder = tempfile::tempdir().context("Could not make a folder for the recording")?;
+    let plan = serde_json::to_string(plan)?;
+    let request = Request {
+        bare: true,
+        get: vec![RECORDING.to_owned()],
+        output: folder.path().to_owned(),
+        ..Request::new(["exitless", "prove", "--record", RECORDING, "--plan", &plan])
+    };
+    let line = StatusLine::new();
+    line.show("Booting the emulated host");
+    let mut messages = String::new();
+    let finished = laboratory.run(&request, &mut |happening| {
+        if let Happening::Stderr(bytes) = happening {
+            let text = String::from_utf8_lossy(bytes);
+            messages.push_str(&text);
+            if let Some(last) = text.lines().last() {
+                line.show(last);
+            }
+        }
+    })?;
+    drop(line);
+    if arguments.timings {
+        print_timings(&finished.timings);
+    }
+    if finished.ending.code() != 0 {
+        bail!("Measuring inside failed (status {}): {}", finished.ending.code(), messages.trim());
+    }
+    read(&folder.path().join(RECORDING))
+}
+
+fn emulator_name(lab: &Lab, laboratory: &Laboratory<'_>) -> String {
+    let name = match lab.emulator {
+        Emulator::Bochs => "Bochs",
+        Emulator::Qemu => "QEMU TCG",
+    };
+    match laboratory.emulator_version() {
+        Some(version) => format!("{name} {version}"),
+        None => name.to_owned(),
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Recording> {
+    let reader = File::open(file).with_context(|| format!("Could not open {}", file.display()))?;
+    Recording::read(BufReader::new(reader)).with_context(|| format!("Could not read {}", file.display()))
+}
+
+fn write_results(folder: &Path, recording: &Recording, outcome: &Outcome) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("Could not make {}", folder.display()))?;
+    let create = |name: &str| {
+        let path = folder.join(name);
+        File::create(&path).map(BufWriter::new).with_context(|| format!("Could not write {}", path.display()))
+    };
+    recording.write(create(RECORDING)?).context("Could not write the recording")?;
+    write_samples(recording, create("samples.parquet")?)?;
+    let mut result = create("result.json")?;
+    serde_json::to_writer_pretty(&mut result, outcome)?;
+    result.flush().context("Could not write the result")?;
+    let mut page = create("report.html")?;
+    page.write_all(report::html::prove(outcome, recording).as_bytes())
+        .and_then(|()| page.flush())
+        .context("Could not write the page")
+}
+
+fn print(outcome: &Outcome, arguments: &Arguments) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, outcome)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(report::terminal::prove(outcome, console::width(), console::colour()).as_bytes())?;
+    }
+    eprintln!("\nThe page: {}", arguments.output.join("report.html").display());
+    Ok(())
+}
+
+fn exit_code(judgement: Judgement) -> ExitCode {
+    ExitCode::from(match judgement {
+        Judgement::OneArm => status::ONE_ARM,
+        Judgement::Contradicted => status::CONTRADICTED,
+        Judgement::Nothing => status::FAILED,
+        _ => 0,
+    })
+}

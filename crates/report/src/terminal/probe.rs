@@ -1,0 +1,90 @@
+//! The tables of `exitless probe`: how the cycles spread, and which exits an operation took.
+
+use std::fmt::Write;
+
+use experiment::prove::{CountedRun, Outcome, Recording};
+use probe::Arms;
+use probe::run::Arm;
+
+use super::tables::{Line, drawn};
+use super::{NARROWEST, wrapped};
+use crate::figure;
+
+/// Exits rarer than this in one operation are the host's own interrupts and not worth a word.
+const RAREST: f64 = 0.005;
+
+/// What the micro VM's measures cost, in each arm that the host has.
+///
+/// No line is wider than `width` columns where `width` is at least 80.
+pub fn probe(outcome: &Outcome, recording: &Recording, width: usize) -> String {
+    let width = width.max(NARROWEST);
+    let mut text = wrapped("Cost of one operation in TSC cycles", width, "", "");
+    text.push('\n');
+    // Eight columns leave no room for the long names.
+    let header = ["operation", "arm", "min", "p50", "p90", "p99", "p99.9", "max"];
+    text.push_str(&drawn(&header, costs(outcome), width, false));
+    text.push_str("\nVM exits an operation, by reason\n\n");
+    for row in &outcome.measures {
+        for run in [Arm::Off, Arm::On].into_iter().filter_map(|arm| recording.counted_run(row.measure, arm)) {
+            let line = format!("{}, {}: {}", row.measure.title(), figure::arm(run.run.arm), exits(run));
+            text.push_str(&wrapped(&line, width, "", "    "));
+        }
+    }
+    for failure in &recording.failures {
+        let line = format!("{}, {}: {}", failure.measure, figure::arm(failure.arm), failure.why);
+        text.push_str(&wrapped(&line, width, "Not measured: ", "    "));
+    }
+    text.push('\n');
+    text.push_str(&wrapped(&arms(outcome), width, "", ""));
+    text
+}
+
+fn costs(outcome: &Outcome) -> Vec<Line> {
+    let rows = outcome.measures.iter().flat_map(|row| {
+        [Arm::Off, Arm::On]
+            .into_iter()
+            .filter_map(move |arm| row.cost.of(arm).map(|cost| (row.measure, arm, cost)))
+    });
+    rows.map(|(measure, arm, cost)| {
+        let spread = cost.pooled;
+        let mut cells =
+            vec![measure.name().to_owned(), figure::arm(arm).to_owned(), figure::count(spread.minimum)];
+        cells.extend([spread.median, spread.p90, spread.p99, spread.p999].map(figure::cycles));
+        cells.push(figure::count(spread.maximum));
+        Line::plain(cells)
+    })
+    .collect()
+}
+
+/// By the tracepoint's reasons where there are any, else by what KVM's statistics tell apart.
+fn exits(run: &CountedRun) -> String {
+    let operations = run.operations() as f64;
+    let counted: Vec<(String, u64)> = match &run.exits {
+        Some(exits) => exits.iter().map(|(reason, count)| (reason.to_string(), count)).collect(),
+        None => {
+            let kinds = run.run.statistics.iter().filter(|(name, _)| name.ends_with("exits"));
+            kinds.map(|(name, &count)| (name.clone(), count)).collect()
+        }
+    };
+    let mut text = String::new();
+    for (name, count) in counted {
+        let rate = count as f64 / operations;
+        if rate >= RAREST {
+            let separator = if text.is_empty() { "" } else { ", " };
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{separator}{} {}", figure::printable(&name), figure::rate(rate));
+        }
+    }
+    if text.is_empty() { "none".to_owned() } else { text }
+}
+
+fn arms(outcome: &Outcome) -> String {
+    match &outcome.arms {
+        Arms::Both { mechanism } => format!(
+            "Both arms in one VM: interrupt virtualization was inhibited for it alone, by {}.",
+            mechanism.reason()
+        ),
+        Arms::OnlyOff { why } => format!("Interrupt virtualization is off on this host: {why}."),
+        Arms::OnlyOn { why } => format!("Interrupt virtualization cannot be inhibited here: {why}."),
+    }
+}
