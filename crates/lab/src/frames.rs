@@ -110,25 +110,35 @@ fn checksum(kind: u8, payload: &[u8]) -> u32 {
 /// Finds frames in a stream that arrives in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    pending: Vec<u8>,
+    received: Vec<u8>,
+    /// How much of `received` has been dealt with. It goes when the next piece comes, not with every frame: moving
+    /// the rest of a large piece forward each time would take time by the square of its length.
+    done: usize,
     noise: Vec<u8>,
 }
 
 impl Decoder {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.pending.extend_from_slice(bytes);
+        // No more bytes are moved than are dropped.
+        if self.done >= self.received.len() - self.done {
+            self.received.drain(..self.done);
+            self.done = 0;
+        }
+        self.received.extend_from_slice(bytes);
     }
 
     /// The next whole frame, if one has arrived.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         loop {
-            let Some(at) = find(&self.pending, MARK) else {
-                let keep = self.pending.len().min(MARK.len() - 1);
-                self.discard(self.pending.len() - keep);
+            let pending = &self.received[self.done..];
+            let Some(at) = find(pending, MARK) else {
+                let keep = pending.len().min(MARK.len() - 1);
+                self.discard(pending.len() - keep);
                 return None;
             };
             self.discard(at);
-            let header: [u8; HEADER] = self.pending.get(..HEADER)?.try_into().ok()?;
+            let pending = &self.received[self.done..];
+            let header: [u8; HEADER] = pending.get(..HEADER)?.try_into().ok()?;
             let kind = header[4];
             let length = u32::from_le_bytes([header[5], header[6], header[7], header[8]]) as usize;
             let expected = u32::from_le_bytes([header[9], header[10], header[11], header[12]]);
@@ -136,11 +146,11 @@ impl Decoder {
                 self.discard(1);
                 continue;
             }
-            let payload = self.pending.get(HEADER..HEADER + length)?;
+            let payload = pending.get(HEADER..HEADER + length)?;
             let frame = (checksum(kind, payload) == expected).then(|| Frame::decode(kind, payload)).flatten();
             match frame {
                 Some(frame) => {
-                    self.pending.drain(..HEADER + length);
+                    self.done += HEADER + length;
                     return Some(frame);
                 }
                 None => self.discard(1),
@@ -156,7 +166,9 @@ impl Decoder {
     fn discard(&mut self, count: usize) {
         const KEPT_NOISE: usize = 64 << 10;
         let room = KEPT_NOISE.saturating_sub(self.noise.len());
-        self.noise.extend(self.pending.drain(..count).take(room));
+        let kept = self.done + count.min(room);
+        self.noise.extend_from_slice(&self.received[self.done..kept]);
+        self.done += count;
     }
 }
 
@@ -201,6 +213,17 @@ mod tests {
         let mut stream = b"XLF1o\xff\xff\xff\xff0000".to_vec();
         stream.extend(Frame::Warning("kept".into()).encode());
         assert_eq!(all(&stream).0, [Frame::Warning("kept".into())]);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_has_yet_to_be_read() {
+        let frame = Frame::Stdout(vec![0; 100]).encode();
+        let mut decoder = Decoder::default();
+        for _ in 0..1000 {
+            decoder.push(&frame);
+            assert!(decoder.next().is_some());
+        }
+        assert!(decoder.received.len() <= 2 * frame.len());
     }
 
     #[test]

@@ -8,6 +8,8 @@ mod cache;
 mod definition;
 mod error;
 mod frames;
+#[doc(hidden)]
+pub mod fuzz;
 mod image;
 mod job;
 mod kernel;

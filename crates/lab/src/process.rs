@@ -33,6 +33,7 @@ pub(crate) enum Event {
     Ended(ExitStatus),
 }
 
+const PANIC: &str = "Kernel panic - not syncing";
 const END_WITH_PARENT: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
 const OWN_NETWORK: [&str; 4] = ["unshare", "--map-root-user", "--net", "--"];
 
@@ -89,21 +90,23 @@ impl Process {
 
     /// Whether the kernel inside has said on its console that it panicked.
     pub(crate) fn panicked(&self) -> bool {
-        let console = fs::read(&self.console).unwrap_or_default();
-        let mark = b"Kernel panic - not syncing";
-        console.windows(mark.len()).any(|window| window == mark)
+        text(&self.console).contains(PANIC)
     }
 
-    /// The last lines of the console, or of the emulator's own messages where the console is empty.
+    /// The console from the panic on, else its last lines, else those of the emulator's own messages.
     pub(crate) fn last_words(&self) -> String {
-        let text = |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-        let console = last_lines(&text(&self.console), 15);
+        const LINES: usize = 15;
+        let console = text(&self.console);
+        if let Some(panic) = console.lines().position(|line| line.contains(PANIC)) {
+            return console.lines().skip(panic).take(LINES).collect::<Vec<_>>().join("\n");
+        }
+        let console = last_lines(&console, LINES);
         if !console.is_empty() {
             return console;
         }
         let noise = String::from_utf8_lossy(self.decoder.noise()).into_owned();
-        let messages: String = self.logs.iter().map(text).collect();
-        let all = last_lines(&(noise + "\n" + &messages), 15);
+        let messages: String = self.logs.iter().map(|log| text(log)).collect();
+        let all = last_lines(&(noise + "\n" + &messages), LINES);
         if all.is_empty() { "(the console is empty)".to_owned() } else { all }
     }
 }
@@ -114,6 +117,10 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn text(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
 fn network_namespaces() -> bool {

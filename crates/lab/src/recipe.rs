@@ -8,7 +8,7 @@ pub(crate) const RELEASE: &str = "trixie";
 const STEPS: u32 = 1;
 
 /// Packages asked for; apt adds what they depend on.
-pub(crate) const PACKAGES: [&str; 28] = [
+pub(crate) const PACKAGES: [&str; 29] = [
     // The emulated hosts' kernel, and the guests' of nested VMs.
     "linux-image-cloud-amd64",
     // The emulators of the outer machine; QEMU also runs nested VMs.
@@ -32,6 +32,7 @@ pub(crate) const PACKAGES: [&str; 28] = [
     "busybox-static",
     "coreutils",
     "dash",
+    "debianutils",
     "diffutils",
     "findutils",
     "gawk",

@@ -57,6 +57,9 @@ pub(crate) struct MachineArguments {
     /// Memory of the emulated host in MiB [default: 1536, bare: 512].
     #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
     memory: Option<u64>,
+    /// Seconds within which the emulated host must reach its user space.
+    #[arg(long, value_name = "SECONDS", default_value_t = 180)]
+    boot_timeout: u64,
     /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE reaches modules.
     #[arg(long, value_name = "ARGUMENT")]
     kernel_argument: Vec<String>,
@@ -231,6 +234,7 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         bare: machine.bare,
         cpus: machine.cpus,
         memory_mib: machine.memory,
+        boot_timeout: Duration::from_secs(machine.boot_timeout),
         kernel_arguments: machine.kernel_argument,
         ..Request::new(command)
     }

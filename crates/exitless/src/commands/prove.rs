@@ -49,7 +49,7 @@ const RECORDING: &str = "recording.json";
 
 /// Emulated hosts are slow, and their cycles hardly vary.
 fn laboratory_plan() -> Plan {
-    Plan { samples: 100, warm_up: 10, blocks: 2, ..Plan::full() }
+    Plan { samples: 200, warm_up: 10, blocks: 4, ..Plan::full() }
 }
 
 /// Runs the subcommand.

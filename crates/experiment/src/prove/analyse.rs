@@ -19,6 +19,8 @@ const SEED: u64 = 0x0070_726f_7665;
 const NEGLIGIBLE_PERCENT: f64 = 1.0;
 
 const DRIFT_PERCENT: f64 = 5.0;
+/// A drift of fewer cycles is a step or two of an instruction's cost, however large beside a small cost.
+const DRIFT_CYCLES: f64 = 10.0;
 const OUTLIER_SHARE: f64 = 0.01;
 
 /// Measures that no interrupt takes part in, so that a difference in them is the experiment's own.
@@ -173,8 +175,10 @@ fn disturbances(recording: &Recording) -> Vec<Warning> {
     let (mut drifts, mut outliers) = (Vec::new(), Vec::new());
     for &measure in &recording.plan.measures {
         for &arm in arms_of(&recording.arms) {
-            let shift = statistics::half_shift(&medians(recording, measure, arm)).unwrap_or(0.0);
-            if shift.abs() > DRIFT_PERCENT {
+            let medians = medians(recording, measure, arm);
+            let shift = statistics::half_shift(&medians).unwrap_or(0.0);
+            let cycles = statistics::median_of(&medians).unwrap_or(0.0) * shift.abs() / 100.0;
+            if shift.abs() > DRIFT_PERCENT && cycles > DRIFT_CYCLES {
                 drifts.push(Disturbed { measure, arm, percent: shift });
             }
             let share = statistics::outliers(&recording.cycles(measure, arm)).share();

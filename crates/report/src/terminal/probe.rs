@@ -48,12 +48,22 @@ fn costs(outcome: &Outcome) -> Vec<Line> {
     rows.map(|(measure, arm, cost)| {
         let spread = cost.pooled;
         let mut cells =
-            vec![measure.name().to_owned(), figure::arm(arm).to_owned(), figure::count(spread.minimum)];
-        cells.extend([spread.median, spread.p90, spread.p99, spread.p999].map(figure::cycles));
-        cells.push(figure::count(spread.maximum));
+            vec![measure.name().to_owned(), figure::arm(arm).to_owned(), compact(spread.minimum as f64)];
+        cells.extend([spread.median, spread.p90, spread.p99, spread.p999].map(compact));
+        cells.push(compact(spread.maximum as f64));
         Line::plain(cells)
     })
     .collect()
+}
+
+/// Cycles in at most seven columns, so that six of them fit beside the names.
+fn compact(value: f64) -> String {
+    const MILLION: f64 = 1e6;
+    match value {
+        value if value < MILLION => figure::cycles(value),
+        value if value < 100.0 * MILLION => format!("{:.2} M", value / MILLION),
+        value => format!("{:.0} M", value / MILLION),
+    }
 }
 
 /// By the tracepoint's reasons where there are any, else by what KVM's statistics tell apart.

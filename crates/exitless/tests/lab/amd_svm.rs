@@ -1,0 +1,160 @@
+//! QEMU's TCG with SVM: the quick laboratory.
+
+use std::fs;
+
+use crate::command::{bare, run};
+
+#[test]
+fn output_streams_and_status_are_the_commands() {
+    let said = bare("amd-svm", "echo out; echo err >&2; exit 7");
+    assert_eq!((said.status, said.out.as_str()), (7, "out\n"), "{}", said.err);
+    assert!(said.err.ends_with("err\n"), "{}", said.err);
+}
+
+#[test]
+fn a_signal_becomes_128_and_its_number() {
+    assert_eq!(bare("amd-svm", "kill -9 $$").status, 137);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_127() {
+    let said = run(&["lab", "run", "amd-svm", "--bare", "--", "no-such-program"]);
+    assert_eq!(said.status, 127);
+    assert!(said.err.contains("no-such-program"), "{}", said.err);
+}
+
+#[test]
+fn kvm_is_there_and_its_parameters_can_be_chosen() {
+    let argument = "kvm_amd.nested=0";
+    let script = "cat /sys/module/kvm_amd/parameters/nested; test -c /dev/kvm";
+    let said =
+        run(&["lab", "run", "amd-svm", "--bare", "--kernel-argument", argument, "--", "sh", "-c", script]);
+    assert_eq!((said.status, said.out.trim()), (0, "0"), "{}", said.err);
+}
+
+#[test]
+fn files_go_in_and_come_out_byte_for_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    // Larger than any frame, and with every byte, so that nothing is taken for a mark or a line's end.
+    let contents: Vec<u8> = (0u32..3_000_000).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let source = folder.path().join("data");
+    fs::write(&source, &contents).unwrap();
+    let put = format!("{}:/work/in/data", source.display());
+    let output = folder.path().join("out");
+    let script =
+        "mkdir tree && cp /work/in/data tree/copy && ln -s copy tree/link && cp /work/in/data single";
+    let said = run(&[
+        "lab",
+        "run",
+        "amd-svm",
+        "--bare",
+        "--put",
+        &put,
+        "--get",
+        "tree",
+        "single",
+        "/proc/version",
+        "--output",
+        output.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    for name in ["tree/copy", "tree/link", "single"] {
+        assert!(fs::read(output.join(name)).unwrap() == contents, "{name} differs");
+    }
+    assert!(fs::read_to_string(output.join("version")).unwrap().starts_with("Linux version"));
+}
+
+#[test]
+fn a_file_that_cannot_be_brought_out_is_said_and_the_others_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().to_str().unwrap();
+    let said = run(&[
+        "lab",
+        "run",
+        "amd-svm",
+        "--bare",
+        "--get",
+        "/nothing/here",
+        "/proc/uptime",
+        "--output",
+        output,
+        "--",
+        "true",
+    ]);
+    assert_eq!(said.status, 125);
+    assert!(said.err.contains("/nothing/here could not be brought out"), "{}", said.err);
+    assert!(folder.path().join("uptime").exists());
+}
+
+#[test]
+fn the_disk_has_the_tools() {
+    let script = "for tool in qemu-system-x86_64 iozone netperf netserver sysbench fio perf trace-cmd exitless; do \
+                  command -v $tool > /dev/null || { echo missing $tool; exit 1; }; done; touch /opt/written";
+    let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", script]);
+    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+}
+
+#[test]
+fn a_nested_linux_guest_boots_and_exits_are_recorded() {
+    let qemu = "qemu-system-x86_64 -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split \
+                -cpu host -smp 2 -m 256 -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
+                -append 'console=ttyS0 panic=-1 reboot=t quiet' -nographic -no-reboot -nodefaults -no-user-config \
+                -serial stdio";
+    let script =
+        format!("trace-cmd record -q -o /tmp/trace.dat -e kvm:kvm_exit {qemu} && ls -s /tmp/trace.dat");
+    let said = run(&["lab", "run", "amd-svm", "--timeout", "240", "--", "sh", "-c", &script]);
+    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+    assert!(said.out.contains("exitless guest up after"), "{}", said.out);
+}
+
+#[test]
+fn a_host_without_avic_gives_one_arm_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().to_str().unwrap();
+    let arguments = ["--measure", "ipi-running", "--measure", "eoi", "--samples", "100", "--blocks", "1"];
+    let said = run(&[&["prove", "--lab", "amd-svm", "--json", "--output", output][..], &arguments].concat());
+    assert_eq!(said.status, 1, "{}", said.err);
+    let result = said.json();
+    assert_eq!(result["judgement"], "one-arm");
+    let why = result["arms"].to_string();
+    assert!(why.contains("/sys/module/kvm_amd/parameters/avic"), "{why}");
+    for file in ["report.html", "result.json", "recording.json", "samples.parquet"] {
+        assert!(folder.path().join(file).metadata().unwrap().len() > 1000, "{file}");
+    }
+}
+
+#[test]
+fn the_payload_runs_in_every_mode_on_a_real_svm() {
+    for (apic, irqchip) in [("xapic", "kernel"), ("x2apic", "split")] {
+        let said = run(&[
+            "lab",
+            "run",
+            "amd-svm",
+            "--bare",
+            "--",
+            "exitless",
+            "probe",
+            "--json",
+            "--vcpus",
+            "3",
+            "--apic",
+            apic,
+            "--irqchip",
+            irqchip,
+            "--samples",
+            "40",
+            "--warm-up",
+            "5",
+            "--blocks",
+            "1",
+        ]);
+        assert_eq!(said.status, 0, "{}", said.err);
+        let result = said.json();
+        assert_eq!(result["recording"]["failures"], serde_json::json!([]));
+        assert_eq!(result["result"]["measures"].as_array().unwrap().len(), 16);
+    }
+}

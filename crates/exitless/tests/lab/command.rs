@@ -1,0 +1,41 @@
+//! Starting `exitless`, and reading what it says.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+pub(crate) fn exitless(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+pub(crate) struct Said {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.out, self.err))
+    }
+}
+
+pub(crate) fn said(output: &Output) -> Said {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Said {
+        status: output.status.code().expect("exitless was ended by a signal"),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    }
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Said {
+    said(&exitless(arguments).output().expect("exitless starts"))
+}
+
+/// Runs a shell's words in a laboratory without the disk.
+pub(crate) fn bare(lab: &str, script: &str) -> Said {
+    run(&["lab", "run", lab, "--bare", "--", "sh", "-c", script])
+}

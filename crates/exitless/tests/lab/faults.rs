@@ -1,0 +1,167 @@
+//! What goes wrong, and what is left behind: nothing.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command::{bare, exitless, run, said};
+
+/// Folders of runs in the cache that this process's command uses.
+fn run_folders() -> Vec<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"));
+    let runs = cache.join("exitless/lab/runs");
+    fs::read_dir(runs).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path()).collect()
+}
+
+/// Processes whose command line names a folder of a run.
+fn emulators_of(folder: &Path) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(folder.to_str().unwrap())).count()
+}
+
+/// A laboratory whose command has begun, and the folder of its run.
+fn sleeping() -> (Child, PathBuf) {
+    let before = run_folders();
+    let mut child = exitless(&["lab", "run", "amd-svm", "--bare", "--", "sh", "-c", "echo begun; sleep 100"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "begun\n");
+    let folder = run_folders().into_iter().find(|folder| !before.contains(folder)).unwrap();
+    assert!(emulators_of(&folder) > 0);
+    (child, folder)
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = std::process::Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    let lab = run(&["lab", "run", "intel", "--", "true"]);
+    assert_eq!(lab.status, 2);
+    assert!(lab.err.contains("intel-apicv, amd-svm"), "{}", lab.err);
+    let measure = run(&["prove", "--measure", "ipi"]);
+    assert_eq!(measure.status, 2);
+    assert!(measure.err.contains("ipi-running") && measure.err.contains("msr-write"), "{}", measure.err);
+}
+
+#[test]
+fn the_list_is_json_for_programs() {
+    let listed = run(&["lab", "list", "--json"]).json();
+    assert_eq!(listed[0]["name"], "intel-apicv");
+    assert_eq!(listed[1]["emulator"], "QEMU");
+}
+
+#[test]
+fn a_missing_file_to_put_fails_before_the_boot() {
+    let begun = Instant::now();
+    let said = run(&["lab", "run", "amd-svm", "--put", "/no/such/file", "--", "true"]);
+    assert_eq!(said.status, 2);
+    assert!(said.err.contains("/no/such/file") && said.err.contains("nothing was started"), "{}", said.err);
+    assert!(begun.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_panic_inside_is_told_with_the_console() {
+    let said = bare("amd-svm", "echo c > /proc/sysrq-trigger; sleep 100");
+    assert_eq!(said.status, 125);
+    assert!(said.err.contains("panicked") && said.err.contains("sysrq triggered crash"), "{}", said.err);
+}
+
+#[test]
+fn a_boot_that_takes_too_long_is_told_with_its_limit() {
+    let said = run(&["lab", "run", "amd-svm", "--bare", "--boot-timeout", "1", "--", "true"]);
+    assert_eq!(said.status, 125);
+    assert!(said.err.contains("did not reach its user space within 1s"), "{}", said.err);
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_stopped() {
+    let said = run(&["lab", "run", "amd-svm", "--bare", "--timeout", "1", "--", "sleep", "100"]);
+    assert_eq!(said.status, 125);
+    assert!(said.err.contains("still running after 1s"), "{}", said.err);
+}
+
+#[test]
+fn an_interrupt_leaves_no_emulator_and_no_file() {
+    let (child, folder) = sleeping();
+    signal(&child, "-INT");
+    let left = said(&child.wait_with_output().unwrap());
+    assert_eq!(left.status, 130);
+    assert!(!folder.exists());
+    assert_eq!(emulators_of(&folder), 0);
+}
+
+#[test]
+fn after_a_kill_the_emulator_ends_and_the_next_run_sweeps_the_files() {
+    let (mut child, folder) = sleeping();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    soon("the emulator's end", || emulators_of(&folder) == 0);
+    assert!(folder.exists());
+    assert_eq!(bare("amd-svm", "true").status, 0);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn two_laboratories_at_once_do_not_collide() {
+    let start = |lab: &str, word: &str| {
+        exitless(&["lab", "run", lab, "--bare", "--", "echo", word])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let children = [start("intel-apicv", "one"), start("intel-apicv", "two"), start("amd-svm", "three")];
+    let words = children.map(|child| said(&child.wait_with_output().unwrap()).out);
+    assert_eq!(words, ["one\n", "two\n", "three\n"]);
+}
+
+#[test]
+fn too_much_to_put_is_refused_with_the_room_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = folder.path().join("large");
+    fs::File::create(&large).unwrap().set_len(300 << 20).unwrap();
+    let said = run(&["lab", "run", "intel-apicv", "--bare", "--put", large.to_str().unwrap(), "--", "true"]);
+    assert_eq!(said.status, 125);
+    assert!(said.err.contains("room for") && said.err.contains("--memory"), "{}", said.err);
+}
+
+#[test]
+fn a_bochs_on_path_that_fails_its_self_test_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = folder.path().join("bochs-bin");
+    // Its own text makes it a program of its own to the store of verdicts.
+    fs::write(&fake, format!("#!/bin/sh\n# {}\necho no emulator\nexit 1\n", folder.path().display()))
+        .unwrap();
+    let executable = std::process::Command::new("chmod").arg("+x").arg(&fake).status().unwrap();
+    assert!(executable.success());
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let built = exitless(&["lab", "build", "intel-apicv"]).env("PATH", path).output().unwrap();
+    let built = said(&built);
+    assert_eq!(built.status, 0, "{}", built.err);
+    assert!(built.out.contains("Bochs of the laboratory's image"), "{}", built.out);
+}
+
+#[test]
+fn a_shell_needs_a_terminal() {
+    let said = run(&["lab", "shell", "amd-svm", "--bare"]);
+    assert_eq!(said.status, 125);
+    assert!(said.err.contains("lab run"), "{}", said.err);
+}

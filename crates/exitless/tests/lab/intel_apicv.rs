@@ -1,0 +1,141 @@
+//! Bochs with APICv: what must hold on any correct KVM.
+
+use serde_json::Value;
+
+use crate::command::run;
+
+fn measure<'a>(result: &'a Value, name: &str) -> &'a Value {
+    let measures = result["measures"].as_array().unwrap();
+    measures.iter().find(|measure| measure["measure"] == name).unwrap_or_else(|| panic!("{name} is missing"))
+}
+
+/// Exits an operation for a reason, off and on.
+fn exits(result: &Value, name: &str, reason: &str) -> (f64, f64) {
+    let reasons = measure(result, name)["exits"]["reasons"].as_array().unwrap();
+    let row = reasons.iter().find(|row| row["reason"] == reason);
+    let of = |arm: &str| row.and_then(|row| row["per_operation"][arm].as_f64()).unwrap_or(0.0);
+    (of("off"), of("on"))
+}
+
+fn median(result: &Value, name: &str, arm: &str) -> f64 {
+    measure(result, name)["cost"][arm]["median"].as_f64().unwrap()
+}
+
+fn near(value: f64, expected: f64) -> bool {
+    (value - expected).abs() < 0.15
+}
+
+#[test]
+fn apicv_takes_away_the_exits_of_interrupts_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().to_str().unwrap();
+    let said = run(&["prove", "--lab", "intel-apicv", "--json", "--timings", "--output", output]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let result = said.json();
+    eprintln!("{}\n{}", result["verdict"], said.err);
+
+    // Both arms in one VM, switched by a reason that the kernel itself reported.
+    assert_eq!(result["judgement"], "worth-it");
+    assert_eq!(result["evidence"]["reason"], "BLOCKIRQ");
+    assert!(result["evidence"]["inhibit_events"].as_u64().unwrap() >= 32, "{}", result["evidence"]);
+    assert_eq!(result["evidence"]["checked"], serde_json::json!({"off": "confirmed", "on": "confirmed"}));
+
+    // An IPI to a running vCPU: the ICR write stays, the EOI is free, nobody is kicked.
+    let (off, on) = exits(&result, "ipi-running", "MSR_WRITE");
+    assert!(near(off, 2.0) && near(on, 1.0), "MSR_WRITE an IPI: {off} off, {on} on");
+    let (off, on) = exits(&result, "ipi-running", "EXTERNAL_INTERRUPT");
+    assert!(off > 0.9 && on < 0.1, "EXTERNAL_INTERRUPT an IPI: {off} off, {on} on");
+    assert_eq!(exits(&result, "ipi-running", "INTERRUPT_WINDOW").1, 0.0);
+    assert!(median(&result, "ipi-running", "on") < 0.7 * median(&result, "ipi-running", "off"));
+    let upper = measure(&result, "ipi-running")["difference"]["interval"]["high"].as_f64().unwrap();
+    assert!(upper < -30.0, "{upper}");
+
+    // An interrupt that arrives while interrupts are blocked needs a window, unless it is delivered virtually.
+    let (off, on) = exits(&result, "hlt", "INTERRUPT_WINDOW");
+    assert!(near(off, 1.0) && on == 0.0, "INTERRUPT_WINDOW a halt: {off} off, {on} on");
+
+    for name in ["self-ipi", "eoi"] {
+        let (off, on) = exits(&result, name, "MSR_WRITE");
+        assert!(near(off, 2.0) && on < 0.05, "MSR_WRITE of {name}: {off} off, {on} on");
+        assert!(median(&result, name, "on") * 10.0 < median(&result, name, "off"));
+    }
+
+    // What APICv does not touch costs the same exits, and the same cycles within a tenth.
+    for (name, reason) in [("cpuid", "CPUID"), ("msr-read", "MSR_READ"), ("mmio-user", "EPT_MISCONFIG")] {
+        let (off, on) = exits(&result, name, reason);
+        assert!(near(off, 1.0) && near(on, 1.0), "{reason}: {off} off, {on} on");
+        let ratio = median(&result, name, "on") / median(&result, name, "off");
+        assert!((0.9..1.1).contains(&ratio), "{name}: {ratio}");
+    }
+    assert_eq!(result["exits"]["lost"], serde_json::json!({"off": 0, "on": 0}));
+}
+
+#[test]
+fn xapic_registers_are_virtualized_too_and_three_vcpus_answer() {
+    let said = run(&[
+        "lab",
+        "run",
+        "intel-apicv",
+        "--bare",
+        "--",
+        "exitless",
+        "probe",
+        "--json",
+        "--vcpus",
+        "3",
+        "--apic",
+        "xapic",
+        "--irqchip",
+        "kernel",
+        "--samples",
+        "60",
+        "--warm-up",
+        "5",
+        "--blocks",
+        "2",
+    ]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let all = said.json();
+    let result = &all["result"];
+    assert_eq!(all["recording"]["failures"], serde_json::json!([]));
+    for name in ["ipi-running", "ipi-halted", "eoi", "tpr-write"] {
+        assert!(median(result, name, "on") < median(result, name, "off"), "{name}");
+    }
+    let targets = all["recording"]["timed"].as_array().unwrap().iter();
+    let mut seen: Vec<u64> = targets.filter_map(|timed| timed["run"]["target"].as_u64()).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, [1, 2]);
+}
+
+#[test]
+fn apicv_switched_off_by_the_module_leaves_one_arm() {
+    let said = run(&[
+        "lab",
+        "run",
+        "intel-apicv",
+        "--bare",
+        "--kernel-argument",
+        "kvm_intel.enable_apicv=N",
+        "--",
+        "exitless",
+        "probe",
+        "--json",
+        "--measure",
+        "eoi",
+        "--samples",
+        "40",
+        "--blocks",
+        "1",
+    ]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let arms = said.json()["result"]["arms"].to_string();
+    assert!(arms.contains("enable_apicv is N"), "{arms}");
+}
+
+#[test]
+fn the_disk_is_there_as_well() {
+    let said = run(&["lab", "run", "intel-apicv", "--", "sh", "-c", "perf --version && touch /opt/written"]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    assert!(said.out.starts_with("perf version"), "{}", said.out);
+}

@@ -1,0 +1,8 @@
+//! The laboratories as a user meets them: real emulators, a real kernel, a real KVM, real VM exits.
+//!
+//! These tests build the image when it is not in the cache (about 190 MiB to download), and boot an emulator each.
+
+mod amd_svm;
+mod command;
+mod faults;
+mod intel_apicv;

@@ -1,0 +1,48 @@
+//! Ways in to what is private here, for the fuzz targets (`fuzz/`) and the benchmarks (`benches/`).
+//!
+//! No part of the interface: it changes with what it opens.
+
+use std::path::Path;
+
+use crate::error::Error;
+use crate::frames::{Decoder, Frame};
+use crate::kernel;
+
+/// The frame that carries `bytes` of a command's standard output.
+#[must_use]
+pub fn frame(bytes: &[u8]) -> Vec<u8> {
+    Frame::Stdout(bytes.to_vec()).encode()
+}
+
+/// Feeds `pieces` to one decoder of frames and takes out after each piece what is whole. `seen` gets every frame, as
+/// something that can be shown. Returns what stood between the frames.
+pub fn decode_frames<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    mut seen: impl FnMut(&dyn std::fmt::Debug),
+) -> Vec<u8> {
+    let mut decoder = Decoder::default();
+    for piece in pieces {
+        decoder.push(piece);
+        while let Some(frame) = decoder.next() {
+            seen(&frame);
+        }
+    }
+    decoder.noise().to_vec()
+}
+
+/// Unpacks the ELF kernel of at most `largest` bytes out of a bzImage.
+///
+/// # Errors
+/// What is wrong with the image.
+pub fn unpack_bzimage(image: &[u8], largest: usize) -> Result<Vec<u8>, Error> {
+    kernel::unpack_within(Path::new("vmlinuz"), image, largest)
+}
+
+/// Lays an ELF kernel out in the first `window` bytes of memory: physical address, bytes and entry.
+///
+/// # Errors
+/// What is wrong with the kernel.
+pub fn flatten(elf: &[u8], window: usize) -> Result<(u64, Vec<u8>, u64), Error> {
+    let flat = kernel::flatten_within(Path::new("vmlinux"), elf, window)?;
+    Ok((flat.address, flat.bytes, flat.entry))
+}
