@@ -25,8 +25,14 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show what interrupt virtualization is worth: both arms, on this host or in a laboratory.
+    ///
+    /// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 2 for a wrong command line;
+    /// 3 when the exits that were counted contradict an arm; 125 when nothing could be measured; 130 when interrupted.
     Prove(prove::Arguments),
     /// Measure interrupts and exits with a micro VM on this machine's /dev/kvm.
+    ///
+    /// Exit status: 0 when every measure gave samples; 1 when some failed; 2 for a wrong command line; 125 when none
+    /// could be taken.
     Probe(probe::Arguments),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
+use experiment::prove::{BadPlan, CollectError};
+
 /// The host has one arm of the comparison only.
 pub(crate) const ONE_ARM: u8 = 1;
 /// Some of what was asked for could not be measured.
@@ -35,7 +37,18 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
+/// What was asked for cannot be: the command line names something that is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
 fn code(error: &anyhow::Error) -> u8 {
+    if error.is::<Usage>()
+        || error.is::<BadPlan>()
+        || matches!(error.downcast_ref(), Some(CollectError::Plan(_)))
+    {
+        return USAGE;
+    }
     match error.downcast_ref::<lab::Error>() {
         Some(lab::Error::Interrupted) => INTERRUPTED,
         Some(lab::Error::UnknownLab { .. } | lab::Error::PutMissing { .. }) => USAGE,

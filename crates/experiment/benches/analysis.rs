@@ -18,7 +18,7 @@ fn analysis(criterion: &mut Criterion) {
 
         group.throughput(Throughput::Elements(samples as u64));
         group.bench_function(format!("analyse, {name} plan"), |bencher| {
-            bencher.iter(|| analyse(black_box(&recording), None));
+            bencher.iter(|| analyse(black_box(&recording)));
         });
         group.throughput(Throughput::Bytes(written.len() as u64));
         group.bench_function(format!("read, {name} plan"), |bencher| {

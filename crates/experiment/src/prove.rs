@@ -29,4 +29,4 @@ pub use plan::{BadPlan, Plan};
 pub use recording::{ArmPair, CountedRun, FORMAT, Failure, ReadError, Recording, TimedRun, Tracing};
 pub use samples::{SamplesError, write_samples};
 pub use warning::{Disagreement, Disturbed, Warning};
-pub use wording::{change_in_words, grouped, interval_in_words};
+pub use wording::{change_in_words, emulated_cycles, grouped, interval_in_words};

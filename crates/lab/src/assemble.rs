@@ -5,6 +5,8 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
+
 use crate::archive::Archive;
 use crate::bochs_correction;
 use crate::cache::disk_usage;
@@ -191,10 +193,14 @@ fn make_disk(root: &Path, disk: &Path) -> Result<(), Error> {
         .arg(root)
         .arg(disk)
         .arg(format!("{}k", size / 1024));
-    // In a user namespace in which this user is root, the files of the tree belong to root.
-    run(&mke2fs, &["unshare", "--map-root-user"], "mke2fs")?;
+    run(&mke2fs, as_root(), "mke2fs")?;
     let file = fs::OpenOptions::new().write(true).open(disk).map_err(Error::file("Could not open", disk))?;
     file.set_len(size).map_err(Error::file("Could not size", disk))
+}
+
+/// What makes the files of the tree belong to root: being root, or a user namespace in which this user is root.
+fn as_root() -> &'static [&'static str] {
+    if geteuid().is_root() { &[] } else { &["unshare", "--map-root-user", "--"] }
 }
 
 fn keep_tools(root: &Path, tools: &Path) -> Result<(), Error> {

@@ -28,6 +28,8 @@ impl RunFolder {
     }
 }
 
+/// Folders of images begin with this; the key of their recipe follows.
+pub(crate) const IMAGE_PREFIX: &str = "image-";
 const RUN_LOCK: &str = "lock";
 
 impl Cache {
@@ -56,7 +58,7 @@ impl Cache {
 
     /// The finished image with this content key.
     pub(crate) fn image(&self, key: &str) -> PathBuf {
-        self.root.join(format!("image-{key}"))
+        self.root.join(format!("{IMAGE_PREFIX}{key}"))
     }
 
     pub(crate) fn verdicts(&self) -> PathBuf {

@@ -131,7 +131,7 @@ impl Decoder {
     pub(crate) fn next(&mut self) -> Option<Frame> {
         loop {
             let pending = &self.received[self.done..];
-            let Some(at) = find(pending, MARK) else {
+            let Some(at) = find_mark(pending) else {
                 let keep = pending.len().min(MARK.len() - 1);
                 self.discard(pending.len() - keep);
                 return None;
@@ -172,8 +172,8 @@ impl Decoder {
     }
 }
 
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+fn find_mark(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(MARK.len()).position(|window| window == MARK)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::assemble;
-use crate::cache::{Cache, disk_usage};
+use crate::cache::{Cache, IMAGE_PREFIX, disk_usage};
 use crate::error::Error;
 use crate::kernel::FlatKernel;
 use crate::packages;
@@ -135,6 +135,7 @@ impl Image {
         remove(&place)?;
         fs::rename(&folder, &place).map_err(Error::file("Could not move the finished image to", &place))?;
         remove(&work)?;
+        remove_other_images(cache, &place);
         Ok(Self { folder: place, manifest })
     }
 
@@ -220,6 +221,20 @@ fn manifest(
         files: files.collect::<Result<_, Error>>()?,
         packages: packages.collect::<Result<_, Error>>()?,
     })
+}
+
+/// Images of other recipes serve no version of this program that is likely to come back.
+fn remove_other_images(cache: &Cache, kept: &Path) {
+    let entries =
+        fs::read_dir(cache.root()).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let is_image = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(IMAGE_PREFIX)) && path != kept
+    };
+    for other in entries.filter(is_image) {
+        if let Err(error) = remove(&other) {
+            tracing::warn!("{error}");
+        }
+    }
 }
 
 /// SHA-256 of a file, in hexadecimal.

@@ -11,6 +11,7 @@ use linux_loader::loader::KernelLoader;
 use linux_loader::loader::elf::{Elf, PvhBootCapability};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
+use crate::elf::{PT_LOAD, program_headers};
 use crate::error::Error;
 
 /// The largest ELF kernel that is unpacked; Debian's have 70 MiB. A few bytes of zstd can promise any size.
@@ -81,7 +82,11 @@ pub(crate) fn flatten_within(path: &Path, elf: &[u8], window: usize) -> Result<F
     let PvhBootCapability::PvhEntryPresent(entry) = loaded.pvh_boot_cap else {
         return Err(problem("it has no PVH entry (CONFIG_PVH)".to_owned()));
     };
-    let address = lowest_segment(elf).ok_or_else(|| problem("its program headers are cut off".to_owned()))?;
+    let address = program_headers(elf)
+        .filter(|header| header.kind == PT_LOAD)
+        .map(|header| header.physical_address)
+        .min()
+        .ok_or_else(|| problem("its program headers are cut off".to_owned()))?;
     let length = usize::try_from(loaded.kernel_end.saturating_sub(address)).unwrap_or(usize::MAX);
     if length > window {
         return Err(problem(format!("its segments reach beyond {} MiB", window >> 20)));
@@ -93,21 +98,6 @@ pub(crate) fn flatten_within(path: &Path, elf: &[u8], window: usize) -> Result<F
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     bytes.truncate(end);
     Ok(FlatKernel { address, bytes, entry: entry.0 })
-}
-
-/// The lowest physical address of a loadable segment (ELF64, little-endian).
-fn lowest_segment(elf: &[u8]) -> Option<u64> {
-    const PT_LOAD: u32 = 1;
-    let u16_at = |at: usize| elf.get(at..at + 2).and_then(|b| b.try_into().ok()).map(u16::from_le_bytes);
-    let u32_at = |at: usize| elf.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
-    let u64_at = |at: usize| elf.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
-    let table = usize::try_from(u64_at(32)?).ok()?;
-    let (size, count) = (usize::from(u16_at(54)?), usize::from(u16_at(56)?));
-    (0..count)
-        .map(|index| table + index * size)
-        .filter(|&header| u32_at(header) == Some(PT_LOAD))
-        .filter_map(|header| u64_at(header + 24))
-        .min()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod assemble;
 mod bochs_correction;
 mod cache;
 mod definition;
+mod elf;
 mod error;
 mod frames;
 #[doc(hidden)]

@@ -12,9 +12,10 @@ use crate::payload;
 use crate::rom;
 use crate::tools::{Invocation, LIBRARIES};
 
-/// Arguments of every laboratory's kernel. Each of those on the second line takes work away that an emulated CPU feels
-/// and that no measurement here needs: self-tests of ciphers, certificates, entropy collection, watchdogs, calibration.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 nokaslr mitigations=off \
+/// Arguments of every laboratory's kernel. Those on the second line and the third take work away that an emulated CPU
+/// feels and that no measurement here needs: self-tests of ciphers, certificates, entropy collection, watchdogs. The
+/// check of the timer (`no_timer_check`) goes by real time, and an emulator that has to wait for a CPU fails it.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 nokaslr mitigations=off no_timer_check \
     cryptomgr.notests apparmor=0 audit=0 nowatchdog tsc=reliable rcupdate.rcu_expedited=1 \
     initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init \
     rdinit=/init";

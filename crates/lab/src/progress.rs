@@ -43,4 +43,4 @@ pub struct Effort {
 }
 
 /// What building an image takes.
-pub const BUILD_EFFORT: Effort = Effort { download_mib: 190, disk_mib: 1500, time: Duration::from_secs(90) };
+pub const BUILD_EFFORT: Effort = Effort { download_mib: 180, disk_mib: 1500, time: Duration::from_secs(30) };

@@ -13,7 +13,7 @@ fn sample() -> Recording {
 }
 
 fn page(recording: &Recording) -> (Outcome, String) {
-    let outcome = analyse(recording, None).unwrap();
+    let outcome = analyse(recording).unwrap();
     let page = html::prove(&outcome, recording);
     (outcome, page)
 }
@@ -57,7 +57,8 @@ fn hostile_text_stays_text() {
     hostile.fingerprint.missing = vec![HOSTILE.to_owned()];
     hostile.tracing = Tracing::Statistics { why: HOSTILE.to_owned() };
     hostile.arm_checks[0].note = HOSTILE.to_owned();
-    let mut outcome = analyse(&hostile, Some(HOSTILE)).unwrap();
+    hostile.emulated = Some(HOSTILE.to_owned());
+    let mut outcome = analyse(&hostile).unwrap();
     outcome.evidence.reason = Some(HOSTILE.to_owned());
     outcome.evidence.notes = vec![HOSTILE.to_owned()];
     outcome.warnings.push(Warning::Nested { below: HOSTILE.to_owned() });

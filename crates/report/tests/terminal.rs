@@ -12,7 +12,7 @@ fn full() -> Recording {
 }
 
 fn outcome() -> Outcome {
-    analyse(&full(), None).unwrap()
+    analyse(&full()).unwrap()
 }
 
 fn one_arm() -> Outcome {
@@ -20,7 +20,8 @@ fn one_arm() -> Outcome {
     one.arms = Arms::OnlyOff { why: "kvm_intel was loaded with enable_apicv=N".to_owned() };
     one.timed.retain(|timed| timed.run.arm == Arm::Off);
     one.counted.retain(|counted| counted.run.arm == Arm::Off);
-    analyse(&one, Some("Bochs 3.0")).unwrap()
+    one.emulated = Some("Bochs 3.0".to_owned());
+    analyse(&one).unwrap()
 }
 
 #[test]

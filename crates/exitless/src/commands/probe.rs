@@ -12,8 +12,6 @@ use crate::console::{self, StatusLine};
 use crate::status;
 
 /// Arguments of `probe`.
-///
-/// Exit status: 0 when every measure gave samples; 1 when some failed; 125 when none could be taken.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -29,7 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let line = StatusLine::new();
     let recording = collect(&plan, &mut |progress| line.show(progress.to_string()))?;
     drop(line);
-    let outcome = analyse(&recording, None).context("The samples cannot be analysed")?;
+    let outcome = analyse(&recording).context("The samples cannot be analysed")?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         serde_json::to_writer(&mut out, &serde_json::json!({ "result": outcome, "recording": recording }))?;

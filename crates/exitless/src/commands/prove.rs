@@ -13,12 +13,10 @@ use lab::{Emulator, Happening, Lab, Laboratory, Request};
 use super::lab::{print_timings, with_laboratory};
 use super::plan::PlanArguments;
 use crate::console::{self, StatusLine};
+use crate::status::Usage;
 use crate::{interrupt, status};
 
 /// Arguments of `prove`.
-///
-/// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 3 when the kernel's evidence
-/// contradicts an arm; 125 when nothing could be measured; 130 when interrupted.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Measure in this laboratory instead of on this host.
@@ -57,29 +55,33 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let (Some(file), Some(plan)) = (&arguments.record, &arguments.given_plan) {
         return record(file, plan);
     }
-    let (recording, emulated) = match &arguments.recording {
-        Some(file) => (read(file)?, None),
+    let recording = match &arguments.recording {
+        Some(file) if !file.is_file() => {
+            return Err(Usage(format!("{}: no such recording to analyse", file.display())).into());
+        }
+        Some(file) => read(file)?,
         None => measure(arguments)?,
     };
-    let outcome = analyse(&recording, emulated.as_deref()).context("The recording cannot be analysed")?;
+    let outcome = analyse(&recording).context("The recording cannot be analysed")?;
     write_results(&arguments.output, &recording, &outcome)?;
     print(&outcome, arguments)?;
     Ok(exit_code(outcome.judgement))
 }
 
-fn measure(arguments: &Arguments) -> anyhow::Result<(Recording, Option<String>)> {
+fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
     let chosen = match &arguments.lab {
         Some(name) => Some(Lab::find(name)?),
         None => laboratory_for_want_of_kvm()?,
     };
     let Some(lab) = chosen else {
-        return Ok((collect_here(&arguments.plan.plan(Plan::full()))?, None));
+        return collect_here(&arguments.plan.plan(Plan::full()));
     };
     let plan = arguments.plan.plan(laboratory_plan());
-    let (recording, emulator) = with_laboratory(lab, interrupt::flag()?, |laboratory| {
-        Ok((collect_inside(laboratory, &plan, arguments)?, emulator_name(lab, laboratory)))
-    })?;
-    Ok((recording, Some(emulator)))
+    plan.check()?;
+    with_laboratory(lab, interrupt::flag()?, |laboratory| {
+        let recording = collect_inside(laboratory, &plan, arguments)?;
+        Ok(Recording { emulated: Some(emulator_name(lab, laboratory)), ..recording })
+    })
 }
 
 /// A laboratory, where this host has no KVM on hardware.

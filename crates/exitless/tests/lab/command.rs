@@ -39,3 +39,34 @@ pub(crate) fn run(arguments: &[&str]) -> Said {
 pub(crate) fn bare(lab: &str, script: &str) -> Said {
     run(&["lab", "run", lab, "--bare", "--", "sh", "-c", script])
 }
+
+/// Measures everything on the KVM of a laboratory, with three vCPUs, and returns the result and the recording.
+pub(crate) fn probe_with(lab: &str, apic: &str, irqchip: &str, blocks: &str) -> Value {
+    let said = run(&[
+        "lab",
+        "run",
+        lab,
+        "--bare",
+        "--",
+        "exitless",
+        "probe",
+        "--json",
+        "--vcpus",
+        "3",
+        "--apic",
+        apic,
+        "--irqchip",
+        irqchip,
+        "--samples",
+        "50",
+        "--warm-up",
+        "5",
+        "--blocks",
+        blocks,
+    ]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let all = said.json();
+    assert_eq!(all["recording"]["failures"], Value::Array(Vec::new()));
+    assert_eq!(all["result"]["measures"].as_array().unwrap().len(), 16);
+    all
+}

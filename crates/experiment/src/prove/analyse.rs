@@ -43,12 +43,11 @@ fn first_cause(why: &[String]) -> String {
 
 /// Does the statistics of `recording`.
 ///
-/// `emulated` names the emulator of the host where the caller knows of one, such as `Bochs 3.0`; otherwise the
-/// fingerprint decides.
+/// The host counts as emulated where the recording names an emulator, or the fingerprint does.
 ///
 /// # Errors
 /// Where there is nothing to analyse.
-pub fn analyse(recording: &Recording, emulated: Option<&str>) -> Result<Outcome, NotAnalysed> {
+pub fn analyse(recording: &Recording) -> Result<Outcome, NotAnalysed> {
     let recording = counting::without_silent_tracepoints(recording);
     let recording = recording.as_ref();
     let mut warnings: Vec<Warning> = Vec::new();
@@ -72,7 +71,7 @@ pub fn analyse(recording: &Recording, emulated: Option<&str>) -> Result<Outcome,
         let why = recording.failures.iter().map(|failure| format!("{}: {}", failure.measure, failure.why));
         return Err(NotAnalysed::Empty { why: why.collect() });
     }
-    let emulated = emulated.map(str::to_owned).or_else(|| emulator(&recording.fingerprint));
+    let emulated = recording.emulated.clone().or_else(|| emulator(&recording.fingerprint));
     match &recording.fingerprint.virtualization {
         Some(below) if emulated.is_none() => warnings.push(Warning::Nested { below: below.clone() }),
         _ => {}

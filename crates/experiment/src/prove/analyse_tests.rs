@@ -12,7 +12,7 @@ fn sample() -> Recording {
 }
 
 fn analysed(recording: &Recording) -> Outcome {
-    analyse(recording, None).unwrap()
+    analyse(recording).unwrap()
 }
 
 fn scaled(recording: &mut Recording, measure: Measure, arm: Arm, factor: f64) {
@@ -213,8 +213,17 @@ fn a_moved_control_and_a_drift_are_warnings() {
 
 #[test]
 fn an_emulator_is_named_in_the_verdict() {
-    let outcome = analyse(&sample(), Some("Bochs 3.0")).unwrap();
-    assert!(outcome.verdict.ends_with("instructions of an emulator (Bochs 3.0), not time on hardware."));
+    let verdict_under = |emulator: &str| {
+        let recording = Recording { emulated: Some(emulator.to_owned()), ..sample() };
+        analysed(&recording).verdict
+    };
+    let verdict = verdict_under("Bochs 3.0");
+    assert!(verdict.ends_with("instructions of an emulator (Bochs 3.0), not time on hardware."), "{verdict}");
+    let verdict = verdict_under("QEMU TCG 10.0.13");
+    assert!(
+        verdict.ends_with("the time of an emulator (QEMU TCG 10.0.13), not time on hardware."),
+        "{verdict}"
+    );
     let mut named = sample();
     named.fingerprint.virtualization = Some("Bochs Bochs".to_owned());
     assert_eq!(analysed(&named).emulated.as_deref(), Some("Bochs"));
@@ -241,7 +250,7 @@ fn nothing_at_all_is_an_error_with_the_cause() {
     let mut empty = sample();
     empty.timed.clear();
     empty.failures.push(Failure { measure: Measure::Eoi, arm: Arm::Off, why: "no /dev/kvm".to_owned() });
-    let error = analyse(&empty, None).unwrap_err().to_string();
+    let error = analyse(&empty).unwrap_err().to_string();
     assert_eq!(error, "The recording holds no samples: eoi: no /dev/kvm");
 }
 

@@ -85,6 +85,7 @@ pub fn collect(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Record
         started,
         took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         fingerprint,
+        emulated: None,
         plan: plan.clone(),
         arms,
         arm_checks,

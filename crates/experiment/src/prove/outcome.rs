@@ -34,7 +34,7 @@ pub struct Outcome {
     pub headline: Option<Measure>,
     /// The machine.
     pub fingerprint: Fingerprint,
-    /// The emulator under which the host ran: cycles are then its instructions and no time.
+    /// The emulator under which the host ran: cycles are then no time on hardware.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
     /// Frequency of the guest's TSC in kilohertz.

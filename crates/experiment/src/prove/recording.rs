@@ -29,6 +29,9 @@ pub struct Recording {
     pub took_ms: u64,
     /// The machine.
     pub fingerprint: Fingerprint,
+    /// The emulator under which the machine ran, where the recorder was told of one, such as `Bochs 3.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
     /// What was asked for.
     pub plan: Plan,
     /// Which arms this host has, and how they were switched.

@@ -77,6 +77,7 @@ pub fn recording(plan: Plan, seed: u64) -> Recording {
         started: 1_750_000_000,
         took_ms: 0,
         fingerprint: fingerprint(),
+        emulated: None,
         plan: plan.clone(),
         arms: Arms::Both { mechanism: InhibitMechanism::BlockIrq },
         arm_checks: [Arm::On, Arm::Off].map(check).to_vec(),

@@ -76,7 +76,8 @@ pub(super) fn verdict(
     };
     if let Some(emulator) = emulated {
         sentence.push_str(&format!(
-            "; cycles are instructions of an emulator ({emulator}), not time on hardware"
+            "; cycles are {} ({emulator}), not time on hardware",
+            super::wording::emulated_cycles(emulator)
         ));
     }
     sentence.push('.');

@@ -5,7 +5,7 @@ use crate::statistics::{Difference, Interval};
 /// As many decimals as the width of the interval bears out: "71 %", but "1.4 %" where the interval is narrow.
 fn decimals(interval: Option<Interval>) -> usize {
     match interval.map(|interval| interval.high - interval.low) {
-        Some(width) if width < 0.1 => 2,
+        // Never more than one: what differs from one proof to the next on one host is in no interval.
         Some(width) if width < 2.0 => 1,
         _ => 0,
     }
@@ -36,6 +36,12 @@ pub fn interval_in_words(interval: Interval) -> String {
     } else {
         format!("{} to {}", change(low, decimals), change(high, decimals))
     }
+}
+
+/// What a cycle is under this emulator. Bochs advances the TSC by one an instruction; QEMU's TCG reads the clock of the
+/// machine that it runs on.
+pub fn emulated_cycles(emulator: &str) -> &'static str {
+    if emulator.starts_with("Bochs") { "instructions of an emulator" } else { "the time of an emulator" }
 }
 
 /// "12,345".
@@ -69,7 +75,7 @@ mod tests {
         let words = |low, high| interval_in_words(Interval { low, high });
         assert_eq!(words(-72.2, -69.8), "70 to 72 %");
         assert_eq!(words(-71.4, -70.9), "70.9 to 71.4 %");
-        assert_eq!(words(-71.164, -71.16), "71.16 to 71.16 %");
+        assert_eq!(words(-71.164, -71.16), "71.2 to 71.2 %");
         assert_eq!(words(-3.2, 1.4), "3 % fewer to 1 % more");
         assert_eq!(words(12.0, 15.0), "12 to 15 %");
     }

@@ -67,7 +67,7 @@ pub(super) fn shell(job: &Job, size: TerminalSize) -> Result<Ending, String> {
     let clone = || terminal.try_clone().map(Stdio::from).map_err(|error| error.to_string());
     // setsid -c makes the line the shell's controlling terminal, so that Ctrl-C and job control work.
     let mut command = inside("setsid", job);
-    command.args(["-c", "-w", "sh", "-l"]).stdin(clone()?).stdout(clone()?).stderr(clone()?);
+    command.args(["-c", "sh", "-l"]).stdin(clone()?).stdout(clone()?).stderr(clone()?);
     command.status().map(ending).map_err(|error| format!("starting a shell: {error}"))
 }
 

@@ -7,6 +7,7 @@ mod files;
 mod machine;
 
 use std::io;
+use std::time::Duration;
 
 use rustix::system::{RebootCommand, reboot};
 
@@ -14,16 +15,21 @@ use crate::frames::{Ending, Frame, Moment};
 use crate::job::{AGENT_ARGUMENT, JOB_PATH, Job};
 use channel::Channel;
 
+/// How long the host is given to end the emulator before the emulated host does it.
+const HOST_WAIT: Duration = Duration::from_secs(30);
+
 /// Whether this process was started as the agent: as process 1, with the agent's argument.
 pub fn is_agent() -> bool {
     std::process::id() == 1 && std::env::args().nth(1).as_deref() == Some(AGENT_ARGUMENT)
 }
 
-/// Runs the job of the initial RAM disk and powers the emulated host off.
+/// Runs the job of the initial RAM disk, waits for the host to end the emulator, and else powers off.
 pub fn run() -> ! {
-    if let Err(message) = serve() {
+    match serve() {
+        // The last frame may still be on its way. The host ends the emulator when it has it.
+        Ok(()) => std::thread::sleep(HOST_WAIT),
         // The console is the last place to say something when there is no channel.
-        eprintln!("exitless agent: {message}");
+        Err(message) => eprintln!("exitless agent: {message}"),
     }
     rustix::fs::sync();
     let _ = reboot(RebootCommand::PowerOff);

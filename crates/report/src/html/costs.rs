@@ -1,6 +1,6 @@
 //! What each operation costs, with its interval drawn beside the figures.
 
-use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome};
+use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, emulated_cycles};
 use experiment::statistics::{Difference, Interval};
 use maud::{Markup, html};
 use probe::run::Arm;
@@ -17,7 +17,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
             p.muted {
                 "In cycles of the TSC"
                 @if let Some(emulator) = &outcome.emulated {
-                    ", which in an emulator (" (emulator) ") are instructions and no time"
+                    ", which are " (emulated_cycles(emulator)) " (" (emulator) ") and not time on hardware"
                 } @else if let Some(khz) = outcome.tsc_khz {
                     ", of which one microsecond has " (figure::cycles(f64::from(khz) / 1000.0))
                 }
@@ -42,11 +42,11 @@ fn compared(outcome: &Outcome) -> Markup {
                     th colspan="2" scope="colgroup" { "p99, cycles" }
                     th colspan="2" scope="colgroup" { "Exits an operation" }
                     th rowspan="2" scope="col" { abbr title="Chance of such a difference if the arms did not differ" { "p" } }
-                    th rowspan="2" scope="col" { "Runs an arm" }
+                    th rowspan="2" scope="col" { "Runs" }
                 }
                 tr {
                     th scope="col" { "off" } th scope="col" { "on" }
-                    th scope="col" { "best" } th scope="col" { "95 % interval" }
+                    th scope="col" { "estimate" } th scope="col" { "95 % interval" }
                     th.plot scope="col" { (span_labels(span)) }
                     th scope="col" { "off" } th scope="col" { "on" }
                     th scope="col" { "off" } th scope="col" { "on" }

@@ -27,7 +27,9 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
                     "interval Student's t interval about it. An interval made this way holds the true change 95 times in 100, "
                     "so of " (outcome.measures.len()) " operations one may well miss. An interval that holds 0 means that this "
                     "experiment cannot tell the arms apart; it does not mean that they are equal. A change below "
-                    (outcome.method.negligible_percent) " % is called negligible, however certain it is."
+                    (outcome.method.negligible_percent) " % is called negligible, however certain it is. The interval speaks of this one "
+                    "experiment: what is drawn once in it, such as where things lie in memory, is the same in all its runs. Repeat "
+                    "the proof before you lean on the last digit."
                 }
                 p {
                     "p answers another question: if interrupt virtualization did nothing, how often would dealing the names of the "

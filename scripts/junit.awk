@@ -1,0 +1,50 @@
+# Counts nextest's JUnit file: "PASSED FAILED SKIPPED". With -v reasons=1 it prints why tests were skipped instead.
+#
+# A test that cannot test here what it is for prints "not tested: REASON" and returns; nextest takes that for passed.
+
+function attribute(line, name,    rest) {
+    rest = line
+    if (!sub(".*[ <]" name "=\"", "", rest)) return ""
+    sub("\".*", "", rest)
+    return plain(rest)
+}
+
+function plain(text) {
+    gsub("&lt;", "<", text)
+    gsub("&gt;", ">", text)
+    gsub("&quot;", "\"", text)
+    gsub("&apos;", "'", text)
+    gsub("&amp;", "\\&", text)
+    return text
+}
+
+function close_case() {
+    if (!open) return
+    if (bad) failed++
+    else if (why != "") skipped++
+    else passed++
+    if (reasons && !bad && why != "") print "  " name ": " why
+    open = 0
+}
+
+/<testcase / {
+    close_case()
+    open = 1
+    bad = 0
+    why = ""
+    name = attribute($0, "classname") " " attribute($0, "name")
+}
+
+/<(failure|error)[ >\/]/ { bad = 1 }
+
+/not tested: / && open {
+    line = plain($0)
+    sub(".*not tested: ", "", line)
+    sub("</system-(out|err)>.*", "", line)
+    if (index(why, line) == 0) why = (why == "" ? line : why "; " line)
+}
+
+END {
+    close_case()
+    if (!reasons) print passed + 0, failed + 0, skipped + 0
+}
