@@ -129,24 +129,34 @@ impl FromStr for ExitReason {
     }
 }
 
+// Each flag is written once, so none is looked for twice: recursion would let a long text use up the stack.
 fn parse(text: &str) -> Option<ExitReason> {
     // "DE excp" holds a space, so the whole text is tried before flags are split off.
-    if let Some(reason) = ExitReason::from_name(text) {
+    if let Some(reason) = plain(text) {
         return Some(reason);
     }
-    if let Some((head, sum)) = text.rsplit_once(" +") {
-        let reason = parse(head)?;
-        let flags = number(sum)?;
-        let free = reason.isa == Isa::Vmx && flags & VMX_BASIC == 0 && flags & reason.code == 0;
-        return free.then_some(ExitReason::vmx(reason.code | flags));
-    }
-    if let Some(head) = text.strip_suffix(FAILED_ENTRY_WORD) {
-        let reason = parse(head.strip_suffix(' ')?)?;
-        let free = reason.isa == Isa::Vmx && !reason.failed_entry();
-        return free.then_some(ExitReason::vmx(reason.code | VMX_FAILED_ENTRY));
-    }
-    let (isa, code) = text.split_once(':')?;
-    Some(ExitReason { isa: isa.parse().ok()?, code: number(code)? })
+    let (head, others) = match text.rsplit_once(" +") {
+        Some((head, sum)) => (head, number(sum)?),
+        None => (text, 0),
+    };
+    let (head, failed) = match head.strip_suffix(FAILED_ENTRY_WORD) {
+        Some(head) => (head.strip_suffix(' ')?, VMX_FAILED_ENTRY),
+        None => (head, 0),
+    };
+    let reason = plain(head)?;
+    let free = reason.isa == Isa::Vmx
+        && others & VMX_BASIC == 0
+        && others & failed == 0
+        && (others | failed) & reason.code == 0;
+    free.then_some(ExitReason::vmx(reason.code | others | failed))
+}
+
+/// A reason without flags behind it.
+fn plain(text: &str) -> Option<ExitReason> {
+    ExitReason::from_name(text).or_else(|| {
+        let (isa, code) = text.split_once(':')?;
+        Some(ExitReason { isa: isa.parse().ok()?, code: number(code)? })
+    })
 }
 
 fn number(text: &str) -> Option<u32> {

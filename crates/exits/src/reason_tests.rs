@@ -55,6 +55,13 @@ fn former_names_are_read() {
 }
 
 #[test]
+fn a_long_text_does_not_use_up_the_stack() {
+    for flag in [" +0x10000", " +0", " FAILED_VMENTRY"] {
+        assert!(format!("HLT{}", flag.repeat(200_000)).parse::<ExitReason>().is_err());
+    }
+}
+
+#[test]
 fn display_obeys_width() {
     assert_eq!(format!("{:>6}|", ExitReason::vmx(12)), "   HLT|");
 }

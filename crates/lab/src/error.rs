@@ -153,7 +153,7 @@ pub enum Error {
         message: String,
     },
     /// The user pressed Ctrl-C, or a signal asked to stop.
-    #[error("Interrupted; the emulator was stopped and its files were removed")]
+    #[error("Interrupted; what was running was stopped, and its files were removed")]
     Interrupted,
     /// This program cannot run inside, since it is dynamically linked.
     #[error(

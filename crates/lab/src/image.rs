@@ -123,19 +123,31 @@ impl Image {
         let packages = packages::fetch(cache, on_progress)?;
         let work = cache.root().join("building");
         remove(&work)?;
+        let built = Self::build(cache, &packages, &work, on_progress);
+        let removed = remove(&work);
+        let image = built?;
+        removed?;
+        remove_other_images(cache, &image.folder);
+        Ok(image)
+    }
+
+    fn build(
+        cache: &Cache,
+        packages: &[packages::Package],
+        work: &Path,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Self, Error> {
         let (root, folder) = (work.join("root"), work.join("image"));
-        unpack::unpack(&packages, &root, on_progress)?;
+        unpack::unpack(packages, &root, on_progress)?;
         fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
         let kernel = assemble::assemble(&root, &folder, on_progress)?;
-        let manifest = manifest(&folder, &packages, &kernel)?;
+        let manifest = manifest(&folder, packages, &kernel)?;
         let path = folder.join(MANIFEST);
         let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
         fs::write(&path, text).map_err(Error::file("Could not write", &path))?;
         let place = cache.image(&manifest.key);
         remove(&place)?;
         fs::rename(&folder, &place).map_err(Error::file("Could not move the finished image to", &place))?;
-        remove(&work)?;
-        remove_other_images(cache, &place);
         Ok(Self { folder: place, manifest })
     }
 

@@ -14,7 +14,8 @@ use crate::definition::{Emulator, Lab};
 use crate::error::Error;
 use crate::image::{Image, TOOLS, sha256};
 use crate::progress::{OnProgress, Progress, Step};
-use crate::run::{Happening, Laboratory, Request};
+use crate::request::{Happening, Request};
+use crate::run::Laboratory;
 
 /// The command of this program that the self-test runs inside: it enters a guest, and fails unless the vendor's
 /// interrupt virtualization is active where the laboratory promises it.

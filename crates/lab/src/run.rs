@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use serde::{Deserialize, Serialize};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use crate::archive::Archive;
 use crate::assemble::{ATA_MODULES, KVM_MODULES};
@@ -17,109 +14,13 @@ use crate::cache::Cache;
 use crate::definition::{Emulator, Lab};
 use crate::elf::{PT_INTERP, program_headers};
 use crate::error::Error;
-use crate::frames::{Ending, Frame, Moment};
 use crate::image::{BUSYBOX, Image, MODULES};
 use crate::job::{self, Job, PlacedFile, Root, TerminalSize};
 use crate::machine::Machine;
-use crate::process::{Event, Process};
+use crate::process::Process;
+use crate::request::{Finished, Happening, Put, Request, Timings};
 use crate::terminal::Bridge;
-
-/// A file to be put into the emulated host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Put {
-    /// The file on this machine.
-    pub from: PathBuf,
-    /// Its path inside; relative paths begin at root's home, where commands start.
-    pub to: String,
-}
-
-/// What to do in an emulated host.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// Files to put in before the command.
-    pub put: Vec<Put>,
-    /// Files and folders to bring out after it.
-    pub get: Vec<String>,
-    /// Folder on this machine for what is brought out.
-    pub output: PathBuf,
-    /// Without Debian's disk: busybox and this program only, which boots faster.
-    pub bare: bool,
-    /// CPUs of the emulated host.
-    pub cpus: u16,
-    /// Memory of the emulated host in MiB; chosen by the root file system when not given.
-    pub memory_mib: Option<u64>,
-    /// Limit for the command, in wall time; none when not given.
-    pub timeout: Option<Duration>,
-    /// Limit for reaching user space, in wall time.
-    pub boot_timeout: Duration,
-    /// Further arguments of the emulated host's kernel; `module.parameter=value` also reaches the modules.
-    pub kernel_arguments: Vec<String>,
-}
-
-impl Request {
-    /// A request with the usual limits.
-    pub fn new(command: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self {
-            command: command.into_iter().map(Into::into).collect(),
-            put: Vec::new(),
-            get: Vec::new(),
-            output: PathBuf::from("."),
-            bare: false,
-            cpus: 2,
-            memory_mib: None,
-            timeout: None,
-            boot_timeout: Duration::from_secs(180),
-            kernel_arguments: Vec::new(),
-        }
-    }
-}
-
-/// What happens inside, as it happens.
-#[derive(Debug)]
-pub enum Happening<'a> {
-    /// The command wrote to its standard output.
-    Stdout(&'a [u8]),
-    /// The command wrote to its standard error.
-    Stderr(&'a [u8]),
-    /// The agent reached a point of the run.
-    Reached(&'a Moment),
-}
-
-/// Wall time of the parts of a run, in seconds.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Timings {
-    /// Making the boot image.
-    pub prepare: f64,
-    /// From power-on to the agent: firmware, kernel, unpacking of the initial RAM disk.
-    pub boot: f64,
-    /// Loading KVM and what the disk needs.
-    pub modules: f64,
-    /// Mounting the root and putting files into place.
-    pub root: f64,
-    /// The command.
-    pub command: f64,
-    /// Bringing files out.
-    pub files: f64,
-    /// Everything, with the emulator's end.
-    pub total: f64,
-    /// Seconds that passed inside from the kernel's start to the command's end, by the emulated clock.
-    pub inside: f64,
-}
-
-/// What a run left.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Finished {
-    /// How the command ended.
-    pub ending: Ending,
-    /// How long each part took.
-    pub timings: Timings,
-    /// What went wrong without ending the run: files that could not be brought out.
-    pub warnings: Vec<String>,
-    /// Files and folders brought out, on this machine.
-    pub files: Vec<PathBuf>,
-}
+use crate::watch::Watch;
 
 /// A laboratory ready to be powered on.
 #[derive(Debug)]
@@ -132,8 +33,6 @@ pub struct Laboratory<'a> {
     /// Set by a signal handler to end the run.
     pub(crate) stop: Arc<AtomicBool>,
 }
-
-const TICK: Duration = Duration::from_millis(100);
 
 impl Laboratory<'_> {
     /// Runs a command in the emulated host.
@@ -254,129 +153,6 @@ impl Laboratory<'_> {
     }
 }
 
-/// The state of a run that is being watched.
-struct Watch<'a> {
-    lab: &'static str,
-    stop: &'a AtomicBool,
-    request: &'a Request,
-    begun: Instant,
-    powered_on: Instant,
-    last: Instant,
-    timings: Timings,
-    running: bool,
-    warnings: Vec<String>,
-    files: File,
-}
-
-impl Watch<'_> {
-    fn follow(
-        &mut self,
-        process: &mut Process,
-        on_happening: &mut dyn FnMut(Happening<'_>),
-    ) -> Result<Ending, Error> {
-        loop {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted);
-            }
-            match process.next(TICK)? {
-                Event::Frame(frame) => {
-                    if let Some(ending) = self.take(frame, on_happening)? {
-                        return Ok(ending);
-                    }
-                }
-                Event::Quiet => self.check_limits(process)?,
-                Event::Ended(status) => return Err(self.died(process, status.to_string())),
-            }
-        }
-    }
-
-    fn take(
-        &mut self,
-        frame: Frame,
-        on_happening: &mut dyn FnMut(Happening<'_>),
-    ) -> Result<Option<Ending>, Error> {
-        match frame {
-            Frame::Stdout(bytes) => on_happening(Happening::Stdout(&bytes)),
-            Frame::Stderr(bytes) => on_happening(Happening::Stderr(&bytes)),
-            Frame::Files(bytes) => {
-                self.files
-                    .write_all(&bytes)
-                    .map_err(Error::file("Could not write", "the files brought out"))?;
-            }
-            Frame::Warning(message) => self.warnings.push(message),
-            Frame::Failure(message) => return Err(Error::Agent { lab: self.lab.to_owned(), message }),
-            Frame::Ended(ending) => return Ok(Some(ending)),
-            Frame::Moment(moment) => {
-                self.reached(&moment);
-                on_happening(Happening::Reached(&moment));
-            }
-        }
-        // A command that writes without pause never lets the process be quiet.
-        self.check_command_limit()?;
-        Ok(None)
-    }
-
-    fn reached(&mut self, moment: &Moment) {
-        let seconds = self.last.elapsed().as_secs_f64();
-        self.last = Instant::now();
-        match moment.reached.as_str() {
-            "init" => self.timings.boot = self.powered_on.elapsed().as_secs_f64(),
-            "modules" => self.timings.modules = seconds,
-            "root" => {
-                self.timings.root = seconds;
-                self.running = true;
-            }
-            "command" => {
-                self.timings.command = seconds;
-                self.timings.inside = moment.uptime;
-                self.running = false;
-            }
-            "files" => self.timings.files = seconds,
-            other => {
-                tracing::debug!(reached = other, "the agent reports a point that this version does not know")
-            }
-        }
-    }
-
-    fn check_limits(&self, process: &Process) -> Result<(), Error> {
-        if process.panicked() {
-            // Let the backtrace behind the first line arrive.
-            std::thread::sleep(TICK * 3);
-            return Err(Error::Panic {
-                lab: self.lab.to_owned(),
-                after: self.begun.elapsed(),
-                console: process.last_words(),
-            });
-        }
-        let booting = self.timings.boot == 0.0;
-        if booting && self.powered_on.elapsed() > self.request.boot_timeout {
-            return Err(Error::BootHung {
-                lab: self.lab.to_owned(),
-                limit: self.request.boot_timeout,
-                console: process.last_words(),
-            });
-        }
-        self.check_command_limit()
-    }
-
-    fn check_command_limit(&self) -> Result<(), Error> {
-        match self.request.timeout {
-            Some(limit) if self.running && self.last.elapsed() > limit => {
-                Err(Error::TimedOut { lab: self.lab.to_owned(), limit })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn died(&self, process: &Process, status: String) -> Error {
-        let (lab, console) = (self.lab.to_owned(), process.last_words());
-        if process.panicked() {
-            return Error::Panic { lab, after: self.begun.elapsed(), console };
-        }
-        Error::EmulatorEnded { lab, status, console }
-    }
-}
-
 fn read_put(put: &[Put]) -> Result<Vec<(PlacedFile, Vec<u8>)>, Error> {
     put.iter()
         .map(|put| {
@@ -406,8 +182,7 @@ fn module_parameters(kernel_arguments: &[String]) -> BTreeMap<String, String> {
 
 /// This program's own file, which must run without libraries.
 fn own_program() -> Result<Vec<u8>, Error> {
-    let path = std::env::var_os("EXITLESS_LAB_PROGRAM")
-        .map_or_else(|| PathBuf::from("/proc/self/exe"), PathBuf::from);
+    let path = PathBuf::from("/proc/self/exe");
     let program = fs::read(&path).map_err(Error::file("Could not read", &path))?;
     if program_headers(&program).any(|header| header.kind == PT_INTERP) {
         return Err(Error::NotStatic { path: fs::read_link(&path).unwrap_or(path) });

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -148,7 +148,7 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let cache = Cache::of_user();
     let mut progress = BuildProgress::new();
-    let image = image(&cache, &mut progress)?;
+    let image = image(&cache, &mut progress, &stop)?;
     image.verify(&mut |step| progress.show(step))?;
     let laboratory = Laboratory::open(&cache, lab, &image, stop, &mut |step| progress.show(step))?;
     drop(progress);
@@ -209,13 +209,13 @@ pub(crate) fn with_laboratory<T>(
 ) -> anyhow::Result<T> {
     let cache = Cache::of_user();
     let mut progress = BuildProgress::new();
-    let image = image(&cache, &mut progress)?;
+    let image = image(&cache, &mut progress, &stop)?;
     let laboratory = Laboratory::open(&cache, lab, &image, stop, &mut |step| progress.show(step))?;
     drop(progress);
     use_it(&laboratory)
 }
 
-fn image(cache: &Cache, progress: &mut BuildProgress) -> anyhow::Result<Image> {
+fn image(cache: &Cache, progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<Image> {
     if Image::find(cache)?.is_none() {
         eprintln!(
             "Building the laboratories' image: {} MiB to download, {} MiB on the disk, about {} s and the download. \
@@ -226,7 +226,9 @@ fn image(cache: &Cache, progress: &mut BuildProgress) -> anyhow::Result<Image> {
             cache.root().display()
         );
     }
-    Ok(Image::find_or_build(cache, &mut |step| progress.show(step))?)
+    let built = Image::find_or_build(cache, &mut |step| progress.show(step));
+    // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.
+    Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
 fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {

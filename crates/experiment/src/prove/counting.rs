@@ -155,13 +155,19 @@ pub(super) fn totals(recording: &Recording) -> ExitTotals {
     };
     let sum = |arm, count: fn(&CountedRun) -> Option<u64>| -> Option<u64> {
         let counts: Option<Vec<u64>> = of(arm).into_iter().map(count).collect();
-        counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+        counts
+            .filter(|counts| !counts.is_empty())
+            .map(|counts| counts.into_iter().fold(0, u64::saturating_add))
     };
     let traced = ArmPair::each(|arm| sum(arm, traced));
     let statistics = ArmPair::each(|arm| sum(arm, counted_by_kvm));
     let operations = ArmPair::each(|arm| of(arm).iter().map(|counted| counted.operations()).sum::<u64>());
     let lost = ArmPair::each(|arm| {
-        of(arm).iter().filter_map(|counted| counted.exits.as_ref()).map(|exits| exits.lost).sum::<u64>()
+        of(arm)
+            .iter()
+            .filter_map(|counted| counted.exits.as_ref())
+            .map(|exits| exits.lost)
+            .fold(0, u64::saturating_add)
     });
     let change = [traced, statistics].into_iter().find_map(|count| {
         let (off, on) = (count.off?, count.on?);

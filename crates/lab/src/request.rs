@@ -1,0 +1,105 @@
+//! What to do in an emulated host, and what came of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::frames::{Ending, Moment};
+
+/// A file to be put into the emulated host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Put {
+    /// The file on this machine.
+    pub from: PathBuf,
+    /// Its path inside; relative paths begin at root's home, where commands start.
+    pub to: String,
+}
+
+/// What to do in an emulated host.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Files to put in before the command.
+    pub put: Vec<Put>,
+    /// Files and folders to bring out after it.
+    pub get: Vec<String>,
+    /// Folder on this machine for what is brought out.
+    pub output: PathBuf,
+    /// Without Debian's disk: busybox and this program only, which boots faster.
+    pub bare: bool,
+    /// CPUs of the emulated host.
+    pub cpus: u16,
+    /// Memory of the emulated host in MiB; chosen by the root file system when not given.
+    pub memory_mib: Option<u64>,
+    /// Limit for the command, in wall time; none when not given.
+    pub timeout: Option<Duration>,
+    /// Limit for reaching user space, in wall time.
+    pub boot_timeout: Duration,
+    /// Further arguments of the emulated host's kernel; `module.parameter=value` also reaches the modules.
+    pub kernel_arguments: Vec<String>,
+}
+
+impl Request {
+    /// A request with the usual limits.
+    pub fn new(command: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            command: command.into_iter().map(Into::into).collect(),
+            put: Vec::new(),
+            get: Vec::new(),
+            output: PathBuf::from("."),
+            bare: false,
+            cpus: 2,
+            memory_mib: None,
+            timeout: None,
+            boot_timeout: Duration::from_secs(180),
+            kernel_arguments: Vec::new(),
+        }
+    }
+}
+
+/// What happens inside, as it happens.
+#[derive(Debug)]
+pub enum Happening<'a> {
+    /// The command wrote to its standard output.
+    Stdout(&'a [u8]),
+    /// The command wrote to its standard error.
+    Stderr(&'a [u8]),
+    /// The agent reached a point of the run.
+    Reached(&'a Moment),
+}
+
+/// Wall time of the parts of a run, in seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Making the boot image.
+    pub prepare: f64,
+    /// From power-on to the agent: firmware, kernel, unpacking of the initial RAM disk.
+    pub boot: f64,
+    /// Loading KVM and what the disk needs.
+    pub modules: f64,
+    /// Mounting the root and putting files into place.
+    pub root: f64,
+    /// The command.
+    pub command: f64,
+    /// Bringing files out.
+    pub files: f64,
+    /// Everything, with the emulator's end.
+    pub total: f64,
+    /// Seconds that passed inside from the kernel's start to the command's end, by the emulated clock.
+    pub inside: f64,
+}
+
+/// What a run left.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// How the command ended.
+    pub ending: Ending,
+    /// How long each part took.
+    pub timings: Timings,
+    /// What went wrong without ending the run: files that could not be brought out.
+    pub warnings: Vec<String>,
+    /// Files and folders brought out, on this machine.
+    pub files: Vec<PathBuf>,
+}

@@ -1,0 +1,137 @@
+//! Following a run: passing on what the agent sends, and noticing what goes wrong.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::frames::{Ending, Frame, Moment};
+use crate::process::{Event, Process};
+use crate::request::{Happening, Request, Timings};
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// The state of a run that is being watched.
+pub(crate) struct Watch<'a> {
+    pub(crate) lab: &'static str,
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) request: &'a Request,
+    pub(crate) begun: Instant,
+    pub(crate) powered_on: Instant,
+    pub(crate) last: Instant,
+    pub(crate) timings: Timings,
+    pub(crate) running: bool,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) files: File,
+}
+
+impl Watch<'_> {
+    /// Passes on what happens until the command has ended and its files are here.
+    pub(crate) fn follow(
+        &mut self,
+        process: &mut Process,
+        on_happening: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Ending, Error> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            match process.next(TICK)? {
+                Event::Frame(frame) => {
+                    if let Some(ending) = self.take(frame, on_happening)? {
+                        return Ok(ending);
+                    }
+                }
+                Event::Quiet => self.check_limits(process)?,
+                Event::Ended(status) => return Err(self.died(process, status.to_string())),
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        frame: Frame,
+        on_happening: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Option<Ending>, Error> {
+        match frame {
+            Frame::Stdout(bytes) => on_happening(Happening::Stdout(&bytes)),
+            Frame::Stderr(bytes) => on_happening(Happening::Stderr(&bytes)),
+            Frame::Files(bytes) => {
+                self.files
+                    .write_all(&bytes)
+                    .map_err(Error::file("Could not write", "the files brought out"))?;
+            }
+            Frame::Warning(message) => self.warnings.push(message),
+            Frame::Failure(message) => return Err(Error::Agent { lab: self.lab.to_owned(), message }),
+            Frame::Ended(ending) => return Ok(Some(ending)),
+            Frame::Moment(moment) => {
+                self.reached(&moment);
+                on_happening(Happening::Reached(&moment));
+            }
+        }
+        // A command that writes without pause never lets the process be quiet.
+        self.check_command_limit()?;
+        Ok(None)
+    }
+
+    fn reached(&mut self, moment: &Moment) {
+        let seconds = self.last.elapsed().as_secs_f64();
+        self.last = Instant::now();
+        match moment.reached.as_str() {
+            "init" => self.timings.boot = self.powered_on.elapsed().as_secs_f64(),
+            "modules" => self.timings.modules = seconds,
+            "root" => {
+                self.timings.root = seconds;
+                self.running = true;
+            }
+            "command" => {
+                self.timings.command = seconds;
+                self.timings.inside = moment.uptime;
+                self.running = false;
+            }
+            "files" => self.timings.files = seconds,
+            other => {
+                tracing::debug!(reached = other, "the agent reports a point that this version does not know")
+            }
+        }
+    }
+
+    fn check_limits(&self, process: &Process) -> Result<(), Error> {
+        if process.panicked() {
+            // Let the backtrace behind the first line arrive.
+            std::thread::sleep(TICK * 3);
+            return Err(Error::Panic {
+                lab: self.lab.to_owned(),
+                after: self.begun.elapsed(),
+                console: process.last_words(),
+            });
+        }
+        let booting = self.timings.boot == 0.0;
+        if booting && self.powered_on.elapsed() > self.request.boot_timeout {
+            return Err(Error::BootHung {
+                lab: self.lab.to_owned(),
+                limit: self.request.boot_timeout,
+                console: process.last_words(),
+            });
+        }
+        self.check_command_limit()
+    }
+
+    fn check_command_limit(&self) -> Result<(), Error> {
+        match self.request.timeout {
+            Some(limit) if self.running && self.last.elapsed() > limit => {
+                Err(Error::TimedOut { lab: self.lab.to_owned(), limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn died(&self, process: &Process, status: String) -> Error {
+        let (lab, console) = (self.lab.to_owned(), process.last_words());
+        if process.panicked() {
+            return Error::Panic { lab, after: self.begun.elapsed(), console };
+        }
+        Error::EmulatorEnded { lab, status, console }
+    }
+}
