@@ -5,14 +5,13 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use rustix::process::geteuid;
-
 use crate::archive::Archive;
 use crate::bochs_correction;
 use crate::cache::disk_usage;
 use crate::error::Error;
 use crate::image::{BUSYBOX, COMPRESSED_KERNEL, DISK, KERNEL, MODULES, TOOLS};
 use crate::kernel;
+use crate::namespaces;
 use crate::packages::succeeded;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::tools::{Invocation, LIBRARIES};
@@ -193,14 +192,9 @@ fn make_disk(root: &Path, disk: &Path) -> Result<(), Error> {
         .arg(root)
         .arg(disk)
         .arg(format!("{}k", size / 1024));
-    run(&mke2fs, as_root(), "mke2fs")?;
+    run(&mke2fs, namespaces::as_root(), "mke2fs")?;
     let file = fs::OpenOptions::new().write(true).open(disk).map_err(Error::file("Could not open", disk))?;
     file.set_len(size).map_err(Error::file("Could not size", disk))
-}
-
-/// What makes the files of the tree belong to root: being root, or a user namespace in which this user is root.
-fn as_root() -> &'static [&'static str] {
-    if geteuid().is_root() { &[] } else { &["unshare", "--map-root-user", "--"] }
 }
 
 fn keep_tools(root: &Path, tools: &Path) -> Result<(), Error> {

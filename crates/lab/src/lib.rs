@@ -16,6 +16,7 @@ mod job;
 mod kernel;
 mod laboratory;
 mod machine;
+mod namespaces;
 mod packages;
 mod payload;
 mod process;

@@ -4,15 +4,13 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
-
-use rustix::process::geteuid;
 
 use crate::error::Error;
 use crate::frames::{Decoder, Frame};
 use crate::machine::PowerOn;
+use crate::namespaces;
 use crate::packages::last_lines;
 
 /// A running emulator. Dropping it kills the emulator; should this program be killed, the kernel does it.
@@ -37,15 +35,12 @@ pub(crate) enum Event {
 
 const PANIC: &str = "Kernel panic - not syncing";
 const END_WITH_PARENT: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
-const OWN_NETWORK: [&str; 3] = ["unshare", "--net", "--"];
-/// Without being root, a network namespace is to be had only inside a user namespace.
-const OWN_NETWORK_OF_USER: [&str; 4] = ["unshare", "--map-root-user", "--net", "--"];
 
 impl Process {
     /// Starts the emulator in a network namespace of its own, where this machine allows one: Bochs's display opens a
     /// port, which nobody outside should reach and which two laboratories would otherwise contend for.
     pub(crate) fn start(power_on: &PowerOn, folder: &Path) -> Result<Self, Error> {
-        let wrapper: Vec<&str> = own_network().iter().chain(&END_WITH_PARENT).copied().collect();
+        let wrapper: Vec<&str> = namespaces::own_network().iter().chain(&END_WITH_PARENT).copied().collect();
         let messages = folder.join("emulator.log");
         let log = fs::File::create(&messages).map_err(Error::file("Could not write", &messages))?;
         let mut child = power_on
@@ -124,24 +119,4 @@ impl Drop for Process {
 
 fn text(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
-}
-
-/// The words that give a command a network of its own; none where this machine does not allow one.
-fn own_network() -> &'static [&'static str] {
-    static WORDS: OnceLock<&'static [&'static str]> = OnceLock::new();
-    WORDS.get_or_init(|| {
-        let words: &[&str] = if geteuid().is_root() { &OWN_NETWORK } else { &OWN_NETWORK_OF_USER };
-        let tried = std::process::Command::new(words[0])
-            .args(&words[1..])
-            .arg("true")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if tried.is_ok_and(|status| status.success()) {
-            return words;
-        }
-        tracing::warn!("no network namespace can be made here; the emulator shares this machine's network");
-        &[]
-    })
 }

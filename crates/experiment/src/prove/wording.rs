@@ -26,13 +26,17 @@ pub(super) fn difference_in_words(difference: &Difference) -> String {
     change(difference.percent, decimals(difference.interval))
 }
 
-/// "70 to 72 %" where both ends go the same way as the estimate, else "2 % fewer to 1 % more".
+/// "70 to 72 %" where both ends go the same way as the estimate, else "2 % fewer to 1 % more"; "narrower than 0.1 %"
+/// where the ends cannot be told apart.
 pub fn interval_in_words(interval: Interval) -> String {
     let decimals = decimals(Some(interval));
     let Interval { low, high } = interval;
     if low > 0.0 || high < 0.0 {
         let (least, most) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
-        format!("{} to {} %", number(least, decimals), number(most, decimals))
+        match (number(least, decimals), number(most, decimals)) {
+            (least, most) if least == most => "narrower than 0.1 %".to_owned(),
+            (least, most) => format!("{least} to {most} %"),
+        }
     } else {
         format!("{} to {}", change(low, decimals), change(high, decimals))
     }
@@ -75,7 +79,7 @@ mod tests {
         let words = |low, high| interval_in_words(Interval { low, high });
         assert_eq!(words(-72.2, -69.8), "70 to 72 %");
         assert_eq!(words(-71.4, -70.9), "70.9 to 71.4 %");
-        assert_eq!(words(-71.164, -71.16), "71.2 to 71.2 %");
+        assert_eq!(words(-71.164, -71.16), "narrower than 0.1 %");
         assert_eq!(words(-3.2, 1.4), "3 % fewer to 1 % more");
         assert_eq!(words(12.0, 15.0), "12 to 15 %");
     }
