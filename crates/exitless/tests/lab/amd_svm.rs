@@ -1,6 +1,8 @@
 //! QEMU's TCG with SVM: the quick laboratory.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 use crate::command::{bare, probe_with, run};
 
@@ -88,6 +90,30 @@ fn a_file_that_cannot_be_brought_out_is_said_and_the_others_come() {
     assert_eq!(said.status, 125);
     assert!(said.err.contains("/nothing/here could not be brought out"), "{}", said.err);
     assert!(folder.path().join("uptime").exists());
+}
+
+#[test]
+fn a_shell_on_a_terminal_takes_what_is_typed_and_returns_its_status() {
+    let shell = format!("{} lab shell amd-svm --bare", env!("CARGO_BIN_EXE_exitless"));
+    // script gives the shell a terminal, and passes on its status.
+    let mut script = Command::new("script")
+        .args(["-qec", &shell, "/dev/null"])
+        .env("TERM", "vt100")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = script.stdout.take().unwrap();
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(b"# ") && out.read(&mut byte).unwrap() == 1 {
+        seen.extend(byte);
+    }
+    script.stdin.as_mut().unwrap().write_all(b"tty; echo $((6 * 7)); exit 5\n").unwrap();
+    out.read_to_end(&mut seen).unwrap();
+    let seen = String::from_utf8_lossy(&seen);
+    assert_eq!(script.wait().unwrap().code(), Some(5), "{seen}");
+    assert!(seen.contains("/dev/ttyS1") && seen.contains("42"), "{seen}");
 }
 
 #[test]

@@ -11,7 +11,8 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
         header {
             p.eyebrow { "What interrupt virtualization is worth on this host" }
             p class={ "judgement " (tone(outcome.judgement)) } { (figure::judgement(outcome.judgement)) }
-            h1 { (outcome.verdict) }
+            // A line must not end between a figure and its unit.
+            h1 { (outcome.verdict.replace(" %", "\u{a0}%")) }
             p.muted { (machine(&outcome.fingerprint)) " · " (when(outcome.started)) }
         }
         (tiles(outcome))
