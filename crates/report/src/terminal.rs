@@ -1,5 +1,6 @@
 //! Tables for the terminal.
 
+mod evidence;
 mod probe;
 mod tables;
 
@@ -29,6 +30,8 @@ pub fn prove(outcome: &Outcome, width: usize, colour: bool) -> String {
     text.push_str(&tables::costs(outcome, width, colour));
     text.push('\n');
     text.push_str(&exits(outcome, width, colour));
+    text.push('\n');
+    text.push_str(&wrapped(&evidence::evidence(outcome), width, "", ""));
     if !outcome.warnings.is_empty() {
         text.push_str("\nWarnings\n\n");
         for warning in &outcome.warnings {

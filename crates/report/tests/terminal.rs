@@ -35,6 +35,20 @@ fn one_arm_in_80_columns() {
 }
 
 #[test]
+fn a_probe_in_80_columns() {
+    let recording = full();
+    let mut outcome = outcome();
+    // As slow as an emulated host can be.
+    if let Some(cost) = &mut outcome.measures[1].cost.off {
+        cost.pooled.p999 = 46_077_039.0;
+        cost.pooled.maximum = 153_401_270;
+    }
+    let shown = terminal::probe(&outcome, &recording, 80);
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
 fn with_every_kind_of_warning() {
     let mut outcome = outcome();
     outcome.measures.truncate(2);

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use experiment::prove::{CountedRun, Outcome, Recording};
-use probe::Arms;
 use probe::run::Arm;
 
+use super::evidence::evidence;
 use super::tables::{Line, drawn};
 use super::{NARROWEST, wrapped};
 use crate::figure;
@@ -35,7 +35,7 @@ pub fn probe(outcome: &Outcome, recording: &Recording, width: usize) -> String {
         text.push_str(&wrapped(&line, width, "Not measured: ", "    "));
     }
     text.push('\n');
-    text.push_str(&wrapped(&arms(outcome), width, "", ""));
+    text.push_str(&wrapped(&evidence(outcome), width, "", ""));
     text
 }
 
@@ -86,15 +86,4 @@ fn exits(run: &CountedRun) -> String {
         }
     }
     if text.is_empty() { "none".to_owned() } else { text }
-}
-
-fn arms(outcome: &Outcome) -> String {
-    match &outcome.arms {
-        Arms::Both { mechanism } => format!(
-            "Both arms in one VM: interrupt virtualization was inhibited for it alone, by {}.",
-            mechanism.reason()
-        ),
-        Arms::OnlyOff { why } => format!("Interrupt virtualization is off on this host: {why}."),
-        Arms::OnlyOn { why } => format!("Interrupt virtualization cannot be inhibited here: {why}."),
-    }
 }

@@ -1,0 +1,28 @@
+//! What shows that the arms were what they are called, in a sentence or two.
+
+use experiment::prove::Outcome;
+use probe::Arms;
+
+use crate::figure::{self, NONE};
+
+/// How the arms were made and what the kernel says of it, or why there is only one.
+pub(super) fn evidence(outcome: &Outcome) -> String {
+    match &outcome.arms {
+        Arms::Both { mechanism } => {
+            let evidence = &outcome.evidence;
+            let seen = match evidence.inhibit_events {
+                Some(changes) => format!("the kernel reported {changes} changes of it"),
+                None => "the kernel's reports of it could not be read".to_owned(),
+            };
+            let rate = |exits: Option<f64>| exits.map_or_else(|| NONE.to_owned(), figure::rate);
+            format!(
+                "Off by inhibit reason {}, set and lifted for this VM alone; {seen}. Exits an EOI: {} off, {} on.",
+                mechanism.reason(),
+                rate(evidence.exits_per_eoi.off),
+                rate(evidence.exits_per_eoi.on),
+            )
+        }
+        Arms::OnlyOff { why } => format!("Interrupt virtualization is off on this host: {why}."),
+        Arms::OnlyOn { why } => format!("Interrupt virtualization cannot be inhibited here: {why}."),
+    }
+}
