@@ -114,7 +114,6 @@ impl<'a> Laboratory<'a> {
     fn self_test(&self) -> Result<(i32, String), Error> {
         let request = Request {
             bare: true,
-            boot_timeout: Duration::from_secs(120),
             timeout: Some(Duration::from_secs(60)),
             ..Request::new(["exitless", SELF_TEST, self.lab.name])
         };

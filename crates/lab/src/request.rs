@@ -53,7 +53,7 @@ impl Request {
             cpus: 2,
             memory_mib: None,
             timeout: None,
-            boot_timeout: Duration::from_secs(180),
+            boot_timeout: Duration::from_secs(90),
             kernel_arguments: Vec::new(),
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::archive::Archive;
 use crate::assemble::{ATA_MODULES, KVM_MODULES};
@@ -21,6 +21,9 @@ use crate::process::Process;
 use crate::request::{Finished, Happening, Put, Request, Timings};
 use crate::terminal::Bridge;
 use crate::watch::Watch;
+
+/// A boot that hung is tried again, unless the limit was so short that it may only have been slow.
+const WORTH_ANOTHER_TRY: Duration = Duration::from_secs(60);
 
 /// A laboratory ready to be powered on.
 #[derive(Debug)]
@@ -39,13 +42,21 @@ impl Laboratory<'_> {
     ///
     /// # Errors
     /// When a file to put is missing (before anything starts), when the emulated host does not come up, panics or takes
-    /// too long, or when a signal asked to stop. The command's own failure is in [`Finished::ending`].
+    /// too long (a boot that hung is tried once more), or when a signal asked to stop. The command's own failure is in [`Finished::ending`].
     pub fn run(
         &self,
         request: &Request,
         on_happening: &mut dyn FnMut(Happening<'_>),
     ) -> Result<Finished, Error> {
-        self.start(request, None, on_happening)
+        match self.start(request, None, on_happening) {
+            // An emulator that waits long for a CPU now and then loses a boot. Nothing of the command has run yet, so
+            // a second try repeats nothing.
+            Err(Error::BootHung { limit, .. }) if limit >= WORTH_ANOTHER_TRY => {
+                tracing::warn!("{} did not come up within {limit:.0?}; trying once more", self.lab.name);
+                self.start(request, None, on_happening)
+            }
+            other => other,
+        }
     }
 
     /// Opens a shell in the emulated host, on this process's terminal.

@@ -58,7 +58,7 @@ pub(crate) struct MachineArguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
     memory: Option<u64>,
     /// Seconds within which the emulated host must reach its user space.
-    #[arg(long, value_name = "SECONDS", default_value_t = 180)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 90)]
     boot_timeout: u64,
     /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE reaches modules.
     #[arg(long, value_name = "ARGUMENT")]
