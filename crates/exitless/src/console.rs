@@ -1,6 +1,9 @@
 //! Standard error: log lines, and how far long work has come.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -70,14 +73,24 @@ impl Drop for BuildProgress {
     }
 }
 
-/// How wide tables on standard output may be, in columns.
+/// How wide tables on standard output may be, in columns: as wide as the terminal, or else as COLUMNS says.
 pub(crate) fn width() -> usize {
-    terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0))
+    let said = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    terminal.or_else(said).unwrap_or(80)
 }
 
 /// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
 pub(crate) fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether the locale's characters are those of Unicode, by POSIX's order of the variables.
+pub(crate) fn shows_unicode() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// One line on standard error that is written over again: the present run of a measurement.
@@ -102,5 +115,54 @@ impl StatusLine {
 impl Drop for StatusLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// Says how far reading has come, when it takes longer than a moment.
+pub(crate) struct ReadingProgress {
+    exits: Arc<AtomicU64>,
+    watcher: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+const MOMENT: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(200);
+
+impl ReadingProgress {
+    pub(crate) fn new(name: &str) -> Self {
+        let exits = Arc::new(AtomicU64::new(0));
+        if !std::io::stderr().is_terminal() {
+            return Self { exits, watcher: None };
+        }
+        let (end, ended) = mpsc::channel::<()>();
+        let (name, counted) = (name.to_owned(), Arc::clone(&exits));
+        let watcher = std::thread::spawn(move || {
+            // The other end is dropped, and says nothing before.
+            if ended.recv_timeout(MOMENT) != Err(mpsc::RecvTimeoutError::Timeout) {
+                return;
+            }
+            let line = StatusLine::new();
+            loop {
+                line.show(format!("Reading {name}: {} exits", counted.load(Ordering::Relaxed)));
+                if ended.recv_timeout(STEP) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        });
+        Self { exits, watcher: Some((end, watcher)) }
+    }
+
+    /// How many exits were read, to be counted by whoever reads.
+    pub(crate) fn exits(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.exits)
+    }
+}
+
+impl Drop for ReadingProgress {
+    fn drop(&mut self) {
+        if let Some((end, watcher)) = self.watcher.take() {
+            drop(end);
+            // It only draws; that it failed changes nothing.
+            let _ = watcher.join();
+        }
     }
 }

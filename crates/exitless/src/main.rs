@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{lab as lab_command, lab_self_test, probe, prove};
+use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, timeline};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]
@@ -34,6 +34,19 @@ enum Command {
     /// Exit status: 0 when every measure gave samples; 1 when some failed; 2 for a wrong command line; 125 when none
     /// could be taken.
     Probe(probe::Arguments),
+    /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
+    ///
+    /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
+    /// damaged and what is whole of it was used; 125 when nothing could be read.
+    Report(report::Arguments),
+    /// Draw the VM exits of recordings over time.
+    ///
+    /// Exit status: as of `report`.
+    Timeline(timeline::Arguments),
+    /// Compare two recordings, or two sets of them: what changed, by how much, and how sure that is.
+    ///
+    /// Exit status: as of `report`; 2 also when the recordings are of unlike machines.
+    Diff(diff::Arguments),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -50,6 +63,9 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
+        Command::Timeline(arguments) => timeline::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

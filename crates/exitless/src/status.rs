@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
+use exits::{BadGrouping, NotThere};
 use experiment::prove::{BadPlan, CollectError};
 
 /// The host has one arm of the comparison only.
@@ -12,6 +13,8 @@ pub(crate) const ONE_ARM: u8 = 1;
 pub(crate) const SOME_FAILED: u8 = 1;
 /// The kernel's evidence contradicts what the host says of itself.
 pub(crate) const CONTRADICTED: u8 = 3;
+/// A recording is damaged; what is whole of it was used.
+pub(crate) const DAMAGED: u8 = 4;
 /// The command line was wrong, or an input was missing.
 pub(crate) const USAGE: u8 = 2;
 /// The tool itself failed. Commands run in a laboratory keep their own statuses apart from it.
@@ -45,6 +48,8 @@ pub(crate) struct Usage(pub(crate) String);
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>()
         || error.is::<BadPlan>()
+        || error.is::<BadGrouping>()
+        || error.is::<NotThere>()
         || matches!(error.downcast_ref(), Some(CollectError::Plan(_)))
     {
         return USAGE;

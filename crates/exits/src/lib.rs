@@ -1,28 +1,50 @@
 //! The vocabulary of VM exits: instruction sets, exit reasons, counts of them and their comparison, and
-//! the reasons for which KVM inhibits interrupt virtualization.
+//! the reasons for which KVM inhibits interrupt virtualization; profiles of exits with handling times.
 //!
 //! Floor 0 of the workspace: no I/O, no `unsafe`, no kernel formats.
 
+mod access;
+mod apic_register;
 mod comparison;
 mod counts;
+mod grouped_timeline;
+mod grouping;
 mod handling;
+mod histogram;
 mod inhibit;
 mod inhibits;
 mod interrupt;
 mod isa;
 mod kernel_version;
+mod losses;
+mod msr;
 mod numbering;
+mod profile;
+pub mod profile_comparison;
 mod reason;
+mod selection;
 mod svm;
+mod table;
+mod timeline;
+mod timeline_rows;
 mod vmx;
 
+pub use access::{Access, AccessKind, Direction, UnknownAccess};
 pub use comparison::{Change, Comparison, Difference, Side};
 pub use counts::ExitCounts;
+pub use grouped_timeline::GroupedTimeline;
+pub use grouping::{BadGrouping, Dimension, Grouping, Key, UnknownDimension, What, Whose};
 pub use handling::HandlingTime;
 pub use inhibit::{InhibitReason, UnknownInhibit};
 pub use inhibits::{Inhibit, Inhibits};
 pub use interrupt::Virtualized;
 pub use isa::{Isa, UnknownIsa};
 pub use kernel_version::{BadKernelVersion, KernelVersion};
+pub use losses::Losses;
 pub use numbering::InhibitNumbering;
+pub use profile::{Exits, Profile, Span, Vcpu, VcpuExits};
 pub use reason::{ExitReason, UnknownReason};
+pub use selection::{NotThere, Selection};
+pub use table::{Order, Rest, Row, Table, UnknownOrder};
+pub use timeline::{SeriesIndex, SeriesKey, Slice, Timeline};
+pub use timeline_rows::{Column, TimelineFigure, TimelineRest, TimelineRow, TimelineRows};

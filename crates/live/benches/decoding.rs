@@ -5,8 +5,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use live::{EventFormat, Record, records};
 
-const EXIT: &str = include_str!("../tests/fixtures/kvm_exit.format");
-const ALL: &str = include_str!("../tests/fixtures/all-of-kvm.formats");
+const EXIT: &str = include_str!("../../tracepoints/tests/fixtures/kvm_exit.format");
+const ALL: &str = include_str!("../../tracepoints/tests/fixtures/all-of-kvm.formats");
 
 /// Exits and entries in one drain.
 const SAMPLES: u32 = 20_000;

@@ -3,9 +3,9 @@ use crate::record::{records, written};
 use exits::{InhibitReason, Inhibits};
 use proptest::prelude::*;
 
-const EXIT: &str = include_str!("../tests/fixtures/kvm_exit.format");
-const ENTRY: &str = include_str!("../tests/fixtures/kvm_entry.format");
-const INHIBIT: &str = include_str!("../tests/fixtures/kvm_apicv_inhibit_changed.format");
+const EXIT: &str = include_str!("../../tracepoints/tests/fixtures/kvm_exit.format");
+const ENTRY: &str = include_str!("../../tracepoints/tests/fixtures/kvm_entry.format");
+const INHIBIT: &str = include_str!("../../tracepoints/tests/fixtures/kvm_apicv_inhibit_changed.format");
 
 const NPF: ExitReason = ExitReason::svm(0x400);
 const MSR: ExitReason = ExitReason::svm(0x7c);

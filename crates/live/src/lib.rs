@@ -21,24 +21,21 @@
 mod counter;
 mod decode;
 mod error;
-mod format;
 mod inhibit;
 mod perf;
 mod record;
 mod ring;
 mod sampler;
 mod spans;
-mod symbols;
 mod threads;
 mod tracefs;
 
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;
-pub use format::{EventFormat, Field, FormatError};
 pub use inhibit::InhibitChange;
 pub use record::{Record, Records, Sample, records};
 pub use sampler::{EventTotal, ThreadSamples, TracepointSampler};
-pub use symbols::{Symbol, SymbolTable, Symbols};
 pub use threads::threads_of;
 pub use tracefs::Tracefs;
+pub use tracepoints::{EventFormat, Field, FormatError, Symbol, SymbolTable, Symbols};

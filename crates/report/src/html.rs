@@ -1,13 +1,27 @@
 //! Pages: one file each, with no script, no font and no picture from anywhere else.
 
 mod axis;
+mod comparison;
 mod costs;
+mod course;
 mod distributions;
+mod document;
+mod exit_rows;
 mod exits;
+mod histogram;
 mod host;
 mod method;
 mod order;
+mod profile;
+mod recording;
+mod stacked;
 mod summary;
+mod table;
+mod timeline_rows;
+mod vcpus;
+
+pub use self::comparison::comparison;
+pub use self::profile::{profile, timeline};
 
 use experiment::prove::{Outcome, Recording};
 use maud::{DOCTYPE, Markup, PreEscaped, html};

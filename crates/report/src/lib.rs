@@ -1,8 +1,16 @@
-//! Results for people: tables for the terminal and pages that open offline.
+//! Results for people, tables for the terminal and pages that open offline, and for programs.
 //!
 //! Nothing is computed here. JSON for programs is the result type itself, such as
-//! [`experiment::prove::Outcome`].
+//! [`experiment::prove::Outcome`], or a document of [`json`] where several results make one.
 
+mod compared;
+pub mod csv;
 mod figure;
 pub mod html;
+pub mod json;
+pub mod parquet;
+mod quantity;
+pub mod rows;
 pub mod terminal;
+
+pub use compared::Compared;

@@ -1,10 +1,20 @@
 //! Tables for the terminal.
 
+mod columns;
+mod comparison;
 mod evidence;
 mod probe;
+mod profile;
+mod recordings;
 mod tables;
+mod timeline;
 
+pub use self::comparison::comparison;
 pub use self::probe::probe;
+pub use self::profile::profile;
+pub use self::recordings::doubts;
+pub(crate) use self::recordings::{notes, window};
+pub use self::timeline::{Screen, timeline};
 
 use experiment::prove::{Judgement, Outcome};
 use textwrap::Options;

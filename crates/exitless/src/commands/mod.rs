@@ -1,7 +1,12 @@
 //! One file per subcommand.
 
+pub(crate) mod diff;
 pub(crate) mod lab;
 pub(crate) mod lab_self_test;
 pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod prove;
+mod quantity;
+pub(crate) mod recordings;
+pub(crate) mod report;
+pub(crate) mod timeline;

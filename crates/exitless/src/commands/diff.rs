@@ -1,0 +1,187 @@
+//! `exitless diff`: what changed from one recording to another.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use exits::profile_comparison::{ComparisonOptions, ComparisonOrder, ProfileComparison, Recording};
+use exits::{Dimension, GroupedTimeline, Grouping};
+use report::Compared;
+use traces::{ExitRecord, Recordings, Sink, Unlike};
+
+use super::recordings::{Destination, PartArguments, add, check_file, write_page};
+use crate::status::Usage;
+use crate::{console, status};
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The recording before; several of them are joined by commas. `-` is standard input.
+    #[arg(value_name = "BEFORE")]
+    before: OsString,
+    /// The recording after, or several.
+    #[arg(value_name = "AFTER")]
+    after: OsString,
+    #[command(flatten)]
+    part: PartArguments,
+    /// What rows are told apart by: reason, vm, vcpu, port, mmio, msr, apic, ipi, or several with commas.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
+    by: Vec<Dimension>,
+    /// What rows are ordered by: the change of the handling time, of the rate of exits or of the mean, worst first
+    /// (time, rate, mean); exits; or name.
+    #[arg(long, value_name = "WHAT", default_value_t)]
+    sort: ComparisonOrder,
+    /// Only so many rows: those that changed most, either way. One more has the sums of all others.
+    #[arg(long, value_name = "COUNT")]
+    top: Option<usize>,
+    /// Operations of the workload before (requests, transactions, IPIs): figures are for each of them then.
+    #[arg(long, value_name = "COUNT", requires = "operations_after", value_parser = clap::value_parser!(u64).range(1..))]
+    operations_before: Option<u64>,
+    /// Operations of the workload after.
+    #[arg(long, value_name = "COUNT", requires = "operations_before", value_parser = clap::value_parser!(u64).range(1..))]
+    operations_after: Option<u64>,
+    /// Compare recordings of different processors, instruction sets or hypervisors too.
+    #[arg(long)]
+    allow_unlike: bool,
+    /// Decides the draws that intervals are made of: the same number gives the same intervals.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// Print everything as JSON.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print the table as comma-separated values.
+    #[arg(long)]
+    csv: bool,
+    /// Write a page with tables and charts into this file too.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// The recordings of one side, each by itself, with their exits over time as rows are told apart.
+#[derive(Default)]
+struct Side {
+    recordings: Vec<Recordings>,
+    grouped: Vec<Option<GroupedTimeline>>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let grouping = Grouping::new(arguments.by.iter().copied())?;
+    arguments.part.check()?;
+    let files = [files(&arguments.before), files(&arguments.after)];
+    if files.iter().flatten().filter(|file| *file == Path::new("-")).count() > 1 {
+        return Err(
+            Usage("Standard input can be read once; name a file for the other side".to_owned()).into()
+        );
+    }
+    files.iter().flatten().try_for_each(|file| check_file(file))?;
+    let [before, after] = [read(&files[0], &grouping, arguments)?, read(&files[1], &grouping, arguments)?];
+    let unlike = unlike(&before.recordings, &after.recordings, arguments)?;
+    let options = ComparisonOptions {
+        grouping: grouping.clone(),
+        operations: arguments.operations_before.zip(arguments.operations_after),
+        seed: arguments.seed,
+    };
+    let mut comparison = ProfileComparison::new(&before.compared(), &after.compared(), &options);
+    comparison.sort(arguments.sort);
+    arguments.top.into_iter().for_each(|count| comparison.keep_top(count, arguments.sort));
+    let (before, after) = (before.recordings, after.recordings);
+    let compared = Compared {
+        comparison: &comparison,
+        grouping: &grouping,
+        before: &before,
+        after: &after,
+        unlike: &unlike,
+    };
+    if let Some(file) = &arguments.html {
+        write_page(file, &report::html::comparison(&compared))?;
+    }
+    print(&compared, arguments)?;
+    let is_damaged = before.iter().chain(&after).any(Recordings::is_damaged);
+    Ok(ExitCode::from(if is_damaged { status::DAMAGED } else { 0 }))
+}
+
+/// What commas join, unless there is a file of just that name.
+fn files(joined: &OsStr) -> Vec<PathBuf> {
+    if Path::new(joined).exists() {
+        return vec![PathBuf::from(joined)];
+    }
+    joined.as_bytes().split(|&byte| byte == b',').map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
+}
+
+fn read(files: &[PathBuf], grouping: &Grouping, arguments: &Arguments) -> anyhow::Result<Side> {
+    // The profile's own timeline knows VMs and reasons.
+    let is_finer = grouping.dimensions().any(|by| !matches!(by, Dimension::Vm | Dimension::Reason));
+    let mut side = Side::default();
+    for file in files {
+        let mut recordings = Recordings::new(arguments.part.options());
+        let mut grouped = is_finer.then(|| Grouped(GroupedTimeline::new(grouping.clone())));
+        match &mut grouped {
+            Some(grouped) => add(&mut recordings, file, grouped)?,
+            None => add(&mut recordings, file, &mut ())?,
+        }
+        let selection = arguments.part.selection(&[]);
+        let part = recordings
+            .select(selection)
+            .map_err(|missing| Usage(format!("{}: {missing}", file.display())))?;
+        side.recordings.push(part);
+        side.grouped.push(grouped.map(|grouped| grouped.0));
+    }
+    Ok(side)
+}
+
+impl Side {
+    fn compared(&self) -> Vec<Recording<'_>> {
+        let both = self.recordings.iter().zip(&self.grouped);
+        both.map(|(recordings, grouped)| Recording {
+            profile: &recordings.profile,
+            observed: recordings.observed(),
+            grouped: grouped.as_ref(),
+        })
+        .collect()
+    }
+}
+
+/// Sorts exits into their rows while they are read.
+struct Grouped(GroupedTimeline);
+
+impl Sink for Grouped {
+    fn exit(&mut self, exit: &ExitRecord) {
+        self.0.add(exit.vcpu, exit.reason, exit.access, exit.time_ns, exit.handling_ns);
+    }
+}
+
+impl Destination for Grouped {}
+
+/// What the sides differ in, if they may be compared all the same.
+fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) -> anyhow::Result<Vec<Unlike>> {
+    let unlike = traces::unlike(before, after);
+    let forbidding: Vec<_> =
+        unlike.iter().filter(|one| one.property.forbids_comparison()).map(Unlike::to_string).collect();
+    if !forbidding.is_empty() && !arguments.allow_unlike {
+        return Err(Usage(format!(
+            "The recordings are of unlike machines ({}), so their figures say little of each other; \
+             --allow-unlike compares them all the same",
+            forbidding.join("; ")
+        ))
+        .into());
+    }
+    Ok(unlike)
+}
+
+fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &report::json::comparison(compared))?;
+        writeln!(out)?;
+    } else if arguments.csv {
+        out.write_all(report::csv::comparison(compared).as_bytes())?;
+    } else {
+        let text = report::terminal::comparison(compared, console::width(), console::colour());
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,74 @@
+//! Numbers with units from the command line.
+
+/// A number that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadQuantity {
+    #[error("a time is a number with a unit, such as 1.5s, 200ms, 30us or 2min")]
+    Time,
+    #[error("a frequency is a number, with a unit or in hertz, such as 2.1G, 2100M or 2100000000")]
+    Frequency,
+}
+
+const TIMES: [(&str, f64); 7] =
+    [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
+
+const FREQUENCIES: [(&str, f64); 4] = [("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9)];
+
+/// Nanoseconds: "1.5s", "200 ms". Zero needs no unit.
+pub(crate) fn time(text: &str) -> Result<u64, BadQuantity> {
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    scaled(text, &TIMES).ok_or(BadQuantity::Time)
+}
+
+/// Hertz: "2.1G", "2.1 GHz", "2100000000".
+pub(crate) fn frequency(text: &str) -> Result<u64, BadQuantity> {
+    let number = text.strip_suffix("Hz").unwrap_or(text);
+    scaled(number, &FREQUENCIES).filter(|&hertz| hertz > 0).ok_or(BadQuantity::Frequency)
+}
+
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number.parse().ok()?;
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
+    let value = (number * factor).round();
+    // Above 2^53 a number is no longer what was written.
+    (value <= 9_007_199_254_740_992.0).then_some(value as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_need_a_unit() {
+        let read = ["1.5s", "200ms", "30 us", "7µs", "2min", "1h", "12ns", "0", ".5s"].map(time);
+        let ns = [
+            1_500_000_000,
+            200_000_000,
+            30_000,
+            7_000,
+            120_000_000_000,
+            3_600_000_000_000,
+            12,
+            0,
+            500_000_000,
+        ];
+        assert_eq!(read, ns.map(Ok));
+        for wrong in ["", "1", "-1s", "1,5s", "s", "1e3s", "1.2.3s", "nans", "3 days", "99999999h"] {
+            assert_eq!(time(wrong), Err(BadQuantity::Time), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn frequencies_may_have_one() {
+        let read = ["2.1G", "2.1 GHz", "2100M", "2100000000", "2100000kHz"].map(frequency);
+        assert_eq!(read, [Ok(2_100_000_000); 5]);
+        for wrong in ["", "0", "fast", "2.1T", "-1", "inf"] {
+            assert_eq!(frequency(wrong), Err(BadQuantity::Frequency), "{wrong}");
+        }
+    }
+}

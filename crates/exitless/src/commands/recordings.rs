@@ -1,0 +1,182 @@
+//! What all commands on recordings share: which files, which part of them, and reading them.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context as _;
+use clap::Args;
+use exits::{Isa, Selection};
+use report::parquet::ExitsWriter;
+use traces::{ExitRecord, Options, Recordings, Sink, Source};
+
+use super::quantity;
+use crate::console::ReadingProgress;
+use crate::status::{self, Usage};
+
+/// Which recordings, and what of them.
+#[derive(Debug, Args)]
+pub(crate) struct RecordingArguments {
+    /// Recordings of perf, trace-cmd, tracefs or xentrace, packed or not; `-` is standard input. Several make
+    /// one profile.
+    #[arg(value_name = "FILE", default_value = DEFAULT)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    part: PartArguments,
+}
+
+/// What of recordings to take.
+#[derive(Debug, Args)]
+pub(crate) struct PartArguments {
+    /// Only this VM, by the number of its process or domain, or by its name; may be given more than once.
+    #[arg(long = "vm", value_name = "NUMBER|NAME")]
+    vms: Vec<String>,
+    /// Only exits so long after a recording's first event or later: 1.5s, 200ms.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    from: Option<u64>,
+    /// Only exits earlier than so long after a recording's first event.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    to: Option<u64>,
+    /// Ticks of the time stamp counter in a second, for recordings of xentrace: 2.1G.
+    #[arg(long, value_name = "FREQUENCY", value_parser = quantity::frequency)]
+    tsc_hz: Option<u64>,
+    /// The instruction set of the host, vmx or svm, for recordings of xentrace that do not say.
+    #[arg(long, value_name = "ISA")]
+    isa: Option<Isa>,
+}
+
+/// What perf calls its recording.
+const DEFAULT: &str = "perf.data";
+
+/// Takes exits while they are read, and is told which recording they are from.
+pub(crate) trait Destination: Sink {
+    fn begin(&mut self, _recording: &str) {}
+}
+
+impl Destination for () {}
+
+impl<W: Write + Send> Destination for ExitsWriter<W> {
+    fn begin(&mut self, recording: &str) {
+        Self::begin(self, recording);
+    }
+}
+
+impl RecordingArguments {
+    /// Makes sure that what was asked for can be, before anything is read or written.
+    pub(crate) fn check(&self) -> Result<(), Usage> {
+        self.part.check()?;
+        self.files.iter().try_for_each(|file| check_file(file))
+    }
+
+    /// Reads all of them into one profile. No part is selected yet: names of VMs are known when all is read.
+    pub(crate) fn read(&self, destination: &mut impl Destination) -> anyhow::Result<Recordings> {
+        let mut recordings = Recordings::new(self.part.options());
+        for file in &self.files {
+            add(&mut recordings, file, destination)?;
+        }
+        Ok(recordings)
+    }
+
+    /// The VMs that were asked for, with these vCPUs.
+    pub(crate) fn selection(&self, vcpus: &[u32]) -> Selection {
+        self.part.selection(vcpus)
+    }
+}
+
+impl PartArguments {
+    pub(crate) fn check(&self) -> Result<(), Usage> {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if from >= to => {
+                Err(Usage("--from is not before --to, so there is no time between them".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            from_ns: self.from,
+            to_ns: self.to,
+            tsc_hz: self.tsc_hz,
+            isa: self.isa,
+            ..Options::default()
+        }
+    }
+
+    pub(crate) fn selection(&self, vcpus: &[u32]) -> Selection {
+        Selection { vms: self.vms.clone(), vcpus: vcpus.to_vec() }
+    }
+}
+
+/// A wrong name is told before a long recording of a right one is read.
+pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
+    if file == Path::new("-") {
+        return Ok(());
+    }
+    match fs::metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound && file == Path::new(DEFAULT) => Err(Usage(
+            "There is no perf.data here; name a recording, or make one with `perf kvm stat record -a`"
+                .to_owned(),
+        )),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Usage(format!("{}: no such recording", file.display())))
+        }
+        // Reading it will say what is the matter.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Reads one more recording.
+pub(crate) fn add(
+    recordings: &mut Recordings,
+    file: &Path,
+    destination: &mut impl Destination,
+) -> anyhow::Result<()> {
+    let source = Source::from(file);
+    let name = source.to_string();
+    destination.begin(&name);
+    let progress = ReadingProgress::new(&name);
+    let mut sink = Counted { destination, exits: progress.exits() };
+    let reading = traces::read(&source, &recordings.options, &mut sink)?;
+    drop(progress);
+    recordings.add(name, reading);
+    Ok(())
+}
+
+/// Counts exits on their way.
+struct Counted<'d, D> {
+    destination: &'d mut D,
+    exits: std::sync::Arc<AtomicU64>,
+}
+
+impl<D: Destination> Sink for Counted<'_, D> {
+    fn exit(&mut self, exit: &ExitRecord) {
+        // Called by one thread at a time, so nothing is lost between the two.
+        self.exits.store(self.exits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.destination.exit(exit);
+    }
+}
+
+/// Writes a page where it was asked for.
+pub(crate) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
+    fs::write(file, page).with_context(|| format!("Could not write {}", file.display()))
+}
+
+/// Says on standard error what an output without room for it leaves out.
+pub(crate) fn warn_of_doubts(recordings: &Recordings) {
+    for doubt in report::terminal::doubts(recordings) {
+        tracing::warn!("{doubt}");
+    }
+}
+
+/// The status of a command that has read these.
+pub(crate) fn exit_code(recordings: &Recordings) -> ExitCode {
+    let nothing = recordings.profile.events.is_empty();
+    ExitCode::from(match (recordings.is_damaged(), nothing) {
+        (false, _) => 0,
+        (true, false) => status::DAMAGED,
+        (true, true) => status::FAILED,
+    })
+}

@@ -1,0 +1,91 @@
+//! `exitless report`: the exits of recordings as a table.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use exits::{Dimension, Grouping, Order, Table};
+use report::parquet::ExitsWriter;
+use traces::Recordings;
+
+use super::recordings::{RecordingArguments, exit_code, warn_of_doubts, write_page};
+use crate::console;
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    recordings: RecordingArguments,
+    /// Only this vCPU of each VM; may be given more than once.
+    #[arg(long = "vcpu", value_name = "NUMBER")]
+    vcpus: Vec<u32>,
+    /// What rows are told apart by: reason, vm, vcpu, port, mmio, msr, apic, ipi, or several with commas.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
+    by: Vec<Dimension>,
+    /// What rows are ordered by: samples, exits, time, min, max, mean, p99 or name.
+    #[arg(long, value_name = "WHAT", default_value_t)]
+    sort: Order,
+    /// Only the first rows; one more has the sums of all others.
+    #[arg(long, value_name = "COUNT")]
+    top: Option<usize>,
+    /// Print everything as JSON.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print the table as comma-separated values.
+    #[arg(long)]
+    csv: bool,
+    /// Write a page with tables and charts into this file too.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write every exit into this file too, as a Parquet table. It has those of all VMs.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["vms", "vcpus"])]
+    parquet: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let grouping = Grouping::new(arguments.by.iter().copied())?;
+    arguments.recordings.check()?;
+    let recordings = match &arguments.parquet {
+        Some(file) => read_and_write(&arguments.recordings, file)?,
+        None => arguments.recordings.read(&mut ())?,
+    };
+    let recordings = recordings.select(arguments.recordings.selection(&arguments.vcpus))?;
+    let mut table = Table::new(&recordings.profile, grouping);
+    table.sort(arguments.sort);
+    arguments.top.into_iter().for_each(|count| table.keep_top(count));
+    if let Some(file) = &arguments.html {
+        write_page(file, &report::html::profile(&recordings, &table))?;
+    }
+    print(&recordings, &table, arguments)?;
+    Ok(exit_code(&recordings))
+}
+
+fn read_and_write(arguments: &RecordingArguments, file: &Path) -> anyhow::Result<Recordings> {
+    let cannot = || format!("Could not write {}", file.display());
+    let mut writer = ExitsWriter::new(BufWriter::new(File::create(file).with_context(cannot)?))?;
+    let recordings = arguments.read(&mut writer).inspect_err(|_| {
+        // Half a table would be taken for a whole one. That it cannot be removed is the lesser trouble.
+        let _ = fs::remove_file(file);
+    })?;
+    writer.finish(&recordings).with_context(cannot)?;
+    Ok(recordings)
+}
+
+fn print(recordings: &Recordings, table: &Table, arguments: &Arguments) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &report::json::profile(recordings, table))?;
+        writeln!(out)?;
+    } else if arguments.csv {
+        warn_of_doubts(recordings);
+        out.write_all(report::csv::profile(&recordings.profile, table).as_bytes())?;
+    } else {
+        let text = report::terminal::profile(recordings, table, console::width(), console::colour());
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(out.flush()?)
+}

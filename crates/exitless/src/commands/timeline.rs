@@ -1,0 +1,89 @@
+//! `exitless timeline`: the exits of recordings over time.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use exits::{Dimension, Grouping, TimelineFigure, TimelineRows};
+use report::terminal::Screen;
+use traces::Recordings;
+
+use super::recordings::{RecordingArguments, exit_code, warn_of_doubts, write_page};
+use crate::console;
+use crate::status::Usage;
+
+/// Arguments of `timeline`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    recordings: RecordingArguments,
+    /// What lines are told apart by: reason, vm, or both with a comma.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
+    by: Vec<Dimension>,
+    /// Draw the share of the vCPUs' time that handling took instead of the rate of exits.
+    #[arg(long)]
+    share: bool,
+    /// Only the first lines; one more has the sums of all others.
+    #[arg(long, value_name = "COUNT")]
+    top: Option<usize>,
+    /// Draw with ASCII characters alone, as is done where the locale is not UTF-8.
+    #[arg(long)]
+    ascii: bool,
+    /// Print every slice as JSON.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print every slice in which there was an exit as comma-separated values.
+    #[arg(long)]
+    csv: bool,
+    /// Write a page with tables and charts into this file too.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let grouping = Grouping::new(arguments.by.iter().copied())?;
+    if let Some(other) =
+        grouping.dimensions().find(|dimension| !matches!(dimension, Dimension::Vm | Dimension::Reason))
+    {
+        let what = format!("A timeline is kept by VM and by reason, not by {other}; leave it out of --by");
+        return Err(Usage(what).into());
+    }
+    arguments.recordings.check()?;
+    let recordings = arguments.recordings.read(&mut ())?.select(arguments.recordings.selection(&[]))?;
+    let figure = if arguments.share { TimelineFigure::Time } else { TimelineFigure::Exits };
+    let mut rows = TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
+    arguments.top.into_iter().for_each(|count| rows.keep_top(count));
+    if let Some(file) = &arguments.html {
+        write_page(file, &report::html::timeline(&recordings, &rows, &grouping, figure))?;
+    }
+    print(&recordings, &rows, &grouping, figure, arguments)?;
+    Ok(exit_code(&recordings))
+}
+
+fn print(
+    recordings: &Recordings,
+    rows: &TimelineRows,
+    grouping: &Grouping,
+    figure: TimelineFigure,
+    arguments: &Arguments,
+) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &report::json::timeline(recordings, rows, grouping))?;
+        writeln!(out)?;
+    } else if arguments.csv {
+        warn_of_doubts(recordings);
+        out.write_all(report::csv::timeline(&recordings.profile, rows).as_bytes())?;
+    } else {
+        let screen = Screen {
+            width: console::width(),
+            colour: console::colour(),
+            ascii: arguments.ascii || !console::shows_unicode(),
+        };
+        let text = report::terminal::timeline(recordings, rows, grouping, figure, screen);
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(out.flush()?)
+}

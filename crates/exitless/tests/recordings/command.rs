@@ -1,0 +1,42 @@
+//! Starting `exitless` on the recordings of the tests, and reading what it says.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../traces/tests/fixtures/perf")
+}
+
+pub(crate) fn recording(name: &str) -> String {
+    folder().join(format!("{name}.perf.data.zst")).to_str().unwrap().to_owned()
+}
+
+pub(crate) fn text(name: &str) -> String {
+    std::fs::read_to_string(folder().join(name)).unwrap()
+}
+
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
+    command.args(arguments).stdin(Stdio::null()).env_remove("COLUMNS").env("LC_ALL", "C.UTF-8");
+    command
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+pub(crate) fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+pub(crate) fn json(arguments: &[&str]) -> Value {
+    let output = run(&[arguments, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}

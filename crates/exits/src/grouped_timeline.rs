@@ -1,0 +1,122 @@
+//! Exits over time by what a [`Timeline`] does not tell apart: vCPUs, ports, addresses, registers.
+
+use std::collections::BTreeMap;
+
+use crate::{Access, ExitReason, Grouping, Isa, Key, SeriesIndex, SeriesKey, Slice, Timeline, Vcpu, What};
+
+/// So many different keys have slices, at up to 32 KiB each; those that come later have none.
+const MOST_KEYS: usize = 1024;
+
+/// Exits over time by any [`Grouping`], for as many keys as there is room for.
+#[derive(Debug, Clone)]
+pub struct GroupedTimeline {
+    grouping: Grouping,
+    /// Its series are numbered, so that one kind of timeline does for all keys.
+    timeline: Timeline,
+    /// By VM too, whatever the grouping: which VMs are wanted may be known only when all has been read.
+    series: BTreeMap<(Option<u32>, Key), SeriesIndex>,
+    keys: Vec<(Option<u32>, Key)>,
+}
+
+impl GroupedTimeline {
+    /// No exits yet.
+    #[must_use]
+    pub fn new(grouping: Grouping) -> Self {
+        Self { grouping, timeline: Timeline::default(), series: BTreeMap::new(), keys: Vec::new() }
+    }
+
+    /// Counts an exit that began at `time_ns`, if the grouping has a row for it: one without an access of the
+    /// kinds that rows are made of has none.
+    pub fn add(
+        &mut self,
+        vcpu: Vcpu,
+        reason: ExitReason,
+        access: Option<Access>,
+        time_ns: u64,
+        handling_ns: Option<u64>,
+    ) {
+        let kinds = self.grouping.access_kinds();
+        let what = match access {
+            _ if kinds.is_empty() => self.grouping.what(reason),
+            Some(access) if kinds.contains(&access.kind()) => What::Access(access),
+            _ => return,
+        };
+        let key = (vcpu.vm, Key { whose: self.grouping.whose(vcpu), what });
+        let index = match self.series.get(&key) {
+            Some(&index) => index,
+            None if self.keys.len() >= MOST_KEYS => return,
+            None => {
+                let index = self.timeline.series(numbered(self.keys.len()));
+                self.keys.push(key);
+                self.series.insert(key, index);
+                index
+            }
+        };
+        self.timeline.add(index, time_ns, Slice { count: 1, handling_ns: handling_ns.unwrap_or(0) });
+    }
+
+    /// When the first slice begins, nanoseconds of the source's clock.
+    #[must_use]
+    pub fn start_ns(&self) -> u64 {
+        self.timeline.start_ns()
+    }
+
+    /// A slice's width in nanoseconds.
+    #[must_use]
+    pub fn width_ns(&self) -> u64 {
+        self.timeline.width_ns()
+    }
+
+    /// Keys with their slices, of the VMs that `keep` wants. Where rows are not told apart by VM, a key comes once
+    /// for each of them.
+    pub fn of_vms(&self, keep: impl Fn(Option<u32>) -> bool) -> impl Iterator<Item = (Key, Vec<Slice>)> {
+        self.timeline.iter().filter_map(move |(series, slices)| {
+            let &(vm, key) = self.keys.get(series.vm? as usize)?;
+            keep(vm).then_some((key, slices))
+        })
+    }
+}
+
+fn numbered(number: usize) -> SeriesKey {
+    SeriesKey { vm: u32::try_from(number).ok(), reason: ExitReason { isa: Isa::Vmx, code: 0 } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Dimension, Direction};
+
+    const IO: ExitReason = ExitReason::vmx(30);
+    const VCPU: Vcpu = Vcpu { vm: Some(1), number: Some(0), thread: Some(2) };
+
+    fn port(port: u16) -> Access {
+        Access::Port { port, direction: Direction::Write }
+    }
+
+    #[test]
+    fn exits_are_told_apart_by_port() {
+        let mut timeline = GroupedTimeline::new(Grouping::new([Dimension::Port]).unwrap());
+        timeline.add(VCPU, IO, Some(port(0x3f8)), 5 << 20, Some(7));
+        timeline.add(VCPU, IO, Some(port(0x3f8)), 9 << 20, None);
+        timeline.add(VCPU, IO, Some(port(0x60)), 6 << 20, Some(9));
+        timeline.add(VCPU, IO, Some(Access::Msr { number: 1, direction: Direction::Read }), 6 << 20, Some(9));
+        timeline.add(VCPU, IO, None, 6 << 20, Some(9));
+        let found: Vec<_> = timeline.of_vms(|_| true).map(|(key, slices)| (key.what, slices.len())).collect();
+        assert_eq!(found, [(What::Access(port(0x3f8)), 5), (What::Access(port(0x60)), 5)]);
+        let sums: Vec<u64> = timeline
+            .of_vms(|_| true)
+            .map(|(_, slices)| slices.iter().map(|slice| slice.count).sum())
+            .collect();
+        assert_eq!(timeline.of_vms(|vm| vm != Some(1)).count(), 0);
+        assert_eq!((sums, timeline.start_ns()), (vec![2, 1], 5 << 20));
+    }
+
+    #[test]
+    fn room_is_limited() {
+        let mut timeline = GroupedTimeline::new(Grouping::new([Dimension::Port]).unwrap());
+        for number in 0..3000 {
+            timeline.add(VCPU, IO, Some(port(number)), 0, None);
+        }
+        assert_eq!(timeline.of_vms(|_| true).count(), MOST_KEYS);
+    }
+}

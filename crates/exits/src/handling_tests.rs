@@ -1,0 +1,84 @@
+use super::*;
+use proptest::prelude::*;
+
+fn times(all: &[u64]) -> HandlingTime {
+    let mut times = HandlingTime::new();
+    all.iter().for_each(|&ns| times.add(ns));
+    times
+}
+
+#[test]
+fn none_has_no_figures() {
+    let none = HandlingTime::new();
+    assert_eq!(
+        (none.min_ns(), none.max_ns(), none.mean_ns(), none.quantile_ns(0.5)),
+        (None, None, None, None)
+    );
+}
+
+#[test]
+fn figures_that_contradict_each_other_do_not_panic() {
+    let json = r#"{"count":2,"total_ns":9,"min_ns":9,"max_ns":1,"buckets":{"65535":1}}"#;
+    let read: HandlingTime = serde_json::from_str(json).unwrap();
+    for quantile in [0.0, 0.5, 1.0, f64::NAN] {
+        assert!(read.quantile_ns(quantile).is_some());
+    }
+}
+
+#[test]
+fn exact_figures() {
+    let some = times(&[300, 100, 200]);
+    assert_eq!((some.count(), some.total_ns()), (3, 600));
+    assert_eq!((some.min_ns(), some.max_ns(), some.mean_ns()), (Some(100), Some(300), Some(200.0)));
+    assert_eq!(some.quantile_ns(1.0), Some(300));
+}
+
+#[test]
+fn spread_of_the_times() {
+    let some = times(&[2, 4, 4, 4, 5, 5, 7, 9]);
+    let deviation = some.standard_deviation_ns().unwrap();
+    assert!((deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+    let error = some.relative_error_percent().unwrap();
+    assert!((error - deviation / 8f64.sqrt() / 5.0 * 100.0).abs() < 1e-9);
+    assert_eq!(times(&[7]).standard_deviation_ns(), None);
+    assert_eq!(times(&[0, 0]).standard_deviation_ns(), Some(0.0));
+    assert_eq!(times(&[0, 0]).relative_error_percent(), None);
+    assert!(times(&[u64::MAX, 0, u64::MAX]).standard_deviation_ns().unwrap().is_finite());
+}
+
+#[test]
+fn files_of_the_first_version_are_read() {
+    let json = r#"{"count":3,"total_ns":2108,"min_ns":3,"max_ns":2000,"buckets":{"3":1,"51":1,"71":1}}"#;
+    let read: HandlingTime = serde_json::from_str(json).unwrap();
+    assert_eq!((read.count(), read.total_ns(), read.standard_deviation_ns()), (3, 2108, None));
+    // Bucket 51 held 352 to 383 ns.
+    let median = read.quantile_ns(0.5).unwrap();
+    assert!((383..=383 * 33 / 32).contains(&median), "{median}");
+}
+
+proptest! {
+    #[test]
+    fn merging_is_adding(a in proptest::collection::vec(any::<u64>(), 0..20),
+                         b in proptest::collection::vec(any::<u64>(), 0..20)) {
+        let mut merged = times(&a);
+        merged.merge(&times(&b));
+        let both: Vec<u64> = a.iter().chain(&b).copied().collect();
+        prop_assert_eq!(merged, times(&both));
+    }
+
+    #[test]
+    fn quantiles_are_near(mut all in proptest::collection::vec(0..1_000_000_000u64, 1..200), q in 0.0..=1.0f64) {
+        let found = times(&all).quantile_ns(q).unwrap();
+        all.sort_unstable();
+        let rank = ((q * all.len() as f64).ceil() as usize).max(1);
+        let truth = all[rank - 1];
+        prop_assert!(found >= truth && found as f64 <= truth as f64 * 1.032);
+    }
+
+    #[test]
+    fn files_keep_everything(all in proptest::collection::vec(any::<u64>(), 0..20)) {
+        let times = times(&all);
+        let json = serde_json::to_string(&times).unwrap();
+        prop_assert_eq!(serde_json::from_str::<HandlingTime>(&json).unwrap(), times);
+    }
+}

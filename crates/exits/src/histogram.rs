@@ -1,0 +1,108 @@
+//! Counts of times in buckets whose width grows with the time.
+
+/// Buckets an octave: a bucket's width is at most a 32nd of its lower bound.
+const PER_OCTAVE_BITS: u32 = 5;
+const PER_OCTAVE: u64 = 1 << PER_OCTAVE_BITS;
+
+/// A log-linear histogram. Room is kept only between the lowest and the highest bucket in use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Histogram {
+    first: u16,
+    counts: Vec<u64>,
+}
+
+impl Histogram {
+    pub(crate) fn add(&mut self, ns: u64, count: u64) {
+        if count > 0 {
+            let counter = self.counter(bucket(ns));
+            *counter = counter.saturating_add(count);
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (at, &count) in (other.first..).zip(&other.counts) {
+            if count > 0 {
+                let counter = self.counter(at);
+                *counter = counter.saturating_add(count);
+            }
+        }
+    }
+
+    /// The largest time of each bucket from the lowest in use to the highest, with its count.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        (self.first..).zip(&self.counts).map(|(at, &count)| (upper_end(at), count))
+    }
+
+    fn counter(&mut self, at: u16) -> &mut u64 {
+        // One comparison decides the usual case: below `first` wraps to a large number.
+        let index = usize::from(at.wrapping_sub(self.first));
+        if index >= self.counts.len() {
+            return self.grown(at);
+        }
+        &mut self.counts[index]
+    }
+
+    #[cold]
+    fn grown(&mut self, at: u16) -> &mut u64 {
+        if self.counts.is_empty() {
+            self.first = at;
+        }
+        if at < self.first {
+            let missing = usize::from(self.first - at);
+            self.counts.splice(0..0, std::iter::repeat_n(0, missing));
+            self.first = at;
+        }
+        let index = usize::from(at - self.first);
+        if index >= self.counts.len() {
+            self.counts.resize(index + 1, 0);
+        }
+        &mut self.counts[index]
+    }
+}
+
+/// Times below 32 ns have a bucket each; from there on 32 buckets an octave.
+fn bucket(ns: u64) -> u16 {
+    if ns < PER_OCTAVE {
+        return ns as u16;
+    }
+    let octave = ns.ilog2() - PER_OCTAVE_BITS;
+    let within = (ns >> octave) & (PER_OCTAVE - 1);
+    ((u64::from(octave) + 1) * PER_OCTAVE + within) as u16
+}
+
+/// The largest time in a bucket.
+fn upper_end(bucket: u16) -> u64 {
+    let bucket = u64::from(bucket);
+    if bucket < PER_OCTAVE {
+        return bucket;
+    }
+    let octave = bucket / PER_OCTAVE - 1;
+    let first = u128::from(PER_OCTAVE + bucket % PER_OCTAVE) << octave;
+    u64::try_from(first + (1u128 << octave) - 1).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_cover_everything_without_gaps() {
+        assert_eq!(bucket(PER_OCTAVE - 1) + 1, bucket(PER_OCTAVE));
+        for at in 0..bucket(u64::MAX) {
+            assert_eq!(bucket(upper_end(at)), at);
+            assert_eq!(bucket(upper_end(at) + 1), at + 1);
+        }
+        assert_eq!(upper_end(bucket(u64::MAX)), u64::MAX);
+    }
+
+    #[test]
+    fn room_follows_the_times_in_use() {
+        let mut some = Histogram::default();
+        for ns in [1 << 20, 1 << 10, 1 << 20, 1 << 30] {
+            some.add(ns, 1);
+        }
+        let found: Vec<_> = some.iter().filter(|&(_, count)| count > 0).map(|(_, count)| count).collect();
+        assert_eq!(found, [1, 2, 1]);
+        assert_eq!(some.counts.len(), 20 * 32 + 1);
+    }
+}

@@ -1,0 +1,99 @@
+//! What a source did not see, or what does not fit together.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts of everything that is missing from a profile or doubtful in it; all zero when it is whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Losses {
+    /// Events of any kind that the recorder dropped, as it says itself.
+    pub lost_events: u64,
+    /// How many of them were exits, where the recorder says so event by event (perf does since Linux 6.1).
+    pub lost_exits: u64,
+    /// Exits with no entry after them: the next event of the vCPU is another exit.
+    pub exits_without_entry: u64,
+    /// Exits that the recording ends with: at most one for each vCPU.
+    pub exits_at_the_end: u64,
+    /// Entries with no exit before them; a vCPU that ran when the recording began has one.
+    pub entries_without_exit: u64,
+    /// Exits left without a handling time because events were lost between them and the next entry, so
+    /// that it may not be theirs.
+    pub pairs_across_loss: u64,
+    /// Exits whose next entry lies before them in time: clocks of processors that differ.
+    pub pairs_back_in_time: u64,
+    /// Events that came too late to be put in order.
+    pub out_of_order: u64,
+    /// Events of interest whose fields could not be read.
+    pub undecoded: u64,
+}
+
+impl Losses {
+    /// Adds those of another source. Commutative and associative.
+    pub fn merge(&mut self, other: &Self) {
+        for (ours, theirs) in self.all_mut().into_iter().zip(other.all()) {
+            *ours = ours.saturating_add(theirs);
+        }
+    }
+
+    /// Whether the recorder lost nothing and everything could be read. Exits and entries at the ends of a
+    /// recording are no loss.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.lost_events == 0
+            && self.exits_without_entry == 0
+            && self.pairs_across_loss == 0
+            && self.pairs_back_in_time == 0
+            && self.out_of_order == 0
+            && self.undecoded == 0
+    }
+
+    const fn all(&self) -> [u64; 9] {
+        [
+            self.lost_events,
+            self.lost_exits,
+            self.exits_without_entry,
+            self.exits_at_the_end,
+            self.entries_without_exit,
+            self.pairs_across_loss,
+            self.pairs_back_in_time,
+            self.out_of_order,
+            self.undecoded,
+        ]
+    }
+
+    const fn all_mut(&mut self) -> [&mut u64; 9] {
+        [
+            &mut self.lost_events,
+            &mut self.lost_exits,
+            &mut self.exits_without_entry,
+            &mut self.exits_at_the_end,
+            &mut self.entries_without_exit,
+            &mut self.pairs_across_loss,
+            &mut self.pairs_back_in_time,
+            &mut self.out_of_order,
+            &mut self.undecoded,
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_merged() {
+        let json = r#"{"lost_events":1,"exits_without_entry":2,"exits_at_the_end":3,"entries_without_exit":4,
+            "pairs_across_loss":5,"pairs_back_in_time":6,"out_of_order":7,"undecoded":8,"lost_exits":9}"#;
+        let one: Losses = serde_json::from_str(json).unwrap();
+        let mut two = one;
+        two.merge(&one);
+        assert_eq!(two.all(), [2, 18, 4, 6, 8, 10, 12, 14, 16]);
+        assert!(!two.is_whole());
+    }
+
+    #[test]
+    fn ends_of_a_recording_are_no_loss() {
+        let ends = Losses { exits_at_the_end: 2, entries_without_exit: 2, ..Losses::default() };
+        assert!(ends.is_whole());
+    }
+}

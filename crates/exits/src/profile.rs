@@ -1,0 +1,213 @@
+//! What a recording, or a time of watching, says about exits.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, Timeline};
+
+/// Whose exits they are. What the source does not say is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Vcpu {
+    /// The VM: under KVM the process that owns it, under Xen the domain.
+    pub vm: Option<u32>,
+    /// The vCPU's number in its VM.
+    pub number: Option<u32>,
+    /// Under KVM the thread that runs it.
+    pub thread: Option<u32>,
+}
+
+/// Exits of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exits {
+    /// How many were seen.
+    pub count: u64,
+    /// How long the host took over those whose next entry was seen too. For an [`Access`], the time from
+    /// the event to its end as `perf kvm stat` defines it.
+    pub handling: HandlingTime,
+}
+
+impl Exits {
+    /// Adds others of the same kind. Commutative and associative.
+    pub fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.handling.merge(&other.handling);
+    }
+}
+
+/// The exits of one vCPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuExits {
+    /// Whose they are.
+    pub vcpu: Vcpu,
+    /// By reason.
+    pub reasons: BTreeMap<ExitReason, Exits>,
+    /// By port, address or register, for the exits that are about one.
+    pub accesses: BTreeMap<Access, Exits>,
+}
+
+/// From when to when something was seen, nanoseconds of the source's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// The first event.
+    pub first_ns: u64,
+    /// The last event.
+    pub last_ns: u64,
+}
+
+impl Span {
+    /// Its length in nanoseconds.
+    #[must_use]
+    pub const fn length_ns(self) -> u64 {
+        self.last_ns.saturating_sub(self.first_ns)
+    }
+
+    /// The span of both.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        Self { first_ns: self.first_ns.min(other.first_ns), last_ns: self.last_ns.max(other.last_ns) }
+    }
+}
+
+/// Exits by vCPU and reason with their handling times: the form in which recordings, live watching and
+/// comparisons share them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// From the first event to the last, `None` without events.
+    pub span: Option<Span>,
+    /// The exits, ordered by vCPU, each vCPU once.
+    vcpus: Vec<VcpuExits>,
+    /// Names of VMs, where the source has them.
+    pub names: BTreeMap<u32, String>,
+    /// How often each event of the source occurred, exits included, by its name.
+    pub events: BTreeMap<String, u64>,
+    /// Exits over time.
+    pub timeline: Timeline,
+    /// What is missing or doubtful.
+    pub losses: Losses,
+}
+
+impl Profile {
+    /// No exits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The vCPUs, ordered.
+    #[must_use]
+    pub fn vcpus(&self) -> &[VcpuExits] {
+        &self.vcpus
+    }
+
+    /// The exits of one vCPU, to add to; a new vCPU has none.
+    pub fn vcpu(&mut self, vcpu: Vcpu) -> &mut VcpuExits {
+        let at = match self.vcpus.binary_search_by_key(&vcpu, |exits| exits.vcpu) {
+            Ok(at) => at,
+            Err(at) => {
+                self.vcpus.insert(at, VcpuExits { vcpu, ..VcpuExits::default() });
+                at
+            }
+        };
+        &mut self.vcpus[at]
+    }
+
+    /// Adds another profile. VMs and vCPUs of the same numbers are taken to be the same. Commutative and
+    /// associative, except that the first of two different names of a VM stays.
+    pub fn merge(&mut self, other: &Self) {
+        self.span = match (self.span, other.span) {
+            (Some(ours), Some(theirs)) => Some(ours.join(theirs)),
+            (ours, theirs) => ours.or(theirs),
+        };
+        for theirs in &other.vcpus {
+            let vcpu = self.same_vcpu(theirs.vcpu);
+            let ours = self.vcpu(vcpu);
+            merge_maps(&mut ours.reasons, &theirs.reasons);
+            merge_maps(&mut ours.accesses, &theirs.accesses);
+        }
+        for (&vm, name) in &other.names {
+            self.names.entry(vm).or_insert_with(|| name.clone());
+        }
+        for (name, &count) in &other.events {
+            let ours = self.events.entry(name.clone()).or_default();
+            *ours = ours.saturating_add(count);
+        }
+        self.timeline.merge(&other.timeline);
+        self.losses.merge(&other.losses);
+    }
+
+    /// The vCPU that `theirs` is here: a thread's number in its VM may be known to one side only.
+    fn same_vcpu(&mut self, theirs: Vcpu) -> Vcpu {
+        let same_thread =
+            |ours: &Vcpu| ours.thread.is_some() && ours.thread == theirs.thread && ours.vm == theirs.vm;
+        let one_unknown = |ours: &Vcpu| ours.number.is_none() != theirs.number.is_none();
+        let found = self.vcpus.iter().position(|exits| same_thread(&exits.vcpu) && one_unknown(&exits.vcpu));
+        let Some(at) = found else { return theirs };
+        if theirs.number.is_none() {
+            return self.vcpus[at].vcpu;
+        }
+        let renamed = VcpuExits { vcpu: theirs, ..self.vcpus.remove(at) };
+        let ours = self.vcpu(theirs);
+        merge_maps(&mut ours.reasons, &renamed.reasons);
+        merge_maps(&mut ours.accesses, &renamed.accesses);
+        theirs
+    }
+
+    /// Exits by reason over all vCPUs.
+    #[must_use]
+    pub fn reasons(&self) -> BTreeMap<ExitReason, Exits> {
+        let mut all = BTreeMap::new();
+        self.vcpus.iter().for_each(|vcpu| merge_maps(&mut all, &vcpu.reasons));
+        all
+    }
+
+    /// Exits by port, address or register over all vCPUs.
+    #[must_use]
+    pub fn accesses(&self) -> BTreeMap<Access, Exits> {
+        let mut all = BTreeMap::new();
+        self.vcpus.iter().for_each(|vcpu| merge_maps(&mut all, &vcpu.accesses));
+        all
+    }
+
+    /// Counts alone, over all vCPUs; `lost` is [`Losses::lost_events`].
+    #[must_use]
+    pub fn counts(&self) -> ExitCounts {
+        let rows = self.vcpus.iter().flat_map(|vcpu| &vcpu.reasons);
+        let mut counts: ExitCounts = rows.map(|(&reason, exits)| (reason, exits.count)).collect();
+        counts.lost = self.losses.lost_events;
+        counts
+    }
+
+    /// All exits seen.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts().total()
+    }
+
+    /// Whether no exit was seen.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.vcpus.iter().all(|vcpu| vcpu.reasons.is_empty())
+    }
+
+    /// Only the vCPUs that `keep` wants, and their part of the timeline as far as it is kept by VM. Counts
+    /// of events and losses stay: they are of the whole source.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(&Vcpu) -> bool) -> Self {
+        let mut part = self.clone();
+        part.vcpus.retain(|exits| keep(&exits.vcpu));
+        let vms: std::collections::BTreeSet<_> = part.vcpus.iter().map(|exits| exits.vcpu.vm).collect();
+        part.timeline = self.timeline.only(|vm| vms.contains(&vm));
+        part.names.retain(|&vm, _| vms.contains(&Some(vm)));
+        part
+    }
+}
+
+fn merge_maps<K: Ord + Copy>(ours: &mut BTreeMap<K, Exits>, theirs: &BTreeMap<K, Exits>) {
+    for (&key, exits) in theirs {
+        ours.entry(key).or_default().merge(exits);
+    }
+}
+
+#[cfg(test)]
+#[path = "profile_tests.rs"]
+mod tests;

@@ -1,0 +1,101 @@
+//! What makes the figures of a comparison worth less.
+
+use serde::{Deserialize, Serialize};
+
+use super::side::Side;
+use super::{ComparedVm, Per, ProfileComparison, SideSummary};
+
+/// One of the two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Which {
+    /// The side that changes are relative to.
+    Before,
+    /// The other.
+    After,
+}
+
+/// A reason to trust a comparison less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "doubt", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Doubt {
+    /// Events were lost, or could not be read or put in order: counts of this side are lower bounds.
+    Lost {
+        /// Where.
+        side: Which,
+        /// Events that the recorder dropped.
+        lost: u64,
+        /// Events that could not be read or put in order.
+        unread: u64,
+    },
+    /// Exits of more VMs or vCPUs on one side than on the other.
+    Vcpus {
+        /// VMs before and after.
+        vms: (usize, usize),
+        /// vCPUs before and after.
+        vcpus: (usize, usize),
+    },
+    /// Rows are told apart by VM, and no VM is known to be on both sides.
+    NoCommonVm,
+    /// A recording does not say how long it lasted, so exits are counted by recording.
+    NoTime {
+        /// Where.
+        side: Which,
+    },
+    /// A recording is too short, or was seen in too few slices, to tell how exits are clumped.
+    Short {
+        /// Where.
+        side: Which,
+    },
+    /// Accesses that belong to no row, as a recording had more different ones than are kept apart.
+    Unsorted {
+        /// Where.
+        side: Which,
+        /// How many.
+        accesses: u64,
+    },
+    /// A side has no exits at all.
+    Empty {
+        /// Which.
+        side: Which,
+    },
+}
+
+pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doubt> {
+    let (before, after) = (&comparison.before, &comparison.after);
+    let mut doubts = Vec::new();
+    for (side, summary, sums) in [(Which::Before, before, sides[0]), (Which::After, after, sides[1])] {
+        if sums.total.count == 0 {
+            doubts.push(Doubt::Empty { side });
+        }
+        let lost = summary.losses.lost_events;
+        let unread = summary.losses.undecoded.saturating_add(summary.losses.out_of_order);
+        if lost > 0 || unread > 0 {
+            doubts.push(Doubt::Lost { side, lost, unread });
+        }
+        if sums.unsorted > 0 {
+            doubts.push(Doubt::Unsorted { side, accesses: sums.unsorted });
+        }
+        if sums.total.count == 0 {
+            continue;
+        }
+        if comparison.per == Per::Recording && summary.seconds == 0.0 {
+            doubts.push(Doubt::NoTime { side });
+        } else if sums.time.as_ref().is_some_and(|time| time.draws.is_none()) {
+            doubts.push(Doubt::Short { side });
+        }
+    }
+    let by_vm = comparison.rows.iter().any(|row| row.subject.vm.is_some());
+    let is_common = |vm: &ComparedVm| !vm.before.is_empty() && !vm.after.is_empty();
+    if by_vm && !comparison.vms.iter().any(is_common) {
+        doubts.push(Doubt::NoCommonVm);
+    }
+    let counted = |summary: &SideSummary| (summary.vms, summary.vcpus);
+    // Without exits there is nothing to count them by.
+    if counted(before) != counted(after) && sides.iter().all(|side| side.total.count > 0) {
+        let (vms, vcpus) = ((before.vms, after.vms), (before.vcpus, after.vcpus));
+        doubts.push(Doubt::Vcpus { vms, vcpus });
+    }
+    doubts
+}

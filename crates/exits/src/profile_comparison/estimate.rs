@@ -1,0 +1,278 @@
+//! Which interval a figure gets: the best that its recordings bear out.
+
+use super::cells::{Cells, PARTS, dispersion, tenths};
+use super::interval::{Basis, Estimate, LogInterval, welch};
+use super::poisson;
+use super::resampling::{FEWEST_CELLS, Resampling, offsets};
+use super::side::{RecordingSums, Side, Sums, Time};
+use super::subject::Subject;
+use crate::{Change, HandlingTime};
+
+/// From so many recordings a side on, each is one figure: what differs from run to run is in the interval then.
+pub const FEWEST_RECORDINGS: usize = 3;
+/// Fewer exits than these on a side are too few to be drawn in blocks.
+pub const FEWEST_EXITS: u64 = 50;
+/// From so many exits on, a side's own tell how they are clumped.
+const ENOUGH_TO_TELL: u64 = 20;
+
+/// One row on both sides, and what its rates are divided by.
+pub(super) struct Pair<'a> {
+    pub(super) subject: Subject,
+    pub(super) before: OneSide<'a>,
+    pub(super) after: OneSide<'a>,
+    /// Whether rates are over time or operations, which are spread over time; else they are over recordings.
+    pub(super) over_time: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct OneSide<'a> {
+    pub(super) side: &'a Side,
+    pub(super) sums: &'a Sums,
+    /// Seconds, operations or recordings.
+    pub(super) units: f64,
+}
+
+/// What a ratio divides.
+#[derive(Clone, Copy)]
+enum Ratio {
+    ExitsByTime,
+    HandlingByTime,
+    HandlingByExits,
+}
+
+impl Pair<'_> {
+    /// How the exits a unit changed.
+    pub(super) fn rate(&self) -> Estimate {
+        let counts = self.both(|one| one.sums.count as f64);
+        let units = self.both(|one| one.units);
+        let change = Change::between(counts[0] / units[0], counts[1] / units[1]);
+        if change == Change::StillNothing {
+            return Estimate::without_interval(change);
+        }
+        let longer = (units[0] / units[1]).ln();
+        if counts[0] > 0.0 && counts[1] > 0.0 {
+            let centre = (counts[1] / counts[0]).ln() + longer;
+            if let Some(found) = self.by_recordings_or_blocks(Ratio::ExitsByTime, centre, change) {
+                return found;
+            }
+        }
+        let ([before, after], measured) = self.dispersions();
+        let log =
+            poisson::log_ratio(counts[0] / before, counts[1] / after).moved((after / before).ln() + longer);
+        Estimate::new(change, log, Basis::Poisson { before, after, measured })
+    }
+
+    /// How the handling time a unit changed; `None` without times on both sides.
+    pub(super) fn time(&self) -> Option<Estimate> {
+        let times = self.both(|one| one.sums.times.total_ns() as f64);
+        let units = self.both(|one| one.units);
+        if self.both(|one| one.sums.times.count()) == [0, 0] {
+            return None;
+        }
+        let change = Change::between(times[0] / units[0], times[1] / units[1]);
+        if times.contains(&0.0) {
+            return Some(Estimate::without_interval(change));
+        }
+        let centre = (times[1] / units[1]).ln() - (times[0] / units[0]).ln();
+        if let Some(found) = self.by_recordings_or_blocks(Ratio::HandlingByTime, centre, change) {
+            return Some(found);
+        }
+        // A sum of a Poisson number of times varies by their number and by their own spread.
+        let ([before, after], measured) = self.dispersions();
+        let variance = |times: &HandlingTime, dispersion: f64| {
+            let count = times.count() as f64 / dispersion;
+            (count >= 2.0).then_some(())?;
+            Some(((1.0 + variation(times)?) / count, count - 1.0))
+        };
+        let sides = [variance(&self.before.sums.times, before), variance(&self.after.sums.times, after)];
+        Some(by_welch(sides, centre, change, Basis::Poisson { before, after, measured }))
+    }
+
+    /// How the mean handling time changed; `None` unless there are times on both sides.
+    pub(super) fn mean(&self) -> Option<Estimate> {
+        let means = [self.before.sums.times.mean_ns()?, self.after.sums.times.mean_ns()?];
+        let change = Change::between(means[0], means[1]);
+        if means.contains(&0.0) {
+            return Some(Estimate::without_interval(change));
+        }
+        let centre = means[1].ln() - means[0].ln();
+        if let Some(found) = self.by_recordings_or_blocks(Ratio::HandlingByExits, centre, change) {
+            return Some(found);
+        }
+        let variance = |times: &HandlingTime| {
+            let count = times.count() as f64;
+            (count >= 2.0).then_some(())?;
+            Some((variation(times)? / count, count - 1.0))
+        };
+        let sides = [variance(&self.before.sums.times), variance(&self.after.sums.times)];
+        Some(by_welch(sides, centre, change, Basis::Times))
+    }
+
+    fn both<T>(&self, figure: impl Fn(&OneSide<'_>) -> T) -> [T; 2] {
+        [figure(&self.before), figure(&self.after)]
+    }
+
+    fn by_recordings_or_blocks(&self, ratio: Ratio, centre: f64, change: Change) -> Option<Estimate> {
+        let (log, basis) = self.by_recordings(ratio).or_else(|| self.by_blocks(ratio))?;
+        Some(Estimate::new(change, log.moved(centre), basis))
+    }
+
+    fn by_recordings(&self, ratio: Ratio) -> Option<(LogInterval, Basis)> {
+        let [before, after] = self.both(|one| one.sums.recordings.len());
+        if before.min(after) < FEWEST_RECORDINGS {
+            return None;
+        }
+        let variance = |one: &OneSide<'_>| {
+            let observed = one.side.observed_ns.iter().map(|&ns| if self.over_time { ns } else { 1.0 });
+            let parts: Vec<(f64, f64)> = one
+                .sums
+                .recordings
+                .iter()
+                .zip(observed)
+                .map(|(sums, ns)| ratio.of_recording(sums, ns))
+                .collect();
+            ratio_variance(&parts)
+        };
+        let log = LogInterval::around(welch([variance(&self.before)?, variance(&self.after)?])?)?;
+        Some((log, Basis::Recordings { before, after }))
+    }
+
+    fn by_blocks(&self, ratio: Ratio) -> Option<(LogInterval, Basis)> {
+        if !self.over_time || self.both(|one| one.sums.count).into_iter().min() < Some(FEWEST_EXITS) {
+            return None;
+        }
+        let before = self.before.resampled(self.subject, ratio)?;
+        let after = self.after.resampled(self.subject, ratio)?;
+        let found = (after.found / before.found).ln();
+        let log = offsets((before.draws, &before.ratios), (after.draws, &after.ratios), found)?;
+        Some((log, Basis::Blocks { before: before.slices, after: after.slices }))
+    }
+
+    /// How many exits come at a time on each side, and whether anything is known of that.
+    fn dispersions(&self) -> ([f64; 2], bool) {
+        let own = self.both(|one| one.dispersion(self.subject, |cells| tenths(cells).to_vec()));
+        let slices = self.both(|one| one.dispersion(self.subject, <[f64]>::to_vec));
+        let measured = slices.iter().flatten().next().is_some();
+        let pooled = pooled(slices.into_iter().flatten());
+        let of = |one: &OneSide<'_>, own: Option<(f64, f64)>| {
+            let own = own.map_or(1.0, |own| own.0);
+            // Few exits say little of how they come; those of the other side say how they come within a slice.
+            if one.sums.count >= ENOUGH_TO_TELL { own.max(1.0) } else { own.max(pooled).max(1.0) }
+        };
+        ([of(&self.before, own[0]), of(&self.after, own[1])], measured)
+    }
+
+    /// At most so many exits a unit may be hidden behind none at all.
+    pub(super) fn bound_of_none(&self, one: &OneSide<'_>) -> f64 {
+        let slices = self.both(|one| one.dispersion(self.subject, <[f64]>::to_vec));
+        poisson::upper_bound_of_none(pooled(slices.into_iter().flatten()).max(1.0)) / one.units
+    }
+}
+
+/// The mean of dispersions, each with its weight.
+fn pooled(dispersions: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let (sum, weight) =
+        dispersions.fold((0.0, 0.0), |sum, (found, weight)| (sum.0 + found * weight, sum.1 + weight));
+    if weight > 0.0 { sum / weight } else { 1.0 }
+}
+
+/// A ratio of one side, as it was and as it might have been.
+struct Resampled<'a> {
+    draws: &'a Resampling,
+    ratios: Vec<f64>,
+    found: f64,
+    slices: usize,
+}
+
+/// The cells of each recording, by its number.
+type Series<'a> = dyn Fn(usize) -> &'a [f64] + 'a;
+
+impl<'a> OneSide<'a> {
+    /// The dispersion over the parts of its recordings, with the exits that it rests on; `None` without exits over
+    /// time.
+    fn dispersion(&self, subject: Subject, parts: impl Fn(&[f64]) -> Vec<f64>) -> Option<(f64, f64)> {
+        let time = self.side.time.as_ref()?;
+        let recordings = time.cells(subject)?.iter().zip(&time.observed);
+        let found: Vec<(f64, f64)> = recordings
+            .filter(|(cells, observed)| observed.len() >= FEWEST_CELLS && !cells.counts.is_empty())
+            .filter_map(|(cells, observed)| {
+                Some((dispersion(&parts(&cells.counts), &parts(observed))?, cells.counts.iter().sum()))
+            })
+            .collect();
+        let weight = found.iter().map(|found| found.1).sum();
+        (weight > 0.0).then(|| (pooled(found.into_iter()), weight))
+    }
+
+    fn resampled(&self, subject: Subject, ratio: Ratio) -> Option<Resampled<'a>> {
+        let time = self.side.time.as_ref()?;
+        let draws = time.draws.as_ref()?;
+        let cells = time.cells(subject)?;
+        if !is_spread_out(cells) {
+            return None;
+        }
+        let counts = |number: usize| cells[number].counts.as_slice();
+        let handling = |number: usize| cells[number].handling_ns.as_slice();
+        let observed = |number: usize| time.observed[number].as_slice();
+        let all = |of: &Series<'a>| (0..cells.len()).flat_map(of).sum::<f64>();
+        let (top, bottom): (&Series<'a>, &Series<'a>) = match ratio {
+            Ratio::ExitsByTime => (&counts, &observed),
+            Ratio::HandlingByTime => (&handling, &observed),
+            Ratio::HandlingByExits => (&handling, &counts),
+        };
+        let ratios = draws.sums(top).into_iter().zip(draws.sums(bottom)).map(|(top, bottom)| top / bottom);
+        let ratios = ratios.collect();
+        Some(Resampled { draws, ratios, found: all(top) / all(bottom), slices: time.cell_count() })
+    }
+}
+
+impl Ratio {
+    fn of_recording(self, sums: &RecordingSums, observed: f64) -> (f64, f64) {
+        match self {
+            Self::ExitsByTime => (sums.count, observed),
+            Self::HandlingByTime => (sums.time_ns, observed),
+            Self::HandlingByExits => (sums.time_ns, sums.timed),
+        }
+    }
+}
+
+/// Whether at least half of the tenths of the recordings have exits: else most blocks would be empty.
+fn is_spread_out(cells: &[Cells]) -> bool {
+    let some = |cells: &Cells| tenths(&cells.counts).iter().filter(|&&count| count > 0.0).count();
+    2 * cells.iter().map(some).sum::<usize>() >= PARTS * cells.len()
+}
+
+/// By the variance of the logarithm of each side with its degrees of freedom.
+fn by_welch(sides: [Option<(f64, f64)>; 2], centre: f64, change: Change, basis: Basis) -> Estimate {
+    let [before, after] = sides;
+    let log = before.zip(after).and_then(|(before, after)| LogInterval::around(welch([before, after])?));
+    match log {
+        Some(log) => Estimate::new(change, log.moved(centre), basis),
+        None => Estimate::without_interval(change),
+    }
+}
+
+/// The squared coefficient of variation.
+fn variation(times: &HandlingTime) -> Option<f64> {
+    let mean = times.mean_ns().filter(|&mean| mean > 0.0)?;
+    Some((times.standard_deviation_ns()? / mean).powi(2))
+}
+
+/// The variance of ln(sum of the first / sum of the second) with its degrees of freedom, from how far each
+/// recording is from the common ratio (Cochran, "Sampling Techniques", 1977, section 6.4).
+fn ratio_variance(parts: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let (top, bottom) = parts.iter().fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+    if !(top > 0.0 && bottom > 0.0) {
+        return None;
+    }
+    let ratio = top / bottom;
+    let squares: f64 = parts.iter().map(|part| (part.0 - ratio * part.1).powi(2)).sum();
+    let count = parts.len() as f64;
+    Some((count / (count - 1.0) * squares / (top * top), count - 1.0))
+}
+
+impl Time {
+    /// How many cells the recordings have, all together.
+    pub(super) fn cell_count(&self) -> usize {
+        self.grids.iter().map(super::cells::Grid::len).sum()
+    }
+}

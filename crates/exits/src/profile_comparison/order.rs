@@ -1,0 +1,123 @@
+//! In which order rows are listed, and which are.
+
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use super::row::ComparedRow;
+use super::{ProfileComparison, Subject};
+
+/// What rows are ordered by. Where it is a change, what grew most comes first and what shrank most last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ComparisonOrder {
+    /// The change of the handling time a unit, or of the exits a unit where no times are known. Idling comes last.
+    #[default]
+    Time,
+    /// The change of the exits a unit.
+    Rate,
+    /// The change of the mean handling time.
+    Mean,
+    /// The exits of both sides, most first.
+    Exits,
+    /// The name.
+    Name,
+}
+
+impl ComparisonOrder {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Time, "time"),
+        (Self::Rate, "rate"),
+        (Self::Mean, "mean"),
+        (Self::Exits, "exits"),
+        (Self::Name, "name"),
+    ];
+}
+
+impl fmt::Display for ComparisonOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Self::ALL.iter().find(|(order, _)| order == self).map_or("", |(_, name)| name))
+    }
+}
+
+/// A word that is no [`ComparisonOrder`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is nothing to sort a comparison by; write time, rate, mean, exits or name")]
+pub struct UnknownComparisonOrder(pub String);
+
+impl FromStr for ComparisonOrder {
+    type Err = UnknownComparisonOrder;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.iter().find(|(_, name)| *name == text);
+        found.map(|&(order, _)| order).ok_or_else(|| UnknownComparisonOrder(text.to_owned()))
+    }
+}
+
+impl ProfileComparison {
+    /// Orders the rows. Rows of equal figures are ordered by their exits, then by subject.
+    pub fn sort(&mut self, order: ComparisonOrder) {
+        let has_times = self.has_times();
+        // A name is an allocation: once a row, not once a comparison.
+        let keyed = self.rows.drain(..).map(|row| {
+            let name = if order == ComparisonOrder::Name { name(&row.subject) } else { String::new() };
+            (name, figure(&row, order, has_times), row)
+        });
+        let mut keyed: Vec<_> = keyed.collect();
+        let exits = |row: &ComparedRow| row.before.exits.saturating_add(row.after.exits);
+        keyed.sort_by(|a, b| {
+            let by_figure = a.0.cmp(&b.0).then(largest_first(a.1, b.1));
+            by_figure.then(exits(&b.2).cmp(&exits(&a.2))).then(a.2.subject.cmp(&b.2.subject))
+        });
+        self.rows = keyed.into_iter().map(|(_, _, row)| row).collect();
+    }
+
+    /// Keeps the `count` rows that matter most in this order, as they are ordered now: of changes the largest,
+    /// whichever way they went. The others become [`Self::rest`].
+    pub fn keep_top(&mut self, count: usize, order: ComparisonOrder) {
+        if self.rows.len() <= count {
+            return;
+        }
+        let has_times = self.has_times();
+        let size = |at: usize| figure(&self.rows[at], order, has_times).map(f64::abs);
+        let mut by_size: Vec<usize> = (0..self.rows.len()).collect();
+        by_size.sort_by(|&a, &b| largest_first(size(a), size(b)).then(a.cmp(&b)));
+        let kept: std::collections::BTreeSet<usize> = by_size.into_iter().take(count).collect();
+        let mut rest = self.rest.take().unwrap_or_default();
+        let rows = std::mem::take(&mut self.rows);
+        for (at, row) in rows.into_iter().enumerate() {
+            if kept.contains(&at) {
+                self.rows.push(row);
+            } else {
+                rest.add(&row);
+            }
+        }
+        self.rest = Some(rest);
+    }
+}
+
+fn largest_first(a: Option<f64>, b: Option<f64>) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) => b.total_cmp(&a),
+        _ => b.is_some().cmp(&a.is_some()),
+    }
+}
+
+/// What is compared; the largest first, none last.
+fn figure(row: &ComparedRow, order: ComparisonOrder, has_times: bool) -> Option<f64> {
+    match order {
+        ComparisonOrder::Time if row.idle => None,
+        ComparisonOrder::Time if has_times => Some(row.after.time_rate_ns - row.before.time_rate_ns),
+        ComparisonOrder::Time | ComparisonOrder::Rate => Some(row.after.rate - row.before.rate),
+        ComparisonOrder::Mean => Some(row.after.mean_ns? - row.before.mean_ns?),
+        ComparisonOrder::Exits => Some(row.before.exits.saturating_add(row.after.exits) as f64),
+        ComparisonOrder::Name => None,
+    }
+}
+
+fn name(subject: &Subject) -> String {
+    let reason = subject.reason.map(|reason| reason.to_string());
+    reason.or_else(|| subject.access.map(|access| access.to_string())).unwrap_or_default()
+}

@@ -1,0 +1,190 @@
+//! One side of a comparison: its recordings, summed up by subject, and their exits over time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Recording;
+use super::cells::{Cells, Grid};
+use super::resampling::Resampling;
+use super::subject::{Subject, Vms};
+use crate::{AccessKind, ExitReason, Exits, Grouping, HandlingTime, Key, Profile, What};
+
+/// The vCPU halted: `EXIT_REASON_HLT` (Intel SDM volume 3, appendix C) and `VMEXIT_HLT` (AMD64 APM volume 2,
+/// appendix C). Until the next entry the guest sleeps; that time is nobody's work.
+const IDLE: [ExitReason; 2] = [ExitReason::vmx(12), ExitReason::svm(0x78)];
+
+/// Whether the guest sleeps in these exits, so that the time to the next entry is nobody's work.
+#[must_use]
+pub fn is_idle(reason: ExitReason) -> bool {
+    IDLE.contains(&reason.basic())
+}
+
+/// The exits of one row on one side.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sums {
+    /// All of them.
+    pub(super) count: u64,
+    /// Their handling times; in rows of more than one reason those of idling are not among them.
+    pub(super) times: HandlingTime,
+    /// The same, recording by recording.
+    pub(super) recordings: Vec<RecordingSums>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RecordingSums {
+    pub(super) count: f64,
+    pub(super) timed: f64,
+    pub(super) time_ns: f64,
+}
+
+/// All recordings of one side.
+pub(super) struct Side {
+    pub(super) rows: BTreeMap<Subject, Sums>,
+    pub(super) total: Sums,
+    /// Exits in which the guest slept.
+    pub(super) idle: Exits,
+    /// Accesses of a kind that is not known.
+    pub(super) unsorted: u64,
+    /// How long each recording lasted, nanoseconds.
+    pub(super) observed_ns: Vec<f64>,
+    pub(super) time: Option<Time>,
+}
+
+/// The exits of a side over time.
+pub(super) struct Time {
+    pub(super) grids: Vec<Grid>,
+    pub(super) observed: Vec<Vec<f64>>,
+    rows: BTreeMap<Subject, Vec<Cells>>,
+    total: Vec<Cells>,
+    pub(super) draws: Option<Resampling>,
+}
+
+impl Time {
+    /// The cells of a row, recording by recording; `None` where its exits are not known over time.
+    pub(super) fn cells(&self, subject: Subject) -> Option<&[Cells]> {
+        if subject == Subject::default() {
+            return Some(&self.total);
+        }
+        self.rows.get(&subject).map(Vec::as_slice)
+    }
+}
+
+impl Side {
+    pub(super) fn new(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed: u64) -> Self {
+        let mut side = Self {
+            rows: BTreeMap::new(),
+            total: Sums::default(),
+            idle: Exits::default(),
+            unsorted: 0,
+            observed_ns: recordings
+                .iter()
+                .map(|recording| recording.observed.map_or(0.0, |span| span.length_ns() as f64))
+                .collect(),
+            time: None,
+        };
+        for (number, recording) in recordings.iter().enumerate() {
+            side.add(number, recording.profile, grouping, vms);
+        }
+        let of_all = |sums: &mut Sums| sums.recordings.resize(recordings.len(), RecordingSums::default());
+        side.rows.values_mut().for_each(of_all);
+        of_all(&mut side.total);
+        side.time = over_time(recordings, grouping, vms, seed);
+        side
+    }
+
+    fn add(&mut self, number: usize, profile: &Profile, grouping: &Grouping, vms: &Vms) {
+        let kinds = grouping.access_kinds();
+        for vcpu in profile.vcpus() {
+            let whose = grouping.whose(vcpu.vcpu);
+            if kinds.is_empty() {
+                for (&reason, exits) in &vcpu.reasons {
+                    let what = grouping.what(reason);
+                    let idle = is_idle(reason);
+                    let row = self.rows.entry(vms.subject(profile, Key { whose, what })).or_default();
+                    row.add(number, exits, !idle || what != What::Everything);
+                    self.total.add(number, exits, !idle);
+                    if idle {
+                        self.idle.merge(exits);
+                    }
+                }
+                continue;
+            }
+            for (&access, exits) in &vcpu.accesses {
+                if kinds.contains(&access.kind()) {
+                    let key = Key { whose, what: What::Access(access) };
+                    self.rows.entry(vms.subject(profile, key)).or_default().add(number, exits, true);
+                    self.total.add(number, exits, true);
+                } else if access.kind() == AccessKind::Other {
+                    self.unsorted = self.unsorted.saturating_add(exits.count);
+                }
+            }
+        }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, number: usize, exits: &Exits, timed: bool) {
+        self.count = self.count.saturating_add(exits.count);
+        if self.recordings.len() <= number {
+            self.recordings.resize(number + 1, RecordingSums::default());
+        }
+        let recording = &mut self.recordings[number];
+        recording.count += exits.count as f64;
+        if timed {
+            self.times.merge(&exits.handling);
+            recording.timed += exits.handling.count() as f64;
+            recording.time_ns += exits.handling.total_ns() as f64;
+        }
+    }
+}
+
+/// The exits in cells of time, as far as the recordings tell: all of them have to last for some time.
+fn over_time(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed: u64) -> Option<Time> {
+    let grids: Vec<Grid> = recordings
+        .iter()
+        .map(|recording| {
+            let finer = recording.grouped.map_or(0, crate::GroupedTimeline::width_ns);
+            Grid::new(recording.observed?, recording.profile.timeline.width_ns().max(finer))
+        })
+        .collect::<Option<_>>()?;
+    let mut rows: BTreeMap<Subject, Vec<Cells>> = BTreeMap::new();
+    let mut total = vec![Cells::default(); recordings.len()];
+    for (number, (recording, grid)) in recordings.iter().zip(&grids).enumerate() {
+        let profile = recording.profile;
+        let mut row = |subject, start_ns, width_ns, slices: &[crate::Slice]| {
+            let cells = rows.entry(subject).or_insert_with(|| vec![Cells::default(); recordings.len()]);
+            grid.add(&mut cells[number], start_ns, width_ns, slices);
+        };
+        let by_access = !grouping.access_kinds().is_empty();
+        if let Some(grouped) = recording.grouped {
+            let there: BTreeSet<_> = profile.vcpus().iter().map(|exits| exits.vcpu.vm).collect();
+            for (key, slices) in grouped.of_vms(|vm| there.contains(&vm)) {
+                row(vms.subject(profile, key), grouped.start_ns(), grouped.width_ns(), &slices);
+                if by_access {
+                    grid.add(&mut total[number], grouped.start_ns(), grouped.width_ns(), &slices);
+                }
+            }
+        }
+        if by_access {
+            continue;
+        }
+        let timeline = &profile.timeline;
+        for (series, mut slices) in timeline.iter() {
+            let vcpu = crate::Vcpu { vm: series.vm, number: None, thread: None };
+            let key = Key { whose: grouping.whose(vcpu), what: grouping.what(series.reason) };
+            if is_idle(series.reason) && key.what == What::Everything {
+                slices.iter_mut().for_each(|slice| slice.handling_ns = 0);
+            }
+            if recording.grouped.is_none() && !grouping.has(crate::Dimension::Vcpu) {
+                row(vms.subject(profile, key), timeline.start_ns(), timeline.width_ns(), &slices);
+            }
+            if is_idle(series.reason) {
+                slices.iter_mut().for_each(|slice| slice.handling_ns = 0);
+            }
+            grid.add(&mut total[number], timeline.start_ns(), timeline.width_ns(), &slices);
+        }
+    }
+    let observed: Vec<Vec<f64>> =
+        grids.iter().map(|grid| grid.observed_ns.iter().map(|&ns| ns as f64).collect()).collect();
+    let draws = Resampling::new(&grids.iter().map(Grid::len).collect::<Vec<_>>(), seed);
+    Some(Time { grids, observed, rows, total, draws })
+}

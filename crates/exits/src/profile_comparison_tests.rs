@@ -1,0 +1,276 @@
+use super::*;
+use crate::{Access, Change, Dimension, Direction, ExitReason, SeriesKey, Slice, Span, Vcpu};
+use proptest::prelude::*;
+
+const WIDTH: u64 = 1 << 20;
+const HLT: ExitReason = ExitReason::svm(0x78);
+const MSR: ExitReason = ExitReason::svm(0x7c);
+const IO: ExitReason = ExitReason::svm(0x7b);
+const VINTR: ExitReason = ExitReason::svm(0x64);
+const PORT: Access = Access::Port { port: 0x3f8, direction: Direction::Write };
+
+/// Exits of a reason in a cell of time, of so many nanoseconds each.
+type Some = (ExitReason, u64, u64, u64);
+
+fn profile(vm: u32, cells: u64, exits: &[Some]) -> Profile {
+    let mut profile = Profile::new();
+    profile.span = Some(Span { first_ns: WIDTH, last_ns: WIDTH * (1 + cells) });
+    let vcpu = Vcpu { vm: Some(vm), number: Some(0), thread: Some(vm + 1) };
+    for &(reason, cell, count, ns) in exits {
+        let row = profile.vcpu(vcpu).reasons.entry(reason).or_default();
+        row.count += count;
+        (0..count).for_each(|_| row.handling.add(ns));
+        if reason == IO {
+            let access = profile.vcpu(vcpu).accesses.entry(PORT).or_default();
+            access.count += count;
+            (0..count).for_each(|_| access.handling.add(ns));
+        }
+        let series = profile.timeline.series(SeriesKey { vm: vcpu.vm, reason });
+        let slice = Slice { count, handling_ns: count * ns };
+        profile.timeline.add(series, WIDTH * (1 + cell), slice);
+    }
+    profile
+}
+
+/// `count` exits in each cell.
+fn even(reason: ExitReason, cells: u64, count: u64, ns: u64) -> Vec<Some> {
+    (0..cells).map(|cell| (reason, cell, count + cell % 2, ns + cell % 3)).collect()
+}
+
+fn compared(before: &Profile, after: &Profile) -> ProfileComparison {
+    ProfileComparison::new(&[before.into()], &[after.into()], &ComparisonOptions::default())
+}
+
+fn row(comparison: &ProfileComparison, reason: ExitReason) -> ComparedRow {
+    comparison.rows.iter().find(|row| row.subject.reason == Some(reason)).unwrap().clone()
+}
+
+#[test]
+fn rates_are_over_the_time_of_each_side() {
+    let before = profile(1, 100, &even(MSR, 100, 10, 1000));
+    let after = profile(2, 200, &even(MSR, 200, 10, 1000));
+    let found = compared(&before, &after);
+    let msr = row(&found, MSR);
+    assert_eq!((msr.before.exits, msr.after.exits, found.per), (1050, 2100, Per::Second));
+    assert!((msr.before.rate - 10.5 / (WIDTH as f64 / 1e9)).abs() < 1e-6);
+    assert!(msr.rate.change.percent().unwrap().abs() < 1e-9);
+    assert!(matches!(msr.rate.basis, Some(Basis::Blocks { before: 101, after: 201 })), "{:?}", msr.rate);
+    assert_eq!(msr.rate.effect(), Effect::Indistinguishable);
+    assert_eq!(found.vms.len(), 1);
+    assert_eq!(found.verdict, Verdict::Same);
+}
+
+#[test]
+fn time_asleep_is_in_no_sum() {
+    let sleeping = even(HLT, 100, 1, 900_000);
+    let before = profile(1, 100, &[even(MSR, 100, 10, 1000), sleeping.clone()].concat());
+    let after = profile(1, 100, &[even(MSR, 100, 10, 2000), sleeping].concat());
+    let found = compared(&before, &after);
+    assert_eq!(found.total.before.time_ns, row(&found, MSR).before.time_ns);
+    assert_eq!(found.total.before.exits, 1200);
+    assert!(found.before.idle.handling.total_ns() > 100_000_000);
+    let hlt = row(&found, HLT);
+    assert!(hlt.idle && hlt.before.time_percent.is_none() && hlt.before.mean_ns.is_some());
+    assert!((found.total.time.unwrap().change.percent().unwrap() - 99.9).abs() < 0.1);
+    assert_eq!(found.verdict, Verdict::More);
+    // Idling comes last, however long.
+    assert_eq!(found.rows.last().unwrap().subject.reason, Some(HLT));
+    let by_vm = ComparisonOptions {
+        grouping: Grouping::new([Dimension::Vm]).unwrap(),
+        ..ComparisonOptions::default()
+    };
+    let by_vm = ProfileComparison::new(&[(&before).into()], &[(&after).into()], &by_vm);
+    assert_eq!(by_vm.rows[0].before.time_ns, found.total.before.time_ns);
+    assert!(matches!(by_vm.rows[0].time.unwrap().basis, Some(Basis::Blocks { .. })));
+}
+
+#[test]
+fn what_is_gone_has_a_bound_and_what_is_new_no_upper_end() {
+    let before = profile(1, 100, &[even(MSR, 100, 10, 1000), even(VINTR, 100, 2, 500)].concat());
+    let after = profile(1, 100, &even(MSR, 100, 10, 1000));
+    let gone = row(&compared(&before, &after), VINTR);
+    assert_eq!(gone.rate.change, Change::Percent(-100.0));
+    let interval = gone.rate.interval.unwrap();
+    assert!(interval.low == -100.0 && (-99.0..-97.0).contains(&interval.high.unwrap()), "{interval:?}");
+    let seconds = 100.0 * WIDTH as f64 / 1e9;
+    assert!((gone.after.rate_bound.unwrap() - 2.9957 / seconds).abs() < 1e-3 / seconds);
+    assert!(matches!(gone.rate.basis, Some(Basis::Poisson { measured: true, .. })));
+    assert_eq!(gone.time.unwrap().change, Change::Percent(-100.0));
+    assert_eq!((gone.time.unwrap().interval, gone.mean), (None, None));
+
+    let appeared = row(&compared(&after, &before), VINTR);
+    assert_eq!(appeared.rate.change, Change::FromNothing);
+    assert!(appeared.rate.interval.unwrap().low > 5000.0);
+    assert_eq!(appeared.rate.interval.unwrap().high, None);
+    assert_eq!(appeared.rate.effect(), Effect::More);
+}
+
+#[test]
+fn operations_go_before_time() {
+    let (before, after) =
+        (profile(1, 100, &even(MSR, 100, 10, 1000)), profile(1, 300, &even(MSR, 300, 10, 1000)));
+    let options = ComparisonOptions { operations: Some((1050, 1575)), ..ComparisonOptions::default() };
+    let found = ProfileComparison::new(&[(&before).into()], &[(&after).into()], &options);
+    assert_eq!(found.per, Per::Operation);
+    assert_eq!((found.total.before.rate, found.total.after.rate), (1.0, 2.0));
+    let interval = found.total.rate.interval.unwrap();
+    assert!(interval.low > 90.0 && interval.high.unwrap() < 110.0, "{interval:?}");
+}
+
+#[test]
+fn accesses_have_intervals_by_their_own_slices() {
+    let exits = even(IO, 200, 5, 2000);
+    let (before, after) = (profile(1, 200, &exits), profile(1, 200, &exits));
+    let grouping = Grouping::new([Dimension::Port]).unwrap();
+    let mut grouped = GroupedTimeline::new(grouping.clone());
+    for &(reason, cell, count, ns) in &exits {
+        let vcpu = before.vcpus()[0].vcpu;
+        (0..count).for_each(|_| grouped.add(vcpu, reason, Some(PORT), WIDTH * (1 + cell), Some(ns)));
+    }
+    let options = ComparisonOptions { grouping, ..ComparisonOptions::default() };
+    let plain = ProfileComparison::new(&[(&before).into()], &[(&after).into()], &options);
+    assert_eq!(plain.rows[0].subject.access, Some(PORT));
+    assert_eq!(plain.rows[0].rate.basis, Some(Basis::Poisson { before: 1.0, after: 1.0, measured: false }));
+    assert_eq!(plain.rows[0].mean.unwrap().basis, Some(Basis::Times));
+    let [before, after] =
+        [&before, &after].map(|profile| Recording { grouped: Some(&grouped), ..profile.into() });
+    let found = ProfileComparison::new(&[before], &[after], &options);
+    assert!(matches!(found.rows[0].rate.basis, Some(Basis::Blocks { .. })));
+    assert!(matches!(found.total.rate.basis, Some(Basis::Blocks { .. })));
+}
+
+#[test]
+fn doubts_are_said() {
+    let mut before = profile(1, 10, &even(MSR, 10, 10, 1000));
+    let mut after = profile(1, 100, &even(MSR, 100, 10, 1000));
+    let other = Vcpu { vm: Some(1), number: Some(1), thread: Some(9) };
+    after.vcpu(other).reasons.entry(MSR).or_default().count = 5;
+    before.losses.lost_events = 7;
+    let found = compared(&before, &after);
+    assert_eq!(
+        found.doubts,
+        [
+            Doubt::Lost { side: Which::Before, lost: 7, unread: 0 },
+            Doubt::Short { side: Which::Before },
+            Doubt::Vcpus { vms: (1, 1), vcpus: (1, 2) },
+        ]
+    );
+    before.span = None;
+    let found = compared(&before, &after);
+    assert_eq!(found.per, Per::Recording);
+    assert!(found.doubts.contains(&Doubt::NoTime { side: Which::Before }));
+    let found = compared(&Profile::new(), &after);
+    assert!(found.doubts.contains(&Doubt::Empty { side: Which::Before }));
+    assert_eq!(compared(&Profile::new(), &Profile::new()).verdict, Verdict::Nothing);
+}
+
+#[test]
+fn vms_that_cannot_be_told_to_be_the_same_are_a_doubt() {
+    let side = |vms: [u32; 2]| {
+        let mut both = profile(vms[0], 100, &even(MSR, 100, 10, 1000));
+        both.merge(&profile(vms[1], 100, &even(MSR, 100, 20, 1000)));
+        both
+    };
+    let by_vm = ComparisonOptions {
+        grouping: Grouping::new([Dimension::Vm]).unwrap(),
+        ..ComparisonOptions::default()
+    };
+    let doubts = |before: &Profile, after: &Profile| {
+        ProfileComparison::new(&[before.into()], &[after.into()], &by_vm).doubts
+    };
+    assert_eq!(doubts(&side([1, 2]), &side([3, 4])), [Doubt::NoCommonVm]);
+    assert_eq!(doubts(&side([1, 2]), &side([2, 3])), []);
+    assert_eq!(compared(&side([1, 2]), &side([3, 4])).doubts, []);
+}
+
+#[test]
+fn the_worst_comes_first_and_the_top_holds_both_ends() {
+    let reasons = |msr: u64, io: u64, vintr: u64| {
+        let all = [even(MSR, 50, msr, 1000), even(IO, 50, io, 1000), even(VINTR, 50, vintr, 1000)];
+        profile(1, 50, &all.concat())
+    };
+    let mut found = compared(&reasons(10, 10, 90), &reasons(20, 11, 10));
+    let order = |found: &ProfileComparison| -> Vec<_> {
+        found.rows.iter().map(|row| row.subject.reason.unwrap()).collect()
+    };
+    assert_eq!(order(&found), [MSR, IO, VINTR]);
+    found.keep_top(2, ComparisonOrder::Time);
+    assert_eq!(order(&found), [MSR, VINTR]);
+    let rest = found.rest.unwrap();
+    assert_eq!((rest.rows, rest.before.exits, rest.after.exits), (1, 525, 575));
+    found.sort(ComparisonOrder::Exits);
+    assert_eq!(order(&found), [VINTR, MSR]);
+    found.sort(ComparisonOrder::Name);
+    assert_eq!(order(&found), [MSR, VINTR]);
+    for order in ["time", "rate", "mean", "exits", "name"] {
+        assert_eq!(order.parse::<ComparisonOrder>().unwrap().to_string(), order);
+    }
+    assert!("p99".parse::<ComparisonOrder>().unwrap_err().to_string().contains("time, rate"));
+}
+
+#[test]
+fn files_keep_everything() {
+    let before = profile(1, 100, &[even(MSR, 100, 10, 1000), even(VINTR, 100, 2, 500)].concat());
+    let found = compared(&before, &profile(1, 100, &even(MSR, 100, 10, 1000)));
+    let json = serde_json::to_string(&found).unwrap();
+    assert!(json.contains(r#""basis":{"method":"blocks","before":101,"after":101}"#), "{json}");
+    let read: ProfileComparison = serde_json::from_str(&json).unwrap();
+    assert_eq!(read.rows.len(), found.rows.len());
+    assert_eq!(read.rows[1].subject, found.rows[1].subject);
+}
+
+fn some_exits() -> impl Strategy<Value = Vec<Some>> {
+    let reason = prop_oneof![Just(HLT), Just(MSR), Just(IO)];
+    let ns = prop_oneof![Just(0), 1..5000_u64, Just(1 << 40)];
+    proptest::collection::vec((reason, 0..120_u64, 1..40_u64, ns), 0..60)
+}
+
+fn estimates(row: &ComparedRow) -> impl Iterator<Item = Estimate> {
+    [Some(row.rate), row.time, row.mean].into_iter().flatten()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_figure_is_a_number(before in some_exits(), after in some_exits(), cells in 0..130_u64) {
+        let (before, after) = (profile(1, cells, &before), profile(1, 120, &after));
+        for grouping in [vec![Dimension::Reason], vec![Dimension::Vm], vec![Dimension::Vcpu], vec![Dimension::Port]] {
+            let options = ComparisonOptions { grouping: Grouping::new(grouping).unwrap(), ..ComparisonOptions::default() };
+            let found = ProfileComparison::new(&[(&before).into()], &[(&after).into()], &options);
+            // JSON has neither infinities nor NaN: they would be null where a figure belongs.
+            let json = serde_json::to_value(&found).unwrap();
+            serde_json::from_value::<ProfileComparison>(json).unwrap();
+            for estimate in found.rows.iter().chain([&found.total]).flat_map(estimates) {
+                let Some(interval) = estimate.interval else { continue };
+                let percent = estimate.change.percent();
+                let room = 1e-6 * (100.0 + percent.unwrap_or(0.0));
+                prop_assert!(percent.is_none_or(|percent| interval.low <= percent + room), "{estimate:?}");
+                prop_assert!(percent.is_none_or(|percent| interval.high.is_none_or(|high| high >= percent - room)));
+            }
+        }
+    }
+
+    #[test]
+    fn exchanging_the_sides_exchanges_the_ends(before in some_exits(), after in some_exits()) {
+        let (before, after) = (profile(1, 120, &before), profile(1, 120, &after));
+        let (there, back) = (compared(&before, &after), compared(&after, &before));
+        // Near -100 % a percentage has few digits left of its ratio.
+        let near = |a: f64, b: f64| {
+            let [a, b] = [a, b].map(|percent| 1.0 + percent / 100.0);
+            (a.ln() + b.ln()).abs() < 1e-6 + 1e-13 / a.min(b)
+        };
+        for row in there.rows.iter().chain([&there.total]) {
+            let other = back.rows.iter().chain([&back.total]).find(|other| other.subject == row.subject).unwrap();
+            for (there, back) in estimates(row).zip(estimates(other)) {
+                let method = |estimate: Estimate| estimate.basis.map(|basis| std::mem::discriminant(&basis));
+                prop_assert_eq!(method(there), method(back));
+                let (Some(there), Some(back)) = (there.interval, back.interval) else { continue };
+                if let (Some(high), Some(other_high)) = (there.high, back.high) {
+                    prop_assert!(there.low == -100.0 || near(there.low, other_high), "{there:?} {back:?}");
+                    prop_assert!(back.low == -100.0 || near(back.low, high), "{there:?} {back:?}");
+                }
+            }
+        }
+    }
+}

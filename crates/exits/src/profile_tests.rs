@@ -1,0 +1,86 @@
+use super::*;
+use crate::{Direction, SeriesKey, Slice};
+
+const HLT: ExitReason = ExitReason::vmx(12);
+const IO: ExitReason = ExitReason::vmx(30);
+const PORT: Access = Access::Port { port: 0x60, direction: Direction::Read };
+
+fn vcpu(vm: u32, number: u32) -> Vcpu {
+    Vcpu { vm: Some(vm), number: Some(number), thread: Some(vm + number) }
+}
+
+fn profile(exits: &[(Vcpu, ExitReason, u64)]) -> Profile {
+    let mut profile = Profile::new();
+    for &(vcpu, reason, ns) in exits {
+        let time_ns = 1_000_000 * ns;
+        profile.span = Some(Span { first_ns: time_ns, last_ns: time_ns + ns });
+        let row = profile.vcpu(vcpu).reasons.entry(reason).or_default();
+        row.count += 1;
+        row.handling.add(ns);
+        if reason == IO {
+            profile.vcpu(vcpu).accesses.entry(PORT).or_default().count += 1;
+        }
+        let series = profile.timeline.series(SeriesKey { vm: vcpu.vm, reason });
+        profile.timeline.add(series, time_ns, Slice { count: 1, handling_ns: ns });
+        profile.names.insert(vcpu.vm.unwrap(), "qemu".to_owned());
+        *profile.events.entry("kvm:kvm_exit".to_owned()).or_default() += 1;
+    }
+    profile
+}
+
+#[test]
+fn merging_adds_what_belongs_together() {
+    let mut sum = profile(&[(vcpu(10, 0), HLT, 5)]);
+    sum.losses.lost_events = 3;
+    sum.merge(&profile(&[(vcpu(10, 1), IO, 9)]));
+    sum.merge(&profile(&[(vcpu(10, 0), HLT, 7)]));
+    assert_eq!(sum.vcpus().len(), 2);
+    assert_eq!(sum.reasons()[&HLT].handling.total_ns(), 12);
+    assert_eq!(sum.accesses()[&PORT].count, 1);
+    assert_eq!((sum.total(), sum.counts().lost), (3, 3));
+    assert_eq!(sum.span, Some(Span { first_ns: 5_000_000, last_ns: 9_000_009 }));
+    assert_eq!(sum.events["kvm:kvm_exit"], 3);
+}
+
+#[test]
+fn order_of_merging_does_not_matter() {
+    let parts =
+        [profile(&[(vcpu(2, 0), HLT, 5)]), profile(&[(vcpu(1, 0), IO, 9)]), profile(&[(vcpu(2, 0), IO, 1)])];
+    let mut forth = Profile::new();
+    parts.iter().for_each(|part| forth.merge(part));
+    let mut back = Profile::new();
+    parts.iter().rev().for_each(|part| back.merge(part));
+    assert_eq!(forth, back);
+}
+
+#[test]
+fn a_part_has_the_timeline_of_its_vms() {
+    let mut whole = profile(&[(vcpu(1, 0), HLT, 5)]);
+    whole.merge(&profile(&[(vcpu(2, 0), HLT, 6)]));
+    let part = whole.only(|vcpu| vcpu.vm == Some(2));
+    assert_eq!(part.total(), 1);
+    assert_eq!(part.timeline.iter().count(), 1);
+    assert_eq!(part.names.keys().collect::<Vec<_>>(), [&2]);
+    assert!(whole.only(|_| false).is_empty());
+}
+
+#[test]
+fn files_keep_everything() {
+    let mut whole = profile(&[(vcpu(1, 0), HLT, 5), (vcpu(1, 1), IO, 70)]);
+    whole.losses.undecoded = 2;
+    let json = serde_json::to_string(&whole).unwrap();
+    assert_eq!(serde_json::from_str::<Profile>(&json).unwrap(), whole);
+}
+
+#[test]
+fn a_vcpu_whose_number_only_one_side_knows_is_one() {
+    let unknown = Vcpu { number: None, ..vcpu(1, 0) };
+    let parts = [profile(&[(unknown, HLT, 5)]), profile(&[(vcpu(1, 0), HLT, 6)])];
+    for [first, second] in [[0, 1], [1, 0]] {
+        let mut sum = parts[first].clone();
+        sum.merge(&parts[second]);
+        assert_eq!(sum.vcpus().len(), 1);
+        assert_eq!(sum.vcpus()[0].vcpu, vcpu(1, 0));
+        assert_eq!(sum.total(), 2);
+    }
+}

@@ -1,0 +1,287 @@
+//! Exits over time.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::ExitReason;
+
+/// The narrowest slice: 2^20 ns, about a millisecond.
+const NARROWEST: u32 = 20;
+/// The most slices from the first exit to the last; slices double in width rather than pass it.
+const MOST_SLICES: u64 = 2048;
+
+/// The exits of one time slice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Exits that began in it.
+    pub count: u64,
+    /// How long the host took over them, nanoseconds; those without a handling time add nothing.
+    pub handling_ns: u64,
+}
+
+impl Slice {
+    /// Adds another one. Commutative and associative.
+    pub fn merge(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.handling_ns = self.handling_ns.saturating_add(other.handling_ns);
+    }
+}
+
+/// Which exits a series counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SeriesKey {
+    /// The VM (process or domain), when known.
+    pub vm: Option<u32>,
+    /// The reason.
+    pub reason: ExitReason,
+}
+
+/// A number that [`Timeline::series`] gives, for quick adding. It holds for that timeline alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeriesIndex(usize);
+
+/// Exits by VM and reason in slices of equal width: a power of two nanoseconds, from 2^20 (about a
+/// millisecond) on, so wide that at most 2048 slices lie between the first exit and the last.
+///
+/// Slices begin at multiples of their width, so that timelines of parts of a recording merge to that of
+/// the whole, exactly.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
+pub struct Timeline {
+    width_bits: u32,
+    /// The number (time divided by width) of the first slice and of the last, once there is one.
+    range: Option<(u64, u64)>,
+    /// The number of every series' first slice.
+    origin: u64,
+    series: Vec<(SeriesKey, Vec<Slice>)>,
+    index: BTreeMap<SeriesKey, usize>,
+}
+
+impl Timeline {
+    /// The series of these exits, created when it is not there.
+    pub fn series(&mut self, key: SeriesKey) -> SeriesIndex {
+        let next = self.series.len();
+        let index = *self.index.entry(key).or_insert(next);
+        if index == next {
+            self.series.push((key, Vec::new()));
+        }
+        SeriesIndex(index)
+    }
+
+    /// Counts exits that began at `time_ns`.
+    pub fn add(&mut self, series: SeriesIndex, time_ns: u64, exits: Slice) {
+        let slot = time_ns >> self.width();
+        let within = slot.wrapping_sub(self.origin);
+        let slices = &mut self.series[series.0].1;
+        if let (Some(slice), Some((first, last))) = (slices.get_mut(within as usize), self.range) {
+            // Any slice in this range was made room for; the range itself may still end inside of it.
+            if (first..=last).contains(&slot) {
+                slice.merge(exits);
+                return;
+            }
+        }
+        self.add_growing(series, time_ns, exits);
+    }
+
+    #[cold]
+    fn add_growing(&mut self, series: SeriesIndex, time_ns: u64, exits: Slice) {
+        self.cover(time_ns >> self.width(), time_ns >> self.width());
+        let within = ((time_ns >> self.width()) - self.origin) as usize;
+        let slices = &mut self.series[series.0].1;
+        if slices.len() <= within {
+            slices.resize(within + 1, Slice::default());
+        }
+        slices[within].merge(exits);
+    }
+
+    /// Adds those of another timeline. Commutative and associative.
+    pub fn merge(&mut self, other: &Self) {
+        let Some((mut first, mut last)) = other.range else { return };
+        while self.width() < other.width() {
+            self.double();
+        }
+        let narrower = self.width() - other.width();
+        (first, last) = (first >> narrower, last >> narrower);
+        self.cover(first, last);
+        let narrower = self.width() - other.width();
+        for (key, slices) in &other.series {
+            let ours = self.series(*key).0;
+            for (slot, &slice) in (other.origin..).zip(slices) {
+                if slice != Slice::default() {
+                    let within = ((slot >> narrower) - self.origin) as usize;
+                    let ours = &mut self.series[ours].1;
+                    if ours.len() <= within {
+                        ours.resize(within + 1, Slice::default());
+                    }
+                    ours[within].merge(slice);
+                }
+            }
+        }
+    }
+
+    /// Makes the range hold these slots (of today's width), doubling the width where it must.
+    fn cover(&mut self, first: u64, last: u64) {
+        let (mut first, mut last) = (first, last);
+        loop {
+            let (from, to) = self.range.map_or((first, last), |(from, to)| (from.min(first), to.max(last)));
+            if to - from < MOST_SLICES {
+                if self.range.is_none() {
+                    self.origin = from;
+                }
+                if from < self.origin {
+                    let missing = (self.origin - from) as usize;
+                    for (_, slices) in &mut self.series {
+                        slices.splice(0..0, std::iter::repeat_n(Slice::default(), missing));
+                    }
+                    self.origin = from;
+                }
+                self.range = Some((from, to));
+                return;
+            }
+            self.double();
+            (first, last) = (first >> 1, last >> 1);
+        }
+    }
+
+    fn double(&mut self) {
+        let odd = (self.origin & 1) as usize;
+        for (_, slices) in &mut self.series {
+            let mut wider = vec![Slice::default(); (slices.len() + odd).div_ceil(2)];
+            for (at, &slice) in slices.iter().enumerate() {
+                wider[(at + odd) / 2].merge(slice);
+            }
+            *slices = wider;
+        }
+        self.origin >>= 1;
+        self.range = self.range.map(|(first, last)| (first >> 1, last >> 1));
+        self.width_bits = self.width() + 1;
+    }
+
+    fn width(&self) -> u32 {
+        self.width_bits.max(NARROWEST)
+    }
+
+    /// A slice's width in nanoseconds.
+    #[must_use]
+    pub fn width_ns(&self) -> u64 {
+        1 << self.width()
+    }
+
+    /// How many slices there are from the first exit to the last.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.range.map_or(0, |(first, last)| (last - first + 1) as usize)
+    }
+
+    /// Whether it has no exits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.range.is_none()
+    }
+
+    /// When the first slice begins, nanoseconds.
+    #[must_use]
+    pub fn start_ns(&self) -> u64 {
+        self.range.map_or(0, |(first, _)| first << self.width())
+    }
+
+    /// Every series with its slices, [`Self::len`] each, ordered by key.
+    pub fn iter(&self) -> impl Iterator<Item = (SeriesKey, Vec<Slice>)> {
+        let skipped = self.range.map_or(0, |(first, _)| (first - self.origin) as usize);
+        self.index.iter().map(move |(&key, &at)| {
+            let mut slices: Vec<_> = self.series[at].1.iter().skip(skipped).copied().collect();
+            slices.resize(self.len(), Slice::default());
+            (key, slices)
+        })
+    }
+
+    /// Slices by reason over all VMs, [`Self::len`] each.
+    #[must_use]
+    pub fn by_reason(&self) -> BTreeMap<ExitReason, Vec<Slice>> {
+        let mut all: BTreeMap<ExitReason, Vec<Slice>> = BTreeMap::new();
+        for (key, slices) in self.iter() {
+            let sum = all.entry(key.reason).or_insert_with(|| vec![Slice::default(); self.len()]);
+            sum.iter_mut().zip(slices).for_each(|(sum, slice)| sum.merge(slice));
+        }
+        all
+    }
+
+    /// Only the series of VMs that `keep` wants; range and width stay.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(Option<u32>) -> bool) -> Self {
+        let mut part = Self { width_bits: self.width_bits, range: self.range, ..Self::default() };
+        part.origin = self.origin;
+        for (key, slices) in self.series.iter().filter(|(key, _)| keep(key.vm)) {
+            part.index.insert(*key, part.series.len());
+            part.series.push((*key, slices.clone()));
+        }
+        part
+    }
+}
+
+impl PartialEq for Timeline {
+    fn eq(&self, other: &Self) -> bool {
+        self.range == other.range && self.width() == other.width() && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Timeline {}
+
+/// The form in files.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    start_ns: u64,
+    width_ns: u64,
+    slices: u64,
+    series: Vec<StoredSeries>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredSeries {
+    #[serde(flatten)]
+    key: SeriesKey,
+    count: Vec<u64>,
+    handling_ns: Vec<u64>,
+}
+
+impl From<Timeline> for Stored {
+    fn from(timeline: Timeline) -> Self {
+        let series = timeline.iter().map(|(key, slices)| StoredSeries {
+            key,
+            count: slices.iter().map(|slice| slice.count).collect(),
+            handling_ns: slices.iter().map(|slice| slice.handling_ns).collect(),
+        });
+        Self {
+            start_ns: timeline.start_ns(),
+            width_ns: timeline.width_ns(),
+            slices: timeline.len() as u64,
+            series: series.collect(),
+        }
+    }
+}
+
+impl From<Stored> for Timeline {
+    fn from(stored: Stored) -> Self {
+        let width_bits = stored.width_ns.max(1).ilog2().max(NARROWEST);
+        let mut timeline = Self { width_bits, ..Self::default() };
+        let origin = stored.start_ns >> timeline.width_bits;
+        if stored.slices == 0 {
+            return timeline;
+        }
+        timeline.cover(origin, origin.saturating_add(stored.slices.min(MOST_SLICES) - 1));
+        for series in &stored.series {
+            let index = timeline.series(series.key);
+            for (at, (&count, &handling_ns)) in series.count.iter().zip(&series.handling_ns).enumerate() {
+                let time_ns = stored.start_ns.saturating_add((at as u64).saturating_mul(stored.width_ns));
+                if count > 0 || handling_ns > 0 {
+                    timeline.add(index, time_ns, Slice { count, handling_ns });
+                }
+            }
+        }
+        timeline
+    }
+}
+
+#[cfg(test)]
+#[path = "timeline_tests.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+//! A timeline as rows: grouped, ordered, and summed up to as many columns as there is room for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::{Grouping, Key, Slice, Span, Timeline, Vcpu};
+
+/// Exits of one kind over time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelineRow {
+    /// What tells it from the others.
+    pub key: Key,
+    /// Its slices, as many as the timeline has.
+    pub slices: Vec<Slice>,
+    /// All slices together.
+    pub total: Slice,
+}
+
+/// What rows of a timeline are ordered and drawn by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TimelineFigure {
+    /// Exits.
+    #[default]
+    Exits,
+    /// The time that handling them took.
+    Time,
+}
+
+impl TimelineFigure {
+    /// The figure of a slice: exits, or nanoseconds.
+    #[must_use]
+    pub const fn of(self, slice: Slice) -> u64 {
+        match self {
+            Self::Exits => slice.count,
+            Self::Time => slice.handling_ns,
+        }
+    }
+}
+
+/// The rows that [`TimelineRows::keep_top`] took out, in one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelineRest {
+    /// How many they were.
+    pub rows: usize,
+    /// Their slices together.
+    pub slices: Vec<Slice>,
+    /// All slices together.
+    pub total: Slice,
+}
+
+/// A timeline in rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelineRows {
+    start_ns: u64,
+    width_ns: u64,
+    length: usize,
+    rows: Vec<TimelineRow>,
+    rest: Option<TimelineRest>,
+}
+
+/// Slices that are drawn as one, and how much of their time was watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Their numbers.
+    pub slices: Range<usize>,
+    /// How long the recording lasted in them, nanoseconds; never zero.
+    pub observed_ns: u64,
+}
+
+impl Column {
+    /// The figure of `slices` in this column: exits, or nanoseconds.
+    #[must_use]
+    pub fn sum(&self, slices: &[Slice], figure: TimelineFigure) -> u64 {
+        let part = slices.get(self.slices.clone()).unwrap_or_default();
+        part.iter().fold(0, |sum, &slice| sum.saturating_add(figure.of(slice)))
+    }
+}
+
+impl TimelineRows {
+    /// The exits of `timeline` by VM, by reason or by both, as `grouping` says; the largest `figure` first.
+    /// A timeline knows neither vCPUs nor accesses: by those it has one row.
+    #[must_use]
+    pub fn new(timeline: &Timeline, grouping: &Grouping, figure: TimelineFigure) -> Self {
+        let mut rows: BTreeMap<Key, (Vec<Slice>, Slice)> = BTreeMap::new();
+        for (series, slices) in timeline.iter() {
+            let vcpu = Vcpu { vm: series.vm, number: None, thread: None };
+            let key = Key { whose: grouping.whose(vcpu), what: grouping.what(series.reason) };
+            let (sums, total) =
+                rows.entry(key).or_insert_with(|| (vec![Slice::default(); timeline.len()], Slice::default()));
+            for (sum, slice) in sums.iter_mut().zip(slices) {
+                sum.merge(slice);
+                total.merge(slice);
+            }
+        }
+        let rows = rows.into_iter().map(|(key, (slices, total))| TimelineRow { key, slices, total });
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by(|a, b| figure.of(b.total).cmp(&figure.of(a.total)).then(a.key.cmp(&b.key)));
+        let (start_ns, width_ns) = (timeline.start_ns(), timeline.width_ns());
+        Self { start_ns, width_ns, length: timeline.len(), rows, rest: None }
+    }
+
+    /// Keeps the first `count` rows; the others become one.
+    pub fn keep_top(&mut self, count: usize) {
+        if self.rows.len() <= count {
+            return;
+        }
+        let nothing =
+            TimelineRest { rows: 0, slices: vec![Slice::default(); self.length], total: Slice::default() };
+        let rest = self.rest.get_or_insert(nothing);
+        for row in self.rows.drain(count..) {
+            rest.rows += 1;
+            rest.total.merge(row.total);
+            rest.slices.iter_mut().zip(row.slices).for_each(|(sum, slice)| sum.merge(slice));
+        }
+    }
+
+    /// The rows, in order.
+    #[must_use]
+    pub fn rows(&self) -> &[TimelineRow] {
+        &self.rows
+    }
+
+    /// What [`Self::keep_top`] left out.
+    #[must_use]
+    pub fn rest(&self) -> Option<&TimelineRest> {
+        self.rest.as_ref()
+    }
+
+    /// When the first slice begins, nanoseconds of the source's clock.
+    #[must_use]
+    pub fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// A slice's width in nanoseconds.
+    #[must_use]
+    pub fn width_ns(&self) -> u64 {
+        self.width_ns
+    }
+
+    /// How many slices each row has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are no exits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.rest.is_none()
+    }
+
+    /// At most `count` columns that hold each slice once, all of the same number of slices or one more.
+    ///
+    /// A source begins and ends within a slice. A column that it lasted for less than half of is one with its
+    /// neighbour: a rate over so short a time would be chance.
+    #[must_use]
+    pub fn columns(&self, count: usize, observed: Span) -> Vec<Column> {
+        let count = count.clamp(1, self.length.max(1)).min(self.length);
+        let mut columns: Vec<Column> = (0..count)
+            .map(|column| column * self.length / count..(column + 1) * self.length / count)
+            .map(|slices| self.column(slices, observed))
+            .collect();
+        let is_short = |column: &Column| {
+            column.observed_ns < (column.slices.len() as u64).saturating_mul(self.width_ns) / 2
+        };
+        if columns.len() > 1 && columns.first().is_some_and(is_short) {
+            let first = columns.remove(0);
+            columns[0] = self.column(first.slices.start..columns[0].slices.end, observed);
+        }
+        if columns.len() > 1 && columns.last().is_some_and(is_short) {
+            let end = columns.pop().map_or(0, |last| last.slices.end);
+            if let Some(last) = columns.last_mut() {
+                *last = self.column(last.slices.start..end, observed);
+            }
+        }
+        columns
+    }
+
+    fn column(&self, slices: Range<usize>, observed: Span) -> Column {
+        let edge =
+            |number: usize| self.start_ns.saturating_add((number as u64).saturating_mul(self.width_ns));
+        let from = edge(slices.start).max(observed.first_ns);
+        let to = edge(slices.end).min(observed.last_ns);
+        Column { slices, observed_ns: to.saturating_sub(from).max(1) }
+    }
+}
+
+#[cfg(test)]
+#[path = "timeline_rows_tests.rs"]
+mod tests;

@@ -1,0 +1,76 @@
+use super::*;
+use proptest::prelude::*;
+
+const HLT: ExitReason = ExitReason::vmx(12);
+const CPUID: ExitReason = ExitReason::svm(0x72);
+
+fn of(exits: &[(bool, u64)]) -> Timeline {
+    let mut timeline = Timeline::default();
+    for &(hlt, time_ns) in exits {
+        let key = SeriesKey { vm: Some(u32::from(hlt)), reason: if hlt { HLT } else { CPUID } };
+        let series = timeline.series(key);
+        timeline.add(series, time_ns, Slice { count: 1, handling_ns: 5 });
+    }
+    timeline
+}
+
+#[test]
+fn slices_double_to_stay_below_the_limit() {
+    let second = 1_000_000_000;
+    let timeline = of(&[(true, second), (true, second + 1), (true, 9 * second)]);
+    assert_eq!(timeline.width_ns(), 1 << 22);
+    assert_eq!(timeline.len() as u64, ((9 * second) >> 22) - (second >> 22) + 1);
+    let (key, slices) = timeline.iter().next().unwrap();
+    assert_eq!(key.reason, HLT);
+    assert_eq!(slices.first().unwrap(), &Slice { count: 2, handling_ns: 10 });
+    assert_eq!(slices.iter().map(|slice| slice.count).sum::<u64>(), 3);
+    assert_eq!(timeline.start_ns(), (second >> 22) << 22);
+}
+
+#[test]
+fn reasons_are_summed_over_vms() {
+    let mut timeline = of(&[(true, 0)]);
+    let other = timeline.series(SeriesKey { vm: None, reason: HLT });
+    timeline.add(other, 3 << 20, Slice { count: 4, handling_ns: 0 });
+    let sums = &timeline.by_reason()[&HLT];
+    assert_eq!(sums.iter().map(|slice| slice.count).collect::<Vec<_>>(), [1, 0, 0, 4]);
+    let named = timeline.only(|vm| vm.is_some());
+    assert_eq!(named.by_reason()[&HLT].iter().map(|slice| slice.count).sum::<u64>(), 1);
+    assert_eq!(named.len(), 4);
+}
+
+#[test]
+fn stored_nonsense_does_not_panic() {
+    let json = r#"{"start_ns":18446744073709551615,"width_ns":0,"slices":18446744073709551615,
+        "series":[{"vm":null,"reason":"HLT","count":[1,2,3],"handling_ns":[1]}]}"#;
+    let timeline: Timeline = serde_json::from_str(json).unwrap();
+    assert!(timeline.len() <= MOST_SLICES as usize);
+}
+
+fn exits() -> impl Strategy<Value = Vec<(bool, u64)>> {
+    let time = prop_oneof![0..1u64 << 34, any::<u64>(), (1u64 << 40)..(1 << 40) + (1 << 30)];
+    proptest::collection::vec((any::<bool>(), time), 0..30)
+}
+
+proptest! {
+    #[test]
+    fn merging_parts_gives_the_whole(a in exits(), b in exits()) {
+        let mut merged = of(&a);
+        merged.merge(&of(&b));
+        let both: Vec<_> = a.iter().chain(&b).copied().collect();
+        prop_assert_eq!(&merged, &of(&both));
+        let mut other_way = of(&b);
+        other_way.merge(&of(&a));
+        prop_assert_eq!(merged, other_way);
+    }
+
+    #[test]
+    fn nothing_is_lost_and_files_keep_it(exits in exits()) {
+        let timeline = of(&exits);
+        let counted: u64 = timeline.iter().flat_map(|(_, slices)| slices).map(|slice| slice.count).sum();
+        prop_assert_eq!(counted, exits.len() as u64);
+        prop_assert!(timeline.len() <= MOST_SLICES as usize);
+        let json = serde_json::to_string(&timeline).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Timeline>(&json).unwrap(), timeline);
+    }
+}

@@ -1,0 +1,261 @@
+//! Two sides of recordings, and what is said of them in every medium.
+
+mod doubts;
+mod verdict;
+
+use std::collections::BTreeSet;
+
+use exits::profile_comparison::{Basis, ComparedVm, Estimate, Interval, Per, ProfileComparison, Subject};
+use exits::{Access, Change, Dimension, Grouping};
+use traces::{Recordings, Unlike};
+
+pub(crate) use doubts::doubts;
+pub(crate) use verdict::{extremes, headline, verdict};
+
+use crate::figure::{self, NONE, count, printable};
+use crate::quantity::per_second;
+
+/// Two sides of recordings with their comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared<'a> {
+    /// What was found.
+    pub comparison: &'a ProfileComparison,
+    /// What its rows are told apart by.
+    pub grouping: &'a Grouping,
+    /// The recordings before, each by itself.
+    pub before: &'a [Recordings],
+    /// The recordings after.
+    pub after: &'a [Recordings],
+    /// What the two sides differ in beside their exits.
+    pub unlike: &'a [Unlike],
+}
+
+impl Compared<'_> {
+    /// Both sides with their names.
+    pub(crate) fn sides(&self) -> [(&'static str, &[Recordings]); 2] {
+        [("before", self.before), ("after", self.after)]
+    }
+
+    /// The titles of the columns that name a row, with its names.
+    pub(crate) fn titles(&self) -> Vec<&'static str> {
+        let mut titles = Vec::new();
+        if self.grouping.tells_vms_apart() {
+            titles.push("VM");
+        }
+        if self.grouping.has(Dimension::Vcpu) {
+            titles.push("vCPU");
+        }
+        let accesses: Vec<_> =
+            self.grouping.dimensions().filter(|by| !matches!(by, Dimension::Vm | Dimension::Vcpu)).collect();
+        match accesses[..] {
+            [] => {}
+            [Dimension::Reason] => titles.push("exit reason"),
+            [Dimension::Port] => titles.push("port"),
+            [Dimension::Mmio] => titles.push("address"),
+            [Dimension::Msr] => titles.push("MSR"),
+            [Dimension::Apic] => titles.push("APIC register"),
+            [Dimension::Ipi] => titles.push("IPI that failed"),
+            _ => titles.push("access"),
+        }
+        titles
+    }
+
+    /// The names of a row, one for each of [`Self::titles`].
+    pub(crate) fn names(&self, subject: &Subject) -> Vec<String> {
+        let mut names = Vec::new();
+        if self.grouping.tells_vms_apart() {
+            names.push(vm(subject, &self.comparison.vms));
+        }
+        if self.grouping.has(Dimension::Vcpu) {
+            names.push(match (subject.vcpu, subject.thread) {
+                (Some(number), _) => number.to_string(),
+                (None, Some(thread)) => format!("thread {thread}"),
+                (None, None) => NONE.to_owned(),
+            });
+        }
+        if let Some(what) = what(subject) {
+            names.push(what);
+        } else if names.len() < self.titles().len() {
+            names.push(NONE.to_owned());
+        }
+        names
+    }
+
+    /// The names of a row in one.
+    pub(crate) fn name(&self, subject: &Subject) -> String {
+        let named = self.titles().into_iter().zip(self.names(subject));
+        let named =
+            named.map(
+                |(title, name)| {
+                    if title == "VM" || title == "vCPU" { format!("{title} {name}") } else { name }
+                },
+            );
+        named.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn what(subject: &Subject) -> Option<String> {
+    let reason = subject.reason.map(|reason| reason.to_string());
+    reason.or_else(|| subject.access.map(|access: Access| access.to_string())).map(|name| printable(&name))
+}
+
+/// "web", "366", or "366 → 402" where its number changed.
+pub(crate) fn vm(subject: &Subject, vms: &[ComparedVm]) -> String {
+    let Some(vm) = subject.vm.and_then(|place| vms.get(place)) else { return NONE.to_owned() };
+    let listed = |numbers: &BTreeSet<u32>| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    if let Some(name) = &vm.name {
+        return printable(name);
+    }
+    match (listed(&vm.before), listed(&vm.after)) {
+        (before, after) if before == after => {
+            if before.is_empty() {
+                NONE.to_owned()
+            } else {
+                before
+            }
+        }
+        (before, after) if before.is_empty() => after,
+        (before, after) if after.is_empty() => before,
+        (before, after) => format!("{before} → {after}"),
+    }
+}
+
+/// What exits are divided by: "a second".
+pub(crate) fn unit(per: Per) -> &'static str {
+    match per {
+        Per::Second => "a second",
+        Per::Operation => "an operation",
+        Per::Recording => "a recording",
+    }
+}
+
+/// Exits a unit: "6,670/s", "2.002", "34,592".
+pub(crate) fn rate(value: f64, per: Per) -> String {
+    match per {
+        Per::Second => per_second(value),
+        Per::Operation if value < 0.1 && value > 0.0 => {
+            // Two digits that count: a rare exit is rare in an operation.
+            let places = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
+            format!("{value:.places$}")
+        }
+        Per::Operation if value < 100.0 => figure::rate(value),
+        Per::Operation | Per::Recording => count(value.round() as u64),
+    }
+}
+
+/// "-71.3", "+2.0", "+1,234": from a hundred on without digits behind the point.
+fn percent(value: f64) -> String {
+    if value.abs() < 99.95 {
+        return figure::percent(value);
+    }
+    if value < 0.0 {
+        // -99.97 is not -100: something is left.
+        return if value > -100.0 && value < -99.95 {
+            format!("{:.2}", value.max(-99.99))
+        } else {
+            "-100".to_owned()
+        };
+    }
+    match value {
+        value if value < 1e9 => format!("+{}", count(value.round() as u64)),
+        value => format!("+{value:.0e}"),
+    }
+}
+
+/// The change in percent, or what cannot be put in percent.
+pub(crate) fn change(estimate: Option<Estimate>) -> String {
+    match estimate.map(|estimate| estimate.change) {
+        Some(Change::Percent(-100.0)) => "gone".to_owned(),
+        Some(Change::Percent(value)) => format!("{} %", percent(value)),
+        Some(Change::FromNothing) => "new".to_owned(),
+        Some(Change::StillNothing) => "0.0 %".to_owned(),
+        None => NONE.to_owned(),
+    }
+}
+
+/// "-71.6 to -71.0 %", "+200 % or more", or a dash.
+pub(crate) fn interval(estimate: Option<Estimate>) -> String {
+    let Some(Interval { low, high }) = estimate.and_then(|estimate| estimate.interval) else {
+        return NONE.to_owned();
+    };
+    match high {
+        Some(high) => format!("{} to {} %", percent(low), percent(high)),
+        None => format!("{} % or more", percent(low)),
+    }
+}
+
+/// By what method an interval was made, in a word.
+pub(crate) fn basis(estimate: Option<Estimate>) -> &'static str {
+    match estimate.and_then(|estimate| estimate.basis) {
+        Some(Basis::Recordings { .. }) => "runs",
+        Some(Basis::Blocks { .. }) => "blocks",
+        Some(Basis::Poisson { measured: true, .. }) => "counts",
+        Some(Basis::Poisson { measured: false, .. }) => "counts*",
+        Some(Basis::Times) => "times",
+        None => NONE,
+    }
+}
+
+/// What the words of [`basis`] mean, for those that occur.
+pub(crate) fn methods(comparison: &ProfileComparison) -> Vec<String> {
+    let rows = comparison.rows.iter().chain([&comparison.total]);
+    let words: BTreeSet<&str> = rows
+        .flat_map(|row| [Some(row.rate), row.time, row.mean])
+        .map(basis)
+        .filter(|&word| word != NONE)
+        .collect();
+    let meant = |word: &str| match word {
+        "runs" => "runs: Student's t over the recordings, each of which is one figure".to_owned(),
+        "blocks" => format!(
+            "blocks: {} draws of blocks of time slices, each a tenth of a recording (seed {})",
+            count(comparison.resamples as u64),
+            comparison.seed
+        ),
+        "counts" => "counts: exact for Poisson counts, widened by how clumped the exits are".to_owned(),
+        "counts*" => "counts*: the same, supposing that exits are not clumped, as nothing is known of that: \
+             likely too narrow"
+            .to_owned(),
+        _ => "times: Welch's, supposing that handling times are independent of each other".to_owned(),
+    };
+    words.into_iter().map(meant).collect()
+}
+
+/// Whether an interval speaks of more than these recordings.
+pub(crate) fn scope(comparison: &ProfileComparison) -> Option<&'static str> {
+    let alone = !matches!(comparison.total.rate.basis, Some(Basis::Recordings { .. }));
+    alone.then_some(
+        "Intervals speak of these recordings alone. What differs from run to run is not in them; for that give three \
+         recordings or more a side.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_keep_what_counts() {
+        let shown = [-71.27, 0.01, 2.04, 99.97, 1234.4, -99.97, -99.9999, -100.0, 2e12].map(percent);
+        assert_eq!(shown, ["-71.3", "0.0", "+2.0", "+100", "+1,234", "-99.97", "-99.99", "-100", "+2e12"]);
+    }
+
+    #[test]
+    fn rare_exits_of_an_operation_keep_two_digits() {
+        let shown = [2.8214, 0.126, 0.0421, 0.000_234, 0.0, 1234.4].map(|value| rate(value, Per::Operation));
+        assert_eq!(shown, ["2.821", "0.126", "0.042", "0.00023", "0.000", "1,234"]);
+    }
+
+    #[test]
+    fn ends_that_are_not_there_are_said() {
+        let estimate = |low, high| {
+            Some(Estimate {
+                change: Change::FromNothing,
+                interval: Some(Interval { low, high }),
+                basis: None,
+            })
+        };
+        assert_eq!(interval(estimate(200.0, None)), "+200 % or more");
+        assert_eq!(interval(estimate(-5.0, Some(3.0))), "-5.0 to +3.0 %");
+        assert_eq!((interval(None), change(None)), (NONE.to_owned(), NONE.to_owned()));
+    }
+}

@@ -1,0 +1,113 @@
+//! What a comparison says, in a sentence or two.
+
+use exits::profile_comparison::{ComparedRow, Effect, Estimate, ProfileComparison, Verdict};
+
+use super::{Compared, change, interval, unit};
+use crate::figure;
+use crate::quantity::time;
+
+/// What it says as a whole, and which rows did most for it either way.
+pub(crate) fn verdict(compared: &Compared<'_>) -> String {
+    let mut said = vec![whole(compared, true)];
+    said.extend(extremes(compared));
+    said.join(" ")
+}
+
+/// The same without intervals and rows, for where both are beside it.
+pub(crate) fn headline(compared: &Compared<'_>) -> String {
+    whole(compared, false)
+}
+
+/// Which rows did most for it, a sentence each.
+pub(crate) fn extremes(compared: &Compared<'_>) -> Vec<String> {
+    let comparison = compared.comparison;
+    let unit = unit(comparison.per);
+    let most = [(extreme(comparison, Effect::More), "grew"), (extreme(comparison, Effect::Less), "shrank")];
+    let said = most.into_iter().filter_map(|(row, word)| {
+        let row = row?;
+        Some(format!("{} {word} most: {}.", compared.name(&row.subject), by_how_much(row, unit)))
+    });
+    said.collect()
+}
+
+fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
+    let comparison = compared.comparison;
+    if comparison.verdict == Verdict::Nothing {
+        return "There is no exit on either side.".to_owned();
+    }
+    let unit = unit(comparison.per);
+    let clause = |estimate, nouns: [&str; 3]| clause(estimate, nouns, unit, with_intervals);
+    let mut said = capital(&clause(comparison.total.rate, ["fewer exits", "more exits", "exits"]));
+    if let Some(total) = comparison.total.time {
+        let times = clause(total, ["less handling time", "more handling time", "handling time"]);
+        let joint = if comparison.verdict == Verdict::Mixed { ", but " } else { ", and " };
+        said = format!("{said}{joint}{times}");
+    }
+    said + "."
+}
+
+/// "95.6 % fewer exits a second (95 % interval -96.0 to -95.1 %)".
+fn clause(estimate: Estimate, nouns: [&str; 3], unit: &str, with_interval: bool) -> String {
+    let [less, more, neither] = nouns;
+    let Some(percent) = estimate.change.percent() else {
+        return format!("{more} {unit}, from none before");
+    };
+    let within = match estimate.interval {
+        Some(_) => format!("95 % interval {}", interval(Some(estimate))),
+        None => "no interval".to_owned(),
+    };
+    let found = change(Some(estimate));
+    let size = found.trim_start_matches(['-', '+']);
+    let (aside, joined) = if with_interval {
+        (format!(" ({within})"), format!(" ({found}; {within})"))
+    } else {
+        Default::default()
+    };
+    match estimate.effect() {
+        Effect::Indistinguishable => format!("no certain change of the {neither} {unit}{joined}"),
+        Effect::Negligible => format!("next to no change of the {neither} {unit}{joined}"),
+        _ if percent <= -100.0 => format!("no {neither} {unit} any more"),
+        _ if percent < 0.0 => format!("{size} {less} {unit}{aside}"),
+        _ => format!("{size} {more} {unit}{aside}"),
+    }
+}
+
+/// The row whose host time, or count where no times are known, changed most and for sure.
+fn extreme(comparison: &ProfileComparison, effect: Effect) -> Option<&ComparedRow> {
+    let has_times = comparison.has_times();
+    let by = |row: &ComparedRow| {
+        if has_times {
+            row.after.time_rate_ns - row.before.time_rate_ns
+        } else {
+            row.after.rate - row.before.rate
+        }
+    };
+    let sure = |row: &&ComparedRow| {
+        let estimate = if has_times { row.time } else { Some(row.rate) };
+        // What is new or gone has no interval for its time; its count has one.
+        let found = estimate.filter(|estimate| estimate.interval.is_some()).unwrap_or(row.rate);
+        !row.idle && found.effect() == effect
+    };
+    let rows = comparison.rows.iter().filter(sure);
+    let most = rows.max_by(|a, b| by(a).abs().total_cmp(&by(b).abs()))?;
+    // One row alone is the total.
+    (comparison.rows.len() > 1).then_some(most)
+}
+
+fn by_how_much(row: &ComparedRow, unit: &str) -> String {
+    let by = row.after.time_rate_ns - row.before.time_rate_ns;
+    if by != 0.0 {
+        let sign = if by < 0.0 { "-" } else { "+" };
+        return format!("{sign}{} of handling {unit}", time(by.abs()));
+    }
+    let by = row.after.rate - row.before.rate;
+    let sign = if by < 0.0 { "-" } else { "+" };
+    format!("{sign}{} exits {unit}", figure::rate(by.abs()))
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + characters.as_str())
+}

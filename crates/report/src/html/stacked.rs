@@ -1,0 +1,122 @@
+//! Exits over time as layers on top of each other.
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+
+use super::axis::{anchor, linear_ticks, percent};
+use super::chart;
+use super::histogram::round;
+
+/// More layers than these cannot be told apart by colour; the rest is one more.
+pub(super) const MOST_LAYERS: usize = 7;
+/// Room for letters above the highest column.
+const HEADROOM: f64 = 1.06;
+
+/// One layer.
+pub(super) struct Layer {
+    pub(super) name: String,
+    /// The class of its colour.
+    pub(super) class: String,
+    /// What it adds in each column.
+    pub(super) values: Vec<f64>,
+    /// What the legend says beside its name.
+    pub(super) figure: String,
+}
+
+/// A chart of layers, the first at the bottom.
+pub(super) struct Stacked<'a> {
+    pub(super) title: &'a str,
+    pub(super) layers: &'a [Layer],
+    /// How long all columns together last, nanoseconds.
+    pub(super) length_ns: f64,
+    /// When each column begins, as a share of the length, and at last 1.
+    pub(super) edges: &'a [f64],
+    /// The highest sum of a column, of this chart or of another one that it is to be compared to.
+    pub(super) highest: f64,
+    pub(super) height: u32,
+    /// How a value is written.
+    pub(super) shown: &'a dyn Fn(f64) -> String,
+}
+
+impl Stacked<'_> {
+    pub(super) fn render(&self) -> Markup {
+        let most = if self.highest > 0.0 { self.highest * HEADROOM } else { 1.0 };
+        let height = f64::from(self.height);
+        let y = |value: f64| format!("{:.1}", height - value / most * height);
+        let description = self.layers.iter().map(|layer| format!("{}: {}", layer.name, layer.figure));
+        let ticks = linear_ticks(0.0, most);
+        let labels = html! {
+            @for &tick in &ticks {
+                text.tick x="100%" y=(y(tick)) dy="4" text-anchor="end" { @if tick == 0.0 { "0" } @else { (bare((self.shown)(tick))) } }
+            }
+        };
+        let content = html! {
+            @for &tick in &ticks {
+                line.grid x1="0" x2="100%" y1=(y(tick)) y2=(y(tick)) {}
+            }
+            svg x="0" y="0" width="100%" height=(self.height) viewBox="0 0 1000 1000" preserveAspectRatio="none" {
+                @for (layer, path) in self.layers.iter().zip(self.paths(most)) {
+                    path class={ "layer " (layer.class) } d=(path) { title { (layer.name) ": " (layer.figure) } }
+                }
+            }
+            line.axis x1="0" x2="100%" y1=(self.height) y2=(self.height) {}
+            @for tick in linear_ticks(0.0, self.length_ns) {
+                @let share = tick / self.length_ns.max(1.0);
+                line.axis x1=(percent(share)) x2=(percent(share)) y1=(self.height) y2=(self.height + 4) {}
+                text.tick x=(percent(share)) y=(self.height + 16) text-anchor=(anchor(share)) {
+                    @if tick == 0.0 { "0" } @else { (round(tick)) }
+                }
+            }
+        };
+        // The letters keep their size however wide the page is, so they have a column of their own.
+        html! {
+            div.scaled {
+                svg width="100%" height=(self.height + 20) aria-hidden="true" { (labels) }
+                (chart(self.height + 20, self.title, &description.collect::<Vec<_>>().join("; "), &content))
+            }
+        }
+    }
+
+    fn paths(&self, most: f64) -> Vec<String> {
+        let columns = self.edges.len().saturating_sub(1);
+        let mut below = vec![0.0; columns];
+        let y = |value: f64| 1000.0 - value / most * 1000.0;
+        let x = |edge: usize| self.edges[edge] * 1000.0;
+        let mut paths = Vec::new();
+        for layer in self.layers {
+            let mut path = format!("M{:.1} {:.1}", 0.0, y(below.first().copied().unwrap_or(0.0)));
+            // Along the top, and back along the bottom. Writing to a string cannot fail.
+            for (column, bottom) in below.iter().enumerate() {
+                let top = bottom + layer.values.get(column).copied().unwrap_or(0.0);
+                let _ = write!(path, "V{:.1}H{:.1}", y(top), x(column + 1));
+            }
+            for column in (0..columns).rev() {
+                let _ = write!(path, "V{:.1}H{:.1}", y(below[column]), x(column));
+                below[column] += layer.values.get(column).copied().unwrap_or(0.0);
+            }
+            path.push('Z');
+            paths.push(path);
+        }
+        paths
+    }
+}
+
+/// A round number needs no zeros behind its point.
+fn bare(shown: String) -> String {
+    shown.replace(".00", "").replace(".0 ", " ").replace(".0/", "/")
+}
+
+/// Which colour is which, the lowest layer first.
+pub(super) fn legend(layers: &[Layer]) -> Markup {
+    html! {
+        ul.legend {
+            @for layer in layers {
+                li {
+                    svg width="12" height="12" aria-hidden="true" { rect.layer.(layer.class) x="0" y="0" width="12" height="12" {} }
+                    code { (layer.name) } " " span.muted { (layer.figure) }
+                }
+            }
+        }
+    }
+}

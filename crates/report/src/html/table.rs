@@ -1,0 +1,120 @@
+//! Tables that a reader can sort, where scripts may run.
+
+use maud::{Markup, html};
+
+use super::axis::percent;
+use crate::figure::minus;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Names,
+    Figures,
+    Drawings,
+}
+
+/// A cell: what is shown, and what is sorted by.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    shown: Markup,
+    value: Option<f64>,
+    class: &'static str,
+}
+
+impl Cell {
+    /// A name; in the type of a terminal, as names of exits are words of a program.
+    pub(super) fn name(text: &str) -> Self {
+        Self { shown: html! { code { (text) } }, value: None, class: "" }
+    }
+
+    /// A figure; `value` is what it is sorted by, none comes last.
+    pub(super) fn figure(text: &str, value: Option<f64>) -> Self {
+        Self { shown: html! { (minus(text)) }, value, class: "" }
+    }
+
+    /// A bar of this share of the column's width, 0 to 1.
+    pub(super) fn bar(share: f64, label: &str) -> Self {
+        let share = share.clamp(0.0, 1.0);
+        let shown = html! {
+            svg role="img" width="100%" height="14" aria-label=(label) {
+                title { (label) }
+                rect.track x="0" y="2" width="100%" height="10" {}
+                rect.bar x="0" y="2" width=(percent(share)) height="10" {}
+            }
+        };
+        Self { shown, value: Some(share), class: "plot" }
+    }
+
+    /// Anything drawn.
+    pub(super) fn drawing(shown: Markup) -> Self {
+        Self { shown, value: None, class: "plot" }
+    }
+
+    pub(super) fn class(self, class: &'static str) -> Self {
+        Self { class, ..self }
+    }
+}
+
+/// A column with its cells from top to bottom.
+pub(super) struct Column {
+    title: Markup,
+    kind: Kind,
+    cells: Vec<Cell>,
+}
+
+impl Column {
+    pub(super) fn names(title: &str, cells: Vec<Cell>) -> Self {
+        Self { title: html! { (title) }, kind: Kind::Names, cells }
+    }
+
+    pub(super) fn figures(title: &str, cells: Vec<Cell>) -> Self {
+        Self { title: html! { (title) }, kind: Kind::Figures, cells }
+    }
+
+    /// Drawings, which cannot be sorted by.
+    pub(super) fn drawings(title: Markup, cells: Vec<Cell>) -> Self {
+        Self { title, kind: Kind::Drawings, cells }
+    }
+}
+
+/// The table. The last `sums` cells of each column are those of sums, which stay where they are.
+pub(super) fn render(caption: &str, columns: &[Column], sums: usize) -> Markup {
+    let rows = columns.first().map_or(0, |column| column.cells.len());
+    let body = rows.saturating_sub(sums);
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(caption) {
+            table.sortable {
+                caption.hidden { (caption) }
+                thead { tr { @for column in columns { (head(column)) } } }
+                tbody { @for row in 0..body { tr { @for (at, column) in columns.iter().enumerate() { (cell(column, row, at == 0)) } } } }
+                @if sums > 0 {
+                    tfoot { @for row in body..rows { tr { @for (at, column) in columns.iter().enumerate() { (cell(column, row, at == 0)) } } } }
+                }
+            }
+        }
+    }
+}
+
+fn head(column: &Column) -> Markup {
+    match column.kind {
+        Kind::Names => html! { th.text scope="col" data-kind="names" { (column.title) } },
+        Kind::Figures => html! { th scope="col" data-kind="figures" { (column.title) } },
+        Kind::Drawings => html! { th.plot.fixed scope="col" { (column.title) } },
+    }
+}
+
+fn cell(column: &Column, row: usize, is_first: bool) -> Markup {
+    let Some(cell) = column.cells.get(row) else { return html! { td {} } };
+    let class = match column.kind {
+        Kind::Names => format!("name {}", cell.class),
+        Kind::Figures | Kind::Drawings => cell.class.to_owned(),
+    };
+    let class = (!class.is_empty()).then_some(class);
+    html! {
+        @if is_first {
+            th scope="row" class=[class] { (cell.shown) }
+        } @else {
+            td class=[class] data-value=[cell.value] { (cell.shown) }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A comparison as a document.
+
+use std::collections::BTreeMap;
+
+use exits::Dimension;
+use exits::profile_comparison::{CONFIDENCE, ProfileComparison};
+use serde::Serialize;
+use traces::{Recording, Recordings, Unlike};
+
+use super::FORMAT;
+use crate::compared::{self, Compared};
+
+/// What `exitless diff --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ComparisonDocument {
+    format: u32,
+    version: &'static str,
+    files: BTreeMap<&'static str, Vec<Recording>>,
+    unlike: Vec<Unlike>,
+    by: Vec<Dimension>,
+    confidence: f64,
+    verdict_text: String,
+    doubt_texts: Vec<String>,
+    #[serde(flatten)]
+    comparison: ProfileComparison,
+}
+
+/// The comparison with the recordings that it is of.
+#[must_use]
+pub fn comparison(compared: &Compared<'_>) -> ComparisonDocument {
+    let files = |recordings: &[Recordings]| recordings.iter().flat_map(|one| one.files.clone()).collect();
+    ComparisonDocument {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        files: compared.sides().map(|(name, recordings)| (name, files(recordings))).into(),
+        unlike: compared.unlike.to_vec(),
+        by: compared.grouping.dimensions().collect(),
+        confidence: CONFIDENCE,
+        verdict_text: compared::verdict(compared),
+        doubt_texts: compared::doubts(compared),
+        comparison: compared.comparison.clone(),
+    }
+}

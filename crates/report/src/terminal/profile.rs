@@ -1,0 +1,160 @@
+//! The table of `exitless report`.
+
+use exits::{AccessKind, Dimension, Exits, Table};
+use traces::Recordings;
+
+use super::columns::{Column, drawn};
+use super::recordings::{head, listed, notes, vm, window};
+use super::{NARROWEST, wrapped};
+use crate::figure::{NONE, count, printable};
+use crate::quantity::{counted, share, share_of, time, time_of, whole_time};
+
+/// The exits of `recordings` in the rows of `table`, which was made of their profile.
+///
+/// No line is wider than `width` columns where `width` is at least 80; columns that matter less are left out
+/// for it. Without `colour` there is no escape sequence in it.
+#[must_use]
+pub fn profile(recordings: &Recordings, table: &Table, width: usize, colour: bool) -> String {
+    let width = width.max(NARROWEST);
+    let mut text = head(recordings, width, colour);
+    text.push('\n');
+    if table.is_empty() {
+        text += &wrapped(&why_empty(recordings, table), width, "", "");
+    } else {
+        text += &drawn(columns(recordings, table), width, true, colour);
+    }
+    let mut notes = notes(recordings);
+    if table.unsorted().count > 0 {
+        notes.push(format!(
+            "Accesses of any kind in no row: {}. The recording has more different ones than are kept apart.",
+            count(table.unsorted().count)
+        ));
+    }
+    text + &listed(&notes, width)
+}
+
+fn columns(recordings: &Recordings, table: &Table) -> Vec<Column> {
+    let mut columns = names(recordings, table);
+    let all: Vec<&Exits> = table
+        .rows()
+        .iter()
+        .map(|row| &row.exits)
+        .chain(table.rest().map(|rest| &rest.exits))
+        .chain([table.total()])
+        .collect();
+    let cells = |cell: &dyn Fn(&Exits) -> String| all.iter().map(|exits| cell(exits)).collect::<Vec<_>>();
+    let quantile = |at: f64| cells(&|exits| time_of(exits.handling.quantile_ns(at)));
+
+    columns.push(Column::figures("samples", cells(&|exits| count(exits.handling.count()))));
+    // Exits that the recording ends with are in the notes, and not worth a column.
+    let without_time = table.total().count.saturating_sub(table.total().handling.count());
+    if without_time > recordings.profile.losses.exits_at_the_end {
+        columns.push(Column::figures("seen", cells(&|exits| count(exits.count))).may_go(2));
+    }
+    columns.push(Column::figures("of all", cells(&|exits| share_of(table.samples_percent(exits)))).may_go(4));
+    columns.push(Column::figures("of time", cells(&|exits| share_of(table.time_percent(exits)))));
+    columns.push(Column::figures("min", cells(&|exits| time_of(exits.handling.min_ns()))).may_go(3));
+    columns.push(Column::figures("p50", quantile(0.5)).may_go(5));
+    let mean = |exits: &Exits| exits.handling.mean_ns().map_or_else(|| NONE.to_owned(), time);
+    columns.push(Column::figures("mean", cells(&mean)));
+    let error =
+        |exits: &Exits| exits.handling.relative_error_percent().map_or_else(|| NONE.to_owned(), share);
+    columns.push(Column::figures("+-", cells(&error)).may_go(1));
+    columns.push(Column::figures("p99", quantile(0.99)).may_go(6));
+    columns.push(Column::figures("p99.9", quantile(0.999)).may_go(0));
+    columns.push(Column::figures("max", cells(&|exits| time_of(exits.handling.max_ns()))));
+    columns
+}
+
+/// What the rows are told apart by; the first of these columns names the sums too.
+fn names(recordings: &Recordings, table: &Table) -> Vec<Column> {
+    let grouping = table.grouping();
+    let rows = || table.rows().iter().map(|row| row.key);
+    let mut columns: Vec<(&'static str, Vec<String>)> = Vec::new();
+    if grouping.tells_vms_apart() {
+        columns.push(("VM", rows().map(|key| vm(key.whose.vm(), &recordings.profile)).collect()));
+    }
+    if grouping.has(Dimension::Vcpu) {
+        let vcpu = |vcpu: exits::Vcpu| match (vcpu.number, vcpu.thread) {
+            (Some(number), _) => number.to_string(),
+            (None, Some(thread)) => format!("thread {thread}"),
+            (None, None) => NONE.to_owned(),
+        };
+        let cells = rows().map(|key| key.whose.vcpu().map_or_else(|| NONE.to_owned(), vcpu));
+        columns.push(("vCPU", cells.collect()));
+    }
+    if grouping.has(Dimension::Reason) || !grouping.access_kinds().is_empty() {
+        columns.push((title(table), rows().map(|key| printable(&key.what.to_string())).collect()));
+    }
+    let sums = table.rest().map(|rest| format!("other ({})", counted(rest.rows as u64, "row")));
+    let sums: Vec<String> = sums.into_iter().chain(["all".to_owned()]).collect();
+    let first = |at: usize, sum: &String| if at == 0 { sum.clone() } else { String::new() };
+    let last = columns.len().saturating_sub(1);
+    let is_access = |at: usize| at == last && !grouping.access_kinds().is_empty();
+    let columns = columns.into_iter().enumerate().map(|(at, (title, mut cells))| {
+        cells.extend(sums.iter().map(|sum| first(at, sum)));
+        if is_access(at) { Column::whole_names(title, cells) } else { Column::names(title, cells) }
+    });
+    columns.collect()
+}
+
+fn title(table: &Table) -> &'static str {
+    let kinds: Vec<_> = table.grouping().access_kinds().into_iter().collect();
+    match kinds[..] {
+        [] => "exit reason",
+        [AccessKind::Port] => "port",
+        [AccessKind::Mmio] => "address",
+        [AccessKind::Msr] => "MSR",
+        [AccessKind::Apic, AccessKind::Unaccelerated] => "APIC register",
+        [AccessKind::IncompleteIpi] => "IPI that failed",
+        _ => "access",
+    }
+}
+
+/// Why there is no row, and what to do.
+fn why_empty(recordings: &Recordings, table: &Table) -> String {
+    let profile = &recordings.profile;
+    let kinds = table.grouping().access_kinds();
+    if !kinds.is_empty() && !profile.is_empty() {
+        let events: Vec<_> = kinds.iter().filter_map(|&kind| event(kind)).collect();
+        return format!(
+            "There is nothing to list: the exits that were asked for came with no event {}. `trace-cmd record -e kvm` \
+             records all events of KVM.",
+            events.join(" or "),
+        );
+    }
+    let whole = recordings.files.iter().filter_map(|file| file.observed).next();
+    if let (Some(window), None) = (window(recordings.options), whole) {
+        let span = profile.span.map_or(0, |span| span.length_ns());
+        return format!("The recording has nothing {window}: it is {} long.", whole_time(span));
+    }
+    if let Some(window) = window(recordings.options) {
+        return format!("No VM was left in the time asked for ({window}).");
+    }
+    if recordings.is_damaged() && profile.events.is_empty() {
+        return "There is no exit to report: no event is whole before the damage.".to_owned();
+    }
+    let found: Vec<_> =
+        profile.events.iter().map(|(name, &number)| format!("{name} {}", count(number))).collect();
+    let found = match found.is_empty() {
+        true => "no event at all".to_owned(),
+        false => format!("these events: {}", found.join(", ")),
+    };
+    format!(
+        "There is no exit to report: the recording has {found}. Was a VM running while it was made? Record all of \
+         them with `perf kvm stat record -a` while they run."
+    )
+}
+
+/// The event that tells of accesses of this kind.
+fn event(kind: AccessKind) -> Option<&'static str> {
+    match kind {
+        AccessKind::Port => Some("kvm:kvm_pio"),
+        AccessKind::Mmio => Some("kvm:kvm_mmio"),
+        AccessKind::Msr => Some("kvm:kvm_msr"),
+        AccessKind::Apic => Some("kvm:kvm_apic"),
+        AccessKind::IncompleteIpi => Some("kvm:kvm_avic_incomplete_ipi"),
+        AccessKind::Unaccelerated => Some("kvm:kvm_avic_unaccelerated_access"),
+        _ => None,
+    }
+}

@@ -1,0 +1,72 @@
+//! How fast a recording of xentrace is read: one of the test fixtures, again and again with later ticks, until it
+//! is large. `xenalyze --summary` can be timed on the same file: give a path to keep it.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use traces::{Options, Source};
+
+/// Bytes to read.
+const SIZE: usize = 128 << 20;
+const RUNS: usize = 5;
+/// Ticks between two copies.
+const PAUSE: u64 = 1_000_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/xentrace");
+    let kept = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    for name in ["qemu10-a-hvm", "h-all"] {
+        let one = zstd::decode_all(&fs::read(fixtures.join(format!("{name}.trace.zst")))?[..])?;
+        let mut file = tempfile::NamedTempFile::new()?;
+        write_copies(one, &mut file)?;
+        let options = Options { tsc_hz: Some(2_100_000_000), ..Options::default() };
+        let mut shortest = f64::INFINITY;
+        let mut exits = 0;
+        for _ in 0..RUNS {
+            let begin = Instant::now();
+            let reading = traces::read(&Source::from(file.path()), &options, &mut ())?;
+            shortest = shortest.min(begin.elapsed().as_secs_f64());
+            exits = reading.profile.total();
+        }
+        let megabytes = file.as_file().metadata()?.len() as f64 / 1e6;
+        println!(
+            "{name}: {megabytes:.0} MB and {exits} exits in {shortest:.3} s: {:.0} MB/s, {:.1} million exits/s",
+            megabytes / shortest,
+            exits as f64 / shortest / 1e6
+        );
+        if let Some(folder) = &kept {
+            fs::copy(file.path(), Path::new(folder).join(format!("{name}.trace")))?;
+        }
+    }
+    Ok(())
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes))
+}
+
+/// Writes copies, each later than the one before.
+fn write_copies(mut one: Vec<u8>, to: &mut impl Write) -> std::io::Result<()> {
+    let mut ticks = Vec::new();
+    let mut at = 0;
+    while at < one.len() {
+        let header = word(&one, at);
+        let timed = header >> 31 == 1;
+        if timed {
+            ticks.push((at + 4, u64::from(word(&one, at + 8)) << 32 | u64::from(word(&one, at + 4))));
+        }
+        at += 4 + if timed { 8 } else { 0 } + 4 * (header >> 28 & 7) as usize;
+    }
+    let first = ticks.iter().map(|tick| tick.1).min().unwrap_or(0);
+    let last = ticks.iter().map(|tick| tick.1).max().unwrap_or(0);
+    for copy in 0..SIZE.div_ceil(one.len()) as u64 {
+        for &(at, tick) in &ticks {
+            let later = tick + copy * (last - first + PAUSE);
+            one[at..at + 8].copy_from_slice(&later.to_le_bytes());
+        }
+        to.write_all(&one)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! Puts the events of all readers in order and counts them.
+//!
+//! Recorders write one buffer a processor, one after the other, so a recording is in order for each
+//! processor but not over all. Only a thread's own events have to be in order here, and they are unless the
+//! thread changed processors: so events wait, thread by thread, until no older one can come, and are sorted
+//! only when they have to be.
+
+use exits::{Losses, Profile, Span, Timeline, Vcpu};
+use rustc_hash::FxHashMap;
+
+use crate::event::{Event, Kind};
+use crate::losses::LossMarks;
+use crate::pairing::{Closed, Pairing, Shared};
+use crate::rows::{self, MOST_ACCESSES};
+use crate::thread::Thread;
+use crate::{ExitRecord, Options, Sink};
+
+/// Events that may wait; beyond it the older half is handed on early: 32 MiB.
+const MOST_WAITING: usize = 1 << 20;
+/// Slots of the table that finds the thread of an event without hashing; a power of two.
+const RECENT: usize = 256;
+
+/// Takes events in the order of a recording and makes the profile.
+pub(crate) struct Assembly<'s, S> {
+    sink: &'s mut S,
+    options: Options,
+    threads: Vec<Thread>,
+    by_key: FxHashMap<u32, u32>,
+    recent: Box<[(u32, u32); RECENT]>,
+    /// Threads with events that wait.
+    active: Vec<u32>,
+    waiting: usize,
+    /// Memory for events, to be used again.
+    spare: Vec<Vec<Event>>,
+    span: Option<Span>,
+    /// Newest event so far, and what it was when the last round ended.
+    newest_ns: u64,
+    newest_of_last_round_ns: u64,
+    last_of_cpu: Vec<u64>,
+    events: std::collections::BTreeMap<String, u64>,
+    names: std::collections::BTreeMap<u32, String>,
+    shared: Shared,
+}
+
+impl<'s, S: Sink> Assembly<'s, S> {
+    pub(crate) fn new(options: Options, sink: &'s mut S) -> Self {
+        let shared = Shared {
+            timeline: Timeline::default(),
+            losses: Losses::default(),
+            marks: LossMarks::default(),
+            accesses_left: MOST_ACCESSES,
+            whole_exits: false,
+            from_ns: 0,
+            to_ns: u64::MAX,
+        };
+        Self {
+            sink,
+            options,
+            threads: Vec::new(),
+            by_key: FxHashMap::default(),
+            recent: Box::new([(u32::MAX, u32::MAX); RECENT]),
+            active: Vec::new(),
+            waiting: 0,
+            spare: Vec::new(),
+            span: None,
+            newest_ns: 0,
+            newest_of_last_round_ns: 0,
+            last_of_cpu: Vec::new(),
+            events: Default::default(),
+            names: Default::default(),
+            shared,
+        }
+    }
+
+    /// Says whose events carry `key` from here on. Without it they are those of thread `key` of an unknown VM.
+    pub(crate) fn introduce(&mut self, key: u32, vcpu: Vcpu) {
+        if let Some(&index) = self.by_key.get(&key) {
+            let known = &mut self.threads[index as usize].vcpu;
+            if known.vm.is_none() && known.thread == vcpu.thread {
+                known.vm = vcpu.vm;
+            }
+            if known.vm == vcpu.vm && known.thread == vcpu.thread {
+                known.number = known.number.or(vcpu.number);
+                return;
+            }
+        }
+        // A thread's number was used again, by another process.
+        self.create(key, vcpu);
+    }
+
+    /// Says that accesses have no time of their own, so that the whole exit counts as theirs.
+    pub(crate) fn accesses_take_whole_exits(&mut self) {
+        self.shared.whole_exits = true;
+    }
+
+    /// The name of a VM.
+    pub(crate) fn name(&mut self, vm: u32, name: &str) {
+        self.names.insert(vm, name.to_owned());
+    }
+
+    /// Counts events by name, of interest or not.
+    pub(crate) fn count_event(&mut self, name: &str, count: u64) {
+        match self.events.get_mut(name) {
+            Some(sum) => *sum = sum.saturating_add(count),
+            None => {
+                self.events.insert(name.to_owned(), count);
+            }
+        }
+    }
+
+    /// Counts events whose fields could not be read.
+    pub(crate) fn undecoded(&mut self, count: u64) {
+        self.shared.losses.undecoded = self.shared.losses.undecoded.saturating_add(count);
+    }
+
+    /// Takes an event.
+    pub(crate) fn push(&mut self, event: &Event) {
+        let index = self.thread(event.thread);
+        if self.threads[index as usize].push(event, &mut self.spare) {
+            self.active.push(index);
+        }
+        self.newest_ns = self.newest_ns.max(event.time_ns);
+        self.last_of_cpu(event.cpu, event.time_ns);
+        self.waiting += 1;
+        if self.waiting >= MOST_WAITING {
+            self.hand_on_half();
+        }
+    }
+
+    /// Takes events in a row, all of the thread `key`, and leaves other memory in their place. `ordered` says
+    /// that they are in order of time. The caller tells of the last ones of each processor.
+    pub(crate) fn append(&mut self, key: u32, events: &mut Vec<Event>, ordered: bool, newest_ns: u64) {
+        let (index, count) = (self.thread(key), events.len());
+        if self.threads[index as usize].append(events, ordered, &mut self.spare) {
+            self.active.push(index);
+        }
+        self.newest_ns = self.newest_ns.max(newest_ns);
+        self.waiting += count;
+        if self.waiting >= MOST_WAITING {
+            self.hand_on_half();
+        }
+    }
+
+    /// The last event of a processor so far was at this time.
+    pub(crate) fn last_of_cpu(&mut self, cpu: u16, time_ns: u64) {
+        let at = usize::from(cpu);
+        if self.last_of_cpu.len() <= at {
+            self.last_of_cpu.resize(at + 1, 0);
+        }
+        self.last_of_cpu[at] = time_ns;
+    }
+
+    /// The recorder dropped `count` events (zero: an unknown number) between the last event of `cpu` and
+    /// its next one.
+    pub(crate) fn lost(&mut self, cpu: u16, count: u64) {
+        let after_ns = self.last_of_cpu.get(usize::from(cpu)).copied().unwrap_or(0);
+        self.shared.marks.mark(cpu, after_ns);
+        self.shared.losses.lost_events = self.shared.losses.lost_events.saturating_add(count);
+    }
+
+    /// A processor's recorder dropped events from `from_ns` to `to_ns`, those perhaps of vCPUs that were on
+    /// other processors before and after.
+    pub(crate) fn lost_span(&mut self, from_ns: u64, to_ns: u64) {
+        self.shared.marks.span(from_ns, to_ns);
+    }
+
+    /// The recorder dropped so many events somewhere; so many of them are known to be exits.
+    pub(crate) fn lost_events(&mut self, count: u64, exits: u64) {
+        let losses = &mut self.shared.losses;
+        losses.lost_events = losses.lost_events.saturating_add(count);
+        losses.lost_exits = losses.lost_exits.saturating_add(exits);
+    }
+
+    /// A place in the recording behind which no event is older than the newest event before the place of
+    /// the last call: the end of a round over the buffers of all processors.
+    pub(crate) fn round(&mut self) {
+        let up_to_ns = self.newest_of_last_round_ns;
+        self.newest_of_last_round_ns = self.newest_ns;
+        self.flush(up_to_ns);
+    }
+
+    /// No event up to and including `up_to_ns` will come any more.
+    pub(crate) fn flush(&mut self, up_to_ns: u64) {
+        self.start();
+        let Self { threads, active, shared, sink, spare, .. } = self;
+        let mut handed_on = 0;
+        active.retain(|&index| {
+            let thread = &mut threads[index as usize];
+            let (count, late) = thread.hand_on(up_to_ns, spare, |pairing, vcpu, event| {
+                if event.kind == Kind::Entry && event.value != Event::NO_NUMBER {
+                    vcpu.number = Some(event.value as u32);
+                }
+                let who = *vcpu;
+                let mut closed = |closed: &Closed| sink.exit(&record(closed, who));
+                pairing.step(event, who.vm, shared, &mut closed);
+            });
+            shared.losses.out_of_order += late;
+            handed_on += count;
+            thread.waits()
+        });
+        self.waiting -= handed_on;
+    }
+
+    /// Hands on everything and gives the profile.
+    pub(crate) fn finish(mut self) -> Profile {
+        self.flush(u64::MAX);
+        let Self { threads, mut shared, sink, names, events, .. } = self;
+        let mut profile = Profile::new();
+        for mut thread in threads {
+            let who = thread.vcpu;
+            thread.pairing.finish(&mut shared, &mut |closed: &Closed| sink.exit(&record(closed, who)));
+            let Pairing { reasons, accesses, .. } = thread.pairing;
+            if !reasons.is_empty() || !accesses.is_empty() {
+                rows::add_to(profile.vcpu(who), &reasons, &accesses);
+            }
+        }
+        // Recorders name every process of the host.
+        let vms: std::collections::BTreeSet<_> =
+            profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
+        profile.names = names.into_iter().filter(|(vm, _)| vms.contains(vm)).collect();
+        profile.events = events;
+        profile.span = self.span.map(|span| Span { last_ns: self.newest_ns, ..span });
+        profile.timeline = shared.timeline;
+        profile.losses = shared.losses;
+        profile
+    }
+
+    /// Takes the recording's beginning from the oldest event of its first round.
+    fn start(&mut self) {
+        if self.span.is_some() {
+            return;
+        }
+        let threads =
+            self.active.iter().filter_map(|&index| self.threads[index as usize].oldest_waiting_ns());
+        if let Some(first_ns) = threads.min() {
+            self.span = Some(Span { first_ns, last_ns: first_ns });
+            let moment = |offset: Option<u64>, otherwise| {
+                offset.map_or(otherwise, |offset| first_ns.saturating_add(offset))
+            };
+            self.shared.from_ns = moment(self.options.from_ns, 0);
+            self.shared.to_ns = moment(self.options.to_ns, u64::MAX);
+        }
+    }
+
+    /// Makes room where a recording has no rounds, or rounds without end.
+    #[cold]
+    fn hand_on_half(&mut self) {
+        self.start();
+        let oldest = self.active.iter().filter_map(|&index| self.threads[index as usize].oldest_waiting_ns());
+        let oldest_ns = oldest.min().unwrap_or(0);
+        self.flush(oldest_ns + (self.newest_ns - oldest_ns) / 2);
+        if self.waiting >= MOST_WAITING / 4 * 3 {
+            self.flush(self.newest_ns);
+        }
+    }
+
+    fn thread(&mut self, key: u32) -> u32 {
+        let (recent, index) = self.recent[key as usize % RECENT];
+        if recent == key && index != u32::MAX {
+            return index;
+        }
+        let index = match self.by_key.get(&key) {
+            Some(&index) => index,
+            None => self.create(key, Vcpu { vm: None, number: None, thread: Some(key) }),
+        };
+        self.recent[key as usize % RECENT] = (key, index);
+        index
+    }
+
+    fn create(&mut self, key: u32, vcpu: Vcpu) -> u32 {
+        let index = self.threads.len() as u32;
+        self.threads.push(Thread::new(vcpu));
+        self.by_key.insert(key, index);
+        self.recent[key as usize % RECENT] = (key, index);
+        index
+    }
+}
+
+fn record(closed: &Closed, vcpu: Vcpu) -> ExitRecord {
+    ExitRecord {
+        time_ns: closed.exit.time_ns,
+        vcpu,
+        cpu: closed.exit.cpu,
+        reason: closed.exit.reason,
+        guest_rip: closed.exit.guest_rip,
+        access: closed.access,
+        handling_ns: closed.handling_ns,
+    }
+}
+
+#[cfg(test)]
+#[path = "assembly_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+use super::*;
+use exits::ExitReason;
+use proptest::prelude::*;
+
+const CPUID: ExitReason = ExitReason::svm(0x72);
+
+fn event(kind: Kind, time_ns: u64, thread: u32, cpu: u16) -> Event {
+    let value = if kind == Kind::Exit { Event::exit(CPUID) } else { 3 };
+    Event { time_ns, value, extra: 0, thread, cpu, kind }
+}
+
+fn profile(options: Options, feed: impl FnOnce(&mut Assembly<'_, ()>)) -> Profile {
+    let mut sink = ();
+    let mut assembly = Assembly::new(options, &mut sink);
+    feed(&mut assembly);
+    assembly.finish()
+}
+
+#[test]
+fn a_thread_that_changed_processors_is_put_in_order() {
+    // The buffer of processor 0 is written first, although the thread was on processor 1 before.
+    let profile = profile(Options::default(), |assembly| {
+        for event in [event(Kind::Entry, 30, 9, 0), event(Kind::Exit, 40, 9, 0)] {
+            assembly.push(&event);
+        }
+        for event in [event(Kind::Exit, 10, 9, 1), event(Kind::Entry, 12, 9, 1), event(Kind::Exit, 20, 9, 1)]
+        {
+            assembly.push(&event);
+        }
+        assembly.round();
+        assembly.push(&event(Kind::Entry, 45, 9, 1));
+    });
+    let exits = &profile.vcpus()[0].reasons[&CPUID];
+    assert_eq!((exits.count, exits.handling.count(), exits.handling.total_ns()), (3, 3, 2 + 10 + 5));
+    assert!(profile.losses.is_whole());
+    assert_eq!(profile.vcpus()[0].vcpu, Vcpu { vm: None, number: Some(3), thread: Some(9) });
+    assert_eq!(profile.span, Some(Span { first_ns: 10, last_ns: 45 }));
+}
+
+#[test]
+fn rounds_hand_on_what_is_older_than_the_round_before() {
+    let mut sink = Vec::new();
+    let mut take = |exit: &ExitRecord| sink.push(exit.time_ns);
+    let mut assembly = Assembly::new(Options::default(), &mut take);
+    assembly.push(&event(Kind::Exit, 10, 1, 0));
+    assembly.round();
+    assembly.push(&event(Kind::Entry, 20, 1, 1));
+    assembly.push(&event(Kind::Exit, 25, 1, 1));
+    assembly.round();
+    assert_eq!(assembly.waiting, 2);
+    // Too late: its place was handed on.
+    assembly.push(&event(Kind::Entry, 5, 1, 0));
+    let profile = assembly.finish();
+    assert_eq!(profile.losses.out_of_order, 1);
+    assert_eq!(profile.losses.pairs_back_in_time, 1);
+    assert_eq!(sink, [10, 25]);
+}
+
+#[test]
+fn numbers_used_again_are_other_threads() {
+    let vcpu = |vm| Vcpu { vm: Some(vm), number: None, thread: Some(5) };
+    let profile = profile(Options::default(), |assembly| {
+        assembly.introduce(5, vcpu(1));
+        assembly.push(&event(Kind::Exit, 1, 5, 0));
+        assembly.introduce(5, vcpu(1));
+        assembly.introduce(5, vcpu(2));
+        assembly.push(&event(Kind::Exit, 2, 5, 0));
+    });
+    let vms: Vec<_> = profile.vcpus().iter().map(|exits| exits.vcpu.vm).collect();
+    assert_eq!(vms, [Some(1), Some(2)]);
+}
+
+#[test]
+fn a_part_of_the_time() {
+    let options = Options { from_ns: Some(10), to_ns: Some(20), ..Options::default() };
+    let profile = profile(options, |assembly| {
+        for at in 0..4 {
+            assembly.push(&event(Kind::Exit, 100 + 10 * at, 1, 0));
+            assembly.push(&event(Kind::Entry, 105 + 10 * at, 1, 0));
+        }
+    });
+    assert_eq!(profile.total(), 1);
+    assert_eq!(profile.timeline.start_ns(), 0);
+}
+
+#[test]
+fn recordings_without_rounds_stay_in_bounds() {
+    let profile = profile(Options::default(), |assembly| {
+        for at in 0..MOST_WAITING as u64 + 10 {
+            let kind = if at % 2 == 0 { Kind::Exit } else { Kind::Entry };
+            assembly.push(&event(kind, at, 1, 0));
+            assert!(assembly.waiting < MOST_WAITING);
+        }
+    });
+    assert_eq!(profile.total(), MOST_WAITING as u64 / 2 + 5);
+    assert!(profile.losses.is_whole());
+}
+
+/// Exits and entries of a few threads in order of time, each with the processor it happened on.
+fn history() -> impl Strategy<Value = Vec<Event>> {
+    let step = (0..4u32, 0..3u16, 1..50u64, any::<bool>());
+    proptest::collection::vec(step, 1..200).prop_map(|steps| {
+        let mut now = 1_000;
+        let mut inside = [true; 4];
+        let mut events = Vec::new();
+        for (thread, cpu, pause, drop) in steps {
+            now += pause;
+            let was = &mut inside[thread as usize];
+            let kind = if *was { Kind::Exit } else { Kind::Entry };
+            // Now and then an event is missing.
+            if !(drop && pause == 1) {
+                events.push(event(kind, now, thread, cpu));
+            }
+            *was = !*was;
+        }
+        events
+    })
+}
+
+proptest! {
+    #[test]
+    fn rounds_over_processors_change_nothing(events in history(), every in 1..30usize) {
+        let whole = profile(Options::default(), |assembly| events.iter().for_each(|event| assembly.push(event)));
+        let rounds = profile(Options::default(), |assembly| {
+            for round in events.chunks(every) {
+                let mut by_cpu = round.to_vec();
+                by_cpu.sort_by_key(|event| std::cmp::Reverse(event.cpu));
+                by_cpu.iter().for_each(|event| assembly.push(event));
+                assembly.round();
+            }
+        });
+        prop_assert_eq!(whole, rounds);
+    }
+
+    #[test]
+    fn profiles_of_parts_merge_to_the_whole(events in history(), threads in 0..4u32) {
+        let of = |keep: &dyn Fn(&Event) -> bool| profile(Options::default(), |assembly| {
+            events.iter().filter(|event| keep(event)).for_each(|event| assembly.push(event));
+        });
+        let whole = of(&|_| true);
+        let mut merged = of(&|event| event.thread < threads);
+        merged.merge(&of(&|event| event.thread >= threads));
+        prop_assert_eq!(merged, whole);
+    }
+
+    #[test]
+    fn cutting_in_time_loses_pairs_at_the_cut_only(events in history(), at in 0..200usize) {
+        let of = |events: &[Event]| profile(Options::default(), |assembly| {
+            events.iter().for_each(|event| assembly.push(event));
+        });
+        let (early, late) = events.split_at(at.min(events.len()));
+        let whole = of(&events);
+        let mut merged = of(early);
+        merged.merge(&of(late));
+        prop_assert_eq!(merged.counts(), whole.counts());
+        let pairs = |profile: &Profile| profile.reasons().values().map(|exits| exits.handling.count()).sum::<u64>();
+        let cut = pairs(&whole) - pairs(&merged);
+        // Each thread can have had one exit open at the cut.
+        prop_assert!(cut <= 4);
+        // With nothing open at the cut the profiles are equal to the last bit.
+        if cut == 0 && whole.losses == merged.losses {
+            prop_assert_eq!(merged, whole);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What every reader makes of its format's records.
+
+use exits::{Access, Direction, ExitReason, Isa};
+
+/// What happened. The comment of each says what an [`Event`] of it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// The guest was left. `value`: the reason, see [`Event::exit`]; `extra`: the guest's instruction pointer.
+    Exit,
+    /// The guest was entered. `value`: the vCPU's number, or [`Event::NO_NUMBER`].
+    Entry,
+    /// The vCPU waits for a processor, so whatever it left the guest for is handled. `value`: 1 when it slept
+    /// until then, 0 when it was pushed off a processor. Only Xen's recordings say so.
+    Runnable,
+    /// A port was accessed. `value`: its number; `extra`: what was written or read.
+    PortRead,
+    PortWrite,
+    /// An address without memory was accessed. `value`: the address; `extra`: what was written or read.
+    MmioRead,
+    MmioWrite,
+    /// A read that user space has yet to answer. `value`: the address.
+    MmioUnsatisfied,
+    /// A model-specific register was accessed. `value`: its number; `extra`: what was written or read.
+    MsrRead,
+    MsrWrite,
+    /// A register of the local APIC was emulated. `value`: its offset; `extra`: what was written or read.
+    ApicRead,
+    ApicWrite,
+    /// AVIC could not deliver an IPI. `value`: the cause; `extra`: the interrupt command.
+    IncompleteIpi,
+    /// AVIC does not accelerate an access. `value`: the register's offset.
+    UnacceleratedRead,
+    UnacceleratedWrite,
+}
+
+/// One event of one vCPU, in 32 bytes: a chunk of them is written and read once for each exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Nanoseconds of the recording's clock.
+    pub(crate) time_ns: u64,
+    pub(crate) value: u64,
+    pub(crate) extra: u64,
+    /// Who: the thread under KVM, what the reader chooses elsewhere. See `Assembly::introduce`.
+    pub(crate) thread: u32,
+    /// The processor on which it happened.
+    pub(crate) cpu: u16,
+    pub(crate) kind: Kind,
+}
+
+impl Event {
+    /// The `value` of an entry that does not say which vCPU it enters.
+    pub(crate) const NO_NUMBER: u64 = u64::MAX;
+
+    /// The `value` of an exit of this reason.
+    pub(crate) const fn exit(reason: ExitReason) -> u64 {
+        let isa = match reason.isa {
+            Isa::Vmx => 0,
+            Isa::Svm => 1u64 << 32,
+        };
+        // A widening that `From` cannot do in a constant function.
+        #[allow(clippy::cast_lossless)]
+        let code = reason.code as u64;
+        isa | code
+    }
+
+    /// The reason of an exit.
+    pub(crate) const fn reason(&self) -> ExitReason {
+        let isa = if self.value >> 32 == 0 { Isa::Vmx } else { Isa::Svm };
+        ExitReason { isa, code: self.value as u32 }
+    }
+
+    /// What an event other than exit and entry is about.
+    pub(crate) fn access(&self) -> Option<Access> {
+        self.kind.access(self.value)
+    }
+}
+
+impl Kind {
+    /// What an event of this kind and value is about, if it is about a port, an address or a register.
+    pub(crate) fn access(self, value: u64) -> Option<Access> {
+        let number = value as u32;
+        let port = |direction| Access::Port { port: value as u16, direction };
+        let mmio = |direction| Access::Mmio { address: value, direction };
+        let msr = |direction| Access::Msr { number, direction };
+        let apic = |direction| Access::Apic { register: number, direction };
+        let unaccelerated = |direction| Access::Unaccelerated { register: number, direction };
+        Some(match self {
+            Self::Exit | Self::Entry | Self::Runnable => return None,
+            Self::PortRead => port(Direction::Read),
+            Self::PortWrite => port(Direction::Write),
+            Self::MmioRead | Self::MmioUnsatisfied => mmio(Direction::Read),
+            Self::MmioWrite => mmio(Direction::Write),
+            Self::MsrRead => msr(Direction::Read),
+            Self::MsrWrite => msr(Direction::Write),
+            Self::ApicRead => apic(Direction::Read),
+            Self::ApicWrite => apic(Direction::Write),
+            Self::IncompleteIpi => Access::IncompleteIpi { id: number },
+            Self::UnacceleratedRead => unaccelerated(Direction::Read),
+            Self::UnacceleratedWrite => unaccelerated(Direction::Write),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_both_ways() {
+        for reason in [ExitReason::vmx(0x8000_0021), ExitReason::svm(u32::MAX), ExitReason::svm(0)] {
+            let value = Event::exit(reason);
+            let event = Event { time_ns: 0, value, extra: 0, thread: 0, cpu: 0, kind: Kind::Exit };
+            assert_eq!(event.reason(), reason);
+        }
+    }
+
+    #[test]
+    fn events_stay_small() {
+        assert_eq!(size_of::<Event>(), 32);
+    }
+}

@@ -1,0 +1,113 @@
+//! Reads recordings of VM exits and makes one [`exits::Profile`] of them, whatever tool wrote them.
+//!
+//! A recording is recognised by its content: `perf.data` in file and pipe mode, `trace.dat` of trace-cmd,
+//! the text of tracefs and of `trace-cmd report`, and the binary output of `xentrace`. Each reader turns
+//! its format into the same few events; putting them in order, pairing exits with entries and counting is
+//! done in one place for all of them.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), traces::Error> {
+//! let source = traces::Source::from("perf.data");
+//! let reading = traces::read(&source, &traces::Options::default(), &mut ())?;
+//! for (reason, exits) in reading.profile.reasons() {
+//!     println!("{reason}: {} exits", exits.count);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod assembly;
+mod bytes;
+mod decoder;
+mod error;
+mod event;
+mod input;
+mod likeness;
+mod losses;
+mod origin;
+mod owners;
+mod pairing;
+mod perf;
+mod pipeline;
+mod quick;
+mod recognise;
+mod record;
+mod recordings;
+mod rows;
+mod text;
+mod thread;
+mod trace_dat;
+mod tracing_data;
+mod xentrace;
+
+pub use error::Error;
+pub use input::Source;
+pub use likeness::{Property, Unlike, unlike};
+pub use origin::{Damage, Format, Origin};
+pub use record::{ExitRecord, Sink};
+pub use recordings::{Recording, Recordings};
+
+/// What to take from a recording.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Only exits so many nanoseconds or more after the recording's first event.
+    pub from_ns: Option<u64>,
+    /// Only exits less than so many nanoseconds after the recording's first event.
+    pub to_ns: Option<u64>,
+    /// Threads to decode with; `None` takes as many as there are processors.
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// Ticks of the time stamp counter in a second, for recordings of xentrace, which hold no times but these
+    /// ticks. Without it, or when it is zero, the frequency is estimated from the recording's scheduler events,
+    /// and where it has none, taken to be 2.4 GHz as `xenalyze` does; a warning says so.
+    pub tsc_hz: Option<u64>,
+    /// The instruction set of the exits of a xentrace recording, where it does not say (before Xen 4.19);
+    /// `None` decides by what the recording shows.
+    pub isa: Option<exits::Isa>,
+}
+
+/// What was found in a recording.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// The exits.
+    pub profile: exits::Profile,
+    /// What wrote the recording, and where.
+    pub origin: Origin,
+    /// Where reading had to end before the recording did. The profile holds everything before that place.
+    pub damage: Option<Damage>,
+    /// What else a user should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Reads a recording of any known kind, from its first event to its end or to where it is damaged; `sink`
+/// gets every exit.
+///
+/// # Errors
+/// When nothing can be read: [`Error`] says why and what to do. Damage further in is no error.
+pub fn read(source: &Source, options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {
+    if let Source::Path(path) = source {
+        if path.is_dir() {
+            return perf::read_directory(path, *options, sink);
+        }
+    }
+    read_input(input::Input::open(source)?, options, sink)
+}
+
+/// Reads a recording that is in memory, as [`read`] does one from standard input; for tests and fuzzing.
+///
+/// # Errors
+/// As those of [`read`].
+#[doc(hidden)]
+pub fn read_bytes(bytes: &[u8], options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {
+    let stream = Box::new(std::io::Cursor::new(bytes.to_vec()));
+    read_input(input::Input::of_stream("memory".to_owned(), stream)?, options, sink)
+}
+
+fn read_input(input: input::Input, options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {
+    match recognise::format(&input)? {
+        Format::PerfData => perf::read_file(input, *options, sink),
+        Format::PerfPipe => perf::read_pipe(input, *options, sink),
+        Format::TraceDat => trace_dat::read(input, *options, sink),
+        Format::TracefsText => text::read(input, *options, sink),
+        Format::Xentrace => xentrace::read(input, *options, sink),
+    }
+}

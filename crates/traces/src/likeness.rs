@@ -1,0 +1,152 @@
+//! Whether recordings are of machines that can be compared.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Format, Recordings};
+
+/// What recordings may differ in beside their exits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Property {
+    /// The instruction set of the exits: their reasons have other meanings.
+    InstructionSet,
+    /// KVM or Xen, which handle exits otherwise and say otherwise when they did.
+    Hypervisor,
+    /// The processor: what an exit costs is a property of it.
+    Processor,
+    /// The host's name.
+    Host,
+    /// The kernel's release.
+    Kernel,
+}
+
+impl Property {
+    /// Whether figures of two sides that differ in it say nothing of each other, unless one means to compare
+    /// just that.
+    #[must_use]
+    pub const fn forbids_comparison(self) -> bool {
+        matches!(self, Self::InstructionSet | Self::Hypervisor | Self::Processor)
+    }
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::InstructionSet => "instruction set",
+            Self::Hypervisor => "hypervisor",
+            Self::Processor => "processor",
+            Self::Host => "host",
+            Self::Kernel => "kernel",
+        })
+    }
+}
+
+/// A property that differs between two sides, as far as both are known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unlike {
+    /// Which.
+    pub property: Property,
+    /// What the recordings of one side say of it.
+    pub before: BTreeSet<String>,
+    /// What those of the other say.
+    pub after: BTreeSet<String>,
+}
+
+impl fmt::Display for Unlike {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(", ");
+        write!(f, "{}: {} before, {} after", self.property, listed(&self.before), listed(&self.after))
+    }
+}
+
+/// What differs between two sets of recordings. What one side does not say is not known to differ.
+#[must_use]
+pub fn unlike(before: &[Recordings], after: &[Recordings]) -> Vec<Unlike> {
+    let properties = [
+        Property::InstructionSet,
+        Property::Hypervisor,
+        Property::Processor,
+        Property::Host,
+        Property::Kernel,
+    ];
+    let differs = |property| {
+        let [before, after] = [before, after].map(|side| {
+            side.iter().flat_map(|recordings| said(recordings, property)).collect::<BTreeSet<_>>()
+        });
+        let differ = !before.is_empty() && !after.is_empty() && before != after;
+        differ.then_some(Unlike { property, before, after })
+    };
+    properties.into_iter().filter_map(differs).collect()
+}
+
+fn said(recordings: &Recordings, property: Property) -> BTreeSet<String> {
+    let origins = || recordings.files.iter().map(|file| &file.origin);
+    match property {
+        Property::InstructionSet => {
+            recordings.profile.reasons().keys().map(|reason| reason.isa.to_string()).collect()
+        }
+        Property::Hypervisor => origins()
+            .map(|origin| if origin.format == Format::Xentrace { "Xen" } else { "KVM" }.to_owned())
+            .collect(),
+        Property::Processor => origins().filter_map(|origin| origin.processor.clone()).collect(),
+        Property::Host => origins().filter_map(|origin| origin.host.clone()).collect(),
+        Property::Kernel => origins().filter_map(|origin| origin.kernel.clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, Origin, Reading};
+    use exits::{ExitReason, Profile, Vcpu};
+
+    fn recordings(reason: ExitReason, origin: Origin) -> Recordings {
+        let mut profile = Profile::new();
+        profile.vcpu(Vcpu::default()).reasons.entry(reason).or_default().count = 1;
+        let mut recordings = Recordings::new(Options::default());
+        let reading = Reading { profile, origin, damage: None, warnings: Vec::new() };
+        recordings.add("recording".to_owned(), reading);
+        recordings
+    }
+
+    fn origin(processor: Option<&str>, kernel: &str) -> Origin {
+        Origin {
+            processor: processor.map(str::to_owned),
+            kernel: Some(kernel.to_owned()),
+            ..Origin::new(Format::PerfData)
+        }
+    }
+
+    #[test]
+    fn what_differs_is_named_and_the_unknown_does_not_differ() {
+        let hlt = ExitReason::svm(0x78);
+        let one = recordings(hlt, origin(Some("EPYC 9654"), "6.12"));
+        let other = recordings(hlt, origin(Some("EPYC 7763"), "6.13"));
+        let unknown = recordings(hlt, origin(None, "6.12"));
+        let said = |after: &Recordings| {
+            let found = unlike(std::slice::from_ref(&one), std::slice::from_ref(after));
+            found.iter().map(Unlike::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            said(&other),
+            ["processor: EPYC 9654 before, EPYC 7763 after", "kernel: 6.12 before, 6.13 after"]
+        );
+        assert_eq!(said(&unknown), [""; 0]);
+        assert_eq!(said(&one), [""; 0]);
+    }
+
+    #[test]
+    fn instruction_sets_forbid_and_kernels_do_not() {
+        let amd = recordings(ExitReason::svm(0x78), origin(None, "6.12"));
+        let intel = recordings(ExitReason::vmx(12), origin(None, "6.13"));
+        let found = unlike(&[amd], &[intel]);
+        let forbidding: Vec<_> =
+            found.iter().filter(|one| one.property.forbids_comparison()).map(|one| one.property).collect();
+        assert_eq!(forbidding, [Property::InstructionSet]);
+        assert_eq!(found.len(), 2);
+    }
+}

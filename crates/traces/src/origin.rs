@@ -1,0 +1,75 @@
+//! Where a recording comes from, and where it is damaged.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The kinds of recordings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Format {
+    /// `perf.data`, written to a file.
+    PerfData,
+    /// `perf.data`, written to a pipe.
+    PerfPipe,
+    /// `trace.dat` of trace-cmd.
+    TraceDat,
+    /// The text of tracefs or of `trace-cmd report`.
+    TracefsText,
+    /// The binary output of xentrace.
+    Xentrace,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::PerfData => "perf.data",
+            Self::PerfPipe => "perf.data (pipe mode)",
+            Self::TraceDat => "trace.dat",
+            Self::TracefsText => "tracefs text",
+            Self::Xentrace => "xentrace",
+        })
+    }
+}
+
+/// What a recording says of itself. Most formats say little.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Its kind.
+    pub format: Format,
+    /// Version of the format or of the tool that wrote it, as the recording has it.
+    pub version: Option<String>,
+    /// The host's name.
+    pub host: Option<String>,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// The processor's name.
+    pub processor: Option<String>,
+    /// The command that recorded.
+    pub command: Option<String>,
+    /// Bytes of the recording, unpacked.
+    pub bytes: u64,
+}
+
+impl Origin {
+    /// An origin of which nothing but the format is known.
+    #[must_use]
+    pub fn new(format: Format) -> Self {
+        Self { format, version: None, host: None, kernel: None, processor: None, command: None, bytes: 0 }
+    }
+}
+
+/// A place at which a recording stops making sense.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// Bytes from the recording's start; of the unpacked recording if it was packed.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "damaged at byte {}: {}; everything whole before it was read", self.offset, self.what)
+    }
+}

@@ -1,0 +1,254 @@
+//! From one vCPU's events in order to its exits.
+//!
+//! The rules are those of `perf kvm stat` (`tools/perf/util/kvm-stat.c` and `arch/x86/util/kvm-stat.c` of
+//! Linux): an exit is handled until the next entry; a port, an MSR and a write to an address without memory
+//! from their event to the next entry; a read of such an address from the exit to its event. Unlike perf, no
+//! time is taken across a place where events were lost.
+//!
+//! Xen's recordings follow the rules of `xenalyze` (`tools/xentrace/xenalyze.c` of Xen): a vCPU that lost its
+//! processor is handled until it is ready to run again, and its accesses, which carry no time, take the whole
+//! exit.
+
+use exits::{Access, ExitReason, Losses, Timeline};
+
+use crate::event::{Event, Kind};
+use crate::losses::LossMarks;
+use crate::rows::{AccessRows, ReasonRows};
+
+/// What all vCPUs share while exits are counted.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) timeline: Timeline,
+    pub(crate) losses: Losses,
+    pub(crate) marks: LossMarks,
+    /// Rows of accesses that may still be made.
+    pub(crate) accesses_left: usize,
+    /// Accesses have no time of their own: the whole exit is theirs.
+    pub(crate) whole_exits: bool,
+    /// Exits from this time on are counted, before `to_ns`; nanoseconds of the recording's clock.
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+}
+
+/// An exit, closed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Closed {
+    pub(crate) exit: Open,
+    pub(crate) access: Option<Access>,
+    pub(crate) handling_ns: Option<u64>,
+}
+
+/// An exit whose entry is still to come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) time_ns: u64,
+    pub(crate) guest_rip: u64,
+    pub(crate) cpu: u16,
+    pub(crate) reason: ExitReason,
+    row: u16,
+}
+
+/// When and where the handling of an exit ended.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    time_ns: u64,
+    cpu: u16,
+    /// The vCPU was on no processor before, so what any of them lost may be part of the exit.
+    slept: bool,
+}
+
+/// Something that is handled until the next entry.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pending {
+    since_ns: u64,
+    row: u32,
+    /// The whole exit is about it.
+    whole: bool,
+}
+
+/// The accesses that wait for the entry; perf knows one of each sort.
+#[derive(Debug, Default)]
+struct Waiting {
+    pending: [Pending; 5],
+    /// A bit for each that is in use.
+    used: u8,
+}
+
+impl Waiting {
+    fn put(&mut self, sort: usize, pending: Pending) {
+        self.pending[sort] = pending;
+        self.used |= 1 << sort;
+    }
+}
+
+/// The state of one vCPU.
+#[derive(Debug, Default)]
+pub(crate) struct Pairing {
+    open: Option<Open>,
+    /// When the open exit was handled, if that was before the entry.
+    handled: Option<End>,
+    /// The last exit lies outside of the time asked for: neither it nor what belongs to it counts.
+    outside: bool,
+    /// When the exit began that a read of an address would be measured from; perf forgets it after one read.
+    mmio_start_ns: Option<u64>,
+    waiting: Waiting,
+    last_access: Option<(Kind, u64)>,
+    pub(crate) reasons: ReasonRows,
+    pub(crate) accesses: AccessRows,
+}
+
+impl Pairing {
+    /// Takes the next event in order of time. `vm` is the vCPU's, `closed` gets every exit that this ends.
+    pub(crate) fn step(
+        &mut self,
+        event: &Event,
+        vm: Option<u32>,
+        shared: &mut Shared,
+        closed: &mut impl FnMut(&Closed),
+    ) {
+        match event.kind {
+            Kind::Exit => self.exit(event, vm, shared, closed),
+            Kind::Entry => self.entry(event, shared, closed),
+            Kind::Runnable => {
+                let end = End { time_ns: event.time_ns, cpu: event.cpu, slept: event.value != 0 };
+                self.handled = self.handled.or(self.open.map(|_| end));
+            }
+            _ => self.access(event, shared),
+        }
+    }
+
+    fn exit(
+        &mut self,
+        event: &Event,
+        vm: Option<u32>,
+        shared: &mut Shared,
+        closed: &mut impl FnMut(&Closed),
+    ) {
+        if let Some(open) = self.open.take() {
+            match self.handled.take() {
+                Some(end) => self.close(open, end, shared, closed),
+                None => {
+                    shared.losses.exits_without_entry += 1;
+                    self.reasons.row(open.row).add(open.time_ns, None, &mut shared.timeline);
+                    closed(&Closed { exit: open, access: self.last_access(), handling_ns: None });
+                }
+            }
+        }
+        self.waiting.used = 0;
+        self.outside = event.time_ns < shared.from_ns || event.time_ns >= shared.to_ns;
+        if self.outside {
+            return;
+        }
+        let reason = event.reason();
+        let timeline = &mut shared.timeline;
+        let row = self.reasons.find(reason, || timeline.series(exits::SeriesKey { vm, reason }));
+        self.mmio_start_ns = Some(event.time_ns);
+        self.open =
+            Some(Open { time_ns: event.time_ns, guest_rip: event.extra, cpu: event.cpu, reason, row });
+    }
+
+    fn entry(&mut self, event: &Event, shared: &mut Shared, closed: &mut impl FnMut(&Closed)) {
+        let Some(open) = self.open.take() else {
+            shared.losses.entries_without_exit += u64::from(!std::mem::take(&mut self.outside));
+            return;
+        };
+        let end = End { time_ns: event.time_ns, cpu: event.cpu, slept: false };
+        let end = self.handled.take().unwrap_or(end);
+        self.close(open, end, shared, closed);
+    }
+
+    fn close(&mut self, open: Open, end: End, shared: &mut Shared, closed: &mut impl FnMut(&Closed)) {
+        let lost = !shared.marks.is_empty()
+            && match end.slept {
+                true => shared.marks.anywhere(open.time_ns, end.time_ns),
+                false => [open.cpu, end.cpu]
+                    .iter()
+                    .any(|&cpu| shared.marks.between(cpu, open.time_ns, end.time_ns)),
+            };
+        let handling_ns = end.time_ns.checked_sub(open.time_ns);
+        let handling_ns = match handling_ns {
+            _ if lost => {
+                shared.losses.pairs_across_loss += 1;
+                None
+            }
+            None => {
+                shared.losses.pairs_back_in_time += 1;
+                None
+            }
+            paired => paired,
+        };
+        self.reasons.row(open.row).add(open.time_ns, handling_ns, &mut shared.timeline);
+        if self.waiting.used != 0 {
+            self.end_waiting(end.time_ns, &open, handling_ns.is_some());
+        }
+        self.mmio_start_ns = None;
+        closed(&Closed { exit: open, access: self.last_access(), handling_ns });
+    }
+
+    fn end_waiting(&mut self, now_ns: u64, open: &Open, paired: bool) {
+        let mut used = std::mem::take(&mut self.waiting.used);
+        while used != 0 {
+            let pending = self.waiting.pending[used.trailing_zeros() as usize];
+            used &= used - 1;
+            let since_ns = if pending.whole { open.time_ns } else { pending.since_ns };
+            if let Some(ns) = now_ns.checked_sub(since_ns).filter(|_| paired) {
+                self.accesses.row(pending.row).handling.add(ns);
+            }
+        }
+    }
+
+    fn last_access(&mut self) -> Option<Access> {
+        self.last_access.take().and_then(|(kind, value)| kind.access(value))
+    }
+
+    fn access(&mut self, event: &Event, shared: &mut Shared) {
+        if self.outside {
+            return;
+        }
+        self.last_access = Some((event.kind, event.value));
+        // The read that answers an unsatisfied one follows, and is the one that counts.
+        if event.kind == Kind::MmioUnsatisfied {
+            return;
+        }
+        let Some(number) = self.accesses.find(event, &mut shared.accesses_left) else { return };
+        let row = self.accesses.row(number);
+        row.count += 1;
+        if event.kind == Kind::MmioRead && !shared.whole_exits {
+            let start_ns = self.mmio_start_ns.take();
+            let lost = |start_ns| {
+                !shared.marks.is_empty() && shared.marks.between(event.cpu, start_ns, event.time_ns)
+            };
+            let ns =
+                start_ns.filter(|&start| !lost(start)).and_then(|start| event.time_ns.checked_sub(start));
+            ns.into_iter().for_each(|ns| row.handling.add(ns));
+            return;
+        }
+        let (sort, whole) = match event.kind {
+            Kind::PortRead | Kind::PortWrite => (0, false),
+            Kind::MmioRead | Kind::MmioWrite => (1, false),
+            Kind::MsrRead | Kind::MsrWrite => (2, false),
+            Kind::ApicRead | Kind::ApicWrite => (3, false),
+            // AVIC's events say why there was an exit, so the whole exit is theirs.
+            _ => (4, true),
+        };
+        let whole = whole || shared.whole_exits;
+        self.waiting.put(sort, Pending { since_ns: event.time_ns, row: number, whole });
+    }
+
+    /// Ends the recording: an exit that is still open stays without an entry.
+    pub(crate) fn finish(&mut self, shared: &mut Shared, closed: &mut impl FnMut(&Closed)) {
+        let Some(open) = self.open.take() else { return };
+        match self.handled.take() {
+            Some(end) => self.close(open, end, shared, closed),
+            None => {
+                shared.losses.exits_at_the_end += 1;
+                self.reasons.row(open.row).add(open.time_ns, None, &mut shared.timeline);
+                closed(&Closed { exit: open, access: self.last_access(), handling_ns: None });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "pairing_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+use super::*;
+use exits::Direction;
+
+fn event(kind: Kind, time_ns: u64, value: u64) -> Event {
+    Event { time_ns, value, extra: 0, thread: 1, cpu: 0, kind }
+}
+
+const MSR: ExitReason = ExitReason::svm(0x7c);
+
+struct Run {
+    pairing: Pairing,
+    shared: Shared,
+    closed: Vec<Closed>,
+}
+
+fn run(events: &[Event]) -> Run {
+    run_with(events, LossMarks::default(), 0..u64::MAX)
+}
+
+fn run_with(events: &[Event], marks: LossMarks, time: std::ops::Range<u64>) -> Run {
+    let mut shared = Shared {
+        timeline: Timeline::default(),
+        losses: Losses::default(),
+        marks,
+        accesses_left: 10,
+        whole_exits: false,
+        from_ns: time.start,
+        to_ns: time.end,
+    };
+    let (mut pairing, mut closed) = (Pairing::default(), Vec::new());
+    for event in events {
+        pairing.step(event, Some(7), &mut shared, &mut |exit: &Closed| closed.push(*exit));
+    }
+    pairing.finish(&mut shared, &mut |exit: &Closed| closed.push(*exit));
+    Run { pairing, shared, closed }
+}
+
+impl Run {
+    fn handling(&mut self, access: Access) -> (u64, Option<u64>) {
+        let row = self.pairing.accesses.get(access);
+        row.map_or((0, None), |row| (row.count, row.handling.max_ns()))
+    }
+}
+
+fn exit(time_ns: u64) -> Event {
+    event(Kind::Exit, time_ns, Event::exit(MSR))
+}
+
+fn entry(time_ns: u64) -> Event {
+    event(Kind::Entry, time_ns, 0)
+}
+
+#[test]
+fn an_exit_is_handled_until_the_next_entry() {
+    let run = run(&[entry(5), exit(10), entry(17), exit(30)]);
+    let times: Vec<_> = run.closed.iter().map(|closed| (closed.exit.time_ns, closed.handling_ns)).collect();
+    assert_eq!(times, [(10, Some(7)), (30, None)]);
+    let losses = Losses { exits_at_the_end: 1, entries_without_exit: 1, ..Losses::default() };
+    assert_eq!(run.shared.losses, losses);
+    assert_eq!(run.shared.timeline.by_reason()[&MSR][0], exits::Slice { count: 2, handling_ns: 7 });
+}
+
+#[test]
+fn an_exit_after_an_exit_leaves_the_first_unpaired() {
+    let run = run(&[exit(10), exit(20), entry(21)]);
+    assert_eq!(run.shared.losses.exits_without_entry, 1);
+    assert_eq!(run.closed[1].handling_ns, Some(1));
+}
+
+#[test]
+fn no_time_is_taken_across_a_loss() {
+    let mut marks = LossMarks::default();
+    marks.mark(0, 10);
+    let events = [exit(10), event(Kind::MsrWrite, 12, 0x830), entry(20), exit(30), entry(31)];
+    let mut run = run_with(&events, marks, 0..u64::MAX);
+    assert_eq!(run.shared.losses.pairs_across_loss, 1);
+    assert_eq!(run.closed.iter().map(|closed| closed.handling_ns).collect::<Vec<_>>(), [None, Some(1)]);
+    let icr = Access::Msr { number: 0x830, direction: Direction::Write };
+    assert_eq!(run.handling(icr), (1, None));
+}
+
+#[test]
+fn time_never_runs_backwards() {
+    let run = run(&[exit(10), entry(9)]);
+    assert_eq!(run.shared.losses.pairs_back_in_time, 1);
+    assert_eq!(run.closed[0].handling_ns, None);
+}
+
+#[test]
+fn accesses_are_measured_as_perf_does() {
+    let read = |address| Access::Mmio { address, direction: Direction::Read };
+    let write = |address| Access::Mmio { address, direction: Direction::Write };
+    let mut run = run(&[
+        exit(100),
+        event(Kind::PortWrite, 110, 0x3f8),
+        entry(150),
+        exit(200),
+        event(Kind::MmioUnsatisfied, 210, 0xd000),
+        event(Kind::MmioRead, 240, 0xd000),
+        // A second read in one exit: perf has forgotten the start.
+        event(Kind::MmioRead, 245, 0xd008),
+        event(Kind::MmioWrite, 250, 0xd000),
+        entry(260),
+        exit(300),
+        event(Kind::IncompleteIpi, 310, 1),
+        entry(350),
+    ]);
+    let port = Access::Port { port: 0x3f8, direction: Direction::Write };
+    assert_eq!(run.handling(port), (1, Some(40)));
+    assert_eq!(run.handling(read(0xd000)), (1, Some(40)));
+    assert_eq!(run.handling(read(0xd008)), (1, None));
+    assert_eq!(run.handling(write(0xd000)), (1, Some(10)));
+    assert_eq!(run.handling(Access::IncompleteIpi { id: 1 }), (1, Some(50)));
+    assert_eq!(run.closed[1].access, Some(write(0xd000)));
+}
+
+#[test]
+fn only_exits_that_begin_in_time_count() {
+    let events =
+        [exit(10), event(Kind::MsrRead, 11, 0x10), entry(25), exit(30), entry(40), exit(50), entry(60)];
+    let mut run = run_with(&events, LossMarks::default(), 20..50);
+    assert_eq!(run.closed.iter().map(|closed| closed.exit.time_ns).collect::<Vec<_>>(), [30]);
+    assert_eq!(run.shared.losses, Losses::default());
+    let tsc = Access::Msr { number: 0x10, direction: Direction::Read };
+    assert_eq!(run.handling(tsc), (0, None));
+}

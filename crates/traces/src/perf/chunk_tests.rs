@@ -1,0 +1,129 @@
+use std::sync::Arc;
+
+use exits::ExitReason;
+use tracepoints::EventFormat;
+
+use super::*;
+use crate::perf::attribute::Attribute;
+
+const EXIT: &str = include_str!("../../../tracepoints/tests/fixtures/kvm_exit.format");
+/// What `perf kvm stat record` asks for: identifier, instruction pointer, thread, time, processor, period, raw.
+const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10;
+
+fn schema() -> Schema {
+    let mut bytes = [0; 64];
+    bytes[0] = 2;
+    bytes[8..16].copy_from_slice(&1635u64.to_le_bytes());
+    bytes[24..32].copy_from_slice(&SAMPLE_TYPE.to_le_bytes());
+    // `sample_id_all`.
+    bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
+    let mut schema = Schema::new();
+    schema.add(Attribute::parse(&bytes).unwrap(), [7].into_iter());
+    schema.learn(vec![("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
+    schema
+}
+
+fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = kind.to_le_bytes().to_vec();
+    bytes.extend([0; 2]);
+    bytes.extend(((HEADER + body.len()) as u16).to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+/// An exit for HLT of this thread.
+fn exit(thread: u32, time_ns: u64, cpu: u32) -> Vec<u8> {
+    let mut raw = vec![0; 60];
+    raw[..2].copy_from_slice(&1635u16.to_le_bytes());
+    raw[8] = 12;
+    raw[24] = 1;
+    let mut body = Vec::new();
+    for word in [7, 0, u64::from(thread) << 32 | 40, time_ns, u64::from(cpu), 1] {
+        body.extend(word.to_le_bytes());
+    }
+    body.extend((raw.len() as u32).to_le_bytes());
+    body.extend(raw);
+    record(kind::SAMPLE, &body)
+}
+
+/// A record with identification behind `body`, as `sample_id_all` asks for.
+fn identified(kind: u32, body: &[u8], cpu: u32) -> Vec<u8> {
+    let mut bytes = body.to_vec();
+    for word in [0, 0, u64::from(cpu), 7] {
+        bytes.extend(u64::to_le_bytes(word));
+    }
+    record(kind, &bytes)
+}
+
+/// Decodes records twice: with memory behind them, which allows the short way, and without.
+fn decoded(records: &[Vec<u8>]) -> [Batch; 2] {
+    let bytes = records.concat();
+    let length = bytes.len();
+    [0, 300].map(|behind| {
+        let mut bytes = bytes.clone();
+        bytes.resize(length + behind, 0xaa);
+        let mut batch = Batch::default();
+        decode(&Chunk { bytes, length, schema: Some(Arc::new(schema())) }, &mut batch);
+        batch
+    })
+}
+
+#[test]
+fn both_ways_give_the_same_rows() {
+    for mut batch in decoded(&[exit(5, 10, 0), exit(6, 11, 1), exit(5, 12, 0)]) {
+        assert_eq!(batch.counts, [3]);
+        assert_eq!(batch.last_of_cpu[..3], [12, 11, 0]);
+        let rows: Vec<_> = batch
+            .rows()
+            .iter()
+            .map(|row| (row.member.thread(), row.member.process(), row.events.len()))
+            .collect();
+        assert_eq!(rows, [(5, Some(40), 2), (6, Some(40), 1)]);
+        let event = batch.rows()[0].events[1];
+        assert_eq!((event.time_ns, event.cpu, event.reason()), (12, 0, ExitReason::vmx(12)));
+    }
+}
+
+#[test]
+fn notes_keep_their_place() {
+    let lost = identified(kind::LOST, &[7u64.to_le_bytes(), 9u64.to_le_bytes()].concat(), 1);
+    let round = record(kind::FINISHED_ROUND, &[]);
+    for mut batch in decoded(&[exit(5, 10, 1), lost, exit(5, 12, 1), round]) {
+        assert_eq!(batch.rows().len(), 2);
+        let expected = [(1, Note::Lost { cpu: 1, count: 9, after_ns: Some(10) }), (2, Note::Round)];
+        assert_eq!(batch.notes, expected);
+    }
+}
+
+#[test]
+fn names_of_processes_and_losses_by_event() {
+    let name = |process: u32, thread: u32| {
+        identified(
+            kind::COMM,
+            &[&process.to_le_bytes()[..], &thread.to_le_bytes(), b"qemu\0\0\0\0"].concat(),
+            0,
+        )
+    };
+    let samples = identified(kind::LOST_SAMPLES, &4u64.to_le_bytes(), 0);
+    let mut filtered = samples.clone();
+    filtered[5] = 0x80;
+    for batch in decoded(&[name(40, 40), name(40, 41), samples, filtered]) {
+        let notes: Vec<_> = batch.notes.iter().map(|(_, note)| note.clone()).collect();
+        let named = Note::Name { process: 40, name: "qemu".into(), time_ns: 0 };
+        assert_eq!(notes, [named, Note::LostSamples { exits: true, count: 4 }]);
+    }
+}
+
+#[test]
+fn what_is_no_exit_is_counted_apart() {
+    let mut foreign = exit(5, 10, 0);
+    // The instruction set lies 24 bytes into the tracepoint's 60.
+    let isa = foreign.len() - 60 + 24;
+    foreign[isa] = 9;
+    let mut unknown = exit(5, 10, 0);
+    let id = unknown.len() - 60;
+    unknown[id] ^= 1;
+    for batch in decoded(&[foreign, unknown]) {
+        assert_eq!((batch.undecoded, batch.counts.clone()), (1, vec![1]));
+    }
+}

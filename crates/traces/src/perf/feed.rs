@@ -1,0 +1,342 @@
+//! From a stream of bytes to chunks of whole records.
+
+use std::io::Read;
+use std::mem;
+use std::sync::Arc;
+
+use super::attribute::{Attribute, HEADER};
+use super::chunk::Chunk;
+use super::features::Features;
+use super::inflate::Inflater;
+use super::kind;
+use super::schema::Schema;
+use crate::Damage;
+use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::input::Failure;
+use crate::pipeline::Feed;
+use crate::tracing_data;
+
+/// Bytes of a chunk: large enough that handing it over costs little, small enough for a core's cache.
+const CHUNK: usize = 256 << 10;
+
+/// The records of a recording, one after the other.
+pub(super) struct Records {
+    reader: Box<dyn Read + Send>,
+    failure: Failure,
+    /// Bytes from the recording's start that were taken in, those of `ahead` included.
+    position: u64,
+    /// Bytes of records that are still to be taken in; `None` when the header does not say.
+    left: Option<u64>,
+    /// Taken in, but not given out yet.
+    ahead: Vec<u8>,
+    ended: bool,
+    done: bool,
+    inflater: Option<Inflater>,
+    pub(super) schema: Schema,
+    shared: Arc<Schema>,
+    pub(super) features: Features,
+    pub(super) damage: Option<Damage>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Why the walk over records stopped.
+enum Stop {
+    /// The bytes end here, perhaps in the middle of a record.
+    End,
+    /// A record that is not for the decoder begins here.
+    Special(u32),
+    /// What begins here is no record.
+    Broken,
+}
+
+impl Records {
+    /// Records begin at `position` of the recording, which is where `reader` stands; they take `length` bytes.
+    pub(super) fn new(
+        reader: Box<dyn Read + Send>,
+        failure: Failure,
+        position: u64,
+        length: Option<u64>,
+        schema: Schema,
+    ) -> Self {
+        Self {
+            reader,
+            failure,
+            position,
+            left: length,
+            ahead: Vec::new(),
+            ended: false,
+            done: false,
+            inflater: None,
+            shared: Arc::new(schema.clone()),
+            schema,
+            features: Features::default(),
+            damage: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Bytes from the recording's start up to the end of what was taken in.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Whether everything was given out.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Notes a damage that does not end the records.
+    pub(super) fn note_damage(&mut self, offset: u64, what: String) {
+        self.damage.get_or_insert(Damage { offset, what });
+    }
+
+    /// Takes in bytes until there are `wanted` in `bytes`, whose first `filled` are there already; gives how
+    /// many there are then.
+    fn fill(&mut self, bytes: &mut Vec<u8>, mut filled: usize, wanted: usize) -> usize {
+        // Zeroing memory that is read into is paid once only: chunks are used again.
+        if bytes.len() < wanted {
+            bytes.resize(wanted, 0);
+        }
+        while filled < wanted && !self.ended {
+            let most = self.left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+            let room = (wanted - filled).min(most);
+            if room == 0 {
+                self.ended = true;
+                break;
+            }
+            match self.reader.read(&mut bytes[filled..filled + room]) {
+                Ok(0) => {
+                    self.ended = true;
+                    self.note_early_end();
+                }
+                Ok(count) => {
+                    filled += count;
+                    self.position += count as u64;
+                    self.left = self.left.map(|left| left - count as u64);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.ended = true;
+                    self.damaged(self.position, format!("it cannot be read further ({error})"));
+                }
+            }
+        }
+        filled
+    }
+
+    fn note_early_end(&mut self) {
+        if let Some(error) = self.failure.take() {
+            self.damaged(self.position, format!("it cannot be read further ({error})"));
+        } else if let Some(left) = self.left.filter(|&left| left > 0) {
+            self.damaged(self.position, format!("it ends here, {left} bytes of records are missing"));
+        }
+    }
+
+    fn damaged(&mut self, offset: u64, what: String) {
+        // The first place is the one that matters.
+        self.note_damage(offset, what);
+        self.ended = true;
+    }
+
+    /// Walks over whole records. Gives where the walk ended and why.
+    fn walk(&mut self, bytes: &[u8]) -> (usize, Stop) {
+        let mut at = 0;
+        loop {
+            let (Some(kind), Some(size)) = (u32_at(bytes, at), u16_at(bytes, at + 6)) else {
+                return (at, Stop::End);
+            };
+            let size = usize::from(size);
+            if size < HEADER {
+                return (at, Stop::Broken);
+            }
+            if at + size > bytes.len() {
+                return (at, Stop::End);
+            }
+            if kind >= kind::FIRST_OF_PERF && kind != kind::FINISHED_ROUND {
+                match kind {
+                    kind::HEADER_TRACING_DATA | kind::AUXTRACE => return (at, Stop::Special(kind)),
+                    kind if is_packed(kind) => return (at, Stop::Special(kind)),
+                    kind::HEADER_ATTR => self.attribute(&bytes[at..at + size]),
+                    kind::HEADER_FEATURE => self.features.read_record(&bytes[at..at + size]),
+                    _ => {}
+                }
+            }
+            at += size;
+        }
+    }
+
+    /// An event's attribute, followed by its identities.
+    fn attribute(&mut self, record: &[u8]) {
+        let body = &record[HEADER..];
+        let size = u32_at(body, 4).and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+        let Some(attribute) = Attribute::parse(body) else { return };
+        let identities = body.get(size..).unwrap_or_default().chunks_exact(8);
+        self.schema.add(attribute, identities.filter_map(|bytes| u64_at(bytes, 0)));
+        self.shared = Arc::new(self.schema.clone());
+    }
+
+    /// Learns the tracepoints' formats.
+    pub(super) fn learn(&mut self, block: &[u8]) {
+        let (data, outcome) = tracing_data::parse(block);
+        let early = "The descriptions of the events end early; some events may be missing";
+        // Pipe mode has them as records, and a broken recording may have many.
+        if outcome.is_err() && !self.warnings.iter().any(|warning| warning == early) {
+            self.warnings.push(early.into());
+        }
+        self.schema.learn(data.formats);
+        self.shared = Arc::new(self.schema.clone());
+    }
+
+    /// Handles the record at the start of `ahead`, of a kind that needs more than the record itself.
+    fn special(&mut self, kind: u32) {
+        let mut ahead = mem::take(&mut self.ahead);
+        let size = usize::from(u16_at(&ahead, 6).unwrap_or(0)).min(ahead.len());
+        let length = match kind {
+            kind::AUXTRACE => u64_at(&ahead, HEADER),
+            _ => u32_at(&ahead, HEADER).map(|length| u64::from(length).next_multiple_of(8)),
+        };
+        let mut rest = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+        ahead.drain(..size);
+        let mut block = Vec::new();
+        // Piece by piece: a length that lies must not make us allocate what is not there.
+        while rest > 0 {
+            if ahead.is_empty() {
+                let filled = self.fill(&mut ahead, 0, rest.min(CHUNK));
+                ahead.truncate(filled);
+                if filled == 0 {
+                    break;
+                }
+            }
+            let taken = rest.min(ahead.len());
+            if kind == kind::HEADER_TRACING_DATA {
+                block.extend_from_slice(&ahead[..taken]);
+            }
+            ahead.drain(..taken);
+            rest -= taken;
+        }
+        if rest > 0 {
+            self.damaged(self.position, format!("it ends here, {rest} bytes of a section are missing"));
+        }
+        self.ahead = ahead;
+        if kind == kind::HEADER_TRACING_DATA {
+            self.learn(&block);
+        }
+    }
+
+    /// Fills a chunk from the zstd stream inside of the records, up to its end or a record that is apart.
+    fn inflate(&mut self, chunk: &mut Chunk) {
+        let mut inflater = self.inflater.take().unwrap_or_default();
+        chunk.bytes.clear();
+        inflater.give_rest(&mut chunk.bytes);
+        let mut at = 0;
+        while chunk.bytes.len() < CHUNK {
+            let Some((kind, size)) = record_at(&self.ahead[at..]) else { break };
+            if !is_packed(kind) {
+                break;
+            }
+            let record = &self.ahead[at..at + size];
+            match inflater.inflate(record, &mut chunk.bytes, CHUNK) {
+                Ok(true) => at += size,
+                Ok(false) => break,
+                Err(what) => {
+                    let offset = self.position - (self.ahead.len() - at) as u64;
+                    self.damaged(offset, what);
+                    self.ahead.clear();
+                    at = 0;
+                    break;
+                }
+            }
+        }
+        self.ahead.drain(..at);
+        let bytes = mem::take(&mut chunk.bytes);
+        let (end, stop) = self.walk(&bytes);
+        if !matches!(stop, Stop::End) {
+            let offset = self.position - self.ahead.len() as u64;
+            self.damaged(offset, "what was unpacked before is no record".into());
+            self.ahead.clear();
+        }
+        inflater.keep_rest(&bytes[end..]);
+        chunk.bytes = bytes;
+        chunk.length = end;
+        self.inflater = Some(inflater);
+    }
+}
+
+/// Kind and size of the first record, when it is whole.
+fn record_at(bytes: &[u8]) -> Option<(u32, usize)> {
+    let size = usize::from(u16_at(bytes, 6)?);
+    (size >= HEADER && size <= bytes.len()).then_some((u32_at(bytes, 0)?, size))
+}
+
+fn is_packed(kind: u32) -> bool {
+    matches!(kind, kind::COMPRESSED | kind::COMPRESSED2)
+}
+
+impl Feed for Records {
+    type Chunk = Chunk;
+
+    fn next(&mut self, chunk: &mut Chunk) -> bool {
+        loop {
+            chunk.length = 0;
+            if self.inflater.is_some() && record_at(&self.ahead).is_some_and(|(kind, _)| is_packed(kind)) {
+                self.inflate(chunk);
+                if chunk.length > 0 {
+                    chunk.schema = Some(Arc::clone(&self.shared));
+                    return true;
+                }
+                continue;
+            }
+            // What is ahead goes first; its memory is used again for what will be ahead next.
+            let filled = self.ahead.len();
+            if chunk.bytes.len() < filled {
+                chunk.bytes.resize(filled, 0);
+            }
+            chunk.bytes[..filled].copy_from_slice(&self.ahead);
+            let filled = if filled < CHUNK {
+                let mut bytes = mem::take(&mut chunk.bytes);
+                let filled = self.fill(&mut bytes, filled, CHUNK);
+                chunk.bytes = bytes;
+                filled
+            } else {
+                filled
+            };
+            let bytes = mem::take(&mut chunk.bytes);
+            let (end, stop) = self.walk(&bytes[..filled]);
+            self.ahead.clear();
+            self.ahead.extend_from_slice(&bytes[end..filled]);
+            chunk.bytes = bytes;
+            chunk.length = end;
+            let begins = self.position - (filled - end) as u64;
+            match stop {
+                Stop::End if self.ended => {
+                    let unpacked_rest = self.inflater.as_ref().is_some_and(Inflater::has_rest);
+                    if !self.ahead.is_empty() || unpacked_rest {
+                        self.damaged(begins, "a record is cut off".into());
+                        self.ahead.clear();
+                    }
+                }
+                Stop::End => {}
+                Stop::Broken => {
+                    self.damaged(begins, "what begins here is no record".into());
+                    self.ahead.clear();
+                }
+                Stop::Special(kind) if end == 0 && is_packed(kind) => self.inflate(chunk),
+                Stop::Special(kind) if end == 0 => self.special(kind),
+                // The records before it first.
+                Stop::Special(_) => {}
+            }
+            chunk.schema = Some(Arc::clone(&self.shared));
+            if chunk.length > 0 {
+                return true;
+            }
+            if self.ended && self.ahead.is_empty() {
+                self.done = true;
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "feed_tests.rs"]
+mod tests;

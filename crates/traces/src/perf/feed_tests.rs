@@ -1,0 +1,118 @@
+use super::*;
+use crate::input::Failure;
+use crate::tracing_data::written::tracing_data;
+use proptest::prelude::*;
+
+const EXIT: &str = include_str!("../../../tracepoints/tests/fixtures/kvm_exit.format");
+
+fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = kind.to_le_bytes().to_vec();
+    bytes.extend([0; 2]);
+    bytes.extend(((HEADER + body.len()) as u16).to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+fn records(bytes: &[u8], length: Option<u64>) -> Records {
+    let reader = Box::new(std::io::Cursor::new(bytes.to_vec()));
+    Records::new(reader, Failure::default(), 100, length, Schema::new())
+}
+
+/// Everything that is given out.
+fn all(records: &mut Records) -> Vec<u8> {
+    let (mut chunk, mut all) = (Chunk::default(), Vec::new());
+    while records.next(&mut chunk) {
+        all.extend_from_slice(&chunk.bytes[..chunk.length]);
+    }
+    assert!(records.is_done());
+    all
+}
+
+fn packed(plain: &[u8], pieces: usize) -> Vec<Vec<u8>> {
+    let stream = zstd::encode_all(plain, 1).unwrap();
+    stream.chunks(stream.len().div_ceil(pieces)).map(|piece| record(kind::COMPRESSED, piece)).collect()
+}
+
+#[test]
+fn records_come_out_as_they_went_in() {
+    let bytes: Vec<u8> = (0..60_000).flat_map(|n: u32| record(9, &n.to_le_bytes())).collect();
+    let mut records = records(&bytes, Some(bytes.len() as u64));
+    assert!(all(&mut records) == bytes);
+    assert_eq!(records.damage, None);
+    assert_eq!(records.position(), 100 + bytes.len() as u64);
+}
+
+#[test]
+fn sections_in_the_stream_are_taken_out() {
+    let block = tracing_data("kvm", &[EXIT]);
+    let mut bytes = record(9, &[1; 8]);
+    bytes.extend(record(kind::HEADER_TRACING_DATA, &(block.len() as u32).to_le_bytes()));
+    bytes.extend(&block);
+    bytes.resize(bytes.len() + block.len().next_multiple_of(8) - block.len(), 0);
+    bytes.extend(record(kind::AUXTRACE, &20u64.to_le_bytes()));
+    bytes.extend([0xee; 20]);
+    bytes.extend(record(9, &[2; 8]));
+    let mut records = records(&bytes, None);
+    assert_eq!(all(&mut records), [record(9, &[1; 8]), record(9, &[2; 8])].concat());
+    assert_eq!(records.damage, None);
+    assert!(records.schema.decoder.has_exits());
+}
+
+#[test]
+fn packed_records_come_out_between_those_around_them() {
+    let inner: Vec<u8> = (0..90_000).flat_map(|n: u32| record(9, &n.to_le_bytes())).collect();
+    let round = record(kind::FINISHED_ROUND, &[]);
+    let mut bytes = Vec::new();
+    for piece in packed(&inner, 7) {
+        bytes.extend(piece);
+        bytes.extend(&round);
+    }
+    let mut records = records(&bytes, None);
+    let out = all(&mut records);
+    assert_eq!(records.damage, None);
+    let rounds = out.chunks(12).count();
+    assert!(rounds > 90_000);
+    let mut rest = &out[..];
+    let (mut samples, mut rounds) = (Vec::new(), 0);
+    while let Some((kind, size)) = record_at(rest) {
+        let (record, behind) = rest.split_at(size);
+        if kind == 9 {
+            samples.extend_from_slice(record);
+        } else {
+            rounds += 1;
+        }
+        rest = behind;
+    }
+    assert!(samples == inner);
+    assert_eq!(rounds, 7);
+}
+
+#[test]
+fn every_kind_of_end_is_told() {
+    let mut bytes = record(9, &[1; 8]);
+    bytes.extend(&record(9, &[2; 8])[..10]);
+    let mut cut = records(&bytes, None);
+    assert_eq!(all(&mut cut), record(9, &[1; 8]));
+    assert_eq!(cut.damage.unwrap(), Damage { offset: 116, what: "a record is cut off".into() });
+    let mut short = records(&bytes[..16], Some(50));
+    all(&mut short);
+    assert_eq!(short.damage.unwrap().what, "it ends here, 34 bytes of records are missing");
+    let mut zeros = records(&[record(9, &[1; 8]), vec![0; 32]].concat(), None);
+    assert_eq!(all(&mut zeros).len(), 16);
+    assert_eq!(zeros.damage.unwrap().offset, 116);
+    let mut lying = records(&record(kind::AUXTRACE, &u64::MAX.to_le_bytes()), None);
+    all(&mut lying);
+    assert!(lying.damage.unwrap().what.contains("bytes of a section are missing"));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic_or_never_end(
+        kinds in proptest::collection::vec((60u32..90, proptest::collection::vec(any::<u8>(), 0..40)), 0..20),
+        tail in proptest::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let mut bytes: Vec<u8> = kinds.iter().flat_map(|(kind, body)| record(*kind, body)).collect();
+        bytes.extend(tail);
+        all(&mut records(&bytes, None));
+    }
+}

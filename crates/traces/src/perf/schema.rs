@@ -1,0 +1,186 @@
+//! What is known of a recording's events, for whoever decodes its records.
+
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use tracepoints::EventFormat;
+
+use super::attribute::{Attribute, Layout};
+use crate::bytes::u64_at;
+use crate::decoder::Decoder;
+use crate::quick::{Load, Quick};
+
+/// Identities below this are found in a table.
+const DIRECT: u64 = 1 << 16;
+
+/// Where all samples of tracepoints keep what is wanted, for the short way.
+#[derive(Debug, Clone)]
+pub(super) struct ShortWay {
+    /// The number of their layout.
+    pub(super) layout: u8,
+    pub(super) identity: Load,
+    pub(super) thread: Load,
+    pub(super) time: Load,
+    pub(super) cpu: Load,
+    /// The length of the tracepoint's bytes, and the event's number at their start.
+    pub(super) length: Load,
+    pub(super) id: Load,
+    /// Where they begin.
+    pub(super) raw: usize,
+    /// By the decoder's slots.
+    pub(super) events: Vec<Option<Quick>>,
+}
+
+/// Attributes, their identities and the tracepoints' formats. Pipe mode adds to it while it is read.
+#[derive(Debug, Clone)]
+pub(super) struct Schema {
+    pub(super) attributes: Vec<Attribute>,
+    layouts: Vec<Layout>,
+    direct: Vec<u8>,
+    others: FxHashMap<u64, u8>,
+    /// The attribute of each identity.
+    owners: FxHashMap<u64, usize>,
+    /// Where every sample has its identity; `None` when all have the same layout.
+    identity: Option<u16>,
+    pub(super) decoder: Arc<Decoder>,
+    pub(super) short_way: Option<ShortWay>,
+    pub(super) formats: Vec<(String, EventFormat)>,
+}
+
+impl Schema {
+    pub(super) fn new() -> Self {
+        Self {
+            attributes: Vec::new(),
+            layouts: Vec::new(),
+            direct: Vec::new(),
+            others: FxHashMap::default(),
+            owners: FxHashMap::default(),
+            identity: None,
+            decoder: Arc::new(Decoder::new()),
+            short_way: None,
+            formats: Vec::new(),
+        }
+    }
+
+    /// Adds an event with the identities of its instances.
+    pub(super) fn add(&mut self, attribute: Attribute, identities: impl Iterator<Item = u64>) {
+        let layout = attribute.layout();
+        // Recordings have a handful of layouts, whatever the number of events.
+        let number = match self.layouts.iter().position(|other| *other == layout) {
+            Some(number) => number,
+            None if self.layouts.len() < usize::from(u8::MAX) => {
+                self.layouts.push(layout);
+                self.layouts.len() - 1
+            }
+            None => 0,
+        };
+        self.attributes.push(attribute);
+        let number = number as u8;
+        for identity in identities {
+            self.owners.insert(identity, self.attributes.len() - 1);
+            if identity < DIRECT {
+                let at = identity as usize;
+                if self.direct.len() <= at {
+                    self.direct.resize(at + 1, 0);
+                }
+                self.direct[at] = number;
+            } else {
+                self.others.insert(identity, number);
+            }
+        }
+        let different = self.layouts.len() > 1;
+        self.identity = self.layouts.iter().find_map(|layout| layout.identity).filter(|_| different);
+        self.short_way = self.find_short_way();
+    }
+
+    /// Whether the event with this identity is `kvm_exit`.
+    pub(super) fn is_exit(&self, identity: u64) -> bool {
+        let only = || (self.attributes.len() == 1).then_some(0);
+        let owner = self.owners.get(&identity).copied().or_else(only);
+        owner.is_some_and(|owner| self.decoder.is_exit(self.attributes[owner].config))
+    }
+
+    /// Whether samples of tracepoints do not say when they happened.
+    pub(super) fn lacks_time(&self) -> bool {
+        self.attributes.iter().any(|attribute| attribute.is_tracepoint() && !attribute.has_time())
+    }
+
+    /// Learns the tracepoints.
+    pub(super) fn learn(&mut self, formats: Vec<(String, EventFormat)>) {
+        let mut decoder = Decoder::clone(&self.decoder);
+        formats.iter().for_each(|(system, format)| decoder.add(system, format));
+        self.decoder = Arc::new(decoder);
+        self.formats.extend(formats);
+        self.short_way = self.find_short_way();
+    }
+
+    /// The short way, if all tracepoints of the recording have the same layout and it has one.
+    fn find_short_way(&self) -> Option<ShortWay> {
+        let mut numbered = (0u8..).zip(&self.layouts).filter(|(_, layout)| layout.tracepoint);
+        let (number, layout) = numbered.next().filter(|_| numbered.next().is_none())?;
+        let load = |place: Option<u16>, size| Load::new(usize::from(place?), size);
+        let raw = layout.fixed_raw()?;
+        Some(ShortWay {
+            layout: number,
+            identity: match self.identity {
+                Some(at) => load(Some(at), 8)?,
+                None => Load::default(),
+            },
+            thread: load(layout.thread, 8)?,
+            time: load(layout.time, 8)?,
+            cpu: load(layout.cpu, 4)?,
+            length: load(Some(raw), 4)?,
+            id: load(Some(raw + 4), 2)?,
+            raw: usize::from(raw) + 4,
+            events: self.decoder.quick(usize::from(raw) + 4),
+        })
+    }
+
+    /// The number of the layout of records of the event with this identity.
+    #[inline(always)]
+    pub(super) fn layout_number(&self, identity: u64) -> u8 {
+        match self.direct.get(identity as usize) {
+            Some(&number) if identity < DIRECT => number,
+            _ if self.others.is_empty() => 0,
+            _ => self.others.get(&identity).copied().unwrap_or(0),
+        }
+    }
+
+    /// The layout of a sample. As perf does, samples of an unknown identity are taken for the first event's.
+    #[inline]
+    pub(super) fn layout_of(&self, record: &[u8]) -> Option<&Layout> {
+        let identity = self.identity.and_then(|at| u64_at(record, usize::from(at)));
+        self.layout_by(identity.unwrap_or(0))
+    }
+
+    /// The layout of records of the event with this identity.
+    #[inline]
+    pub(super) fn layout_by(&self, identity: u64) -> Option<&Layout> {
+        self.layouts.get(usize::from(self.layout_number(identity)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The start of an attribute with this `sample_type`.
+    fn attribute(sample_type: u64) -> Attribute {
+        let mut bytes = [0; 64];
+        bytes[0] = 2;
+        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
+        Attribute::parse(&bytes).unwrap()
+    }
+
+    #[test]
+    fn samples_find_their_layout_by_identity() {
+        let (with_ip, without) = (1 << 16 | 1 | 1 << 1, 1 << 16 | 1 << 1);
+        let mut schema = Schema::new();
+        schema.add(attribute(with_ip), [5, 6].into_iter());
+        assert_eq!(schema.identity, None);
+        schema.add(attribute(without), [7, 1 << 40].into_iter());
+        let record = |identity: u64| [[0; 8], identity.to_le_bytes()].concat();
+        let thread = |identity| schema.layout_of(&record(identity)).unwrap().thread;
+        assert_eq!([5, 6, 7, 1 << 40].map(thread), [24, 24, 16, 16].map(Some));
+        assert_eq!(thread(99), Some(24));
+    }
+}

@@ -1,0 +1,139 @@
+//! All records of a recording, from its parts to the profile.
+
+use exits::Vcpu;
+use rustc_hash::FxHashMap;
+
+use super::chunk::{self, Batch, Note, Row};
+use super::features::Features;
+use super::schema::Schema;
+use crate::assembly::Assembly;
+use crate::{Error, Format, Options, Origin, Reading, Sink, pipeline};
+
+pub(super) use super::directory::Parts;
+
+/// The kernel's name of the machine that has VM exits of x86.
+const X86_64: &str = "x86_64";
+/// Events to name when the wanted one is missing.
+const SOME: usize = 5;
+
+/// Reads all records.
+pub(super) fn read(
+    mut parts: Parts,
+    format: Format,
+    name: String,
+    options: Options,
+    sink: &mut impl Sink,
+) -> Result<Reading, Error> {
+    let mut assembly = Assembly::new(options, sink);
+    // A round is over when all buffers were read once; parts have no rounds in common.
+    let mut tally = Tally { rounds: parts.is_one(), ..Tally::default() };
+    pipeline::run(&mut parts, options.threads, chunk::decode, |batch: &mut Batch| {
+        take(batch, &mut assembly, &mut tally);
+    });
+    let records = parts.main();
+    let Features { host, kernel, version, architecture, processor, command } = records.features.clone();
+    if let Some(architecture) = architecture.filter(|architecture| architecture != X86_64) {
+        return Err(Error::Architecture { name, architecture });
+    }
+    let schema = &records.schema;
+    tally.hand_over(schema, &mut assembly);
+    let mut profile = assembly.finish();
+    let mut warnings = records.warnings.clone();
+    let damage = parts.damage();
+    if !schema.decoder.has_exits() && damage.is_none() {
+        let missing = "kvm:kvm_exit";
+        return Err(Error::NoExits { name, missing, found: found(schema) });
+    }
+    if !profile.is_empty() && !profile.events.contains_key("kvm:kvm_entry") {
+        profile.losses.exits_without_entry = 0;
+        profile.losses.exits_at_the_end = 0;
+        warnings.push("It has no kvm:kvm_entry events, so no exit has a handling time".into());
+    }
+    if schema.lacks_time() {
+        warnings.push("Its samples have no times; record with perf's default sample format".into());
+    }
+    let origin = Origin { format, version, host, kernel, processor, command, bytes: parts.bytes() };
+    Ok(Reading { profile, origin, damage, warnings })
+}
+
+fn found(schema: &Schema) -> String {
+    let names: Vec<_> = schema.decoder.names().take(SOME).collect();
+    let more = schema.decoder.names().count().saturating_sub(SOME);
+    match (names.is_empty(), more) {
+        (true, _) => "it has no tracepoints at all".into(),
+        (false, 0) => format!("it has {}", names.join(", ")),
+        (false, more) => format!("it has {} and {more} others", names.join(", ")),
+    }
+}
+
+/// What is summed up over all batches.
+#[derive(Default)]
+struct Tally {
+    rounds: bool,
+    counts: Vec<u64>,
+    /// As the buffers say, and as the kernel counted: the same losses, told twice since Linux 6.1.
+    lost_in_buffers: u64,
+    lost_samples: u64,
+    lost_exits: u64,
+    /// When each process got the name that is known.
+    named_ns: FxHashMap<u32, u64>,
+}
+
+impl Tally {
+    fn hand_over<S: Sink>(&self, schema: &Schema, assembly: &mut Assembly<'_, S>) {
+        for (name, &count) in schema.decoder.names().zip(&self.counts).filter(|(_, count)| **count > 0) {
+            assembly.count_event(name, count);
+        }
+        assembly.lost_events(self.lost_in_buffers.max(self.lost_samples), self.lost_exits);
+    }
+}
+
+fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut Tally) {
+    let notes = std::mem::take(&mut batch.notes);
+    let rows = batch.rows();
+    let mut at = 0;
+    for (before, note) in &notes {
+        hand_over(&mut rows[at..*before], assembly);
+        at = *before;
+        match note {
+            Note::Round if tally.rounds => assembly.round(),
+            Note::Round => {}
+            Note::Lost { cpu, count, after_ns } => {
+                after_ns.iter().for_each(|&after_ns| assembly.last_of_cpu(*cpu, after_ns));
+                assembly.lost(*cpu, 0);
+                tally.lost_in_buffers = tally.lost_in_buffers.saturating_add(*count);
+            }
+            Note::LostSamples { exits, count } => {
+                tally.lost_samples = tally.lost_samples.saturating_add(*count);
+                tally.lost_exits = tally.lost_exits.saturating_add(if *exits { *count } else { 0 });
+            }
+            Note::Name { process, name, time_ns } => {
+                // The parts of a directory tell of names in no common order.
+                let known_ns = tally.named_ns.entry(*process).or_insert(0);
+                if time_ns >= known_ns {
+                    *known_ns = *time_ns;
+                    assembly.name(*process, name);
+                }
+            }
+        }
+    }
+    hand_over(&mut rows[at..], assembly);
+    batch.notes = notes;
+    let last_of_cpu = (0..=u16::MAX).zip(&batch.last_of_cpu).filter(|(_, last)| **last > 0);
+    last_of_cpu.for_each(|(cpu, &last)| assembly.last_of_cpu(cpu, last));
+    assembly.undecoded(batch.undecoded);
+    if tally.counts.len() < batch.counts.len() {
+        tally.counts.resize(batch.counts.len(), 0);
+    }
+    tally.counts.iter_mut().zip(&batch.counts).for_each(|(sum, count)| *sum += count);
+}
+
+fn hand_over<S: Sink>(rows: &mut [Row], assembly: &mut Assembly<'_, S>) {
+    for row in rows {
+        let thread = row.member.thread();
+        if let Some(process) = row.member.process() {
+            assembly.introduce(thread, Vcpu { vm: Some(process), number: None, thread: Some(thread) });
+        }
+        assembly.append(thread, &mut row.events, row.ordered, row.newest_ns);
+    }
+}

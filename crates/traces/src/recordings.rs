@@ -1,0 +1,168 @@
+//! Several recordings as one.
+
+use exits::{NotThere, Profile, Selection, Span};
+use serde::Serialize;
+
+use crate::{Damage, Options, Origin, Reading};
+
+/// One of the recordings that were read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Recording {
+    /// Its path, or what stands for standard input.
+    pub name: String,
+    /// What wrote it, and where.
+    pub origin: Origin,
+    /// From its first event to its last, as far as that is within the time asked for.
+    pub observed: Option<Span>,
+    /// Exits that were taken from it.
+    pub exits: u64,
+    /// Where reading it had to end early.
+    pub damage: Option<Damage>,
+    /// What else a user should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Recordings and the one profile that they make.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Recordings {
+    /// The exits of all of them, or the part that was selected.
+    pub profile: Profile,
+    /// The recordings, in the order in which they were read.
+    pub files: Vec<Recording>,
+    /// What was taken from each.
+    pub options: Options,
+    /// Which part of it the profile is.
+    pub selection: Selection,
+}
+
+impl Recordings {
+    /// None yet; `options` is what all of them will be read with.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// Adds one. VMs of the same number are taken to be the same VM.
+    pub fn add(&mut self, name: String, reading: Reading) {
+        let Reading { profile, origin, damage, warnings } = reading;
+        self.files.push(Recording {
+            name,
+            origin,
+            observed: profile.span.and_then(|span| self.within_the_time_asked_for(span)),
+            exits: profile.total(),
+            damage,
+            warnings,
+        });
+        // The first one needs no copy.
+        if self.files.len() == 1 {
+            self.profile = profile;
+        } else {
+            self.profile.merge(&profile);
+        }
+    }
+
+    /// Keeps a part of the profile.
+    ///
+    /// # Errors
+    /// When something is selected that no recording has.
+    pub fn select(self, selection: Selection) -> Result<Self, NotThere> {
+        Ok(Self { profile: selection.of(&self.profile)?, selection, ..self })
+    }
+
+    /// How long something was recorded, nanoseconds; what two recordings saw at once counts once, and the
+    /// time between them not at all.
+    #[must_use]
+    pub fn observed_ns(&self) -> u64 {
+        let mut spans: Vec<Span> = self.files.iter().filter_map(|file| file.observed).collect();
+        spans.sort_by_key(|span| span.first_ns);
+        let (mut sum, mut seen_until) = (0u64, 0);
+        for span in spans {
+            let from = span.first_ns.max(seen_until);
+            sum = sum.saturating_add(span.last_ns.saturating_sub(from));
+            seen_until = seen_until.max(span.last_ns);
+        }
+        sum
+    }
+
+    /// From the first event of any to the last event of any, as far as they are within the time asked for.
+    #[must_use]
+    pub fn observed(&self) -> Option<Span> {
+        self.files.iter().filter_map(|file| file.observed).reduce(Span::join)
+    }
+
+    /// Whether some recording is damaged.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.files.iter().any(|file| file.damage.is_some())
+    }
+
+    /// The hosts that recorded, where they say so and there is more than one: numbers of VMs mean nothing
+    /// beyond their host then, nor do clocks.
+    #[must_use]
+    pub fn different_hosts(&self) -> Vec<&str> {
+        let mut hosts: Vec<_> = self.files.iter().filter_map(|file| file.origin.host.as_deref()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        if hosts.len() > 1 { hosts } else { Vec::new() }
+    }
+
+    fn within_the_time_asked_for(&self, span: Span) -> Option<Span> {
+        let moment = |offset: u64| span.first_ns.saturating_add(offset);
+        let first_ns = self.options.from_ns.map_or(span.first_ns, moment);
+        let last_ns = self.options.to_ns.map_or(span.last_ns, moment).min(span.last_ns);
+        (first_ns <= last_ns).then_some(Span { first_ns, last_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Format;
+    use exits::{ExitReason, Vcpu};
+
+    fn reading(host: &str, first_ns: u64, last_ns: u64) -> Reading {
+        let mut profile = Profile::new();
+        profile.span = Some(Span { first_ns, last_ns });
+        let vcpu = Vcpu { vm: Some(1), number: Some(0), thread: Some(2) };
+        profile.vcpu(vcpu).reasons.entry(ExitReason::vmx(12)).or_default().count = 1;
+        let origin = Origin { host: Some(host.to_owned()), ..Origin::new(Format::PerfData) };
+        Reading { profile, origin, damage: None, warnings: Vec::new() }
+    }
+
+    fn recordings(options: Options, readings: &[(&str, u64, u64)]) -> Recordings {
+        let mut all = Recordings::new(options);
+        for &(host, first_ns, last_ns) in readings {
+            all.add("recording".to_owned(), reading(host, first_ns, last_ns));
+        }
+        all
+    }
+
+    #[test]
+    fn time_is_observed_once_and_gaps_are_not() {
+        let all = recordings(Options::default(), &[("a", 100, 200), ("a", 150, 250), ("a", 900, 1000)]);
+        assert_eq!(all.observed_ns(), 250);
+        assert_eq!(all.observed(), Some(Span { first_ns: 100, last_ns: 1000 }));
+        assert_eq!(all.profile.total(), 3);
+        assert_eq!(Recordings::default().observed_ns(), 0);
+    }
+
+    #[test]
+    fn the_time_asked_for_begins_with_each_recording() {
+        let options = Options { from_ns: Some(10), to_ns: Some(60), ..Options::default() };
+        let all = recordings(options, &[("a", 100, 120), ("a", 1000, 5000), ("a", 7000, 7005)]);
+        let observed: Vec<_> = all.files.iter().map(|file| file.observed).collect();
+        let span = |first_ns, last_ns| Some(Span { first_ns, last_ns });
+        assert_eq!(observed, [span(110, 120), span(1010, 1060), None]);
+        assert_eq!(all.observed_ns(), 60);
+    }
+
+    #[test]
+    fn hosts_that_differ_are_named() {
+        let of = |hosts: &[(&str, u64, u64)]| {
+            let all = recordings(Options::default(), hosts);
+            all.different_hosts().join(" ")
+        };
+        assert_eq!(of(&[("b", 0, 1), ("a", 0, 1), ("b", 0, 1)]), "a b");
+        assert_eq!(of(&[("b", 0, 1), ("b", 0, 1)]), "");
+    }
+}

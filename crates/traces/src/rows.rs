@@ -1,0 +1,183 @@
+//! The exits of one vCPU while they are counted: rows that are found quickly.
+
+use exits::{Access, ExitReason, Exits, SeriesIndex, Slice, Timeline, VcpuExits};
+use rustc_hash::FxHashMap;
+
+use crate::event::{Event, Kind};
+
+/// Exit codes below this have a number of their own in a table; AVIC's, the highest common ones, end at 0x403.
+const DIRECT: usize = 0x410;
+/// No row yet.
+const NONE: u16 = u16::MAX;
+
+/// Different accesses kept apart in a recording, all vCPUs together; a row takes a few hundred bytes.
+pub(crate) const MOST_ACCESSES: usize = 16_384;
+
+/// The exits of one reason.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) reason: ExitReason,
+    pub(crate) exits: Exits,
+    series: SeriesIndex,
+}
+
+impl Row {
+    /// Counts an exit that began at `time_ns`, with its handling time when there is one.
+    #[inline]
+    pub(crate) fn add(&mut self, time_ns: u64, handling_ns: Option<u64>, timeline: &mut Timeline) {
+        self.exits.count += 1;
+        if let Some(handling_ns) = handling_ns {
+            self.exits.handling.add(handling_ns);
+        }
+        let slice = Slice { count: 1, handling_ns: handling_ns.unwrap_or(0) };
+        timeline.add(self.series, time_ns, slice);
+    }
+}
+
+/// Rows by reason. VMX and SVM codes share the table: a recording has one of them, as a rule.
+#[derive(Debug)]
+pub(crate) struct ReasonRows {
+    direct: Box<[u16; DIRECT]>,
+    others: FxHashMap<ExitReason, u16>,
+    rows: Vec<Row>,
+}
+
+impl Default for ReasonRows {
+    fn default() -> Self {
+        Self { direct: Box::new([NONE; DIRECT]), others: FxHashMap::default(), rows: Vec::new() }
+    }
+}
+
+impl ReasonRows {
+    /// The number of this reason's row; `series` gives the timeline's series for a new one.
+    pub(crate) fn find(&mut self, reason: ExitReason, series: impl FnOnce() -> SeriesIndex) -> u16 {
+        if let Some(&row) = self.direct.get(reason.code as usize) {
+            if self.rows.get(usize::from(row)).is_some_and(|row| row.reason == reason) {
+                return row;
+            }
+        }
+        self.find_elsewhere(reason, series)
+    }
+
+    #[cold]
+    fn find_elsewhere(&mut self, reason: ExitReason, series: impl FnOnce() -> SeriesIndex) -> u16 {
+        if let Some(&row) = self.others.get(&reason) {
+            return row;
+        }
+        // Reasons beyond what 16 bits count are those of a broken file; they end up in the last row.
+        let next = self.rows.len().min(usize::from(NONE) - 1) as u16;
+        if usize::from(next) == self.rows.len() {
+            self.rows.push(Row { reason, exits: Exits::default(), series: series() });
+        }
+        self.others.insert(reason, next);
+        if let Some(direct) = self.direct.get_mut(reason.code as usize).filter(|direct| **direct == NONE) {
+            *direct = next;
+        }
+        next
+    }
+
+    pub(crate) fn row(&mut self, number: u16) -> &mut Row {
+        &mut self.rows[usize::from(number)]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// Rows by access.
+#[derive(Debug, Default)]
+pub(crate) struct AccessRows {
+    index: FxHashMap<(Kind, u64), u32>,
+    other: Option<u32>,
+    rows: Vec<(Access, Exits)>,
+}
+
+impl AccessRows {
+    /// The number of the row for this event's access, or of that for [`Access::Other`] when `left` says that there
+    /// is room for no more. `None` for an event that is about none.
+    pub(crate) fn find(&mut self, event: &Event, left: &mut usize) -> Option<u32> {
+        let key = (event.kind, event.value);
+        if let Some(&row) = self.index.get(&key) {
+            return Some(row);
+        }
+        let access = event.access()?;
+        if *left == 0 {
+            let other = self.other.unwrap_or_else(|| self.add(Access::Other));
+            self.other = Some(other);
+            return Some(other);
+        }
+        *left -= 1;
+        let row = self.add(access);
+        self.index.insert(key, row);
+        Some(row)
+    }
+
+    fn add(&mut self, access: Access) -> u32 {
+        self.rows.push((access, Exits::default()));
+        self.rows.len() as u32 - 1
+    }
+
+    #[cfg(test)]
+    pub(crate) fn get(&self, access: Access) -> Option<&Exits> {
+        self.rows.iter().find(|row| row.0 == access).map(|row| &row.1)
+    }
+
+    pub(crate) fn row(&mut self, number: u32) -> &mut Exits {
+        &mut self.rows[number as usize].1
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// Adds what was counted to a profile's vCPU.
+pub(crate) fn add_to(vcpu: &mut VcpuExits, reasons: &ReasonRows, accesses: &AccessRows) {
+    for row in &reasons.rows {
+        vcpu.reasons.entry(row.reason).or_default().merge(&row.exits);
+    }
+    for (access, exits) in &accesses.rows {
+        vcpu.accesses.entry(*access).or_default().merge(exits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::SeriesKey;
+
+    #[test]
+    fn reasons_of_the_same_code_stay_apart() {
+        let mut timeline = Timeline::default();
+        let mut rows = ReasonRows::default();
+        let reasons = [
+            ExitReason::vmx(0x20),
+            ExitReason::svm(0x20),
+            ExitReason::svm(u32::MAX),
+            ExitReason::vmx(0x8000_0021),
+        ];
+        for _ in 0..2 {
+            for reason in reasons {
+                let number = rows.find(reason, || timeline.series(SeriesKey { vm: None, reason }));
+                rows.row(number).add(1, Some(5), &mut timeline);
+            }
+        }
+        let found: Vec<_> = rows.rows.iter().map(|row| (row.reason, row.exits.count)).collect();
+        assert_eq!(found, reasons.map(|reason| (reason, 2)));
+    }
+
+    #[test]
+    fn accesses_beyond_the_limit_are_others() {
+        let mut rows = AccessRows::default();
+        let mut left = 1;
+        for id in [0, 1, 0, 2] {
+            let event =
+                Event { time_ns: 0, value: id, extra: 0, thread: 0, cpu: 0, kind: Kind::IncompleteIpi };
+            let row = rows.find(&event, &mut left).unwrap();
+            rows.row(row).count += 1;
+        }
+        let found: Vec<_> = rows.rows.iter().map(|(access, exits)| (*access, exits.count)).collect();
+        assert_eq!(found, [(Access::IncompleteIpi { id: 0 }, 2), (Access::Other, 2)]);
+    }
+}

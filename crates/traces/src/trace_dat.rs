@@ -1,0 +1,287 @@
+//! Reader of trace-cmd's `trace.dat`, versions 6 and 7.
+//!
+//! Sources: trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5); `lib/trace-cmd/trace-input.c` and `trace-output.c`
+//! of trace-cmd 3.4; the pages in it are those of the kernel's ring buffer, see `page`.
+//!
+//! The file says nothing of processes, so the VM of a vCPU is unknown; threads keep VMs apart.
+
+mod batch;
+mod clock;
+mod compression;
+mod descriptions;
+mod feed;
+mod file;
+mod header;
+mod layout;
+mod options;
+mod page;
+mod recovery;
+mod section;
+mod statistics;
+mod version6;
+mod version7;
+
+use batch::{Batch, Row};
+use clock::Clock;
+use feed::Feed;
+use file::{Flaw, Recorded};
+use header::Header;
+use layout::{Buffer, Layout};
+
+use crate::assembly::Assembly;
+use crate::decoder::Decoder;
+use crate::input::Input;
+use crate::owners::Owners;
+use crate::{Damage, Error, Format, Options, Origin, Reading, Sink, pipeline};
+
+/// The kernel's name of the only architecture whose `kvm_exit` has exit reasons of VMX and SVM.
+const X86_64: &str = "x86_64";
+/// The event without which there is nothing to count.
+const KVM_EXIT: &str = "kvm:kvm_exit";
+/// Names of events in a message.
+const FEW: usize = 5;
+
+/// Whether a recording of this kind begins like this.
+pub(crate) fn begins(start: &[u8]) -> bool {
+    start.starts_with(header::MAGIC)
+}
+
+/// Reads a recording.
+pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
+    let (name, failure) = (input.name.clone(), input.failure());
+    let (file, length) = input.into_file()?;
+    let recorded = Recorded { name, file, length };
+    let header = Header::read(&recorded)?;
+    let mut layout = if header.has_sections() {
+        version7::read(&recorded, &header)?
+    } else {
+        version6::read(&recorded, &header)?
+    };
+    let Machine { host, kernel, architecture } = Machine::parse(layout.facts.uname.as_deref().unwrap_or(""));
+    check(&recorded, &layout, architecture)?;
+    let mut flaws = std::mem::take(&mut layout.flaws);
+    if let Some(error) = failure.take() {
+        flaws.push(Flaw::new(format!("what it was packed with ends early ({error})"), length));
+    }
+    let mut warnings = std::mem::take(&mut layout.warnings);
+    let buffers = of_one_clock(&layout, &mut warnings);
+    let mut assembly = Assembly::new(options, sink);
+    let mut tally = Tally { flaws, ..Tally::new(&buffers) };
+    let decoder = &layout.descriptions.decoder;
+    let mut feed = Feed::new(&recorded, header.compression, &buffers);
+    let decode = |chunk: &feed::Chunk, batch: &mut Batch| batch::decode(chunk, decoder, batch);
+    pipeline::run(&mut feed, options.threads, decode, |batch: &mut Batch| tally.take(batch, &mut assembly));
+    let exits = tally.hand_over(decoder, &layout, &buffers, &mut assembly);
+    for ((buffer, _), count) in buffers.iter().zip(&tally.left_out).filter(|(_, count)| **count > 0) {
+        let title = buffer.title();
+        warnings.push(format!(
+            "{count} events of {title} were left out: another buffer has those of the same threads"
+        ));
+    }
+    let damage = damage(tally.flaws, &mut warnings);
+    if exits == 0 {
+        return Err(no_exits(recorded, &tally.counts, decoder, damage));
+    }
+    let version = layout.facts.version.take().unwrap_or_else(|| header.version.to_string());
+    let mut origin = Origin::new(Format::TraceDat);
+    (origin.version, origin.host, origin.kernel, origin.bytes) = (Some(version), host, kernel, length);
+    Ok(Reading { profile: assembly.finish(), origin, damage, warnings })
+}
+
+/// What `uname` said of the recorded machine.
+struct Machine {
+    host: Option<String>,
+    kernel: Option<String>,
+    architecture: Option<String>,
+}
+
+impl Machine {
+    /// Parses system, host, release and architecture.
+    fn parse(uname: &str) -> Self {
+        let mut words = uname.split_whitespace().skip(1).map(str::to_owned);
+        // A host without a name.
+        let host = words.next().filter(|host| host != "(none)");
+        Self { host, kernel: words.next(), architecture: words.next() }
+    }
+}
+
+/// Whether it can have exits that are understood.
+fn check(recorded: &Recorded, layout: &Layout, architecture: Option<String>) -> Result<(), Error> {
+    let name = || recorded.name.clone();
+    let descriptions = &layout.descriptions;
+    if let Some(architecture) = architecture.filter(|architecture| architecture != X86_64) {
+        return Err(Error::Architecture { name: name(), architecture });
+    }
+    if descriptions.pages.is_some_and(|pages| !pages.wide) {
+        return Err(Error::Unsupported {
+            name: name(),
+            what: "a recording of a kernel of 32 bits".to_owned(),
+            next: "record on a host with a 64-bit kernel",
+        });
+    }
+    if descriptions.decoder.has_exits() {
+        return Ok(());
+    }
+    if descriptions.has_kvm_exit {
+        let architecture = "another architecture (its `kvm_exit` has no field `isa`)".to_owned();
+        return Err(Error::Architecture { name: name(), architecture });
+    }
+    let systems = &descriptions.systems;
+    let found = match systems.len() {
+        0 => "it describes no events".to_owned(),
+        _ => format!("it describes those of {}", systems[..systems.len().min(FEW)].join(", ")),
+    };
+    Err(Error::NoExits { name: name(), missing: KVM_EXIT, found })
+}
+
+/// The buffers whose times can be compared: those with the clock of most of the data.
+fn of_one_clock(layout: &Layout, warnings: &mut Vec<String>) -> Vec<(Buffer, Clock)> {
+    let bytes = |clock: &str| -> u64 {
+        let buffers = layout.buffers.iter().filter(|buffer| buffer.clock == clock);
+        buffers
+            .flat_map(|buffer| &buffer.processors)
+            .map(|processor| processor.length)
+            .fold(0, u64::saturating_add)
+    };
+    let Some(chosen) = layout.buffers.iter().rev().max_by_key(|buffer| bytes(&buffer.clock)) else {
+        return Vec::new();
+    };
+    let (kept, left): (Vec<_>, Vec<_>) =
+        layout.buffers.iter().partition(|buffer| buffer.clock == chosen.clock);
+    for buffer in left.iter().filter(|buffer| !buffer.processors.is_empty()) {
+        warnings.push(format!(
+            "{} was left out: its clock is `{}`, and that of the others is `{}`",
+            buffer.title(),
+            buffer.clock,
+            chosen.clock
+        ));
+    }
+    let clock = Clock::new(&chosen.clock, &layout.facts);
+    warnings.extend(clock.doubt(&chosen.clock));
+    if layout.facts.of_guest {
+        warnings.push(
+            "it was recorded in a guest; times are the guest's own, not moved to the host's".to_owned(),
+        );
+    }
+    warnings.extend(
+        layout.descriptions.misunderstood.iter().map(|what| format!("{what}; its events were not read")),
+    );
+    kept.into_iter().map(|buffer| (buffer.clone(), clock)).collect()
+}
+
+/// What is summed up over all batches.
+struct Tally {
+    counts: Vec<u64>,
+    /// By the buffer's number.
+    losses: Vec<u64>,
+    flaws: Vec<Flaw>,
+    owners: Owners,
+    /// Events that another buffer has too, by the buffer's number.
+    left_out: Vec<u64>,
+}
+
+impl Tally {
+    fn new(buffers: &[(Buffer, Clock)]) -> Self {
+        Self {
+            counts: Vec::new(),
+            losses: vec![0; buffers.len()],
+            flaws: Vec::new(),
+            owners: Owners::default(),
+            left_out: vec![0; buffers.len()],
+        }
+    }
+
+    fn take<S: Sink>(&mut self, batch: &mut Batch, assembly: &mut Assembly<'_, S>) {
+        let losses = std::mem::take(&mut batch.losses);
+        let (cpu, buffer) = (batch.cpu, batch.buffer);
+        let rows = batch.rows();
+        let mut at = 0;
+        for &(behind, count) in &losses {
+            self.pass_on(&mut rows[at..behind], cpu, buffer, assembly);
+            at = behind;
+            assembly.lost(cpu, 0);
+            self.losses[buffer] = self.losses[buffer].saturating_add(count);
+        }
+        self.pass_on(&mut rows[at..], cpu, buffer, assembly);
+        batch.losses = losses;
+        assembly.undecoded(batch.undecoded);
+        self.flaws.append(&mut batch.flaws);
+        if self.counts.len() < batch.counts.len() {
+            self.counts.resize(batch.counts.len(), 0);
+        }
+        self.counts.iter_mut().zip(&batch.counts).for_each(|(sum, count)| *sum += count);
+        // An event of that very time may still come.
+        assembly.flush(batch.reached_ns.saturating_sub(1));
+    }
+
+    fn pass_on<S: Sink>(
+        &mut self,
+        rows: &mut [Row],
+        cpu: u16,
+        buffer: usize,
+        assembly: &mut Assembly<'_, S>,
+    ) {
+        for row in rows {
+            if self.left_out.len() > 1 {
+                let before = row.events.len();
+                row.events.retain(|event| self.owners.takes(buffer, event.thread, event.kind));
+                self.left_out[buffer] += (before - row.events.len()) as u64;
+            }
+            if let Some(last) = row.events.last() {
+                assembly.last_of_cpu(cpu, last.time_ns);
+                assembly.append(row.thread, &mut row.events, row.ordered, row.newest_ns);
+            }
+        }
+    }
+
+    /// Hands over the sums; gives the number of exits.
+    fn hand_over<S: Sink>(
+        &self,
+        decoder: &Decoder,
+        layout: &Layout,
+        buffers: &[(Buffer, Clock)],
+        assembly: &mut Assembly<'_, S>,
+    ) -> u64 {
+        let mut exits = 0;
+        for (name, &count) in decoder.names().zip(&self.counts).filter(|(_, count)| **count > 0) {
+            assembly.count_event(name, count);
+            exits += if name == KVM_EXIT { count } else { 0 };
+        }
+        // The kernel counts all losses; pages tell of those before them, some without a number.
+        let counted = statistics::lost(&layout.facts.statistics);
+        for ((buffer, _), &in_pages) in buffers.iter().zip(&self.losses) {
+            let counted = counted.get(buffer.name.as_str()).copied().unwrap_or(0);
+            assembly.lost_events(in_pages.max(counted), 0);
+        }
+        exits
+    }
+}
+
+/// The first of the flaws; how many there are is a warning.
+fn damage(mut flaws: Vec<Flaw>, warnings: &mut Vec<String>) -> Option<Damage> {
+    flaws.sort_by_key(|flaw| flaw.offset);
+    flaws.dedup_by_key(|flaw| flaw.offset);
+    if flaws.len() > 1 {
+        warnings.push(format!(
+            "{} places are damaged; what is whole behind them was read too, and no time was taken across them",
+            flaws.len()
+        ));
+    }
+    flaws.into_iter().next().map(Flaw::damage)
+}
+
+fn no_exits(recorded: Recorded, counts: &[u64], decoder: &Decoder, damage: Option<Damage>) -> Error {
+    let mut counted: Vec<_> = decoder.names().zip(counts).filter(|(_, count)| **count > 0).collect();
+    counted.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    if let Some(damage) = damage {
+        return Flaw::new(format!("{}, and there are no exits before", damage.what), damage.offset)
+            .error(&recorded);
+    }
+    let listed: Vec<_> = counted.iter().take(FEW).map(|(name, count)| format!("{count} {name}")).collect();
+    let found = match counted.len() {
+        0 => "no events at all".to_owned(),
+        1..=FEW => listed.join(", "),
+        more => format!("{} and {} others", listed.join(", "), more - FEW),
+    };
+    Error::NoExits { name: recorded.name, missing: KVM_EXIT, found }
+}

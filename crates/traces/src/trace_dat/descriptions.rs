@@ -1,0 +1,143 @@
+//! The descriptions of pages and events at the start of a file: trace-cmd.dat.v6(5), "HEADER INFO FORMAT" to
+//! "EVENT FORMATS". In version 7 each is a section of its own, with the same content.
+
+use std::io::Read;
+
+use tracepoints::EventFormat;
+
+use super::file::{Fields, Flaw};
+use super::page::HEADER;
+use crate::decoder::Decoder;
+
+/// Descriptions are a few kilobytes each.
+const LONGEST: u64 = 1 << 20;
+
+/// What `header_page` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pages {
+    /// Bytes of a page, the 16 before the records included.
+    pub(super) size: u64,
+    /// Whether the kernel's `long` has 64 bits.
+    pub(super) wide: bool,
+}
+
+/// What the file describes.
+pub(super) struct Descriptions {
+    pub(super) pages: Option<Pages>,
+    pub(super) decoder: Decoder,
+    /// Whether there is a `kvm_exit`, of whatever fields.
+    pub(super) has_kvm_exit: bool,
+    /// Systems whose events are described, those of ftrace itself left out.
+    pub(super) systems: Vec<String>,
+    pub(super) misunderstood: Vec<String>,
+}
+
+impl Descriptions {
+    pub(super) fn new() -> Self {
+        Self {
+            pages: None,
+            decoder: Decoder::new(),
+            has_kvm_exit: false,
+            systems: Vec::new(),
+            misunderstood: Vec::new(),
+        }
+    }
+
+    /// `header_page` and `header_event`.
+    pub(super) fn header_info(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
+        for name in ["header_page", "header_event"] {
+            let at = fields.at;
+            if fields.text()? != name {
+                return Err(Flaw::new(format!("`{name}` is not where it must be"), at));
+            }
+            let text = description(fields)?;
+            if name == "header_page" {
+                self.pages = pages(&text);
+            }
+        }
+        Ok(())
+    }
+
+    /// The events of ftrace itself.
+    pub(super) fn ftrace_events(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
+        for _ in 0..fields.u32()? {
+            let text = description(fields)?;
+            self.event("ftrace", &text);
+        }
+        Ok(())
+    }
+
+    /// The events of all systems.
+    pub(super) fn event_formats(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
+        for _ in 0..fields.u32()? {
+            let system = fields.text()?;
+            for _ in 0..fields.u32()? {
+                let text = description(fields)?;
+                self.event(&system, &text);
+            }
+            self.systems.push(system);
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, system: &str, text: &str) {
+        match EventFormat::parse(text) {
+            Ok(format) => {
+                self.has_kvm_exit |= system == "kvm" && format.name == "kvm_exit";
+                self.decoder.add(system, &format);
+            }
+            Err(error) => {
+                self.misunderstood.push(format!("the description of an event of {system}: {error}"))
+            }
+        }
+    }
+}
+
+fn description(fields: &mut Fields<impl Read>) -> Result<String, Flaw> {
+    let (at, length) = (fields.at, fields.u64()?);
+    if length > LONGEST {
+        return Err(Flaw::new(format!("a description of {length} bytes"), at));
+    }
+    Ok(String::from_utf8_lossy(&fields.block(length)?).into_owned())
+}
+
+/// Its lines are those of an event's fields.
+fn pages(text: &str) -> Option<Pages> {
+    let format = EventFormat::parse(&format!("name: header_page\nID: 0\n{text}")).ok()?;
+    let (commit, data) = (format.field("commit")?, format.field("data")?);
+    let wide = commit.size == 8 && commit.offset == 8 && data.offset == HEADER;
+    Some(Pages { size: (data.offset + data.size) as u64, wide })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+        \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+        \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
+        \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+
+    #[test]
+    fn pages_of_wide_and_narrow_kernels() {
+        assert_eq!(pages(HEADER_PAGE), Some(Pages { size: 4096, wide: true }));
+        let narrow = HEADER_PAGE.replace("commit;\toffset:8;\tsize:8", "commit;\toffset:8;\tsize:4");
+        assert_eq!(pages(&narrow), Some(Pages { size: 4096, wide: false }));
+        assert_eq!(pages("nothing"), None);
+    }
+
+    #[test]
+    fn descriptions_that_are_not_understood_are_passed_over() {
+        let mut bytes = [1u32.to_le_bytes(), *b"kvm\0", 1u32.to_le_bytes()].concat();
+        bytes.extend(3u64.to_le_bytes());
+        bytes.extend(b"bad");
+        let mut descriptions = Descriptions::new();
+        descriptions.event_formats(&mut Fields::new(&bytes[..], 0)).unwrap();
+        assert_eq!((descriptions.systems.len(), descriptions.misunderstood.len()), (1, 1));
+        bytes.truncate(13);
+        let cut = descriptions.event_formats(&mut Fields::new(&bytes[..], 0));
+        assert!(matches!(cut, Err(Flaw { offset: 12, .. })), "{cut:?}");
+        let long = [u64::MAX.to_le_bytes(); 2].concat();
+        assert!(description(&mut Fields::new(&long[..], 0)).is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! The bytes of a `trace.dat`: numbers, texts and blocks at any place of it.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+
+use crate::{Damage, Error};
+
+/// Names and versions are short; more than this is no text.
+const LONGEST_TEXT: u64 = 4096;
+
+/// What to do about a file whose first part makes no sense.
+const AGAIN: &str = "copy the file once more, or record again";
+
+/// The open recording.
+pub(super) struct Recorded {
+    pub(super) name: String,
+    pub(super) file: File,
+    /// Bytes.
+    pub(super) length: u64,
+}
+
+impl Recorded {
+    /// Reads as much of `buffer` as the file has from `offset` on.
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset.saturating_add(filled as u64)) {
+                Ok(0) => break,
+                Ok(length) => filled += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Numbers and texts from `offset` on.
+    pub(super) fn fields(&self, offset: u64) -> Fields<impl Read> {
+        Fields::new(BufReader::new(From { recorded: self, at: offset }), offset)
+    }
+}
+
+struct From<'a> {
+    recorded: &'a Recorded,
+    at: u64,
+}
+
+impl Read for From<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.recorded.file.read_at(buffer, self.at)?;
+        self.at = self.at.saturating_add(length as u64);
+        Ok(length)
+    }
+}
+
+/// Why something could not be read, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Flaw {
+    pub(super) what: String,
+    /// Bytes from the file's start.
+    pub(super) offset: u64,
+}
+
+impl Flaw {
+    pub(super) fn new(what: impl Into<String>, offset: u64) -> Self {
+        Self { what: what.into(), offset }
+    }
+
+    /// When nothing can be read without it.
+    pub(super) fn error(self, recorded: &Recorded) -> Error {
+        Error::Header { name: recorded.name.clone(), what: self.what, offset: self.offset, next: AGAIN }
+    }
+
+    /// When something else can be read.
+    pub(super) fn damage(self) -> Damage {
+        Damage { offset: self.offset, what: self.what }
+    }
+}
+
+/// Little-endian numbers, texts and blocks, one after the other.
+pub(super) struct Fields<R> {
+    reader: R,
+    /// Where in the file the next one is, for messages.
+    pub(super) at: u64,
+}
+
+impl<R: Read> Fields<R> {
+    pub(super) fn new(reader: R, at: u64) -> Self {
+        Self { reader, at }
+    }
+
+    fn failed(&self, error: &io::Error) -> Flaw {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return Flaw::new("the file ends", self.at);
+        }
+        Flaw::new(format!("reading failed ({error})"), self.at)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Flaw> {
+        let mut bytes = [0; N];
+        self.reader.read_exact(&mut bytes).map_err(|error| self.failed(&error))?;
+        self.at += N as u64;
+        Ok(bytes)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Flaw> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Flaw> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Flaw> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Flaw> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A text that ends with a zero byte.
+    pub(super) fn text(&mut self) -> Result<String, Flaw> {
+        let start = self.at;
+        let mut bytes = Vec::new();
+        loop {
+            match self.u8()? {
+                0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                _ if bytes.len() as u64 == LONGEST_TEXT => {
+                    return Err(Flaw::new("a text without an end", start));
+                }
+                byte => bytes.push(byte),
+            }
+        }
+    }
+
+    /// So many bytes.
+    pub(super) fn block(&mut self, length: u64) -> Result<Vec<u8>, Flaw> {
+        let bytes = self.up_to(length)?;
+        if (bytes.len() as u64) < length {
+            return Err(Flaw::new("the file ends", self.at));
+        }
+        Ok(bytes)
+    }
+
+    /// So many bytes, or as many as there are.
+    pub(super) fn up_to(&mut self, length: u64) -> Result<Vec<u8>, Flaw> {
+        let mut bytes = Vec::new();
+        let read = self.reader.by_ref().take(length).read_to_end(&mut bytes);
+        self.at += read.map_err(|error| self.failed(&error))? as u64;
+        Ok(bytes)
+    }
+
+    /// Passes over so many bytes.
+    pub(super) fn skip(&mut self, length: u64) -> Result<(), Flaw> {
+        let passed = io::copy(&mut self.reader.by_ref().take(length), &mut io::sink());
+        let passed = passed.map_err(|error| self.failed(&error))?;
+        if passed < length {
+            return Err(Flaw::new("the file ends", self.at + passed));
+        }
+        self.at += length;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_flaws_are_those_of_the_file() {
+        let mut fields = Fields::new(&b"\x01\x02name\0abc"[..], 100);
+        assert_eq!(fields.u16(), Ok(0x201));
+        assert_eq!(fields.text().as_deref(), Ok("name"));
+        assert_eq!(fields.block(9), Err(Flaw::new("the file ends", 110)));
+        let mut fields = Fields::new(&b"abc"[..], 100);
+        assert_eq!(fields.skip(2), Ok(()));
+        assert_eq!(fields.skip(2), Err(Flaw::new("the file ends", 103)));
+        assert_eq!(Fields::new(&b"abc"[..], 100).u32(), Err(Flaw::new("the file ends", 100)));
+        let endless = vec![b'a'; 5000];
+        assert_eq!(Fields::new(&endless[..], 0).text(), Err(Flaw::new("a text without an end", 0)));
+    }
+}

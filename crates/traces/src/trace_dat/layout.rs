@@ -1,0 +1,74 @@
+//! Where in a file what is, whichever version it has.
+
+use super::descriptions::Descriptions;
+use super::file::{Flaw, Recorded};
+use super::header::Header;
+use super::options::{Facts, Processor};
+use crate::Error;
+
+/// Pages have 4 KiB or, since Linux 6.8, up to 256 times as much (`buffer_subbuf_size_kb` of tracefs).
+const PAGE_SIZES: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
+
+/// The pages of one ring buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Buffer {
+    /// Empty for the one of tracefs itself.
+    pub(super) name: String,
+    pub(super) clock: String,
+    pub(super) page_size: u64,
+    /// Whether the pages are packed.
+    pub(super) packed: bool,
+    pub(super) processors: Vec<Processor>,
+}
+
+impl Buffer {
+    /// Its name for messages.
+    pub(super) fn title(&self) -> String {
+        if self.name.is_empty() { "the top buffer".to_owned() } else { format!("the buffer `{}`", self.name) }
+    }
+}
+
+/// A file, before its events are read.
+pub(super) struct Layout {
+    pub(super) descriptions: Descriptions,
+    pub(super) facts: Facts,
+    pub(super) buffers: Vec<Buffer>,
+    /// What could not be read, although other parts could.
+    pub(super) flaws: Vec<Flaw>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Layout {
+    pub(super) fn new() -> Self {
+        Self {
+            descriptions: Descriptions::new(),
+            facts: Facts::default(),
+            buffers: Vec::new(),
+            flaws: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The size of a page, by what the buffer says (zero for nothing), the kernel's description of pages, and
+    /// the header, in that order.
+    pub(super) fn page_size(&self, of_buffer: u32, header: &Header) -> Option<u64> {
+        let described = self.descriptions.pages.map(|pages| pages.size);
+        let sizes = [Some(u64::from(of_buffer)), described, Some(u64::from(header.page_size))];
+        sizes.into_iter().flatten().find(|size| size.is_power_of_two() && PAGE_SIZES.contains(size))
+    }
+
+    /// The clock that the options name, or the one that the kernel takes when it is not told.
+    pub(super) fn clock(&self) -> String {
+        self.facts.clock.clone().unwrap_or_else(|| "local".to_owned())
+    }
+}
+
+/// A file that holds the text of a latency tracer.
+pub(super) fn text_only(recorded: &Recorded) -> Error {
+    Error::Unsupported {
+        name: recorded.name.clone(),
+        what: "the text of a latency tracer in a trace.dat".to_owned(),
+        next: "record the events of kvm without a tracer (`trace-cmd record -e kvm`), or give the text that \
+               `trace-cmd report` makes",
+    }
+}

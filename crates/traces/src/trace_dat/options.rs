@@ -1,0 +1,151 @@
+//! What the options of a file say: trace-cmd.dat.v7(5), "OPTIONS SECTION"; `handle_options` in
+//! `lib/trace-cmd/trace-input.c` of trace-cmd.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use super::file::{Fields, Flaw};
+use super::section::id;
+use crate::bytes::{text, u32_at, u64_at};
+
+/// The option behind the last one; in version 7 it tells where more are.
+pub(super) const DONE: u16 = 0;
+const DATE: u16 = 1;
+const CPU_STATISTICS: u16 = 2;
+const CLOCK: u16 = 4;
+const UNAME: u16 = 5;
+const OFFSET: u16 = 7;
+const CPU_COUNT: u16 = 8;
+const VERSION: u16 = 9;
+const TIME_SHIFT: u16 = 12;
+const TSC_TO_NANOSECONDS: u16 = 14;
+
+/// From counts of the time stamp counter to nanoseconds: times `multiplier`, shifted right by `shift`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TscRate {
+    pub(super) multiplier: u32,
+    pub(super) shift: u32,
+}
+
+/// The data of one processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Processor {
+    pub(super) cpu: u16,
+    /// Bytes from the file's start.
+    pub(super) offset: u64,
+    /// Bytes, as stored.
+    pub(super) length: u64,
+}
+
+/// A ring buffer: the one of tracefs itself or that of an instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct BufferOption {
+    /// Where the buffer's section is (version 7) or its table of processors (version 6).
+    pub(super) offset: u64,
+    /// Empty for the one of tracefs itself.
+    pub(super) name: String,
+    /// Version 7 only, as what follows.
+    pub(super) clock: Option<String>,
+    pub(super) page_size: u32,
+    pub(super) processors: Vec<Processor>,
+    /// Whether it holds text instead of pages.
+    pub(super) text: bool,
+}
+
+/// Everything that the options said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) clock: Option<String>,
+    pub(super) uname: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) cpu_count: Option<u32>,
+    /// Nanoseconds to add to every time.
+    pub(super) offset_ns: i64,
+    pub(super) tsc_rate: Option<TscRate>,
+    /// Whether it was recorded in a guest, with how its clock differs from the host's.
+    pub(super) of_guest: bool,
+    /// Contents of `per_cpu/cpu*/stats`, a title before those of an instance.
+    pub(super) statistics: String,
+    pub(super) buffers: Vec<BufferOption>,
+    /// Where sections are, by identity (version 7).
+    pub(super) sections: BTreeMap<u16, u64>,
+}
+
+impl Facts {
+    /// Takes one option of a file of this version.
+    pub(super) fn take(&mut self, option: u16, data: &[u8], sections: bool) {
+        match option {
+            // Microseconds.
+            DATE => self.add_offset(number(data).saturating_mul(1000)),
+            OFFSET => self.add_offset(number(data)),
+            CPU_STATISTICS => {
+                self.statistics.push_str(&text(data));
+                self.statistics.push('\n');
+            }
+            CLOCK => self.clock = chosen(&text(data)).or(self.clock.take()),
+            UNAME => self.uname = Some(text(data)),
+            VERSION => self.version = Some(text(data)).filter(|version| !version.is_empty()),
+            CPU_COUNT => self.cpu_count = u32_at(data, 0).or(self.cpu_count),
+            TIME_SHIFT => self.of_guest = true,
+            TSC_TO_NANOSECONDS => {
+                let rate = u32_at(data, 0).zip(u32_at(data, 4));
+                let rate = rate.map(|(multiplier, shift)| TscRate { multiplier, shift });
+                self.tsc_rate = rate.filter(|rate| rate.multiplier > 0 && rate.shift < 64).or(self.tsc_rate);
+            }
+            id::BUFFER | id::BUFFER_TEXT => {
+                let mut fields = Fields::new(data, 0);
+                self.buffers.extend(buffer(option == id::BUFFER_TEXT, &mut fields, sections).ok());
+            }
+            id::HEADER_INFO..=id::EVENT_FORMATS if sections => {
+                if let Some(offset) = u64_at(data, 0) {
+                    self.sections.insert(option, offset);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_offset(&mut self, ns: i64) {
+        self.offset_ns = self.offset_ns.saturating_add(ns);
+    }
+}
+
+fn buffer(text: bool, fields: &mut Fields<impl Read>, sections: bool) -> Result<BufferOption, Flaw> {
+    let mut buffer = BufferOption { offset: fields.u64()?, name: fields.text()?, text, ..Default::default() };
+    if sections {
+        buffer.clock = Some(fields.text()?).filter(|clock| !clock.is_empty());
+        if !text {
+            buffer.page_size = fields.u32()?;
+            for _ in 0..fields.u32()? {
+                let (cpu, offset, length) = (fields.u32()?, fields.u64()?, fields.u64()?);
+                if let Ok(cpu) = u16::try_from(cpu) {
+                    buffer.processors.push(Processor { cpu, offset, length });
+                }
+            }
+        }
+    }
+    Ok(buffer)
+}
+
+/// A decimal or hexadecimal number, as `strtoll` takes it; zero when it is none.
+fn number(data: &[u8]) -> i64 {
+    let text = text(data);
+    let text = text.trim();
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(hex, 16),
+        None => digits.parse(),
+    };
+    let value = value.unwrap_or(0);
+    if negative { -value } else { value }
+}
+
+/// The clock in brackets of `trace_clock`'s content.
+pub(super) fn chosen(clocks: &str) -> Option<String> {
+    let clock = clocks.split_once('[')?.1.split_once(']')?.0;
+    Some(clock.to_owned())
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,174 @@
+//! Files of version 7: sections in any order, found by options. trace-cmd.dat.v7(5).
+
+use std::collections::BTreeSet;
+
+use super::compression::Compression;
+use super::descriptions::Descriptions;
+use super::file::{Fields, Flaw, Recorded};
+use super::header::Header;
+use super::layout::{Buffer, Layout, text_only};
+use super::options::{self, BufferOption};
+use super::recovery;
+use super::section::{self, Section, id};
+use crate::Error;
+
+pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error> {
+    let mut layout = Layout::new();
+    let mut seen = BTreeSet::new();
+    let chain = chain(recorded, header, &mut layout, &mut seen);
+    // The options that tell where the data is are the last part of a file, and so the first that is missing.
+    let lost = chain.is_err() || layout.facts.buffers.is_empty();
+    let walked = if lost { section::walk(recorded, header.end) } else { Vec::new() };
+    for section in walked.iter().filter(|section| section.id == id::OPTIONS && seen.insert(section.start)) {
+        let _ = section_options(recorded, header, &mut layout, section);
+    }
+    describe(recorded, header, &mut layout, &walked).map_err(|flaw| flaw.error(recorded))?;
+    for option in layout.facts.buffers.clone().into_iter().filter(|buffer| !buffer.text) {
+        match buffer(recorded, header, &layout, option) {
+            Ok(buffer) => layout.buffers.push(buffer),
+            Err(flaw) => layout.flaws.push(flaw),
+        }
+    }
+    if lost {
+        recover(recorded, header, &mut layout, &walked);
+        layout.flaws.extend(chain.err().map(|flaw| match flaw {
+            flaw if flaw.offset < recorded.length => flaw,
+            _ => Flaw::new("the end of the file is missing", recorded.length),
+        }));
+    }
+    if layout.buffers.is_empty() {
+        if layout.facts.buffers.iter().any(|buffer| buffer.text) {
+            return Err(text_only(recorded));
+        }
+        return Err(Error::Header {
+            name: recorded.name.clone(),
+            what: "no data of any processor".to_owned(),
+            offset: recorded.length,
+            next: "copy the file once more; if trace-cmd was killed, `trace-cmd restore` makes a whole file of what is \
+                   beside this one",
+        });
+    }
+    Ok(layout)
+}
+
+/// Follows the options from the first ones to the last.
+fn chain(
+    recorded: &Recorded,
+    header: &Header,
+    layout: &mut Layout,
+    seen: &mut BTreeSet<u64>,
+) -> Result<(), Flaw> {
+    let mut offset = header.options;
+    if offset == 0 {
+        return Err(Flaw::new("the header does not say where the options are", header.end - 8));
+    }
+    while offset != 0 {
+        let section = Section::at(recorded, offset)?;
+        if section.id != id::OPTIONS || !seen.insert(section.start) {
+            return Err(Flaw::new("no options are where they should be", offset));
+        }
+        offset = section_options(recorded, header, layout, &section)?;
+    }
+    Ok(())
+}
+
+/// Takes the options of a section; gives where the next ones are, zero for none.
+fn section_options(
+    recorded: &Recorded,
+    header: &Header,
+    layout: &mut Layout,
+    section: &Section,
+) -> Result<u64, Flaw> {
+    let content = section.content(recorded, header.compression)?;
+    let mut fields = Fields::new(&content[..], section.start);
+    loop {
+        let (option, length) = (fields.u16()?, fields.u32()?);
+        let data = fields.block(u64::from(length))?;
+        if option == options::DONE {
+            return Ok(crate::bytes::u64_at(&data, 0).unwrap_or(0));
+        }
+        layout.facts.take(option, &data, header.has_sections());
+    }
+}
+
+/// Reads the sections that describe pages and events.
+fn describe(
+    recorded: &Recorded,
+    header: &Header,
+    layout: &mut Layout,
+    walked: &[Section],
+) -> Result<(), Flaw> {
+    for id in [id::HEADER_INFO, id::FTRACE_EVENTS, id::EVENT_FORMATS] {
+        let section = match layout.facts.sections.get(&id) {
+            Some(&offset) => Some(Section::at(recorded, offset)?),
+            None => walked.iter().find(|section| section.id == id).copied(),
+        };
+        match section.filter(|section| section.id == id) {
+            Some(section) => description(recorded, header.compression, &mut layout.descriptions, &section)?,
+            // They are for events that are not read.
+            None if id == id::FTRACE_EVENTS => {}
+            None => return Err(Flaw::new("the descriptions of the events are missing", recorded.length)),
+        }
+    }
+    Ok(())
+}
+
+fn description(
+    recorded: &Recorded,
+    compression: Compression,
+    descriptions: &mut Descriptions,
+    section: &Section,
+) -> Result<(), Flaw> {
+    let content = section.content(recorded, compression)?;
+    let mut fields = Fields::new(&content[..], section.start);
+    match section.id {
+        id::HEADER_INFO => descriptions.header_info(&mut fields),
+        id::FTRACE_EVENTS => descriptions.ftrace_events(&mut fields),
+        _ => descriptions.event_formats(&mut fields),
+    }
+}
+
+fn buffer(
+    recorded: &Recorded,
+    header: &Header,
+    layout: &Layout,
+    option: BufferOption,
+) -> Result<Buffer, Flaw> {
+    let section = Section::at(recorded, option.offset)?;
+    let page_size = layout.page_size(option.page_size, header);
+    let page_size =
+        page_size.ok_or_else(|| Flaw::new(format!("pages of {} bytes", option.page_size), option.offset))?;
+    Ok(Buffer {
+        clock: option.clock.unwrap_or_else(|| layout.clock()),
+        name: option.name,
+        page_size,
+        packed: section.packed,
+        processors: option.processors,
+    })
+}
+
+/// Finds data that no option tells of.
+fn recover(recorded: &Recorded, header: &Header, layout: &mut Layout, walked: &[Section]) {
+    let told: BTreeSet<u64> =
+        layout.facts.buffers.iter().map(|buffer| buffer.offset.saturating_add(section::HEADER)).collect();
+    let Some(page_size) = layout.page_size(0, header) else { return };
+    let is_lost = |section: &&Section| section.id == id::BUFFER && !told.contains(&section.start);
+    for (number, section) in walked.iter().filter(is_lost).enumerate() {
+        let processors = recovery::processors(recorded, section, page_size);
+        if processors.is_empty() {
+            continue;
+        }
+        layout.warnings.push(format!(
+            "the part that tells whose data is where is missing; data of {} processors was found and numbered in \
+             its order",
+            processors.len()
+        ));
+        layout.buffers.push(Buffer {
+            name: if number == 0 { String::new() } else { format!("number {}", number + 1) },
+            clock: layout.clock(),
+            page_size,
+            packed: section.packed,
+            processors,
+        });
+    }
+}

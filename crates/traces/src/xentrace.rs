@@ -1,0 +1,162 @@
+//! Reader of the binary output of `xentrace`.
+//!
+//! Sources: `xen/include/public/trace.h`, `xen/common/trace.c` and `tools/xentrace/xentrace.c` of Xen 4.20;
+//! what exits are and how long they take follows `tools/xentrace/xenalyze.c`.
+
+mod clock;
+mod decode;
+mod event;
+mod isa;
+mod owner;
+mod placement;
+mod record;
+mod records;
+mod survey;
+mod tally;
+#[cfg(test)]
+mod writing;
+
+use clock::{ASSUMED_HZ, Clock};
+use decode::{Decoder, Found, Reasons};
+use placement::{Oddities, Placement};
+use record::{Sequence, Window, sequence};
+use records::{Item, Records};
+use survey::Survey;
+
+use crate::assembly::Assembly;
+use crate::input::Input;
+use crate::{Error, Format, Options, Origin, Reading, Sink};
+
+/// Records that are looked at before a recording is taken for one.
+const RECORDS_OF_BEGINNING: usize = 16;
+
+/// Whether a recording of this kind begins like this.
+pub(crate) fn begins(start: &[u8]) -> bool {
+    let Some(window) = Window::parse(start) else { return false };
+    match sequence(start, RECORDS_OF_BEGINNING) {
+        // A recording that was cut behind its first header has no record.
+        Sequence::Sound { records } => records > 0 || start.len() < record::WINDOW + record::LONGEST,
+        // What is broken in the first window costs that one only.
+        Sequence::Broken => start.get(record::WINDOW + window.length as usize..).is_some_and(
+            |rest| matches!(sequence(rest, RECORDS_OF_BEGINNING), Sequence::Sound { records } if records > 0),
+        ),
+    }
+}
+
+/// Reads a recording to its end.
+pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
+    let survey = Survey::of(input.start());
+    let name = input.name.clone();
+    let failure = input.failure();
+    read_records(Records::new(input.into_stream(), failure), name, &survey, options, sink)
+}
+
+fn read_records(
+    mut records: Records,
+    name: String,
+    survey: &Survey,
+    options: Options,
+    sink: &mut impl Sink,
+) -> Result<Reading, Error> {
+    let told_hz = options.tsc_hz.filter(|&hz| hz > 0);
+    let hz = told_hz.or(survey.hz).unwrap_or(ASSUMED_HZ);
+    let (isa, doubtful) = survey.isa();
+    let reasons = Reasons { isa: options.isa.unwrap_or(isa), forced: options.isa.is_some() };
+    let placement = Placement::new(Assembly::new(options, sink), Clock::new(hz), survey);
+    let mut decoder = Decoder::new(placement, reasons);
+    while let Some(item) = records.next() {
+        match item {
+            Item::Record(record) => decoder.record(&record),
+            Item::Window(window) => decoder.placement.window(window),
+            Item::Gap { all } => decoder.placement.gap(all),
+        }
+    }
+    let Decoder { placement, tally, found, .. } = decoder;
+    let (mut assembly, oddities) = placement.finish();
+    tally.named().for_each(|(name, count)| assembly.count_event(&name, count));
+    let profile = assembly.finish();
+    let damage = records.damage.take();
+    if found.exits + found.entries == 0 && damage.is_none() {
+        let count = |(event, count): (&String, &u64)| format!("{count} {event}");
+        let events: Vec<_> = profile.events.iter().map(count).collect();
+        return Err(Error::NoExitsOfXen { name, found: events.join(", ") });
+    }
+    let mut warnings = Vec::new();
+    if told_hz.is_none() {
+        warnings.push(frequency_warning(survey.hz));
+    }
+    warnings.extend(doubts(found, oddities, reasons, doubtful));
+    let losses = profile.losses;
+    if losses.exits_without_entry > 0 && losses.lost_events == 0 && damage.is_none() {
+        warnings.push(format!(
+            "{} exits have no entry although nothing was lost: the clocks of the processors seem to differ by \
+             more than the time in which vCPUs change processors",
+            losses.exits_without_entry
+        ));
+    }
+    if records.broken > 1 || records.skipped > 0 {
+        let (broken, skipped) = (records.broken, records.skipped);
+        warnings.push(format!(
+            "{broken} places of the recording are damaged; {skipped} bytes were skipped, and reading went on \
+             with the next whole window each time"
+        ));
+    }
+    let origin = Origin { bytes: records.position(), ..Origin::new(Format::Xentrace) };
+    Ok(Reading { profile, origin, damage, warnings })
+}
+
+fn frequency_warning(estimated_hz: Option<u64>) -> String {
+    let basis = match estimated_hz {
+        Some(hz) => format!("{:.3} GHz, estimated from its scheduler events", hz as f64 / 1e9),
+        None => format!("an assumed {:.1} GHz", ASSUMED_HZ as f64 / 1e9),
+    };
+    format!(
+        "The recording does not hold the frequency of the time stamp counter; times rest on {basis}. Give the \
+         true one (`cpu_mhz` of `xl info`), for instance --tsc-hz 2.1G"
+    )
+}
+
+/// What may be wrong with the exits.
+fn doubts(found: Found, oddities: Oddities, reasons: Reasons, doubtful: bool) -> Vec<String> {
+    let Found { exits, unsaid, not_vmx, .. } = found;
+    let Oddities { unowned, idle, siblings } = oddities;
+    let mut warnings = Vec::new();
+    if unowned > 0 && unowned == exits {
+        warnings.push(
+            "The recording does not say which domain ran on which processor, so the vCPUs are those that ran on \
+             processors of their number, of any domain; record with `xentrace -e 0xaf000` to tell them apart"
+                .to_owned(),
+        );
+    } else if unowned > 0 {
+        warnings.push(format!(
+            "Of {exits} exits {unowned} belong to unknown domains: nothing says who ran on their processor then"
+        ));
+    }
+    if unsaid > 0 && doubtful && !reasons.forced {
+        warnings.push(format!(
+            "The recording hardly shows whether its exits are of Intel or AMD processors; they are taken for \
+             {}; give the instruction set if that is wrong",
+            reasons.isa
+        ));
+    }
+    if not_vmx > 0 {
+        warnings.push(format!("{not_vmx} exits are taken for VMX's, which has none of their numbers"));
+    }
+    if idle > 0 {
+        warnings.push(format!(
+            "{idle} exits, entries and accesses were recorded while a processor was idle; they are not counted"
+        ));
+    }
+    if siblings > 0 {
+        warnings.push(format!(
+            "{siblings} times a processor recorded that a vCPU came or went beside its own: Xen schedules whole \
+             cores or sockets (`sched-gran`), and exits on processors that do not record who runs on them are \
+             of unknown domains"
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+#[path = "xentrace/reading_tests.rs"]
+mod tests;

@@ -1,0 +1,273 @@
+//! Walks over the windows and records of a recording, whatever is broken in it.
+//!
+//! `xentrace` (`tools/xentrace/xentrace.c` of Xen) writes no header: windows follow each other, one for each
+//! processor that has something new, in order of the processors, again and again. Where a record makes no
+//! sense, reading goes on with the next window.
+
+use std::io::{ErrorKind, Read};
+
+use super::event::CPU_CHANGE;
+use super::record::{Header, LONGEST, Record, Sequence, WINDOW, Window, sequence};
+use crate::Damage;
+use crate::bytes::u32_at;
+use crate::input::Failure;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
+/// What is looked at to tell a window's beginning from bytes that look like one.
+const LOOK_AHEAD: usize = 256;
+const RECORDS_AHEAD: usize = 4;
+
+/// What comes next in a recording.
+#[derive(Debug)]
+pub(super) enum Item<'a> {
+    /// Records of this processor follow.
+    Window(Window),
+    Record(Record<'a>),
+    /// What followed in the current window could not be read; `all` when that may be more than its rest.
+    Gap {
+        all: bool,
+    },
+}
+
+/// The windows and records of a stream.
+pub(super) struct Records {
+    reader: Box<dyn Read + Send>,
+    failure: Failure,
+    buffer: Vec<u8>,
+    /// The part of `buffer` that is yet to be walked over.
+    at: usize,
+    filled: usize,
+    /// Bytes before `buffer`.
+    before: u64,
+    ended: bool,
+    window: Window,
+    /// Bytes of `window` that are yet to come.
+    left: u64,
+    /// Reading goes on at the next window, which should be that far from the recording's start.
+    lost_track: Option<u64>,
+    pub(super) damage: Option<Damage>,
+    /// Places, the first included, and bytes that could not be read.
+    pub(super) broken: u64,
+    pub(super) skipped: u64,
+}
+
+enum Step {
+    Window(Window),
+    Record(Header),
+    Gap { all: bool },
+    Again,
+    End,
+}
+
+impl Records {
+    pub(super) fn new(reader: Box<dyn Read + Send>, failure: Failure) -> Self {
+        Self {
+            reader,
+            failure,
+            buffer: vec![0; CHUNK],
+            at: 0,
+            filled: 0,
+            before: 0,
+            ended: false,
+            window: Window { cpu: 0, length: 0 },
+            left: 0,
+            lost_track: None,
+            damage: None,
+            broken: 0,
+            skipped: 0,
+        }
+    }
+
+    /// Bytes from the recording's start up to what comes next.
+    pub(super) fn position(&self) -> u64 {
+        self.before + self.at as u64
+    }
+
+    /// The next window or record; `None` at the end.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<Item<'_>> {
+        // Nearly every record is sound, and followed by more of its window.
+        if let Some(bytes) = self.buffer[self.at..self.filled].first_chunk::<LONGEST>() {
+            let header = Header(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            let size = header.size();
+            if size as u64 <= self.left && header.plausible() && header.event() != CPU_CHANGE {
+                let from = self.at;
+                self.at += size;
+                self.left -= size as u64;
+                return Record::parse(header, &self.buffer[from..self.filled]).map(Item::Record);
+            }
+        }
+        self.next_slowly()
+    }
+
+    fn next_slowly(&mut self) -> Option<Item<'_>> {
+        loop {
+            match self.step() {
+                Step::Window(window) => return Some(Item::Window(window)),
+                Step::Gap { all } => return Some(Item::Gap { all }),
+                Step::Again => {}
+                Step::End => return None,
+                Step::Record(header) => {
+                    let from = self.at;
+                    self.at += header.size();
+                    return Record::parse(header, &self.buffer[from..self.filled]).map(Item::Record);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) -> Step {
+        if let Some(expected) = self.lost_track {
+            return self.find_window(expected);
+        }
+        self.want(LONGEST);
+        let bytes = &self.buffer[self.at..self.filled];
+        if self.left == 0 {
+            return self.window();
+        }
+        let Some(header) = u32_at(bytes, 0).map(Header) else { return self.cut() };
+        if header.event() == CPU_CHANGE && Window::parse(bytes).is_some() {
+            let missing = self.left;
+            self.damaged(format!("a window begins {missing} bytes before the one before it ends"));
+            self.left = 0;
+            return Step::Gap { all: true };
+        }
+        let size = header.size();
+        if !header.plausible() || header.event() == CPU_CHANGE {
+            return self.lose_track(format!("no record begins with {:#010x}", header.0));
+        }
+        if size as u64 > self.left {
+            return self
+                .lose_track(format!("a record of {size} bytes in the last {} of its window", self.left));
+        }
+        if bytes.len() < size {
+            return self.cut();
+        }
+        self.left -= size as u64;
+        Step::Record(header)
+    }
+
+    /// The beginning of a window is expected.
+    fn window(&mut self) -> Step {
+        let bytes = &self.buffer[self.at..self.filled];
+        if bytes.is_empty() {
+            self.note_failure();
+            return Step::End;
+        }
+        match Window::parse(bytes) {
+            Some(window) => {
+                self.at += WINDOW;
+                self.left = u64::from(window.length);
+                self.window = window;
+                Step::Window(window)
+            }
+            None if bytes.len() < WINDOW => self.cut(),
+            None => self.lose_track("a window ends here, but no other begins".into()),
+        }
+    }
+
+    /// The recording ends within something.
+    fn cut(&mut self) -> Step {
+        if !self.note_failure() {
+            let what = match self.left {
+                0 => "it ends within the header of a window".to_owned(),
+                left => {
+                    let rest = left.saturating_sub((self.filled - self.at) as u64);
+                    let (cpu, length) = (self.window.cpu, self.window.length);
+                    format!(
+                        "it ends within a window of processor {cpu}: {rest} of its {length} bytes are missing"
+                    )
+                }
+            };
+            self.damaged(what);
+        }
+        self.skipped += (self.filled - self.at) as u64;
+        self.at = self.filled;
+        self.left = 0;
+        Step::Gap { all: false }
+    }
+
+    fn lose_track(&mut self, what: String) -> Step {
+        self.lost_track = Some(self.position() + self.left);
+        self.left = 0;
+        self.damaged(what);
+        Step::Again
+    }
+
+    /// Skips to where windows follow each other again.
+    fn find_window(&mut self, expected: u64) -> Step {
+        self.want(LOOK_AHEAD);
+        let bytes = &self.buffer[self.at..self.filled];
+        let first = Header(super::record::WINDOW_HEADER).0.to_le_bytes();
+        let candidates = bytes.len().saturating_sub(if self.ended { WINDOW - 1 } else { LOOK_AHEAD - 1 });
+        let found = (0..candidates).find(|&at| {
+            bytes[at] == first[0]
+                && bytes[at..].starts_with(&first)
+                && matches!(sequence(&bytes[at..], RECORDS_AHEAD), Sequence::Sound { .. })
+        });
+        let skipped = found.unwrap_or(if self.ended { bytes.len() } else { candidates });
+        self.at += skipped;
+        self.skipped += skipped as u64;
+        match found {
+            Some(_) => {
+                self.lost_track = None;
+                Step::Gap { all: self.position() != expected }
+            }
+            None if self.ended => {
+                self.lost_track = None;
+                Step::Gap { all: true }
+            }
+            None => Step::Again,
+        }
+    }
+
+    /// Reads until so many bytes are there to be walked over, or the recording ends.
+    fn want(&mut self, bytes: usize) {
+        if self.filled - self.at >= bytes || self.ended {
+            return;
+        }
+        self.buffer.copy_within(self.at..self.filled, 0);
+        self.before += self.at as u64;
+        self.filled -= self.at;
+        self.at = 0;
+        while self.filled < bytes && !self.ended {
+            match self.reader.read(&mut self.buffer[self.filled..]) {
+                Ok(0) => self.ended = true,
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.ended = true;
+                    self.damaged_at(self.before + self.filled as u64, unreadable(&error));
+                }
+            }
+        }
+    }
+
+    /// Whether the stream ended with an error.
+    fn note_failure(&mut self) -> bool {
+        let failure = self.failure.take();
+        if let Some(error) = &failure {
+            self.damaged_at(self.before + self.filled as u64, unreadable(error));
+        }
+        failure.is_some()
+    }
+
+    #[cold]
+    fn damaged(&mut self, what: String) {
+        self.damaged_at(self.position(), what);
+    }
+
+    fn damaged_at(&mut self, offset: u64, what: String) {
+        self.broken += 1;
+        self.damage.get_or_insert(Damage { offset, what });
+    }
+}
+
+fn unreadable(error: &std::io::Error) -> String {
+    format!("it cannot be read further ({error})")
+}
+
+#[cfg(test)]
+#[path = "records_tests.rs"]
+mod tests;

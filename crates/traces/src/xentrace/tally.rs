@@ -1,0 +1,61 @@
+//! How often each event was recorded.
+
+use super::event::{counted_as, name};
+
+/// Bits of a class and a subclass number each, and of what is below.
+const SUBCLASSES: usize = 16;
+const MINORS: usize = 1 << 12;
+
+/// Counts by event, found without hashing: there is one for every record of the recording.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// By class and subclass; empty for those without records.
+    counts: Vec<Vec<u64>>,
+}
+
+impl Tally {
+    /// Counts a record of an event that belongs to one class.
+    pub(super) fn add(&mut self, event: u32) {
+        let event = counted_as(event);
+        let class = (event >> 16).trailing_zeros() as usize;
+        let table = class * SUBCLASSES + (event as usize >> 12) % SUBCLASSES;
+        match self.counts.get_mut(table).and_then(|counts| counts.get_mut(event as usize % MINORS)) {
+            Some(count) => *count += 1,
+            None => self.add_first(table, event as usize % MINORS),
+        }
+    }
+
+    #[cold]
+    fn add_first(&mut self, table: usize, minor: usize) {
+        if self.counts.len() <= table {
+            self.counts.resize(table + 1, Vec::new());
+        }
+        self.counts[table] = vec![0; MINORS];
+        self.counts[table][minor] = 1;
+    }
+
+    /// The names of the events that were recorded, and how often each was.
+    pub(super) fn named(&self) -> impl Iterator<Item = (String, u64)> {
+        self.counts.iter().enumerate().flat_map(|(table, counts)| {
+            let class = 1u32 << (16 + table / SUBCLASSES) | ((table % SUBCLASSES) as u32) << 12;
+            let recorded = (0u32..).zip(counts).filter(|&(_, &count)| count > 0);
+            recorded.map(move |(minor, &count)| (name(class | minor), count))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_counted_whatever_their_flags() {
+        let mut tally = Tally::default();
+        for event in [0x0008_1003, 0x0008_1103, 0x0002_1011, 0x0008_1503, 0x0800_ffff, 0x0002_1101] {
+            tally.add(event);
+        }
+        let named: Vec<_> = tally.named().collect();
+        let expected = [("sched_runstate_change", 2), ("hvm_svm_exit", 3), ("guest_0x800ffff", 1)];
+        assert_eq!(named, expected.map(|(name, count)| (name.to_owned(), count)));
+    }
+}

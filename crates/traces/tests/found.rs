@@ -1,0 +1,36 @@
+//! What fuzzing found once: every file is read without a panic, to the same end on any number of threads.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use traces::{Error, Options, Reading, Source};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/found")
+}
+
+fn read(path: &Path, threads: usize) -> Result<Reading, Error> {
+    let options = Options { threads: NonZeroUsize::new(threads), ..Options::default() };
+    traces::read(&Source::from(path), &options, &mut ())
+}
+
+fn found(name: &str) -> Reading {
+    read(&folder().join(name), 1).unwrap()
+}
+
+#[test]
+fn all_of_them_are_read_to_the_same_end() {
+    let files: Vec<_> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let [one, two] = [1, 2].map(|threads| read(&file, threads).map_err(|error| error.to_string()));
+        assert_eq!(one, two, "{}", file.display());
+    }
+}
+
+/// The length of a section was rounded up to a multiple of eight in 32 bits.
+#[test]
+fn a_section_of_almost_4_gib_is_missing() {
+    let damage = found("perf-section-of-4-gib").damage.unwrap();
+    assert!(damage.what.contains("bytes of a section are missing"), "{damage}");
+}

@@ -1,0 +1,7 @@
+//! The binary output of xentrace.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| exitless_fuzz::read_recording(bytes));
