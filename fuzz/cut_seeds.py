@@ -16,7 +16,7 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "../crates/traces/tests/fixtures")
 EVENTS = {"kvm_exit", "kvm_entry", "kvm_pio", "kvm_mmio", "kvm_msr"}
-SAMPLE, COMPRESSED, TRACING_DATA = 9, 81, 66
+SAMPLE, COMPRESSED, COMPRESSED2, TRACING_DATA = 9, 81, 83, 66
 # Features in perf's numbering that a reader looks at: tracing data, host, release, version, architecture, processor,
 # command, compression.
 FEATURES = {1, 3, 4, 5, 6, 8, 11, 27}
@@ -57,7 +57,7 @@ def records(data, at, end):
         payload = 0
         if kind == TRACING_DATA:
             payload = struct.unpack_from("<I", data, at + 8)[0]
-        if size < 8:
+        if size < 8 or at + size > end:
             return
         yield kind, data[at : at + size + payload]
         at += size + payload
@@ -66,13 +66,30 @@ def records(data, at, end):
 def few(all_records, most, samples):
     """The first records of each kind; of samples, which are the point, some of each event."""
     seen, out = {}, b""
+    all_records = list(all_records)
+    packed = [(kind, record) for kind, record in all_records if kind == COMPRESSED]
     for kind, record in all_records:
+        if kind == COMPRESSED:
+            out, packed = out + (repacked(packed) if packed else b""), []
+            continue
         # A sample begins with its event's number, where there is more than one event.
         key = (kind, record[8:16] if kind == SAMPLE else None)
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= (samples if kind == SAMPLE else most):
             out += record
     return out
+
+
+def repacked(packed):
+    """Few records of those in a zstd stream, in one record of each kind that perf has for them."""
+    stream = b"".join(record[8:] for _, record in packed)
+    inner = subprocess.run(["zstd", "-dcq"], input=stream, capture_output=True).stdout
+    few_of_them = few(records(inner, 0, len(inner)), 1, 6)
+    once = subprocess.run(["zstd", "-cq"], input=few_of_them, check=True, capture_output=True).stdout
+    plain = struct.pack("<IHH", COMPRESSED, 0, 8 + len(once)) + once
+    padded = once + bytes(-len(once) % 8)
+    second = struct.pack("<IHHQ", COMPRESSED2, 0, 16 + len(padded), len(once)) + padded
+    return plain + second
 
 
 def cut_file(data, most, samples):
@@ -179,8 +196,10 @@ def append_buffer(out, data, at, count, pages):
     out += data[at : at + 10]
     place = len(out) + 16 * count
     buffers = b""
+    most = max(length for _, length in processors)
     for offset, length in processors:
-        length = min(length, pages * 4096)
+        # One processor has a page, the others have none.
+        length = pages * 4096 if length == most else 0
         out += struct.pack("<QQ", place + len(buffers), length)
         buffers += data[offset : offset + length]
     out += buffers
@@ -278,13 +297,13 @@ def main():
     for name in ["one-vcpu", "several-vms", "callchains", "statistics", "group-read", "losses", "exit-only"]:
         write("perf_data", name, cut_file(unpacked(f"perf/{name}.perf.data.zst"), 2, 6))
     zstd = unpacked("perf/zstd3.perf.data.zst")
-    write("perf_data", "zstd", cut_file(zstd, 1, 0))
+    write("perf_data", "zstd", cut_file(zstd, 1, 6))
     killed = unpacked("perf/killed.perf.data.zst")
     start = struct.unpack_from("<Q", killed, 40)[0]
     write("perf_data", "killed", killed[:start] + few(records(killed, start, len(killed)), 1, 6))
     for name in ["pipe", "pipe-two-events", "killed-pipe"]:
         write("perf_pipe", name, cut_pipe(unpacked(f"perf/{name}.perf.data.zst"), 2, 6))
-    write("perf_pipe", "zstd", cut_pipe(unpacked("perf/pipe-zstd.perf.data.zst"), 2, 0))
+    write("perf_pipe", "zstd", cut_pipe(unpacked("perf/pipe-zstd.perf.data.zst"), 1, 6))
     for path in ["text/vmx.trace.txt", "text/vmx-apicv.trace.txt", "trace-cmd/latency.trace.txt"] + [
         f"trace-cmd/{name}.txt"
         for name in ["lost.script", "default.trace", "fields.trace", "overrun.trace", "tgid.trace", "losses.pipe"]

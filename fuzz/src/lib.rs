@@ -55,15 +55,24 @@ pub fn consistent(profile: &Profile) {
     for vcpu in profile.vcpus() {
         for (reason, exits) in &vcpu.reasons {
             assert!(exits.count > 0, "{reason} has a row and no exits");
-            assert!(exits.handling.count() <= exits.count, "{reason} was handled more often than it occurred");
+            assert!(
+                exits.handling.count() <= exits.count,
+                "{reason} was handled more often than it occurred"
+            );
             counted += exits.count;
         }
         for (access, exits) in &vcpu.accesses {
-            assert!(exits.handling.count() <= exits.count, "{access} was handled more often than it occurred");
+            assert!(
+                exits.handling.count() <= exits.count,
+                "{access} was handled more often than it occurred"
+            );
         }
     }
     assert_eq!(profile.total(), counted);
-    assert!(profile.vcpus().windows(2).all(|pair| pair[0].vcpu < pair[1].vcpu), "vCPUs are ordered, each once");
+    assert!(
+        profile.vcpus().windows(2).all(|pair| pair[0].vcpu < pair[1].vcpu),
+        "vCPUs are ordered, each once"
+    );
     let mut over_time = Slice::default();
     profile.timeline.iter().for_each(|(_, slices)| slices.iter().for_each(|&slice| over_time.merge(slice)));
     assert_eq!(over_time.count, counted, "the timeline has every exit");
@@ -85,7 +94,11 @@ fn halves(bytes: &[u8], whole: &Reading) {
     let part = |options| read_bytes(bytes, &options, &mut ()).expect("it was read before").profile.total();
     let before = part(Options { to_ns: moment, ..threads(1) });
     let behind = part(Options { from_ns: moment, ..threads(1) });
-    assert_eq!(before + behind, whole.profile.total(), "{before} exits in the first half, {behind} in the second");
+    assert_eq!(
+        before + behind,
+        whole.profile.total(),
+        "{before} exits in the first half, {behind} in the second"
+    );
 }
 
 fn threads(threads: usize) -> Options {

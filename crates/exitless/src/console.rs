@@ -1,10 +1,9 @@
 //! Standard error: log lines, and how far long work has come.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{Progress, Step};
@@ -118,9 +117,8 @@ impl Drop for StatusLine {
     }
 }
 
-/// Says how far reading has come, when it takes longer than a moment.
+/// Says what is being read and since when, when it takes longer than a moment.
 pub(crate) struct ReadingProgress {
-    exits: Arc<AtomicU64>,
     watcher: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
@@ -129,31 +127,26 @@ const STEP: Duration = Duration::from_millis(200);
 
 impl ReadingProgress {
     pub(crate) fn new(name: &str) -> Self {
-        let exits = Arc::new(AtomicU64::new(0));
         if !std::io::stderr().is_terminal() {
-            return Self { exits, watcher: None };
+            return Self { watcher: None };
         }
         let (end, ended) = mpsc::channel::<()>();
-        let (name, counted) = (name.to_owned(), Arc::clone(&exits));
+        let name = name.to_owned();
         let watcher = std::thread::spawn(move || {
+            let began = Instant::now();
             // The other end is dropped, and says nothing before.
             if ended.recv_timeout(MOMENT) != Err(mpsc::RecvTimeoutError::Timeout) {
                 return;
             }
             let line = StatusLine::new();
             loop {
-                line.show(format!("Reading {name}: {} exits", counted.load(Ordering::Relaxed)));
+                line.show(format!("Reading {name}: {:.0} s", began.elapsed().as_secs_f64()));
                 if ended.recv_timeout(STEP) != Err(mpsc::RecvTimeoutError::Timeout) {
                     return;
                 }
             }
         });
-        Self { exits, watcher: Some((end, watcher)) }
-    }
-
-    /// How many exits were read, to be counted by whoever reads.
-    pub(crate) fn exits(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.exits)
+        Self { watcher: Some((end, watcher)) }
     }
 }
 

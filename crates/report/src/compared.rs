@@ -31,6 +31,12 @@ pub struct Compared<'a> {
 }
 
 impl Compared<'_> {
+    /// What makes the comparison worth less, a sentence or two each.
+    #[must_use]
+    pub fn doubts(&self) -> Vec<String> {
+        doubts(self)
+    }
+
     /// Both sides with their names.
     pub(crate) fn sides(&self) -> [(&'static str, &[Recordings]); 2] {
         [("before", self.before), ("after", self.after)]
@@ -138,7 +144,8 @@ pub(crate) fn rate(value: f64, per: Per) -> String {
             let places = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
             format!("{value:.places$}")
         }
-        Per::Operation if value < 100.0 => figure::rate(value),
+        Per::Operation if value < 10.0 => figure::rate(value),
+        Per::Operation if value < 100.0 => format!("{value:.1}"),
         Per::Operation | Per::Recording => count(value.round() as u64),
     }
 }
@@ -241,8 +248,9 @@ mod tests {
 
     #[test]
     fn rare_exits_of_an_operation_keep_two_digits() {
-        let shown = [2.8214, 0.126, 0.0421, 0.000_234, 0.0, 1234.4].map(|value| rate(value, Per::Operation));
-        assert_eq!(shown, ["2.821", "0.126", "0.042", "0.00023", "0.000", "1,234"]);
+        let shown =
+            [2.8214, 0.126, 0.0421, 0.000_234, 0.0, 53.0, 1234.4].map(|value| rate(value, Per::Operation));
+        assert_eq!(shown, ["2.821", "0.126", "0.042", "0.00023", "0.000", "53.0", "1,234"]);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! hand the result on (one at a time, in the order of fetching). So the cores stay busy whichever step takes
 //! longest, and a chunk is decoded and taken on the core whose cache holds it.
 
+use std::hint;
 use std::num::NonZeroUsize;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
 /// More threads only wait for each other: the steps that one thread does at a time take about a third.
@@ -19,6 +21,10 @@ pub(crate) trait Feed: Send {
     fn next(&mut self, chunk: &mut Self::Chunk) -> bool;
 }
 
+/// How often to look before going to sleep: some tens of microseconds. Waking up takes about as long, much longer
+/// in a VM whose processor has gone idle meanwhile, and a chunk is decoded in little more.
+const LOOKS: u32 = 20_000;
+
 /// Runs until the feed ends. `decode` turns a chunk into a result (whose memory is used again, too);
 /// `take` gets the results in the chunks' order.
 pub(crate) fn run<F: Feed, R: Default + Send>(
@@ -30,13 +36,13 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
     let available = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
     let threads = threads.map_or_else(available, NonZeroUsize::get);
     let feed = Mutex::new((feed, 0u64));
-    let taker = Mutex::new((take, 0u64));
-    let turned = Condvar::new();
+    let taker = Mutex::new(take);
+    let turns = Turns::default();
     let work = || {
         let (mut chunk, mut result) = (F::Chunk::default(), R::default());
         loop {
             let turn = {
-                let mut feed = feed.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut feed = lock(&feed);
                 if !feed.0.next(&mut chunk) {
                     return;
                 }
@@ -44,14 +50,9 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
                 feed.1 - 1
             };
             decode(&chunk, &mut result);
-            let mut taker = taker.lock().unwrap_or_else(PoisonError::into_inner);
-            while taker.1 != turn {
-                taker = turned.wait(taker).unwrap_or_else(PoisonError::into_inner);
-            }
-            (taker.0)(&mut result);
-            taker.1 += 1;
-            drop(taker);
-            turned.notify_all();
+            turns.wait_for(turn);
+            lock(&taker)(&mut result);
+            turns.end(turn);
         }
     };
     thread::scope(|scope| {
@@ -60,6 +61,49 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
         }
         work();
     });
+}
+
+/// Locks, looking for a while before sleeping.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    for _ in 0..LOOKS {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => hint::spin_loop(),
+        }
+    }
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whose turn it is to hand on a result.
+#[derive(Default)]
+struct Turns {
+    now: AtomicU64,
+    sleepers: Mutex<()>,
+    turned: Condvar,
+}
+
+impl Turns {
+    fn wait_for(&self, turn: u64) {
+        for _ in 0..LOOKS {
+            if self.now.load(Ordering::Acquire) == turn {
+                return;
+            }
+            hint::spin_loop();
+        }
+        let mut guard = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.now.load(Ordering::Acquire) != turn {
+            guard = self.turned.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn end(&self, turn: u64) {
+        // Under the lock, so that nobody goes to sleep between having looked and being woken.
+        let guard = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.now.store(turn + 1, Ordering::Release);
+        drop(guard);
+        self.turned.notify_all();
+    }
 }
 
 #[cfg(test)]

@@ -161,12 +161,13 @@ fn with_losses(bytes: &[u8]) -> Vec<u8> {
         ends[window] = gone[0].0;
         let since = gone.iter().find_map(|place| place.2).unwrap();
         // Who ran there at last: runstates that became running, or stayed it.
-        let before = (0..next).filter(|&window| windows[window].0 == cpu).flat_map(|window| &places[window]);
+        let mut before =
+            (0..next).filter(|&window| windows[window].0 == cpu).flat_map(|window| &places[window]);
         let runs = |event| event & 0xffff_f0ff == 0x0002_1001 || event == 0x0002_1002;
         let who = before.rfind(|place| runs(place.1)).unwrap().3[0];
         let ticks = places[next][0].2.unwrap() - 1;
         let halves = |ticks: u64| [ticks as u32, (ticks >> 32) as u32];
-        let header = [0x0001_f001 | 4 << 28 | 1 << 31];
+        let header = [0x0001_f001 | (4 << 28) | (1 << 31)];
         let marker =
             [&header[..], &halves(ticks), &[LOST as u32, who.rotate_left(16)], &halves(since)].concat();
         markers.insert(next, marker.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<u8>>());

@@ -100,8 +100,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         write_page(file, &report::html::comparison(&compared))?;
     }
     print(&compared, arguments)?;
-    let is_damaged = before.iter().chain(&after).any(Recordings::is_damaged);
-    Ok(ExitCode::from(if is_damaged { status::DAMAGED } else { 0 }))
+    let damaged: Vec<_> = before.iter().chain(&after).filter(|one| one.is_damaged()).collect();
+    let nothing = damaged.iter().any(|one| one.profile.events.is_empty());
+    Ok(ExitCode::from(match (damaged.is_empty(), nothing) {
+        (true, _) => 0,
+        (false, false) => status::DAMAGED,
+        (false, true) => status::FAILED,
+    }))
 }
 
 /// What commas join, unless there is a file of just that name.
@@ -178,6 +183,8 @@ fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, &report::json::comparison(compared))?;
         writeln!(out)?;
     } else if arguments.csv {
+        // There is no room for them in a table of values.
+        compared.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
         out.write_all(report::csv::comparison(compared).as_bytes())?;
     } else {
         let text = report::terminal::comparison(compared, console::width(), console::colour());

@@ -4,13 +4,12 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
 use exits::{Isa, Selection};
 use report::parquet::ExitsWriter;
-use traces::{ExitRecord, Options, Recordings, Sink, Source};
+use traces::{Options, Recordings, Sink, Source};
 
 use super::quantity;
 use crate::console::ReadingProgress;
@@ -138,25 +137,10 @@ pub(crate) fn add(
     let name = source.to_string();
     destination.begin(&name);
     let progress = ReadingProgress::new(&name);
-    let mut sink = Counted { destination, exits: progress.exits() };
-    let reading = traces::read(&source, &recordings.options, &mut sink)?;
+    let reading = traces::read(&source, &recordings.options, destination)?;
     drop(progress);
     recordings.add(name, reading);
     Ok(())
-}
-
-/// Counts exits on their way.
-struct Counted<'d, D> {
-    destination: &'d mut D,
-    exits: std::sync::Arc<AtomicU64>,
-}
-
-impl<D: Destination> Sink for Counted<'_, D> {
-    fn exit(&mut self, exit: &ExitRecord) {
-        // Called by one thread at a time, so nothing is lost between the two.
-        self.exits.store(self.exits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.destination.exit(exit);
-    }
 }
 
 /// Writes a page where it was asked for.

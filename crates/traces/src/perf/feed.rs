@@ -17,7 +17,7 @@ use crate::pipeline::Feed;
 use crate::tracing_data;
 
 /// Bytes of a chunk: large enough that handing it over costs little, small enough for a core's cache.
-const CHUNK: usize = 256 << 10;
+const CHUNK: usize = 512 << 10;
 
 /// The records of a recording, one after the other.
 pub(super) struct Records {

@@ -105,6 +105,7 @@ fn figure(compared: &Compared<'_>, drawn: &Drawn<'_>, keep: impl Fn(&ComparedRow
             }
             @if let Some((low, high)) = whisker(before, estimate) {
                 @let y = top + LABEL + BAR + BAR / 2;
+                line.under x1=(percent(across(low))) x2=(percent(across(high))) y1=(y) y2=(y) {}
                 line.whisker x1=(percent(across(low))) x2=(percent(across(high))) y1=(y) y2=(y) {}
                 @for end in [low, high] {
                     line.whisker x1=(percent(across(end))) x2=(percent(across(end))) y1=(y - 3) y2=(y + 3) {}

@@ -181,6 +181,10 @@ impl Span {
                     @let high = interval.high.unwrap_or(f64::MAX);
                     line.interval x1=(percent(self.across(interval.low))) x2=(percent(self.across(high))) y1="9" y2="9" {}
                 }
+                // An arrow for what lies beyond the end.
+                @if interval.is_some_and(|interval| interval.high.is_none_or(|high| high > self.high)) {
+                    svg x="100%" y="4" width="1" height="10" overflow="visible" { path.best d="M-7 0l7 5-7 5z" {} }
+                }
                 @if let Some(change) = change.filter(|&change| change <= self.high) {
                     circle.best cx=(percent(self.across(change))) cy="9" r="3.5" {}
                 }
