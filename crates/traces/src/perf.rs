@@ -3,6 +3,7 @@
 //! Sources: `tools/perf/Documentation/perf.data-file-format.txt` and `perf.data-directory-format.txt`,
 //! `tools/perf/util/session.c`, `perf_event_open(2)`.
 
+mod ahead;
 mod attribute;
 mod chunk;
 mod directory;

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::mem;
 use std::sync::Arc;
 
+use super::ahead::Ahead;
 use super::attribute::{Attribute, HEADER};
 use super::chunk::Chunk;
 use super::features::Features;
@@ -27,8 +28,7 @@ pub(super) struct Records {
     position: u64,
     /// Bytes of records that are still to be taken in; `None` when the header does not say.
     left: Option<u64>,
-    /// Taken in, but not given out yet.
-    ahead: Vec<u8>,
+    ahead: Ahead,
     ended: bool,
     done: bool,
     inflater: Option<Inflater>,
@@ -63,7 +63,7 @@ impl Records {
             failure,
             position,
             left: length,
-            ahead: Vec::new(),
+            ahead: Ahead::default(),
             ended: false,
             done: false,
             inflater: None,
@@ -190,28 +190,30 @@ impl Records {
     /// Handles the record at the start of `ahead`, of a kind that needs more than the record itself.
     fn special(&mut self, kind: u32) {
         let mut ahead = mem::take(&mut self.ahead);
-        let size = usize::from(u16_at(&ahead, 6).unwrap_or(0)).min(ahead.len());
+        let record = ahead.rest();
+        let size = usize::from(u16_at(record, 6).unwrap_or(0));
         let length = match kind {
-            kind::AUXTRACE => u64_at(&ahead, HEADER),
-            _ => u32_at(&ahead, HEADER).map(|length| u64::from(length).next_multiple_of(8)),
+            kind::AUXTRACE => u64_at(record, HEADER),
+            _ => u32_at(record, HEADER).map(|length| u64::from(length).next_multiple_of(8)),
         };
         let mut rest = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
-        ahead.drain(..size);
+        ahead.pass(size);
         let mut block = Vec::new();
         // Piece by piece: a length that lies must not make us allocate what is not there.
         while rest > 0 {
-            if ahead.is_empty() {
-                let filled = self.fill(&mut ahead, 0, rest.min(CHUNK));
-                ahead.truncate(filled);
+            if ahead.rest().is_empty() {
+                ahead.clear();
+                let filled = self.fill(&mut ahead.bytes, 0, rest.min(CHUNK));
+                ahead.bytes.truncate(filled);
                 if filled == 0 {
                     break;
                 }
             }
-            let taken = rest.min(ahead.len());
+            let taken = rest.min(ahead.rest().len());
             if kind == kind::HEADER_TRACING_DATA {
-                block.extend_from_slice(&ahead[..taken]);
+                block.extend_from_slice(&ahead.rest()[..taken]);
             }
-            ahead.drain(..taken);
+            ahead.pass(taken);
             rest -= taken;
         }
         if rest > 0 {
@@ -223,35 +225,47 @@ impl Records {
         }
     }
 
+    /// Ends a chunk of `filled` bytes behind its last whole record and keeps the rest for the next one.
+    fn end(&mut self, chunk: &mut Chunk, filled: usize, end: usize, stop: Stop) {
+        chunk.length = end;
+        self.ahead.replace(&chunk.bytes[end..filled]);
+        let begins = self.position - (filled - end) as u64;
+        let unpacked_rest = self.inflater.as_ref().is_some_and(Inflater::has_rest);
+        match stop {
+            Stop::End if self.ended && (filled > end || unpacked_rest) => {
+                self.damaged(begins, "a record is cut off".into());
+                self.ahead.clear();
+            }
+            Stop::Broken => {
+                self.damaged(begins, "what begins here is no record".into());
+                self.ahead.clear();
+            }
+            Stop::End | Stop::Special(_) => {}
+        }
+    }
+
     /// Fills a chunk from the zstd stream inside of the records, up to its end or a record that is apart.
     fn inflate(&mut self, chunk: &mut Chunk) {
         let mut inflater = self.inflater.take().unwrap_or_default();
         chunk.bytes.clear();
         inflater.give_rest(&mut chunk.bytes);
-        let mut at = 0;
         while chunk.bytes.len() < CHUNK {
-            let Some((kind, size)) = record_at(&self.ahead[at..]) else { break };
-            if !is_packed(kind) {
-                break;
-            }
-            let record = &self.ahead[at..at + size];
-            match inflater.inflate(record, &mut chunk.bytes, CHUNK) {
-                Ok(true) => at += size,
+            let record = self.ahead.rest();
+            let Some((_, size)) = record_at(record).filter(|&(kind, _)| is_packed(kind)) else { break };
+            match inflater.inflate(&record[..size], &mut chunk.bytes, CHUNK) {
+                Ok(true) => self.ahead.pass(size),
                 Ok(false) => break,
                 Err(what) => {
-                    let offset = self.position - (self.ahead.len() - at) as u64;
-                    self.damaged(offset, what);
+                    self.damaged(self.position - record.len() as u64, what);
                     self.ahead.clear();
-                    at = 0;
                     break;
                 }
             }
         }
-        self.ahead.drain(..at);
         let bytes = mem::take(&mut chunk.bytes);
         let (end, stop) = self.walk(&bytes);
         if !matches!(stop, Stop::End) {
-            let offset = self.position - self.ahead.len() as u64;
+            let offset = self.position - self.ahead.rest().len() as u64;
             self.damaged(offset, "what was unpacked before is no record".into());
             self.ahead.clear();
         }
@@ -278,58 +292,45 @@ impl Feed for Records {
     fn next(&mut self, chunk: &mut Chunk) -> bool {
         loop {
             chunk.length = 0;
-            if self.inflater.is_some() && record_at(&self.ahead).is_some_and(|(kind, _)| is_packed(kind)) {
-                self.inflate(chunk);
-                if chunk.length > 0 {
-                    chunk.schema = Some(Arc::clone(&self.shared));
-                    return true;
-                }
-                continue;
+            let ahead = mem::take(&mut self.ahead);
+            let (end, stop) = self.walk(ahead.rest());
+            // What is ahead goes first, but only up to a record that is apart; its memory is used again for
+            // what will be ahead next.
+            let copied = if matches!(stop, Stop::Special(_)) { end } else { ahead.rest().len() };
+            if chunk.bytes.len() < copied {
+                chunk.bytes.resize(copied, 0);
             }
-            // What is ahead goes first; its memory is used again for what will be ahead next.
-            let filled = self.ahead.len();
-            if chunk.bytes.len() < filled {
-                chunk.bytes.resize(filled, 0);
-            }
-            chunk.bytes[..filled].copy_from_slice(&self.ahead);
-            let filled = if filled < CHUNK {
-                let mut bytes = mem::take(&mut chunk.bytes);
-                let filled = self.fill(&mut bytes, filled, CHUNK);
-                chunk.bytes = bytes;
-                filled
-            } else {
-                filled
-            };
-            let bytes = mem::take(&mut chunk.bytes);
-            let (end, stop) = self.walk(&bytes[..filled]);
-            self.ahead.clear();
-            self.ahead.extend_from_slice(&bytes[end..filled]);
-            chunk.bytes = bytes;
-            chunk.length = end;
-            let begins = self.position - (filled - end) as u64;
+            chunk.bytes[..copied].copy_from_slice(&ahead.rest()[..copied]);
+            self.ahead = ahead;
             match stop {
-                Stop::End if self.ended => {
-                    let unpacked_rest = self.inflater.as_ref().is_some_and(Inflater::has_rest);
-                    if !self.ahead.is_empty() || unpacked_rest {
-                        self.damaged(begins, "a record is cut off".into());
-                        self.ahead.clear();
+                Stop::Special(kind) if end == 0 => {
+                    if is_packed(kind) {
+                        self.inflate(chunk);
+                    } else {
+                        self.special(kind);
+                    }
+                    if chunk.length == 0 {
+                        continue;
                     }
                 }
-                Stop::End => {}
-                Stop::Broken => {
-                    self.damaged(begins, "what begins here is no record".into());
-                    self.ahead.clear();
+                Stop::Special(_) => {
+                    self.ahead.pass(end);
+                    chunk.length = end;
                 }
-                Stop::Special(kind) if end == 0 && is_packed(kind) => self.inflate(chunk),
-                Stop::Special(kind) if end == 0 => self.special(kind),
-                // The records before it first.
-                Stop::Special(_) => {}
+                Stop::Broken => self.end(chunk, copied, end, stop),
+                Stop::End => {
+                    let mut bytes = mem::take(&mut chunk.bytes);
+                    let filled = self.fill(&mut bytes, copied, CHUNK.max(copied));
+                    let (more, stop) = self.walk(&bytes[end..filled]);
+                    chunk.bytes = bytes;
+                    self.end(chunk, filled, end + more, stop);
+                }
             }
             chunk.schema = Some(Arc::clone(&self.shared));
             if chunk.length > 0 {
                 return true;
             }
-            if self.ended && self.ahead.is_empty() {
+            if self.ended && self.ahead.rest().is_empty() {
                 self.done = true;
                 return false;
             }

@@ -116,3 +116,20 @@ proptest! {
         all(&mut records(&bytes, None));
     }
 }
+
+#[test]
+fn a_packed_record_that_ends_in_the_middle_of_another_is_told() {
+    let mut packed = packed(&record(9, &[7; 40])[..30], 1);
+    let mut records = records(&packed.remove(0), None);
+    assert!(all(&mut records).is_empty());
+    assert_eq!(records.damage.unwrap().what, "a record is cut off");
+}
+
+#[test]
+fn many_sections_between_records_are_taken_out() {
+    let (sample, empty) = (record(9, &[1; 8]), record(kind::AUXTRACE, &0u64.to_le_bytes()));
+    let bytes = [sample.clone(), empty.repeat(40_000)].concat().repeat(2);
+    let mut records = records(&bytes, None);
+    assert_eq!(all(&mut records), sample.repeat(2));
+    assert_eq!(records.damage, None);
+}

@@ -1,0 +1,53 @@
+//! Bytes between what was read and what was given out.
+
+/// What was taken in, but not given out yet.
+#[derive(Default)]
+pub(super) struct Ahead {
+    pub(super) bytes: Vec<u8>,
+    /// So many of them were given out or passed over: moving the rest for each would take the square of the time.
+    passed: usize,
+}
+
+impl Ahead {
+    /// What is ahead.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.passed..]
+    }
+
+    /// Gives out the first `count` bytes, or all.
+    pub(super) fn pass(&mut self, count: usize) {
+        self.passed = (self.passed + count).min(self.bytes.len());
+    }
+
+    /// Only this is ahead.
+    pub(super) fn replace(&mut self, rest: &[u8]) {
+        self.clear();
+        self.bytes.extend_from_slice(rest);
+    }
+
+    /// Nothing is ahead.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.passed = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_passed_is_gone() {
+        let mut ahead = Ahead::default();
+        ahead.replace(b"records");
+        ahead.pass(3);
+        assert_eq!(ahead.rest(), b"ords");
+        ahead.replace(b"more");
+        assert_eq!(ahead.rest(), b"more");
+        ahead.pass(9);
+        assert!(ahead.rest().is_empty());
+        ahead.clear();
+        ahead.pass(1);
+        assert!(ahead.rest().is_empty());
+    }
+}
