@@ -160,6 +160,10 @@ impl From<HandlingTime> for Stored {
 
 impl From<Stored> for HandlingTime {
     fn from(stored: Stored) -> Self {
+        // No times have no sum and no extremes, whatever the file says.
+        if stored.count == 0 {
+            return Self::default();
+        }
         let mut histogram = Histogram::default();
         stored.histogram.iter().for_each(|&(upper_end, count)| histogram.add(upper_end, count));
         for (&bucket, &count) in &stored.buckets {

@@ -26,6 +26,12 @@ fn figures_that_contradict_each_other_do_not_panic() {
 }
 
 #[test]
+fn no_times_in_a_file_are_none() {
+    let json = r#"{"count":0,"total_ns":9,"min_ns":1,"max_ns":7,"squares_ns2":"3","histogram":[[5,1]]}"#;
+    assert_eq!(serde_json::from_str::<HandlingTime>(json).unwrap(), HandlingTime::new());
+}
+
+#[test]
 fn exact_figures() {
     let some = times(&[300, 100, 200]);
     assert_eq!((some.count(), some.total_ns()), (3, 600));

@@ -1,6 +1,6 @@
 //! What a recording, or a time of watching, says about exits.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, Timeline};
@@ -75,6 +75,7 @@ pub struct Profile {
     /// From the first event to the last, `None` without events.
     pub span: Option<Span>,
     /// The exits, ordered by vCPU, each vCPU once.
+    #[serde(deserialize_with = "in_order")]
     vcpus: Vec<VcpuExits>,
     /// Names of VMs, where the source has them.
     pub names: BTreeMap<u32, String>,
@@ -200,6 +201,21 @@ impl Profile {
         part.names.retain(|&vm, _| vms.contains(&Some(vm)));
         part
     }
+}
+
+/// The vCPUs of a file, which may have them in any order and more than once.
+fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<VcpuExits>, D::Error> {
+    let mut vcpus = Vec::<VcpuExits>::deserialize(deserializer)?;
+    vcpus.sort_by_key(|exits| exits.vcpu);
+    vcpus.dedup_by(|again, first| {
+        let same = again.vcpu == first.vcpu;
+        if same {
+            merge_maps(&mut first.reasons, &again.reasons);
+            merge_maps(&mut first.accesses, &again.accesses);
+        }
+        same
+    });
+    Ok(vcpus)
 }
 
 fn merge_maps<K: Ord + Copy>(ours: &mut BTreeMap<K, Exits>, theirs: &BTreeMap<K, Exits>) {

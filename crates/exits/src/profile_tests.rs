@@ -84,3 +84,16 @@ fn a_vcpu_whose_number_only_one_side_knows_is_one() {
         assert_eq!(sum.total(), 2);
     }
 }
+
+#[test]
+fn a_file_may_have_its_vcpus_in_any_order() {
+    let whole = profile(&[(vcpu(1, 0), HLT, 5), (vcpu(2, 0), IO, 70)]);
+    let mut json = serde_json::to_value(&whole).unwrap();
+    let vcpus = json["vcpus"].as_array_mut().unwrap();
+    vcpus.reverse();
+    assert_eq!(serde_json::from_value::<Profile>(json.clone()).unwrap(), whole);
+    let again = json["vcpus"][0].clone();
+    json["vcpus"].as_array_mut().unwrap().push(again);
+    let twice: Profile = serde_json::from_value(json).unwrap();
+    assert_eq!((twice.vcpus().len(), twice.total()), (2, 3));
+}
