@@ -204,8 +204,10 @@ impl<'s, S: Sink> Assembly<'s, S> {
     /// Hands on everything and gives the profile.
     pub(crate) fn finish(mut self) -> Profile {
         self.flush(u64::MAX);
-        let Self { threads, mut shared, sink, names, events, .. } = self;
+        let Self { mut threads, mut shared, sink, names, events, .. } = self;
         let mut profile = Profile::new();
+        // In the profile's order, so that each goes to its end.
+        threads.sort_by_key(|thread| thread.vcpu);
         for mut thread in threads {
             let who = thread.vcpu;
             thread.pairing.finish(&mut shared, &mut |closed: &Closed| sink.exit(&record(closed, who)));
