@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, timeline};
+use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]
@@ -34,6 +34,10 @@ enum Command {
     /// Exit status: 0 when every measure gave samples; 1 when some failed; 2 for a wrong command line; 125 when none
     /// could be taken.
     Probe(probe::Arguments),
+    /// Count the VM exits of this host's VMs as they happen, in the kernel, with their handling times.
+    ///
+    /// Exit status: 0; 2 for a wrong command line or a VM that is not there; 125 when exits cannot be counted here.
+    Stat(stat::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///
     /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
+        Command::Stat(arguments) => stat::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),

@@ -49,7 +49,7 @@ pub(crate) fn name(offset: u32) -> Option<&'static str> {
     }
     let (first, names) = BANKS.iter().find(|(first, _)| (*first..first + 0x80).contains(&offset))?;
     let within = offset - first;
-    (within % 0x10 == 0).then(|| names[(within / 0x10) as usize])
+    within.is_multiple_of(0x10).then(|| names[(within / 0x10) as usize])
 }
 
 /// The offset (bytes) of the register with this name.

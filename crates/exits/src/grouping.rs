@@ -50,6 +50,12 @@ impl Dimension {
         }
     }
 
+    /// Whether it is about what the guest tried to reach, which exits alone do not say.
+    #[must_use]
+    pub const fn is_access(self) -> bool {
+        !self.access_kinds().is_empty()
+    }
+
     const fn access_kinds(self) -> &'static [AccessKind] {
         match self {
             Self::Vm | Self::Vcpu | Self::Reason => &[],

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Octave;
 use crate::histogram::Histogram;
 
 /// Times from an exit to the next entry of the same vCPU, in nanoseconds.
@@ -47,6 +48,21 @@ impl HandlingTime {
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.squares = self.squares.saturating_add(other.squares);
         self.histogram.merge(&other.histogram);
+    }
+
+    /// Adds the times of one octave, as exactly as if they had been added one by one.
+    pub fn add_octave(&mut self, octave: &Octave) {
+        let count = octave.buckets.iter().map(|&count| u64::from(count)).sum();
+        let mut histogram = Histogram::default();
+        histogram.add_octave(octave.number, &octave.buckets);
+        self.merge(&Self {
+            count,
+            total_ns: octave.total_ns,
+            min_ns: octave.min_ns,
+            max_ns: octave.max_ns,
+            squares: octave.squares_ns2,
+            histogram,
+        });
     }
 
     /// How many times were added.

@@ -88,3 +88,33 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<HandlingTime>(&json).unwrap(), times);
     }
 }
+
+proptest! {
+    #[test]
+    fn octaves_add_up_to_the_times_one_by_one(all in proptest::collection::vec(0u64..1 << 40, 1..40)) {
+        let mut octaves = std::collections::BTreeMap::new();
+        for &ns in &all {
+            // What the programs in the kernel do.
+            let (number, bucket) = match ns {
+                0..32 => (0, ns),
+                _ => (ns.ilog2() - 4, ns >> (ns.ilog2() - 5) & 31),
+            };
+            let octave = octaves.entry(number).or_insert(Octave {
+                number: number as u8,
+                total_ns: 0,
+                squares_ns2: 0,
+                min_ns: u64::MAX,
+                max_ns: 0,
+                buckets: [0; 32],
+            });
+            octave.total_ns += ns;
+            octave.squares_ns2 += u128::from(ns) * u128::from(ns);
+            octave.min_ns = octave.min_ns.min(ns);
+            octave.max_ns = octave.max_ns.max(ns);
+            octave.buckets[bucket as usize] += 1;
+        }
+        let mut sum = HandlingTime::new();
+        octaves.values().for_each(|octave| sum.add_octave(octave));
+        prop_assert_eq!(sum, times(&all));
+    }
+}

@@ -19,6 +19,16 @@ impl Histogram {
         }
     }
 
+    /// Adds the buckets of one octave; octave 0 is the times below 32 ns.
+    pub(crate) fn add_octave(&mut self, number: u8, buckets: &[u32; PER_OCTAVE as usize]) {
+        for (at, &count) in (u16::from(number) * PER_OCTAVE as u16..).zip(buckets) {
+            if count > 0 {
+                let counter = self.counter(at);
+                *counter = counter.saturating_add(count.into());
+            }
+        }
+    }
+
     pub(crate) fn merge(&mut self, other: &Self) {
         for (at, &count) in (other.first..).zip(&other.counts) {
             if count > 0 {

@@ -99,4 +99,60 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// No vendor module of KVM is loaded.
+    #[error(
+        "KVM is not there: neither kvm_intel nor kvm_amd is loaded; load one with `modprobe`, or wait for it \
+         with --wait"
+    )]
+    NoKvm,
+    /// The kernel took no program.
+    #[error("The eBPF programs could not be loaded: {cause}; {next}")]
+    Load {
+        /// What the kernel or the loader said.
+        cause: String,
+        /// What to do.
+        next: &'static str,
+    },
+    /// The kernel's verifier refused a program.
+    #[error(
+        "The kernel's verifier refused eBPF program {program}: {reason}; {}",
+        saved(log.as_deref())
+    )]
+    Rejected {
+        /// The program.
+        program: String,
+        /// The verifier's last words.
+        reason: String,
+        /// Where its whole log is.
+        log: Option<PathBuf>,
+    },
+    /// A program that was loaded could not be attached.
+    #[error("The eBPF program for {event} could not be attached: {cause}")]
+    Attach {
+        /// The tracepoint.
+        event: &'static str,
+        /// What the kernel said.
+        cause: String,
+    },
+    /// The kernel did not give, or take, an element of a map.
+    #[error("The counts in the kernel could not be reached")]
+    KernelMap {
+        /// The cause.
+        #[source]
+        cause: aya::maps::MapError,
+    },
+    /// The kernel does not measure programs.
+    #[error("The kernel does not measure eBPF programs (Linux 5.8 and CAP_SYS_ADMIN are needed)")]
+    Cost {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn saved(log: Option<&std::path::Path>) -> String {
+    match log {
+        Some(path) => format!("its whole log is in {}", path.display()),
+        None => "its log could not be saved".to_owned(),
+    }
 }

@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod collector;
 mod counter;
 mod decode;
 mod error;
@@ -30,6 +31,7 @@ mod spans;
 mod threads;
 mod tracefs;
 
+pub use collector::{Collector, Cost, LiveExit, Mechanism, ProgramCost, Recorder, Watch};
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;

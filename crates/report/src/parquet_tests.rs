@@ -10,7 +10,7 @@ fn exit(number: u64) -> ExitRecord {
         time_ns: u64::MAX - 10 * (GROUP as u64) + number,
         vcpu: Vcpu { vm: Some(u32::MAX), number: (number > 0).then_some(1), thread: Some(7) },
         cpu: u16::MAX,
-        reason: if number % 2 == 0 { ExitReason::svm(u32::MAX) } else { ExitReason::vmx(30) },
+        reason: if number.is_multiple_of(2) { ExitReason::svm(u32::MAX) } else { ExitReason::vmx(30) },
         guest_rip: if number == 0 { 0 } else { u64::MAX },
         access: (number == 1).then_some(Access::Port { port: 0x3f8, direction: Direction::Write }),
         handling_ns: (number == 1).then_some(27_186),

@@ -109,5 +109,7 @@ fn read_input(input: input::Input, options: &Options, sink: &mut impl Sink) -> R
         Format::TraceDat => trace_dat::read(input, *options, sink),
         Format::TracefsText => text::read(input, *options, sink),
         Format::Xentrace => xentrace::read(input, *options, sink),
+        // Not a file's, but no format is given for one that has no reader.
+        Format::Live => Err(recognise::unrecognised(&input)),
     }
 }

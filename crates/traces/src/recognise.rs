@@ -31,8 +31,13 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
     } else if text::begins(start) {
         Ok(Format::TracefsText)
     } else {
-        Err(Error::Unrecognised { name: name(), start: readable(start) })
+        Err(unrecognised(input))
     }
+}
+
+/// A recording whose first bytes are no known format's.
+pub(crate) fn unrecognised(input: &Input) -> Error {
+    Error::Unrecognised { name: input.name.clone(), start: readable(input.start()) }
 }
 
 /// The first bytes for a message.

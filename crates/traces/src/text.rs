@@ -157,7 +157,7 @@ impl<'s, S: Sink> Text<'s, S> {
         self.exits += u64::from(name == event::Name::Exit);
         self.newest_ns = self.newest_ns.max(time_ns);
         self.events += 1;
-        if self.events % STEP == 0 {
+        if self.events.is_multiple_of(STEP) {
             self.assembly.flush(self.newest_ns.saturating_sub(SLACK_NS));
         }
     }

@@ -9,4 +9,6 @@ pub(crate) mod prove;
 mod quantity;
 pub(crate) mod recordings;
 pub(crate) mod report;
+pub(crate) mod stat;
 pub(crate) mod timeline;
+mod watching;

@@ -1,0 +1,78 @@
+//! What all commands on the running kernel share: which VMs, waiting for KVM, and naming the source.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use exits::Profile;
+use live::{Collector, Error, Mechanism, Watch};
+use traces::{Format, Origin, Reading};
+
+use crate::console::StatusLine;
+
+/// The host that commands watch.
+pub(crate) const HOST: &str = "/";
+/// How often something is looked for that is not there yet.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Whom to watch.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArguments {
+    /// Only this VM, by the number of its process or by its name; may be given more than once.
+    #[arg(long = "vm", value_name = "NUMBER|NAME")]
+    vms: Vec<String>,
+    /// Wait for KVM, where its modules are not loaded yet.
+    #[arg(long)]
+    wait: bool,
+}
+
+impl WatchArguments {
+    /// Whom to watch, with ports, addresses and registers or without.
+    pub(crate) fn watch(&self, accesses: bool) -> anyhow::Result<Watch> {
+        let _ = &self.vms;
+        Ok(Watch { accesses, ..Watch::default() })
+    }
+
+    /// Starts counting, after waiting for KVM if that was asked for. `None` when `stop` was set before.
+    pub(crate) fn attach(&self, watch: &Watch, stop: &AtomicBool) -> anyhow::Result<Option<Collector>> {
+        let mut waiting = None;
+        loop {
+            match Collector::attach(Path::new(HOST), watch) {
+                Err(Error::NoKvm | Error::NoEvent { .. }) if self.wait => {}
+                outcome => return Ok(Some(outcome?)),
+            }
+            waiting.get_or_insert_with(StatusLine::new).show("Waiting for kvm_intel or kvm_amd");
+            if !pause(Instant::now() + LOOK, stop) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Sleeps until `end`, or until `stop` is set. Whether it came to the end.
+pub(crate) fn pause(end: Instant, stop: &AtomicBool) -> bool {
+    const STEP: Duration = Duration::from_millis(20);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(STEP));
+    }
+}
+
+/// What was counted, in the form in which a recording is read.
+pub(crate) fn reading(profile: Profile, mechanism: &Mechanism, missing: &[String]) -> Reading {
+    let mut warnings = missing.to_vec();
+    if let Mechanism::Tracepoints { why } = mechanism {
+        warnings.push(format!("Not by raw tracepoints, which cost less: {why}"));
+    }
+    let mut origin = Origin::new(Format::Live);
+    let kernel = host::Fingerprint::read(Path::new(HOST)).ok();
+    origin.kernel = kernel.and_then(|host| host.kernel_release);
+    Reading { profile, origin, damage: None, warnings }
+}

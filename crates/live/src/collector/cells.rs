@@ -1,0 +1,155 @@
+//! What the kernel counted, and from it a profile.
+
+use std::collections::BTreeSet;
+
+use aya::Pod;
+use aya::maps::{HashMap, MapData, MapError, PerCpuHashMap};
+use exits::{
+    Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, SeriesKey, Slice, Vcpu,
+};
+
+/// Buckets of one octave (`BUCKETS` in the programs).
+const BUCKETS: usize = 32;
+/// The octave of those without a handling time.
+const UNTIMED: u8 = 255;
+/// A vCPU whose number was not seen yet.
+const NO_VCPU: u32 = u32::MAX;
+
+/// `struct cell_key` of the programs.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CellKey {
+    value: u64,
+    thread: u32,
+    kind: u8,
+    octave: u8,
+    turn: u8,
+    unused: u8,
+}
+
+/// `struct cell` of the programs.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cell {
+    epoch: u64,
+    total_ns: u64,
+    squares_low: u64,
+    squares_high: u64,
+    min_ns: u64,
+    max_ns: u64,
+    process: u32,
+    vcpu: u32,
+    buckets: [u32; BUCKETS],
+}
+
+// SAFETY: plain numbers without padding, laid out as the programs' structure; every bit pattern is a value.
+unsafe impl Pod for CellKey {}
+// SAFETY: as above.
+unsafe impl Pod for Cell {}
+
+/// The kernel's maps of cells.
+pub(super) struct Cells {
+    pub(super) of_threads: HashMap<MapData, CellKey, Cell>,
+    pub(super) other: PerCpuHashMap<MapData, CellKey, Cell>,
+    pub(super) isa: Isa,
+}
+
+impl Cells {
+    /// Adds to `profile` what was counted in `epoch`, which no program counts in any more. `at_ns` is where
+    /// it goes in the profile's timeline.
+    pub(super) fn read(&self, epoch: u64, at_ns: u64, profile: &mut Profile) -> Result<(), MapError> {
+        let turn = (epoch & 1) as u8;
+        for key in self.of_threads.keys() {
+            let key = key?;
+            if key.turn == turn {
+                // Nothing but a vCPU that ended takes a cell away.
+                let cell = match self.of_threads.get(&key, 0) {
+                    Ok(cell) => cell,
+                    Err(MapError::KeyNotFound) => continue,
+                    Err(error) => return Err(error),
+                };
+                self.add(&key, &cell, epoch, at_ns, profile);
+            }
+        }
+        for found in self.other.iter() {
+            let (key, cells) = found?;
+            if key.turn == turn {
+                cells.iter().for_each(|cell| self.add(&key, cell, epoch, at_ns, profile));
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, key: &CellKey, cell: &Cell, epoch: u64, at_ns: u64, profile: &mut Profile) {
+        if cell.epoch != epoch {
+            return;
+        }
+        let count = cell.buckets.iter().map(|&count| u64::from(count)).sum();
+        let mut handling = HandlingTime::new();
+        if key.octave != UNTIMED {
+            handling.add_octave(&Octave {
+                number: key.octave,
+                total_ns: cell.total_ns,
+                squares_ns2: (u128::from(cell.squares_high) << 64) | u128::from(cell.squares_low),
+                min_ns: cell.min_ns,
+                max_ns: cell.max_ns,
+                buckets: cell.buckets,
+            });
+        }
+        let vcpu = match key.thread {
+            // Those that found no room of their own.
+            0 => Vcpu::default(),
+            thread => Vcpu {
+                vm: Some(cell.process),
+                number: (cell.vcpu != NO_VCPU).then_some(cell.vcpu),
+                thread: Some(thread),
+            },
+        };
+        let exits = Exits { count, handling };
+        if let Some(access) = access(key.kind, key.value) {
+            profile.vcpu(vcpu).accesses.entry(access).or_default().merge(&exits);
+            return;
+        }
+        // The reason of an exit has 32 bits in the programs too.
+        let reason = ExitReason { isa: self.isa, code: key.value as u32 };
+        let series = profile.timeline.series(SeriesKey { vm: vcpu.vm, reason });
+        profile.timeline.add(series, at_ns, Slice { count, handling_ns: exits.handling.total_ns() });
+        profile.vcpu(vcpu).reasons.entry(reason).or_default().merge(&exits);
+    }
+
+    /// How many cells are in use.
+    pub(super) fn used(&self) -> usize {
+        self.of_threads.keys().count()
+    }
+
+    /// Frees the cells of threads that are no more. Those of living ones must stay: a program may be adding
+    /// to one.
+    pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) {
+        let keys: Vec<CellKey> = self.of_threads.keys().filter_map(Result::ok).collect();
+        let threads: BTreeSet<u32> = keys.iter().map(|key| key.thread).collect();
+        let ended: BTreeSet<u32> = threads.into_iter().filter(|&thread| !alive(thread)).collect();
+        for key in keys.iter().filter(|key| ended.contains(&key.thread)) {
+            // One that is gone already is what was wanted.
+            let _ = self.of_threads.remove(key);
+        }
+    }
+}
+
+/// The programs' kinds of accesses; kind 0 is an exit.
+pub(super) fn access(kind: u8, value: u64) -> Option<Access> {
+    let direction = match kind {
+        1 | 3 | 5 | 7 | 10 => Direction::Read,
+        _ => Direction::Write,
+    };
+    // Narrower than the field that carries them, as the hardware has them.
+    let narrow = value as u32;
+    Some(match kind {
+        1 | 2 => Access::Port { port: value as u16, direction },
+        3 | 4 => Access::Mmio { address: value, direction },
+        5 | 6 => Access::Msr { number: narrow, direction },
+        7 | 8 => Access::Apic { register: narrow, direction },
+        9 => Access::IncompleteIpi { id: narrow },
+        10 | 11 => Access::Unaccelerated { register: narrow, direction },
+        _ => return None,
+    })
+}

@@ -1,0 +1,30 @@
+//! The clock of the programs, and waiting for them.
+
+use std::path::Path;
+use std::time::Duration;
+
+/// `CLOCK_MONOTONIC`, nanoseconds: what `bpf_ktime_get_ns` gives.
+pub(super) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is ours and the kernel fills it.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Returns when every program that ran before has ended.
+pub(super) fn wait_for_programs() {
+    // Programs run as readers of RCU, and this call waits for all of those (membarrier(2)).
+    // SAFETY: takes numbers and changes no memory.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if done != 0 {
+        // Kernels with nohz_full processors have no such call. A program takes below a microsecond.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether processes have the numbers here that the kernel gives them.
+pub(super) fn in_first_pid_namespace(root: &Path) -> bool {
+    // PROC_PID_INIT_INO of include/linux/proc_ns.h.
+    let first = Path::new("pid:[4026531836]");
+    std::fs::read_link(root.join("proc/self/ns/pid")).is_ok_and(|namespace| namespace == first)
+}

@@ -1,0 +1,124 @@
+//! Where KVM keeps what raw tracepoints do not say, by the type information (BTF) of the running kernel.
+
+use std::path::Path;
+
+use btf_rs::{Btf, Type};
+use exits::Isa;
+
+/// Offsets, in bytes, that the programs need to read an exit's reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// The argument of the tracepoint `kvm_exit` that is the vCPU.
+    pub(super) vcpu_argument: u32,
+    /// `vcpu_id` in `struct kvm_vcpu`.
+    pub(super) vcpu_id: u32,
+    /// The reason in `struct vcpu_vmx`, or the exit code in `struct vmcb`.
+    pub(super) reason: u32,
+    /// The pointer to the VMCB in `struct vcpu_svm`.
+    pub(super) vmcb: u32,
+}
+
+impl Layout {
+    /// Finds it below `root`. The error says what is missing.
+    pub(super) fn find(root: &Path, isa: Isa) -> Result<Self, String> {
+        let home = root.join("sys/kernel/btf");
+        let vmlinux = home.join("vmlinux");
+        let base = Btf::from_file(&vmlinux)
+            .map_err(|error| format!("no type information in {} ({error})", vmlinux.display()))?;
+        let vendor = match isa {
+            Isa::Vmx => "kvm_intel",
+            Isa::Svm => "kvm_amd",
+        };
+        let with_module = |module: &str| -> Result<Btf, String> {
+            let path = home.join(module);
+            // KVM may be built in: then the kernel's own information has its types.
+            if !path.exists() && root.join("sys/kernel/btf").join("kvm").exists() {
+                return Err(format!("no type information in {}", path.display()));
+            }
+            match path.exists() {
+                true => Btf::from_split_file(&path, &base)
+                    .map_err(|error| format!("{} cannot be read ({error})", path.display())),
+                false => Btf::from_file(&vmlinux).map_err(|e| e.to_string()),
+            }
+        };
+        let (vendor, kvm) = (with_module(vendor)?, with_module("kvm")?);
+        let missing = |what: &str| format!("the kernel's type information has no {what}");
+        let member = |of: &str, path: &[&str]| {
+            member(&vendor, of, path).ok_or_else(|| missing(&format!("{of}.{}", path.join("."))))
+        };
+        let (reason, vmcb) = match isa {
+            Isa::Vmx => {
+                starts_with_vcpu(&vendor, "vcpu_vmx")?;
+                // What VMX and TDX share moved into a structure of its own in Linux 6.16.
+                let reason = member("vcpu_vmx", &["exit_reason"])
+                    .or_else(|_| member("vcpu_vmx", &["vt", "exit_reason"]))?;
+                (reason, 0)
+            }
+            Isa::Svm => {
+                starts_with_vcpu(&vendor, "vcpu_svm")?;
+                let control = member("vmcb", &["control"])?;
+                let code = member("vmcb_control_area", &["exit_code"])?;
+                (control + code, member("vcpu_svm", &["vmcb"])?)
+            }
+        };
+        Ok(Self {
+            vcpu_argument: vcpu_argument(&kvm).ok_or_else(|| missing("usable btf_trace_kvm_exit"))?,
+            vcpu_id: member("kvm_vcpu", &["vcpu_id"])?,
+            reason,
+            vmcb,
+        })
+    }
+}
+
+/// Tracepoints give the `struct kvm_vcpu`, which is taken to be the vendor's structure as well.
+fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
+    match member(btf, name, &["vcpu"]) {
+        Some(0) => Ok(()),
+        _ => Err(format!("struct {name} does not begin with its vCPU")),
+    }
+}
+
+/// The byte offset of a member, followed through structures by value.
+fn member(btf: &Btf, name: &str, path: &[&str]) -> Option<u32> {
+    let types = btf.resolve_types_by_name(name).ok()?;
+    types.into_iter().find_map(|found| offset(btf, &found, path))
+}
+
+fn offset(btf: &Btf, of: &Type, path: &[&str]) -> Option<u32> {
+    let (Type::Struct(body) | Type::Union(body)) = of else { return None };
+    let (&wanted, rest) = path.split_first()?;
+    for member in &body.members {
+        let name = btf.resolve_name(member).unwrap_or_default();
+        if name != wanted && !name.is_empty() {
+            continue;
+        }
+        let at = member.bit_offset() / 8;
+        if name == wanted && rest.is_empty() {
+            return Some(at);
+        }
+        let inside = btf.resolve_chained_type(member).ok()?;
+        let path = if name.is_empty() { path } else { rest };
+        if let Some(further) = offset(btf, &inside, path) {
+            return Some(at + further);
+        }
+    }
+    None
+}
+
+/// Which argument of `kvm_exit` is a `struct kvm_vcpu *`: the first since Linux 5.17, the second before.
+fn vcpu_argument(btf: &Btf) -> Option<u32> {
+    let Type::Typedef(handler) = btf.resolve_types_by_name("btf_trace_kvm_exit").ok()?.pop()? else {
+        return None;
+    };
+    let Type::Ptr(pointer) = btf.resolve_chained_type(&handler).ok()? else { return None };
+    let Type::FuncProto(function) = btf.resolve_chained_type(&pointer).ok()? else { return None };
+    // The first parameter is the handler's own data.
+    let arguments = function.parameters.iter().skip(1);
+    let is_vcpu = |parameter| {
+        let Ok(Type::Ptr(pointer)) = btf.resolve_chained_type(parameter) else { return false };
+        let Ok(Type::Struct(body)) = btf.resolve_chained_type(&pointer) else { return false };
+        btf.resolve_name(&body).is_ok_and(|name| name == "kvm_vcpu")
+    };
+    let at = arguments.take(2).position(is_vcpu)?;
+    u32::try_from(at).ok()
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Tracepoints: the stable records that the format files describe, for kernels whose modules have no BTF. */
+
+/* The verifier of Linux 5.4 takes an offset that it does not know only in an address to read from. */
+INLINE u64 field(void *record, u32 at, u32 size)
+{
+	u64 value = 0;
+	if (size == 1)
+		probe_read(&value, 1, record + at);
+	else if (size == 4)
+		probe_read(&value, 4, record + at);
+	else
+		probe_read(&value, 8, record + at);
+	return value;
+}
+
+SEC("tracepoint/kvm/kvm_exit") int tracepoint_exit(void *record)
+{
+	u64 id = get_current_pid_tgid();
+	struct thread *thread = thread_of(id);
+	if (UNLIKELY(!thread)) {
+		thread = new_thread(id, NO_VCPU);
+		if (!thread)
+			return 0;
+	}
+	return left_guest(record, thread, id, field(record, exit_reason_at, 4));
+}
+
+SEC("tracepoint/kvm/kvm_entry") int tracepoint_entry(void *record)
+{
+	u64 id = get_current_pid_tgid();
+	struct thread *thread = thread_of(id);
+	if (!thread)
+		return 0;
+	if (UNLIKELY(thread->vcpu == NO_VCPU))
+		thread->vcpu = field(record, entry_vcpu_at, 4);
+	return entered_guest(record, thread, id);
+}
+
+SEC("tracepoint/kvm/kvm_pio") int tracepoint_pio(void *record)
+{
+	u32 kind = field(record, pio_rw_at, 4) ? KIND_PORT_WRITE : KIND_PORT_READ;
+	return accessed(kind, SORT_PORT, field(record, pio_port_at, 4));
+}
+
+SEC("tracepoint/kvm/kvm_mmio") int tracepoint_mmio(void *record)
+{
+	return mmio(field(record, mmio_type_at, 4), field(record, mmio_gpa_at, 8));
+}
+
+SEC("tracepoint/kvm/kvm_msr") int tracepoint_msr(void *record)
+{
+	u32 kind = field(record, msr_write_at, 4) ? KIND_MSR_WRITE : KIND_MSR_READ;
+	return accessed(kind, SORT_MSR, field(record, msr_ecx_at, 4));
+}
+
+SEC("tracepoint/kvm/kvm_apic") int tracepoint_apic(void *record)
+{
+	u32 kind = field(record, apic_rw_at, 4) ? KIND_APIC_WRITE : KIND_APIC_READ;
+	return accessed(kind, SORT_APIC, field(record, apic_reg_at, 4));
+}
+
+SEC("tracepoint/kvm/kvm_avic_incomplete_ipi") int tracepoint_incomplete_ipi(void *record)
+{
+	return accessed(KIND_INCOMPLETE_IPI, SORT_AVIC, field(record, ipi_id_at, 4));
+}
+
+SEC("tracepoint/kvm/kvm_avic_unaccelerated_access") int tracepoint_unaccelerated(void *record)
+{
+	u32 kind = field(record, unaccelerated_rw_at, 1) ? KIND_UNACCELERATED_WRITE : KIND_UNACCELERATED_READ;
+	return accessed(kind, SORT_AVIC, field(record, unaccelerated_offset_at, 4));
+}
