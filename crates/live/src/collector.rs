@@ -6,6 +6,8 @@ mod cost;
 mod layout;
 mod programs;
 mod records;
+mod refusal;
+mod vcpus;
 
 use std::path::{Path, PathBuf};
 
@@ -13,18 +15,13 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use exits::{Isa, Profile, Span};
 
 use self::cells::Cells;
-use self::programs::{Attached, Purpose, Wanted};
+use self::programs::{Attached, Pair, Purpose, Wanted};
+use self::vcpus::Vcpus;
 use crate::{Error, Tracefs};
 
 pub use self::cost::{Cost, ProgramCost};
 pub use self::programs::Mechanism;
 pub use self::records::{LiveExit, Recorder};
-
-/// Cells for which the kernel reserves room, of 200 bytes each: one for each octave of handling times of each reason
-/// of each vCPU, twice. A vCPU that uses ten reasons needs about 100.
-const CELLS: u32 = 1 << 17;
-/// From this share of the cells on, those of vCPUs that ended are freed.
-const CELLS_TO_FREE: usize = CELLS as usize / 2;
 
 /// Whose exits to take, and how.
 #[derive(Debug, Clone, Default)]
@@ -41,10 +38,10 @@ impl Watch {
     fn wanted(&self, purpose: Purpose, isa: Isa, ring_bytes: u32) -> Wanted<'_> {
         Wanted {
             purpose,
+            pair: Pair::Exits,
             isa,
             accesses: self.accesses,
             filtered: self.processes.is_some(),
-            cells: CELLS,
             ring_bytes,
             no_raw: self.no_raw_tracepoints.as_deref(),
         }
@@ -62,7 +59,7 @@ pub struct Collector {
     since_ns: u64,
     uncounted: u64,
     root: PathBuf,
-    threads: HashMap<MapData, u32, records::Thread>,
+    vcpus: Vcpus,
 }
 
 impl Collector {
@@ -73,25 +70,41 @@ impl Collector {
     /// tracepoints are out of reach, [`Error::Load`] and [`Error::Rejected`] when the kernel takes no programs,
     /// [`Error::Attach`] when it does not let them run.
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
-        let isa = isa(root)?;
-        let wanted = watch.wanted(Purpose::Count, isa, 0);
-        let mut attached = programs::load(root, &Tracefs::find(root)?, &wanted)?;
+        Self::attach_to(root, watch, &watch.wanted(Purpose::Count, isa(root)?, 0))
+    }
+
+    /// Counts system calls as if they were exits, their number for the reason (as one of VMX): the same programs and
+    /// maps on a pair of events that every machine has.
+    ///
+    /// # Errors
+    /// As [`Collector::attach`].
+    #[doc(hidden)]
+    pub fn attach_to_system_calls(watch: &Watch) -> Result<Self, Error> {
+        let wanted = Wanted { pair: Pair::SystemCalls, ..watch.wanted(Purpose::Count, Isa::Vmx, 0) };
+        Self::attach_to(Path::new("/"), watch, &wanted)
+    }
+
+    fn attach_to(root: &Path, watch: &Watch, wanted: &Wanted<'_>) -> Result<Self, Error> {
+        let isa = wanted.isa;
+        let mut attached = programs::load(root, &Tracefs::find(root)?, wanted)?;
         watch_processes(&mut attached, watch)?;
         let mut epoch_map: Array<_, u64> = map(&mut attached, "epoch")?;
         // Cells start at zero, which must be no epoch.
         let epoch = 1;
         epoch_map.set(0, epoch, 0).map_err(map_error)?;
         let cells = Cells {
-            of_threads: map(&mut attached, "cells")?,
+            direct: map(&mut attached, "direct_cells")?,
+            direct_taken: map(&mut attached, "direct_cells_taken")?,
+            hashed: map(&mut attached, "cells")?,
             other: map(&mut attached, "other_cells")?,
             isa,
         };
         let counters = map(&mut attached, "counters")?;
-        let threads = map(&mut attached, "threads")?;
+        let vcpus = Vcpus::of(&mut attached)?;
         let since_ns = clock::monotonic_ns();
-        attached.attach(&wanted)?;
+        attached.attach(wanted)?;
         let root = root.to_owned();
-        Ok(Self { attached, cells, epoch_map, counters, epoch, since_ns, uncounted: 0, root, threads })
+        Ok(Self { attached, cells, epoch_map, counters, epoch, since_ns, uncounted: 0, root, vcpus })
     }
 
     /// The exits whose handling ended since the last call, or since the start. An exit that is still being
@@ -101,7 +114,7 @@ impl Collector {
     /// are among the losses.
     ///
     /// # Errors
-    /// [`Error::Map`] when the kernel does not give its counts.
+    /// [`Error::KernelMap`] when the kernel does not give its counts.
     pub fn take(&mut self) -> Result<Profile, Error> {
         let ended = self.epoch;
         self.epoch += 1;
@@ -121,8 +134,8 @@ impl Collector {
             profile.events.insert("kvm:kvm_exit".to_owned(), exits);
         }
         self.since_ns = now_ns;
-        if self.cells.used() > CELLS_TO_FREE {
-            self.free_ended();
+        if self.cells.is_crowded() || self.vcpus.is_crowded() {
+            self.free_ended()?;
         }
         Ok(profile)
     }
@@ -153,26 +166,21 @@ impl Collector {
         Cost::read(&self.attached.ebpf, &self.root)
     }
 
-    /// Exits of threads that the kernel had no room to follow.
+    /// Exits of vCPUs that the kernel had no room to follow.
     fn uncounted(&self) -> Result<u64, Error> {
-        const THREADS_FULL: u32 = 1;
-        let counts = self.counters.get(&THREADS_FULL, 0).map_err(map_error)?;
+        const VCPUS_FULL: u32 = 1;
+        let counts = self.counters.get(&VCPUS_FULL, 0).map_err(map_error)?;
         Ok(counts.iter().sum())
     }
 
-    fn free_ended(&mut self) {
+    fn free_ended(&mut self) -> Result<(), Error> {
         // In a container the numbers of threads are others than the kernel's, so that all would seem to have ended.
         if !clock::in_first_pid_namespace(&self.root) {
-            return;
+            return Ok(());
         }
         let proc = self.root.join("proc");
         let alive = |thread: u32| proc.join(thread.to_string()).exists();
-        self.cells.free(alive);
-        let threads: Vec<u32> = self.threads.keys().filter_map(Result::ok).collect();
-        for thread in threads.into_iter().filter(|&thread| !alive(thread)) {
-            // One that is gone already is what was wanted.
-            let _ = self.threads.remove(&thread);
-        }
+        self.cells.free(alive).and_then(|()| self.vcpus.free(alive)).map_err(map_error)
     }
 }
 

@@ -6,6 +6,7 @@ mod comparison;
 use std::collections::{BTreeMap, BTreeSet};
 
 use exits::{Dimension, Grouping, Losses, Selection, Slice, Span, Table, TimelineRow, TimelineRows};
+use live::Cost;
 use serde::Serialize;
 use traces::{Recording, Recordings};
 
@@ -125,6 +126,29 @@ pub fn profile(recordings: &Recordings, table: &Table) -> ProfileDocument {
         accesses: accesses.collect(),
         events: profile.events.clone(),
     }
+}
+
+/// What `exitless stat --json` prints, a line each time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CountedDocument {
+    #[serde(flatten)]
+    profile: ProfileDocument,
+    /// Of the programs that count; `None` unless it was asked for.
+    cost: Option<CountingCost>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct CountingCost {
+    ns_per_exit: Option<f64>,
+    #[serde(flatten)]
+    programs: Cost,
+}
+
+/// What was counted in one interval, with the rows of `table`, which was made of it.
+#[must_use]
+pub fn counted(recordings: &Recordings, table: &Table, cost: Option<&Cost>) -> CountedDocument {
+    let cost = cost.map(|cost| CountingCost { ns_per_exit: cost.ns_per_exit(), programs: cost.clone() });
+    CountedDocument { profile: profile(recordings, table), cost }
 }
 
 /// What `exitless timeline --json` prints.

@@ -2,6 +2,7 @@
 
 mod columns;
 mod comparison;
+mod cost;
 mod evidence;
 mod probe;
 mod profile;
@@ -10,6 +11,7 @@ mod tables;
 mod timeline;
 
 pub use self::comparison::comparison;
+pub use self::cost::cost;
 pub use self::probe::probe;
 pub use self::profile::profile;
 pub use self::recordings::doubts;

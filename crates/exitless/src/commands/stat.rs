@@ -1,5 +1,6 @@
 //! `exitless stat`: exits as they happen, as a table an interval.
 
+use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -7,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use exits::{Dimension, Grouping, Order, Table};
-use live::Cost;
+use live::{Collector, Cost};
 use traces::{Options, Recordings};
 
 use super::quantity;
-use super::watching::{WatchArguments, pause, reading};
+use super::watching::{WatchArguments, pause, reading, run_command};
 use crate::{console, interrupt};
 
 /// Arguments of `stat`.
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// Say what the counting itself costs, nanoseconds an exit.
     #[arg(long)]
     self_cost: bool,
+    /// Count while this command runs, and print one table at its end.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["interval", "count"])]
+    command: Vec<OsString>,
 }
 
 /// Runs the subcommand.
@@ -50,24 +54,33 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
     let Some(mut collector) = arguments.watch.attach(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
+    if let Some((program, rest)) = arguments.command.split_first() {
+        let status = run_command(program, rest)?;
+        show(&mut collector, &grouping, arguments)?;
+        return Ok(status);
+    }
     let mut next = Instant::now();
     let mut tables = 0;
     while arguments.count.is_none_or(|count| tables < count) && !stop.load(Ordering::Relaxed) {
         next += Duration::from_nanos(arguments.interval);
         // What was counted until a signal is shown too.
         pause(next, &stop);
-        let profile = collector.take()?;
-        let mut recordings = Recordings::new(Options::default());
-        let mechanism = collector.mechanism();
-        recordings.add("this host".to_owned(), reading(profile, mechanism, collector.missing()));
-        let mut table = Table::new(&recordings.profile, grouping.clone());
-        table.sort(arguments.sort);
-        arguments.top.into_iter().for_each(|count| table.keep_top(count));
-        let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
-        print(&recordings, &table, cost.as_ref(), arguments)?;
+        show(&mut collector, &grouping, arguments)?;
         tables += 1;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what was counted since the last time.
+fn show(collector: &mut Collector, grouping: &Grouping, arguments: &Arguments) -> anyhow::Result<()> {
+    let profile = collector.take()?;
+    let mut recordings = Recordings::new(Options::default());
+    recordings.add("this host".to_owned(), reading(profile, collector.mechanism(), collector.missing()));
+    let mut table = Table::new(&recordings.profile, grouping.clone());
+    table.sort(arguments.sort);
+    arguments.top.into_iter().for_each(|count| table.keep_top(count));
+    let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
+    print(&recordings, &table, cost.as_ref(), arguments)
 }
 
 fn print(
@@ -78,13 +91,13 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer(&mut out, &report::json::profile(recordings, table))?;
+        serde_json::to_writer(&mut out, &report::json::counted(recordings, table, cost))?;
         writeln!(out)?;
     } else {
         let text = report::terminal::profile(recordings, table, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
         if let Some(cost) = cost {
-            writeln!(out, "{cost:?} {:?}", cost.ns_per_exit())?;
+            write!(out, "\n{}", report::terminal::cost(cost, console::width()))?;
         }
         writeln!(out)?;
     }

@@ -1,9 +1,13 @@
 //! What all commands on the running kernel share: which VMs, waiting for KVM, and naming the source.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use clap::Args;
 use exits::Profile;
 use live::{Collector, Error, Mechanism, Watch};
@@ -25,13 +29,17 @@ pub(crate) struct WatchArguments {
     /// Wait for KVM, where its modules are not loaded yet.
     #[arg(long)]
     wait: bool,
+    /// Use the kernel's stable tracepoints even where raw ones can be used, which cost less.
+    #[arg(long)]
+    no_raw_tracepoints: bool,
 }
 
 impl WatchArguments {
     /// Whom to watch, with ports, addresses and registers or without.
     pub(crate) fn watch(&self, accesses: bool) -> anyhow::Result<Watch> {
         let _ = &self.vms;
-        Ok(Watch { accesses, ..Watch::default() })
+        let no_raw_tracepoints = self.no_raw_tracepoints.then(|| "--no-raw-tracepoints was given".to_owned());
+        Ok(Watch { accesses, no_raw_tracepoints, ..Watch::default() })
     }
 
     /// Starts counting, after waiting for KVM if that was asked for. `None` when `stop` was set before.
@@ -63,6 +71,15 @@ pub(crate) fn pause(end: Instant, stop: &AtomicBool) -> bool {
         }
         std::thread::sleep(left.min(STEP));
     }
+}
+
+/// Runs a command to its end, and gives its status as a shell would. Signals of the terminal reach it too, so that it
+/// ends and what was seen until then is shown.
+pub(crate) fn run_command(program: &OsStr, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    let status = Command::new(program).args(arguments).status();
+    let status = status.with_context(|| format!("Could not run {}", program.display()))?;
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    Ok(ExitCode::from(status.code().or_else(by_signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
 /// What was counted, in the form in which a recording is read.

@@ -1,9 +1,7 @@
 //! What the kernel counted, and from it a profile.
 
-use std::collections::BTreeSet;
-
 use aya::Pod;
-use aya::maps::{HashMap, MapData, MapError, PerCpuHashMap};
+use aya::maps::{Array, HashMap, MapData, MapError, PerCpuHashMap};
 use exits::{
     Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, SeriesKey, Slice, Vcpu,
 };
@@ -17,7 +15,7 @@ const NO_VCPU: u32 = u32::MAX;
 
 /// `struct cell_key` of the programs.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CellKey {
     value: u64,
     thread: u32,
@@ -29,8 +27,9 @@ pub(super) struct CellKey {
 
 /// `struct cell` of the programs.
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cell {
+    key: CellKey,
     epoch: u64,
     total_ns: u64,
     squares_low: u64,
@@ -49,7 +48,12 @@ unsafe impl Pod for Cell {}
 
 /// The kernel's maps of cells.
 pub(super) struct Cells {
-    pub(super) of_threads: HashMap<MapData, CellKey, Cell>,
+    /// Most of them, and which are in use, by their numbers.
+    pub(super) direct: Array<MapData, Cell>,
+    pub(super) direct_taken: HashMap<MapData, u32, CellKey>,
+    /// Those that found their places taken.
+    pub(super) hashed: HashMap<MapData, CellKey, Cell>,
+    /// What found no room at all.
     pub(super) other: PerCpuHashMap<MapData, CellKey, Cell>,
     pub(super) isa: Isa,
 }
@@ -59,31 +63,32 @@ impl Cells {
     /// it goes in the profile's timeline.
     pub(super) fn read(&self, epoch: u64, at_ns: u64, profile: &mut Profile) -> Result<(), MapError> {
         let turn = (epoch & 1) as u8;
-        for key in self.of_threads.keys() {
+        for taken in self.direct_taken.iter() {
+            let (at, key) = taken?;
+            if key.turn == turn {
+                self.add(&self.direct.get(&at, 0)?, epoch, at_ns, profile);
+            }
+        }
+        for key in self.hashed.keys() {
             let key = key?;
             if key.turn == turn {
-                // Nothing but a vCPU that ended takes a cell away.
-                let cell = match self.of_threads.get(&key, 0) {
-                    Ok(cell) => cell,
-                    Err(MapError::KeyNotFound) => continue,
-                    Err(error) => return Err(error),
-                };
-                self.add(&key, &cell, epoch, at_ns, profile);
+                self.add(&self.hashed.get(&key, 0)?, epoch, at_ns, profile);
             }
         }
         for found in self.other.iter() {
             let (key, cells) = found?;
             if key.turn == turn {
-                cells.iter().for_each(|cell| self.add(&key, cell, epoch, at_ns, profile));
+                cells.iter().for_each(|cell| self.add(cell, epoch, at_ns, profile));
             }
         }
         Ok(())
     }
 
-    fn add(&self, key: &CellKey, cell: &Cell, epoch: u64, at_ns: u64, profile: &mut Profile) {
+    fn add(&self, cell: &Cell, epoch: u64, at_ns: u64, profile: &mut Profile) {
         if cell.epoch != epoch {
             return;
         }
+        let key = cell.key;
         let count = cell.buckets.iter().map(|&count| u64::from(count)).sum();
         let mut handling = HandlingTime::new();
         if key.octave != UNTIMED {
@@ -117,21 +122,23 @@ impl Cells {
         profile.vcpu(vcpu).reasons.entry(reason).or_default().merge(&exits);
     }
 
-    /// How many cells are in use.
-    pub(super) fn used(&self) -> usize {
-        self.of_threads.keys().count()
+    /// Whether there is little room for more.
+    pub(super) fn is_crowded(&self) -> bool {
+        // Of 32,768 and 65,536 places.
+        self.direct_taken.keys().count() > 1 << 14 || self.hashed.keys().count() > 1 << 15
     }
 
     /// Frees the cells of threads that are no more. Those of living ones must stay: a program may be adding
     /// to one.
-    pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) {
-        let keys: Vec<CellKey> = self.of_threads.keys().filter_map(Result::ok).collect();
-        let threads: BTreeSet<u32> = keys.iter().map(|key| key.thread).collect();
-        let ended: BTreeSet<u32> = threads.into_iter().filter(|&thread| !alive(thread)).collect();
-        for key in keys.iter().filter(|key| ended.contains(&key.thread)) {
-            // One that is gone already is what was wanted.
-            let _ = self.of_threads.remove(key);
+    pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
+        let taken: Vec<(u32, CellKey)> = self.direct_taken.iter().filter_map(Result::ok).collect();
+        for (at, _) in taken.iter().filter(|(_, key)| !alive(key.thread)) {
+            // Emptied before it is offered to others.
+            self.direct.set(*at, Cell::default(), 0)?;
+            self.direct_taken.remove(at)?;
         }
+        let hashed: Vec<CellKey> = self.hashed.keys().filter_map(Result::ok).collect();
+        hashed.iter().filter(|key| !alive(key.thread)).try_for_each(|key| self.hashed.remove(key))
     }
 }
 

@@ -19,6 +19,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// `orig_ax`, the number of the system call, in the `struct pt_regs` that `sys_enter` gives first
+    /// (`arch/x86/include/asm/ptrace.h`).
+    pub(super) const SYSTEM_CALL: Self = Self { vcpu_argument: 0, vcpu_id: 0, reason: 120, vmcb: 0 };
+
     /// Finds it below `root`. The error says what is missing.
     pub(super) fn find(root: &Path, isa: Isa) -> Result<Self, String> {
         let home = root.join("sys/kernel/btf");

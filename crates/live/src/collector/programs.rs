@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
 use exits::Isa;
 
 use super::layout::Layout;
+use super::refusal::{chain, not_loaded, rejected};
 use crate::{Error, EventFormat, Tracefs};
 
 /// What the programs do with an exit.
@@ -46,6 +47,12 @@ const EXIT_AND_ENTRY: [Event; 2] = [
     Event { name: "kvm_exit", program: "exit", fields: &[("exit_reason_at", "exit_reason", 4)] },
 ];
 
+/// System calls in place of exits: a pair of tracepoints that every machine has, to measure what the programs cost.
+const SYSTEM_CALL: [Event; 2] = [
+    Event { name: "sys_exit", program: "entry", fields: &[("entry_vcpu_at", "id", 8)] },
+    Event { name: "sys_enter", program: "exit", fields: &[("exit_reason_at", "id", 8)] },
+];
+
 const ACCESSES: [Event; 6] = [
     Event { name: "kvm_pio", program: "pio", fields: &[("pio_rw_at", "rw", 4), ("pio_port_at", "port", 4)] },
     Event {
@@ -71,14 +78,41 @@ const ACCESSES: [Event; 6] = [
     },
 ];
 
+/// Which pair of tracepoints the programs take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pair {
+    /// Exits of VMs and entries into them.
+    Exits,
+    /// System calls of processes: the number stands for the reason.
+    SystemCalls,
+}
+
+impl Pair {
+    /// The system in which the events are.
+    const fn system(self) -> &'static str {
+        match self {
+            Self::Exits => "kvm",
+            Self::SystemCalls => "raw_syscalls",
+        }
+    }
+
+    /// What ends, and what begins.
+    const fn events(self) -> &'static [Event; 2] {
+        match self {
+            Self::Exits => &EXIT_AND_ENTRY,
+            Self::SystemCalls => &SYSTEM_CALL,
+        }
+    }
+}
+
 /// What to bring into the kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) purpose: Purpose,
+    pub(super) pair: Pair,
     pub(super) isa: Isa,
     pub(super) accesses: bool,
     pub(super) filtered: bool,
-    pub(super) cells: u32,
     pub(super) ring_bytes: u32,
     /// Not raw tracepoints even where they can be used, for this reason.
     pub(super) no_raw: Option<&'a str>,
@@ -109,12 +143,13 @@ static RECORD_PERF: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_
 pub(super) fn load(root: &Path, tracefs: &Tracefs, wanted: &Wanted<'_>) -> Result<Attached, Error> {
     let layout = match wanted.no_raw {
         Some(why) => Err(why.to_owned()),
+        None if wanted.pair == Pair::SystemCalls => Ok(Layout::SYSTEM_CALL),
         None => Layout::find(root, wanted.isa),
     };
     let mut missing = Vec::new();
     let mut formats = Vec::new();
     for event in events(wanted) {
-        match tracefs.format("kvm", event.name) {
+        match tracefs.format(wanted.pair.system(), event.name) {
             Ok(format) => formats.push((event, format)),
             Err(error) if is_optional(event) => missing.push(error.to_string()),
             Err(error) => return Err(error),
@@ -146,10 +181,7 @@ pub(super) fn load(root: &Path, tracefs: &Tracefs, wanted: &Wanted<'_>) -> Resul
         loader.override_global(name, value, true);
     }
     let object = match wanted.purpose {
-        Purpose::Count => {
-            loader.map_max_entries("cells", wanted.cells);
-            &COUNT.0
-        }
+        Purpose::Count => &COUNT.0,
         Purpose::RecordRing => {
             loader.map_max_entries("records", wanted.ring_bytes);
             &RECORD_RING.0
@@ -170,7 +202,9 @@ impl Attached {
             let program = self.ebpf.program_mut(&program_name(event, &self.mechanism));
             let outcome = match program {
                 Some(Program::RawTracePoint(program)) => program.attach(event.name).map(drop),
-                Some(Program::TracePoint(program)) => program.attach("kvm", event.name).map(drop),
+                Some(Program::TracePoint(program)) => {
+                    program.attach(wanted.pair.system(), event.name).map(drop)
+                }
                 _ => continue,
             };
             match outcome {
@@ -187,17 +221,17 @@ impl Attached {
 }
 
 fn events(wanted: &Wanted<'_>) -> impl Iterator<Item = &'static Event> {
-    EXIT_AND_ENTRY.iter().chain(ACCESSES.iter().filter(|_| wanted.accesses))
+    wanted.pair.events().iter().chain(ACCESSES.iter().filter(|_| wanted.accesses))
 }
 
 fn ordered(wanted: &Wanted<'_>) -> impl Iterator<Item = &'static Event> {
-    let [entry, exit] = &EXIT_AND_ENTRY;
+    let [entry, exit] = wanted.pair.events();
     let accesses = ACCESSES.iter().filter(|_| wanted.accesses);
     std::iter::once(entry).chain(accesses).chain(std::iter::once(exit))
 }
 
 fn is_optional(event: &Event) -> bool {
-    EXIT_AND_ENTRY.iter().all(|needed| needed.name != event.name)
+    ACCESSES.iter().any(|access| access.name == event.name)
 }
 
 fn program_name(event: &Event, mechanism: &Mechanism) -> String {
@@ -229,76 +263,9 @@ fn offset(format: &EventFormat, event: &str, field: &'static str, size: usize) -
     u32::try_from(found.ok_or_else(unusable)?.offset).map_err(|_| unusable())
 }
 
-fn not_loaded(error: &EbpfError) -> Error {
-    Error::Load { cause: chain(error), next: what_next(error) }
-}
-
-/// The reason in one line; the verifier's log goes to a file.
-fn rejected(program: &str, error: &ProgramError) -> Error {
-    let ProgramError::LoadError { io_error, verifier_log } = error else {
-        return Error::Load { cause: format!("{program}: {}", chain(error)), next: what_next(error) };
-    };
-    let log = verifier_log.to_string();
-    if log.trim().is_empty() {
-        let cause = format!("the kernel refused program {program}: {io_error}");
-        return Error::Load { cause, next: what_next(error) };
-    }
-    let reason = reason_of_rejection(&log).to_owned();
-    let path = std::env::temp_dir().join(format!("exitless-verifier-{}.log", std::process::id()));
-    let saved = std::fs::write(&path, &log).map(|()| path);
-    Error::Rejected { program: program.to_owned(), reason, log: saved.ok() }
-}
-
-/// The verifier's last words, before its statistics.
-fn reason_of_rejection(log: &str) -> &str {
-    let statistics = ["processed ", "verification time ", "stack depth "];
-    let mut lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.rfind(|line| !statistics.iter().any(|start| line.starts_with(start))).unwrap_or(log)
-}
-
-fn what_next(error: &(dyn std::error::Error + 'static)) -> &'static str {
-    let mut source = Some(error);
-    while let Some(error) = source {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return match io.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => {
-                    "run as root (CAP_BPF and CAP_PERFMON are needed; under lockdown=confidentiality no eBPF \
-                     program may read the kernel)"
-                }
-                Some(libc::ENOMEM) => "raise the limit of locked memory (`ulimit -l unlimited`)",
-                Some(libc::ENOSYS) => "this kernel was built without eBPF (CONFIG_BPF_SYSCALL)",
-                _ => "see the kernel's log",
-            };
-        }
-        source = error.source();
-    }
-    "see the kernel's log"
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        source = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_verifier_says_why_before_its_statistics() {
-        let log = "0: R1=ctx() R10=fp0\n1: (79) r1 = *(u64 *)(r1 +8)\nR1 invalid mem access 'scalar'\n\
-                   verification time 37 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
-        assert_eq!(reason_of_rejection(log), "R1 invalid mem access 'scalar'");
-        assert_eq!(reason_of_rejection(""), "");
-    }
 
     #[test]
     fn every_field_has_a_variable_in_the_programs() {

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use aya::Pod;
 use aya::maps::perf::{PerfEvent, PerfEventArray, PerfEventArrayBuffer};
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use exits::{Access, ExitReason, Isa, Vcpu};
 
 use super::cells::access;
-use super::programs::{self, Attached, Purpose};
+use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::{Mechanism, Watch, isa, map, map_error, watch_processes};
 use crate::{Error, Tracefs};
 
@@ -54,14 +53,6 @@ struct Record {
     cpu: u16,
     unused: u16,
 }
-
-/// `struct thread` of the programs, of which only the key matters here.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Thread([u64; 21]);
-
-// SAFETY: plain numbers; every bit pattern is a value.
-unsafe impl Pod for Thread {}
 
 impl Record {
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -112,10 +103,24 @@ impl Recorder {
     /// # Errors
     /// As [`super::Collector::attach`].
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
-        let isa = isa(root)?;
+        Self::attach_to(root, watch, &watch.wanted(Purpose::RecordRing, isa(root)?, RING_BYTES))
+    }
+
+    /// Records system calls as if they were exits, see [`super::Collector::attach_to_system_calls`].
+    ///
+    /// # Errors
+    /// As [`Recorder::attach`].
+    #[doc(hidden)]
+    pub fn attach_to_system_calls(watch: &Watch) -> Result<Self, Error> {
+        let wanted = watch.wanted(Purpose::RecordRing, Isa::Vmx, RING_BYTES);
+        Self::attach_to(Path::new("/"), watch, &Wanted { pair: Pair::SystemCalls, ..wanted })
+    }
+
+    fn attach_to(root: &Path, watch: &Watch, ring: &Wanted<'_>) -> Result<Self, Error> {
+        let isa = ring.isa;
         let tracefs = Tracefs::find(root)?;
-        let ring = watch.wanted(Purpose::RecordRing, isa, RING_BYTES);
-        let perf = watch.wanted(Purpose::RecordPerf, isa, 0);
+        let ring = *ring;
+        let perf = Wanted { purpose: Purpose::RecordPerf, ..ring };
         // Before Linux 5.8 the ring does not exist, and the object that has one cannot be loaded.
         let (mut attached, wanted) = match programs::load(root, &tracefs, &ring) {
             Ok(attached) => (attached, ring),
@@ -182,7 +187,7 @@ impl Recorder {
     /// [`Error::KernelMap`] when the kernel does not say.
     pub fn lost(&self) -> Result<u64, Error> {
         let mut lost = self.lost_in_buffers;
-        // LOST_RECORDS and THREADS_FULL of the programs.
+        // LOST_RECORDS and VCPUS_FULL of the programs.
         for counter in [0, 1] {
             lost += self.counters.get(&counter, 0).map_err(map_error)?.iter().sum::<u64>();
         }

@@ -12,7 +12,7 @@
 
 struct cell_key {
 	u64 value;
-	u32 tid;
+	u32 thread;
 	u8 kind;
 	u8 octave;
 	/* Epochs take turns. */
@@ -21,6 +21,7 @@ struct cell_key {
 };
 
 struct cell {
+	struct cell_key key;
 	u64 epoch;
 	u64 total_ns;
 	/* The sum of squares, 128 bits. */
@@ -33,6 +34,23 @@ struct cell {
 	u32 buckets[BUCKETS];
 };
 
+/* As vCPUs: most in an array, at a place that follows from the key. */
+#define DIRECT_BITS 15
+
+struct {
+	NUMBER(type, MAP_ARRAY);
+	NUMBER(max_entries, 1 << DIRECT_BITS);
+	TYPE(key, u32);
+	TYPE(value, struct cell);
+} direct_cells SEC(".maps");
+
+struct {
+	NUMBER(type, MAP_HASH);
+	NUMBER(max_entries, 1 << DIRECT_BITS);
+	TYPE(key, u32);
+	TYPE(value, struct cell_key);
+} direct_cells_taken SEC(".maps");
+
 struct {
 	NUMBER(type, MAP_HASH);
 	NUMBER(max_entries, 65536);
@@ -40,7 +58,7 @@ struct {
 	TYPE(value, struct cell);
 } cells SEC(".maps");
 
-/* For what the other has no room for: all threads together, so each processor has its own. */
+/* For what they have no room for: all threads together, so each processor has its own. */
 struct {
 	NUMBER(type, MAP_PERCPU_HASH);
 	NUMBER(max_entries, 2048);
@@ -81,18 +99,61 @@ INLINE void add_square(struct cell *cell, u64 ns)
 	}
 }
 
+INLINE u32 same_key(const struct cell_key *one, const struct cell_key *other)
+{
+	/* As two words: it is what every exit waits for. */
+	const u64 *a = (const u64 *)one, *b = (const u64 *)other;
+	return a[0] == b[0] && a[1] == b[1];
+}
+
+INLINE u32 place_of(const struct cell_key *key)
+{
+	const u64 *words = (const u64 *)key;
+	return spread(words[0] * 31 + words[1], DIRECT_BITS);
+}
+
 static __attribute__((noinline)) struct cell *new_cell(struct cell_key *key)
 {
+	u32 at = place_of(key);
+	struct cell *cell = map_lookup_elem(&cells, key);
+	if (cell)
+		return cell;
+#pragma unroll
+	for (int neighbour = 0; neighbour < 2; neighbour++, at ^= 1) {
+		if (!map_update_elem(&direct_cells_taken, &at, key, UPDATE_NOEXIST)) {
+			cell = map_lookup_elem(&direct_cells, &at);
+			if (cell) {
+				cell->epoch = 0;
+				cell->key = *key;
+			}
+			return cell;
+		}
+	}
 	struct cell empty = {};
+	empty.key = *key;
 	if (!map_update_elem(&cells, key, &empty, UPDATE_NOEXIST))
 		return map_lookup_elem(&cells, key);
 	count(CELLS_FULL);
-	key->tid = 0;
-	struct cell *cell = map_lookup_elem(&other_cells, key);
+	key->thread = 0;
+	empty.key.thread = 0;
+	cell = map_lookup_elem(&other_cells, key);
 	if (cell)
 		return cell;
 	map_update_elem(&other_cells, key, &empty, UPDATE_NOEXIST);
 	return map_lookup_elem(&other_cells, key);
+}
+
+INLINE struct cell *find_cell(struct cell_key *key)
+{
+	u32 at = place_of(key);
+	struct cell *cell = map_lookup_elem(&direct_cells, &at);
+	if (cell && same_key(&cell->key, key))
+		return cell;
+	at ^= 1;
+	cell = map_lookup_elem(&direct_cells, &at);
+	if (cell && same_key(&cell->key, key))
+		return cell;
+	return new_cell(key);
 }
 
 struct sample {
@@ -100,18 +161,14 @@ struct sample {
 	u64 ns;
 	u32 kind;
 	u32 timed;
-	u32 tid;
-	u32 process;
-	u32 vcpu;
-	u32 unused;
 };
 
-static __attribute__((noinline)) int add(struct sample *sample)
+INLINE void add(struct vcpu *vcpu, const struct sample *sample)
 {
 	u32 zero = 0;
 	u64 *now = map_lookup_elem(&epoch, &zero);
 	if (!now)
-		return 0;
+		return;
 	u64 ns = sample->ns;
 	u32 octave = 0, bucket = ns;
 	if (ns >= BUCKETS) {
@@ -120,23 +177,22 @@ static __attribute__((noinline)) int add(struct sample *sample)
 	}
 	struct cell_key key = {
 		.value = sample->value,
-		.tid = sample->tid,
+		.thread = vcpu->id,
 		.kind = sample->kind,
 		.octave = sample->timed ? octave : UNTIMED,
 		.turn = *now & 1,
 	};
-	struct cell *cell = map_lookup_elem(&cells, &key);
-	if (UNLIKELY(!cell)) {
-		cell = new_cell(&key);
-		if (!cell)
-			return 0;
-	}
+	struct cell *cell = find_cell(&key);
+	if (!cell)
+		return;
 	if (UNLIKELY(cell->epoch != *now)) {
+		struct cell_key kept = cell->key;
 		__builtin_memset(cell, 0, sizeof(*cell));
+		cell->key = kept;
 		cell->epoch = *now;
 		cell->min_ns = ns;
-		cell->process = sample->process;
-		cell->vcpu = sample->vcpu;
+		cell->process = vcpu->id >> 32;
+		cell->vcpu = vcpu->number;
 	}
 	cell->total_ns += ns;
 	add_square(cell, ns);
@@ -145,71 +201,66 @@ static __attribute__((noinline)) int add(struct sample *sample)
 	if (ns > cell->max_ns)
 		cell->max_ns = ns;
 	cell->buckets[bucket & (BUCKETS - 1)] += 1;
-	return 0;
 }
 
-INLINE void add_access(struct thread *thread, u64 id, u32 sort, u64 now, u32 timed)
+static __attribute__((noinline)) int add_access(struct vcpu *vcpu, u32 sort, u64 now, u32 timed)
 {
-	struct pending *pending = &thread->pending[sort];
+	if (sort >= SORTS)
+		return 0;
+	struct pending *pending = &vcpu->pending[sort];
 	struct sample sample = {
 		.value = pending->value,
 		.ns = timed ? now - pending->since_ns : 0,
 		.kind = pending->kind,
 		.timed = timed,
-		.tid = id,
-		.process = thread->process,
-		.vcpu = thread->vcpu,
 	};
-	add(&sample);
-}
-
-static __attribute__((noinline)) int end_waiting(struct thread *thread, u64 id, u64 now, u32 timed)
-{
-	u32 waiting = thread->waiting;
-	thread->waiting = 0;
-#pragma unroll
-	for (u32 sort = 0; sort < SORTS; sort++)
-		if (waiting & (1 << sort))
-			add_access(thread, id, sort, now, timed);
+	add(vcpu, &sample);
 	return 0;
 }
 
-INLINE void close_exit(void *context, struct thread *thread, u64 id, u64 now, u32 timed)
+INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
 {
 	struct sample sample = {
-		.value = thread->reason,
-		.ns = timed ? now - thread->exit_ns : 0,
+		.value = vcpu->reason,
+		.ns = timed ? now - vcpu->exit_ns : 0,
 		.kind = KIND_REASON,
 		.timed = timed,
-		.tid = id,
-		.process = thread->process,
-		.vcpu = thread->vcpu,
 	};
-	add(&sample);
-	if (thread->waiting)
-		end_waiting(thread, id, now, timed);
+	add(vcpu, &sample);
+	u32 waiting = vcpu->waiting;
+	if (!waiting)
+		return;
+	vcpu->waiting = 0;
+#pragma unroll
+	for (u32 sort = 0; sort < SORTS; sort++)
+		if (waiting & (1 << sort))
+			add_access(vcpu, sort, now, timed);
 }
 
-INLINE void note_access(struct thread *thread, u64 id, u32 kind, u32 sort, u64 value)
+INLINE void note_exit(struct vcpu *vcpu)
 {
-	struct pending *pending = &thread->pending[sort];
+}
+
+INLINE void note_access(struct vcpu *vcpu, u32 kind, u32 sort, u64 value)
+{
+	struct pending *pending = &vcpu->pending[sort];
 	u64 now = ktime_get_ns();
 	/* Of two of a sort the first is counted and only the second is timed. */
-	if (thread->waiting & (1 << sort))
-		add_access(thread, id, sort, now, 0);
+	if (vcpu->waiting & (1 << sort))
+		add_access(vcpu, sort, now, 0);
 	pending->value = value;
 	pending->kind = kind;
 	pending->since_ns = now;
 	if (kind == KIND_MMIO_READ) {
-		u64 start = thread->mmio_start_ns;
-		thread->mmio_start_ns = 0;
+		u64 start = vcpu->mmio_start_ns;
+		vcpu->mmio_start_ns = 0;
 		pending->since_ns = start;
-		add_access(thread, id, sort, now, start != 0);
-		thread->waiting &= ~(1 << sort);
+		add_access(vcpu, sort, now, start != 0);
+		vcpu->waiting &= ~(1 << sort);
 		return;
 	}
 	/* AVIC's events say why there was an exit, so the whole exit is theirs. */
 	if (sort == SORT_AVIC)
-		pending->since_ns = thread->exit_ns;
-	thread->waiting |= 1 << sort;
+		pending->since_ns = vcpu->exit_ns;
+	vcpu->waiting |= 1 << sort;
 }

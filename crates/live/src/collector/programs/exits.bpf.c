@@ -64,32 +64,64 @@ struct pending {
 	u32 unused;
 };
 
-/* One thread that runs a vCPU. */
-struct thread {
+/*
+ * One vCPU, told apart by a key: the address of its structure from raw tracepoints, the thread from the others, which do
+ * not say it.
+ */
+struct vcpu {
+	u64 key;
+	/* Process and thread, as the kernel gives them together. */
+	u64 id;
 	/* When it left the guest; 0 while it is there, or was not seen leaving. */
 	u64 exit_ns;
 	/* From when a read of an address is measured; 0 after one. */
 	u64 mmio_start_ns;
-	u32 process;
-	u32 vcpu;
+	u32 number;
 	u32 reason;
 	u16 cpu;
 	u8 ignored;
 	/* A bit for each sort that waits. */
 	u8 waiting;
-	struct pending pending[SORTS];
+	u32 access_kind;
 	/* The last access, for records. */
 	u64 access_value;
-	u32 access_kind;
-	u32 unused;
+	struct pending pending[SORTS];
 };
+
+/*
+ * Where a vCPU is found costs more than anything else here, so most are in an array at a place that follows from the
+ * key. A place is taken by whoever puts its number into `places_taken`; who finds two taken goes into the hash.
+ */
+#define PLACES_BITS 13
+
+struct {
+	NUMBER(type, MAP_ARRAY);
+	NUMBER(max_entries, 1 << PLACES_BITS);
+	TYPE(key, u32);
+	TYPE(value, struct vcpu);
+} places SEC(".maps");
+
+struct {
+	NUMBER(type, MAP_HASH);
+	NUMBER(max_entries, 1 << PLACES_BITS);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} places_taken SEC(".maps");
 
 struct {
 	NUMBER(type, MAP_HASH);
 	NUMBER(max_entries, 65536);
+	TYPE(key, u64);
+	TYPE(value, struct vcpu);
+} vcpus SEC(".maps");
+
+/* The key of the vCPU that a thread runs, for events that do not say it. */
+struct {
+	NUMBER(type, MAP_HASH);
+	NUMBER(max_entries, 65536);
 	TYPE(key, u32);
-	TYPE(value, struct thread);
-} threads SEC(".maps");
+	TYPE(value, u64);
+} keys SEC(".maps");
 
 struct {
 	NUMBER(type, MAP_HASH);
@@ -99,7 +131,7 @@ struct {
 } watched SEC(".maps");
 
 /* What could not be kept. */
-enum counter { LOST_RECORDS, THREADS_FULL, CELLS_FULL, COUNTERS };
+enum counter { LOST_RECORDS, VCPUS_FULL, CELLS_FULL, COUNTERS };
 
 struct {
 	NUMBER(type, MAP_PERCPU_ARRAY);
@@ -115,64 +147,90 @@ INLINE void count(u32 which)
 		*counter += 1;
 }
 
+/* Spreads keys that differ in few bits (Fibonacci hashing). */
+INLINE u32 spread(u64 key, u32 bits)
+{
+	return (key * 0x9e3779b97f4a7c15ULL) >> (64 - bits);
+}
+
 #if defined(RECORD_RING) || defined(RECORD_PERF)
 #include "record.h"
 #else
 #include "cells.h"
 #endif
 
-INLINE struct thread *thread_of(u64 id)
+INLINE struct vcpu *find_vcpu(u64 key)
 {
-	u32 tid = id;
-	return map_lookup_elem(&threads, &tid);
+	u32 at = spread(key, PLACES_BITS);
+	struct vcpu *vcpu = map_lookup_elem(&places, &at);
+	if (vcpu && vcpu->key == key)
+		return vcpu;
+	at ^= 1;
+	vcpu = map_lookup_elem(&places, &at);
+	if (vcpu && vcpu->key == key)
+		return vcpu;
+	return map_lookup_elem(&vcpus, &key);
 }
 
-static __attribute__((noinline)) struct thread *new_thread(u64 id, u32 vcpu)
+static __attribute__((noinline)) struct vcpu *new_vcpu(u64 key)
 {
-	u32 tid = id;
-	struct thread empty = {};
-	empty.process = id >> 32;
-	empty.vcpu = vcpu;
-	empty.ignored = filtered && !map_lookup_elem(&watched, &empty.process);
-	if (map_update_elem(&threads, &tid, &empty, UPDATE_ANY))
-		count(THREADS_FULL);
-	return map_lookup_elem(&threads, &tid);
+	u32 at = spread(key, PLACES_BITS);
+#pragma unroll
+	for (int neighbour = 0; neighbour < 2; neighbour++, at ^= 1)
+		if (!map_update_elem(&places_taken, &at, &key, UPDATE_NOEXIST))
+			return map_lookup_elem(&places, &at);
+	struct vcpu empty = {};
+	if (map_update_elem(&vcpus, &key, &empty, UPDATE_ANY))
+		count(VCPUS_FULL);
+	return map_lookup_elem(&vcpus, &key);
 }
 
-INLINE int left_guest(void *context, struct thread *thread, u64 id, u32 reason)
+/* Another thread runs it now, or another VM has got the memory of one that ended. */
+INLINE void begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
 {
-	if (thread->ignored)
+	u32 thread = id, process = id >> 32;
+	__builtin_memset(vcpu, 0, sizeof(*vcpu));
+	vcpu->key = key;
+	vcpu->id = id;
+	vcpu->number = number;
+	vcpu->ignored = filtered && !map_lookup_elem(&watched, &process);
+	map_update_elem(&keys, &thread, &key, UPDATE_ANY);
+}
+
+INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
+{
+	if (vcpu->ignored)
 		return 0;
 	u64 now = ktime_get_ns();
-	if (UNLIKELY(thread->exit_ns))
-		close_exit(context, thread, id, now, 0);
-	thread->exit_ns = now;
-	thread->mmio_start_ns = now;
-	thread->reason = reason;
-	thread->cpu = get_smp_processor_id();
+	if (UNLIKELY(vcpu->exit_ns))
+		close_exit(context, vcpu, now, 0);
+	vcpu->exit_ns = now;
+	vcpu->mmio_start_ns = now;
+	vcpu->reason = reason;
+	note_exit(vcpu);
 	return 0;
 }
 
-INLINE int entered_guest(void *context, struct thread *thread, u64 id)
+INLINE int entered_guest(void *context, struct vcpu *vcpu)
 {
-	if (!thread->exit_ns)
+	if (!vcpu || !vcpu->exit_ns)
 		return 0;
-	close_exit(context, thread, id, ktime_get_ns(), 1);
-	thread->exit_ns = 0;
-	thread->mmio_start_ns = 0;
+	close_exit(context, vcpu, ktime_get_ns(), 1);
+	vcpu->exit_ns = 0;
 	return 0;
 }
 
 INLINE int accessed(u32 kind, u32 sort, u64 value)
 {
-	u64 id = get_current_pid_tgid();
-	struct thread *thread = thread_of(id);
+	u32 thread = get_current_pid_tgid();
+	u64 *key = map_lookup_elem(&keys, &thread);
+	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;
 	/* Before the first exit that was seen there is nothing that it could be part of. */
-	if (!thread || thread->ignored || !thread->exit_ns)
+	if (!vcpu || !vcpu->exit_ns)
 		return 0;
-	thread->access_kind = kind;
-	thread->access_value = value;
-	note_access(thread, id, kind, sort, value);
+	vcpu->access_kind = kind;
+	vcpu->access_value = value;
+	note_access(vcpu, kind, sort, value);
 	return 0;
 }
 

@@ -27,23 +27,22 @@ INLINE u32 raw_number(void *vcpu)
 
 SEC("raw_tp/kvm_exit") int raw_exit(u64 *arguments)
 {
-	void *vcpu = (void *)(vcpu_argument ? arguments[1] : arguments[0]);
+	u64 key = vcpu_argument ? arguments[1] : arguments[0];
 	u64 id = get_current_pid_tgid();
-	struct thread *thread = thread_of(id);
-	if (UNLIKELY(!thread)) {
-		thread = new_thread(id, raw_number(vcpu));
-		if (!thread)
+	struct vcpu *vcpu = find_vcpu(key);
+	if (UNLIKELY(!vcpu || vcpu->id != id)) {
+		if (!vcpu)
+			vcpu = new_vcpu(key);
+		if (!vcpu)
 			return 0;
+		begin_vcpu(vcpu, key, id, raw_number((void *)key));
 	}
-	return left_guest(arguments, thread, id, raw_reason(vcpu));
+	return left_guest(arguments, vcpu, raw_reason((void *)key));
 }
 
 SEC("raw_tp/kvm_entry") int raw_entry(u64 *arguments)
 {
-	u64 id = get_current_pid_tgid();
-	struct thread *thread = thread_of(id);
-	/* An entry without an exit before it ends nothing. */
-	return thread ? entered_guest(arguments, thread, id) : 0;
+	return entered_guest(arguments, find_vcpu(arguments[0]));
 }
 
 SEC("raw_tp/kvm_pio") int raw_pio(u64 *arguments)

@@ -11,7 +11,7 @@ struct record {
 	u32 access_kind;
 	u32 reason;
 	u32 process;
-	u32 tid;
+	u32 thread;
 	u32 vcpu;
 	u16 cpu;
 	u16 unused;
@@ -32,32 +32,32 @@ struct {
 } records SEC(".maps");
 #endif
 
-INLINE void fill(struct record *record, struct thread *thread, u64 id, u64 now, u32 timed)
+INLINE void fill(struct record *record, struct vcpu *vcpu, u64 now, u32 timed)
 {
-	record->exit_ns = thread->exit_ns;
-	record->handling_ns = timed ? now - thread->exit_ns : UNKNOWN;
-	record->access_value = thread->access_value;
-	record->access_kind = thread->access_kind;
+	record->exit_ns = vcpu->exit_ns;
+	record->handling_ns = timed ? now - vcpu->exit_ns : UNKNOWN;
+	record->access_value = vcpu->access_value;
+	record->access_kind = vcpu->access_kind;
 	/* The first of the waiting ones stands for the last access here. */
-	struct pending *last = &thread->pending[0];
-	if (thread->access_kind == KIND_MMIO_READ)
+	struct pending *last = &vcpu->pending[0];
+	if (vcpu->access_kind == KIND_MMIO_READ)
 		record->access_ns = last->since_ns;
 	else
-		record->access_ns = thread->access_kind && timed ? now - last->since_ns : UNKNOWN;
-	record->reason = thread->reason;
-	record->process = thread->process;
-	record->tid = id;
-	record->vcpu = thread->vcpu;
-	record->cpu = thread->cpu;
+		record->access_ns = vcpu->access_kind && timed ? now - last->since_ns : UNKNOWN;
+	record->reason = vcpu->reason;
+	record->process = vcpu->id >> 32;
+	record->thread = vcpu->id;
+	record->vcpu = vcpu->number;
+	record->cpu = vcpu->cpu;
 	record->unused = 0;
 }
 
-INLINE void close_exit(void *context, struct thread *thread, u64 id, u64 now, u32 timed)
+INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
 {
 #ifdef RECORD_RING
 	struct record *record = ringbuf_reserve(&records, sizeof(*record), 0);
 	if (record) {
-		fill(record, thread, id, now, timed);
+		fill(record, vcpu, now, timed);
 		/* User space looks at fixed times: waking it for each exit would cost more than the exit. */
 		ringbuf_submit(record, RINGBUF_NO_WAKEUP);
 	} else {
@@ -65,22 +65,27 @@ INLINE void close_exit(void *context, struct thread *thread, u64 id, u64 now, u3
 	}
 #else
 	struct record record;
-	fill(&record, thread, id, now, timed);
+	fill(&record, vcpu, now, timed);
 	if (perf_event_output(context, &records, CURRENT_CPU, &record, sizeof(record)))
 		count(LOST_RECORDS);
 #endif
-	thread->access_kind = KIND_REASON;
+	vcpu->access_kind = KIND_REASON;
 }
 
-INLINE void note_access(struct thread *thread, u64 id, u32 kind, u32 sort, u64 value)
+INLINE void note_exit(struct vcpu *vcpu)
 {
-	struct pending *last = &thread->pending[0];
+	vcpu->cpu = get_smp_processor_id();
+}
+
+INLINE void note_access(struct vcpu *vcpu, u32 kind, u32 sort, u64 value)
+{
+	struct pending *last = &vcpu->pending[0];
 	u64 now = ktime_get_ns();
 	if (kind == KIND_MMIO_READ) {
 		/* Known at once. Of two in one exit only the first is measured. */
-		last->since_ns = thread->mmio_start_ns ? now - thread->mmio_start_ns : UNKNOWN;
-		thread->mmio_start_ns = 0;
+		last->since_ns = vcpu->mmio_start_ns ? now - vcpu->mmio_start_ns : UNKNOWN;
+		vcpu->mmio_start_ns = 0;
 	} else {
-		last->since_ns = sort == SORT_AVIC ? thread->exit_ns : now;
+		last->since_ns = sort == SORT_AVIC ? vcpu->exit_ns : now;
 	}
 }

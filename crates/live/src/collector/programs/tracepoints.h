@@ -17,24 +17,24 @@ INLINE u64 field(void *record, u32 at, u32 size)
 SEC("tracepoint/kvm/kvm_exit") int tracepoint_exit(void *record)
 {
 	u64 id = get_current_pid_tgid();
-	struct thread *thread = thread_of(id);
-	if (UNLIKELY(!thread)) {
-		thread = new_thread(id, NO_VCPU);
-		if (!thread)
+	u64 key = (u32)id;
+	struct vcpu *vcpu = find_vcpu(key);
+	if (UNLIKELY(!vcpu || vcpu->id != id)) {
+		if (!vcpu)
+			vcpu = new_vcpu(key);
+		if (!vcpu)
 			return 0;
+		begin_vcpu(vcpu, key, id, NO_VCPU);
 	}
-	return left_guest(record, thread, id, field(record, exit_reason_at, 4));
+	return left_guest(record, vcpu, field(record, exit_reason_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_entry") int tracepoint_entry(void *record)
 {
-	u64 id = get_current_pid_tgid();
-	struct thread *thread = thread_of(id);
-	if (!thread)
-		return 0;
-	if (UNLIKELY(thread->vcpu == NO_VCPU))
-		thread->vcpu = field(record, entry_vcpu_at, 4);
-	return entered_guest(record, thread, id);
+	struct vcpu *vcpu = find_vcpu((u32)get_current_pid_tgid());
+	if (vcpu && UNLIKELY(vcpu->number == NO_VCPU))
+		vcpu->number = field(record, entry_vcpu_at, 4);
+	return entered_guest(record, vcpu);
 }
 
 SEC("tracepoint/kvm/kvm_pio") int tracepoint_pio(void *record)

@@ -1,0 +1,106 @@
+//! Counting exits in the kernel, on real exits.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::command::{Said, bare, run};
+
+/// One table of `exitless stat --json`.
+fn table(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// Exits by reason, and all of them.
+fn exits(table: &Value) -> (BTreeMap<String, u64>, u64) {
+    let rows = table["rows"].as_array().expect("rows").iter();
+    let rows: BTreeMap<String, u64> = rows
+        .map(|row| (row["reason"].as_str().unwrap().to_owned(), row["exits"].as_u64().unwrap()))
+        .collect();
+    let all = rows.values().sum();
+    (rows, all)
+}
+
+/// A line that begins with a word, without it.
+fn after<'a>(said: &'a Said, word: &str) -> &'a str {
+    let found = said.out.lines().find_map(|line| line.strip_prefix(word));
+    found.unwrap_or_else(|| panic!("no line with {word}: {}\n{}", said.out, said.err)).trim()
+}
+
+const PROBE: &str = "exitless probe --samples 200 --warm-up 5 --blocks 1";
+
+/// Two collectors, by raw tracepoints and by their records, and `perf stat` see the same VM; all of its exits lie
+/// within the time of each.
+#[test]
+fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
+    let script = format!(
+        "exec 3>&1; perf stat -x, -o perf.txt -a -e kvm:kvm_exit -e kvm:kvm_msr -- \
+         exitless stat --json --by reason,msr -- sh -c \
+         \"exitless stat --no-raw-tracepoints --json -- {PROBE} --measure eoi --measure pio-user --measure mmio-user \
+         >inner.txt\" | grep '^{{' >outer.txt; \
+         grep '^{{' inner.txt | sed 's/^/inner /'; sed 's/^/outer /' outer.txt; sed 's/^/perf /' perf.txt"
+    );
+    let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", &script]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let (inner, outer) = (table(after(&said, "inner ")), table(after(&said, "outer ")));
+
+    let (by_reason, all) = exits(&inner);
+    assert!(by_reason["msr"] >= 1600 && by_reason["npf"] >= 400 && by_reason["io"] >= 400, "{by_reason:?}");
+    let perf = |event: &str| -> u64 {
+        let lines = said.out.lines().filter(|line| line.starts_with("perf ") && line.contains(event));
+        let counts = lines.filter_map(|line| line[5..].split(',').next()?.parse::<u64>().ok());
+        counts.last().unwrap_or_else(|| panic!("perf counted no {event}: {}", said.out))
+    };
+    assert_eq!(all, perf("kvm:kvm_exit"));
+    assert_eq!(inner["losses"]["lost_events"], 0);
+
+    // By reason and register: each MSR is there, its exits those that perf counted.
+    assert_eq!(outer["totals"]["exits"], all);
+    let accesses = outer["accesses"].as_array().expect("accesses");
+    let msrs = accesses.iter().filter(|row| !row["msr"].is_null());
+    let counted: u64 = msrs.clone().map(|row| row["exits"].as_u64().unwrap()).sum();
+    assert_eq!(counted, perf("kvm:kvm_msr"));
+    assert!(msrs.clone().any(|row| row["msr"] == "EOI:W"), "{accesses:?}");
+}
+
+#[test]
+fn vmx_reasons_are_read_from_kvms_structures_as_its_events_say_them() {
+    let script = format!(
+        "exitless stat --no-raw-tracepoints --json -- sh -c \
+         \"exitless stat --by port --json -- {PROBE} --measure ipi-running --measure pio-user >raw.txt\" >records.txt; \
+         grep '^{{' raw.txt | sed 's/^/raw /'; grep '^{{' records.txt | sed 's/^/records /'"
+    );
+    let said = bare("intel-apicv", &script);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let (raw, records) = (table(after(&said, "raw ")), table(after(&said, "records ")));
+    let by_reason = exits(&records).0;
+    assert!(by_reason["MSR_WRITE"] >= 400 && by_reason["IO_INSTRUCTION"] >= 400, "{by_reason:?}");
+    assert_eq!(raw["totals"]["exits"], records["totals"]["exits"]);
+    let whole = |table: &Value| table["files"][0]["warnings"].as_array().map(Vec::len);
+    assert_eq!((whole(&raw), whole(&records)), (Some(0), Some(1)), "{raw}");
+}
+
+#[test]
+fn nothing_stays_in_the_kernel_when_the_collector_is_killed() {
+    let script = "count() { grep -c 'bpf_prog_.*_\\(raw\\|tracepoint\\)_' /proc/kallsyms; }; \
+                  exitless stat >/dev/null & watcher=$!; \
+                  for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; [ $(count) = 0 ] || break; done; \
+                  echo during $(count); kill -9 $watcher; wait $watcher; sleep 1; echo after $(count)";
+    let said = bare("amd-svm", script);
+    assert_eq!(after(&said, "during"), "2", "{}", said.err);
+    assert_eq!(after(&said, "after"), "0", "{}", said.err);
+}
+
+#[test]
+fn a_kernel_without_kvm_is_said_and_can_be_waited_for() {
+    let script = format!(
+        "rmmod kvm_amd; exitless stat --count 1; echo status $?; \
+         exitless stat --wait --json --interval 4s --count 1 >table.txt 2>wait.txt & \
+         sleep 1; modprobe kvm_amd; sleep 2; {PROBE} --measure cpuid >/dev/null; wait; sed 's/^/table /' table.txt"
+    );
+    let said = bare("amd-svm", &script);
+    assert_eq!(after(&said, "status"), "125");
+    assert!(said.err.contains("kvm_amd") && said.err.contains("--wait"), "{}", said.err);
+    let (by_reason, _) = exits(&table(after(&said, "table ")));
+    assert!(by_reason["cpuid"] >= 200, "{by_reason:?}");
+}

@@ -1,0 +1,129 @@
+//! What watching costs, per pair of events, on this machine's real processor: the programs that count exits, attached
+//! to system calls in place of exits, beside perf recording the same pair.
+//!
+//! `cargo bench -p live --bench overhead`; needs root, and for perf's row `perf` on PATH. Each row is the least of
+//! several rounds, interleaved, so that other load on the machine shows least; the system call itself is in the first
+//! row and taken off from the others.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use live::{Collector, Cost, Recorder, Watch};
+
+const CALLS: u32 = 2_000;
+const ROUNDS: usize = 10;
+const PIECES: usize = 100;
+/// A call takes longer than this while perf records it, and never while nothing is attached.
+const PERF_AT_LEAST_NS: f64 = 700.0;
+
+fn main() {
+    // `cargo test --benches` runs it too; there it has nothing to measure.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    if let Err(error) = measure() {
+        eprintln!("overhead: {error}");
+        std::process::exit(1);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Row {
+    Nothing,
+    Raw,
+    Tracepoints,
+    Ring,
+    Perf,
+}
+
+const ROWS: [(Row, &str); 5] = [
+    (Row::Nothing, "nothing attached"),
+    (Row::Raw, "exitless, counting, raw tracepoints"),
+    (Row::Tracepoints, "exitless, counting, tracepoints"),
+    (Row::Ring, "exitless, recording"),
+    (Row::Perf, "perf record"),
+];
+
+fn measure() -> Result<(), Box<dyn std::error::Error>> {
+    let mut least = [f64::INFINITY; ROWS.len()];
+    for _ in 0..ROUNDS {
+        for (at, (row, _)) in ROWS.iter().enumerate() {
+            let watching = watch(*row)?;
+            // Short pieces: some of them meet no other load.
+            let pieces = (0..PIECES).map(|_| round()).fold(f64::INFINITY, f64::min);
+            least[at] = least[at].min(pieces);
+            drop(watching);
+        }
+    }
+    println!("one pair of events, least of {ROUNDS} rounds of {CALLS} system calls");
+    for ((_, name), ns) in ROWS.iter().zip(least) {
+        println!("{name:38} {ns:8.1} ns a call {:8.1} ns more", ns - least[0]);
+    }
+    println!("perf costs {:.1} times as much as counting", (least[4] - least[0]) / (least[1] - least[0]));
+    let measuring = Cost::measure()?;
+    let collector = Collector::attach_to_system_calls(&own(None))?;
+    round();
+    let cost = collector.cost()?;
+    drop(measuring);
+    for program in &cost.programs {
+        let ns = program.total_ns as f64 / program.runs as f64;
+        println!("by the kernel's own measure, {}: {ns:.1} ns a run", program.program);
+    }
+    Ok(())
+}
+
+/// Watches nobody else, for their load is not ours to count.
+fn own(no_raw: Option<&str>) -> Watch {
+    Watch {
+        processes: Some(vec![std::process::id()]),
+        no_raw_tracepoints: no_raw.map(str::to_owned),
+        ..Watch::default()
+    }
+}
+
+struct Perf(Child);
+
+impl Drop for Perf {
+    fn drop(&mut self) {
+        // It ends by itself when this process does, at the latest.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn watch(row: Row) -> Result<Option<Box<dyn std::any::Any>>, Box<dyn std::error::Error>> {
+    Ok(match row {
+        Row::Nothing => None,
+        Row::Raw => Some(Box::new(Collector::attach_to_system_calls(&own(None))?)),
+        Row::Tracepoints => {
+            let why = "to compare";
+            Some(Box::new(Collector::attach_to_system_calls(&own(Some(why)))?))
+        }
+        Row::Ring => Some(Box::new(Recorder::attach_to_system_calls(&own(None))?)),
+        Row::Perf => {
+            let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+            let process = std::process::id().to_string();
+            let child = Command::new("perf")
+                .args(["record", "-q", "-m", "64M", "-e", events, "-p", &process, "-o", "/dev/null"])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            let Ok(child) = child else { return Ok(None) };
+            let perf = Perf(child);
+            let start = Instant::now();
+            // That calls take longer is how one sees that it has begun.
+            while round() < PERF_AT_LEAST_NS && start.elapsed() < Duration::from_secs(20) {}
+            Some(Box::new(perf))
+        }
+    })
+}
+
+/// Nanoseconds a system call.
+fn round() -> f64 {
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        // SAFETY: takes nothing and changes nothing.
+        unsafe { libc::syscall(libc::SYS_getppid) };
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+}

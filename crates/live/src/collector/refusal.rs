@@ -1,0 +1,78 @@
+//! Why the kernel did not take a program, in a line, and what to do about it.
+
+use aya::EbpfError;
+use aya::programs::ProgramError;
+
+use crate::Error;
+
+pub(super) fn not_loaded(error: &EbpfError) -> Error {
+    Error::Load { cause: chain(error), next: what_next(error) }
+}
+
+/// The reason in one line; the verifier's log goes to a file.
+pub(super) fn rejected(program: &str, error: &ProgramError) -> Error {
+    let ProgramError::LoadError { io_error, verifier_log } = error else {
+        return Error::Load { cause: format!("{program}: {}", chain(error)), next: what_next(error) };
+    };
+    let log = verifier_log.to_string();
+    if log.trim().is_empty() {
+        let cause = format!("the kernel refused program {program}: {io_error}");
+        return Error::Load { cause, next: what_next(error) };
+    }
+    let reason = reason_of_rejection(&log).to_owned();
+    let path = std::env::temp_dir().join(format!("exitless-verifier-{}.log", std::process::id()));
+    let saved = std::fs::write(&path, &log).map(|()| path);
+    Error::Rejected { program: program.to_owned(), reason, log: saved.ok() }
+}
+
+/// The verifier's last words, before its statistics.
+fn reason_of_rejection(log: &str) -> &str {
+    let statistics = ["processed ", "verification time ", "stack depth "];
+    let mut lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.rfind(|line| !statistics.iter().any(|start| line.starts_with(start))).unwrap_or(log)
+}
+
+fn what_next(error: &(dyn std::error::Error + 'static)) -> &'static str {
+    let mut source = Some(error);
+    while let Some(error) = source {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return match io.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => {
+                    "run as root (CAP_BPF and CAP_PERFMON are needed; under lockdown=confidentiality no eBPF \
+                     program may read the kernel)"
+                }
+                Some(libc::ENOMEM) => "raise the limit of locked memory (`ulimit -l unlimited`)",
+                Some(libc::ENOSYS) => "this kernel was built without eBPF (CONFIG_BPF_SYSCALL)",
+                _ => "see the kernel's log",
+            };
+        }
+        source = error.source();
+    }
+    "see the kernel's log"
+}
+
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifier_says_why_before_its_statistics() {
+        let log = "0: R1=ctx() R10=fp0\n1: (79) r1 = *(u64 *)(r1 +8)\nR1 invalid mem access 'scalar'\n\
+                   verification time 37 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
+        assert_eq!(reason_of_rejection(log), "R1 invalid mem access 'scalar'");
+        assert_eq!(reason_of_rejection(""), "");
+    }
+}

@@ -1,0 +1,69 @@
+//! The vCPUs that the programs follow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aya::Pod;
+use aya::maps::{Array, HashMap, MapData, MapError};
+
+use super::map;
+use super::programs::Attached;
+use crate::Error;
+
+/// `struct vcpu` of the programs, of which only being empty matters here.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct State([u64; 22]);
+
+// SAFETY: plain numbers; every bit pattern is a value.
+unsafe impl Pod for State {}
+
+/// The kernel's maps of vCPUs.
+pub(super) struct Vcpus {
+    places: Array<MapData, State>,
+    /// Number of a place, and the key of the vCPU that has it.
+    places_taken: HashMap<MapData, u32, u64>,
+    hashed: HashMap<MapData, u64, State>,
+    /// Keys by thread.
+    keys: HashMap<MapData, u32, u64>,
+}
+
+impl Vcpus {
+    pub(super) fn of(attached: &mut Attached) -> Result<Self, Error> {
+        Ok(Self {
+            places: map(attached, "places")?,
+            places_taken: map(attached, "places_taken")?,
+            hashed: map(attached, "vcpus")?,
+            keys: map(attached, "keys")?,
+        })
+    }
+
+    /// Whether there is little room for more.
+    pub(super) fn is_crowded(&self) -> bool {
+        // Of 8,192 places, and of 65,536 threads.
+        self.places_taken.keys().count() > 1 << 12 || self.keys.keys().count() > 1 << 15
+    }
+
+    /// Forgets those whose thread is no more, for no program can be following them.
+    pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
+        let keys: Vec<(u32, u64)> = self.keys.iter().filter_map(Result::ok).collect();
+        let ended: BTreeMap<u64, u32> =
+            keys.iter().filter(|(thread, _)| !alive(*thread)).map(|&(thread, key)| (key, thread)).collect();
+        // A vCPU that another thread runs now is not that of the one that ended.
+        let living: BTreeSet<u64> =
+            keys.iter().filter(|(thread, _)| alive(*thread)).map(|&(_, key)| key).collect();
+        let taken: Vec<(u32, u64)> = self.places_taken.iter().filter_map(Result::ok).collect();
+        for (at, _) in taken.iter().filter(|(_, key)| ended.contains_key(key) && !living.contains(key)) {
+            // Emptied before it is offered to others.
+            self.places.set(*at, State([0; 22]), 0)?;
+            self.places_taken.remove(at)?;
+        }
+        for (key, thread) in &ended {
+            if !living.contains(key) {
+                // Most are not there, but in a place.
+                let _ = self.hashed.remove(key);
+            }
+            self.keys.remove(thread)?;
+        }
+        Ok(())
+    }
+}
