@@ -1,14 +1,15 @@
 //! What happened between two readings.
 
 use super::{Counters, VmStatistics};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How much each counter grew, and in which time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StatisticsChange {
-    /// From one reading to the other.
+    /// From one reading to the other; nanoseconds where it is serialized.
+    #[serde(rename = "elapsed_ns", serialize_with = "nanoseconds")]
     pub elapsed: Duration,
     /// Growth of the VM's counters.
     pub total: Counters,
@@ -17,6 +18,10 @@ pub struct StatisticsChange {
     /// Counters of the VM that went back, and have no growth: somebody reset them through debugfs, or a vCPU
     /// was unplugged.
     pub reset: Vec<String>,
+}
+
+fn nanoseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl VmStatistics {
