@@ -23,13 +23,14 @@ fn the_micro_vm_is_found_among_those_of_the_host() {
     assert_eq!((one.pid.to_string(), one.vmm), (own.clone(), Vmm::Other));
     assert_eq!(one.vm_fds.len(), 1, "{one:?}");
     let numbers: Vec<u32> = one.vcpus.iter().map(|vcpu| vcpu.number).collect();
-    assert_eq!(numbers, [0, 1, 2]);
-    assert!(one.vcpus.iter().all(|vcpu| vcpu.fd.is_some()), "{one:?}");
-    let threads = one.vcpus.iter().filter_map(|vcpu| vcpu.thread);
-    assert!(
-        threads.clone().count() == 3 && threads.clone().all(|thread| one.threads.contains(&thread)),
-        "{one:?}"
-    );
+    // One more may be parked beside those that measure.
+    assert_eq!(numbers[..3], [0, 1, 2], "{one:?}");
+    for vcpu in &one.vcpus[..3] {
+        assert!(
+            vcpu.fd.is_some() && vcpu.thread.is_some_and(|thread| one.threads.contains(&thread)),
+            "{one:?}"
+        );
+    }
 
     drop(vm);
     let later = Vms::discover(Path::new("/")).unwrap();
