@@ -9,7 +9,9 @@ mod facts;
 mod fingerprint;
 mod interrupts;
 pub mod kvm;
+pub mod kvm_statistics;
 mod modules;
+pub mod vms;
 
 pub use cpuinfo::Cpu;
 pub use error::Error;

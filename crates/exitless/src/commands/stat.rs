@@ -1,5 +1,7 @@
 //! `exitless stat`: exits as they happen, as a table an interval.
 
+mod statistics;
+
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -12,7 +14,7 @@ use live::{Collector, Cost};
 use traces::{Options, Recordings};
 
 use super::quantity;
-use super::watching::{WatchArguments, pause, reading, run_command};
+use super::watching::{VmNames, WatchArguments, pause, reading, run_command};
 use crate::{console, interrupt};
 
 /// Arguments of `stat`.
@@ -53,10 +55,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let watch = arguments.watch.watch(accesses)?;
     let stop = interrupt::flag()?;
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
-    let Some(mut collector) = arguments.watch.attach(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
+    let mut collector = match arguments.watch.attach(&watch, &stop) {
+        Ok(Some(collector)) => collector,
+        Ok(None) => return Ok(ExitCode::SUCCESS),
+        Err(error) => return statistics::run(arguments, error, &stop),
+    };
+    let mut names = VmNames::default();
     if let Some((program, rest)) = arguments.command.split_first() {
         let status = run_command(program, rest)?;
-        show(&mut collector, &grouping, arguments)?;
+        show(&mut collector, &mut names, &grouping, arguments)?;
         return Ok(status);
     }
     let mut next = Instant::now();
@@ -65,15 +72,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         next += Duration::from_nanos(arguments.interval);
         // What was counted until a signal is shown too.
         pause(next, &stop);
-        show(&mut collector, &grouping, arguments)?;
+        show(&mut collector, &mut names, &grouping, arguments)?;
         tables += 1;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what was counted since the last time.
-fn show(collector: &mut Collector, grouping: &Grouping, arguments: &Arguments) -> anyhow::Result<()> {
-    let profile = collector.take()?;
+fn show(
+    collector: &mut Collector,
+    names: &mut VmNames,
+    grouping: &Grouping,
+    arguments: &Arguments,
+) -> anyhow::Result<()> {
+    let mut profile = collector.take()?;
+    names.name(&mut profile);
     let mut recordings = Recordings::new(Options::default());
     recordings.add("this host".to_owned(), reading(profile, collector.mechanism(), collector.missing()));
     let mut table = Table::new(&recordings.profile, grouping.clone());

@@ -1,5 +1,6 @@
 //! What all commands on the running kernel share: which VMs, waiting for KVM, and naming the source.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use exits::Profile;
+use host::vms::Vms;
 use live::{Collector, Error, Mechanism, Watch};
 use traces::{Format, Origin, Reading};
 
@@ -37,13 +39,25 @@ pub(crate) struct WatchArguments {
 impl WatchArguments {
     /// Whom to watch, with ports, addresses and registers or without.
     pub(crate) fn watch(&self, accesses: bool) -> anyhow::Result<Watch> {
-        let _ = &self.vms;
+        let processes = match self.vms.is_empty() {
+            true => None,
+            false => {
+                let found = Vms::discover(Path::new(HOST))?;
+                let chosen = found.select(&self.vms)?;
+                Some(chosen.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect())
+            }
+        };
         let no_raw_tracepoints = self.no_raw_tracepoints.then(|| "--no-raw-tracepoints was given".to_owned());
-        Ok(Watch { accesses, no_raw_tracepoints, ..Watch::default() })
+        Ok(Watch { processes, accesses, no_raw_tracepoints })
+    }
+
+    /// The VMs that were asked for, by their names or processes.
+    pub(crate) fn wanted(&self) -> &[String] {
+        &self.vms
     }
 
     /// Starts counting, after waiting for KVM if that was asked for. `None` when `stop` was set before.
-    pub(crate) fn attach(&self, watch: &Watch, stop: &AtomicBool) -> anyhow::Result<Option<Collector>> {
+    pub(crate) fn attach(&self, watch: &Watch, stop: &AtomicBool) -> Result<Option<Collector>, Error> {
         let mut waiting = None;
         loop {
             match Collector::attach(Path::new(HOST), watch) {
@@ -55,6 +69,31 @@ impl WatchArguments {
                 return Ok(None);
             }
         }
+    }
+}
+
+/// Names of VMs by their process, looked up when a process is first seen.
+#[derive(Debug, Default)]
+pub(crate) struct VmNames {
+    known: BTreeMap<u32, Option<String>>,
+}
+
+impl VmNames {
+    /// Gives the VMs of `profile` their names.
+    pub(crate) fn name(&mut self, profile: &mut Profile) {
+        let vms: BTreeSet<u32> = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
+        if vms.iter().any(|vm| !self.known.contains_key(vm)) {
+            // That of a VM that ended meanwhile stays unknown, and is not looked for again.
+            let running = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
+            let named = |vm: &u32| {
+                running.iter().find(|one| u32::try_from(one.pid) == Ok(*vm)).map(|one| one.name.clone())
+            };
+            for vm in &vms {
+                self.known.entry(*vm).or_insert_with(|| named(vm));
+            }
+        }
+        let names = vms.into_iter().filter_map(|vm| Some((vm, self.known.get(&vm)?.clone()?)));
+        profile.names.extend(names);
     }
 }
 
