@@ -3,6 +3,7 @@
 mod cells;
 mod clock;
 mod cost;
+mod joining;
 mod layout;
 mod programs;
 mod records;
@@ -20,8 +21,9 @@ use self::vcpus::Vcpus;
 use crate::{Error, Tracefs};
 
 pub use self::cost::{Cost, ProgramCost};
+pub use self::joining::{LiveAccess, LiveExit};
 pub use self::programs::Mechanism;
-pub use self::records::{LiveExit, Recorder};
+pub use self::records::Recorder;
 
 /// Whose exits to take, and how.
 #[derive(Debug, Clone, Default)]

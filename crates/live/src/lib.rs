@@ -33,7 +33,7 @@ pub mod statistics;
 mod threads;
 mod tracefs;
 
-pub use collector::{Collector, Cost, LiveExit, Mechanism, ProgramCost, Recorder, Watch};
+pub use collector::{Collector, Cost, LiveAccess, LiveExit, Mechanism, ProgramCost, Recorder, Watch};
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use aya::maps::perf::{PerfEvent, PerfEventArray, PerfEventArrayBuffer};
 use aya::maps::{MapData, PerCpuArray, RingBuf};
-use exits::{Access, ExitReason, Isa, Vcpu};
+use exits::Isa;
 
-use super::cells::access;
+use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::{Mechanism, Watch, isa, map, map_error, watch_processes};
 use crate::{Error, Tracefs};
@@ -15,72 +15,6 @@ use crate::{Error, Tracefs};
 const RING_BYTES: u32 = 16 << 20;
 /// Pages of each processor's buffer before Linux 5.8.
 const PERF_PAGES: usize = 256;
-const NO_VCPU: u32 = u32::MAX;
-const UNKNOWN: u64 = u64::MAX;
-
-/// One exit with what happened until the next entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LiveExit {
-    /// When the guest was left, nanoseconds of `CLOCK_MONOTONIC`.
-    pub time_ns: u64,
-    /// Whose exit it is.
-    pub vcpu: Vcpu,
-    /// The processor that left the guest.
-    pub cpu: u16,
-    /// Why.
-    pub reason: ExitReason,
-    /// The last port, address or register that the host handled before the next entry.
-    pub access: Option<Access>,
-    /// How long it took over that, by the rules of `perf kvm stat`, nanoseconds.
-    pub access_ns: Option<u64>,
-    /// Time to the next entry, nanoseconds; `None` when another exit came first.
-    pub handling_ns: Option<u64>,
-}
-
-/// `struct record` of the programs.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Record {
-    exit_ns: u64,
-    handling_ns: u64,
-    access_value: u64,
-    access_ns: u64,
-    access_kind: u32,
-    reason: u32,
-    process: u32,
-    thread: u32,
-    vcpu: u32,
-    cpu: u16,
-    unused: u16,
-}
-
-impl Record {
-    fn read(bytes: &[u8]) -> Option<Self> {
-        // perf's buffers pad at the end.
-        if bytes.len() < size_of::<Self>() {
-            return None;
-        }
-        // SAFETY: long enough, checked above; plain numbers, read without regard to alignment.
-        Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
-    }
-
-    fn exit(&self, isa: Isa) -> LiveExit {
-        let known = |ns: u64| (ns != UNKNOWN).then_some(ns);
-        LiveExit {
-            time_ns: self.exit_ns,
-            vcpu: Vcpu {
-                vm: Some(self.process),
-                number: (self.vcpu != NO_VCPU).then_some(self.vcpu),
-                thread: Some(self.thread),
-            },
-            cpu: self.cpu,
-            reason: ExitReason { isa, code: self.reason },
-            access: u8::try_from(self.access_kind).ok().and_then(|kind| access(kind, self.access_value)),
-            access_ns: known(self.access_ns),
-            handling_ns: known(self.handling_ns),
-        }
-    }
-}
 
 enum Buffers {
     Ring(RingBuf<MapData>),
@@ -95,6 +29,7 @@ pub struct Recorder {
     counters: PerCpuArray<MapData, u64>,
     isa: Isa,
     lost_in_buffers: u64,
+    joining: Joining,
 }
 
 impl Recorder {
@@ -150,16 +85,16 @@ impl Recorder {
         };
         let counters = map(&mut attached, "counters")?;
         attached.attach(&wanted)?;
-        Ok(Self { attached, buffers, counters, isa, lost_in_buffers: 0 })
+        Ok(Self { attached, buffers, counters, isa, lost_in_buffers: 0, joining: Joining::default() })
     }
 
     /// Hands on what has come; those of one vCPU are in order of time. Call it often enough that the buffers, of
     /// 300,000 exits, do not fill up.
-    pub fn drain(&mut self, exit: &mut impl FnMut(&LiveExit)) {
-        let isa = self.isa;
+    pub fn drain(&mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
+        let (isa, joining) = (self.isa, &mut self.joining);
         let mut take = |bytes: &[u8]| {
             if let Some(record) = Record::read(bytes) {
-                exit(&record.exit(isa));
+                joining.take(record, isa, exit);
             }
         };
         match &mut self.buffers {

@@ -12,7 +12,7 @@ use crate::Error;
 /// `struct vcpu` of the programs, of which only being empty matters here.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct State([u64; 22]);
+pub(super) struct State([u64; 21]);
 
 // SAFETY: plain numbers; every bit pattern is a value.
 unsafe impl Pod for State {}
@@ -54,7 +54,7 @@ impl Vcpus {
         let taken: Vec<(u32, u64)> = self.places_taken.iter().filter_map(Result::ok).collect();
         for (at, _) in taken.iter().filter(|(_, key)| ended.contains_key(key) && !living.contains(key)) {
             // Emptied before it is offered to others.
-            self.places.set(*at, State([0; 22]), 0)?;
+            self.places.set(*at, State([0; 21]), 0)?;
             self.places_taken.remove(at)?;
         }
         for (key, thread) in &ended {

@@ -241,7 +241,7 @@ INLINE void note_exit(struct vcpu *vcpu)
 {
 }
 
-INLINE void note_access(struct vcpu *vcpu, u32 kind, u32 sort, u64 value)
+INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u64 value)
 {
 	struct pending *pending = &vcpu->pending[sort];
 	u64 now = ktime_get_ns();

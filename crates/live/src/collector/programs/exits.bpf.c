@@ -82,9 +82,7 @@ struct vcpu {
 	u8 ignored;
 	/* A bit for each sort that waits. */
 	u8 waiting;
-	u32 access_kind;
-	/* The last access, for records. */
-	u64 access_value;
+	u32 unused;
 	struct pending pending[SORTS];
 };
 
@@ -220,7 +218,7 @@ INLINE int entered_guest(void *context, struct vcpu *vcpu)
 	return 0;
 }
 
-INLINE int accessed(u32 kind, u32 sort, u64 value)
+INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
 {
 	u32 thread = get_current_pid_tgid();
 	u64 *key = map_lookup_elem(&keys, &thread);
@@ -228,9 +226,7 @@ INLINE int accessed(u32 kind, u32 sort, u64 value)
 	/* Before the first exit that was seen there is nothing that it could be part of. */
 	if (!vcpu || !vcpu->exit_ns)
 		return 0;
-	vcpu->access_kind = kind;
-	vcpu->access_value = value;
-	note_access(vcpu, kind, sort, value);
+	note_access(context, vcpu, kind, sort, value);
 	return 0;
 }
 
@@ -238,12 +234,12 @@ INLINE int accessed(u32 kind, u32 sort, u64 value)
 #define MMIO_READ 1
 #define MMIO_WRITE 2
 
-INLINE int mmio(u64 type, u64 address)
+INLINE int mmio(void *context, u64 type, u64 address)
 {
 	if (type == MMIO_READ)
-		return accessed(KIND_MMIO_READ, SORT_MMIO, address);
+		return accessed(context, KIND_MMIO_READ, SORT_MMIO, address);
 	if (type == MMIO_WRITE)
-		return accessed(KIND_MMIO_WRITE, SORT_MMIO, address);
+		return accessed(context, KIND_MMIO_WRITE, SORT_MMIO, address);
 	return 0;
 }
 

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Each exit for itself, to user space. */
 
+enum record_type { RECORD_EXIT, RECORD_ACCESS };
+
+/* An exit, or before it an access of it. */
 struct record {
 	u64 exit_ns;
-	/* UNKNOWN when the next event of the thread was another exit. */
+	/* Of an exit, or of an access that is over: how long it took; UNKNOWN when the next event of the thread was another
+	 * exit, or when it is not over. */
 	u64 handling_ns;
-	u64 access_value;
-	/* How long the last access took; UNKNOWN when there was none. */
-	u64 access_ns;
-	u32 access_kind;
-	u32 reason;
+	/* The reason, or what was accessed. */
+	u64 value;
+	/* Of an access: when it was. */
+	u64 since_ns;
 	u32 process;
 	u32 thread;
 	u32 vcpu;
+	u32 kind;
 	u16 cpu;
-	u16 unused;
+	u16 type;
+	u32 unused;
 };
 
 #define UNKNOWN (~0ULL)
@@ -32,19 +37,9 @@ struct {
 } records SEC(".maps");
 #endif
 
-INLINE void fill(struct record *record, struct vcpu *vcpu, u64 now, u32 timed)
+INLINE void fill(struct record *record, struct vcpu *vcpu)
 {
 	record->exit_ns = vcpu->exit_ns;
-	record->handling_ns = timed ? now - vcpu->exit_ns : UNKNOWN;
-	record->access_value = vcpu->access_value;
-	record->access_kind = vcpu->access_kind;
-	/* The first of the waiting ones stands for the last access here. */
-	struct pending *last = &vcpu->pending[0];
-	if (vcpu->access_kind == KIND_MMIO_READ)
-		record->access_ns = last->since_ns;
-	else
-		record->access_ns = vcpu->access_kind && timed ? now - last->since_ns : UNKNOWN;
-	record->reason = vcpu->reason;
 	record->process = vcpu->id >> 32;
 	record->thread = vcpu->id;
 	record->vcpu = vcpu->number;
@@ -52,24 +47,37 @@ INLINE void fill(struct record *record, struct vcpu *vcpu, u64 now, u32 timed)
 	record->unused = 0;
 }
 
-INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
+INLINE void give(void *context, struct vcpu *vcpu, u64 handling_ns, u64 since_ns, u32 type, u32 kind, u64 value)
 {
 #ifdef RECORD_RING
 	struct record *record = ringbuf_reserve(&records, sizeof(*record), 0);
-	if (record) {
-		fill(record, vcpu, now, timed);
-		/* User space looks at fixed times: waking it for each exit would cost more than the exit. */
-		ringbuf_submit(record, RINGBUF_NO_WAKEUP);
-	} else {
-		count(LOST_RECORDS);
+	if (!record) {
+		if (type == RECORD_EXIT)
+			count(LOST_RECORDS);
+		return;
 	}
 #else
-	struct record record;
-	fill(&record, vcpu, now, timed);
-	if (perf_event_output(context, &records, CURRENT_CPU, &record, sizeof(record)))
+	struct record place, *record = &place;
+#endif
+	fill(record, vcpu);
+	record->handling_ns = handling_ns;
+	record->since_ns = since_ns;
+	record->type = type;
+	record->kind = kind;
+	record->value = value;
+#ifdef RECORD_RING
+	/* User space looks at fixed times: waking it for each exit would cost more than the exit. */
+	ringbuf_submit(record, RINGBUF_NO_WAKEUP);
+#else
+	if (perf_event_output(context, &records, CURRENT_CPU, record, sizeof(*record)) && type == RECORD_EXIT)
 		count(LOST_RECORDS);
 #endif
-	vcpu->access_kind = KIND_REASON;
+}
+
+INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
+{
+	u64 handling_ns = timed ? now - vcpu->exit_ns : UNKNOWN;
+	give(context, vcpu, handling_ns, vcpu->exit_ns, RECORD_EXIT, KIND_REASON, vcpu->reason);
 }
 
 INLINE void note_exit(struct vcpu *vcpu)
@@ -77,15 +85,17 @@ INLINE void note_exit(struct vcpu *vcpu)
 	vcpu->cpu = get_smp_processor_id();
 }
 
-INLINE void note_access(struct vcpu *vcpu, u32 kind, u32 sort, u64 value)
+INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u64 value)
 {
-	struct pending *last = &vcpu->pending[0];
 	u64 now = ktime_get_ns();
+	u64 handling_ns = UNKNOWN;
 	if (kind == KIND_MMIO_READ) {
-		/* Known at once. Of two in one exit only the first is measured. */
-		last->since_ns = vcpu->mmio_start_ns ? now - vcpu->mmio_start_ns : UNKNOWN;
+		/* Over already. Of two in one exit only the first is measured. */
+		if (vcpu->mmio_start_ns)
+			handling_ns = now - vcpu->mmio_start_ns;
 		vcpu->mmio_start_ns = 0;
-	} else {
-		last->since_ns = sort == SORT_AVIC ? vcpu->exit_ns : now;
 	}
+	/* AVIC's events say why there was an exit, so the whole exit is theirs. */
+	u64 since_ns = sort == SORT_AVIC ? vcpu->exit_ns : now;
+	give(context, vcpu, handling_ns, since_ns, RECORD_ACCESS, kind, value);
 }

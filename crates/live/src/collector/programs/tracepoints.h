@@ -40,33 +40,33 @@ SEC("tracepoint/kvm/kvm_entry") int tracepoint_entry(void *record)
 SEC("tracepoint/kvm/kvm_pio") int tracepoint_pio(void *record)
 {
 	u32 kind = field(record, pio_rw_at, 4) ? KIND_PORT_WRITE : KIND_PORT_READ;
-	return accessed(kind, SORT_PORT, field(record, pio_port_at, 4));
+	return accessed(record, kind, SORT_PORT, field(record, pio_port_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_mmio") int tracepoint_mmio(void *record)
 {
-	return mmio(field(record, mmio_type_at, 4), field(record, mmio_gpa_at, 8));
+	return mmio(record, field(record, mmio_type_at, 4), field(record, mmio_gpa_at, 8));
 }
 
 SEC("tracepoint/kvm/kvm_msr") int tracepoint_msr(void *record)
 {
 	u32 kind = field(record, msr_write_at, 4) ? KIND_MSR_WRITE : KIND_MSR_READ;
-	return accessed(kind, SORT_MSR, field(record, msr_ecx_at, 4));
+	return accessed(record, kind, SORT_MSR, field(record, msr_ecx_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_apic") int tracepoint_apic(void *record)
 {
 	u32 kind = field(record, apic_rw_at, 4) ? KIND_APIC_WRITE : KIND_APIC_READ;
-	return accessed(kind, SORT_APIC, field(record, apic_reg_at, 4));
+	return accessed(record, kind, SORT_APIC, field(record, apic_reg_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_avic_incomplete_ipi") int tracepoint_incomplete_ipi(void *record)
 {
-	return accessed(KIND_INCOMPLETE_IPI, SORT_AVIC, field(record, ipi_id_at, 4));
+	return accessed(record, KIND_INCOMPLETE_IPI, SORT_AVIC, field(record, ipi_id_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_avic_unaccelerated_access") int tracepoint_unaccelerated(void *record)
 {
 	u32 kind = field(record, unaccelerated_rw_at, 1) ? KIND_UNACCELERATED_WRITE : KIND_UNACCELERATED_READ;
-	return accessed(kind, SORT_AVIC, field(record, unaccelerated_offset_at, 4));
+	return accessed(record, kind, SORT_AVIC, field(record, unaccelerated_offset_at, 4));
 }

@@ -1,0 +1,202 @@
+//! From the programs' records to exits with their accesses.
+
+use std::collections::BTreeMap;
+
+use exits::{Access, ExitReason, Isa, Vcpu};
+
+use super::cells::access;
+
+/// A vCPU whose number was not seen yet.
+const NO_VCPU: u32 = u32::MAX;
+/// A time that the programs do not know.
+const UNKNOWN: u64 = u64::MAX;
+
+/// One exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveExit {
+    /// When the guest was left, nanoseconds of `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// Whose exit it is.
+    pub vcpu: Vcpu,
+    /// The processor that left the guest.
+    pub cpu: u16,
+    /// Why.
+    pub reason: ExitReason,
+    /// Time to the next entry, nanoseconds; `None` when another exit came first.
+    pub handling_ns: Option<u64>,
+}
+
+/// What the host did for an exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveAccess {
+    /// The port, address or register.
+    pub access: Access,
+    /// How long it was handled, nanoseconds, by the rules of `perf kvm stat`; `None` when it is not known, or when a
+    /// later access of the same sort took its place.
+    pub handling_ns: Option<u64>,
+}
+
+/// `struct record` of the programs.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Record {
+    exit_ns: u64,
+    handling_ns: u64,
+    value: u64,
+    since_ns: u64,
+    process: u32,
+    thread: u32,
+    vcpu: u32,
+    kind: u32,
+    cpu: u16,
+    is_access: u16,
+    unused: u32,
+}
+
+impl Record {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        // perf's buffers pad at the end.
+        if bytes.len() < size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: long enough, checked above; plain numbers, read without regard to alignment.
+        Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+    }
+
+    fn handling_ns(&self) -> Option<u64> {
+        (self.handling_ns != UNKNOWN).then_some(self.handling_ns)
+    }
+
+    fn exit(&self, isa: Isa) -> LiveExit {
+        LiveExit {
+            time_ns: self.exit_ns,
+            vcpu: Vcpu {
+                vm: Some(self.process),
+                number: (self.vcpu != NO_VCPU).then_some(self.vcpu),
+                thread: Some(self.thread),
+            },
+            cpu: self.cpu,
+            // Of 32 bits in the programs too.
+            reason: ExitReason { isa, code: self.value as u32 },
+            handling_ns: self.handling_ns(),
+        }
+    }
+}
+
+/// Brings exits and their accesses together, which come before them.
+#[derive(Default)]
+pub(super) struct Joining {
+    waiting: BTreeMap<u32, Vec<Record>>,
+    accesses: Vec<LiveAccess>,
+}
+
+impl Joining {
+    pub(super) fn take(&mut self, record: Record, isa: Isa, to: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
+        if record.is_access != 0 {
+            self.waiting.entry(record.thread).or_default().push(record);
+            return;
+        }
+        let exit = record.exit(isa);
+        self.accesses.clear();
+        // One whose exit was lost is of another.
+        let waiting = self.waiting.get_mut(&record.thread).map(std::mem::take).unwrap_or_default();
+        let its: Vec<&Record> = waiting.iter().filter(|access| access.exit_ns == record.exit_ns).collect();
+        for (at, one) in its.iter().enumerate() {
+            let Some(access) = u8::try_from(one.kind).ok().and_then(|kind| access(kind, one.value)) else {
+                continue;
+            };
+            let later = its[at + 1..].iter().any(|later| sort(later.kind) == sort(one.kind));
+            let to_entry = || Some((record.exit_ns + exit.handling_ns?).saturating_sub(one.since_ns));
+            let handling_ns = match is_mmio_read(one.kind) {
+                true => one.handling_ns(),
+                false => to_entry().filter(|_| !later),
+            };
+            self.accesses.push(LiveAccess { access, handling_ns });
+        }
+        to(&exit, &self.accesses);
+    }
+}
+
+/// Of accesses of one sort the last is the one that is handled until the entry.
+const fn sort(kind: u32) -> u32 {
+    // Ports, addresses, MSRs and APIC registers have two kinds each, and what is left are AVIC's.
+    if kind <= 8 { kind.div_ceil(2) } else { 5 }
+}
+
+const fn is_mmio_read(kind: u32) -> bool {
+    kind == 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::Direction;
+
+    fn record(
+        is_access: u16,
+        exit_ns: u64,
+        since_ns: u64,
+        handling_ns: u64,
+        kind: u32,
+        value: u64,
+    ) -> Record {
+        let (process, thread, vcpu) = (10, 11, 0);
+        Record {
+            exit_ns,
+            handling_ns,
+            value,
+            since_ns,
+            process,
+            thread,
+            vcpu,
+            kind,
+            cpu: 1,
+            is_access,
+            unused: 0,
+        }
+    }
+
+    fn joined(records: &[Record]) -> Vec<(LiveExit, Vec<LiveAccess>)> {
+        let mut joining = Joining::default();
+        let mut all = Vec::new();
+        for &record in records {
+            joining.take(record, Isa::Svm, &mut |exit, accesses| all.push((*exit, accesses.to_vec())));
+        }
+        all
+    }
+
+    #[test]
+    fn accesses_are_timed_as_perf_times_them() {
+        let all = joined(&[
+            // Two writes to a register: only the second is timed. A read of an address is over at its event.
+            record(1, 100, 110, UNKNOWN, 6, 0x830),
+            record(1, 100, 120, UNKNOWN, 6, 0x80b),
+            record(1, 100, 130, 30, 3, 0xfee0_0000),
+            record(0, 100, 100, 50, 0, 0x7c),
+            // Its accesses were another exit's.
+            record(1, 190, 195, UNKNOWN, 2, 0x3f8),
+            record(0, 200, 200, UNKNOWN, 0, 0x7b),
+        ]);
+        let write = Direction::Write;
+        let (exit, accesses) = &all[0];
+        assert_eq!((exit.time_ns, exit.handling_ns, exit.reason), (100, Some(50), ExitReason::svm(0x7c)));
+        assert_eq!(
+            accesses.as_slice(),
+            [
+                LiveAccess { access: Access::Msr { number: 0x830, direction: write }, handling_ns: None },
+                LiveAccess { access: Access::Msr { number: 0x80b, direction: write }, handling_ns: Some(30) },
+                LiveAccess {
+                    access: Access::Mmio { address: 0xfee0_0000, direction: Direction::Read },
+                    handling_ns: Some(30)
+                },
+            ]
+        );
+        assert_eq!((all[1].0.handling_ns, all[1].1.len()), (None, 0));
+    }
+
+    #[test]
+    fn what_is_too_short_is_no_record() {
+        assert!(Record::read(&[0; size_of::<Record>() - 1]).is_none());
+        assert!(Record::read(&[0; size_of::<Record>() + 4]).is_some());
+    }
+}
