@@ -21,6 +21,7 @@ mod bytes;
 mod decoder;
 mod error;
 mod event;
+pub mod exitless;
 mod input;
 mod likeness;
 mod losses;
@@ -44,7 +45,7 @@ pub use error::Error;
 pub use input::Source;
 pub use likeness::{Property, Unlike, unlike};
 pub use origin::{Damage, Format, Origin};
-pub use record::{ExitRecord, Sink};
+pub use record::{AccessRecord, ExitRecord, Sink};
 pub use recordings::{Recording, Recordings};
 
 /// What to take from a recording.
@@ -109,5 +110,6 @@ fn read_input(input: input::Input, options: &Options, sink: &mut impl Sink) -> R
         Format::TraceDat => trace_dat::read(input, *options, sink),
         Format::TracefsText => text::read(input, *options, sink),
         Format::Xentrace => xentrace::read(input, *options, sink),
+        Format::Exits => exitless::read(input, *options, sink),
     }
 }

@@ -18,6 +18,8 @@ pub enum Format {
     TracefsText,
     /// The binary output of xentrace.
     Xentrace,
+    /// Our own recording of single exits: [`crate::exitless`].
+    Exits,
 }
 
 impl fmt::Display for Format {
@@ -28,6 +30,7 @@ impl fmt::Display for Format {
             Self::TraceDat => "trace.dat",
             Self::TracefsText => "tracefs text",
             Self::Xentrace => "xentrace",
+            Self::Exits => "exitless recording",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Which kind of recording it is, by its first bytes.
 
 use crate::input::Input;
-use crate::{Error, Format, text, trace_dat, xentrace};
+use crate::{Error, Format, exitless, text, trace_dat, xentrace};
 
 /// `PERFILE2` as the recorder's machine wrote the number.
 const PERF: &[u8] = b"PERFILE2";
@@ -24,7 +24,9 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
             start.get(8..16).and_then(|bytes| bytes.first_chunk()).map(|&bytes| u64::from_le_bytes(bytes));
         return Ok(if size == Some(PIPE_HEADER) { Format::PerfPipe } else { Format::PerfData });
     }
-    if trace_dat::begins(start) {
+    if exitless::begins(start) {
+        Ok(Format::Exits)
+    } else if trace_dat::begins(start) {
         Ok(Format::TraceDat)
     } else if xentrace::begins(start) {
         Ok(Format::Xentrace)
