@@ -11,6 +11,7 @@ mod batch;
 mod columns;
 mod layout;
 mod message;
+pub(crate) mod profile;
 pub(crate) mod reading;
 mod rows;
 mod schema;
@@ -19,6 +20,7 @@ mod tally;
 mod texts;
 mod writer;
 
+pub use profile::{Packing, write_profile};
 pub use schema::Header;
 pub use summary::Summary;
 pub use writer::{WriteError, Writer, Written};

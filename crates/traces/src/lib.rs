@@ -111,5 +111,6 @@ fn read_input(input: input::Input, options: &Options, sink: &mut impl Sink) -> R
         Format::TracefsText => text::read(input, *options, sink),
         Format::Xentrace => xentrace::read(input, *options, sink),
         Format::Exits => exitless::read(input, *options, sink),
+        Format::Profile => exitless::profile::read(input, *options, sink),
     }
 }

@@ -20,6 +20,8 @@ pub enum Format {
     Xentrace,
     /// Our own recording of single exits: [`crate::exitless`].
     Exits,
+    /// Our own recording of sums: [`crate::exitless::write_profile`].
+    Profile,
 }
 
 impl fmt::Display for Format {
@@ -31,6 +33,7 @@ impl fmt::Display for Format {
             Self::TracefsText => "tracefs text",
             Self::Xentrace => "xentrace",
             Self::Exits => "exitless recording",
+            Self::Profile => "exitless profile",
         })
     }
 }

@@ -6,6 +6,8 @@ use crate::{Error, Format, exitless, text, trace_dat, xentrace};
 /// `PERFILE2` as the recorder's machine wrote the number.
 const PERF: &[u8] = b"PERFILE2";
 const PERF_OTHER_ORDER: &[u8] = b"2ELIFREP";
+/// What Arrow's other format, also known as Feather, begins with.
+const ARROW_FILE: &[u8] = b"ARROW1";
 /// `size` of `struct perf_pipe_file_header`; the header of a file is longer.
 const PIPE_HEADER: u64 = 16;
 
@@ -26,6 +28,14 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
     }
     if exitless::begins(start) {
         Ok(Format::Exits)
+    } else if exitless::profile::begins(start) {
+        Ok(Format::Profile)
+    } else if start.starts_with(ARROW_FILE) {
+        Err(Error::Unsupported {
+            name: name(),
+            what: "an Arrow file, which has its table of contents at its end".to_owned(),
+            next: "write the table as an Arrow stream, with the metadata of its schema",
+        })
     } else if trace_dat::begins(start) {
         Ok(Format::TraceDat)
     } else if xentrace::begins(start) {

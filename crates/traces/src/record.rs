@@ -34,6 +34,8 @@ pub struct AccessRecord {
 /// Takes exits one by one while a recording is read: those of one vCPU in order of time. It is called on
 /// several threads, but never on two at once.
 pub trait Sink: Send {
+    /// Whether it is of no use without the exits: a recording that has sums alone is refused then.
+    const WANTS_EXITS: bool = true;
     /// Whether [`Self::exit_with`] is to be given the accesses; gathering them takes time.
     const WANTS_ACCESSES: bool = false;
 
@@ -49,6 +51,8 @@ pub trait Sink: Send {
 
 /// Takes nothing.
 impl Sink for () {
+    const WANTS_EXITS: bool = false;
+
     fn exit(&mut self, _: &ExitRecord) {}
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use arrow_ipc::{Endianness, KeyValue, Message, MessageHeader, Schema};
+use arrow_ipc::{Endianness, KeyValue, Message, MessageHeader};
 use exits::Span;
 use flatbuffers::{ForwardsUOffset, Vector};
 use rustc_hash::FxHashMap;
@@ -83,12 +83,8 @@ fn begin(messages: &mut Messages<impl Read>, name: &str) -> Result<(Header, Layo
     if schema.endianness() != Endianness::Little {
         return Err(Error::ByteOrder { name: name.to_owned() });
     }
-    let layout = layout(&schema).map_err(|what| unsupported(format!("no table of exits: {what}"), RECORD_AGAIN))?;
+    let layout = Layout::of(&schema).map_err(|what| unsupported(format!("no table of exits: {what}"), RECORD_AGAIN))?;
     Ok((metadata.header(), layout))
-}
-
-fn layout(schema: &Schema<'_>) -> Result<Layout, String> {
-    Layout::of(schema)
 }
 
 /// Pairs of keys and values of a message or a schema.
@@ -187,7 +183,7 @@ impl<'s, S: Sink> Session<'s, S> {
     fn batch(&mut self, message: &Message<'_>, body: &[u8], bytes: u64) -> Result<(), String> {
         let batch = message.header_as_record_batch().ok_or("a batch has no rows")?;
         let mut batch = Batch::new(batch, body, decompressor(&mut self.decompressor)?)?;
-        self.rows.read(&self.layout, &mut batch)?;
+        self.rows.read(&self.layout, &self.dictionaries, &mut batch)?;
         if let Some(json) = Metadata(message.custom_metadata()).get(key::SUMMARY) {
             let summary: Stored =
                 serde_json::from_str(json).map_err(|error| format!("a summary is broken: {error}"))?;
@@ -196,7 +192,7 @@ impl<'s, S: Sink> Session<'s, S> {
         }
         let (mut from_ns, mut to_ns) = (0, u64::MAX);
         for row in 0..batch.rows {
-            let Some(row) = self.rows.get(row, &self.dictionaries) else {
+            let Some(row) = self.rows.get(row) else {
                 self.undecoded += 1;
                 continue;
             };

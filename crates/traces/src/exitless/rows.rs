@@ -46,7 +46,12 @@ pub(super) struct Row<'r> {
 
 impl Rows {
     /// Reads all columns of a batch.
-    pub(super) fn read(&mut self, layout: &Layout, batch: &mut Batch<'_, '_>) -> Result<(), Wrong> {
+    pub(super) fn read(
+        &mut self,
+        layout: &Layout,
+        dictionaries: &Dictionaries,
+        batch: &mut Batch<'_, '_>,
+    ) -> Result<(), Wrong> {
         let numbers = [
             (layout.time, &mut self.time),
             (layout.vm, &mut self.vm),
@@ -68,29 +73,29 @@ impl Rows {
         ];
         for (place, column) in texts {
             if let Some(place) = place {
-                column.read(place, batch)?;
+                column.read(place, dictionaries, batch)?;
             }
         }
         self.earlier.read(layout.earlier, batch)
     }
 
     /// One row, `None` when its time or its reason makes no sense.
-    pub(super) fn get(&mut self, row: usize, dictionaries: &Dictionaries) -> Option<Row<'_>> {
+    pub(super) fn get(&mut self, row: usize) -> Option<Row<'_>> {
         let small = |column: &Column| column.get(row).map(|number| number as u32);
         let mut unknown = 0;
         self.accesses.clear();
         self.earlier.get(row, &mut self.accesses, &mut unknown);
-        if let Some(last) = self.access.get(row, dictionaries) {
+        if let Some(last) = self.access.get(row) {
             let handling_ns = self.access_handling.get(row);
             match last.access {
                 Some(access) => self.accesses.push(AccessRecord { access, handling_ns }),
                 None => unknown += 1,
             }
         }
-        let named = self.reason.get(row, dictionaries).and_then(|meaning| meaning.reason);
+        let named = self.reason.get(row).and_then(|meaning| meaning.reason);
         // A name that a later version gave to a number of which this one has no name.
         let numbered = || {
-            let isa = self.isa.get(row, dictionaries)?.isa?;
+            let isa = self.isa.get(row)?.isa?;
             Some(ExitReason { isa, code: small(&self.reason_code)? })
         };
         let exit = ExitRecord {

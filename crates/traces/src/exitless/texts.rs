@@ -1,5 +1,7 @@
 //! Texts of a recording and what they mean: each is parsed once, not row by row.
 
+use std::sync::Arc;
+
 use exits::{Access, ExitReason, Isa};
 use rustc_hash::FxHashMap;
 
@@ -26,7 +28,7 @@ impl Meaning {
 /// The dictionaries of a stream, by number.
 #[derive(Debug, Default)]
 pub(super) struct Dictionaries {
-    by_id: FxHashMap<i64, Vec<Meaning>>,
+    by_id: FxHashMap<i64, Arc<Vec<Meaning>>>,
     strings: StringColumn,
 }
 
@@ -41,7 +43,7 @@ impl Dictionaries {
     ) -> Result<(), Wrong> {
         let rows = batch.rows;
         batch.strings(Strings { node: 0, buffer: 0, width }, rows, &mut self.strings)?;
-        let meanings = self.by_id.entry(id).or_default();
+        let meanings = Arc::make_mut(self.by_id.entry(id).or_default());
         if !is_delta {
             meanings.clear();
         }
@@ -57,7 +59,8 @@ impl Dictionaries {
 #[derive(Debug, Default)]
 pub(super) struct TextColumn {
     numbers: Column,
-    id: Option<i64>,
+    /// The dictionary, if the column has one.
+    dictionary: Option<Arc<Vec<Meaning>>>,
     strings: StringColumn,
     /// Meanings of plain texts seen so far.
     known: FxHashMap<String, Meaning>,
@@ -65,15 +68,20 @@ pub(super) struct TextColumn {
 }
 
 impl TextColumn {
-    pub(super) fn read(&mut self, place: Texts, batch: &mut Batch<'_, '_>) -> Result<(), Wrong> {
+    pub(super) fn read(
+        &mut self,
+        place: Texts,
+        dictionaries: &Dictionaries,
+        batch: &mut Batch<'_, '_>,
+    ) -> Result<(), Wrong> {
         let rows = batch.rows;
         match place {
             Texts::Dictionary { indices, id, .. } => {
-                self.id = Some(id);
+                self.dictionary = Some(dictionaries.by_id.get(&id).cloned().unwrap_or_default());
                 batch.numbers(indices, rows, &mut self.numbers)
             }
             Texts::Plain(place) => {
-                self.id = None;
+                self.dictionary = None;
                 batch.strings(place, rows, &mut self.strings)?;
                 self.plain.clear();
                 for row in 0..rows {
@@ -86,12 +94,12 @@ impl TextColumn {
     }
 
     /// What the text in a row means; `None` when there is no text.
-    pub(super) fn get(&self, row: usize, dictionaries: &Dictionaries) -> Option<Meaning> {
-        match self.id {
-            Some(id) => {
+    pub(super) fn get(&self, row: usize) -> Option<Meaning> {
+        match &self.dictionary {
+            Some(dictionary) => {
                 let number = usize::try_from(self.numbers.get(row)?).ok()?;
                 // A number that the dictionary does not have is a text that means nothing.
-                Some(dictionaries.by_id.get(&id).and_then(|all| all.get(number)).copied().unwrap_or_default())
+                Some(dictionary.get(number).copied().unwrap_or_default())
             }
             None => self.strings.get(row).and_then(|_| self.plain.get(row)).copied(),
         }

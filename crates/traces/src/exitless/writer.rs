@@ -18,8 +18,8 @@ use crate::{AccessRecord, ExitRecord, Sink};
 
 /// Exits of a batch: 6 MiB while they wait.
 const BATCH: usize = 1 << 16;
-/// zstd's level 3 takes half as much time again for 4 % less.
-const LEVEL: i32 = 1;
+/// zstd's level 2: 8.5 bytes an exit instead of the 9.4 of level 1 in hardly more time; level 3 takes 8.7.
+const LEVEL: i32 = 2;
 /// The end of an Arrow stream: a message without metadata.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
@@ -47,6 +47,13 @@ pub enum WriteError {
     Store {
         /// What was written before.
         written: Written,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A profile could not be stored.
+    #[error("Cannot write the profile")]
+    StoreProfile {
         /// The cause.
         #[source]
         source: io::Error,
