@@ -11,8 +11,8 @@
 
 use exits::{Access, ExitReason, Losses, Timeline};
 
-use crate::event::{Event, Kind};
 use crate::AccessRecord;
+use crate::event::{Event, Kind};
 use crate::losses::LossMarks;
 use crate::rows::{AccessRows, ReasonRows};
 
@@ -141,7 +141,10 @@ impl Pairing {
                 None => {
                     shared.losses.exits_without_entry += 1;
                     self.reasons.row(open.row).add(open.time_ns, None, &mut shared.timeline);
-                    closed(&Closed { exit: open, access: self.last_access(), handling_ns: None }, &self.noted);
+                    closed(
+                        &Closed { exit: open, access: self.last_access(), handling_ns: None },
+                        &self.noted,
+                    );
                 }
             }
         }
@@ -161,7 +164,12 @@ impl Pairing {
             Some(Open { time_ns: event.time_ns, guest_rip: event.extra, cpu: event.cpu, reason, row });
     }
 
-    fn entry(&mut self, event: &Event, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) {
+    fn entry(
+        &mut self,
+        event: &Event,
+        shared: &mut Shared,
+        closed: &mut impl FnMut(&Closed, &[AccessRecord]),
+    ) {
         let Some(open) = self.open.take() else {
             shared.losses.entries_without_exit += u64::from(!std::mem::take(&mut self.outside));
             return;
@@ -171,7 +179,13 @@ impl Pairing {
         self.close(open, end, shared, closed);
     }
 
-    fn close(&mut self, open: Open, end: End, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) {
+    fn close(
+        &mut self,
+        open: Open,
+        end: End,
+        shared: &mut Shared,
+        closed: &mut impl FnMut(&Closed, &[AccessRecord]),
+    ) {
         let lost = !shared.marks.is_empty()
             && match end.slept {
                 true => shared.marks.anywhere(open.time_ns, end.time_ns),

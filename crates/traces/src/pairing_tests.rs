@@ -30,7 +30,8 @@ fn run_with(events: &[Event], marks: LossMarks, time: std::ops::Range<u64>) -> R
     };
     let (mut pairing, mut closed) = (Pairing::default(), Vec::new());
     for event in events {
-        pairing.step(event, Some(7), &mut shared, &mut |exit: &Closed, _: &[AccessRecord]| closed.push(*exit));
+        pairing
+            .step(event, Some(7), &mut shared, &mut |exit: &Closed, _: &[AccessRecord]| closed.push(*exit));
     }
     pairing.finish(&mut shared, &mut |exit: &Closed, _: &[AccessRecord]| closed.push(*exit));
     Run { pairing, shared, closed }

@@ -16,6 +16,10 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
     let start = input.start();
     let name = || input.name.clone();
     if start.is_empty() {
+        // An archive that is cut in its first block.
+        if let Some(source) = input.failure().take() {
+            return Err(Error::Read { name: name(), source });
+        }
         return Err(Error::Empty { name: name() });
     }
     if start.starts_with(PERF_OTHER_ORDER) {

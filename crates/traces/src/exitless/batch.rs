@@ -127,12 +127,7 @@ impl<'m, 'z> Batch<'m, 'z> {
     }
 
     /// Offsets of so many rows: one more, counting from zero to a length, which is returned.
-    pub(super) fn offsets(
-        &mut self,
-        place: Numbers,
-        rows: usize,
-        into: &mut Column,
-    ) -> Result<usize, Wrong> {
+    pub(super) fn offsets(&mut self, place: Numbers, rows: usize, into: &mut Column) -> Result<usize, Wrong> {
         self.check_rows(place.node, rows)?;
         into.width = place.width;
         self.validity(place.node, place.buffer, rows, &mut into.validity)?;
@@ -176,7 +171,13 @@ impl<'m, 'z> Batch<'m, 'z> {
         }
     }
 
-    fn validity(&mut self, node: usize, buffer: usize, rows: usize, into: &mut Validity) -> Result<(), Wrong> {
+    fn validity(
+        &mut self,
+        node: usize,
+        buffer: usize,
+        rows: usize,
+        into: &mut Validity,
+    ) -> Result<(), Wrong> {
         let nulls = self.message.nodes().filter(|nodes| node < nodes.len());
         let nulls = nulls.map_or(0, |nodes| nodes.get(node).null_count());
         into.0.clear();

@@ -87,9 +87,7 @@ impl Dictionaries {
             self.reasons.column(exits().map(|exit| Some(exit.reason)))?,
             Arc::new(UInt32Array::from_iter_values(exits().map(|exit| exit.reason.code))),
             Arc::new(
-                exits()
-                    .map(|exit| (exit.guest_rip != 0).then_some(exit.guest_rip))
-                    .collect::<UInt64Array>(),
+                exits().map(|exit| (exit.guest_rip != 0).then_some(exit.guest_rip)).collect::<UInt64Array>(),
             ),
             self.accesses.column(last().map(|last| last.map(|last| last.access)))?,
             Arc::new(exits().map(|exit| exit.handling_ns).collect::<UInt64Array>()),
@@ -104,8 +102,7 @@ impl Dictionaries {
 fn earlier(waiting: &Waiting) -> ArrayRef {
     let fields: Vec<Box<dyn arrow_array::builder::ArrayBuilder>> =
         vec![Box::new(StringBuilder::new()), Box::new(UInt64Builder::new())];
-    let mut lists =
-        ListBuilder::new(StructBuilder::new(earlier_fields(), fields)).with_field(earlier_item());
+    let mut lists = ListBuilder::new(StructBuilder::new(earlier_fields(), fields)).with_field(earlier_item());
     for accesses in waiting.accesses() {
         let [earlier @ .., _] = accesses else {
             lists.append_null();

@@ -30,7 +30,11 @@ pub(super) struct Strings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Texts {
     /// Numbers of texts in the dictionary of this number, whose offsets have so many bytes.
-    Dictionary { indices: Numbers, id: i64, width: usize },
+    Dictionary {
+        indices: Numbers,
+        id: i64,
+        width: usize,
+    },
     Plain(Strings),
 }
 

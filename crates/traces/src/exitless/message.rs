@@ -15,7 +15,8 @@ const MOST_BODY: u64 = 256 << 20;
 
 /// Whether a recording begins as an Arrow stream does: with a message of a credible length.
 pub(super) fn begins(start: &[u8]) -> bool {
-    let length = start.get(4..8).and_then(|bytes| bytes.first_chunk()).map(|&bytes| u32::from_le_bytes(bytes));
+    let length =
+        start.get(4..8).and_then(|bytes| bytes.first_chunk()).map(|&bytes| u32::from_le_bytes(bytes));
     start.starts_with(&CONTINUATION)
         && length.is_some_and(|length| length > 0 && length % 8 == 0 && u64::from(length) <= MOST_METADATA)
 }
@@ -125,7 +126,7 @@ impl<R: Read> Messages<R> {
 mod tests {
     use super::*;
 
-    fn damage(bytes: &[u8]) -> Damage {
+    fn damaged(bytes: &[u8]) -> Damage {
         Messages::new(bytes).next().unwrap_err()
     }
 
@@ -142,11 +143,11 @@ mod tests {
     #[test]
     fn what_is_no_message_is_damage() {
         for bytes in [&[0xff; 8][..], &[0; 8], &[0xff, 0xff, 0xff, 0xff, 4, 0, 0, 0], b"PARQUET1"] {
-            assert_eq!(damage(bytes).what, "no message of Arrow's stream format begins here");
+            assert_eq!(damaged(bytes).what, "no message of Arrow's stream format begins here");
         }
-        let zeros = [&CONTINUATION[..], &8u32.to_le_bytes(), &[0; 8]].concat();
-        assert!(damage(&zeros).what.starts_with("a message is broken"), "{}", damage(&zeros));
-        assert!(damage(&[]).what.contains("without its end"));
+        let wrong = [&CONTINUATION[..], &8u32.to_le_bytes(), &[0x7f; 8]].concat();
+        assert!(damaged(&wrong).what.starts_with("a message is broken"), "{}", damaged(&wrong));
+        assert!(damaged(&[]).what.contains("without its end"));
         let end = [&CONTINUATION[..], &[0; 4]].concat();
         assert_eq!(Messages::new(&end[..]).next(), Ok(Next::End));
     }

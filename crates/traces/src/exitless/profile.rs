@@ -74,7 +74,7 @@ struct Host {
 #[derive(Deserialize)]
 struct Processor {
     #[serde(default)]
-    model_name: Option<String>,
+    name: Option<String>,
 }
 
 /// Writes a profile as a recording of sums alone: `exitless report`, `diff` and `timeline` read it as they read
@@ -146,7 +146,10 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
     }
     if S::WANTS_EXITS {
         let what = "a profile, which holds sums and no single exits, where these are asked for".to_owned();
-        return Err(unsupported(what, "leave out what needs them (--parquet, rows finer than reasons), or record them"));
+        return Err(unsupported(
+            what,
+            "leave out what needs them (--parquet, rows finer than reasons), or record them",
+        ));
     }
     let mut counted = Counted { from: input.into_stream().take(MOST), bytes: 0 };
     let read: Result<ReadBack, _> = serde_json::from_reader(BufReader::new(&mut counted));
@@ -158,7 +161,10 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
         Ok(read) if read.format == FORMAT && read.format_version == VERSION => read,
         Ok(_) => return Err(header_error(name, format!("its `format` is not `{FORMAT}`"), 0)),
         Err(_) if bytes == MOST => {
-            return Err(unsupported(format!("a profile of more than {MOST} bytes"), "record fewer VMs in one"));
+            return Err(unsupported(
+                format!("a profile of more than {MOST} bytes"),
+                "record fewer VMs in one",
+            ));
         }
         Err(error) => {
             // We write one line, so that the column is the place; of other tools' lines the line is told too.
@@ -177,7 +183,7 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
         version: read.exitless_version,
         host: read.host_name,
         kernel: host.as_ref().and_then(|host| host.kernel_release.clone()),
-        processor: host.and_then(|host| host.cpu?.model_name),
+        processor: host.and_then(|host| host.cpu?.name),
         command: read.command,
         bytes,
         ..Origin::new(Format::Profile)

@@ -83,7 +83,8 @@ fn begin(messages: &mut Messages<impl Read>, name: &str) -> Result<(Header, Layo
     if schema.endianness() != Endianness::Little {
         return Err(Error::ByteOrder { name: name.to_owned() });
     }
-    let layout = Layout::of(&schema).map_err(|what| unsupported(format!("no table of exits: {what}"), RECORD_AGAIN))?;
+    let layout = Layout::of(&schema)
+        .map_err(|what| unsupported(format!("no table of exits: {what}"), RECORD_AGAIN))?;
     Ok((metadata.header(), layout))
 }
 
@@ -104,7 +105,7 @@ impl<'m> Metadata<'m> {
             version: text(key::VERSION),
             host: text(key::HOST_NAME),
             kernel: fact("/kernel_release"),
-            processor: fact("/cpu/model_name"),
+            processor: fact("/cpu/name"),
             command: text(key::COMMAND),
             ..Origin::new(Format::Exits)
         };
@@ -235,7 +236,8 @@ impl<'s, S: Sink> Session<'s, S> {
             }
             None if self.exits > 0 => {
                 warnings.push(
-                    "The recording does not say what was lost; was it written anew by another tool?".to_owned(),
+                    "The recording does not say what was lost; was it written anew by another tool?"
+                        .to_owned(),
                 );
                 profile.span = self.seen;
                 profile.events.insert(EXIT_EVENT.to_owned(), self.exits);

@@ -131,7 +131,9 @@ impl EarlierColumn {
         if !self.is_there || !self.offsets.has(row) {
             return;
         }
-        let (Some(start), Some(end)) = (self.offsets.offset(row), self.offsets.offset(row + 1)) else { return };
+        let (Some(start), Some(end)) = (self.offsets.offset(row), self.offsets.offset(row + 1)) else {
+            return;
+        };
         // Offsets that overlap would give more accesses than there are.
         for at in start..end.min(start.saturating_add(MOST_EARLIER)) {
             match self.access.get(at).map(Meaning::of).and_then(|meaning| meaning.access) {

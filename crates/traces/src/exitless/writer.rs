@@ -10,8 +10,8 @@ use arrow_ipc::writer::{
 use arrow_schema::{ArrowError, Schema};
 use exits::Span;
 
-use super::columns::{Dictionaries, Waiting};
 use super::annotate::with_metadata;
+use super::columns::{Dictionaries, Waiting};
 use super::schema::{Header, key};
 use super::summary::{EXIT_EVENT, Stored, Summary};
 use crate::{AccessRecord, ExitRecord, Sink};
@@ -142,6 +142,8 @@ impl<W: Write + Send> Writer<W> {
             self.write_batch();
         }
         match self.failure.take() {
+            // Since it failed, more exits were given.
+            Some(WriteError::Store { source, .. }) => Err(self.cannot_store(source)),
             Some(failure) => Err(failure),
             None if self.failed => Ok(()),
             None => self.to.flush().map_err(|source| self.cannot_store(source)),
@@ -179,10 +181,7 @@ impl<W: Write + Send> Writer<W> {
             Err(error) => {
                 self.failed = true;
                 self.written.not_written += exits;
-                self.failure = Some(match error {
-                    WriteError::Store { source, .. } => self.cannot_store(source),
-                    other => other,
-                });
+                self.failure = Some(error);
             }
         }
         self.waiting.clear();
