@@ -13,7 +13,7 @@ use crate::losses::LossMarks;
 use crate::pairing::{Closed, Pairing, Shared};
 use crate::rows::{self, MOST_ACCESSES};
 use crate::thread::Thread;
-use crate::{ExitRecord, Options, Sink};
+use crate::{AccessRecord, ExitRecord, Options, Sink};
 
 /// Events that may wait; beyond it the older half is handed on early: 32 MiB.
 const MOST_WAITING: usize = 1 << 20;
@@ -50,6 +50,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
             marks: LossMarks::default(),
             accesses_left: MOST_ACCESSES,
             whole_exits: false,
+            note_accesses: S::WANTS_ACCESSES,
             from_ns: 0,
             to_ns: u64::MAX,
         };
@@ -191,7 +192,9 @@ impl<'s, S: Sink> Assembly<'s, S> {
                     vcpu.number = Some(event.value as u32);
                 }
                 let who = *vcpu;
-                let mut closed = |closed: &Closed| sink.exit(&record(closed, who));
+                let mut closed = |closed: &Closed, accesses: &[AccessRecord]| {
+                    sink.exit_with(&record(closed, who), accesses);
+                };
                 pairing.step(event, who.vm, shared, &mut closed);
             });
             shared.losses.out_of_order += late;
@@ -210,7 +213,9 @@ impl<'s, S: Sink> Assembly<'s, S> {
         threads.sort_by_key(|thread| thread.vcpu);
         for mut thread in threads {
             let who = thread.vcpu;
-            thread.pairing.finish(&mut shared, &mut |closed: &Closed| sink.exit(&record(closed, who)));
+            thread.pairing.finish(&mut shared, &mut |closed, accesses| {
+                sink.exit_with(&record(closed, who), accesses);
+            });
             let Pairing { reasons, accesses, .. } = thread.pairing;
             if !reasons.is_empty() || !accesses.is_empty() {
                 rows::add_to(profile.vcpu(who), &reasons, &accesses);

@@ -35,7 +35,7 @@ pub enum Error {
     /// Its content is of no known kind.
     #[error(
         "{name} is no recording of exits: it begins with {start}; expected perf.data, trace.dat, the text of \
-         tracefs or the output of xentrace, as they are or packed with zstd or gzip"
+         tracefs, the output of xentrace or what `exitless record` wrote, as they are or packed with zstd or gzip"
     )]
     Unrecognised {
         /// The path, or what stands for standard input.

@@ -21,6 +21,7 @@ mod bytes;
 mod decoder;
 mod error;
 mod event;
+pub mod exitless;
 mod input;
 mod likeness;
 mod losses;
@@ -44,7 +45,7 @@ pub use error::Error;
 pub use input::Source;
 pub use likeness::{Property, Unlike, unlike};
 pub use origin::{Damage, Format, Origin};
-pub use record::{ExitRecord, Sink};
+pub use record::{AccessRecord, ExitRecord, Sink};
 pub use recordings::{Recording, Recordings};
 
 /// What to take from a recording.
@@ -111,5 +112,7 @@ fn read_input(input: input::Input, options: &Options, sink: &mut impl Sink) -> R
         Format::Xentrace => xentrace::read(input, *options, sink),
         // Not a file's, but no format is given for one that has no reader.
         Format::Live => Err(recognise::unrecognised(&input)),
+        Format::Exits => exitless::read(input, *options, sink),
+        Format::Profile => exitless::profile::read(input, *options, sink),
     }
 }

@@ -20,6 +20,10 @@ pub enum Format {
     Xentrace,
     /// No recording: the running kernel.
     Live,
+    /// Our own recording of single exits: [`crate::exitless`].
+    Exits,
+    /// Our own recording of sums: [`crate::exitless::write_profile`].
+    Profile,
 }
 
 impl fmt::Display for Format {
@@ -31,6 +35,8 @@ impl fmt::Display for Format {
             Self::TracefsText => "tracefs text",
             Self::Xentrace => "xentrace",
             Self::Live => "live",
+            Self::Exits => "exitless recording",
+            Self::Profile => "exitless profile",
         })
     }
 }

@@ -11,6 +11,7 @@
 
 use exits::{Access, ExitReason, Losses, Timeline};
 
+use crate::AccessRecord;
 use crate::event::{Event, Kind};
 use crate::losses::LossMarks;
 use crate::rows::{AccessRows, ReasonRows};
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) accesses_left: usize,
     /// Accesses have no time of their own: the whole exit is theirs.
     pub(crate) whole_exits: bool,
+    /// Whoever takes the exits wants all of their accesses.
+    pub(crate) note_accesses: bool,
     /// Exits from this time on are counted, before `to_ns`; nanoseconds of the recording's clock.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
@@ -64,7 +67,13 @@ struct Pending {
     row: u32,
     /// The whole exit is about it.
     whole: bool,
+    /// Where it was noted, if it was.
+    noted: Option<u32>,
 }
+
+/// Accesses of one exit that are noted: far more than an instruction has, so that a broken recording needs no more
+/// memory than its events do.
+const MOST_NOTED: usize = 1 << 16;
 
 /// The accesses that wait for the entry; perf knows one of each sort.
 #[derive(Debug, Default)]
@@ -93,6 +102,8 @@ pub(crate) struct Pairing {
     mmio_start_ns: Option<u64>,
     waiting: Waiting,
     last_access: Option<(Kind, u64)>,
+    /// The accesses of the open exit, if they are wanted.
+    noted: Vec<AccessRecord>,
     pub(crate) reasons: ReasonRows,
     pub(crate) accesses: AccessRows,
 }
@@ -104,7 +115,7 @@ impl Pairing {
         event: &Event,
         vm: Option<u32>,
         shared: &mut Shared,
-        closed: &mut impl FnMut(&Closed),
+        closed: &mut impl FnMut(&Closed, &[AccessRecord]),
     ) {
         match event.kind {
             Kind::Exit => self.exit(event, vm, shared, closed),
@@ -122,7 +133,7 @@ impl Pairing {
         event: &Event,
         vm: Option<u32>,
         shared: &mut Shared,
-        closed: &mut impl FnMut(&Closed),
+        closed: &mut impl FnMut(&Closed, &[AccessRecord]),
     ) {
         if let Some(open) = self.open.take() {
             match self.handled.take() {
@@ -130,11 +141,17 @@ impl Pairing {
                 None => {
                     shared.losses.exits_without_entry += 1;
                     self.reasons.row(open.row).add(open.time_ns, None, &mut shared.timeline);
-                    closed(&Closed { exit: open, access: self.last_access(), handling_ns: None });
+                    closed(
+                        &Closed { exit: open, access: self.last_access(), handling_ns: None },
+                        &self.noted,
+                    );
                 }
             }
         }
         self.waiting.used = 0;
+        self.noted.clear();
+        // An access whose own exit was lost says nothing of this one.
+        self.last_access = None;
         self.outside = event.time_ns < shared.from_ns || event.time_ns >= shared.to_ns;
         if self.outside {
             return;
@@ -147,7 +164,12 @@ impl Pairing {
             Some(Open { time_ns: event.time_ns, guest_rip: event.extra, cpu: event.cpu, reason, row });
     }
 
-    fn entry(&mut self, event: &Event, shared: &mut Shared, closed: &mut impl FnMut(&Closed)) {
+    fn entry(
+        &mut self,
+        event: &Event,
+        shared: &mut Shared,
+        closed: &mut impl FnMut(&Closed, &[AccessRecord]),
+    ) {
         let Some(open) = self.open.take() else {
             shared.losses.entries_without_exit += u64::from(!std::mem::take(&mut self.outside));
             return;
@@ -157,7 +179,13 @@ impl Pairing {
         self.close(open, end, shared, closed);
     }
 
-    fn close(&mut self, open: Open, end: End, shared: &mut Shared, closed: &mut impl FnMut(&Closed)) {
+    fn close(
+        &mut self,
+        open: Open,
+        end: End,
+        shared: &mut Shared,
+        closed: &mut impl FnMut(&Closed, &[AccessRecord]),
+    ) {
         let lost = !shared.marks.is_empty()
             && match end.slept {
                 true => shared.marks.anywhere(open.time_ns, end.time_ns),
@@ -182,7 +210,7 @@ impl Pairing {
             self.end_waiting(end.time_ns, &open, handling_ns.is_some());
         }
         self.mmio_start_ns = None;
-        closed(&Closed { exit: open, access: self.last_access(), handling_ns });
+        closed(&Closed { exit: open, access: self.last_access(), handling_ns }, &self.noted);
     }
 
     fn end_waiting(&mut self, now_ns: u64, open: &Open, paired: bool) {
@@ -193,7 +221,21 @@ impl Pairing {
             let since_ns = if pending.whole { open.time_ns } else { pending.since_ns };
             if let Some(ns) = now_ns.checked_sub(since_ns).filter(|_| paired) {
                 self.accesses.row(pending.row).handling.add(ns);
+                self.note(pending.noted, ns);
             }
+        }
+    }
+
+    /// Notes an access of the open exit and says where.
+    fn noted(&mut self, event: &Event) -> Option<u32> {
+        let access = event.access().filter(|_| self.open.is_some() && self.noted.len() < MOST_NOTED)?;
+        self.noted.push(AccessRecord { access, handling_ns: None });
+        Some(self.noted.len() as u32 - 1)
+    }
+
+    fn note(&mut self, noted: Option<u32>, handling_ns: u64) {
+        if let Some(access) = noted.and_then(|at| self.noted.get_mut(at as usize)) {
+            access.handling_ns = Some(handling_ns);
         }
     }
 
@@ -211,6 +253,7 @@ impl Pairing {
             return;
         }
         let Some(number) = self.accesses.find(event, &mut shared.accesses_left) else { return };
+        let noted = if shared.note_accesses { self.noted(event) } else { None };
         let row = self.accesses.row(number);
         row.count += 1;
         if event.kind == Kind::MmioRead && !shared.whole_exits {
@@ -220,7 +263,10 @@ impl Pairing {
             };
             let ns =
                 start_ns.filter(|&start| !lost(start)).and_then(|start| event.time_ns.checked_sub(start));
-            ns.into_iter().for_each(|ns| row.handling.add(ns));
+            if let Some(ns) = ns {
+                row.handling.add(ns);
+                self.note(noted, ns);
+            }
             return;
         }
         let (sort, whole) = match event.kind {
@@ -232,18 +278,18 @@ impl Pairing {
             _ => (4, true),
         };
         let whole = whole || shared.whole_exits;
-        self.waiting.put(sort, Pending { since_ns: event.time_ns, row: number, whole });
+        self.waiting.put(sort, Pending { since_ns: event.time_ns, row: number, whole, noted });
     }
 
     /// Ends the recording: an exit that is still open stays without an entry.
-    pub(crate) fn finish(&mut self, shared: &mut Shared, closed: &mut impl FnMut(&Closed)) {
+    pub(crate) fn finish(&mut self, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) {
         let Some(open) = self.open.take() else { return };
         match self.handled.take() {
             Some(end) => self.close(open, end, shared, closed),
             None => {
                 shared.losses.exits_at_the_end += 1;
                 self.reasons.row(open.row).add(open.time_ns, None, &mut shared.timeline);
-                closed(&Closed { exit: open, access: self.last_access(), handling_ns: None });
+                closed(&Closed { exit: open, access: self.last_access(), handling_ns: None }, &self.noted);
             }
         }
     }

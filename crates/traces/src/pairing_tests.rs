@@ -24,14 +24,16 @@ fn run_with(events: &[Event], marks: LossMarks, time: std::ops::Range<u64>) -> R
         marks,
         accesses_left: 10,
         whole_exits: false,
+        note_accesses: true,
         from_ns: time.start,
         to_ns: time.end,
     };
     let (mut pairing, mut closed) = (Pairing::default(), Vec::new());
     for event in events {
-        pairing.step(event, Some(7), &mut shared, &mut |exit: &Closed| closed.push(*exit));
+        pairing
+            .step(event, Some(7), &mut shared, &mut |exit: &Closed, _: &[AccessRecord]| closed.push(*exit));
     }
-    pairing.finish(&mut shared, &mut |exit: &Closed| closed.push(*exit));
+    pairing.finish(&mut shared, &mut |exit: &Closed, _: &[AccessRecord]| closed.push(*exit));
     Run { pairing, shared, closed }
 }
 

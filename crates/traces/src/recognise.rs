@@ -1,11 +1,13 @@
 //! Which kind of recording it is, by its first bytes.
 
 use crate::input::Input;
-use crate::{Error, Format, text, trace_dat, xentrace};
+use crate::{Error, Format, exitless, text, trace_dat, xentrace};
 
 /// `PERFILE2` as the recorder's machine wrote the number.
 const PERF: &[u8] = b"PERFILE2";
 const PERF_OTHER_ORDER: &[u8] = b"2ELIFREP";
+/// What Arrow's other format, also known as Feather, begins with.
+const ARROW_FILE: &[u8] = b"ARROW1";
 /// `size` of `struct perf_pipe_file_header`; the header of a file is longer.
 const PIPE_HEADER: u64 = 16;
 
@@ -14,6 +16,10 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
     let start = input.start();
     let name = || input.name.clone();
     if start.is_empty() {
+        // An archive that is cut in its first block.
+        if let Some(source) = input.failure().take() {
+            return Err(Error::Read { name: name(), source });
+        }
         return Err(Error::Empty { name: name() });
     }
     if start.starts_with(PERF_OTHER_ORDER) {
@@ -24,7 +30,17 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
             start.get(8..16).and_then(|bytes| bytes.first_chunk()).map(|&bytes| u64::from_le_bytes(bytes));
         return Ok(if size == Some(PIPE_HEADER) { Format::PerfPipe } else { Format::PerfData });
     }
-    if trace_dat::begins(start) {
+    if exitless::begins(start) {
+        Ok(Format::Exits)
+    } else if exitless::profile::begins(start) {
+        Ok(Format::Profile)
+    } else if start.starts_with(ARROW_FILE) {
+        Err(Error::Unsupported {
+            name: name(),
+            what: "an Arrow file, which has its table of contents at its end".to_owned(),
+            next: "write the table as an Arrow stream, with the metadata of its schema",
+        })
+    } else if trace_dat::begins(start) {
         Ok(Format::TraceDat)
     } else if xentrace::begins(start) {
         Ok(Format::Xentrace)

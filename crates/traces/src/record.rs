@@ -21,15 +21,38 @@ pub struct ExitRecord {
     pub handling_ns: Option<u64>,
 }
 
+/// A port, address or register that the host handled for an exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccessRecord {
+    /// Which.
+    pub access: Access,
+    /// How long it was handled, nanoseconds, as [`exits::Exits::handling`] defines it for accesses; `None`
+    /// when it is not known, or when a later access of the same sort took its place.
+    pub handling_ns: Option<u64>,
+}
+
 /// Takes exits one by one while a recording is read: those of one vCPU in order of time. It is called on
 /// several threads, but never on two at once.
 pub trait Sink: Send {
+    /// Whether it is of no use without the exits: a recording that has sums alone is refused then.
+    const WANTS_EXITS: bool = true;
+    /// Whether [`Self::exit_with`] is to be given the accesses; gathering them takes time.
+    const WANTS_ACCESSES: bool = false;
+
     /// Takes one exit.
     fn exit(&mut self, exit: &ExitRecord);
+
+    /// Takes one exit with all of its accesses that count, in order of time, or none where
+    /// [`Self::WANTS_ACCESSES`] is not set. [`ExitRecord::access`] alone may be a read that nobody answered.
+    fn exit_with(&mut self, exit: &ExitRecord, _accesses: &[AccessRecord]) {
+        self.exit(exit);
+    }
 }
 
 /// Takes nothing.
 impl Sink for () {
+    const WANTS_EXITS: bool = false;
+
     fn exit(&mut self, _: &ExitRecord) {}
 }
 

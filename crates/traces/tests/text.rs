@@ -135,7 +135,7 @@ fn lines_that_are_no_events_are_counted() {
         reading.warnings
     );
     let Truth { reasons, .. } = &truths()["default.trace.txt"];
-    assert_eq!(reading.profile.total(), reasons.values().map(|reason| reason.0).sum());
+    assert_eq!(reading.profile.total(), reasons.values().map(|reason| reason.0).sum::<u64>());
 }
 
 #[test]

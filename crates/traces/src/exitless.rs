@@ -1,0 +1,33 @@
+//! exitless's own recordings of exits: an Apache Arrow IPC stream with one row an exit.
+//!
+//! A stream needs nothing at its end: a file that a full disk or a kill cut short gives every whole batch, and
+//! every tool that knows Arrow reads it. `docs/format.md` describes columns and metadata.
+//!
+//! The reader takes from arrow-ipc only the verified messages and unpacks the few columns itself: arrow-ipc's own
+//! readers allocate whatever a broken length says and panic on buffers that are shorter than their prefix.
+
+mod annotate;
+mod batch;
+mod columns;
+mod layout;
+mod message;
+pub(crate) mod profile;
+pub(crate) mod reading;
+mod rows;
+mod schema;
+mod summary;
+mod tally;
+mod texts;
+mod writer;
+
+pub use profile::{Packing, write_profile};
+pub use schema::Header;
+pub use summary::Summary;
+pub use writer::{WriteError, Writer, Written};
+
+pub(crate) use reading::read;
+
+/// Whether a recording begins as an Arrow stream.
+pub(crate) fn begins(start: &[u8]) -> bool {
+    message::begins(start)
+}

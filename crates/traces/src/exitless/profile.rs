@@ -1,0 +1,219 @@
+//! A profile as a recording: sums of exits in constant space, for watching over hours.
+
+use std::io::{BufReader, Read, Write};
+
+use exits::{Isa, Profile};
+use serde::{Deserialize, Serialize};
+
+use super::schema::Header;
+use super::writer::WriteError;
+use crate::input::Input;
+use crate::{Error, Format, Options, Origin, Reading, Sink};
+
+/// What the file says it is.
+const FORMAT: &str = "exitless-profile";
+/// Within one number fields are added, never changed.
+const VERSION: u32 = 1;
+/// Bytes that are read, unpacked: a hundred VMs that left the guest for fifteen reasons all the time have 50 MB.
+const MOST: u64 = 256 << 20;
+
+/// How a profile is stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Packing {
+    /// As JSON that any tool reads.
+    #[default]
+    None,
+    /// The same, packed with zstd: about a tenth of it.
+    Zstd,
+}
+
+/// The form in files. The profile comes last, so that the rest lies within the first bytes.
+#[derive(Serialize)]
+struct Stored<'p> {
+    format: &'static str,
+    format_version: u32,
+    exitless_version: &'static str,
+    isa: Option<Isa>,
+    host_name: &'p Option<String>,
+    host: &'p Option<host::Fingerprint>,
+    command: &'p Option<String>,
+    clock: &'p Option<String>,
+    start_ns: Option<u64>,
+    started_unix_ns: Option<u64>,
+    vm_names: &'p std::collections::BTreeMap<u32, String>,
+    profile: &'p Profile,
+}
+
+/// What is read of it.
+#[derive(Deserialize)]
+struct ReadBack {
+    format: String,
+    format_version: u32,
+    #[serde(default)]
+    exitless_version: Option<String>,
+    #[serde(default)]
+    host_name: Option<String>,
+    #[serde(default)]
+    host: Option<Host>,
+    #[serde(default)]
+    command: Option<String>,
+    #[serde(default)]
+    vm_names: std::collections::BTreeMap<u32, String>,
+    profile: Profile,
+}
+
+/// What of the host's fingerprint tells recordings apart.
+#[derive(Deserialize)]
+struct Host {
+    #[serde(default)]
+    kernel_release: Option<String>,
+    #[serde(default)]
+    cpu: Option<Processor>,
+}
+
+#[derive(Deserialize)]
+struct Processor {
+    #[serde(default)]
+    name: Option<String>,
+}
+
+/// Writes a profile as a recording of sums alone: `exitless report`, `diff` and `timeline` read it as they read
+/// single exits. A file of it is whole or useless, so write it beside its place and rename it.
+///
+/// # Errors
+/// When `to` cannot take it.
+pub fn write_profile(
+    to: impl Write,
+    header: &Header,
+    profile: &Profile,
+    packing: Packing,
+) -> Result<(), WriteError> {
+    let stored = Stored {
+        format: FORMAT,
+        format_version: VERSION,
+        exitless_version: env!("CARGO_PKG_VERSION"),
+        isa: header.isa,
+        host_name: &header.host_name,
+        host: &header.host,
+        command: &header.command,
+        clock: &header.clock,
+        start_ns: header.start_ns,
+        started_unix_ns: header.started_unix_ns,
+        vm_names: &header.names,
+        profile,
+    };
+    let write = |mut to: &mut dyn Write| -> Result<(), WriteError> {
+        serde_json::to_writer(&mut to, &stored).map_err(|error| match error.io_error_kind() {
+            Some(_) => cannot_store(error.into()),
+            None => WriteError::Describe(error),
+        })?;
+        to.write_all(b"\n").map_err(cannot_store)
+    };
+    let mut to = std::io::BufWriter::new(to);
+    match packing {
+        Packing::None => write(&mut to)?,
+        Packing::Zstd => {
+            let mut packed = zstd::Encoder::new(&mut to, 0).map_err(cannot_store)?;
+            write(&mut packed)?;
+            packed.finish().map_err(cannot_store)?;
+        }
+    }
+    to.flush().map_err(cannot_store)
+}
+
+fn cannot_store(source: std::io::Error) -> WriteError {
+    WriteError::StoreProfile { source }
+}
+
+/// Whether a file begins as a profile does, be it indented or with its fields in order of their names.
+pub(crate) fn begins(start: &[u8]) -> bool {
+    let quoted = [b"\"", FORMAT.as_bytes(), b"\""].concat();
+    start.trim_ascii_start().starts_with(b"{") && start.windows(quoted.len()).any(|bytes| bytes == quoted)
+}
+
+/// Reads a profile.
+pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result<Reading, Error> {
+    let (name, failure) = (input.name.clone(), input.failure());
+    let unsupported = |what: String, next| Error::Unsupported { name: name.clone(), what, next };
+    let version = version(input.start());
+    if let Some(version) = version.filter(|&version| version != u64::from(VERSION)) {
+        let what = format!("a profile of format version {version}, not {VERSION}");
+        return Err(unsupported(what, "read it with the exitless that wrote it, or a later one"));
+    }
+    if options.from_ns.is_some() || options.to_ns.is_some() {
+        let what = "a profile, of which no part of the time can be taken".to_owned();
+        return Err(unsupported(what, "leave out --from and --to, or record single exits"));
+    }
+    if S::WANTS_EXITS {
+        let what = "a profile, which holds sums and no single exits, where these are asked for".to_owned();
+        return Err(unsupported(
+            what,
+            "leave out what needs them (--parquet, rows finer than reasons), or record them",
+        ));
+    }
+    let mut counted = Counted { from: input.into_stream().take(MOST), bytes: 0 };
+    let read: Result<ReadBack, _> = serde_json::from_reader(BufReader::new(&mut counted));
+    if let Some(source) = failure.take() {
+        return Err(Error::Read { name, source });
+    }
+    let bytes = counted.bytes;
+    let read = match read {
+        Ok(read) if read.format == FORMAT && read.format_version == VERSION => read,
+        Ok(_) => return Err(header_error(name, format!("its `format` is not `{FORMAT}`"), 0)),
+        Err(_) if bytes == MOST => {
+            return Err(unsupported(
+                format!("a profile of more than {MOST} bytes"),
+                "record fewer VMs in one",
+            ));
+        }
+        Err(error) => {
+            // We write one line, so that the column is the place; of other tools' lines the line is told too.
+            let offset = if error.line() == 1 { error.column() as u64 } else { 0 };
+            return Err(header_error(name, format!("a profile is broken ({error})"), offset));
+        }
+    };
+    let mut profile = read.profile;
+    for (vm, name) in read.vm_names {
+        if profile.vcpus().iter().any(|exits| exits.vcpu.vm == Some(vm)) {
+            profile.names.entry(vm).or_insert(name);
+        }
+    }
+    let host = read.host;
+    let origin = Origin {
+        version: read.exitless_version,
+        host: read.host_name,
+        kernel: host.as_ref().and_then(|host| host.kernel_release.clone()),
+        processor: host.and_then(|host| host.cpu?.name),
+        command: read.command,
+        bytes,
+        ..Origin::new(Format::Profile)
+    };
+    Ok(Reading { profile, origin, damage: None, warnings: Vec::new() })
+}
+
+fn header_error(name: String, what: String, offset: u64) -> Error {
+    Error::Header { name, what, offset, next: "a profile is whole or useless, so take another copy of it" }
+}
+
+/// The version by the first bytes: a later one may have a profile that cannot be parsed.
+fn version(start: &[u8]) -> Option<u64> {
+    let key = b"\"format_version\"";
+    let at = start.windows(key.len()).position(|bytes| bytes == key)? + key.len();
+    let rest = start[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    from: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.from.read(buffer)?;
+        self.bytes += length as u64;
+        Ok(length)
+    }
+}

@@ -1,0 +1,259 @@
+//! Reads a recording.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+
+use arrow_ipc::{Endianness, KeyValue, Message, MessageHeader};
+use exits::Span;
+use flatbuffers::{ForwardsUOffset, Vector};
+use rustc_hash::FxHashMap;
+use zstd::bulk::Decompressor;
+
+use super::batch::Batch;
+use super::layout::Layout;
+use super::message::{Messages, Next};
+use super::rows::Rows;
+use super::schema::{FORMAT, VERSION, key};
+use super::summary::{EXIT_EVENT, Stored};
+use super::tally::Tally;
+use super::texts::{Dictionaries, widths};
+use crate::input::Input;
+use crate::{Damage, Error, Format, Options, Origin, Reading, Sink};
+
+const RECORD_AGAIN: &str = "was it written by `exitless record`?";
+
+/// Reads the exits of an Arrow stream.
+pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
+    let (name, failure) = (input.name.clone(), input.failure());
+    let mut messages = Messages::new(input.into_stream());
+    let (header, layout) = match begin(&mut messages, &name) {
+        Ok(begun) => begun,
+        Err(error) => {
+            // The true cause of a stream that ends early.
+            return Err(match failure.take() {
+                Some(source) => Error::Read { name, source },
+                None => error,
+            });
+        }
+    };
+    let mut session = Session::new(layout, header.start_ns, options, sink);
+    let mut damage = session.read(&mut messages).err();
+    if let (Some(source), Some(damage)) = (failure.take(), &mut damage) {
+        damage.what = source.to_string();
+    }
+    let (mut profile, warnings) = session.finish();
+    for (&vm, name) in &header.names {
+        profile.names.entry(vm).or_insert_with(|| name.clone());
+    }
+    // Recorders name VMs without exits too.
+    let vms: BTreeSet<_> = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
+    profile.names.retain(|vm, _| vms.contains(vm));
+    let origin = Origin { bytes: messages.position(), ..header.origin };
+    Ok(Reading { profile, origin, damage, warnings })
+}
+
+/// What the schema's metadata say.
+struct Header {
+    origin: Origin,
+    start_ns: Option<u64>,
+    names: std::collections::BTreeMap<u32, String>,
+}
+
+fn begin(messages: &mut Messages<impl Read>, name: &str) -> Result<(Header, Layout), Error> {
+    let header = |what: String, offset, next| Error::Header { name: name.to_owned(), what, offset, next };
+    let unsupported = |what: String, next| Error::Unsupported { name: name.to_owned(), what, next };
+    let damaged = |damage: Damage| header(damage.what, damage.offset, RECORD_AGAIN);
+    if messages.next().map_err(damaged)? == Next::End {
+        return Err(header("an Arrow stream ends before its schema".to_owned(), 0, RECORD_AGAIN));
+    }
+    let message = messages.message().map_err(damaged)?;
+    let Some(schema) = message.header_as_schema() else {
+        return Err(header("an Arrow stream has no schema".to_owned(), 0, RECORD_AGAIN));
+    };
+    let metadata = Metadata(schema.custom_metadata());
+    if metadata.get(key::FORMAT) != Some(FORMAT) {
+        let what = format!("an Arrow stream without the metadata `{}` = `{FORMAT}`", key::FORMAT);
+        return Err(unsupported(what, "only those of `exitless record` are read"));
+    }
+    let version = metadata.get(key::FORMAT_VERSION).unwrap_or_default();
+    if version.parse() != Ok(VERSION) {
+        let what = format!("a recording of format version `{version}`, not {VERSION}");
+        return Err(unsupported(what, "read it with the exitless that wrote it, or a later one"));
+    }
+    if schema.endianness() != Endianness::Little {
+        return Err(Error::ByteOrder { name: name.to_owned() });
+    }
+    let layout = Layout::of(&schema)
+        .map_err(|what| unsupported(format!("no table of exits: {what}"), RECORD_AGAIN))?;
+    Ok((metadata.header(), layout))
+}
+
+/// Pairs of keys and values of a message or a schema.
+struct Metadata<'m>(Option<Vector<'m, ForwardsUOffset<KeyValue<'m>>>>);
+
+impl<'m> Metadata<'m> {
+    fn get(&self, key: &str) -> Option<&'m str> {
+        self.0.into_iter().flatten().find(|pair| pair.key() == Some(key))?.value()
+    }
+
+    fn header(&self) -> Header {
+        let text = |key| self.get(key).map(str::to_owned);
+        let host: Option<serde_json::Value> =
+            self.get(key::HOST).and_then(|json| serde_json::from_str(json).ok());
+        let fact = |path: &str| Some(host.as_ref()?.pointer(path)?.as_str()?.to_owned());
+        let origin = Origin {
+            version: text(key::VERSION),
+            host: text(key::HOST_NAME),
+            kernel: fact("/kernel_release"),
+            processor: fact("/cpu/name"),
+            command: text(key::COMMAND),
+            ..Origin::new(Format::Exits)
+        };
+        let names = self.get(key::VM_NAMES).and_then(|json| serde_json::from_str(json).ok());
+        let start_ns = self.get(key::START).and_then(|number| number.parse().ok());
+        Header { origin, start_ns, names: names.unwrap_or_default() }
+    }
+}
+
+/// Takes batch after batch.
+struct Session<'s, S> {
+    layout: Layout,
+    /// Offsets of the dictionaries that are needed.
+    dictionary_widths: FxHashMap<i64, usize>,
+    dictionaries: Dictionaries,
+    rows: Rows,
+    decompressor: Option<Decompressor<'static>>,
+    tally: Tally,
+    /// Offsets from the recording's beginning, and the beginning once it is known.
+    options: Options,
+    first_ns: Option<u64>,
+    /// What the rows themselves show, for a recording that some other tool wrote anew.
+    seen: Option<Span>,
+    exits: u64,
+    summary: Option<Stored>,
+    undecoded: u64,
+    sink: &'s mut S,
+}
+
+impl<'s, S: Sink> Session<'s, S> {
+    fn new(layout: Layout, start_ns: Option<u64>, options: Options, sink: &'s mut S) -> Self {
+        Self {
+            dictionary_widths: widths([layout.isa, layout.reason, layout.access]),
+            layout,
+            dictionaries: Dictionaries::default(),
+            rows: Rows::default(),
+            decompressor: None,
+            tally: Tally::default(),
+            options,
+            first_ns: start_ns,
+            seen: None,
+            exits: 0,
+            summary: None,
+            undecoded: 0,
+            sink,
+        }
+    }
+
+    fn read(&mut self, messages: &mut Messages<impl Read>) -> Result<(), Damage> {
+        while messages.next()? == Next::Message {
+            let message = messages.message()?;
+            let bytes = messages.position();
+            let result = match message.header_type() {
+                MessageHeader::DictionaryBatch => self.dictionary(&message, messages.body()),
+                MessageHeader::RecordBatch => self.batch(&message, messages.body(), bytes),
+                // Nothing else belongs into a stream, and nothing else is needed.
+                _ => Ok(()),
+            };
+            result.map_err(|what| messages.damage(what))?;
+        }
+        match messages.is_at_the_end()? {
+            true => Ok(()),
+            false => Err(messages.damage("bytes follow the end of the recording")),
+        }
+    }
+
+    fn dictionary(&mut self, message: &Message<'_>, body: &[u8]) -> Result<(), String> {
+        let missing = "a dictionary has no texts";
+        let dictionary = message.header_as_dictionary_batch().ok_or(missing)?;
+        let Some(&width) = self.dictionary_widths.get(&dictionary.id()) else { return Ok(()) };
+        let texts = dictionary.data().ok_or(missing)?;
+        let batch = Batch::new(texts, body, decompressor(&mut self.decompressor)?)?;
+        self.dictionaries.take(dictionary.id(), width, dictionary.isDelta(), batch)
+    }
+
+    fn batch(&mut self, message: &Message<'_>, body: &[u8], bytes: u64) -> Result<(), String> {
+        let batch = message.header_as_record_batch().ok_or("a batch has no rows")?;
+        let mut batch = Batch::new(batch, body, decompressor(&mut self.decompressor)?)?;
+        self.rows.read(&self.layout, &self.dictionaries, &mut batch)?;
+        if let Some(json) = Metadata(message.custom_metadata()).get(key::SUMMARY) {
+            let summary: Stored =
+                serde_json::from_str(json).map_err(|error| format!("a summary is broken: {error}"))?;
+            self.first_ns = self.first_ns.or(summary.span.map(|span| span.first_ns));
+            self.summary = Some(summary);
+        }
+        let (mut from_ns, mut to_ns) = (0, u64::MAX);
+        for row in 0..batch.rows {
+            let Some(row) = self.rows.get(row) else {
+                self.undecoded += 1;
+                continue;
+            };
+            let exit = row.exit;
+            let end_ns = exit.time_ns.saturating_add(exit.handling_ns.unwrap_or(0));
+            let seen = Span { first_ns: exit.time_ns, last_ns: end_ns };
+            self.seen = Some(self.seen.map_or(seen, |span| span.join(seen)));
+            self.exits += 1;
+            let first_ns = *self.first_ns.get_or_insert(exit.time_ns);
+            let moment = |offset_ns: u64| first_ns.saturating_add(offset_ns);
+            from_ns = self.options.from_ns.map_or(from_ns, moment);
+            to_ns = self.options.to_ns.map_or(to_ns, moment);
+            if exit.time_ns < from_ns || exit.time_ns >= to_ns {
+                continue;
+            }
+            self.undecoded += row.unknown;
+            self.tally.add(&exit, row.accesses, bytes).map_err(|_| {
+                "a batch has more vCPUs with more reasons than a recording of this size can have".to_owned()
+            })?;
+            self.sink.exit_with(&exit, row.accesses);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> (exits::Profile, Vec<String>) {
+        let mut warnings = Vec::new();
+        let mut profile = self.tally.finish();
+        match self.summary {
+            Some(summary) => {
+                if summary.exits != self.exits {
+                    warnings.push(format!(
+                        "The recorder counted {} exits up to where the recording was read, and {} were there",
+                        summary.exits, self.exits
+                    ));
+                }
+                profile.span = summary.span;
+                profile.losses = summary.losses;
+                profile.names = summary.names;
+                profile.events = summary.events;
+            }
+            None if self.exits > 0 => {
+                warnings.push(
+                    "The recording does not say what was lost; was it written anew by another tool?"
+                        .to_owned(),
+                );
+                profile.span = self.seen;
+                profile.events.insert(EXIT_EVENT.to_owned(), self.exits);
+            }
+            None => {}
+        }
+        profile.losses.undecoded = profile.losses.undecoded.saturating_add(self.undecoded);
+        (profile, warnings)
+    }
+}
+
+fn decompressor<'k>(
+    kept: &'k mut Option<Decompressor<'static>>,
+) -> Result<&'k mut Decompressor<'static>, String> {
+    if kept.is_none() {
+        *kept = Some(Decompressor::new().map_err(|error| format!("zstd is not to be had: {error}"))?);
+    }
+    kept.as_mut().ok_or_else(|| "zstd is not to be had".to_owned())
+}

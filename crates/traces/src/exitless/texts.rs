@@ -1,0 +1,146 @@
+//! Texts of a recording and what they mean: each is parsed once, not row by row.
+
+use std::sync::Arc;
+
+use exits::{Access, ExitReason, Isa};
+use rustc_hash::FxHashMap;
+
+use super::batch::{Batch, Column, StringColumn, Wrong};
+use super::layout::{Numbers, Strings, Texts};
+
+/// Texts of a dictionary that grows, or of a column without one, that are kept.
+const MOST_TEXTS: usize = 1 << 20;
+
+/// What a text means as a reason, an access or an instruction set; `None` where it means nothing as such.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Meaning {
+    pub(super) reason: Option<ExitReason>,
+    pub(super) access: Option<Access>,
+    pub(super) isa: Option<Isa>,
+}
+
+impl Meaning {
+    pub(super) fn of(text: &str) -> Self {
+        Self { reason: text.parse().ok(), access: text.parse().ok(), isa: text.parse().ok() }
+    }
+}
+
+/// The dictionaries of a stream, by number.
+#[derive(Debug, Default)]
+pub(super) struct Dictionaries {
+    by_id: FxHashMap<i64, Arc<Vec<Meaning>>>,
+    strings: StringColumn,
+}
+
+impl Dictionaries {
+    /// Takes a dictionary's batch; `width` is that of its offsets.
+    pub(super) fn take(
+        &mut self,
+        id: i64,
+        width: usize,
+        is_delta: bool,
+        mut batch: Batch<'_, '_>,
+    ) -> Result<(), Wrong> {
+        let rows = batch.rows;
+        batch.strings(Strings { node: 0, buffer: 0, width }, rows, &mut self.strings)?;
+        let meanings = Arc::make_mut(self.by_id.entry(id).or_default());
+        if !is_delta {
+            meanings.clear();
+        }
+        if meanings.len() + rows > MOST_TEXTS {
+            return Err(format!("a dictionary has more than {MOST_TEXTS} texts"));
+        }
+        meanings.extend((0..rows).map(|row| self.strings.get(row).map(Meaning::of).unwrap_or_default()));
+        Ok(())
+    }
+}
+
+/// A column of texts in one batch.
+#[derive(Debug, Default)]
+pub(super) struct TextColumn {
+    numbers: Column,
+    /// The dictionary, if the column has one.
+    dictionary: Option<Arc<Vec<Meaning>>>,
+    strings: StringColumn,
+    /// Meanings of plain texts seen so far.
+    known: FxHashMap<String, Meaning>,
+    plain: Vec<Meaning>,
+}
+
+impl TextColumn {
+    pub(super) fn read(
+        &mut self,
+        place: Texts,
+        dictionaries: &Dictionaries,
+        batch: &mut Batch<'_, '_>,
+    ) -> Result<(), Wrong> {
+        let rows = batch.rows;
+        match place {
+            Texts::Dictionary { indices, id, .. } => {
+                self.dictionary = Some(dictionaries.by_id.get(&id).cloned().unwrap_or_default());
+                batch.numbers(indices, rows, &mut self.numbers)
+            }
+            Texts::Plain(place) => {
+                self.dictionary = None;
+                batch.strings(place, rows, &mut self.strings)?;
+                self.plain.clear();
+                for row in 0..rows {
+                    let meaning = self.strings.get(row).map(|text| meaning(&mut self.known, text));
+                    self.plain.push(meaning.unwrap_or_default());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What the text in a row means; `None` when there is no text.
+    pub(super) fn get(&self, row: usize) -> Option<Meaning> {
+        match &self.dictionary {
+            Some(dictionary) => {
+                let number = usize::try_from(self.numbers.get(row)?).ok()?;
+                // A number that the dictionary does not have is a text that means nothing.
+                Some(dictionary.get(number).copied().unwrap_or_default())
+            }
+            None => self.strings.get(row).and_then(|_| self.plain.get(row)).copied(),
+        }
+    }
+}
+
+fn meaning(known: &mut FxHashMap<String, Meaning>, text: &str) -> Meaning {
+    if let Some(&meaning) = known.get(text) {
+        return meaning;
+    }
+    if known.len() >= 4096 {
+        known.clear();
+    }
+    let meaning = Meaning::of(text);
+    known.insert(text.to_owned(), meaning);
+    meaning
+}
+
+/// The dictionaries' offsets by number, for those columns that are read.
+pub(super) fn widths(columns: impl IntoIterator<Item = Option<Texts>>) -> FxHashMap<i64, usize> {
+    let dictionary = |texts| match texts {
+        Texts::Dictionary { id, width, .. } => Some((id, width)),
+        Texts::Plain(_) => None,
+    };
+    columns.into_iter().flatten().filter_map(dictionary).collect()
+}
+
+/// A column that is not in the schema has no value in any row.
+pub(super) fn read_if_there(
+    place: Option<Numbers>,
+    batch: &mut Batch<'_, '_>,
+    into: &mut Column,
+) -> Result<(), Wrong> {
+    match place {
+        Some(place) => {
+            let rows = batch.rows;
+            batch.numbers(place, rows, into)
+        }
+        None => {
+            into.clear();
+            Ok(())
+        }
+    }
+}
