@@ -19,6 +19,7 @@ mod kernel_version;
 mod losses;
 mod msr;
 mod numbering;
+pub mod prediction;
 mod profile;
 pub mod profile_comparison;
 mod reason;

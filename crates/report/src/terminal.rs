@@ -3,6 +3,7 @@
 mod columns;
 mod comparison;
 mod evidence;
+mod prediction;
 mod probe;
 mod profile;
 mod recordings;
@@ -10,6 +11,7 @@ mod tables;
 mod timeline;
 
 pub use self::comparison::comparison;
+pub use self::prediction::prediction;
 pub use self::probe::probe;
 pub use self::profile::profile;
 pub use self::recordings::doubts;
