@@ -28,12 +28,18 @@ impl Already {
 
 /// Whether it was active, at least for a part of the time.
 pub(super) fn is_active(evidence: &Evidence) -> bool {
-    let interrupts = evidence.ipis.saturating_add(evidence.timer_arms);
-    let silent = evidence.eois == 0 && evidence.windows == 0 && evidence.paravirtual_eois == 0;
+    let sent = evidence.ipis.saturating_add(evidence.self_ipis);
+    let interrupts = sent.saturating_add(evidence.timer_arms);
+    let silent = shows_none_of_its_absence(evidence) && evidence.paravirtual_eois == 0;
     evidence.by_hardware > 0 || (silent && interrupts >= INTERRUPTS)
 }
 
 /// Whether it was active all the time: nothing shows that it was not.
 pub(super) fn is_active_throughout(evidence: &Evidence) -> bool {
-    is_active(evidence) && evidence.eois == 0 && evidence.windows == 0
+    is_active(evidence) && shows_none_of_its_absence(evidence)
+}
+
+/// No end of an interrupt, nor an exit that may be one, nor a window.
+fn shows_none_of_its_absence(evidence: &Evidence) -> bool {
+    evidence.eois == 0 && evidence.windows == 0 && evidence.page_exits == 0
 }

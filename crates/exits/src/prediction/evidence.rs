@@ -10,6 +10,8 @@ use crate::{Access, Direction, ExitReason, Exits, Isa, VcpuExits};
 pub(super) struct Evidence {
     /// Writes of the ICR.
     pub(super) ipis: u64,
+    /// Writes of the x2APIC's register for IPIs to oneself.
+    pub(super) self_ipis: u64,
     /// Ends of interrupts that left the guest.
     pub(super) eois: u64,
     /// Times that the guest's timer was armed.
@@ -20,6 +22,8 @@ pub(super) struct Evidence {
     pub(super) windows: u64,
     /// Exits that interrupt virtualization alone causes.
     pub(super) by_hardware: u64,
+    /// Exits for the APIC's page. KVM may end an interrupt in one of them without an event for it.
+    pub(super) page_exits: u64,
     /// Accesses by MSR to the x2APIC, in whatever direction.
     pub(super) x2apic: u64,
     /// Accesses to the xAPIC's page.
@@ -39,6 +43,7 @@ pub(super) struct Evidence {
 /// Reasons that exist with interrupt virtualization only: EOI_INDUCED, APIC_WRITE and AVIC's two.
 const BY_HARDWARE: [ExitReason; 4] =
     [ExitReason::vmx(45), ExitReason::vmx(56), ExitReason::svm(0x401), ExitReason::svm(0x402)];
+const APIC_ACCESS: ExitReason = ExitReason::vmx(44);
 /// INTERRUPT_WINDOW and `vintr`.
 const WINDOWS: [ExitReason; 2] = [ExitReason::vmx(7), ExitReason::svm(0x64)];
 
@@ -60,6 +65,7 @@ impl Evidence {
                 };
                 add(&mut evidence.halts, super::row::is_idle(basic));
                 add(&mut evidence.windows, WINDOWS.contains(&basic));
+                add(&mut evidence.page_exits, basic == APIC_ACCESS);
                 add(&mut evidence.by_hardware, BY_HARDWARE.contains(&basic));
             }
             for (access, exits) in accesses(vcpu) {
@@ -69,11 +75,18 @@ impl Evidence {
         evidence
     }
 
+    /// EOIs that may be of level-triggered interrupts: IPIs and the guest's timer are edge-triggered, so they are
+    /// those of devices.
+    pub(super) fn eois_of_devices(&self) -> u64 {
+        [self.ipis, self.self_ipis, self.timer_arms].into_iter().fold(self.eois, u64::saturating_sub)
+    }
+
     fn access(&mut self, access: Access, count: u64) {
         let add = |sum: &mut u64, counts: bool| *sum = sum.saturating_add(if counts { count } else { 0 });
         add(&mut self.timer_arms, arms_timer(access));
         let Some(register) = Register::of(access) else { return };
         add(&mut self.ipis, register.is_icr());
+        add(&mut self.self_ipis, register.is_self_ipi());
         add(&mut self.eois, register.is_eoi());
         add(&mut self.x2apic, register.mode == Mode::X2apic);
         add(&mut self.xapic, register.mode == Mode::Xapic);

@@ -16,23 +16,45 @@ const PREEMPTION_TIMER: ExitReason = ExitReason::vmx(52);
 /// How many of the `interrupts` that one vCPU left the guest for were kicks.
 ///
 /// At most all of them, and not more than interrupts were accepted in the whole source, where that is known.
-/// Expected is what the host's own ticks, and timers of the guest that run out on it, leave: a tick comes
-/// `tick_hz` times in a second of guest time.
+/// Expected is what the host's own interrupts, and timers of the guest that run out on it, leave; the host's
+/// own come `tick_hz` times in a second of guest time.
 pub(super) fn kicks(
     vcpu: &VcpuExits,
     interrupts: u64,
     evidence: &Evidence,
     observed_ns: u64,
-    tick_hz: u32,
+    tick_hz: f64,
 ) -> Range {
     if is_active_throughout(evidence) {
         return Range::NONE;
     }
     let whole = interrupts as f64;
     let high = evidence.accepted.map_or(whole, |accepted| whole.min(accepted as f64));
-    let ticks = guest_seconds(vcpu, observed_ns) * f64::from(tick_hz);
+    let ticks = guest_seconds(vcpu, observed_ns) * tick_hz;
     let expected = (whole - ticks - own_timers(vcpu) as f64).min(delivered(vcpu, evidence));
     Range::within(0.0, expected, high, whole)
+}
+
+/// How often the host's own interrupts come, times a second of guest time: as often as its timer ticks, but not
+/// more often than the vCPU shows that is interrupted least. vCPUs that were in the guest for too short a time
+/// to tell are left out.
+pub(super) fn host_rate(vcpus: &[&VcpuExits], observed_ns: u64, tick_hz: u32) -> f64 {
+    let ticks = f64::from(tick_hz);
+    let rates = vcpus.iter().filter_map(|vcpu| {
+        let seconds = guest_seconds(vcpu, observed_ns);
+        let of_host = vcpu.reasons.iter().filter(|(reason, _)| is_interrupt(reason.basic()));
+        let interrupts = of_host.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
+        (seconds * ticks >= ENOUGH_TICKS).then(|| interrupts as f64 / seconds)
+    });
+    rates.fold(ticks, f64::min)
+}
+
+/// Below so many expected ticks their absence says nothing.
+const ENOUGH_TICKS: f64 = 8.0;
+
+/// EXTERNAL_INTERRUPT and `interrupt`.
+pub(super) fn is_interrupt(reason: ExitReason) -> bool {
+    reason == ExitReason::vmx(1) || reason == ExitReason::svm(0x60)
 }
 
 /// For how long the vCPU was in the guest: all the time that no exit of it was handled.

@@ -85,6 +85,10 @@ impl Register {
         self.writes(ICR)
     }
 
+    pub(super) fn is_self_ipi(self) -> bool {
+        self.writes(SELF_IPI)
+    }
+
     pub(super) fn is_timer_arm(self) -> bool {
         self.writes(TMICT)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::already::is_active_throughout;
 use super::evidence::{Evidence, accesses, is_msr};
-use super::kicks::kicks;
+use super::kicks::{host_rate, is_interrupt, kicks};
 use super::register::{Mode, Register, other_msr};
 use super::row::{Rows, is_idle};
 use super::share::time_of_part;
@@ -20,6 +20,7 @@ pub(super) fn predict_vm(
     assumption: &Assumption,
     rows: &mut Rows,
 ) {
+    let tick_hz = host_rate(vcpus, observed_ns, assumption.host_tick_hz);
     let (mut reasons, mut by_access) = (BTreeMap::<ExitReason, Exits>::new(), BTreeMap::new());
     for vcpu in vcpus {
         let mut of_host = BTreeMap::<ExitReason, Exits>::new();
@@ -29,7 +30,8 @@ pub(super) fn predict_vm(
             group.entry(basic).or_default().merge(exits);
         }
         for (&reason, exits) in &of_host {
-            rows.add(interrupts(vcpu, reason, exits, evidence, observed_ns, assumption));
+            let kicks = || kicks(vcpu, exits.count, evidence, observed_ns, tick_hz);
+            rows.add(interrupts(reason, exits, evidence, assumption, &kicks));
         }
         for (access, exits) in accesses(vcpu) {
             by_access.entry(access).or_insert_with(Exits::default).merge(exits);
@@ -41,23 +43,16 @@ pub(super) fn predict_vm(
     }
 }
 
-/// EXTERNAL_INTERRUPT and `interrupt`.
-fn is_interrupt(reason: ExitReason) -> bool {
-    reason == ExitReason::vmx(1) || reason == ExitReason::svm(0x60)
-}
-
 fn interrupts(
-    vcpu: &VcpuExits,
     reason: ExitReason,
     exits: &Exits,
     evidence: &Evidence,
-    observed_ns: u64,
     assumption: &Assumption,
+    kicks: &dyn Fn() -> Range,
 ) -> PredictedRow {
     let posted = reason.isa == Isa::Svm || assumption.apicv.posted_interrupts;
-    let tick_hz = assumption.host_tick_hz;
     let (rule, gone) = if posted && !is_active_throughout(evidence) {
-        (Rule::Kick, kicks(vcpu, exits.count, evidence, observed_ns, tick_hz))
+        (Rule::Kick, kicks())
     } else {
         (Rule::HostInterrupt, Range::NONE)
     };
@@ -185,9 +180,7 @@ impl Vm<'_> {
         match rule {
             Rule::TaskPriority | Rule::SelfIpi | Rule::RegisterRead | Rule::IcrHigh => Range::exactly(whole),
             Rule::Eoi => {
-                // IPIs and the guest's timer are edge-triggered; a device's interrupts may be level-triggered.
-                let of_devices =
-                    evidence.eois.saturating_sub(evidence.ipis).saturating_sub(evidence.timer_arms);
+                let of_devices = evidence.eois_of_devices();
                 let level = evidence.acknowledged.map_or(of_devices, |seen| of_devices.min(seen));
                 Range::within(whole - level as f64, whole, whole, whole)
             }

@@ -84,36 +84,30 @@ fn columns(prediction: &Prediction, rules: &[Rule]) -> Vec<Column> {
     let seconds = prediction.observed_ns as f64 / 1e9;
     let rate = |exits: f64| if seconds > 0.0 { per_second(exits / seconds) } else { NONE.to_owned() };
     let of_time = |ns: f64| share_of((totals.time_ns > 0).then(|| ns / totals.time_ns as f64 * 100.0));
-    let busy = |row: &PredictedRow, text: String| if row.is_idle() { "idle".to_owned() } else { text };
+    // What stays is as it is: only what goes is worth a figure.
+    let going = |row: &PredictedRow, text: String| {
+        if row.fate() == Fate::Stays { String::new() } else { text }
+    };
+    let now = |row: &PredictedRow| {
+        if row.is_idle() { "idle".to_owned() } else { of_time(row.time_ns as f64) }
+    };
     let why = |row: &PredictedRow| {
         rules.iter().position(|&rule| rule == row.rule).map_or_else(String::new, |at| (at + 1).to_string())
     };
+    let gone = |row: &PredictedRow| going(row, rate(row.gone_exits.expected));
+    let gone_time = |row: &PredictedRow| going(row, of_time(row.gone_time_ns.expected));
     vec![
         Column::names("exit reason", cells(&|row| row.reason.to_string(), "all".to_owned())),
         Column::whole_names("for", cells(&part, String::new())),
-        Column::whole_names("", cells(&|row| fate(row).to_owned(), String::new())),
         Column::figures("now", cells(&|row| rate(row.exits as f64), rate(totals.exits as f64))),
-        Column::figures(
-            "goes",
-            cells(&|row| rate(row.gone_exits.expected), rate(totals.gone_exits.expected)),
-        ),
+        Column::figures("goes", cells(&gone, rate(totals.gone_exits.expected))),
         Column::figures(
             "range",
             cells(&|row| rates(row.gone_exits, seconds), rates(totals.gone_exits, seconds)),
-        )
-        .may_go(2),
-        Column::figures(
-            "of time",
-            cells(&|row| busy(row, of_time(row.time_ns as f64)), of_time(totals.time_ns as f64)),
-        )
-        .may_go(1),
-        Column::figures(
-            "goes",
-            cells(
-                &|row| busy(row, of_time(row.gone_time_ns.expected)),
-                of_time(totals.gone_time_ns.expected),
-            ),
         ),
+        Column::figures("time", cells(&now, of_time(totals.time_ns as f64))).may_go(1),
+        Column::figures("time goes", cells(&gone_time, of_time(totals.gone_time_ns.expected))).may_go(2),
+        Column::whole_names("", cells(&|row| fate(row).to_owned(), String::new())).may_go(0),
         Column::figures("why", cells(&why, String::new())),
     ]
 }
