@@ -118,3 +118,7 @@ impl Totals {
 #[cfg(test)]
 #[path = "prediction/prediction_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "prediction/properties.rs"]
+mod properties;
