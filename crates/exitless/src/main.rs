@@ -9,7 +9,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline, vms};
+use crate::commands::{
+    diff, lab as lab_command, lab_self_test, predict, probe, prove, report, stat, timeline, vms,
+};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]
@@ -43,6 +45,10 @@ enum Command {
     /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
     /// damaged and what is whole of it was used; 125 when nothing could be read.
     Report(report::Arguments),
+    /// Predict which exits of recordings would go with interrupt virtualization, and which would stay.
+    ///
+    /// Exit status: as of `report`; 2 also when --for names the technology of another vendor than the recording's.
+    Predict(predict::Arguments),
     /// Draw the VM exits of recordings over time.
     ///
     /// Exit status: as of `report`.
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),

@@ -20,6 +20,7 @@ mod losses;
 mod msr;
 mod numbering;
 mod octave;
+pub mod prediction;
 mod profile;
 pub mod profile_comparison;
 mod reason;

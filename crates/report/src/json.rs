@@ -2,6 +2,7 @@
 //! changed. `docs/report.md` tells what they mean.
 
 mod comparison;
+mod prediction;
 mod vms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use traces::{Recording, Recordings};
 use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
+pub use prediction::{PredictionDocument, prediction};
 pub use vms::{VmsDocument, vms};
 
 /// The format number of both documents.

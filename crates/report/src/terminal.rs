@@ -4,6 +4,7 @@ mod columns;
 mod comparison;
 mod cost;
 mod evidence;
+mod prediction;
 mod probe;
 mod profile;
 mod recordings;
@@ -13,6 +14,7 @@ mod vms;
 
 pub use self::comparison::comparison;
 pub use self::cost::cost;
+pub use self::prediction::prediction;
 pub use self::probe::probe;
 pub use self::profile::profile;
 pub use self::recordings::doubts;

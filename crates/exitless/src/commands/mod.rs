@@ -4,6 +4,7 @@ pub(crate) mod diff;
 pub(crate) mod lab;
 pub(crate) mod lab_self_test;
 pub(crate) mod plan;
+pub(crate) mod predict;
 pub(crate) mod probe;
 pub(crate) mod prove;
 mod quantity;

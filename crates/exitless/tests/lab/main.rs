@@ -6,4 +6,5 @@ mod amd_svm;
 mod command;
 mod faults;
 mod intel_apicv;
+mod prediction;
 mod stat;

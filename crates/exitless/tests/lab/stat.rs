@@ -48,8 +48,8 @@ fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     assert!(by_reason["msr"] >= 1600 && by_reason["npf"] >= 400 && by_reason["io"] >= 400, "{by_reason:?}");
     let perf = |event: &str| -> u64 {
         let lines = said.out.lines().filter(|line| line.starts_with("perf ") && line.contains(event));
-        let counts = lines.filter_map(|line| line[5..].split(',').next()?.parse::<u64>().ok());
-        counts.last().unwrap_or_else(|| panic!("perf counted no {event}: {}", said.out))
+        let mut counts = lines.filter_map(|line| line[5..].split(',').next()?.parse::<u64>().ok());
+        counts.next().unwrap_or_else(|| panic!("perf counted no {event}: {}", said.out))
     };
     assert_eq!(all, perf("kvm:kvm_exit"));
     assert_eq!(inner["losses"]["lost_events"], 0);

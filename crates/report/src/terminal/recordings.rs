@@ -53,7 +53,7 @@ pub fn doubts(recordings: &Recordings) -> Vec<String> {
     doubts.map(|doubt| figure::printable(&doubt)).collect()
 }
 
-fn line(label: &str, said: &str, width: usize) -> String {
+pub(super) fn line(label: &str, said: &str, width: usize) -> String {
     let first = format!("{label:LABEL$}");
     wrapped(&kept_together(said), width, &first, &" ".repeat(LABEL)).replace(NO_BREAK, " ")
 }

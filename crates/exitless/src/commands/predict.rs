@@ -1,0 +1,112 @@
+//! `exitless predict`: which exits of recordings would go with interrupt virtualization.
+
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use exits::Isa;
+use exits::prediction::{Assumption, Prediction, predict};
+use traces::Recordings;
+
+use super::recordings::{RecordingArguments, exit_code};
+use crate::console;
+use crate::status::Usage;
+
+/// Arguments of `predict`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    recordings: RecordingArguments,
+    #[command(flatten)]
+    assumed: AssumedArguments,
+    /// Print everything as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The interrupt virtualization to predict for.
+#[derive(Debug, Args)]
+pub(crate) struct AssumedArguments {
+    /// Predict for this; without it for APICv on Intel and x2AVIC on AMD.
+    #[arg(long = "for", value_name = "WHAT")]
+    technology: Option<Technology>,
+    /// The processor sends IPIs itself: assumed for AVIC, not for APICv (Intel: Sapphire Rapids and later).
+    #[arg(long)]
+    ipi_virtualization: bool,
+    /// The processor sends no IPIs itself (AMD: family 17h, Zen 1 and 2).
+    #[arg(long, conflicts_with = "ipi_virtualization")]
+    no_ipi_virtualization: bool,
+    /// APICv without posted interrupts, which KVM does not do.
+    #[arg(long)]
+    no_posted_interrupts: bool,
+    /// Ticks of the host's timer in a second, CONFIG_HZ of its kernel; 0 where they are stopped. Decides only
+    /// how many interrupts of the host are expected to be kicks.
+    #[arg(long, value_name = "COUNT", default_value_t = Assumption::default().host_tick_hz)]
+    host_hz: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Technology {
+    /// Intel's.
+    Apicv,
+    /// AMD's for guests in xAPIC mode.
+    Avic,
+    /// AMD's for guests in either mode.
+    X2avic,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    arguments.recordings.check()?;
+    let recordings = arguments.recordings.read(&mut ())?.select(arguments.recordings.selection(&[]))?;
+    let prediction = predict(&recordings.profile, recordings.observed_ns(), &arguments.assumed.assumption());
+    arguments.assumed.check(&prediction.isas)?;
+    print(&recordings, &prediction, arguments.json)?;
+    Ok(exit_code(&recordings))
+}
+
+impl AssumedArguments {
+    fn assumption(&self) -> Assumption {
+        let mut assumption = Assumption::default();
+        if self.ipi_virtualization {
+            assumption.apicv.ipi_virtualization = true;
+        }
+        if self.no_ipi_virtualization {
+            assumption.avic.ipi_virtualization = false;
+        }
+        assumption.apicv.posted_interrupts = !self.no_posted_interrupts;
+        assumption.avic.x2apic = self.technology != Some(Technology::Avic);
+        assumption.host_tick_hz = self.host_hz;
+        assumption
+    }
+
+    /// One vendor's technology says nothing about exits of the other's.
+    fn check(&self, isas: &[Isa]) -> Result<(), Usage> {
+        let wanted = match self.technology {
+            None => return Ok(()),
+            Some(Technology::Apicv) => Isa::Vmx,
+            Some(Technology::Avic | Technology::X2avic) => Isa::Svm,
+        };
+        match isas.iter().find(|&&isa| isa != wanted) {
+            None => Ok(()),
+            Some(Isa::Svm) => {
+                Err(Usage("The exits are those of an AMD host; predict --for avic or x2avic".to_owned()))
+            }
+            Some(Isa::Vmx) => {
+                Err(Usage("The exits are those of an Intel host; predict --for apicv".to_owned()))
+            }
+        }
+    }
+}
+
+fn print(recordings: &Recordings, prediction: &Prediction, json: bool) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if json {
+        serde_json::to_writer_pretty(&mut out, &report::json::prediction(recordings, prediction))?;
+        writeln!(out)?;
+    } else {
+        let text = report::terminal::prediction(recordings, prediction, console::width(), console::colour());
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(out.flush()?)
+}

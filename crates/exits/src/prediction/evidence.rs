@@ -1,0 +1,140 @@
+//! What the counts of one VM say about its interrupts.
+
+use std::collections::BTreeMap;
+
+use super::register::{Mode, Register, arms_timer};
+use crate::{Access, Direction, ExitReason, Exits, Isa, VcpuExits};
+
+/// Counts of one VM that the rules draw on.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    /// Writes of the ICR.
+    pub(super) ipis: u64,
+    /// Writes of the x2APIC's register for IPIs to oneself.
+    pub(super) self_ipis: u64,
+    /// Ends of interrupts that left the guest.
+    pub(super) eois: u64,
+    /// Times that the guest's timer was armed.
+    pub(super) timer_arms: u64,
+    /// Exits in which a vCPU went to sleep.
+    pub(super) halts: u64,
+    /// Exits for an interrupt window.
+    pub(super) windows: u64,
+    /// Exits that interrupt virtualization alone causes.
+    pub(super) by_hardware: u64,
+    /// Exits for the APIC's page. KVM may end an interrupt in one of them without an event for it.
+    pub(super) page_exits: u64,
+    /// Accesses by MSR to the x2APIC, in whatever direction.
+    pub(super) x2apic: u64,
+    /// Accesses to the xAPIC's page.
+    pub(super) xapic: u64,
+    /// Whether events of KVM tell accesses to the APIC's page apart from others.
+    pub(super) page_recorded: bool,
+    /// Upper bounds, of the whole source: interrupts that APICs accepted.
+    pub(super) accepted: Option<u64>,
+    /// EOIs of interrupts of which the host must know.
+    pub(super) acknowledged: Option<u64>,
+    /// All EOIs.
+    pub(super) all_eois: Option<u64>,
+    /// EOIs that a paravirtual guest made without an exit, in the source.
+    pub(super) paravirtual_eois: u64,
+}
+
+/// Reasons that exist with interrupt virtualization only: EOI_INDUCED, APIC_WRITE and AVIC's two.
+const BY_HARDWARE: [ExitReason; 4] =
+    [ExitReason::vmx(45), ExitReason::vmx(56), ExitReason::svm(0x401), ExitReason::svm(0x402)];
+const APIC_ACCESS: ExitReason = ExitReason::vmx(44);
+/// INTERRUPT_WINDOW and `vintr`.
+const WINDOWS: [ExitReason; 2] = [ExitReason::vmx(7), ExitReason::svm(0x64)];
+
+impl Evidence {
+    pub(super) fn new(vcpus: &[&VcpuExits], events: &BTreeMap<String, u64>) -> Self {
+        let mut evidence = Self {
+            accepted: recorded(events, "kvm:kvm_apic_accept_irq"),
+            acknowledged: recorded(events, "kvm:kvm_ack_irq"),
+            all_eois: recorded(events, "kvm:kvm_eoi"),
+            paravirtual_eois: recorded(events, "kvm:kvm_pv_eoi").unwrap_or(0),
+            page_recorded: recorded(events, "kvm:kvm_mmio").is_some(),
+            ..Self::default()
+        };
+        for vcpu in vcpus {
+            for (&reason, exits) in &vcpu.reasons {
+                let basic = reason.basic();
+                let add = |sum: &mut u64, counts: bool| {
+                    *sum = sum.saturating_add(if counts { exits.count } else { 0 });
+                };
+                add(&mut evidence.halts, super::row::is_idle(basic));
+                add(&mut evidence.windows, WINDOWS.contains(&basic));
+                add(&mut evidence.page_exits, basic == APIC_ACCESS);
+                add(&mut evidence.by_hardware, BY_HARDWARE.contains(&basic));
+            }
+            for (access, exits) in accesses(vcpu) {
+                evidence.access(access, exits.count);
+            }
+        }
+        evidence
+    }
+
+    /// EOIs that may be of level-triggered interrupts: IPIs and the guest's timer are edge-triggered, so they are
+    /// those of devices.
+    pub(super) fn eois_of_devices(&self) -> u64 {
+        [self.ipis, self.self_ipis, self.timer_arms].into_iter().fold(self.eois, u64::saturating_sub)
+    }
+
+    fn access(&mut self, access: Access, count: u64) {
+        let add = |sum: &mut u64, counts: bool| *sum = sum.saturating_add(if counts { count } else { 0 });
+        add(&mut self.timer_arms, arms_timer(access));
+        let Some(register) = Register::of(access) else { return };
+        add(&mut self.ipis, register.is_icr());
+        add(&mut self.self_ipis, register.is_self_ipi());
+        add(&mut self.eois, register.is_eoi());
+        add(&mut self.x2apic, register.mode == Mode::X2apic);
+        add(&mut self.xapic, register.mode == Mode::Xapic);
+    }
+}
+
+/// How often the event occurred in the source; `None` where it is not in it. Readers differ in whether they
+/// name the system (`kvm:kvm_msr`, `kvm_msr`).
+pub(super) fn recorded(events: &BTreeMap<String, u64>, event: &str) -> Option<u64> {
+    let plain = event.rsplit(':').next().unwrap_or(event);
+    events.get(event).or_else(|| events.get(plain)).copied()
+}
+
+/// The accesses of a vCPU by which its exits can be split: to MSRs, and to the APIC's page.
+///
+/// The event of the emulated APIC stands in: for the page if there are no exits for MSRs, and for the x2APIC
+/// where a recording has no event for MSRs.
+pub(super) fn accesses(vcpu: &VcpuExits) -> Vec<(Access, &Exits)> {
+    let by_msr = vcpu.reasons.keys().any(|&reason| is_msr(reason, None));
+    let emulated = vcpu.accesses.keys().any(|access| matches!(access, Access::Apic { .. }));
+    // KVM ends an interrupt of the page's guest without an event for the page (`handle_apic_access` in
+    // `arch/x86/kvm/vmx/vmx.c`), so the emulated APIC's events are the better ones there.
+    let direct = |access: &Access| match Register::of(*access) {
+        Some(register) => register.mode == Mode::X2apic || by_msr || !emulated,
+        None => matches!(access, Access::Msr { .. }),
+    };
+    let found: Vec<_> = vcpu.accesses.iter().filter(|(access, _)| direct(access)).collect();
+    if !found.is_empty() {
+        return found.into_iter().map(|(&access, exits)| (access, exits)).collect();
+    }
+    let stands_for = |access: &Access| match *access {
+        Access::Apic { register, direction } if by_msr => {
+            Some(Access::Msr { number: 0x800 + (register >> 4), direction })
+        }
+        Access::Apic { register, direction } => {
+            Some(Access::Mmio { address: 0xfee0_0000 + u64::from(register), direction })
+        }
+        _ => None,
+    };
+    vcpu.accesses.iter().filter_map(|(access, exits)| Some((stands_for(access)?, exits))).collect()
+}
+
+/// Whether exits of this reason are for an MSR, in this direction if one is asked for.
+pub(super) fn is_msr(reason: ExitReason, direction: Option<Direction>) -> bool {
+    match (reason.isa, reason.basic().code) {
+        (Isa::Vmx, 31 | 84) => direction != Some(Direction::Write),
+        (Isa::Vmx, 32 | 85) => direction != Some(Direction::Read),
+        (Isa::Svm, 0x7c) => true,
+        _ => false,
+    }
+}

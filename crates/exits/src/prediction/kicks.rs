@@ -1,0 +1,91 @@
+//! Kicks among the interrupts of the host.
+//!
+//! When an interrupt comes for a vCPU that is in the guest, KVM interrupts its processor, so that it leaves
+//! and takes it (`kvm_vcpu_kick`). The exit is the same as that of the host's timer or a device: only counts can
+//! tell how many were which.
+
+use super::Range;
+use super::already::is_active_throughout;
+use super::evidence::{Evidence, accesses, is_msr};
+use super::register::{Register, arms_timer};
+use crate::{ExitReason, VcpuExits};
+
+/// VMX's timer of the guest, which needs no interrupt of the host.
+const PREEMPTION_TIMER: ExitReason = ExitReason::vmx(52);
+
+/// How many of the `interrupts` that one vCPU left the guest for were kicks.
+///
+/// At most all of them, and not more than interrupts were accepted in the whole source, where that is known.
+/// Expected is what the host's own interrupts, and timers of the guest that run out on it, leave; the host's
+/// own come `tick_hz` times in a second of guest time.
+pub(super) fn kicks(
+    vcpu: &VcpuExits,
+    interrupts: u64,
+    evidence: &Evidence,
+    observed_ns: u64,
+    tick_hz: f64,
+) -> Range {
+    if is_active_throughout(evidence) {
+        return Range::NONE;
+    }
+    let whole = interrupts as f64;
+    let high = evidence.accepted.map_or(whole, |accepted| whole.min(accepted as f64));
+    let ticks = guest_seconds(vcpu, observed_ns) * tick_hz;
+    let expected = (whole - ticks - own_timers(vcpu) as f64).min(delivered(vcpu, evidence));
+    Range::within(0.0, expected, high, whole)
+}
+
+/// How often the host's own interrupts come, times a second of guest time: as often as its timer ticks, but not
+/// more often than the vCPU shows that is interrupted least. vCPUs that were in the guest for too short a time
+/// to tell are left out.
+pub(super) fn host_rate(vcpus: &[&VcpuExits], observed_ns: u64, tick_hz: u32) -> f64 {
+    let ticks = f64::from(tick_hz);
+    let rates = vcpus.iter().filter_map(|vcpu| {
+        let seconds = guest_seconds(vcpu, observed_ns);
+        let of_host = vcpu.reasons.iter().filter(|(reason, _)| is_interrupt(reason.basic()));
+        let interrupts = of_host.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
+        (seconds * ticks >= ENOUGH_TICKS).then(|| interrupts as f64 / seconds)
+    });
+    rates.fold(ticks, f64::min)
+}
+
+/// Below so many expected ticks their absence says nothing.
+const ENOUGH_TICKS: f64 = 8.0;
+
+/// EXTERNAL_INTERRUPT and `interrupt`.
+pub(super) fn is_interrupt(reason: ExitReason) -> bool {
+    reason == ExitReason::vmx(1) || reason == ExitReason::svm(0x60)
+}
+
+/// For how long the vCPU was in the guest: all the time that no exit of it was handled.
+fn guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> f64 {
+    let handling =
+        vcpu.reasons.values().fold(0u64, |sum, exits| sum.saturating_add(exits.handling.total_ns()));
+    observed_ns.saturating_sub(handling) as f64 / 1e9
+}
+
+/// Timers of the guest that interrupted the host: those that were armed, but for those that a sleeping vCPU
+/// waited for or the preemption timer stood for.
+fn own_timers(vcpu: &VcpuExits) -> u64 {
+    let arms = accesses(vcpu).into_iter().filter(|&(access, _)| arms_timer(access));
+    let armed = arms.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
+    let count = |wanted: &dyn Fn(ExitReason) -> bool| {
+        let rows = vcpu.reasons.iter().filter(|&(&reason, _)| wanted(reason.basic()));
+        rows.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count))
+    };
+    let elsewhere = count(&super::row::is_idle).max(count(&|reason| reason == PREEMPTION_TIMER));
+    armed.saturating_sub(elsewhere)
+}
+
+/// How many interrupts the vCPU took, as far as its EOIs tell; no bound where they do not: without events for
+/// registers, or in a guest that ends interrupts without an exit.
+fn delivered(vcpu: &VcpuExits, evidence: &Evidence) -> f64 {
+    let split = vcpu.reasons.keys().any(|&reason| is_msr(reason, None)) && evidence.x2apic > 0;
+    let tells = split && evidence.eois >= evidence.ipis && evidence.paravirtual_eois == 0;
+    if !tells {
+        return f64::INFINITY;
+    }
+    let rows = accesses(vcpu).into_iter();
+    let eois = rows.filter(|&(access, _)| Register::of(access).is_some_and(Register::is_eoi));
+    eois.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count)) as f64
+}

@@ -1,0 +1,226 @@
+use super::*;
+use crate::{Access, ExitReason, Exits, Vcpu};
+
+/// Exits of one vCPU: each reason or access with its count, 1 µs an exit.
+fn vcpu(profile: &mut Profile, vm: u32, number: u32, rows: &[(&str, u64)]) {
+    let vcpu = profile.vcpu(Vcpu { vm: Some(vm), number: Some(number), thread: Some(100 * vm + number) });
+    for &(name, count) in rows {
+        let mut exits = Exits { count, ..Exits::default() };
+        (0..count).for_each(|_| exits.handling.add(1000));
+        match name.parse::<ExitReason>() {
+            Ok(reason) => vcpu.reasons.entry(reason).or_default().merge(&exits),
+            Err(_) => vcpu.accesses.entry(name.parse::<Access>().unwrap()).or_default().merge(&exits),
+        }
+    }
+}
+
+fn profile(rows: &[(&str, u64)], events: &[(&str, u64)]) -> Profile {
+    let mut profile = Profile::new();
+    vcpu(&mut profile, 1, 0, rows);
+    profile.events = events.iter().map(|&(name, count)| (name.to_owned(), count)).collect();
+    profile
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+fn without_ticks() -> Assumption {
+    Assumption { host_tick_hz: 0, ..Assumption::default() }
+}
+
+/// Low, expected and high of the row with this reason and register, in exits.
+fn gone(prediction: &Prediction, name: &str) -> (f64, f64, f64) {
+    let row = prediction.rows.iter().find(|row| match row.part {
+        Part::Access(access) => access.to_string() == name,
+        Part::Whole => row.reason.to_string() == name,
+        Part::Rest => format!("{} rest", row.reason) == name,
+    });
+    let gone = row.unwrap_or_else(|| panic!("no row {name}: {:#?}", prediction.rows)).gone_exits;
+    (gone.low, gone.expected, gone.high)
+}
+
+/// A sender and a target of 2000 IPIs without interrupt virtualization, as intel-apicv shows them.
+fn two_thousand_ipis() -> Profile {
+    let mut profile = Profile::new();
+    vcpu(
+        &mut profile,
+        1,
+        0,
+        &[("MSR_WRITE", 2002), ("ICR:W", 2000), ("SPIV:W", 2), ("EXTERNAL_INTERRUPT", 20)],
+    );
+    vcpu(
+        &mut profile,
+        1,
+        1,
+        &[
+            ("MSR_WRITE", 2002),
+            ("EOI:W", 2000),
+            ("SPIV:W", 2),
+            ("INTERRUPT_WINDOW", 1996),
+            ("EXTERNAL_INTERRUPT", 20),
+        ],
+    );
+    profile.events.insert("kvm:kvm_msr".to_owned(), 4004);
+    profile
+}
+
+#[test]
+fn apicv_takes_eois_and_windows_and_leaves_icr_writes() {
+    let prediction = predict(&two_thousand_ipis(), SECOND, &Assumption::default());
+    assert_eq!(gone(&prediction, "EOI:W"), (2000.0, 2000.0, 2000.0));
+    assert_eq!(gone(&prediction, "INTERRUPT_WINDOW"), (1996.0, 1996.0, 1996.0));
+    assert_eq!(gone(&prediction, "ICR:W"), (0.0, 0.0, 0.0));
+    assert_eq!(gone(&prediction, "SPIV:W"), (0.0, 0.0, 0.0));
+    // 20 interrupts of each vCPU are what the host's own make of the vCPU that nobody kicks.
+    let (low, expected, high) = gone(&prediction, "EXTERNAL_INTERRUPT");
+    assert!(low == 0.0 && expected < 0.1 && high == 40.0, "{expected}");
+    let totals = prediction.totals;
+    assert_eq!((totals.exits, totals.gone_exits.low, totals.gone_exits.high), (6040, 3996.0, 4036.0));
+    assert!(prediction.already.is_empty());
+    assert_eq!(prediction.record, ["kvm:kvm_apic_accept_irq"]);
+}
+
+#[test]
+fn ipi_virtualization_takes_icr_writes_too() {
+    let mut assumption = Assumption::default();
+    assumption.apicv.ipi_virtualization = true;
+    let prediction = predict(&two_thousand_ipis(), SECOND, &assumption);
+    assert_eq!(gone(&prediction, "ICR:W"), (0.0, 2000.0, 2000.0));
+    let row = prediction.rows.iter().find(|row| row.rule == Rule::IpiByProcessor).unwrap();
+    assert_eq!((row.fate(), row.becomes), (Fate::Partly, Some(ExitReason::vmx(56))));
+}
+
+#[test]
+fn under_avic_halts_bound_the_ipis_that_stay() {
+    let rows = [("msr", 130), ("ICR:W", 50), ("EOI:W", 80), ("hlt", 20), ("vintr", 7), ("cpuid", 3)];
+    let profile = profile(&rows, &[("kvm:kvm_msr", 130), ("kvm:kvm_mmio", 1)]);
+    let prediction = predict(&profile, SECOND, &without_ticks());
+    assert_eq!(gone(&prediction, "ICR:W"), (30.0, 40.0, 50.0));
+    assert_eq!(gone(&prediction, "vintr"), (7.0, 7.0, 7.0));
+    assert_eq!(gone(&prediction, "hlt"), (0.0, 0.0, 0.0));
+    assert_eq!(gone(&prediction, "cpuid"), (0.0, 0.0, 0.0));
+    // 30 of the EOIs end neither an IPI nor a timer, so they may be of level-triggered interrupts.
+    assert_eq!(gone(&prediction, "EOI:W"), (50.0, 80.0, 80.0));
+
+    let mut zen2 = without_ticks();
+    zen2.avic.ipi_virtualization = false;
+    assert_eq!(gone(&predict(&profile, SECOND, &zen2), "ICR:W"), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn a_count_of_acknowledgements_bounds_the_eois_that_stay() {
+    let rows = [("MSR_WRITE", 80), ("EOI:W", 80)];
+    let known = [("kvm:kvm_msr", 80), ("kvm:kvm_ack_irq", 5)];
+    assert_eq!(
+        gone(&predict(&profile(&rows, &known), SECOND, &without_ticks()), "EOI:W"),
+        (75.0, 80.0, 80.0)
+    );
+    let unknown = predict(&profile(&rows, &[("kvm_msr", 80)]), SECOND, &without_ticks());
+    assert_eq!(gone(&unknown, "EOI:W"), (0.0, 80.0, 80.0));
+    assert_eq!(unknown.record, ["kvm:kvm_ack_irq"]);
+}
+
+#[test]
+fn writes_without_registers_have_the_widest_range_and_a_hint() {
+    let rows = [("MSR_WRITE", 100), ("MSR_READ", 10)];
+    let prediction = predict(&profile(&rows, &[("kvm:kvm_exit", 110)]), SECOND, &without_ticks());
+    assert_eq!(gone(&prediction, "MSR_WRITE"), (0.0, 50.0, 100.0));
+    assert_eq!(gone(&prediction, "MSR_READ"), (0.0, 0.0, 10.0));
+    assert_eq!(prediction.record, ["kvm:kvm_msr"]);
+    let counted = predict(&profile(&rows, &[("kvm:kvm_eoi", 40)]), SECOND, &without_ticks());
+    assert_eq!(gone(&counted, "MSR_WRITE"), (0.0, 40.0, 40.0));
+}
+
+#[test]
+fn the_emulated_apic_stands_in_for_missing_registers() {
+    let rows = [("MSR_WRITE", 100), ("apic EOI:W", 60), ("apic ICR:W", 40)];
+    let prediction = predict(&profile(&rows, &[("kvm:kvm_apic", 100)]), SECOND, &without_ticks());
+    assert_eq!(gone(&prediction, "EOI:W").1, 60.0);
+    let rows = [("APIC_ACCESS", 100), ("apic EOI:W", 50), ("apic ICR2:W", 25), ("apic ICR:W", 25)];
+    let prediction = predict(&profile(&rows, &[("kvm:kvm_apic", 100)]), SECOND, &without_ticks());
+    assert_eq!(gone(&prediction, "apic EOI:W").1, 50.0);
+    assert_eq!(gone(&prediction, "apic ICR2:W"), (25.0, 25.0, 25.0));
+    assert_eq!(gone(&prediction, "apic ICR:W"), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn the_page_of_the_xapic_is_told_apart_from_other_memory() {
+    let rows = [("npf", 100), ("0xfee000b0:W", 40), ("0xfee00380:W", 10), ("0xd0000000:W", 50)];
+    let prediction = predict(&profile(&rows, &[("kvm:kvm_mmio", 100)]), SECOND, &without_ticks());
+    assert_eq!(gone(&prediction, "apic EOI:W").2, 40.0);
+    assert_eq!(gone(&prediction, "apic TMICT:W"), (0.0, 0.0, 0.0));
+    assert_eq!(gone(&prediction, "npf rest"), (0.0, 0.0, 0.0));
+    let unknown = predict(&profile(&[("npf", 100)], &[]), SECOND, &without_ticks());
+    assert_eq!(gone(&unknown, "npf"), (0.0, 0.0, 100.0));
+    assert_eq!(unknown.record, ["kvm:kvm_mmio"]);
+    let none = predict(&profile(&[("npf", 100)], &[("kvm:kvm_mmio", 0)]), SECOND, &without_ticks());
+    assert_eq!(gone(&none, "npf"), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn ends_of_interrupts_at_the_page_have_no_event_of_their_own() {
+    let rows = [("APIC_ACCESS", 100), ("0xfee00300:W", 30), ("0xfee00310:W", 30)];
+    let prediction = predict(&profile(&rows, &[("kvm:kvm_mmio", 60)]), SECOND, &without_ticks());
+    assert_eq!(gone(&prediction, "APIC_ACCESS rest"), (0.0, 40.0, 40.0));
+    assert!(prediction.already.is_empty());
+    let rows = [&rows[..], &[("apic ICR:W", 30), ("apic ICR2:W", 30), ("apic EOI:W", 40)]].concat();
+    let prediction = predict(&profile(&rows, &[("kvm:kvm_apic", 100)]), SECOND, &without_ticks());
+    assert_eq!(gone(&prediction, "apic EOI:W").2, 40.0);
+}
+
+#[test]
+fn kicks_are_what_ticks_and_timers_leave() {
+    let rows = [("MSR_WRITE", 900), ("EOI:W", 500), ("ICR:W", 400), ("EXTERNAL_INTERRUPT", 600)];
+    let kicks = |events: &[(&str, u64)], tick| {
+        let assumption = Assumption { host_tick_hz: tick, ..Assumption::default() };
+        gone(&predict(&profile(&rows, events), SECOND, &assumption), "EXTERNAL_INTERRUPT")
+    };
+    // 1 s less 1500 exits of 1 µs in the guest: 249.6 ticks.
+    assert_eq!(kicks(&[], 250), (0.0, 600.0 - 250.0 * 0.9985, 600.0));
+    assert_eq!(kicks(&[], 0), (0.0, 500.0, 600.0));
+    assert_eq!(kicks(&[], 10_000), (0.0, 0.0, 600.0));
+    assert_eq!(kicks(&[("kvm:kvm_apic_accept_irq", 300)], 0), (0.0, 300.0, 300.0));
+
+    // A vCPU that nobody sends to shows how often the host's own interrupts come.
+    let mut both = profile(&rows, &[]);
+    vcpu(&mut both, 1, 1, &[("MSR_WRITE", 400), ("ICR:W", 400), ("EXTERNAL_INTERRUPT", 100)]);
+    let (_, expected, high) = gone(&predict(&both, SECOND, &Assumption::default()), "EXTERNAL_INTERRUPT");
+    assert!((expected - 500.0).abs() < 1.0 && high == 700.0, "{expected}");
+
+    let mut unposted = without_ticks();
+    unposted.apicv.posted_interrupts = false;
+    let prediction = predict(&profile(&rows, &[]), SECOND, &unposted);
+    assert_eq!(gone(&prediction, "EXTERNAL_INTERRUPT"), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn what_is_active_already_is_recognised_and_promises_nothing() {
+    let rows = [("MSR_WRITE", 58), ("ICR:W", 36), ("TMICT:W", 22), ("EXTERNAL_INTERRUPT", 13), ("HLT", 22)];
+    let prediction = predict(&profile(&rows, &[("kvm:kvm_msr", 58)]), SECOND, &without_ticks());
+    assert_eq!(prediction.already, [Already { vm: Some(1), by_hardware: 0, eois: 0 }]);
+    assert_eq!(prediction.totals.gone_exits, Range::NONE);
+
+    let partly = [("msr", 10), ("EOI:W", 10), ("avic_incomplete_ipi", 3)];
+    let prediction = predict(&profile(&partly, &[]), SECOND, &without_ticks());
+    assert_eq!(prediction.already, [Already { vm: Some(1), by_hardware: 3, eois: 10 }]);
+    assert_eq!(gone(&prediction, "EOI:W").1, 10.0);
+    assert_eq!(gone(&prediction, "avic_incomplete_ipi").2, 0.0);
+}
+
+#[test]
+fn silence_is_no_sign_where_the_guest_ends_interrupts_without_exits() {
+    let rows = [("MSR_WRITE", 58), ("ICR:W", 36), ("TSC_DEADLINE:W", 22)];
+    let prediction = predict(&profile(&rows, &[("kvm:kvm_pv_eoi", 40)]), SECOND, &without_ticks());
+    assert!(prediction.already.is_empty());
+}
+
+#[test]
+fn sleeping_is_no_cost() {
+    let prediction = predict(&profile(&[("HLT", 5), ("CPUID", 2)], &[]), SECOND, &without_ticks());
+    assert_eq!((prediction.totals.idle_ns, prediction.totals.time_ns), (5000, 2000));
+}
+
+#[test]
+fn nothing_is_predicted_of_nothing() {
+    let prediction = predict(&Profile::new(), 0, &Assumption::default());
+    assert!(prediction.rows.is_empty() && prediction.totals == Totals::default());
+}

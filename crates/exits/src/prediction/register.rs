@@ -1,0 +1,178 @@
+//! What becomes of one access to a register of the local APIC.
+
+use super::{Assumption, Rule};
+use crate::{Access, Direction, ExitReason, Isa};
+
+/// The page of the xAPIC, where the guest did not move it; KVM inhibits interrupt virtualization where it did.
+const APIC_PAGE: std::ops::Range<u64> = 0xfee0_0000..0xfee0_1000;
+/// The x2APIC's MSRs (Intel SDM volume 3, table 11-6).
+const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
+const TSC_DEADLINE: u32 = 0x6e0;
+/// EOI, ICR and TPR of Hyper-V's Top-Level Functional Specification, appendix C.
+const HYPER_V: std::ops::RangeInclusive<u32> = 0x4000_0070..=0x4000_0072;
+
+const VERSION: u32 = 0x30;
+const TPR: u32 = 0x80;
+const APR: u32 = 0x90;
+const PPR: u32 = 0xa0;
+const EOI: u32 = 0xb0;
+const RRR: u32 = 0xc0;
+const ICR: u32 = 0x300;
+const ICR2: u32 = 0x310;
+const TMICT: u32 = 0x380;
+const TMCCT: u32 = 0x390;
+const SELF_IPI: u32 = 0x3f0;
+/// The first register that is AMD's alone.
+const EXTENDED: u32 = 0x400;
+
+/// How the guest reaches its APIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// By memory.
+    Xapic,
+    /// By MSRs.
+    X2apic,
+}
+
+/// An access that [`Access`] names in one of its forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Register {
+    /// The offset in the APIC page, bytes.
+    pub(super) offset: u32,
+    pub(super) direction: Direction,
+    pub(super) mode: Mode,
+}
+
+/// What becomes of an access, the exits that it stays as included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fate {
+    pub(super) rule: Rule,
+    /// The reason that exits have then, where it is another one.
+    pub(super) becomes: Option<ExitReason>,
+}
+
+const APIC_ACCESS: ExitReason = ExitReason::vmx(44);
+const EOI_INDUCED: ExitReason = ExitReason::vmx(45);
+const APIC_WRITE: ExitReason = ExitReason::vmx(56);
+const INCOMPLETE_IPI: ExitReason = ExitReason::svm(0x401);
+const UNACCELERATED: ExitReason = ExitReason::svm(0x402);
+
+impl Register {
+    /// The register behind `access`, if it is one of the APIC.
+    pub(super) fn of(access: Access) -> Option<Self> {
+        match access {
+            Access::Msr { number, direction } if X2APIC.contains(&number) => {
+                let offset = (number - X2APIC.start()) << 4;
+                Some(Self { offset, direction, mode: Mode::X2apic })
+            }
+            Access::Mmio { address, direction } if APIC_PAGE.contains(&address) => {
+                let offset = u32::try_from(address - APIC_PAGE.start).ok()? & !0xf;
+                Some(Self { offset, direction, mode: Mode::Xapic })
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn writes(self, offset: u32) -> bool {
+        self.offset == offset && self.direction == Direction::Write
+    }
+
+    pub(super) fn is_eoi(self) -> bool {
+        self.writes(EOI)
+    }
+
+    pub(super) fn is_icr(self) -> bool {
+        self.writes(ICR)
+    }
+
+    pub(super) fn is_self_ipi(self) -> bool {
+        self.writes(SELF_IPI)
+    }
+
+    pub(super) fn is_timer_arm(self) -> bool {
+        self.writes(TMICT)
+    }
+
+    /// What becomes of it under what is assumed.
+    pub(super) fn fate(self, isa: Isa, assumption: &Assumption) -> Fate {
+        if isa == Isa::Svm && self.mode == Mode::X2apic && !assumption.avic.x2apic {
+            return Fate { rule: Rule::X2apicUnderAvic, becomes: None };
+        }
+        let rule = match self.direction {
+            Direction::Read => self.read(isa),
+            Direction::Write => self.write(isa, assumption),
+        };
+        let becomes = match rule {
+            Rule::Eoi => Some(if isa == Isa::Vmx { EOI_INDUCED } else { UNACCELERATED }),
+            Rule::IpiToRunning => Some(INCOMPLETE_IPI),
+            Rule::IpiByProcessor => Some(APIC_WRITE),
+            Rule::IpiBySoftware if isa == Isa::Svm => Some(INCOMPLETE_IPI),
+            Rule::IpiBySoftware | Rule::RegisterOfTheHost | Rule::TimerArm if self.mode == Mode::Xapic => {
+                Some(self.left_by_hardware(isa))
+            }
+            _ => None,
+        };
+        Fate { rule, becomes }
+    }
+
+    /// SDM 30.4.2 for the xAPIC; `kvm_lapic_readable_reg_mask` in `arch/x86/kvm/lapic.c` for the x2APIC; APM
+    /// table 15-22.
+    fn read(self, isa: Isa) -> Rule {
+        let by_host = match self.offset {
+            TMCCT | APR | SELF_IPI | EXTENDED.. => true,
+            RRR => isa == Isa::Vmx,
+            PPR => isa == Isa::Vmx && self.mode == Mode::Xapic,
+            // Write-only in x2APIC mode, a reserved place below.
+            EOI => self.mode == Mode::X2apic,
+            _ => false,
+        };
+        if by_host { Rule::RegisterOfTheHost } else { Rule::RegisterRead }
+    }
+
+    /// SDM 30.4.3.2 for the xAPIC; `vmx_update_msr_bitmap_x2apic` in `arch/x86/kvm/vmx/vmx.c` and
+    /// `avic_set_x2apic_msr_interception` in `arch/x86/kvm/svm/avic.c` for the x2APIC; APM table 15-22.
+    fn write(self, isa: Isa, assumption: &Assumption) -> Rule {
+        match self.offset {
+            EOI => Rule::Eoi,
+            TPR => Rule::TaskPriority,
+            SELF_IPI if self.mode == Mode::X2apic => Rule::SelfIpi,
+            ICR2 if self.mode == Mode::Xapic => Rule::IcrHigh,
+            ICR => match isa {
+                Isa::Vmx if !assumption.apicv.ipi_virtualization => Rule::IpiBySoftware,
+                Isa::Vmx => Rule::IpiByProcessor,
+                Isa::Svm if !assumption.avic.ipi_virtualization => Rule::IpiBySoftware,
+                Isa::Svm => Rule::IpiToRunning,
+            },
+            TMICT => Rule::TimerArm,
+            _ => Rule::RegisterOfTheHost,
+        }
+    }
+
+    fn left_by_hardware(self, isa: Isa) -> ExitReason {
+        let never_written = matches!(self.offset, VERSION | APR | PPR | TMCCT | RRR | EXTENDED..);
+        match (isa, self.direction) {
+            (Isa::Svm, _) => UNACCELERATED,
+            (Isa::Vmx, Direction::Write) if !never_written => APIC_WRITE,
+            (Isa::Vmx, _) => APIC_ACCESS,
+        }
+    }
+}
+
+/// What becomes of an access to an MSR that is not the APIC's.
+pub(super) fn other_msr(number: u32) -> Rule {
+    match number {
+        TSC_DEADLINE => Rule::TimerArm,
+        number if HYPER_V.contains(&number) => Rule::HyperVRegister,
+        _ => Rule::OtherRegister,
+    }
+}
+
+/// Whether the access arms the guest's timer.
+pub(super) fn arms_timer(access: Access) -> bool {
+    matches!(access, Access::Msr { number: TSC_DEADLINE, direction: Direction::Write })
+        || Register::of(access).is_some_and(Register::is_timer_arm)
+}
+
+#[cfg(test)]
+#[path = "register_tests.rs"]
+mod tests;

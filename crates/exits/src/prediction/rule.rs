@@ -1,0 +1,142 @@
+//! Why an exit goes or stays, with the source that says so.
+
+use serde::{Deserialize, Serialize};
+
+/// What decides a row. Sections are those of the Intel SDM, volume 3, with chapter 30 "APIC Virtualization
+/// and Virtual Interrupts", and of the AMD64 APM, volume 2; kernel files are those of Linux 6.12 or later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Rule {
+    /// The end of an interrupt.
+    Eoi,
+    /// The task priority.
+    TaskPriority,
+    /// The x2APIC's register for an IPI to oneself.
+    SelfIpi,
+    /// An IPI that the host has to send.
+    IpiBySoftware,
+    /// An IPI that an Intel processor sends.
+    IpiByProcessor,
+    /// An IPI that an AMD processor sends to vCPUs that run.
+    IpiToRunning,
+    /// A read that the virtual APIC page answers.
+    RegisterRead,
+    /// The upper half of the xAPIC's ICR.
+    IcrHigh,
+    /// A register whose write, or read, needs the host.
+    RegisterOfTheHost,
+    /// Arming the guest's timer.
+    TimerArm,
+    /// A register of Hyper-V's interface that stands for one of the APIC.
+    HyperVRegister,
+    /// A register of the x2APIC under AVIC without x2AVIC.
+    X2apicUnderAvic,
+    /// Accesses to registers that were not recorded one by one.
+    NotSplit,
+    /// MSRs that are not of the APIC.
+    OtherRegister,
+    /// The guest became able to take an interrupt.
+    InterruptWindow,
+    /// Interrupts of the host, and kicks among them.
+    Kick,
+    /// The same without posted interrupts, or where they are active already.
+    HostInterrupt,
+    /// Accesses to memory and devices.
+    NotTheApicPage,
+    /// The guest sleeps.
+    Idle,
+    /// The guest's timer ran out.
+    TimerFires,
+    /// Exits that exist with interrupt virtualization only.
+    LeftByHardware,
+    /// Nothing to do with interrupts.
+    Unrelated,
+}
+
+impl Rule {
+    /// One line for people.
+    #[must_use]
+    pub const fn why(self) -> &'static str {
+        self.words().0
+    }
+
+    /// Where that is written.
+    #[must_use]
+    pub const fn source(self) -> &'static str {
+        self.words().1
+    }
+
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Eoi => (
+                "the processor ends the interrupt; the host must see only EOIs of level-triggered ones",
+                "SDM 30.1.4; APM 15.29.3.1",
+            ),
+            Self::TaskPriority => (
+                "the virtual APIC page holds the task priority, and the processor acts on it",
+                "SDM 30.1.2, 30.3; APM 15.29.3.1",
+            ),
+            Self::SelfIpi => ("the processor delivers an IPI to oneself", "SDM 30.1.5, 30.5; APM 15.29.3.1"),
+            Self::IpiBySoftware => (
+                "without IPI virtualization the host sends every IPI to another vCPU",
+                "SDM 30.1.6; arch/x86/kvm/vmx/vmx.c; svm/avic.c (erratum 1235)",
+            ),
+            Self::IpiByProcessor => (
+                "the processor posts fixed IPIs to one physical APIC ID; the others stay",
+                "SDM 30.1.6; vmx_update_msr_bitmap_x2apic in arch/x86/kvm/vmx/vmx.c",
+            ),
+            Self::IpiToRunning => (
+                "the processor sends IPIs to vCPUs that run; those to halted ones stay",
+                "APM 15.29.9.1; arch/x86/kvm/svm/avic.c",
+            ),
+            Self::RegisterRead => {
+                ("the processor answers from the virtual APIC page", "SDM 30.4.2, 30.5; APM 15.29.3.1")
+            }
+            Self::IcrHigh => {
+                ("the write goes into the virtual APIC page alone", "SDM 30.4.3.2; APM 15.29.3.1")
+            }
+            Self::RegisterOfTheHost => (
+                "the host has to act on this register",
+                "SDM 30.4.3, 30.5; APM 15.29.3.1; vmx/vmx.c, svm/avic.c in arch/x86/kvm",
+            ),
+            Self::TimerArm => {
+                ("the guest's timer is the host's to run", "SDM 30.4.3.2; arch/x86/kvm/lapic.c")
+            }
+            Self::HyperVRegister => (
+                "Hyper-V's registers are emulated; the guest uses the APIC's if told (QEMU: hv-avic)",
+                "arch/x86/kvm/hyperv.c",
+            ),
+            Self::X2apicUnderAvic => (
+                "AVIC without x2AVIC leaves x2APIC registers to the host",
+                "avic_activate_vmcb in arch/x86/kvm/svm/avic.c",
+            ),
+            Self::NotSplit => (
+                "which registers these were is not in the recording",
+                "exits of this reason without an event that names the register",
+            ),
+            Self::OtherRegister => ("no register of the APIC", "SDM 30.5; APM 15.29.3.1"),
+            Self::InterruptWindow => {
+                ("the processor itself waits until the guest can take the interrupt", "SDM 30.2; APM 15.29.4")
+            }
+            Self::Kick => (
+                "kicks that make a vCPU take an interrupt go; the host's own timer and devices stay",
+                "SDM 30.6; APM 15.29.6; kvm_vcpu_kick in virt/kvm/kvm_main.c",
+            ),
+            Self::HostInterrupt => {
+                ("interrupts of the host, which its own work causes", "SDM 25.2; APM 15.21.2")
+            }
+            Self::NotTheApicPage => ("memory or a device, not the APIC's page", "SDM 30.4; APM 15.29.3.1"),
+            Self::Idle => (
+                "the vCPU sleeps until the host wakes it; that time is no cost",
+                "SDM 25.1.3; arch/x86/kvm/x86.c",
+            ),
+            Self::TimerFires => ("the guest's timer is the host's to run", "SDM 25.5.1"),
+            Self::LeftByHardware => (
+                "what the processor leaves to the host with interrupt virtualization",
+                "SDM 30.1.4, 30.4.3.3; APM 15.29.9",
+            ),
+            Self::Unrelated => ("nothing to do with interrupts", "SDM appendix C; APM volume 2, appendix C"),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The rows of one VM.
+
+use std::collections::BTreeMap;
+
+use super::already::is_active_throughout;
+use super::evidence::{Evidence, accesses, is_msr};
+use super::kicks::{host_rate, is_interrupt, kicks};
+use super::register::{Mode, Register, other_msr};
+use super::row::{Rows, is_idle};
+use super::share::time_of_part;
+use super::split::{Piece, split};
+use super::{Assumption, Part, PredictedRow, Range, Rule};
+use crate::{Access, Direction, ExitReason, Exits, HandlingTime, Isa, VcpuExits};
+
+/// Adds the rows of a VM, whose vCPUs these are.
+pub(super) fn predict_vm(
+    vcpus: &[&VcpuExits],
+    evidence: &Evidence,
+    observed_ns: u64,
+    assumption: &Assumption,
+    rows: &mut Rows,
+) {
+    let tick_hz = host_rate(vcpus, observed_ns, assumption.host_tick_hz);
+    let (mut reasons, mut by_access) = (BTreeMap::<ExitReason, Exits>::new(), BTreeMap::new());
+    for vcpu in vcpus {
+        let mut of_host = BTreeMap::<ExitReason, Exits>::new();
+        for (&reason, exits) in &vcpu.reasons {
+            let basic = reason.basic();
+            let group = if is_interrupt(basic) { &mut of_host } else { &mut reasons };
+            group.entry(basic).or_default().merge(exits);
+        }
+        for (&reason, exits) in &of_host {
+            let kicks = || kicks(vcpu, exits.count, evidence, observed_ns, tick_hz);
+            rows.add(interrupts(reason, exits, evidence, assumption, &kicks));
+        }
+        for (access, exits) in accesses(vcpu) {
+            by_access.entry(access).or_insert_with(Exits::default).merge(exits);
+        }
+    }
+    let vm = Vm { evidence, assumption, has_apic_access: reasons.contains_key(&ExitReason::vmx(44)) };
+    for (&reason, exits) in &reasons {
+        vm.reason(reason, exits, &by_access).into_iter().for_each(|row| rows.add(row));
+    }
+}
+
+fn interrupts(
+    reason: ExitReason,
+    exits: &Exits,
+    evidence: &Evidence,
+    assumption: &Assumption,
+    kicks: &dyn Fn() -> Range,
+) -> PredictedRow {
+    let posted = reason.isa == Isa::Svm || assumption.apicv.posted_interrupts;
+    let (rule, gone) = if posted && !is_active_throughout(evidence) {
+        (Rule::Kick, kicks())
+    } else {
+        (Rule::HostInterrupt, Range::NONE)
+    };
+    row(reason, Part::Whole, rule, exits.count, exits.handling.total_ns(), &exits.handling, gone)
+}
+
+fn row(
+    reason: ExitReason,
+    part: Part,
+    rule: Rule,
+    exits: u64,
+    time_ns: u64,
+    times: &HandlingTime,
+    gone_exits: Range,
+) -> PredictedRow {
+    let gone_time_ns = time_of_part(times, time_ns, gone_exits, exits);
+    PredictedRow { reason, part, rule, exits, time_ns, gone_exits, gone_time_ns, becomes: None }
+}
+
+/// What the rows of all reasons of a VM draw on.
+struct Vm<'a> {
+    evidence: &'a Evidence,
+    assumption: &'a Assumption,
+    has_apic_access: bool,
+}
+
+impl Vm<'_> {
+    fn reason(
+        &self,
+        reason: ExitReason,
+        exits: &Exits,
+        by_access: &BTreeMap<Access, Exits>,
+    ) -> Vec<PredictedRow> {
+        let whole = |rule: Rule, part: f64| {
+            let gone = Range::exactly(exits.count as f64 * part);
+            let (time_ns, times) = (exits.handling.total_ns(), &exits.handling);
+            vec![row(reason, Part::Whole, rule, exits.count, time_ns, times, gone)]
+        };
+        if is_msr(reason, None) {
+            let ours = by_access.iter().filter(|(access, _)| {
+                matches!(access, Access::Msr { direction, .. } if is_msr(reason, Some(*direction)))
+            });
+            // Both forms of the instruction share the events, which fit the older form.
+            let shared = matches!((reason.isa, reason.code), (Isa::Vmx, 84 | 85));
+            let ours = ours.filter(|_| !shared).map(|(&access, exits)| (access, exits)).collect::<Vec<_>>();
+            return self.pieces(reason, split(exits, &ours, true));
+        }
+        if self.may_be_the_page(reason) {
+            let page = by_access.iter().filter(|(access, _)| {
+                Register::of(**access).is_some_and(|register| register.mode == Mode::Xapic)
+            });
+            let page: Vec<_> = page.map(|(&access, exits)| (access, exits)).collect();
+            return self.pieces(reason, split(exits, &page, false));
+        }
+        match (reason.isa, reason.code) {
+            // With interrupt virtualization active, windows are for a PIC's interrupts alone.
+            (Isa::Vmx, 7) | (Isa::Svm, 0x64) => whole(Rule::InterruptWindow, 1.0),
+            (Isa::Vmx, 43) | (Isa::Svm, 0x08 | 0x18) => whole(Rule::TaskPriority, 1.0),
+            (Isa::Vmx, 45 | 56) | (Isa::Svm, 0x401 | 0x402) => whole(Rule::LeftByHardware, 0.0),
+            (Isa::Vmx, 52) => whole(Rule::TimerFires, 0.0),
+            _ if is_idle(reason) => whole(Rule::Idle, 0.0),
+            (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => whole(Rule::NotTheApicPage, 0.0),
+            _ => whole(Rule::Unrelated, 0.0),
+        }
+    }
+
+    /// Whether exits of this reason may be accesses to the APIC's page: those made for it, and faults where it
+    /// is ordinary memory without a page behind it.
+    fn may_be_the_page(&self, reason: ExitReason) -> bool {
+        let x2apic_only = self.evidence.x2apic > 0 && self.evidence.xapic == 0;
+        match (reason.isa, reason.code) {
+            (Isa::Vmx, 44) => true,
+            (Isa::Vmx, 49) => self.evidence.xapic > 0 && !self.has_apic_access,
+            (Isa::Svm, 0x400) => self.evidence.xapic > 0 || !(x2apic_only || self.evidence.page_recorded),
+            _ => false,
+        }
+    }
+
+    fn pieces(&self, reason: ExitReason, pieces: Vec<Piece<'_>>) -> Vec<PredictedRow> {
+        let alone = pieces.len() == 1;
+        let rows = pieces.into_iter().map(|Piece { part, exits, time_ns, times }| {
+            let (part, rule, becomes) = match part {
+                Part::Access(access) => self.access(reason, access),
+                _ => (if alone { Part::Whole } else { Part::Rest }, self.rule_of_rest(reason), None),
+            };
+            let gone = self.gone(reason, rule, exits);
+            PredictedRow { becomes, ..row(reason, part, rule, exits, time_ns, times, gone) }
+        });
+        rows.collect()
+    }
+
+    fn access(&self, reason: ExitReason, access: Access) -> (Part, Rule, Option<ExitReason>) {
+        match (Register::of(access), access) {
+            (Some(register), _) => {
+                let fate = register.fate(reason.isa, self.assumption);
+                let Register { offset, direction, mode } = register;
+                let shown = match mode {
+                    Mode::Xapic => Access::Apic { register: offset, direction },
+                    Mode::X2apic => access,
+                };
+                (Part::Access(shown), fate.rule, fate.becomes.filter(|&becomes| becomes != reason))
+            }
+            (None, Access::Msr { number, direction }) => match other_msr(number) {
+                Rule::TimerArm if direction == Direction::Read => (Part::Rest, Rule::OtherRegister, None),
+                Rule::OtherRegister => (Part::Rest, Rule::OtherRegister, None),
+                rule => (Part::Access(access), rule, None),
+            },
+            (None, _) => (Part::Rest, self.rule_of_rest(reason), None),
+        }
+    }
+
+    /// What the events did not explain: in faults, that there was none says that it was no access to the APIC.
+    fn rule_of_rest(&self, reason: ExitReason) -> Rule {
+        let fault = matches!((reason.isa, reason.code), (Isa::Vmx, 49) | (Isa::Svm, 0x400));
+        if fault && (self.evidence.page_recorded || self.evidence.xapic > 0) {
+            Rule::NotTheApicPage
+        } else {
+            Rule::NotSplit
+        }
+    }
+
+    /// How many of `exits` go.
+    fn gone(&self, reason: ExitReason, rule: Rule, exits: u64) -> Range {
+        let (whole, evidence) = (exits as f64, self.evidence);
+        match rule {
+            Rule::TaskPriority | Rule::SelfIpi | Rule::RegisterRead | Rule::IcrHigh => Range::exactly(whole),
+            Rule::Eoi => {
+                let of_devices = evidence.eois_of_devices();
+                let level = evidence.acknowledged.map_or(of_devices, |seen| of_devices.min(seen));
+                Range::within(whole - level as f64, whole, whole, whole)
+            }
+            // A guest may address by sets, broadcast, or send NMIs; Linux under KVM sends to one at a time.
+            Rule::IpiByProcessor => Range::within(0.0, whole, whole, whole),
+            Rule::IpiToRunning => {
+                // A halt ends with one interrupt, which may be an IPI.
+                let to_halted = whole.min(evidence.halts as f64);
+                Range::within(whole - to_halted, whole - to_halted / 2.0, whole, whole)
+            }
+            Rule::NotSplit => self.not_split(reason, whole),
+            _ => Range::NONE,
+        }
+    }
+
+    /// Accesses without a register: all may go, or none.
+    fn not_split(&self, reason: ExitReason, whole: f64) -> Range {
+        if is_active_throughout(self.evidence) {
+            return Range::NONE;
+        }
+        let x2apic_stays = reason.isa == Isa::Svm && reason.code == 0x7c && !self.assumption.avic.x2apic;
+        if x2apic_stays {
+            return Range::NONE;
+        }
+        // Faults are of memory and devices as a rule, and reads of MSRs of none that the APIC has.
+        let seldom = [ExitReason::svm(0x400), ExitReason::vmx(31), ExitReason::vmx(84)].contains(&reason);
+        // What comes to the APIC's page without an event for it is the end of an interrupt.
+        let ends_alone = reason == ExitReason::vmx(44) && self.evidence.page_recorded;
+        let expected = match (seldom, ends_alone) {
+            (true, _) => 0.0,
+            (_, true) => whole,
+            _ => whole / 2.0,
+        };
+        let ends = self.evidence.all_eois.map_or(whole, |eois| eois as f64);
+        let writes = is_msr(reason, Some(Direction::Write)) && reason.isa == Isa::Vmx;
+        let ipis = self.assumption.apicv.ipi_virtualization;
+        // Of writes without IPI virtualization, hardly anything goes but EOIs.
+        let high = if writes && !ipis { whole.min(ends) } else { whole };
+        let expected = if self.evidence.all_eois.is_some() && writes && !ipis { high } else { expected };
+        Range::within(0.0, expected, high, whole)
+    }
+}
