@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, lab as lab_command, lab_self_test, predict, probe, prove, report, stat, timeline, vms,
+    diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -40,6 +40,11 @@ enum Command {
     ///
     /// Exit status: 0; 2 for a wrong command line or a VM that is not there; 125 when exits cannot be counted here.
     Stat(stat::Arguments),
+    /// Record every VM exit of this host's VMs, or only their sums, for `report`, `diff` and `timeline`.
+    ///
+    /// Exit status: 0, or that of the command; 1 when the recording could not be written to its end; 2 for a wrong
+    /// command line or a VM that is not there; 125 when exits cannot be recorded here.
+    Record(record::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///
     /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
@@ -80,6 +85,7 @@ fn main() -> ExitCode {
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),

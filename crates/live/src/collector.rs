@@ -20,6 +20,7 @@ use self::programs::{Attached, Pair, Purpose, Wanted};
 use self::vcpus::Vcpus;
 use crate::{Error, Tracefs};
 
+pub use self::clock::monotonic_ns;
 pub use self::cost::{Cost, ProgramCost};
 pub use self::joining::{LiveAccess, LiveExit};
 pub use self::programs::Mechanism;

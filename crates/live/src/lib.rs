@@ -33,7 +33,9 @@ pub mod statistics;
 mod threads;
 mod tracefs;
 
-pub use collector::{Collector, Cost, LiveAccess, LiveExit, Mechanism, ProgramCost, Recorder, Watch};
+pub use collector::{
+    Collector, Cost, LiveAccess, LiveExit, Mechanism, ProgramCost, Recorder, Watch, monotonic_ns,
+};
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;

@@ -14,7 +14,8 @@ use live::{Collector, Cost};
 use traces::{Options, Recordings};
 
 use super::quantity;
-use super::watching::{VmNames, WatchArguments, pause, reading, run_command};
+use super::watching::{VmNames, WatchArguments, pause, reading};
+use super::workload::Workload;
 use crate::{console, interrupt};
 
 /// Arguments of `stat`.
@@ -61,8 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Err(error) => return statistics::run(arguments, error, &stop),
     };
     let mut names = VmNames::default();
-    if let Some((program, rest)) = arguments.command.split_first() {
-        let status = run_command(program, rest)?;
+    if let Some(workload) = Workload::start(&arguments.command)? {
+        let status = workload.wait(&stop)?;
         show(&mut collector, &mut names, &grouping, arguments)?;
         return Ok(status);
     }

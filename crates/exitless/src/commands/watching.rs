@@ -1,18 +1,14 @@
 //! What all commands on the running kernel share: which VMs, waiting for KVM, and naming the source.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use clap::Args;
 use exits::Profile;
 use host::vms::Vms;
-use live::{Collector, Error, Mechanism, Watch};
+use live::{Collector, Error, Mechanism, Recorder, Watch};
 use traces::{Format, Origin, Reading};
 
 use crate::console::StatusLine;
@@ -58,11 +54,20 @@ impl WatchArguments {
 
     /// Starts counting, after waiting for KVM if that was asked for. `None` when `stop` was set before.
     pub(crate) fn attach(&self, watch: &Watch, stop: &AtomicBool) -> Result<Option<Collector>, Error> {
+        self.start(stop, || Collector::attach(Path::new(HOST), watch))
+    }
+
+    /// Starts recording, as [`Self::attach`] does counting.
+    pub(crate) fn record(&self, watch: &Watch, stop: &AtomicBool) -> Result<Option<Recorder>, Error> {
+        self.start(stop, || Recorder::attach(Path::new(HOST), watch))
+    }
+
+    fn start<T>(&self, stop: &AtomicBool, attach: impl Fn() -> Result<T, Error>) -> Result<Option<T>, Error> {
         let mut waiting = None;
         loop {
-            match Collector::attach(Path::new(HOST), watch) {
+            match attach() {
                 Err(Error::NoKvm | Error::NoEvent { .. }) if self.wait => {}
-                outcome => return Ok(Some(outcome?)),
+                outcome => return outcome.map(Some),
             }
             waiting.get_or_insert_with(StatusLine::new).show("Waiting for kvm_intel or kvm_amd");
             if !pause(Instant::now() + LOOK, stop) {
@@ -81,19 +86,23 @@ pub(crate) struct VmNames {
 impl VmNames {
     /// Gives the VMs of `profile` their names.
     pub(crate) fn name(&mut self, profile: &mut Profile) {
-        let vms: BTreeSet<u32> = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
+        let vms = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
+        profile.names.extend(self.of(&vms));
+    }
+
+    /// The names of these VMs, as far as they have one.
+    pub(crate) fn of(&mut self, vms: &BTreeSet<u32>) -> BTreeMap<u32, String> {
         if vms.iter().any(|vm| !self.known.contains_key(vm)) {
             // That of a VM that ended meanwhile stays unknown, and is not looked for again.
             let running = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
             let named = |vm: &u32| {
                 running.iter().find(|one| u32::try_from(one.pid) == Ok(*vm)).map(|one| one.name.clone())
             };
-            for vm in &vms {
+            for vm in vms {
                 self.known.entry(*vm).or_insert_with(|| named(vm));
             }
         }
-        let names = vms.into_iter().filter_map(|vm| Some((vm, self.known.get(&vm)?.clone()?)));
-        profile.names.extend(names);
+        vms.iter().filter_map(|vm| Some((*vm, self.known.get(vm)?.clone()?))).collect()
     }
 }
 
@@ -110,15 +119,6 @@ pub(crate) fn pause(end: Instant, stop: &AtomicBool) -> bool {
         }
         std::thread::sleep(left.min(STEP));
     }
-}
-
-/// Runs a command to its end, and gives its status as a shell would. Signals of the terminal reach it too, so that it
-/// ends and what was seen until then is shown.
-pub(crate) fn run_command(program: &OsStr, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let status = Command::new(program).args(arguments).status();
-    let status = status.with_context(|| format!("Could not run {}", program.display()))?;
-    let by_signal = || status.signal().map(|signal| 128 + signal);
-    Ok(ExitCode::from(status.code().or_else(by_signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
 /// What was counted, in the form in which a recording is read.

@@ -7,4 +7,5 @@ mod command;
 mod faults;
 mod intel_apicv;
 mod prediction;
+mod record;
 mod stat;

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-/// `CLOCK_MONOTONIC`, nanoseconds: what `bpf_ktime_get_ns` gives.
-pub(super) fn monotonic_ns() -> u64 {
+/// `CLOCK_MONOTONIC` now, nanoseconds: the clock of everything that is seen live.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is ours and the kernel fills it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };

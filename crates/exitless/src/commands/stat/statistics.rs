@@ -12,7 +12,8 @@ use report::Running;
 
 use super::Arguments;
 use crate::commands::vms::{exit_code, since, source};
-use crate::commands::watching::{HOST, pause, run_command};
+use crate::commands::watching::{HOST, pause};
+use crate::commands::workload::Workload;
 use crate::console;
 
 /// Shows KVM's own statistics, after saying why. Without a VM that has any, the error is what is left to say.
@@ -35,8 +36,8 @@ pub(super) fn run(arguments: &Arguments, error: Error, stop: &AtomicBool) -> any
         print(&running, arguments.json)?;
         Ok(ExitCode::from(exit_code(&running)))
     };
-    if let Some((program, rest)) = arguments.command.split_first() {
-        let status = run_command(program, rest)?;
+    if let Some(workload) = Workload::start(&arguments.command)? {
+        let status = workload.wait(stop)?;
         show()?;
         return Ok(status);
     }

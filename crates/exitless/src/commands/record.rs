@@ -1,0 +1,153 @@
+//! `exitless record`: every exit into a file, or their sums.
+
+mod exits;
+mod profile;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use ::exits::{Isa, Losses};
+use anyhow::Context as _;
+use clap::Args;
+use serde::Serialize;
+use traces::exitless::Header;
+
+use super::quantity;
+use super::watching::{HOST, WatchArguments};
+use super::workload::Workload;
+use crate::{interrupt, status};
+
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    watch: WatchArguments,
+    /// Where to [default: recording.exits, with --profile recording.profile]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// End after so long: 10s, 5m.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    duration: Option<u64>,
+    /// Only sums and histograms, kept in the kernel: for hours, in a file that does not grow with the exits.
+    #[arg(long)]
+    profile: bool,
+    /// Leave out ports, addresses and registers, which take further events.
+    #[arg(long)]
+    no_accesses: bool,
+    /// Print what was recorded as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Record while this command runs.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+struct Recorded {
+    file: PathBuf,
+    /// Whether all that was seen is in the file.
+    whole: bool,
+    seconds: f64,
+    exits: u64,
+    /// Exits that were seen and could not be written.
+    not_written: u64,
+    bytes: u64,
+    losses: Losses,
+}
+
+/// Until when.
+struct Course {
+    stop: std::sync::Arc<AtomicBool>,
+    began: Instant,
+    end: Option<Instant>,
+    workload: Option<Workload>,
+    status: Option<ExitCode>,
+}
+
+impl Course {
+    /// Waits for `step` at most. Whether it goes on after that.
+    fn wait(&mut self, step: Duration) -> anyhow::Result<bool> {
+        if let Some(workload) = &mut self.workload {
+            if let Some(status) = workload.ended(&self.stop)? {
+                self.status = Some(status);
+                return Ok(false);
+            }
+        } else if self.stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Ok(false);
+        }
+        std::thread::sleep(left.map_or(step, |left| left.min(step)));
+        Ok(true)
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let watch = arguments.watch.watch(!arguments.no_accesses)?;
+    let default = if arguments.profile { "recording.profile" } else { "recording.exits" };
+    let output = arguments.output.as_deref().unwrap_or(Path::new(default));
+    let stop = interrupt::flag()?;
+    let begin = |stop: &std::sync::Arc<AtomicBool>| -> anyhow::Result<Course> {
+        let began = Instant::now();
+        Ok(Course {
+            stop: std::sync::Arc::clone(stop),
+            began,
+            end: arguments.duration.map(|ns| began + Duration::from_nanos(ns)),
+            workload: Workload::start(&arguments.command)?,
+            status: None,
+        })
+    };
+    let (recorded, course) = if arguments.profile {
+        let Some(collector) = arguments.watch.attach(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
+        let mut course = begin(&stop)?;
+        (profile::record(collector, output, &mut course)?, course)
+    } else {
+        let Some(recorder) = arguments.watch.record(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
+        let mut course = begin(&stop)?;
+        (exits::record(recorder, output, &mut course)?, course)
+    };
+    tell(&recorded, arguments.json)?;
+    if !recorded.whole {
+        return Ok(ExitCode::from(status::SOME_FAILED));
+    }
+    Ok(course.status.unwrap_or(ExitCode::SUCCESS))
+}
+
+fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(recorded)?);
+    } else {
+        let Recorded { file, seconds, exits, not_written, bytes, losses, .. } = recorded;
+        let lost = losses.lost_exits + not_written;
+        eprintln!(
+            "Recorded {exits} exits in {seconds:.1} s into {} ({bytes} bytes); {lost} exits lost",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
+/// What is known of this host when a recording begins.
+fn header(isa: Isa) -> anyhow::Result<Header> {
+    let command: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
+    Ok(Header {
+        isa: Some(isa),
+        host_name: std::fs::read_to_string(Path::new(HOST).join("proc/sys/kernel/hostname"))
+            .ok()
+            .map(|name| name.trim().to_owned()),
+        host: Some(host::Fingerprint::read(Path::new(HOST)).context("Could not describe this host")?),
+        command: Some(command.join(" ")),
+        clock: Some("CLOCK_MONOTONIC".to_owned()),
+        start_ns: Some(live::monotonic_ns()),
+        started_unix_ns: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+        names: Default::default(),
+    })
+}

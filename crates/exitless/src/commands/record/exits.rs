@@ -1,0 +1,125 @@
+//! Every exit into a file.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use exits::Losses;
+use live::{LiveAccess, LiveExit, Recorder};
+use traces::exitless::{Summary, WriteError, Writer};
+use traces::{AccessRecord, ExitRecord, Sink};
+
+use super::{Course, Recorded, header};
+use crate::commands::watching::VmNames;
+
+/// The kernel keeps 200,000 exits meanwhile.
+const STEP: Duration = Duration::from_millis(20);
+/// At most so much is lost when this is killed.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// What is being written.
+struct Recording {
+    writer: Writer<File>,
+    names: VmNames,
+    vms: BTreeSet<u32>,
+    accesses: Vec<AccessRecord>,
+    without_entry: u64,
+}
+
+/// Records until `course` ends, or until the file cannot grow.
+pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
+    let cannot = || format!("Could not write {}", output.display());
+    let file = File::create(output).with_context(cannot)?;
+    // The same open file, to cut off what a full disk tore.
+    let writer = Writer::new(file.try_clone().with_context(cannot)?, &header(recorder.isa())?);
+    let mut recording = Recording {
+        writer: writer.with_context(cannot)?,
+        names: VmNames::default(),
+        vms: BTreeSet::new(),
+        accesses: Vec::new(),
+        without_entry: 0,
+    };
+    recorder.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
+    let mut flushed = Instant::now();
+    let mut failure = None;
+    while failure.is_none() && course.wait(STEP)? {
+        recorder.drain(&mut |exit, accesses| recording.take(exit, accesses));
+        if flushed.elapsed() >= FLUSH {
+            flushed = Instant::now();
+            failure = recording.flush(recorder.lost()?).err();
+        }
+    }
+    let seconds = course.began.elapsed().as_secs_f64();
+    recorder.drain(&mut |exit, accesses| recording.take(exit, accesses));
+    let summary = recording.summary(recorder.lost()?);
+    // From here on nothing is counted, and writing may take its time.
+    drop(recorder);
+    let losses = summary.losses;
+    let so_far = recording.writer.written();
+    let (written, failure) = match recording.writer.finish(summary) {
+        Ok(written) => (written, failure),
+        Err(error) => (so_far, Some(error)),
+    };
+    let (written, whole) = match failure {
+        None => (written, true),
+        Some(error) => {
+            let written = match &error {
+                WriteError::Store { written, .. } => *written,
+                _ => written,
+            };
+            // Readers leave the torn end out as well.
+            let _ = file.set_len(written.bytes);
+            tracing::error!("{:#}", anyhow::Error::new(error));
+            (written, false)
+        }
+    };
+    Ok(Recorded {
+        file: output.to_owned(),
+        whole,
+        seconds,
+        exits: written.exits,
+        not_written: written.not_written,
+        bytes: written.bytes,
+        losses,
+    })
+}
+
+impl Recording {
+    fn take(&mut self, exit: &LiveExit, accesses: &[LiveAccess]) {
+        self.vms.extend(exit.vcpu.vm);
+        self.without_entry += u64::from(exit.handling_ns.is_none());
+        self.accesses.clear();
+        let each = accesses.iter();
+        self.accesses
+            .extend(each.map(|&LiveAccess { access, handling_ns }| AccessRecord { access, handling_ns }));
+        let record = ExitRecord {
+            time_ns: exit.time_ns,
+            vcpu: exit.vcpu,
+            cpu: exit.cpu,
+            reason: exit.reason,
+            guest_rip: 0,
+            access: accesses.last().map(|last| last.access),
+            handling_ns: exit.handling_ns,
+        };
+        self.writer.exit_with(&record, &self.accesses);
+    }
+
+    fn flush(&mut self, lost: u64) -> Result<(), WriteError> {
+        let summary = self.summary(lost);
+        self.writer.set_summary(summary);
+        self.writer.flush()
+    }
+
+    fn summary(&mut self, lost: u64) -> Summary {
+        let losses = Losses {
+            lost_events: lost,
+            lost_exits: lost,
+            exits_without_entry: self.without_entry,
+            ..Losses::default()
+        };
+        let names = self.names.of(&self.vms);
+        Summary { losses, names, last_ns: Some(live::monotonic_ns()), ..Summary::default() }
+    }
+}

@@ -1,0 +1,77 @@
+//! Sums alone, for as long as one likes.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use exits::Profile;
+use live::Collector;
+use tempfile::NamedTempFile;
+use traces::exitless::{Header, Packing, write_profile};
+
+use super::{Course, Recorded, header};
+use crate::commands::watching::VmNames;
+
+const STEP: Duration = Duration::from_millis(100);
+/// How often the kernel's counts are taken, which is a point of the timeline.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// At most so much is lost when this is killed.
+const STORE: Duration = Duration::from_secs(60);
+
+/// Counts until `course` ends, and keeps the file up to date meanwhile.
+pub(super) fn record(
+    mut collector: Collector,
+    output: &Path,
+    course: &mut Course,
+) -> anyhow::Result<Recorded> {
+    let mut header = header(collector.isa())?;
+    collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
+    let mut names = VmNames::default();
+    let mut profile = Profile::new();
+    // That it can be written is found out before hours have passed.
+    store(output, &header, &profile)?;
+    let (mut taken, mut stored) = (Instant::now(), Instant::now());
+    while course.wait(STEP)? {
+        if taken.elapsed() >= INTERVAL {
+            taken = Instant::now();
+            add(&mut profile, &mut collector, &mut names)?;
+        }
+        if stored.elapsed() >= STORE {
+            stored = Instant::now();
+            // The last one stays where the new one finds no room.
+            if let Err(error) = store(output, &header, &profile) {
+                tracing::warn!("{error:#}; trying again in a minute");
+            }
+        }
+    }
+    let seconds = course.began.elapsed().as_secs_f64();
+    add(&mut profile, &mut collector, &mut names)?;
+    header.names = profile.names.clone();
+    let whole = store(output, &header, &profile).inspect_err(|error| tracing::error!("{error:#}")).is_ok();
+    Ok(Recorded {
+        file: output.to_owned(),
+        whole,
+        seconds,
+        exits: profile.total(),
+        not_written: 0,
+        bytes: std::fs::metadata(output).map_or(0, |file| file.len()),
+        losses: profile.losses,
+    })
+}
+
+fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) -> anyhow::Result<()> {
+    let mut interval = collector.take()?;
+    names.name(&mut interval);
+    profile.merge(&interval);
+    Ok(())
+}
+
+/// Beside its place first, so that there is always a whole one.
+fn store(output: &Path, header: &Header, profile: &Profile) -> anyhow::Result<()> {
+    let cannot = || format!("Could not write {}", output.display());
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(folder).with_context(cannot)?;
+    write_profile(file.as_file_mut(), header, profile, Packing::Zstd).with_context(cannot)?;
+    file.persist(output).with_context(cannot)?;
+    Ok(())
+}

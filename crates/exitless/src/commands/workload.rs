@@ -1,0 +1,68 @@
+//! A command beside which exits are watched.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How often it is looked whether it has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A command that runs. One that still does is ended with this.
+pub(crate) struct Workload {
+    child: Child,
+    asked_to_end: bool,
+}
+
+impl Workload {
+    /// Starts it, with our standard input and outputs.
+    pub(crate) fn start(command: &[OsString]) -> anyhow::Result<Option<Self>> {
+        let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+        let child = Command::new(program).args(arguments).spawn();
+        let child = child.with_context(|| format!("Could not run {}", program.display()))?;
+        Ok(Some(Self { child, asked_to_end: false }))
+    }
+
+    /// Its status once it has ended. It is asked to end when `stop` is set; a signal of the terminal reaches it by
+    /// itself.
+    pub(crate) fn ended(&mut self, stop: &AtomicBool) -> anyhow::Result<Option<ExitCode>> {
+        if stop.load(Ordering::Relaxed) && !self.asked_to_end {
+            self.asked_to_end = true;
+            // That it is gone already is seen below.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        }
+        let status = self.child.try_wait().context("Could not wait for the command")?;
+        Ok(status.map(as_a_shell_says))
+    }
+
+    /// Waits for it.
+    pub(crate) fn wait(mut self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+        loop {
+            if let Some(status) = self.ended(stop)? {
+                return Ok(status);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let end = Instant::now() + Duration::from_secs(2);
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+}
+
+fn as_a_shell_says(status: ExitStatus) -> ExitCode {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    ExitCode::from(status.code().or_else(by_signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}

@@ -1,0 +1,84 @@
+//! Recording real exits, whole and interrupted.
+
+use serde_json::Value;
+
+use crate::command::{Said, bare, run};
+
+const PROBE: &str = "exitless probe --samples 200 --warm-up 5 --blocks 1";
+
+fn after(said: &Said, word: &str) -> Value {
+    let found = said.out.lines().find_map(|line| line.strip_prefix(word));
+    let text = found.unwrap_or_else(|| panic!("no line with {word}: {}\n{}", said.out, said.err));
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Rows as (what, exits), without times, which differ from one observer to the next.
+fn counts(rows: &Value, what: &str) -> Vec<(String, u64)> {
+    let rows = rows.as_array().expect("rows").iter().filter(|row| row[what].is_string());
+    let mut rows: Vec<_> =
+        rows.map(|row| (row[what].as_str().unwrap().to_owned(), row["exits"].as_u64().unwrap())).collect();
+    rows.sort();
+    rows
+}
+
+/// perf, a recording and a profile of the same VM at the same time. The laboratory's shell joins the lines of each
+/// document, so that they can be told apart.
+#[test]
+fn a_recording_and_a_profile_hold_the_exits_that_perf_recorded() {
+    let events =
+        "-e kvm:kvm_exit -e kvm:kvm_entry -e kvm:kvm_msr -e kvm:kvm_pio -e kvm:kvm_mmio -e kvm:kvm_apic";
+    let script = format!(
+        "perf record -q -a -m 8M {events} -o perf.data exitless record -o own.exits -- \
+         exitless record --profile -o own.profile -- \
+         {PROBE} --measure eoi --measure pio-user --measure mmio-user --measure hlt >probe.txt; echo status $?; \
+         for file in perf.data own.exits own.profile; do \
+         echo $file \"$(exitless report --json $file | tr -d '\\n')\"; done"
+    );
+    let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", &script]);
+    assert!(said.out.starts_with("status 0\n"), "{}\n{}", said.out, said.err);
+    let perf = after(&said, "perf.data ");
+    assert_eq!(perf["losses"]["lost_events"], 0, "{}", perf["losses"]);
+    let by_reason = counts(&perf["rows"], "reason");
+    assert!(by_reason.iter().any(|(reason, exits)| reason == "msr" && *exits >= 1600), "{by_reason:?}");
+    for file in ["own.exits ", "own.profile "] {
+        let own = after(&said, file);
+        assert_eq!(counts(&own["rows"], "reason"), by_reason, "{file}");
+        for what in ["port", "mmio", "msr", "apic"] {
+            assert_eq!(counts(&own["accesses"], what), counts(&perf["accesses"], what), "{file} {what}");
+        }
+        assert_eq!(own["losses"]["lost_events"], 0, "{file}");
+    }
+}
+
+#[test]
+fn what_was_recorded_survives_a_kill_a_signal_and_a_full_disk() {
+    let script = format!(
+        "record() {{ exitless record -o $1 2>$1.log & recorder=$!; sleep 2.5; \
+         {PROBE} --measure cpuid --measure eoi >/dev/null; sleep 1.5; }}; \
+         show() {{ exitless report --json $2 >$1.json; echo $1 $? \"$(tr -d '\\n' <$1.json)\"; }}; \
+         record killed; kill -9 $recorder; wait $recorder; show killed killed; \
+         record ended; kill -TERM $recorder; wait $recorder; echo ended-with $?; show ended ended; \
+         mkdir small; mount -t tmpfs -o size=12k none small; \
+         record small/full; kill -TERM $recorder; wait $recorder; echo full-with $?; show full small/full; \
+         cat small/full.log >&2"
+    );
+    let said = bare("amd-svm", &script);
+    let shown = |word: &str| -> (u64, Value) {
+        let found = said.out.lines().find_map(|line| line.strip_prefix(word));
+        let text = found.unwrap_or_else(|| panic!("no line with {word}: {}\n{}", said.out, said.err));
+        let (status, document) = text.split_once(' ').expect("a status and a document");
+        (status.parse().unwrap(), serde_json::from_str(document).unwrap())
+    };
+    for word in ["killed ", "ended ", "full "] {
+        let (status, report) = shown(word);
+        let whole = word == "ended ";
+        assert_eq!(status, if word == "killed " { 4 } else { status }, "{word}: {}", report["files"]);
+        assert_eq!(report["files"][0]["damage"].is_null(), whole, "{word}: {}", report["files"]);
+        let by_reason = counts(&report["rows"], "reason");
+        let cpuid = by_reason.iter().find(|(reason, _)| reason == "cpuid").map_or(0, |(_, exits)| *exits);
+        assert!(cpuid >= 200 || word == "full ", "{word}: {by_reason:?}");
+    }
+    assert!(said.out.contains("ended-with 0\n"), "{}", said.out);
+    assert!(said.out.contains("full-with 1\n"), "{}\n{}", said.out, said.err);
+    assert!(said.err.contains("Cannot write the recording any further"), "{}", said.err);
+}
