@@ -28,6 +28,7 @@ mod ring;
 mod sampler;
 mod spans;
 mod threads;
+pub mod trace;
 mod tracefs;
 
 pub use counter::{ExitCounter, Options};
