@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, timeline};
+use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, timeline, trace};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]
@@ -47,6 +47,11 @@ enum Command {
     ///
     /// Exit status: as of `report`; 2 also when the recordings are of unlike machines.
     Diff(diff::Arguments),
+    /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
+    ///
+    /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
+    /// nothing can be traced.
+    Trace(trace::Arguments),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -66,6 +71,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

@@ -20,7 +20,7 @@ mod tracer;
 pub use event::{Event, IrteUpdate, Loss, Occurrence, What};
 pub use ipi::{DeliveryMode, Destination, Ipi};
 pub use kind::{EventKind, UnknownEventKind};
-pub use missing::Missing;
+pub use missing::{Missing, by_reason};
 pub use owner::Owner;
 pub use state::{InhibitReport, InhibitState};
 pub use tracer::{Item, Options, Summary, Tracer};

@@ -10,3 +10,4 @@ mod quantity;
 pub(crate) mod recordings;
 pub(crate) mod report;
 pub(crate) mod timeline;
+pub(crate) mod trace;

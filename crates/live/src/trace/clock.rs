@@ -32,7 +32,8 @@ impl Anchor {
         let later = self.wall.checked_add(Duration::from_nanos(ns.saturating_sub(self.ns)));
         let earlier =
             later.and_then(|wall| wall.checked_sub(Duration::from_nanos(self.ns.saturating_sub(ns))));
-        earlier.unwrap_or(self.wall)
+        // A machine without a clock of its own begins in 1970; printing a time before that would panic.
+        earlier.unwrap_or(self.wall).max(SystemTime::UNIX_EPOCH)
     }
 }
 
@@ -46,6 +47,8 @@ mod tests {
         let anchor = Anchor { ns: 500, wall };
         assert_eq!(anchor.wall(600), wall + Duration::from_nanos(100));
         assert_eq!(anchor.wall(400), wall - Duration::from_nanos(100));
+        let early = Anchor { ns: 500, wall: SystemTime::UNIX_EPOCH };
+        assert_eq!(early.wall(400), SystemTime::UNIX_EPOCH);
         assert!(now_ns() > 0 && Anchor::now().ns() <= now_ns());
     }
 }

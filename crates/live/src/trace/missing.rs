@@ -40,19 +40,29 @@ impl Missing {
     }
 }
 
-/// One sentence for all, with kinds that share a reason together.
-pub(crate) fn listed(missing: &[Missing]) -> String {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+/// What is missing, by reason; kinds that share one stand together.
+#[must_use]
+pub fn by_reason(missing: &[Missing]) -> Vec<(&str, Vec<EventKind>)> {
+    let mut reasons: Vec<(&str, Vec<EventKind>)> = Vec::new();
     for Missing { kind, why } in missing {
         match reasons.iter_mut().find(|(reason, _)| reason == why) {
-            Some((_, kinds)) => kinds.push(kind.name()),
-            None => reasons.push((why, vec![kind.name()])),
+            Some((_, kinds)) => kinds.push(*kind),
+            None => reasons.push((why, vec![*kind])),
         }
     }
+    reasons
+}
+
+/// One sentence for all.
+pub(crate) fn listed(missing: &[Missing]) -> String {
+    let reasons = by_reason(missing);
     if let [(why, _)] = reasons[..] {
         return why.to_owned();
     }
-    let each = reasons.iter().map(|(why, kinds)| format!("{}: {why}", kinds.join(", ")));
+    let each = reasons.iter().map(|(why, kinds)| {
+        let kinds: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
+        format!("{}: {why}", kinds.join(", "))
+    });
     each.collect::<Vec<_>>().join("; ")
 }
 

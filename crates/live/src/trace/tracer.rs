@@ -32,6 +32,8 @@ pub struct Options {
     pub vms: Vec<String>,
     /// Whether requests to set what is set, or to clear what is not set, are events too.
     pub unchanged: bool,
+    /// Give out so many events and no more; `None` is all.
+    pub count: Option<u64>,
 }
 
 /// What [`Tracer::poll`] gives.
@@ -161,6 +163,12 @@ impl Tracer {
         self.summary.events.keys().copied()
     }
 
+    /// Whether as many events were given out as were asked for, so that no more will come.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.options.count.is_some_and(|count| self.summary.events.values().sum::<u64>() >= count)
+    }
+
     /// What happened since the last call, in order of time; what is younger than 50 ms comes with a later call.
     /// To be called some twenty times a second.
     pub fn poll(&mut self) -> Vec<Item> {
@@ -263,14 +271,15 @@ impl Tracer {
     }
 
     fn occurrence(&mut self, mut event: Event, owner: Option<Owner>, now: Anchor) -> Option<Occurrence> {
+        if self.is_done() {
+            return None;
+        }
+        let mut unchanged = false;
         if let What::Inhibit(change) = event.what {
+            // Before anything is left out: what holds depends on all changes.
             let report = self.states.report(owner.as_ref().map_or(event.pid, |owner| owner.pid), change);
-            let unchanged = report.changed == Some(false);
+            unchanged = report.changed == Some(false);
             event.what = What::InhibitReport(report);
-            if unchanged && !self.options.unchanged {
-                self.summary.unchanged += 1;
-                return None;
-            }
         }
         if !self.options.vms.is_empty() {
             let Some(owner) = &owner else {
@@ -280,6 +289,10 @@ impl Tracer {
             if !self.options.vms.iter().any(|wanted| owner.is(wanted)) {
                 return None;
             }
+        }
+        if unchanged && !self.options.unchanged {
+            self.summary.unchanged += 1;
+            return None;
         }
         *self.summary.events.entry(event.what.kind()).or_default() += 1;
         Some(Occurrence { wall: now.wall(event.time_ns), event, owner })
