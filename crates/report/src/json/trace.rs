@@ -67,7 +67,7 @@ enum Details {
         register: Option<&'static str>,
         offset: u32,
         access: Direction,
-        exit: &'static str,
+        trap: bool,
         vector: u32,
     },
     Kick {
@@ -156,7 +156,7 @@ fn details(what: &What) -> Details {
             register: apic_register_name(*register),
             offset: *register,
             access: *direction,
-            exit: if *trap { "trap" } else { "fault" },
+            trap: *trap,
             vector: *vector,
         },
         What::Kick { ipi, index } => Details::Kick { index: *index, ipi: sent(ipi) },

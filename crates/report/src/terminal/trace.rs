@@ -198,6 +198,7 @@ fn details(what: &What) -> String {
         What::AcceptIrq { mode, level, vector, .. } => {
             format!("vector {vector:#04x} {} {}", mode.name(), if *level { "level" } else { "edge" })
         }
+        What::PvEoi { apic_id, vector: ..0 } => format!("APIC {apic_id}, no interrupt"),
         What::PvEoi { apic_id, vector } => format!("APIC {apic_id} vector {vector:#04x}"),
         other => other.kind().name().to_owned(),
     }
@@ -207,6 +208,8 @@ fn inhibit(report: &InhibitReport) -> String {
     let set = report.change.set;
     let mut text = format!("{} {}", if set { "set" } else { "cleared" }, report.reason);
     match &report.state {
+        // What holds was told with the change before.
+        _ if report.changed == Some(false) => text += ": no change",
         InhibitState::Active => text += ": active",
         InhibitState::Unknown => {}
         InhibitState::Inhibited { by, .. } => {
@@ -214,14 +217,11 @@ fn inhibit(report: &InhibitReport) -> String {
                 by.iter().filter(|&&other| other != report.reason).map(ToString::to_string).collect();
             text += match (set, others.is_empty()) {
                 (true, true) => ": inhibited",
-                (true, false) => ": inhibited, with ",
+                (true, false) => ", beside ",
                 (false, _) => ": still ",
             };
             text += &others.join(", ");
         }
-    }
-    if report.changed == Some(false) {
-        text += " (no change)";
     }
     text
 }
