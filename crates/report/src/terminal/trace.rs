@@ -67,7 +67,7 @@ impl TraceLines {
     #[must_use]
     pub fn lost(&self, loss: &Loss) -> String {
         let place = loss.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
-        let text = format!("{} found no room{place}", counted(loss.events, "event"));
+        let text = format!("{}{place}", counted(loss.events, "event"));
         self.line(loss.wall, figure::NONE, "lost", &text, Some(RED))
     }
 
