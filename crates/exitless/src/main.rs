@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, vms,
+    diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, trace,
+    vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -68,6 +69,11 @@ enum Command {
     /// VM may not be looked into; 2 for a wrong command line, or when no VM has the name; 125 when nothing could be
     /// read.
     Vms(vms::Arguments),
+    /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
+    ///
+    /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
+    /// nothing can be traced.
+    Trace(trace::Arguments),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -91,6 +97,7 @@ fn main() -> ExitCode {
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

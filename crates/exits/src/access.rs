@@ -115,6 +115,13 @@ const INCOMPLETE_IPI: &[&str] = &[
     "INVALID_IPI_VECTOR",
 ];
 
+/// The kernel's name of the cause of an incomplete IPI, EXITINFO2 bits 63:32 (AMD64 APM volume 2,
+/// 15.29.9.1), without `AVIC_IPI_FAILURE_`; `None` for a number that has none.
+#[must_use]
+pub fn incomplete_ipi_cause(id: u32) -> Option<&'static str> {
+    INCOMPLETE_IPI.get(usize::try_from(id).ok()?).copied()
+}
+
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match *self {
@@ -128,7 +135,7 @@ impl fmt::Display for Access {
             Self::Apic { register, direction } => {
                 format!("apic {}:{}", ApicRegister(register), letter(direction))
             }
-            Self::IncompleteIpi { id } => match INCOMPLETE_IPI.get(id as usize) {
+            Self::IncompleteIpi { id } => match incomplete_ipi_cause(id) {
                 Some(name) => format!("ipi {name}"),
                 None => format!("ipi cause {id}"),
             },

@@ -42,8 +42,9 @@ const BANKS: &[(u32, &[&str; 8])] = &[
     (0x200, &["IRR0", "IRR1", "IRR2", "IRR3", "IRR4", "IRR5", "IRR6", "IRR7"]),
 ];
 
-/// The name of the register at this offset (bytes).
-pub(crate) fn name(offset: u32) -> Option<&'static str> {
+/// The name of the local APIC's register at this offset in the APIC page (bytes), such as `ICR` at 0x300.
+#[must_use]
+pub fn name(offset: u32) -> Option<&'static str> {
     if let Ok(at) = NAMES.binary_search_by_key(&offset, |entry| entry.0) {
         return Some(NAMES[at].1);
     }

@@ -31,7 +31,8 @@ mod timeline;
 mod timeline_rows;
 mod vmx;
 
-pub use access::{Access, AccessKind, Direction, UnknownAccess};
+pub use access::{Access, AccessKind, Direction, UnknownAccess, incomplete_ipi_cause};
+pub use apic_register::name as apic_register_name;
 pub use comparison::{Change, Comparison, Difference, Side};
 pub use counts::ExitCounts;
 pub use grouped_timeline::GroupedTimeline;

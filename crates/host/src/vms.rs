@@ -137,6 +137,15 @@ impl Vms {
     }
 }
 
+/// The name of the VM that process `pid` owns, as its command line says it; whether it owns one is not looked at.
+#[must_use]
+pub fn name_of(root: &Path, pid: i32) -> Option<String> {
+    let process = Process::new(root, pid);
+    let arguments = process.arguments();
+    let vmm = Vmm::of(process.executable().as_deref(), &process.command()?, &arguments);
+    name::of(vmm, &arguments)
+}
+
 impl Vm {
     /// `None` when the process ended meanwhile.
     fn read(

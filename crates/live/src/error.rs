@@ -148,6 +148,24 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// An event of a whole CPU could not be opened, filtered, mapped or read.
+    #[error("Cannot {action} {event} on CPU {cpu}; {next}")]
+    OnCpu {
+        /// What was tried.
+        action: &'static str,
+        /// The event.
+        event: String,
+        /// The CPU.
+        cpu: u32,
+        /// What to do.
+        next: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// None of the events that were asked for is there.
+    #[error("There is nothing to trace: {0}")]
+    NothingToTrace(String),
 }
 
 fn saved(log: Option<&std::path::Path>) -> String {

@@ -31,6 +31,7 @@ mod sampler;
 mod spans;
 pub mod statistics;
 mod threads;
+pub mod trace;
 mod tracefs;
 
 pub use collector::{

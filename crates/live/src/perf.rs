@@ -2,11 +2,31 @@
 
 use perf_event_open_sys::bindings as sys;
 use perf_event_open_sys::{ioctls, perf_event_open};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// An open event of one thread, closed when dropped.
+/// What an event watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// One thread, on whatever CPU it runs.
+    Thread(i32),
+    /// One CPU, whatever thread runs on it; needs more rights.
+    Cpu(u32),
+}
+
+impl Watch {
+    /// The arguments `pid` and `cpu` of `perf_event_open(2)`, where -1 is any.
+    fn pid_and_cpu(self) -> (i32, i32) {
+        match self {
+            Self::Thread(thread) => (thread, -1),
+            Self::Cpu(cpu) => (-1, i32::try_from(cpu).unwrap_or(i32::MAX)),
+        }
+    }
+}
+
+/// An open event of one thread or CPU, closed when dropped.
 #[derive(Debug)]
 pub(crate) struct Event {
     file: File,
@@ -22,21 +42,21 @@ pub(crate) struct Total {
 }
 
 impl Event {
-    /// Opens tracepoint `id` for `thread` on all CPUs, stopped, every occurrence a sample.
+    /// Opens tracepoint `id` for one thread or CPU, stopped, every occurrence a sample.
     ///
     /// With a `leader` the event starts and stops together with it.
-    pub(crate) fn open(id: u16, thread: i32, leader: Option<&Self>) -> io::Result<Self> {
-        match Self::open_with(id, thread, leader, sys::PERF_FORMAT_LOST.into()) {
+    pub(crate) fn open(id: u16, watch: Watch, leader: Option<&Self>) -> io::Result<Self> {
+        match Self::open_with(id, watch, leader, sys::PERF_FORMAT_LOST.into()) {
             Ok(file) => Ok(Self { file, tells_lost: true }),
             // EINVAL is also what a kernel before 6.0 says to PERF_FORMAT_LOST.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                Ok(Self { file: Self::open_with(id, thread, leader, 0)?, tells_lost: false })
+                Ok(Self { file: Self::open_with(id, watch, leader, 0)?, tells_lost: false })
             }
             Err(error) => Err(error),
         }
     }
 
-    fn open_with(id: u16, thread: i32, leader: Option<&Self>, read_format: u64) -> io::Result<File> {
+    fn open_with(id: u16, watch: Watch, leader: Option<&Self>, read_format: u64) -> io::Result<File> {
         let mut attr = sys::perf_event_attr::default();
         attr.type_ = sys::PERF_TYPE_TRACEPOINT;
         attr.size = size_of::<sys::perf_event_attr>() as u32;
@@ -50,9 +70,10 @@ impl Event {
         attr.set_use_clockid(1);
         attr.set_disabled(1);
         let group = leader.map_or(-1, |leader| leader.file.as_raw_fd());
+        let (pid, cpu) = watch.pid_and_cpu();
         // SAFETY: attr is a whole perf_event_attr that outlives the call and states its own size; the events
         // it asks for only write to buffers that this crate maps.
-        let fd = unsafe { perf_event_open(&mut attr, thread, -1, group, sys::PERF_FLAG_FD_CLOEXEC.into()) };
+        let fd = unsafe { perf_event_open(&mut attr, pid, cpu, group, sys::PERF_FLAG_FD_CLOEXEC.into()) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -73,7 +94,14 @@ impl Event {
         check(unsafe { ioctls::DISABLE(self.file.as_raw_fd(), sys::PERF_IOC_FLAG_GROUP) })
     }
 
-    /// Sends this event's records to the buffer of `other`, which belongs to the same thread.
+    /// Makes samples and counts of those occurrences only that pass `filter`, in the language of the kernel's
+    /// `Documentation/trace/events.rst`, "Event filtering".
+    pub(crate) fn set_filter(&self, filter: &CStr) -> io::Result<()> {
+        // SAFETY: the descriptor is an open perf event, and the kernel only reads the text, up to its zero.
+        check(unsafe { ioctls::SET_FILTER(self.file.as_raw_fd(), filter.as_ptr().cast_mut()) })
+    }
+
+    /// Sends this event's records to the buffer of `other`, which belongs to the same thread or CPU.
     pub(crate) fn write_to(&self, other: &Self) -> io::Result<()> {
         // SAFETY: both descriptors are open perf events.
         check(unsafe { ioctls::SET_OUTPUT(self.file.as_raw_fd(), other.file.as_raw_fd()) })

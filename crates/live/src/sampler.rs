@@ -1,6 +1,6 @@
 //! Every occurrence of some tracepoints in some threads.
 
-use crate::perf::Event;
+use crate::perf::{Event, Watch};
 use crate::record::{Records, records};
 use crate::ring::{Ring, page_size};
 use crate::{Error, EventFormat};
@@ -138,11 +138,8 @@ fn watch(formats: &[&EventFormat], thread: i32, pages: usize) -> Result<Watched,
     let mut events: Vec<Event> = Vec::with_capacity(formats.len());
     let mut ring = None;
     for format in formats {
-        let event = Event::open(format.id, thread, events.first()).map_err(|source| Error::Open {
-            event: format.name.clone(),
-            thread,
-            next: advice(&source),
-            source,
+        let event = Event::open(format.id, Watch::Thread(thread), events.first()).map_err(|source| {
+            Error::Open { event: format.name.clone(), thread, next: advice(&source), source }
         })?;
         match events.first() {
             None => ring = Some(map(&event, thread, pages)?),

@@ -3,6 +3,7 @@
 
 mod comparison;
 mod prediction;
+mod trace;
 mod vms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
 pub use prediction::{PredictionDocument, prediction};
+pub use trace::{TraceLine, trace_event, trace_loss};
 pub use vms::{VmsDocument, vms};
 
 /// The format number of both documents.

@@ -10,6 +10,7 @@ mod profile;
 mod recordings;
 mod tables;
 mod timeline;
+mod trace;
 mod vms;
 
 pub use self::comparison::comparison;
@@ -20,6 +21,7 @@ pub use self::profile::profile;
 pub use self::recordings::doubts;
 pub(crate) use self::recordings::{notes, window};
 pub use self::timeline::{Screen, timeline};
+pub use self::trace::{TraceLines, trace_beginning, trace_summary};
 pub use self::vms::vms;
 
 use experiment::prove::{Judgement, Outcome};

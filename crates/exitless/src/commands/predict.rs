@@ -1,22 +1,31 @@
-//! `exitless predict`: which exits of recordings would go with interrupt virtualization.
+//! `exitless predict`: which exits of recordings, or of this host, would go with interrupt virtualization.
 
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use exits::Isa;
 use exits::prediction::{Assumption, Prediction, predict};
-use traces::Recordings;
+use live::{Collector, Watch};
+use traces::{Options, Recordings};
 
+use super::quantity;
 use super::recordings::{RecordingArguments, exit_code};
-use crate::console;
+use super::watching::{HOST, THIS_HOST, VmNames, pause, reading};
+use crate::console::StatusLine;
 use crate::status::Usage;
+use crate::{console, interrupt};
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     recordings: RecordingArguments,
+    /// Watch this host for so long instead of reading a recording: 10s.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time, conflicts_with_all = ["files", "from", "to"])]
+    duration: Option<u64>,
     #[command(flatten)]
     assumed: AssumedArguments,
     /// Print everything as JSON.
@@ -57,12 +66,36 @@ enum Technology {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    arguments.recordings.check()?;
-    let recordings = arguments.recordings.read(&mut ())?.select(arguments.recordings.selection(&[]))?;
+    let recordings = match arguments.duration {
+        Some(ns) => watched(Duration::from_nanos(ns))?,
+        None => {
+            arguments.recordings.check()?;
+            arguments.recordings.read(&mut ())?
+        }
+    };
+    let recordings = recordings.select(arguments.recordings.selection(&[]))?;
     let prediction = predict(&recordings.profile, recordings.observed_ns(), &arguments.assumed.assumption());
     arguments.assumed.check(&prediction.isas)?;
     print(&recordings, &prediction, arguments.json)?;
     Ok(exit_code(&recordings))
+}
+
+/// The exits of this host from now on.
+fn watched(duration: Duration) -> anyhow::Result<Recordings> {
+    let stop = interrupt::flag()?;
+    // The registers are what a prediction rests on.
+    let watch = Watch { accesses: true, ..Watch::default() };
+    let mut collector = Collector::attach(Path::new(HOST), &watch)?;
+    let line = StatusLine::new();
+    line.show(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
+    // What was seen until a signal is predicted from too.
+    pause(Instant::now() + duration, &stop);
+    drop(line);
+    let mut profile = collector.take()?;
+    VmNames::default().name(&mut profile);
+    let mut recordings = Recordings::new(Options::default());
+    recordings.add(THIS_HOST.to_owned(), reading(profile, collector.mechanism(), collector.missing()));
+    Ok(recordings)
 }
 
 impl AssumedArguments {

@@ -14,7 +14,7 @@ use live::{Collector, Cost};
 use traces::{Options, Recordings};
 
 use super::quantity;
-use super::watching::{VmNames, WatchArguments, pause, reading};
+use super::watching::{THIS_HOST, VmNames, WatchArguments, pause, reading};
 use super::workload::Workload;
 use crate::{console, interrupt};
 
@@ -89,7 +89,7 @@ fn show(
     let mut profile = collector.take()?;
     names.name(&mut profile);
     let mut recordings = Recordings::new(Options::default());
-    recordings.add("this host".to_owned(), reading(profile, collector.mechanism(), collector.missing()));
+    recordings.add(THIS_HOST.to_owned(), reading(profile, collector.mechanism(), collector.missing()));
     let mut table = Table::new(&recordings.profile, grouping.clone());
     table.sort(arguments.sort);
     arguments.top.into_iter().for_each(|count| table.keep_top(count));

@@ -15,6 +15,8 @@ use crate::console::StatusLine;
 
 /// The host that commands watch.
 pub(crate) const HOST: &str = "/";
+/// What stands for the name of a recording.
+pub(crate) const THIS_HOST: &str = "this host";
 /// How often something is looked for that is not there yet.
 const LOOK: Duration = Duration::from_millis(500);
 

@@ -9,3 +9,4 @@ mod intel_apicv;
 mod prediction;
 mod record;
 mod stat;
+mod trace;

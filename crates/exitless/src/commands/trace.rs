@@ -1,0 +1,156 @@
+//! `exitless trace`: rare events of interrupt virtualization as they happen.
+
+use std::collections::BTreeSet;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use live::Tracefs;
+use live::trace::{EventKind, Item, Options, Tracer, UnknownEventKind};
+use report::terminal::{TraceLines, trace_beginning, trace_summary};
+
+use super::quantity;
+use crate::{console, interrupt};
+
+/// Arguments of `trace`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Only events of this VM, by its name or the number of its process; may be given more than once. It need not
+    /// run yet.
+    #[arg(long = "vm", value_name = "NAME|PID")]
+    vms: Vec<String>,
+    /// Only these: inhibit, irq-window, ga-log, posted-interrupt, incomplete-ipi, unaccelerated, kick, accept-irq,
+    /// pv-eoi, or all; several with commas. Without it all but accept-irq and pv-eoi, which are frequent.
+    #[arg(long = "event", value_name = "KIND", value_delimiter = ',')]
+    events: Vec<Choice>,
+    /// End after so long: 30s, 5min.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    duration: Option<u64>,
+    /// End after so many events.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Show requests too that set an inhibit reason that is set, or clear one that is not.
+    #[arg(long)]
+    unchanged: bool,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A kind of event, or every kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    All,
+    Kind(EventKind),
+}
+
+impl FromStr for Choice {
+    type Err = UnknownEventKind;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "all" { Ok(Self::All) } else { text.parse().map(Self::Kind) }
+    }
+}
+
+impl Choice {
+    fn kinds(self) -> Vec<EventKind> {
+        match self {
+            Self::All => EventKind::all().collect(),
+            Self::Kind(kind) => vec![kind],
+        }
+    }
+}
+
+/// How often the buffers are emptied. With the time that events are held back it is a tenth of a second at most
+/// from an event to its line.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let stop = interrupt::flag()?;
+    let root = Path::new("/");
+    let options = Options {
+        kinds: arguments.events.iter().flat_map(|choice| choice.kinds()).collect::<BTreeSet<_>>(),
+        vms: arguments.vms.clone(),
+        unchanged: arguments.unchanged,
+        count: arguments.count,
+    };
+    let mut tracer = Tracer::attach(root, &Tracefs::find(root)?, options)?;
+    let kinds: Vec<_> = tracer.kinds().collect();
+    eprint!("{}", trace_beginning(&kinds, tracer.missing()));
+
+    let end = arguments.duration.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
+    let mut output = Output {
+        out: BufWriter::new(std::io::stdout().lock()),
+        lines: (!arguments.json).then(|| TraceLines::new(console::colour())),
+    };
+    loop {
+        output.write(&tracer.poll())?;
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if tracer.is_done() || stop.load(Ordering::Relaxed) || left == Some(Duration::ZERO) {
+            break;
+        }
+        std::thread::sleep(left.map_or(PERIOD, |left| left.min(PERIOD)));
+    }
+    let (items, summary) = tracer.finish();
+    output.write(&items)?;
+    eprint!("{}", trace_summary(&summary));
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Output<W: Write> {
+    out: BufWriter<W>,
+    /// For people; otherwise JSON.
+    lines: Option<TraceLines>,
+}
+
+impl<W: Write> Output<W> {
+    fn write(&mut self, items: &[Item]) -> anyhow::Result<()> {
+        for item in items {
+            match (&mut self.lines, item) {
+                (Some(lines), Item::Event(event)) => self.out.write_all(lines.event(event).as_bytes())?,
+                (Some(lines), Item::Lost(loss)) => self.out.write_all(lines.lost(loss).as_bytes())?,
+                (None, Item::Event(event)) => self.json(&report::json::trace_event(event))?,
+                (None, Item::Lost(loss)) => self.json(&report::json::trace_loss(loss))?,
+            }
+        }
+        Ok(self.out.flush()?)
+    }
+
+    fn json(&mut self, line: &report::json::TraceLine) -> anyhow::Result<()> {
+        // Not written by serde_json: its errors hide that the reader went away.
+        let text = serde_json::to_string(line)?;
+        Ok(writeln!(self.out, "{text}")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn kinds(line: &[&str]) -> Vec<Choice> {
+        Line::try_parse_from([&["trace"], line].concat()).unwrap().arguments.events
+    }
+
+    #[test]
+    fn kinds_are_named_one_by_one_or_all() {
+        let two = [Choice::Kind(EventKind::Inhibit), Choice::Kind(EventKind::GaLog)];
+        assert_eq!(kinds(&["--event", "inhibit,ga-log"]), two);
+        assert_eq!(kinds(&["--event", "inhibit", "--event", "ga-log"]), two);
+        assert_eq!(kinds(&["--event", "all"])[0].kinds().len(), 9);
+        for wrong in [["--event", "exits"], ["--count", "0"], ["--duration", "5"]] {
+            assert!(Line::try_parse_from([&["trace"], &wrong[..]].concat()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Rare events of interrupt virtualization on the whole host, as they happen.
+//!
+//! Unlike [`crate::ExitCounter`], which counts the exits of known threads, a [`Tracer`] watches every CPU, so
+//! that it sees VMs that start later and what the kernel does in interrupts, and hands out single events in
+//! the order of their times. The kernel filters: exits other than those that were asked for make no record.
+
+mod clock;
+mod cpus;
+mod decoder;
+mod event;
+mod ipi;
+mod kind;
+mod missing;
+mod order;
+mod owner;
+mod source;
+mod state;
+mod tracer;
+
+pub use event::{Event, IrteUpdate, Loss, Occurrence, What};
+pub use ipi::{DeliveryMode, Destination, Ipi};
+pub use kind::{EventKind, UnknownEventKind};
+pub use missing::{Missing, by_reason};
+pub use owner::Owner;
+pub use state::{InhibitReport, InhibitState};
+pub use tracer::{Item, Options, Summary, Tracer};

@@ -1,0 +1,54 @@
+//! The clock of the events, and the time of day.
+
+use std::time::{Duration, SystemTime};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock that events are stamped with.
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one timespec, which is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// From the clock of the events to the time of day, by a moment that is known on both.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Anchor {
+    ns: u64,
+    wall: SystemTime,
+}
+
+impl Anchor {
+    /// Now. The time of day may be set while a trace runs, so an anchor is for the events of a moment.
+    pub(crate) fn now() -> Self {
+        Self { ns: now_ns(), wall: SystemTime::now() }
+    }
+
+    pub(crate) fn ns(self) -> u64 {
+        self.ns
+    }
+
+    pub(crate) fn wall(self, ns: u64) -> SystemTime {
+        let later = self.wall.checked_add(Duration::from_nanos(ns.saturating_sub(self.ns)));
+        let earlier =
+            later.and_then(|wall| wall.checked_sub(Duration::from_nanos(self.ns.saturating_sub(ns))));
+        // A machine without a clock of its own begins in 1970; printing a time before that would panic.
+        earlier.unwrap_or(self.wall).max(SystemTime::UNIX_EPOCH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions() {
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        let anchor = Anchor { ns: 500, wall };
+        assert_eq!(anchor.wall(600), wall + Duration::from_nanos(100));
+        assert_eq!(anchor.wall(400), wall - Duration::from_nanos(100));
+        let early = Anchor { ns: 500, wall: SystemTime::UNIX_EPOCH };
+        assert_eq!(early.wall(400), SystemTime::UNIX_EPOCH);
+        assert!(now_ns() > 0 && Anchor::now().ns() <= now_ns());
+    }
+}

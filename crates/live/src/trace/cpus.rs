@@ -1,0 +1,64 @@
+//! The CPUs that are online.
+
+use crate::Error;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The CPUs of the host below `root` that are online now.
+///
+/// # Errors
+/// [`Error::Read`] when sysfs is not there or says something else.
+pub(crate) fn online(root: &Path) -> Result<BTreeSet<u32>, Error> {
+    let path = root.join("sys/devices/system/cpu/online");
+    let text = std::fs::read_to_string(&path).and_then(|text| {
+        let cpus = parse(text.trim()).filter(|cpus| !cpus.is_empty());
+        cpus.ok_or_else(|| {
+            std::io::Error::new(std::io::ErrorKind::InvalidData, format!("it says `{}`", text.trim()))
+        })
+    });
+    text.map_err(|source| Error::Read { path, expected: "a list of CPUs such as 0-3,5", source })
+}
+
+/// No machine has more CPUs (`CONFIG_NR_CPUS` ends at 8192); more in a file would only fill the memory.
+const MOST: u32 = 1 << 16;
+
+fn parse(text: &str) -> Option<BTreeSet<u32>> {
+    let mut cpus = BTreeSet::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= MOST {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ranges_and_single_ones() {
+        assert_eq!(parse("0-2,5").unwrap().into_iter().collect::<Vec<_>>(), [0, 1, 2, 5]);
+        for wrong in ["", "a", "0-", "0-4294967295"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let error = online(root.path()).unwrap_err();
+        assert!(error.to_string().contains("cpu/online"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[0-9,-]{0,20}") {
+            let _ = parse(&text);
+        }
+    }
+}

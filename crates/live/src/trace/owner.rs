@@ -1,0 +1,113 @@
+//! Whose VM a process runs.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// A process with a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The process.
+    pub pid: i32,
+    /// The VM's name, as its command line says it.
+    pub vm: Option<String>,
+    /// The process' own name (`/proc/PID/comm`).
+    pub process: String,
+}
+
+impl Owner {
+    /// Whether `wanted` is the VM's name or its process' number.
+    #[must_use]
+    pub fn is(&self, wanted: &str) -> bool {
+        self.vm.as_deref() == Some(wanted) || wanted.parse() == Ok(self.pid)
+    }
+}
+
+/// The owner that process `pid` of the host below `root` is, or works for; `None` for the kernel's own threads
+/// and for processes that are gone.
+fn owner(root: &Path, pid: i32) -> Option<Owner> {
+    let home = |pid: i32| root.join(format!("proc/{pid}"));
+    let process = |pid: i32| std::fs::read(home(pid).join("comm")).ok().map(text);
+    let own = process(pid)?;
+    // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner.
+    let (pid, own) = match own.strip_prefix("vhost-").and_then(|owner| owner.parse().ok()) {
+        Some(owner) => (owner, process(owner)?),
+        None => (pid, own),
+    };
+    // The kernel's own threads have no command line.
+    std::fs::read(home(pid).join("cmdline")).ok().filter(|bytes| !bytes.is_empty())?;
+    Some(Owner { pid, vm: host::vms::name_of(root, pid), process: own })
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).trim_end().to_owned()
+}
+
+/// How long an answer holds: a number may come to belong to another process, and a process may change its name
+/// after its first event.
+const HOLDS_NS: u64 = 1_000_000_000;
+/// More processes than have VMs at once; then all are asked again.
+const MOST: usize = 4096;
+
+/// Owners of processes, kept for a while, and beyond their end.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    root: PathBuf,
+    known: HashMap<i32, (u64, Option<Owner>)>,
+}
+
+impl Owners {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), known: HashMap::new() }
+    }
+
+    /// The owner that `pid` is or works for, at time `now_ns`.
+    pub(crate) fn of(&mut self, pid: i32, now_ns: u64) -> Option<Owner> {
+        if pid <= 0 {
+            return None;
+        }
+        if self.known.len() > MOST {
+            self.known.clear();
+        }
+        let former = self.known.get(&pid);
+        if let Some((_, owner)) = former.filter(|(asked_ns, _)| now_ns.saturating_sub(*asked_ns) < HOLDS_NS) {
+            return owner.clone();
+        }
+        // The last events of a VM come when its process is gone already.
+        let owner = owner(&self.root, pid).or_else(|| former.and_then(|(_, owner)| owner.clone()));
+        self.known.insert(pid, (now_ns, owner.clone()));
+        owner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn process(root: &Path, pid: i32, comm: &str, command_line: &str) {
+        let home = root.join(format!("proc/{pid}"));
+        fs::create_dir_all(&home).unwrap();
+        fs::write(home.join("comm"), format!("{comm}\n")).unwrap();
+        fs::write(home.join("cmdline"), command_line.replace(' ', "\0")).unwrap();
+    }
+
+    #[test]
+    fn owners_are_remembered_past_their_end_and_asked_again() {
+        let root = tempfile::tempdir().unwrap();
+        process(root.path(), 7, "qemu-system-x86", "qemu -name web");
+        process(root.path(), 8, "vhost-7", "");
+        process(root.path(), 9, "kworker/1:1", "");
+        let mut owners = Owners::new(root.path());
+        let web = Owner { pid: 7, vm: Some("web".to_owned()), process: "qemu-system-x86".to_owned() };
+        assert_eq!(owners.of(7, 0), Some(web.clone()));
+        assert_eq!(owners.of(8, 0), Some(web.clone()));
+        assert_eq!([9, 10, 0, -1].map(|pid| owners.of(pid, 0)), [None, None, None, None]);
+        assert!(web.is("web") && web.is("7") && !web.is("8") && !web.is("qemu-system-x86"));
+
+        fs::remove_dir_all(root.path().join("proc/7")).unwrap();
+        assert_eq!(owners.of(7, 2 * HOLDS_NS), Some(web));
+        process(root.path(), 7, "other", "other");
+        assert_eq!(owners.of(7, 2 * HOLDS_NS + 1).unwrap().process, "qemu-system-x86");
+        assert_eq!(owners.of(7, 4 * HOLDS_NS).unwrap().process, "other");
+    }
+}

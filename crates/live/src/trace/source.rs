@@ -1,0 +1,213 @@
+//! Some tracepoints on every CPU, with one buffer a CPU.
+
+use crate::Error;
+use crate::perf::{Event, Watch};
+use crate::ring::{Ring, page_size};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::io;
+use tracing::{debug, warn};
+
+/// Bytes of each CPU's buffer: room for some 2,000 events between two looks. Larger ones would be beyond
+/// what `perf_event_mlock_kb` lets those lock who are not root.
+const BUFFER: usize = 256 * 1024;
+
+/// What to open.
+#[derive(Debug, Clone)]
+pub(crate) struct Tracepoint {
+    pub(crate) id: u16,
+    pub(crate) name: String,
+    pub(crate) filter: Option<String>,
+}
+
+/// Samples tracepoints on all CPUs that are online, whatever runs there. Dropping it closes everything.
+#[derive(Debug)]
+pub(crate) struct Source {
+    tracepoints: Vec<Tracepoint>,
+    cpus: BTreeMap<u32, Watched>,
+    /// Counts of CPUs that went away, by tracepoint.
+    gone: Vec<u64>,
+    enabled: bool,
+}
+
+#[derive(Debug)]
+struct Watched {
+    // The ring goes before the events: the mapping holds on to the first event's buffer.
+    ring: Ring,
+    events: Vec<Event>,
+}
+
+/// What one CPU left in its buffer.
+#[derive(Debug)]
+pub(crate) struct CpuRecords {
+    pub(crate) cpu: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Source {
+    /// Opens `tracepoints` on `cpus`, stopped. CPUs that went offline meanwhile are passed over.
+    ///
+    /// # Errors
+    /// [`Error::OnCpu`].
+    pub(crate) fn open(tracepoints: Vec<Tracepoint>, cpus: &BTreeSet<u32>) -> Result<Self, Error> {
+        let gone = vec![0; tracepoints.len()];
+        let mut source = Self { tracepoints, cpus: BTreeMap::new(), gone, enabled: false };
+        for &cpu in cpus {
+            match watch(&source.tracepoints, cpu) {
+                Ok(watched) => drop(source.cpus.insert(cpu, watched)),
+                Err(Error::OnCpu { source, .. }) if is_offline(&source) => debug!(cpu, "went offline"),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(source)
+    }
+
+    /// Starts the events, CPU by CPU.
+    ///
+    /// # Errors
+    /// [`Error::OnCpu`].
+    pub(crate) fn enable(&mut self) -> Result<(), Error> {
+        self.enabled = true;
+        self.cpus.iter().try_for_each(|(&cpu, watched)| watched.enable(cpu))
+    }
+
+    /// Stops the events. What was recorded stays to be taken.
+    pub(crate) fn disable(&mut self) {
+        self.enabled = false;
+        for (cpu, watched) in &self.cpus {
+            if let Some(Err(error)) = watched.events.first().map(Event::disable_group) {
+                debug!(cpu, %error, "events could not be stopped");
+            }
+        }
+    }
+
+    /// Takes what the buffers hold, CPU by CPU.
+    pub(crate) fn take(&mut self) -> Vec<CpuRecords> {
+        let taken = self.cpus.iter_mut().map(|(&cpu, watched)| watched.take(cpu));
+        taken.filter(|records| !records.bytes.is_empty()).collect()
+    }
+
+    /// Watches those CPUs that came, and lets those go that went; returns the last records of the latter. A CPU
+    /// that cannot be watched is told once, and the others go on.
+    pub(crate) fn follow(&mut self, online: &BTreeSet<u32>) -> Vec<CpuRecords> {
+        let went: Vec<u32> = self.cpus.keys().copied().filter(|cpu| !online.contains(cpu)).collect();
+        let mut last = Vec::new();
+        for cpu in went {
+            let Some(mut watched) = self.cpus.remove(&cpu) else { continue };
+            last.push(watched.take(cpu));
+            self.gone.iter_mut().zip(watched.counts()).for_each(|(sum, count)| *sum += count);
+            debug!(cpu, "went offline");
+        }
+        for &cpu in online {
+            if self.cpus.contains_key(&cpu) {
+                continue;
+            }
+            let watched = watch(&self.tracepoints, cpu).and_then(|watched| {
+                if self.enabled {
+                    watched.enable(cpu)?;
+                }
+                Ok(watched)
+            });
+            match watched {
+                Ok(watched) => {
+                    debug!(cpu, "came online");
+                    self.cpus.insert(cpu, watched);
+                }
+                Err(Error::OnCpu { source, .. }) if is_offline(&source) => {}
+                Err(error) => warn!(
+                    "{error}: {}",
+                    std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
+                ),
+            }
+        }
+        last
+    }
+
+    /// How often each tracepoint passed its filter since it was opened, by ID, recorded or not.
+    pub(crate) fn counts(&self) -> Vec<(u16, u64)> {
+        let mut sums = self.gone.clone();
+        for watched in self.cpus.values() {
+            sums.iter_mut().zip(watched.counts()).for_each(|(sum, count)| *sum += count);
+        }
+        self.tracepoints.iter().map(|tracepoint| tracepoint.id).zip(sums).collect()
+    }
+}
+
+impl Watched {
+    fn enable(&self, cpu: u32) -> Result<(), Error> {
+        let Some(leader) = self.events.first() else { return Ok(()) };
+        leader.enable_group().map_err(|source| failed("start", "the events", cpu, source))
+    }
+
+    fn take(&mut self, cpu: u32) -> CpuRecords {
+        let bytes = self.ring.take().unwrap_or_else(|| {
+            debug!(cpu, "the buffer's head and tail contradict each other; its records count as lost");
+            Vec::new()
+        });
+        CpuRecords { cpu, bytes }
+    }
+
+    fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        // A count that cannot be read tells of no loss; the buffers' own records still do.
+        self.events.iter().map(|event| event.total().map_or(0, |total| total.count))
+    }
+}
+
+fn watch(tracepoints: &[Tracepoint], cpu: u32) -> Result<Watched, Error> {
+    let mut events: Vec<Event> = Vec::with_capacity(tracepoints.len());
+    let mut ring = None;
+    for tracepoint in tracepoints {
+        let name = &tracepoint.name;
+        let event = Event::open(tracepoint.id, Watch::Cpu(cpu), events.first())
+            .map_err(|source| failed("trace", name, cpu, source))?;
+        if let Some(filter) = &tracepoint.filter {
+            let set = CString::new(filter.as_str())
+                .map_err(io::Error::from)
+                .and_then(|filter| event.set_filter(&filter));
+            set.map_err(|source| failed("filter", name, cpu, source))?;
+        }
+        match events.first() {
+            None => {
+                let pages = (BUFFER / page_size()).max(1).next_power_of_two();
+                ring = Some(
+                    Ring::map(event.file(), pages)
+                        .map_err(|source| failed("map a buffer for", name, cpu, source))?,
+                );
+            }
+            Some(leader) => {
+                event.write_to(leader).map_err(|source| failed("join the buffers of", name, cpu, source))?;
+            }
+        }
+        events.push(event);
+    }
+    let nothing = || io::Error::new(io::ErrorKind::InvalidInput, "no event was asked for");
+    let ring = ring.ok_or_else(|| failed("trace", "nothing", cpu, nothing()))?;
+    Ok(Watched { ring, events })
+}
+
+fn failed(action: &'static str, event: &str, cpu: u32, source: io::Error) -> Error {
+    Error::OnCpu { action, event: event.to_owned(), cpu, next: advice(&source), source }
+}
+
+fn is_offline(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+}
+
+fn advice(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+            let paranoid = paranoid.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
+            format!(
+                "run as root or with CAP_PERFMON: events of whole CPUs need it (kernel.perf_event_paranoid is \
+                 {paranoid}, and without the capability it must be -1); kernel lockdown (confidentiality) forbids \
+                 them to all"
+            )
+        }
+        Some(libc::EMFILE) => {
+            "raise the limit of open files (`ulimit -n`): one for each event and CPU".to_owned()
+        }
+        Some(libc::ENOENT | libc::ENOSYS) => "the kernel lacks CONFIG_PERF_EVENTS".to_owned(),
+        _ => "see the cause".to_owned(),
+    }
+}

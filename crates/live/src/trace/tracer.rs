@@ -1,0 +1,300 @@
+//! The whole way from the kernel's buffers to events in order.
+
+use super::clock::{Anchor, now_ns};
+use super::cpus::online;
+use super::decoder::Decoder;
+use super::event::{Event, Loss, Occurrence, What};
+use super::kind::EventKind;
+use super::missing::{Missing, listed};
+use super::order::Order;
+use super::owner::{Owner, Owners};
+use super::source::{CpuRecords, Source, Tracepoint};
+use super::state::States;
+use crate::record::{Record, records};
+use crate::{Error, Tracefs};
+use exits::InhibitNumbering;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use tracing::debug;
+
+/// An event waits so long for earlier ones of other CPUs. A record is in its buffer within microseconds of its
+/// time, unless the CPU itself was stopped in between, as a host that is a guest may be.
+const HOLD_BACK_NS: u64 = 50_000_000;
+/// CPUs that come and go are noticed within this time.
+const HOTPLUG_NS: u64 = 1_000_000_000;
+
+/// What to trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The kinds; none is those of [`EventKind::is_default`].
+    pub kinds: BTreeSet<EventKind>,
+    /// Only events of VMs with one of these names, or of processes with one of these numbers; none is all.
+    pub vms: Vec<String>,
+    /// Whether requests to set what is set, or to clear what is not set, are events too.
+    pub unchanged: bool,
+    /// Give out so many events and no more; `None` is all.
+    pub count: Option<u64>,
+}
+
+/// What [`Tracer::poll`] gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// Something happened.
+    Event(Occurrence),
+    /// Something happened that found no room.
+    Lost(Loss),
+}
+
+/// What a trace saw, in numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Events that were given out, by kind; every kind that was traced has its number.
+    pub events: BTreeMap<EventKind, u64>,
+    /// Events that found no room, by kind, where there were any.
+    pub lost: BTreeMap<EventKind, u64>,
+    /// Inhibit requests that changed nothing, and were left out.
+    pub unchanged: u64,
+    /// Events left out because nothing says whose they are, when VMs were named.
+    pub of_nobody: u64,
+    /// Records that could not be read.
+    pub undecoded: u64,
+}
+
+/// Traces the whole host. Dropping it ends the trace.
+#[derive(Debug)]
+pub struct Tracer {
+    root: PathBuf,
+    options: Options,
+    decoders: HashMap<u16, Decoder>,
+    event_id: crate::Field,
+    source: Source,
+    owners: Owners,
+    states: States,
+    held: Order<Held>,
+    missing: Vec<Missing>,
+    recorded: HashMap<u16, u64>,
+    summary: Summary,
+    /// Losses told so far.
+    told: u64,
+    looked_ns: u64,
+}
+
+#[derive(Debug)]
+enum Held {
+    Event(Event, Option<Owner>),
+    Lost { time_ns: u64, cpu: u32, events: u64 },
+}
+
+impl Tracer {
+    /// Begins to trace the host below `root` (`/` for this one), whose tracefs is `tracefs`. Kinds that this
+    /// kernel does not have are in [`Self::missing`].
+    ///
+    /// # Errors
+    /// [`Error::NothingToTrace`] when no kind is there, [`Error::OnCpu`] when the rights are lacking,
+    /// [`Error::TracefsDenied`], [`Error::Read`].
+    pub fn attach(root: &Path, tracefs: &Tracefs, options: Options) -> Result<Self, Error> {
+        let mut missing = Vec::new();
+        let mut decoders = HashMap::new();
+        let mut tracepoints = Vec::new();
+        let mut event_id = None;
+        let mut summary = Summary::default();
+        for kind in EventKind::all() {
+            let wanted =
+                if options.kinds.is_empty() { kind.is_default() } else { options.kinds.contains(&kind) };
+            let found = kind.tracepoints().iter().find(|name| tracefs.has("kvm", name));
+            match found {
+                _ if !wanted => continue,
+                None => missing.push(Missing::why(kind, tracefs)),
+                Some(name) => {
+                    let format = tracefs.format("kvm", name);
+                    if let Err(error @ Error::TracefsDenied { .. }) = format {
+                        return Err(error);
+                    }
+                    let decoder = format.and_then(|format| {
+                        let id = crate::inhibit::number_field(&format, "common_type")?;
+                        Ok((Decoder::new(kind, &format, tracefs.kernel())?, id))
+                    });
+                    match decoder {
+                        Err(error) => missing.push(Missing::unusable(kind, &error)),
+                        Ok((decoder, id)) => {
+                            event_id.get_or_insert(id);
+                            let (name, filter) = (format!("kvm:{name}"), decoder.filter());
+                            debug!(name, filter, "to be traced");
+                            tracepoints.push(Tracepoint { id: decoder.id, name, filter });
+                            decoders.insert(decoder.id, decoder);
+                            summary.events.insert(kind, 0);
+                        }
+                    }
+                }
+            }
+        }
+        let Some(event_id) = event_id else { return Err(Error::NothingToTrace(listed(&missing))) };
+        let numbering = decoders.values().find_map(Decoder::numbering).cloned();
+        let states = States::new(numbering.unwrap_or_else(|| {
+            InhibitNumbering::of_kernel(tracefs.kernel().unwrap_or(exits::KernelVersion::new(0, 0)))
+        }));
+        let mut source = Source::open(tracepoints, &online(root)?)?;
+        source.enable()?;
+        Ok(Self {
+            root: root.to_owned(),
+            options,
+            decoders,
+            event_id,
+            source,
+            owners: Owners::new(root),
+            states,
+            held: Order::default(),
+            missing,
+            recorded: HashMap::new(),
+            summary,
+            told: 0,
+            looked_ns: now_ns(),
+        })
+    }
+
+    /// The kinds that were wanted and are not there.
+    #[must_use]
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// The kinds that are traced.
+    pub fn kinds(&self) -> impl Iterator<Item = EventKind> + '_ {
+        self.summary.events.keys().copied()
+    }
+
+    /// Whether as many events were given out as were asked for, so that no more will come.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.options.count.is_some_and(|count| self.summary.events.values().sum::<u64>() >= count)
+    }
+
+    /// What happened since the last call, in order of time; what is younger than 50 ms comes with a later call.
+    /// To be called some twenty times a second.
+    pub fn poll(&mut self) -> Vec<Item> {
+        let now = Anchor::now();
+        if now.ns().saturating_sub(self.looked_ns) > HOTPLUG_NS {
+            self.looked_ns = now.ns();
+            match online(&self.root) {
+                Ok(online) => {
+                    let last = self.source.follow(&online);
+                    self.hold(last, now);
+                }
+                Err(error) => debug!(%error, "the CPUs that are online are not known"),
+            }
+        }
+        let taken = self.source.take();
+        self.hold(taken, now);
+        self.release(now, now.ns().saturating_sub(HOLD_BACK_NS))
+    }
+
+    /// Ends the trace: all that is left, with the losses that no buffer told, and the numbers.
+    pub fn finish(mut self) -> (Vec<Item>, Summary) {
+        self.source.disable();
+        let now = Anchor::now();
+        let taken = self.source.take();
+        self.hold(taken, now);
+        let mut items = self.release(now, u64::MAX);
+        for (id, count) in self.source.counts() {
+            let lost = count.saturating_sub(self.recorded.get(&id).copied().unwrap_or(0));
+            if let Some(decoder) = self.decoders.get(&id).filter(|_| lost > 0) {
+                self.summary.lost.insert(decoder.kind, lost);
+            }
+        }
+        let untold = self.summary.lost.values().sum::<u64>().saturating_sub(self.told);
+        if untold > 0 {
+            items.push(Item::Lost(Loss {
+                time_ns: now.ns(),
+                wall: now.wall(now.ns()),
+                cpu: None,
+                events: untold,
+            }));
+        }
+        (items, self.summary)
+    }
+
+    fn hold(&mut self, taken: Vec<CpuRecords>, now: Anchor) {
+        for CpuRecords { cpu, bytes } in taken {
+            // A loss has no time; it lies before the next sample.
+            let mut lost = 0;
+            for record in records(&bytes) {
+                match record {
+                    Record::Sample(sample) => {
+                        self.lose(sample.time_ns, cpu, std::mem::take(&mut lost));
+                        let id = self.event_id.read(sample.raw).and_then(|id| u16::try_from(id).ok());
+                        let decoder = id.and_then(|id| self.decoders.get(&id));
+                        if let Some(decoder) = decoder {
+                            *self.recorded.entry(decoder.id).or_default() += 1;
+                        }
+                        match decoder.and_then(|decoder| decoder.decode(cpu, &sample)) {
+                            Some(event) => {
+                                let owner = self.owner(&event, now);
+                                self.held.push(event.time_ns, Held::Event(event, owner));
+                            }
+                            None => self.summary.undecoded += 1,
+                        }
+                    }
+                    Record::Lost(events) => lost += events,
+                    Record::Malformed { .. } => self.summary.undecoded += 1,
+                    Record::Other(_) => {}
+                }
+            }
+            self.lose(now.ns(), cpu, lost);
+        }
+    }
+
+    /// Asked at once and not when the event is given out: its process may be gone by then.
+    fn owner(&mut self, event: &Event, now: Anchor) -> Option<Owner> {
+        // The GA log is read by a thread of the IOMMU driver.
+        let strange = event.in_interrupt || matches!(event.what, What::GaLog { .. });
+        if strange { None } else { self.owners.of(event.pid, now.ns()) }
+    }
+
+    fn lose(&mut self, time_ns: u64, cpu: u32, events: u64) {
+        if events > 0 {
+            self.told += events;
+            self.held.push(time_ns, Held::Lost { time_ns, cpu, events });
+        }
+    }
+
+    fn release(&mut self, now: Anchor, until_ns: u64) -> Vec<Item> {
+        let ready = self.held.release(until_ns);
+        ready
+            .into_iter()
+            .filter_map(|held| match held {
+                Held::Lost { time_ns, cpu, events } => {
+                    Some(Item::Lost(Loss { time_ns, wall: now.wall(time_ns), cpu: Some(cpu), events }))
+                }
+                Held::Event(event, owner) => self.occurrence(event, owner, now).map(Item::Event),
+            })
+            .collect()
+    }
+
+    fn occurrence(&mut self, mut event: Event, owner: Option<Owner>, now: Anchor) -> Option<Occurrence> {
+        if self.is_done() {
+            return None;
+        }
+        let mut unchanged = false;
+        if let What::Inhibit(change) = event.what {
+            // Before anything is left out: what holds depends on all changes.
+            let report = self.states.report(owner.as_ref().map_or(event.pid, |owner| owner.pid), change);
+            unchanged = report.changed == Some(false);
+            event.what = What::InhibitReport(report);
+        }
+        if !self.options.vms.is_empty() {
+            let Some(owner) = &owner else {
+                self.summary.of_nobody += 1;
+                return None;
+            };
+            if !self.options.vms.iter().any(|wanted| owner.is(wanted)) {
+                return None;
+            }
+        }
+        if unchanged && !self.options.unchanged {
+            self.summary.unchanged += 1;
+            return None;
+        }
+        *self.summary.events.entry(event.what.kind()).or_default() += 1;
+        Some(Occurrence { wall: now.wall(event.time_ns), event, owner })
+    }
+}
