@@ -10,10 +10,11 @@ mod records;
 mod refusal;
 mod vcpus;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use exits::{Isa, Profile, Span};
+use exits::{Isa, Profile, SeriesKey, Slice, Span};
 
 use self::cells::Cells;
 use self::programs::{Attached, Pair, Purpose, Wanted};
@@ -54,7 +55,10 @@ impl Watch {
 /// Programs in the kernel that count exits until this is dropped. The kernel detaches them, too, when the process
 /// ends in whatever way, for nothing of them is pinned.
 pub struct Collector {
-    attached: Attached,
+    /// `None` once it was told to stop.
+    attached: Option<Attached>,
+    mechanism: Mechanism,
+    missing: Vec<String>,
     cells: Cells,
     epoch_map: Array<MapData, u64>,
     counters: PerCpuArray<MapData, u64>,
@@ -63,6 +67,8 @@ pub struct Collector {
     uncounted: u64,
     root: PathBuf,
     vcpus: Vcpus,
+    /// Last exits of vCPUs that are no more, which were given already: thread, and when it was.
+    ended: BTreeSet<(Option<u32>, u64)>,
 }
 
 impl Collector {
@@ -106,8 +112,20 @@ impl Collector {
         let vcpus = Vcpus::of(&mut attached)?;
         let since_ns = clock::monotonic_ns();
         attached.attach(wanted)?;
-        let root = root.to_owned();
-        Ok(Self { attached, cells, epoch_map, counters, epoch, since_ns, uncounted: 0, root, vcpus })
+        Ok(Self {
+            mechanism: attached.mechanism.clone(),
+            missing: attached.missing.clone(),
+            attached: Some(attached),
+            cells,
+            epoch_map,
+            counters,
+            epoch,
+            since_ns,
+            uncounted: 0,
+            root: root.to_owned(),
+            vcpus,
+            ended: BTreeSet::new(),
+        })
     }
 
     /// The exits whose handling ended since the last call, or since the start. An exit that is still being
@@ -119,6 +137,48 @@ impl Collector {
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not give its counts.
     pub fn take(&mut self) -> Result<Profile, Error> {
+        let mut profile = self.take_handled()?;
+        // A vCPU that ended was left by an exit that no entry follows.
+        if let Some(alive) = clock::living_threads(&self.root) {
+            let ended = self.vcpus.open(self.cells.isa, |thread| !alive(thread)).map_err(map_error)?;
+            let new: Vec<LiveExit> = ended
+                .iter()
+                .filter(|exit| !self.ended.contains(&(exit.vcpu.thread, exit.time_ns)))
+                .copied()
+                .collect();
+            self.ended = ended.iter().map(|exit| (exit.vcpu.thread, exit.time_ns)).collect();
+            profile.losses.exits_at_the_end += new.len() as u64;
+            new.iter().for_each(|exit| add_open(&mut profile, exit));
+        }
+        Ok(self.with_events(profile))
+    }
+
+    /// Stops counting, and gives what [`Self::take`] does with the exits that are being handled now: they have no time.
+    /// All profiles together hold every exit since the start.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn finish(mut self) -> Result<Profile, Error> {
+        drop(self.attached.take());
+        let mut profile = self.take_handled()?;
+        let open = self.vcpus.open(self.cells.isa, |_| true).map_err(map_error)?;
+        let open = open.iter().filter(|exit| !self.ended.contains(&(exit.vcpu.thread, exit.time_ns)));
+        for exit in open {
+            profile.losses.exits_at_the_end += 1;
+            add_open(&mut profile, exit);
+        }
+        Ok(self.with_events(profile))
+    }
+
+    fn with_events(&self, mut profile: Profile) -> Profile {
+        let exits = profile.total();
+        if exits > 0 {
+            profile.events.insert("kvm:kvm_exit".to_owned(), exits);
+        }
+        profile
+    }
+
+    fn take_handled(&mut self) -> Result<Profile, Error> {
         let ended = self.epoch;
         self.epoch += 1;
         self.epoch_map.set(0, self.epoch, 0).map_err(map_error)?;
@@ -132,10 +192,6 @@ impl Collector {
         profile.losses.lost_exits = uncounted - self.uncounted;
         profile.losses.lost_events = profile.losses.lost_exits;
         self.uncounted = uncounted;
-        let exits = profile.total();
-        if exits > 0 {
-            profile.events.insert("kvm:kvm_exit".to_owned(), exits);
-        }
         self.since_ns = now_ns;
         if self.cells.is_crowded() || self.vcpus.is_crowded() {
             self.free_ended()?;
@@ -146,13 +202,13 @@ impl Collector {
     /// How the tracepoints are reached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
-        &self.attached.mechanism
+        &self.mechanism
     }
 
     /// Events that this kernel does not give, each with the cause.
     #[must_use]
     pub fn missing(&self) -> &[String] {
-        &self.attached.missing
+        &self.missing
     }
 
     /// The instruction set of the host.
@@ -166,7 +222,7 @@ impl Collector {
     /// # Errors
     /// [`Error::Read`] when the kernel does not say.
     pub fn cost(&self) -> Result<Cost, Error> {
-        Cost::read(&self.attached.ebpf, &self.root)
+        self.attached.as_ref().map_or_else(|| Ok(Cost::default()), |it| Cost::read(&it.ebpf, &self.root))
     }
 
     /// Exits of vCPUs that the kernel had no room to follow.
@@ -177,14 +233,16 @@ impl Collector {
     }
 
     fn free_ended(&mut self) -> Result<(), Error> {
-        // In a container the numbers of threads are others than the kernel's, so that all would seem to have ended.
-        if !clock::in_first_pid_namespace(&self.root) {
-            return Ok(());
-        }
-        let proc = self.root.join("proc");
-        let alive = |thread: u32| proc.join(thread.to_string()).exists();
-        self.cells.free(alive).and_then(|()| self.vcpus.free(alive)).map_err(map_error)
+        let Some(alive) = clock::living_threads(&self.root) else { return Ok(()) };
+        self.cells.free(&alive).and_then(|()| self.vcpus.free(&alive)).map_err(map_error)
     }
+}
+
+/// Adds an exit whose time is not known.
+fn add_open(profile: &mut Profile, exit: &LiveExit) {
+    let series = profile.timeline.series(SeriesKey { vm: exit.vcpu.vm, reason: exit.reason });
+    profile.timeline.add(series, exit.time_ns, Slice { count: 1, handling_ns: 0 });
+    profile.vcpu(exit.vcpu).reasons.entry(exit.reason).or_default().count += 1;
 }
 
 /// The instruction set whose vendor module is loaded.

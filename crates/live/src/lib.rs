@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod btf;
 mod collector;
 mod counter;
 mod decode;

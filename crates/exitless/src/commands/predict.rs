@@ -85,16 +85,17 @@ fn watched(duration: Duration) -> anyhow::Result<Recordings> {
     let stop = interrupt::flag()?;
     // The registers are what a prediction rests on.
     let watch = Watch { accesses: true, ..Watch::default() };
-    let mut collector = Collector::attach(Path::new(HOST), &watch)?;
+    let collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
     line.show(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
     // What was seen until a signal is predicted from too.
     pause(Instant::now() + duration, &stop);
     drop(line);
-    let mut profile = collector.take()?;
+    let (mechanism, missing) = (collector.mechanism().clone(), collector.missing().to_vec());
+    let mut profile = collector.finish()?;
     VmNames::default().name(&mut profile);
     let mut recordings = Recordings::new(Options::default());
-    recordings.add(THIS_HOST.to_owned(), reading(profile, collector.mechanism(), collector.missing()));
+    recordings.add(THIS_HOST.to_owned(), reading(profile, &mechanism, &missing));
     Ok(recordings)
 }
 

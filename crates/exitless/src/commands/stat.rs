@@ -5,12 +5,11 @@ mod statistics;
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use exits::{Dimension, Grouping, Order, Table};
-use live::{Collector, Cost};
+use exits::{Dimension, Grouping, Order, Profile, Table};
+use live::{Collector, Cost, Mechanism};
 use traces::{Options, Recordings};
 
 use super::quantity;
@@ -61,40 +60,58 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(None) => return Ok(ExitCode::SUCCESS),
         Err(error) => return statistics::run(arguments, error, &stop),
     };
-    let mut names = VmNames::default();
+    let mut tables = Tables {
+        names: VmNames::default(),
+        grouping,
+        mechanism: collector.mechanism().clone(),
+        missing: collector.missing().to_vec(),
+        arguments,
+    };
     if let Some(workload) = Workload::start(&arguments.command)? {
         let status = workload.wait(&stop)?;
-        show(&mut collector, &mut names, &grouping, arguments)?;
+        tables.show_last(collector)?;
         return Ok(status);
     }
     let mut next = Instant::now();
-    let mut tables = 0;
-    while arguments.count.is_none_or(|count| tables < count) && !stop.load(Ordering::Relaxed) {
+    for number in 1.. {
         next += Duration::from_nanos(arguments.interval);
         // What was counted until a signal is shown too.
-        pause(next, &stop);
-        show(&mut collector, &mut names, &grouping, arguments)?;
-        tables += 1;
+        if !pause(next, &stop) || arguments.count == Some(number) {
+            break;
+        }
+        let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
+        tables.show(collector.take()?, cost.as_ref())?;
     }
+    tables.show_last(collector)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what was counted since the last time.
-fn show(
-    collector: &mut Collector,
-    names: &mut VmNames,
-    grouping: &Grouping,
-    arguments: &Arguments,
-) -> anyhow::Result<()> {
-    let mut profile = collector.take()?;
-    names.name(&mut profile);
-    let mut recordings = Recordings::new(Options::default());
-    recordings.add(THIS_HOST.to_owned(), reading(profile, collector.mechanism(), collector.missing()));
-    let mut table = Table::new(&recordings.profile, grouping.clone());
-    table.sort(arguments.sort);
-    arguments.top.into_iter().for_each(|count| table.keep_top(count));
-    let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
-    print(&recordings, &table, cost.as_ref(), arguments)
+/// What all tables share.
+struct Tables<'a> {
+    names: VmNames,
+    grouping: Grouping,
+    mechanism: Mechanism,
+    missing: Vec<String>,
+    arguments: &'a Arguments,
+}
+
+impl Tables<'_> {
+    /// Prints what was counted since the last time.
+    fn show(&mut self, mut profile: Profile, cost: Option<&Cost>) -> anyhow::Result<()> {
+        self.names.name(&mut profile);
+        let mut recordings = Recordings::new(Options::default());
+        recordings.add(THIS_HOST.to_owned(), reading(profile, &self.mechanism, &self.missing));
+        let mut table = Table::new(&recordings.profile, self.grouping.clone());
+        table.sort(self.arguments.sort);
+        self.arguments.top.into_iter().for_each(|count| table.keep_top(count));
+        print(&recordings, &table, cost, self.arguments)
+    }
+
+    /// The same with the exits that no entry has ended yet.
+    fn show_last(&mut self, collector: Collector) -> anyhow::Result<()> {
+        let cost = self.arguments.self_cost.then(|| collector.cost()).transpose()?;
+        self.show(collector.finish()?, cost.as_ref())
+    }
 }
 
 fn print(

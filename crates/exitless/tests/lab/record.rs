@@ -53,7 +53,7 @@ fn a_recording_and_a_profile_hold_the_exits_that_perf_recorded() {
 #[test]
 fn what_was_recorded_survives_a_kill_a_signal_and_a_full_disk() {
     let script = format!(
-        "record() {{ exitless record -o $1 2>$1.log & recorder=$!; sleep 2.5; \
+        "record() {{ exitless record -o $1 2>$1.log & recorder=$!; until [ -s $1 ]; do sleep 0.2; done; \
          {PROBE} --measure cpuid --measure eoi >/dev/null; sleep 1.5; }}; \
          show() {{ exitless report --json $2 >$1.json; echo $1 $? \"$(tr -d '\\n' <$1.json)\"; }}; \
          record killed; kill -9 $recorder; wait $recorder; show killed killed; \

@@ -7,7 +7,7 @@ use exits::{Access, ExitReason, Isa, Vcpu};
 use super::cells::access;
 
 /// A vCPU whose number was not seen yet.
-const NO_VCPU: u32 = u32::MAX;
+pub(super) const NO_VCPU: u32 = u32::MAX;
 /// A time that the programs do not know.
 const UNKNOWN: u64 = u64::MAX;
 

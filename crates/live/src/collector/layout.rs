@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use btf_rs::{Btf, Type};
 use exits::Isa;
+
+use crate::btf::Btf;
 
 /// Offsets, in bytes, that the programs need to read an exit's reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Layout {
         let (vendor, kvm) = (with_module(vendor)?, with_module("kvm")?);
         let missing = |what: &str| format!("the kernel's type information has no {what}");
         let member = |of: &str, path: &[&str]| {
-            member(&vendor, of, path).ok_or_else(|| missing(&format!("{of}.{}", path.join("."))))
+            vendor.member(of, path).ok_or_else(|| missing(&format!("{of}.{}", path.join("."))))
         };
         let (reason, vmcb) = match isa {
             Isa::Vmx => {
@@ -76,53 +77,15 @@ impl Layout {
 
 /// Tracepoints give the `struct kvm_vcpu`, which is taken to be the vendor's structure as well.
 fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
-    match member(btf, name, &["vcpu"]) {
+    match btf.member(name, &["vcpu"]) {
         Some(0) => Ok(()),
         _ => Err(format!("struct {name} does not begin with its vCPU")),
     }
 }
 
-/// The byte offset of a member, followed through structures by value.
-fn member(btf: &Btf, name: &str, path: &[&str]) -> Option<u32> {
-    let types = btf.resolve_types_by_name(name).ok()?;
-    types.into_iter().find_map(|found| offset(btf, &found, path))
-}
-
-fn offset(btf: &Btf, of: &Type, path: &[&str]) -> Option<u32> {
-    let (Type::Struct(body) | Type::Union(body)) = of else { return None };
-    let (&wanted, rest) = path.split_first()?;
-    for member in &body.members {
-        let name = btf.resolve_name(member).unwrap_or_default();
-        if name != wanted && !name.is_empty() {
-            continue;
-        }
-        let at = member.bit_offset() / 8;
-        if name == wanted && rest.is_empty() {
-            return Some(at);
-        }
-        let inside = btf.resolve_chained_type(member).ok()?;
-        let path = if name.is_empty() { path } else { rest };
-        if let Some(further) = offset(btf, &inside, path) {
-            return Some(at + further);
-        }
-    }
-    None
-}
-
 /// Which argument of `kvm_exit` is a `struct kvm_vcpu *`: the first since Linux 5.17, the second before.
 fn vcpu_argument(btf: &Btf) -> Option<u32> {
-    let Type::Typedef(handler) = btf.resolve_types_by_name("btf_trace_kvm_exit").ok()?.pop()? else {
-        return None;
-    };
-    let Type::Ptr(pointer) = btf.resolve_chained_type(&handler).ok()? else { return None };
-    let Type::FuncProto(function) = btf.resolve_chained_type(&pointer).ok()? else { return None };
     // The first parameter is the handler's own data.
-    let arguments = function.parameters.iter().skip(1);
-    let is_vcpu = |parameter| {
-        let Ok(Type::Ptr(pointer)) = btf.resolve_chained_type(parameter) else { return false };
-        let Ok(Type::Struct(body)) = btf.resolve_chained_type(&pointer) else { return false };
-        btf.resolve_name(&body).is_ok_and(|name| name == "kvm_vcpu")
-    };
-    let at = arguments.take(2).position(is_vcpu)?;
-    u32::try_from(at).ok()
+    let at = btf.parameter("btf_trace_kvm_exit", "kvm_vcpu")?;
+    at.checked_sub(1).filter(|&at| at < 2)
 }

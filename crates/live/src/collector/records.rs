@@ -8,7 +8,8 @@ use exits::Isa;
 
 use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
-use super::{Mechanism, Watch, isa, map, map_error, watch_processes};
+use super::vcpus::Vcpus;
+use super::{Mechanism, Watch, clock, isa, map, map_error, watch_processes};
 use crate::{Error, Tracefs};
 
 /// Room for records that wait for user space: 300,000 of them.
@@ -24,7 +25,11 @@ enum Buffers {
 
 /// Programs in the kernel that hand over every exit until this is dropped.
 pub struct Recorder {
-    attached: Attached,
+    /// `None` once it was told to stop.
+    attached: Option<Attached>,
+    mechanism: Mechanism,
+    missing: Vec<String>,
+    vcpus: Vcpus,
     buffers: Buffers,
     counters: PerCpuArray<MapData, u64>,
     isa: Isa,
@@ -85,7 +90,17 @@ impl Recorder {
         };
         let counters = map(&mut attached, "counters")?;
         attached.attach(&wanted)?;
-        Ok(Self { attached, buffers, counters, isa, lost_in_buffers: 0, joining: Joining::default() })
+        Ok(Self {
+            mechanism: attached.mechanism.clone(),
+            missing: attached.missing.clone(),
+            vcpus: Vcpus::of(&mut attached)?,
+            attached: Some(attached),
+            buffers,
+            counters,
+            isa,
+            lost_in_buffers: 0,
+            joining: Joining::default(),
+        })
     }
 
     /// Hands on what has come; those of one vCPU are in order of time. Call it often enough that the buffers, of
@@ -116,6 +131,21 @@ impl Recorder {
         }
     }
 
+    /// Stops recording, and hands on what is left; the exits that are being handled now come last and have no time.
+    /// Gives how many these are, and how many exits user space did not get in all.
+    ///
+    /// # Errors
+    /// [`Error::KernelMap`] when the kernel does not say.
+    pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(u64, u64), Error> {
+        // Dropping the programs detaches them; the maps stay.
+        drop(self.attached.take());
+        clock::wait_for_programs();
+        self.drain(exit);
+        let open = self.vcpus.open(self.isa, |_| true).map_err(map_error)?;
+        open.iter().for_each(|open| exit(open, &[]));
+        Ok((open.len() as u64, self.lost()?))
+    }
+
     /// Exits so far that user space did not get: there was no room for them.
     ///
     /// # Errors
@@ -132,13 +162,13 @@ impl Recorder {
     /// How the tracepoints are reached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
-        &self.attached.mechanism
+        &self.mechanism
     }
 
     /// Events that this kernel does not give, each with the cause.
     #[must_use]
     pub fn missing(&self) -> &[String] {
-        &self.attached.missing
+        &self.missing
     }
 
     /// The instruction set of the host.

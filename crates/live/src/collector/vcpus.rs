@@ -4,18 +4,51 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use aya::Pod;
 use aya::maps::{Array, HashMap, MapData, MapError};
+use exits::{ExitReason, Isa, Vcpu};
 
+use super::joining::{LiveExit, NO_VCPU};
 use super::map;
 use super::programs::Attached;
 use crate::Error;
 
-/// `struct vcpu` of the programs, of which only being empty matters here.
+/// `struct vcpu` of the programs.
 #[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct State([u64; 21]);
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct State {
+    key: u64,
+    thread: u32,
+    process: u32,
+    exit_ns: u64,
+    mmio_start_ns: u64,
+    number: u32,
+    reason: u32,
+    cpu: u16,
+    ignored: u8,
+    waiting: u8,
+    unused: u32,
+    pending: [u64; 15],
+}
 
-// SAFETY: plain numbers; every bit pattern is a value.
+// SAFETY: plain numbers without padding, laid out as the programs' structure; every bit pattern is a value.
 unsafe impl Pod for State {}
+
+impl State {
+    /// The exit that is being handled, if one is.
+    pub(super) fn open(&self, isa: Isa) -> Option<LiveExit> {
+        let exit = LiveExit {
+            time_ns: self.exit_ns,
+            vcpu: Vcpu {
+                vm: Some(self.process),
+                number: (self.number != NO_VCPU).then_some(self.number),
+                thread: Some(self.thread),
+            },
+            cpu: self.cpu,
+            reason: ExitReason { isa, code: self.reason },
+            handling_ns: None,
+        };
+        (self.exit_ns != 0).then_some(exit)
+    }
+}
 
 /// The kernel's maps of vCPUs.
 pub(super) struct Vcpus {
@@ -37,6 +70,19 @@ impl Vcpus {
         })
     }
 
+    /// The exits of threads of which `wanted` is true that are being handled now.
+    pub(super) fn open(&self, isa: Isa, wanted: impl Fn(u32) -> bool) -> Result<Vec<LiveExit>, MapError> {
+        let mut open = Vec::new();
+        let mut take = |state: &State| open.extend(state.open(isa).filter(|_| wanted(state.thread)));
+        for taken in self.places_taken.keys() {
+            take(&self.places.get(&taken?, 0)?);
+        }
+        for found in self.hashed.iter() {
+            take(&found?.1);
+        }
+        Ok(open)
+    }
+
     /// Whether there is little room for more.
     pub(super) fn is_crowded(&self) -> bool {
         // Of 8,192 places, and of 65,536 threads.
@@ -54,7 +100,7 @@ impl Vcpus {
         let taken: Vec<(u32, u64)> = self.places_taken.iter().filter_map(Result::ok).collect();
         for (at, _) in taken.iter().filter(|(_, key)| ended.contains_key(key) && !living.contains(key)) {
             // Emptied before it is offered to others.
-            self.places.set(*at, State([0; 21]), 0)?;
+            self.places.set(*at, State::default(), 0)?;
             self.places_taken.remove(at)?;
         }
         for (key, thread) in &ended {

@@ -52,10 +52,12 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
         }
     }
     let seconds = course.began.elapsed().as_secs_f64();
-    recorder.drain(&mut |exit, accesses| recording.take(exit, accesses));
-    let summary = recording.summary(recorder.lost()?);
-    // From here on nothing is counted, and writing may take its time.
-    drop(recorder);
+    let before = recording.without_entry;
+    let (open, lost) = recorder.finish(&mut |exit, accesses| recording.take(exit, accesses))?;
+    // Those that were being handled lack their entry because the recording ends.
+    recording.without_entry = (recording.without_entry - open).max(before);
+    let mut summary = recording.summary(lost);
+    summary.losses.exits_at_the_end = open;
     let losses = summary.losses;
     let so_far = recording.writer.written();
     let (written, failure) = match recording.writer.finish(summary) {

@@ -45,7 +45,9 @@ pub(super) fn record(
         }
     }
     let seconds = course.began.elapsed().as_secs_f64();
-    add(&mut profile, &mut collector, &mut names)?;
+    let mut last = collector.finish()?;
+    names.name(&mut last);
+    profile.merge(&last);
     header.names = profile.names.clone();
     let whole = store(output, &header, &profile).inspect_err(|error| tracing::error!("{error:#}")).is_ok();
     Ok(Recorded {

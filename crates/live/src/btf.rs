@@ -1,0 +1,253 @@
+//! The kernel's type information, as far as it says where members of structures are (BTF,
+//! `Documentation/bpf/btf.rst` of Linux).
+//!
+//! A reader of our own: the loader's knows no modules, and the one crate that does has a licence which a static
+//! binary cannot follow.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+const MAGIC: u16 = 0xeb9f;
+/// `struct btf_header`.
+const HEADER: usize = 24;
+/// `struct btf_type`, without what follows it for its kind.
+const TYPE: usize = 12;
+
+/// Kinds of types, `BTF_KIND_*` of `include/uapi/linux/btf.h`.
+mod kind {
+    pub(super) const INT: u32 = 1;
+    pub(super) const POINTER: u32 = 2;
+    pub(super) const ARRAY: u32 = 3;
+    pub(super) const STRUCT: u32 = 4;
+    pub(super) const UNION: u32 = 5;
+    pub(super) const ENUM: u32 = 6;
+    pub(super) const TYPEDEF: u32 = 8;
+    pub(super) const VOLATILE: u32 = 9;
+    pub(super) const CONST: u32 = 10;
+    pub(super) const RESTRICT: u32 = 11;
+    pub(super) const FUNCTION_PROTOTYPE: u32 = 13;
+    pub(super) const VARIABLE: u32 = 14;
+    pub(super) const DATA_SECTION: u32 = 15;
+    pub(super) const DECLARATION_TAG: u32 = 17;
+    pub(super) const TYPE_TAG: u32 = 18;
+    pub(super) const ENUM64: u32 = 19;
+    pub(super) const LAST: u32 = ENUM64;
+}
+
+/// Types of the kernel, or of a module with those of the kernel.
+#[derive(Debug, Clone)]
+pub(crate) struct Btf {
+    base: Option<Arc<Section>>,
+    own: Arc<Section>,
+}
+
+/// The contents of one file.
+#[derive(Debug)]
+struct Section {
+    bytes: Vec<u8>,
+    /// Where each type is in `bytes`.
+    types: Vec<u32>,
+    strings: std::ops::Range<usize>,
+    /// The number of the first type, and the offset of the first string: behind those of the base.
+    first_type: u32,
+    first_string: u32,
+}
+
+/// One type: its words, and what follows them.
+#[derive(Clone, Copy)]
+struct Type<'b> {
+    name: u32,
+    info: u32,
+    /// A size, or the number of another type.
+    size_or_type: u32,
+    rest: &'b [u8],
+}
+
+impl Type<'_> {
+    const fn kind(self) -> u32 {
+        self.info >> 24 & 0x1f
+    }
+
+    /// The members, or parameters, in words of four bytes.
+    fn items(self, words: usize) -> impl Iterator<Item = [u32; 3]> {
+        let each = self.rest.chunks_exact(4 * words).take((self.info & 0xffff) as usize);
+        each.map(move |bytes| {
+            std::array::from_fn(|at| if at < words { word(bytes, 4 * at).unwrap_or(0) } else { 0 })
+        })
+    }
+}
+
+impl Btf {
+    /// Reads the kernel's own.
+    pub(crate) fn from_file(path: &Path) -> io::Result<Self> {
+        Ok(Self { base: None, own: Arc::new(Section::parse(fs::read(path)?, 1, 0)?) })
+    }
+
+    /// Reads a module's, which goes on where the kernel's ends.
+    pub(crate) fn from_split_file(path: &Path, base: &Self) -> io::Result<Self> {
+        let first_type = u32::try_from(base.own.types.len() + 1).map_err(|_| damaged())?;
+        let first_string = u32::try_from(base.own.strings.len()).map_err(|_| damaged())?;
+        let own = Section::parse(fs::read(path)?, first_type, first_string)?;
+        Ok(Self { base: Some(Arc::clone(&base.own)), own: Arc::new(own) })
+    }
+
+    /// The byte offset of a member, followed through structures by value and through those without a name.
+    pub(crate) fn member(&self, structure: &str, path: &[&str]) -> Option<u32> {
+        let with_name = |one: &Type<'_>| {
+            matches!(one.kind(), kind::STRUCT | kind::UNION)
+                && self.name(one.name) == Some(structure.as_bytes())
+        };
+        self.all().filter(with_name).find_map(|one| self.offset(one, path, 0))
+    }
+
+    /// Which parameter of the function that a type is defined as points to a structure, counted from zero.
+    pub(crate) fn parameter(&self, definition: &str, structure: &str) -> Option<u32> {
+        let with_name = |one: &Type<'_>| {
+            one.kind() == kind::TYPEDEF && self.name(one.name) == Some(definition.as_bytes())
+        };
+        let pointer = self.plain(self.all().find(with_name)?.size_or_type)?;
+        let function =
+            self.plain(pointer.size_or_type).filter(|one| one.kind() == kind::FUNCTION_PROTOTYPE)?;
+        let points_to = |number: u32| {
+            let pointer = self.plain(number).filter(|one| one.kind() == kind::POINTER)?;
+            self.name(self.plain(pointer.size_or_type)?.name)
+        };
+        let at =
+            function.items(2).position(|[_, number, _]| points_to(number) == Some(structure.as_bytes()))?;
+        u32::try_from(at).ok()
+    }
+
+    fn offset(&self, of: Type<'_>, path: &[&str], depth: u32) -> Option<u32> {
+        // Structures by value cannot hold themselves, but a broken file can say so.
+        const DEEPEST: u32 = 32;
+        let (&wanted, rest) = path.split_first()?;
+        if !matches!(of.kind(), kind::STRUCT | kind::UNION) || depth > DEEPEST {
+            return None;
+        }
+        let bitfields = of.info >> 31 != 0;
+        for [name, number, offset] in of.items(3) {
+            let name = self.name(name)?;
+            if name != wanted.as_bytes() && !name.is_empty() {
+                continue;
+            }
+            let bits = if bitfields { offset & 0x00ff_ffff } else { offset };
+            if name == wanted.as_bytes() && rest.is_empty() {
+                return Some(bits / 8);
+            }
+            let path = if name.is_empty() { path } else { rest };
+            let inside = self.plain(number).and_then(|inside| self.offset(inside, path, depth + 1));
+            if let Some(further) = inside {
+                return (bits / 8).checked_add(further);
+            }
+        }
+        None
+    }
+
+    /// A type without its qualifiers and other names.
+    fn plain(&self, mut number: u32) -> Option<Type<'_>> {
+        // As many as a broken file could make a ring of.
+        for _ in 0..64 {
+            let one = self.of_number(number)?;
+            match one.kind() {
+                kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG => {
+                    number = one.size_or_type;
+                }
+                _ => return Some(one),
+            }
+        }
+        None
+    }
+
+    /// All types, the module's first: structures of a module may be declared by the kernel as well.
+    fn all(&self) -> impl Iterator<Item = Type<'_>> {
+        let sections = [Some(&self.own), self.base.as_ref()];
+        sections
+            .into_iter()
+            .flatten()
+            .flat_map(|section| section.types.iter().filter_map(|&at| section.at(at)))
+    }
+
+    fn of_number(&self, number: u32) -> Option<Type<'_>> {
+        let section = match &self.base {
+            Some(base) if number < self.own.first_type => base,
+            _ => &self.own,
+        };
+        section.at(*section.types.get(number.checked_sub(section.first_type)? as usize)?)
+    }
+
+    fn name(&self, offset: u32) -> Option<&[u8]> {
+        let section = match &self.base {
+            Some(base) if offset < self.own.first_string => base,
+            _ => &self.own,
+        };
+        let strings = section.bytes.get(section.strings.clone())?;
+        let start = strings.get(offset.checked_sub(section.first_string)? as usize..)?;
+        start.split(|&byte| byte == 0).next()
+    }
+}
+
+impl Section {
+    fn parse(bytes: Vec<u8>, first_type: u32, first_string: u32) -> io::Result<Self> {
+        let number = |at| word(&bytes, at).map(|value| value as usize).ok_or_else(damaged);
+        if bytes.get(..2) != Some(&MAGIC.to_le_bytes()) {
+            return Err(damaged());
+        }
+        let header = number(4)?;
+        if header < HEADER {
+            return Err(damaged());
+        }
+        let range = |at| -> io::Result<std::ops::Range<usize>> {
+            let start = header.checked_add(number(at)?).ok_or_else(damaged)?;
+            let end =
+                start.checked_add(number(at + 4)?).filter(|&end| end <= bytes.len()).ok_or_else(damaged)?;
+            Ok(start..end)
+        };
+        let (all, strings) = (range(8)?, range(16)?);
+        let mut types = Vec::new();
+        let mut at = all.start;
+        while at < all.end {
+            types.push(u32::try_from(at).map_err(|_| damaged())?);
+            let info = word(&bytes, at + 4).ok_or_else(damaged)?;
+            at = at + TYPE + following(info).ok_or_else(damaged)?;
+        }
+        if at != all.end {
+            return Err(damaged());
+        }
+        Ok(Self { bytes, types, strings, first_type, first_string })
+    }
+
+    fn at(&self, at: u32) -> Option<Type<'_>> {
+        let bytes = self.bytes.get(at as usize..)?;
+        let info = word(bytes, 4)?;
+        let rest = bytes.get(TYPE..TYPE + following(info)?)?;
+        Some(Type { name: word(bytes, 0)?, info, size_or_type: word(bytes, 8)?, rest })
+    }
+}
+
+/// How many bytes follow the words of a type. `None` for a kind that is not known, behind which nothing can be found.
+fn following(info: u32) -> Option<usize> {
+    let count = (info & 0xffff) as usize;
+    Some(match info >> 24 & 0x1f {
+        kind::INT | kind::VARIABLE | kind::DECLARATION_TAG => 4,
+        kind::ARRAY => 12,
+        kind::STRUCT | kind::UNION | kind::DATA_SECTION | kind::ENUM64 => 12 * count,
+        kind::ENUM | kind::FUNCTION_PROTOTYPE => 8 * count,
+        0 => return None,
+        known if known <= kind::LAST => 0,
+        _ => return None,
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.first_chunk().map(|&bytes| u32::from_le_bytes(bytes))
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is no type information of this version")
+}
+
+#[cfg(test)]
+#[path = "btf_tests.rs"]
+mod tests;
