@@ -12,5 +12,6 @@ pub mod parquet;
 mod quantity;
 pub mod rows;
 pub mod terminal;
+pub mod top;
 
 pub use compared::Compared;

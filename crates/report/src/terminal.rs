@@ -15,6 +15,7 @@ pub use self::profile::profile;
 pub use self::recordings::doubts;
 pub(crate) use self::recordings::{notes, window};
 pub use self::timeline::{Screen, timeline};
+pub(crate) use self::timeline::{curve, levels, to_ascii};
 
 use experiment::prove::{Judgement, Outcome};
 use textwrap::Options;
