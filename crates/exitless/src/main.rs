@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline};
+use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline, top};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]
@@ -38,6 +38,11 @@ enum Command {
     ///
     /// Exit status: 0; 2 for a wrong command line or a VM that is not there; 125 when exits cannot be counted here.
     Stat(stat::Arguments),
+    /// Watch the VM exits of this host's VMs on a page: by VM, by reason, by vCPU, down to ports and registers.
+    ///
+    /// Exit status: 0, however it is ended; 2 for a wrong command line, a VM that is not there, or without a terminal;
+    /// 125 when exits cannot be counted here.
+    Top(top::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///
     /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
@@ -68,6 +73,7 @@ fn main() -> ExitCode {
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
