@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
     // Before the terminal is taken over, so that what goes wrong is told where it can be read.
     let Some(counting) = Counting::begin(arguments, false, &stop)? else { return Ok(ExitCode::SUCCESS) };
-    let signals = Signals::catch()?;
+    let signals = Signals::catch(&stop)?;
     let screen = Screen::take_over()?;
     let top = Top::new(counting.source(), arguments.interval);
     Session { arguments, counting, vms: Vms::default(), top, screen, look, stop: &stop, signals }.run()?;
@@ -109,7 +109,7 @@ impl Session<'_> {
         let mut since = Instant::now();
         loop {
             self.screen.draw(&self.top, self.look)?;
-            let changed = self.wait(since)?;
+            self.wait(since)?;
             if self.top.has_ended() || self.stop.load(Ordering::Relaxed) {
                 return self.screen.give_back();
             }
@@ -120,7 +120,7 @@ impl Session<'_> {
             if self.counting.accesses != self.top.wants_accesses() {
                 self.attach_again()?;
                 since = Instant::now();
-            } else if !changed && since.elapsed() >= self.interval() {
+            } else if since.elapsed() >= self.interval() {
                 since = Instant::now();
                 self.observe()?;
             }
@@ -131,19 +131,19 @@ impl Session<'_> {
         Duration::from_nanos(self.top.interval_ns())
     }
 
-    /// Waits for a key, a signal, another size, or the end of the interval. Whether the page changed before that.
-    fn wait(&mut self, since: Instant) -> anyhow::Result<bool> {
+    /// Waits for a key, a signal, another size, or the end of the interval.
+    fn wait(&mut self, since: Instant) -> anyhow::Result<()> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
-                return Ok(true);
+                return Ok(());
             }
             if self.signals.is_to_stop() {
                 self.screen.stop(&self.signals)?;
-                return Ok(true);
+                return Ok(());
             }
             if self.signals.goes_on() {
                 self.screen.take_over_again()?;
-                return Ok(true);
+                return Ok(());
             }
             let left =
                 if self.top.is_paused() { LOOK } else { self.interval().saturating_sub(since.elapsed()) };
@@ -151,10 +151,11 @@ impl Session<'_> {
                 let changed = self.handle(&event::read()?)?;
                 // Keys that came together are drawn together.
                 if changed && !event::poll(Duration::ZERO)? {
-                    return Ok(true);
+                    return Ok(());
                 }
-            } else if left.is_zero() {
-                return Ok(false);
+            }
+            if left.is_zero() {
+                return Ok(());
             }
         }
     }

@@ -10,6 +10,11 @@ use super::state::Top;
 use crate::figure::NONE;
 use crate::quantity;
 
+/// What most rates, shares, times and numbers fit in.
+const RATE: usize = 8;
+const SHARE: usize = 6;
+const TIME: usize = 7;
+const NUMBER: usize = 0;
 /// The narrowest curve.
 const NARROWEST_CURVE: usize = 8;
 
@@ -49,9 +54,9 @@ impl Columns<'_> {
         let mut columns = vec![self.names("VM", 10, None, &|row| row.name.clone(), Some(Sort::Name))];
         // A VM without a name is called by its process.
         if self.rows.iter().any(is_named) {
-            columns.push(self.figures("pid", Some(1), &process, None));
+            columns.push(self.figures(("pid", NUMBER), Some(1), &process, None));
         }
-        columns.push(self.figures("vCPUs", Some(2), &|row| row.vcpus.to_string(), None));
+        columns.push(self.figures(("vCPUs", NUMBER), Some(2), &|row| row.vcpus.to_string(), None));
         columns.extend(self.pace());
         let title = match self.top.source.isa {
             Isa::Vmx => "APICv",
@@ -69,9 +74,9 @@ impl Columns<'_> {
             thread.map_or_else(|| NONE.to_owned(), |thread| thread.to_string())
         };
         let mut columns = vec![self.names("vCPU", 8, None, &|row| row.name.clone(), Some(Sort::Name))];
-        columns.push(self.figures("thread", Some(2), &thread, None));
+        columns.push(self.figures(("thread", NUMBER), Some(2), &thread, None));
         columns.extend(self.pace());
-        columns.push(self.figures("mean", Some(1), &mean, None));
+        columns.push(self.figures(("mean", TIME), Some(1), &mean, None));
         columns.push(self.names("top reason", 10, Some(4), &|row| most(row), None));
         columns.push(curves);
         columns
@@ -94,13 +99,18 @@ impl Columns<'_> {
         vec![
             self.names(title, 12, None, &name, Some(Sort::Name)),
             self.rates(),
-            self.figures("of all", Some(3), &of_all, None),
-            self.figures("of time", Some(7), &|row| share(row.time_percent(self.ns)), Some(Sort::Time)),
-            self.figures("p50", Some(5), &|row| quantile(row, 0.5), None),
-            self.figures("mean", Some(2), &mean, Some(Sort::Mean)),
-            self.figures("p99", Some(6), &|row| quantile(row, 0.99), Some(Sort::P99)),
+            self.figures(("of all", SHARE), Some(3), &of_all, None),
             self.figures(
-                "max",
+                ("of time", SHARE),
+                Some(7),
+                &|row| share(row.time_percent(self.ns)),
+                Some(Sort::Time),
+            ),
+            self.figures(("p50", TIME), Some(5), &|row| quantile(row, 0.5), None),
+            self.figures(("mean", TIME), Some(2), &mean, Some(Sort::Mean)),
+            self.figures(("p99", TIME), Some(6), &|row| quantile(row, 0.99), Some(Sort::P99)),
+            self.figures(
+                ("max", TIME),
                 Some(1),
                 &|row| quantity::time_of(row.exits.handling.max_ns()),
                 Some(Sort::Max),
@@ -112,14 +122,19 @@ impl Columns<'_> {
     fn pace(&self) -> [Column; 3] {
         [
             self.rates(),
-            self.figures("host", Some(7), &|row| share(row.host_percent(self.ns)), Some(Sort::Time)),
-            self.figures("halted", Some(6), &|row| share(row.halted_percent(self.ns)), Some(Sort::Halted)),
+            self.figures(("host", SHARE), Some(7), &|row| share(row.host_percent(self.ns)), Some(Sort::Time)),
+            self.figures(
+                ("halted", SHARE),
+                Some(6),
+                &|row| share(row.halted_percent(self.ns)),
+                Some(Sort::Halted),
+            ),
         ]
     }
 
     fn rates(&self) -> Column {
         let rate = |row: &Row| quantity::rate(row.exits.count, self.ns);
-        self.figures("exits", None, &rate, Some(Sort::Exits))
+        self.figures(("exits", RATE), None, &rate, Some(Sort::Exits))
     }
 
     fn names(
@@ -135,12 +150,12 @@ impl Columns<'_> {
 
     fn figures(
         &self,
-        title: &str,
+        (title, least): (&str, usize),
         rank: Option<u8>,
         cell: &dyn Fn(&Row) -> String,
         sort: Option<Sort>,
     ) -> Column {
-        self.column(title, Content::Figures(self.rows.iter().map(cell).collect()), rank, sort)
+        self.column(title, Content::Figures(self.rows.iter().map(cell).collect(), least), rank, sort)
     }
 
     fn column(&self, title: &str, content: Content, rank: Option<u8>, sort: Option<Sort>) -> Column {

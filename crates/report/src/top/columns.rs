@@ -15,8 +15,9 @@ const WIDE: usize = 100;
 pub(super) enum Content {
     /// Names on the left that may be shortened to so many columns.
     Names(Vec<String>, usize),
-    /// Figures on the right, never shortened.
-    Figures(Vec<String>),
+    /// Figures on the right, never shortened, in at least so many columns: a table whose columns move with its figures
+    /// cannot be read.
+    Figures(Vec<String>, usize),
     /// Curves over time, at least so wide; their points are made when it is known how wide.
     Curves(usize),
 }
@@ -36,7 +37,8 @@ impl Column {
     fn natural(&self) -> usize {
         let widest = |cells: &[String]| cells.iter().map(|cell| display_width(cell)).max().unwrap_or(0);
         let cells = match &self.content {
-            Content::Names(cells, _) | Content::Figures(cells) => widest(cells),
+            Content::Names(cells, _) => widest(cells),
+            Content::Figures(cells, least) => widest(cells).max(*least),
             Content::Curves(least) => *least,
         };
         cells.max(display_width(&self.title))
@@ -45,7 +47,7 @@ impl Column {
     fn least(&self) -> usize {
         match self.content {
             Content::Names(_, least) => self.natural().min(least.max(display_width(&self.title))),
-            Content::Figures(_) | Content::Curves(_) => self.natural(),
+            Content::Figures(..) | Content::Curves(_) => self.natural(),
         }
     }
 }
@@ -120,7 +122,7 @@ pub(super) fn draw(
         put(&column.title, area.y, title);
         for (y, at) in (area.y + 1..area.bottom()).zip(first..) {
             let cell = match &column.content {
-                Content::Names(cells, _) | Content::Figures(cells) => cells.get(at).cloned(),
+                Content::Names(cells, _) | Content::Figures(cells, _) => cells.get(at).cloned(),
                 Content::Curves(_) => curves.get(at).cloned(),
             };
             match cell {
@@ -144,8 +146,8 @@ mod tests {
         let texts = |text: &str| vec![text.to_owned()];
         let columns = vec![
             column("name", Content::Names(texts("EXTERNAL_INTERRUPT"), 10), None),
-            column("pid", Content::Figures(texts("4711")), Some(1)),
-            column("rate", Content::Figures(texts("12,345/s")), None),
+            column("pid", Content::Figures(texts("4711"), 0), Some(1)),
+            column("rate", Content::Figures(texts("345/s"), 8), None),
             column("curve", Content::Curves(8), Some(2)),
         ];
         fitted(columns, width).into_iter().map(|(column, wide)| (column.title, wide)).collect()

@@ -14,7 +14,7 @@ use ratatui_crossterm::crossterm::terminal::{
 };
 use report::top::{Look, Top, draw};
 use rustix::process::{Signal, kill_current_process_group};
-use signal_hook::consts::{SIGCONT, SIGSTOP, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGSTOP, SIGTSTP};
 
 /// Whether the terminal is ours, for whoever has to give it back.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
@@ -26,13 +26,13 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn catch() -> anyhow::Result<Self> {
-        let caught = |signal| {
-            let flag = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register(signal, Arc::clone(&flag)).context("Could not catch signals")?;
-            Ok::<_, anyhow::Error>(flag)
-        };
-        Ok(Self { stop: caught(SIGTSTP)?, go_on: caught(SIGCONT)? })
+    /// Catches them. A terminal that goes away sets `end`.
+    pub(super) fn catch(end: &Arc<AtomicBool>) -> anyhow::Result<Self> {
+        let signals = Self { stop: Arc::default(), go_on: Arc::default() };
+        for (signal, flag) in [(SIGTSTP, &signals.stop), (SIGCONT, &signals.go_on), (SIGHUP, end)] {
+            signal_hook::flag::register(signal, Arc::clone(flag)).context("Could not catch signals")?;
+        }
+        Ok(signals)
     }
 
     /// Whether somebody wants the process to stop until it is continued.
