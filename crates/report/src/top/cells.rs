@@ -101,7 +101,7 @@ impl Columns<'_> {
             self.rates(),
             self.figures(("of all", SHARE), Some(3), &of_all, None),
             self.figures(
-                ("of time", SHARE),
+                ("of vCPU", SHARE),
                 Some(7),
                 &|row| share(row.time_percent(self.ns)),
                 Some(Sort::Time),

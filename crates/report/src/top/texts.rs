@@ -99,7 +99,7 @@ pub(super) fn reason(top: &Top, whose: Whose, reason: ExitReason) -> String {
     if all > 0 {
         text += &format!(", {} of all", percent(row.exits.count as f64 / all as f64 * 100.0));
     }
-    text += &format!(", {} of time", share(row.time_percent(ns)));
+    text += &format!(", {} of vCPU", share(row.time_percent(ns)));
     if times.count() > 0 {
         text += &format!(
             "; p50 {}, p99 {}, max {}",
@@ -151,6 +151,7 @@ pub(super) fn help() -> Vec<String> {
         "",
         "host    time from exits to entries without sleep, of the vCPUs' time",
         "halted  the same of HLT and MWAIT: sleep, not work",
+        "of vCPU the same of the line alone",
         ">100 %  a sleep counts where it ends, and began before the interval",
         "curves  exits/s, each line on its own scale, the latest on the right",
     ];
