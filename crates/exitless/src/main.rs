@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, trace,
-    vms,
+    diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, top,
+    trace, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -46,6 +46,11 @@ enum Command {
     /// Exit status: 0, or that of the command; 1 when the recording could not be written to its end; 2 for a wrong
     /// command line or a VM that is not there; 125 when exits cannot be recorded here.
     Record(record::Arguments),
+    /// Watch the VM exits of this host's VMs on a page: by VM, by reason, by vCPU, down to ports and registers.
+    ///
+    /// Exit status: 0, however it is ended; 2 for a wrong command line, a VM that is not there, or without a terminal;
+    /// 125 when exits cannot be counted here.
+    Top(top::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///
     /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
@@ -92,6 +97,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),

@@ -13,6 +13,7 @@ mod quantity;
 pub mod rows;
 mod running;
 pub mod terminal;
+pub mod top;
 
 pub use compared::Compared;
 pub use running::{Counted, Running};

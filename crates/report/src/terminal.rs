@@ -21,6 +21,7 @@ pub use self::profile::profile;
 pub use self::recordings::doubts;
 pub(crate) use self::recordings::{notes, window};
 pub use self::timeline::{Screen, timeline};
+pub(crate) use self::timeline::{curve, levels, to_ascii};
 pub use self::trace::{TraceLines, trace_beginning, trace_summary};
 pub use self::vms::vms;
 

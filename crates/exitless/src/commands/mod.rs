@@ -13,6 +13,7 @@ pub(crate) mod recordings;
 pub(crate) mod report;
 pub(crate) mod stat;
 pub(crate) mod timeline;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod vms;
 mod watching;

@@ -9,4 +9,5 @@ mod intel_apicv;
 mod prediction;
 mod record;
 mod stat;
+mod top;
 mod trace;

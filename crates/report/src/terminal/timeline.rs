@@ -171,8 +171,7 @@ fn draw(
     let values: Vec<f64> = columns.iter().map(value).collect();
     let peak = values.iter().copied().fold(0.0, f64::max);
     let mean = scaled(figure.of(line.total), recordings.observed_ns().max(1));
-    let levels = if screen.ascii { ASCII } else { BLOCKS };
-    Drawn { curve: curve(&values, peak, levels), peak: shown(peak), mean: shown(mean) }
+    Drawn { curve: curve(&values, peak, levels(screen.ascii)), peak: shown(peak), mean: shown(mean) }
 }
 
 fn name_columns(lines: &[Line], grouping: &Grouping) -> Vec<(&'static str, Vec<String>)> {
@@ -207,8 +206,13 @@ fn vcpus(recordings: &Recordings, whose: Whose) -> f64 {
     different.len().max(1) as f64
 }
 
+/// Characters of eight heights.
+pub(crate) const fn levels(ascii: bool) -> [char; 8] {
+    if ascii { ASCII } else { BLOCKS }
+}
+
 /// Eight heights up to `peak`; what is not nothing is seen.
-fn curve(values: &[f64], peak: f64, levels: [char; 8]) -> String {
+pub(crate) fn curve(values: &[f64], peak: f64, levels: [char; 8]) -> String {
     let level = |value: f64| {
         if value <= 0.0 || peak <= 0.0 {
             return ' ';
@@ -241,7 +245,7 @@ fn legend(columns: &[Slices], figure: TimelineFigure) -> String {
 }
 
 /// The same in ASCII alone, character by character.
-fn to_ascii(text: &str) -> String {
+pub(crate) fn to_ascii(text: &str) -> String {
     let replaced = |c: char| match c {
         c if c.is_ascii() => c,
         '─' | '–' => '-',

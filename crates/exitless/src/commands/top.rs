@@ -1,0 +1,208 @@
+//! `exitless top`: the exits of this host's VMs on a page that keeps itself up to date.
+
+mod keys;
+mod terminal;
+mod vms;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use live::{Collector, Cost, Mechanism};
+use ratatui_crossterm::crossterm::event::{self, Event};
+use report::top::{Action, Look, Observation, Source, Top};
+
+use self::terminal::{Screen, Signals};
+use self::vms::Vms;
+use super::quantity;
+use super::watching::WatchArguments;
+use crate::status::Usage;
+use crate::{console, interrupt};
+
+/// A shorter interval leaves no time to read the page.
+const SHORTEST_NS: u64 = 100_000_000;
+/// How long after a signal the page still waits for a key.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    watch: WatchArguments,
+    /// How often the page is brought up to date, from 100ms on: 1s, 500ms.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time, default_value = "1s")]
+    interval: u64,
+    /// Show what the counting itself costs, nanoseconds an exit.
+    #[arg(long)]
+    self_cost: bool,
+    /// Draw with ASCII characters alone, as is done where the locale is not UTF-8.
+    #[arg(long)]
+    ascii: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    check(arguments)?;
+    let look = Look { colour: console::colour(), ascii: arguments.ascii || !console::shows_unicode() };
+    let stop = interrupt::flag()?;
+    let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
+    // Before the terminal is taken over, so that what goes wrong is told where it can be read.
+    let Some(counting) = Counting::begin(arguments, false, &stop)? else { return Ok(ExitCode::SUCCESS) };
+    let signals = Signals::catch(&stop)?;
+    let screen = Screen::take_over()?;
+    let top = Top::new(counting.source(), arguments.interval);
+    Session { arguments, counting, vms: Vms::default(), top, screen, look, stop: &stop, signals }.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(arguments: &Arguments) -> Result<(), Usage> {
+    if !std::io::stdout().is_terminal() {
+        let what = "Standard output is no terminal, which `exitless top` draws on; use `exitless stat`, which prints";
+        return Err(Usage(what.to_owned()));
+    }
+    if arguments.interval < SHORTEST_NS {
+        return Err(Usage(
+            "--interval is shorter than 100 ms; `exitless stat` takes shorter ones".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// A collector, and whether it takes accesses.
+struct Counting {
+    collector: Collector,
+    accesses: bool,
+}
+
+impl Counting {
+    /// `None` when `stop` was set while KVM was waited for.
+    fn begin(arguments: &Arguments, accesses: bool, stop: &AtomicBool) -> anyhow::Result<Option<Self>> {
+        let watch = arguments.watch.watch(accesses)?;
+        let collector = arguments.watch.attach(&watch, stop)?;
+        Ok(collector.map(|collector| Self { collector, accesses }))
+    }
+
+    fn source(&self) -> Source {
+        let mechanism = match self.collector.mechanism() {
+            Mechanism::RawTracepoints => "raw tracepoints".to_owned(),
+            Mechanism::Tracepoints { why } => format!("tracepoints, not raw ones, which cost less: {why}"),
+        };
+        Source { isa: self.collector.isa(), mechanism, missing: self.collector.missing().to_vec() }
+    }
+}
+
+struct Session<'a> {
+    arguments: &'a Arguments,
+    counting: Counting,
+    vms: Vms,
+    top: Top,
+    screen: Screen,
+    look: Look,
+    stop: &'a AtomicBool,
+    signals: Signals,
+}
+
+impl Session<'_> {
+    fn run(mut self) -> anyhow::Result<()> {
+        let mut since = Instant::now();
+        loop {
+            self.screen.draw(&self.top, self.look)?;
+            self.wait(since)?;
+            if self.top.has_ended() || self.stop.load(Ordering::Relaxed) {
+                return self.screen.give_back();
+            }
+            // While the page stands still the kernel counts on, and gives it all at once afterwards.
+            if self.top.is_paused() {
+                continue;
+            }
+            if self.counting.accesses != self.top.wants_accesses() {
+                self.attach_again()?;
+                since = Instant::now();
+            } else if since.elapsed() >= self.interval() {
+                since = Instant::now();
+                self.observe()?;
+            }
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_nanos(self.top.interval_ns())
+    }
+
+    /// Waits for a key, a signal, another size, or the end of the interval.
+    fn wait(&mut self, since: Instant) -> anyhow::Result<()> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if self.signals.is_to_stop() {
+                self.screen.stop(&self.signals)?;
+                return Ok(());
+            }
+            if self.signals.goes_on() {
+                self.screen.take_over_again()?;
+                return Ok(());
+            }
+            let left =
+                if self.top.is_paused() { LOOK } else { self.interval().saturating_sub(since.elapsed()) };
+            if event::poll(left.min(LOOK))? {
+                let changed = self.handle(&event::read()?)?;
+                // Keys that came together are drawn together.
+                if changed && !event::poll(Duration::ZERO)? {
+                    return Ok(());
+                }
+            }
+            if left.is_zero() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether there is something new to draw.
+    fn handle(&mut self, event: &Event) -> anyhow::Result<bool> {
+        match event {
+            Event::Key(key) if keys::is_stop(key) => self.screen.stop(&self.signals)?,
+            Event::Key(key) => match keys::action(key) {
+                Some(action) => self.top.act(action),
+                None => return Ok(false),
+            },
+            Event::Resize(..) => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn observe(&mut self) -> anyhow::Result<()> {
+        let mut profile = self.counting.collector.take()?;
+        self.vms.name(&mut profile);
+        let mut processes = self.top.processes();
+        processes.extend(profile.vcpus().iter().filter_map(|of| of.vcpu.vm));
+        let facts = processes.into_iter().map(|vm| (vm, self.vms.facts(vm, &profile))).collect();
+        let cost = self.arguments.self_cost.then(|| self.counting.collector.cost()).transpose()?;
+        let cost_ns_per_exit = cost.and_then(|cost| cost.ns_per_exit());
+        self.top.observe(Observation { profile, facts, cost_ns_per_exit });
+        Ok(())
+    }
+
+    /// With accesses or without, as the page wants it. What was counted until now is shown; what comes while the
+    /// programs are exchanged is not counted.
+    fn attach_again(&mut self) -> anyhow::Result<()> {
+        self.observe()?;
+        let begun = Counting::begin(self.arguments, self.top.wants_accesses(), self.stop);
+        match begun {
+            Ok(Some(counting)) => {
+                self.counting = counting;
+                self.top.attached_again(self.counting.source());
+            }
+            Ok(None) => {}
+            // The page goes on as it was, one step back.
+            Err(error) => {
+                self.top.act(Action::Back);
+                self.top.say(format!("{error}"));
+            }
+        }
+        Ok(())
+    }
+}

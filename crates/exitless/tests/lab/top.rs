@@ -1,0 +1,90 @@
+//! The page of live exits, on a terminal in a laboratory.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A shell in a laboratory, at which somebody types.
+struct Typist {
+    script: Child,
+    keys: ChildStdin,
+    screen: ChildStdout,
+    seen: Vec<u8>,
+}
+
+impl Typist {
+    fn at(lab: &str) -> Self {
+        let shell = format!("{} lab shell {lab} --bare", env!("CARGO_BIN_EXE_exitless"));
+        // script gives the shell a terminal, and passes on its status.
+        let mut script = Command::new("script")
+            .args(["-qec", &shell, "/dev/null"])
+            .env("TERM", "vt100")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (keys, screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+        Self { script, keys, screen, seen: Vec::new() }
+    }
+
+    /// Waits until something appears, from where the last one was found on.
+    fn until(&mut self, wanted: &str) {
+        let mut byte = [0];
+        self.seen.clear();
+        while !self.seen.ends_with(wanted.as_bytes()) {
+            let read = self.screen.read(&mut byte).unwrap();
+            assert!(read == 1, "{wanted} did not appear: {}", String::from_utf8_lossy(&self.seen));
+            self.seen.extend(byte);
+        }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn leaves(mut self) -> (Option<i32>, String) {
+        self.seen.clear();
+        self.screen.read_to_end(&mut self.seen).unwrap();
+        (self.script.wait().unwrap().code(), String::from_utf8_lossy(&self.seen).into_owned())
+    }
+}
+
+const TAKEN_OVER: &str = "\u{1b}[?1049h";
+const GIVEN_BACK: &str = "\u{1b}[?1049l";
+
+#[test]
+fn the_page_leads_from_a_real_vm_to_its_registers_and_gives_the_terminal_back() {
+    let mut typist = Typist::at("amd-svm");
+    typist.until("# ");
+    typist.types("stty rows 24 cols 80; export TERM=xterm; before=$(stty -g)\n");
+    typist.until("# ");
+    let load = "exitless probe --measure eoi --samples 30000 --json > /dev/null 2>&1 &";
+    typist.types(&format!("{load} exitless top --ascii\n"));
+    typist.until(TAKEN_OVER);
+    // The reason of most exits of the only VM.
+    typist.until("msr");
+    typist.types("\r");
+    typist.until("p50");
+    typist.types("\r");
+    typist.until("EOI:W");
+    typist.types("q");
+    typist.until(GIVEN_BACK);
+    typist.until("# ");
+    typist.types("[ \"$before\" = \"$(stty -g)\" ] && echo sa''me; exit 5\n");
+    let (status, seen) = typist.leaves();
+    assert!(status == Some(5) && seen.contains("same\r\n"), "{status:?}: {seen}");
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let mut typist = Typist::at("amd-svm");
+    typist.until("# ");
+    typist.types("stty rows 24 cols 80; export TERM=xterm; before=$(stty -g)\n");
+    typist.until("# ");
+    typist.types("(sleep 4; kill -HUP $(pidof exitless)) & exitless top --ascii; echo status=$?\n");
+    typist.until(TAKEN_OVER);
+    typist.until(GIVEN_BACK);
+    typist.until("status=0");
+    typist.types("[ \"$before\" = \"$(stty -g)\" ] && echo sa''me; exit 5\n");
+    let (status, seen) = typist.leaves();
+    assert!(status == Some(5) && seen.contains("same\r\n"), "{status:?}: {seen}");
+}

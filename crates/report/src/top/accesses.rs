@@ -1,0 +1,97 @@
+//! What exit reasons mean to the page: which are sleep, and which are about a port, an address or a register.
+
+use exits::{Access, AccessKind, Direction, ExitReason, Isa};
+
+/// Whether the guest had nothing to do: what follows until its next entry is sleep, not work of the host.
+///
+/// Codes: Intel SDM volume 3, appendix C; AMD64 APM volume 2, appendix C; `arch/x86/include/uapi/asm/svm.h` for the
+/// idle loop of a CPU of an encrypted guest.
+pub(super) fn is_sleep(reason: ExitReason) -> bool {
+    match reason.isa {
+        Isa::Vmx => matches!(reason.basic().code, 12 | 36) && !reason.failed_entry(),
+        Isa::Svm => matches!(reason.code, 0x78 | 0x8b | 0x8c | 0xa6 | 0x8000_0004),
+    }
+}
+
+/// The accesses that exits of a reason are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Accesses {
+    /// What they are called.
+    pub(super) title: &'static str,
+    kinds: &'static [AccessKind],
+    direction: Option<Direction>,
+}
+
+impl Accesses {
+    /// `None` for a reason that is about no port, address or register.
+    pub(super) fn of(reason: ExitReason) -> Option<Self> {
+        const PORTS: (&str, &[AccessKind]) = ("port", &[AccessKind::Port]);
+        const ADDRESSES: (&str, &[AccessKind]) =
+            ("address or APIC register", &[AccessKind::Mmio, AccessKind::Apic]);
+        const MSRS: (&str, &[AccessKind]) = ("MSR", &[AccessKind::Msr]);
+        const REGISTERS: (&str, &[AccessKind]) =
+            ("APIC register", &[AccessKind::Apic, AccessKind::Unaccelerated]);
+        const IPIS: (&str, &[AccessKind]) = ("incomplete IPI", &[AccessKind::IncompleteIpi]);
+        let ((title, kinds), direction) = match (reason.isa, reason.basic().code) {
+            (Isa::Vmx, 30) | (Isa::Svm, 0x7b) => (PORTS, None),
+            (Isa::Vmx, 31) => (MSRS, Some(Direction::Read)),
+            (Isa::Vmx, 32) => (MSRS, Some(Direction::Write)),
+            (Isa::Svm, 0x7c) => (MSRS, None),
+            // APIC access, virtualized EOI, APIC write.
+            (Isa::Vmx, 44 | 45 | 56) | (Isa::Svm, 0x402) => (REGISTERS, None),
+            // An APIC in xAPIC mode whose page is not mapped is an address like others.
+            (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => (ADDRESSES, None),
+            (Isa::Svm, 0x8000_0001) => (ADDRESSES, Some(Direction::Read)),
+            (Isa::Svm, 0x8000_0002) => (ADDRESSES, Some(Direction::Write)),
+            (Isa::Svm, 0x401) => (IPIS, None),
+            _ => return None,
+        };
+        Some(Self { title, kinds, direction })
+    }
+
+    /// Whether it is one of them, or may be: what became of those that were too many to be kept apart is not known.
+    pub(super) fn include(self, access: Access) -> bool {
+        let direction = match access {
+            Access::Port { direction, .. }
+            | Access::Mmio { direction, .. }
+            | Access::Msr { direction, .. }
+            | Access::Apic { direction, .. }
+            | Access::Unaccelerated { direction, .. } => Some(direction),
+            _ => None,
+        };
+        let kind = access.kind();
+        kind == AccessKind::Other
+            || (self.kinds.contains(&kind) && (self.direction.is_none() || self.direction == direction))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> ExitReason {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn sleep_is_what_the_tables_call_so() {
+        let sleep: Vec<_> = ExitReason::known().filter(|&reason| is_sleep(reason)).collect();
+        let names = ["HLT", "MWAIT_INSTRUCTION", "hlt", "mwait", "idle-halt", "vmgexit_ap_hlt_loop"];
+        assert_eq!(sleep, names.map(named));
+    }
+
+    #[test]
+    fn reasons_lead_to_what_they_are_about() {
+        let write = |number| Access::Msr { number, direction: Direction::Write };
+        let read = Access::Msr { number: 0x1b, direction: Direction::Read };
+        let titles = ["IO_INSTRUCTION", "MSR_WRITE", "EPT_MISCONFIG", "APIC_WRITE", "avic_incomplete_ipi"]
+            .map(|name| Accesses::of(named(name)).unwrap().title);
+        assert_eq!(titles, ["port", "MSR", "address or APIC register", "APIC register", "incomplete IPI"]);
+        let writes = Accesses::of(named("MSR_WRITE")).unwrap();
+        assert!(writes.include(write(0x830)) && !writes.include(read) && writes.include(Access::Other));
+        let both = Accesses::of(named("msr")).unwrap();
+        assert!(both.include(write(0x830)) && both.include(read));
+        assert!(!both.include(Access::Port { port: 0x3f8, direction: Direction::Read }));
+        assert_eq!(Accesses::of(named("CPUID")), None);
+    }
+}

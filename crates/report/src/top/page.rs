@@ -1,0 +1,115 @@
+//! Where the user is.
+
+use exits::{ExitReason, Key, What, Whose};
+
+use super::accesses::Accesses;
+use super::sort::Sort;
+
+/// What the lines are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Page {
+    /// All VMs.
+    Vms,
+    /// The reasons of a VM, or of a vCPU.
+    Reasons(Whose),
+    /// The vCPUs of a VM.
+    Vcpus(Option<u32>),
+    /// One reason of a VM or of a vCPU: what it is about, or else whose it is.
+    Reason(Whose, ExitReason),
+}
+
+impl Page {
+    /// The VM that it is about.
+    pub(super) const fn vm(self) -> Option<Option<u32>> {
+        match self {
+            Self::Vms => None,
+            Self::Vcpus(vm) => Some(vm),
+            Self::Reasons(whose) | Self::Reason(whose, _) => Some(whose.vm()),
+        }
+    }
+
+    /// The accesses that it shows; `None` where it shows none.
+    pub(super) fn accesses(self) -> Option<Accesses> {
+        match self {
+            Self::Reason(_, reason) => Accesses::of(reason),
+            Self::Vms | Self::Reasons(_) | Self::Vcpus(_) => None,
+        }
+    }
+
+    /// What its lines can be ordered by, the usual one first.
+    pub(super) fn sorts(self) -> &'static [Sort] {
+        match self {
+            Self::Vms => Sort::OF_VMS,
+            Self::Vcpus(_) => Sort::OF_VCPUS,
+            Self::Reasons(_) | Self::Reason(..) => Sort::OF_KINDS,
+        }
+    }
+
+    /// What lies behind a line.
+    fn behind(self, line: Key) -> Option<Self> {
+        match (self, line.what) {
+            (Self::Vms | Self::Vcpus(_), _) => Some(Self::Reasons(line.whose)),
+            (Self::Reasons(whose), What::Reason(reason)) => Some(Self::Reason(whose, reason)),
+            (Self::Reasons(_) | Self::Reason(..), _) => None,
+        }
+    }
+}
+
+/// A page as the user left it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View {
+    pub(super) page: Page,
+    /// The line that the cursor was put on; it follows that line. `None` while it stays at the top.
+    pub(super) selected: Option<Key>,
+    /// Where that line was last, for when it is gone.
+    pub(super) position: usize,
+    /// Which of the page's orders.
+    sort: usize,
+    pub(super) is_reversed: bool,
+}
+
+impl View {
+    pub(super) const fn new(page: Page) -> Self {
+        Self { page, selected: None, position: 0, sort: 0, is_reversed: false }
+    }
+
+    /// What the lines are ordered by.
+    pub(super) fn sort(&self) -> Sort {
+        self.page.sorts()[self.sort]
+    }
+
+    /// By the next figure.
+    pub(super) fn next_sort(&mut self) {
+        self.sort = (self.sort + 1) % self.page.sorts().len();
+        self.is_reversed = false;
+    }
+
+    /// Where the cursor is among these lines.
+    pub(super) fn cursor(&self, lines: &[Key]) -> usize {
+        let found = self.selected.and_then(|key| lines.iter().position(|&line| line == key));
+        found.unwrap_or(self.position).min(lines.len().saturating_sub(1))
+    }
+
+    /// Moves the cursor by so many lines, to a line that there is.
+    pub(super) fn move_by(&mut self, lines: &[Key], by: isize) {
+        self.position = self.cursor(lines).saturating_add_signed(by).min(lines.len().saturating_sub(1));
+        self.selected = lines.get(self.position).copied().filter(|_| self.position > 0);
+    }
+
+    /// What lies behind the line under the cursor.
+    pub(super) fn opened(&self, lines: &[Key]) -> Option<Self> {
+        let line = lines.get(self.cursor(lines))?;
+        self.page.behind(*line).map(Self::new)
+    }
+
+    /// The same VM the other way: by vCPU or by reason.
+    pub(super) fn turned(&self, lines: &[Key]) -> Option<Self> {
+        let page = match self.page {
+            Page::Vms => Page::Vcpus(lines.get(self.cursor(lines))?.whose.vm()),
+            Page::Reasons(Whose::Vm(vm)) => Page::Vcpus(vm),
+            Page::Vcpus(vm) => Page::Reasons(Whose::Vm(vm)),
+            Page::Reasons(_) | Page::Reason(..) => return None,
+        };
+        Some(Self::new(page))
+    }
+}

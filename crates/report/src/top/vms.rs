@@ -1,0 +1,70 @@
+//! The VMs on the page: those that had exits, until some time after they ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use exits::{Profile, Vcpu};
+
+use super::observation::VmFacts;
+
+/// For so many intervals a VM that ended is still shown.
+pub(super) const SHOWN_AFTER_END: u32 = 5;
+
+/// One VM.
+#[derive(Debug, Default)]
+pub(super) struct Vm {
+    /// Its vCPUs, as far as they had exits.
+    pub(super) vcpus: BTreeSet<Vcpu>,
+    pub(super) facts: VmFacts,
+    /// Since how many intervals it is no more.
+    ended: u32,
+}
+
+impl Vm {
+    /// Whether it is no more.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.ended > 0
+    }
+}
+
+/// All of them, by their process.
+#[derive(Debug, Default)]
+pub(super) struct Vms(BTreeMap<Option<u32>, Vm>);
+
+impl Vms {
+    /// Takes in an interval, and returns the VMs that are not to be shown any longer.
+    pub(super) fn observe(&mut self, profile: &Profile, facts: BTreeMap<u32, VmFacts>) -> Vec<Option<u32>> {
+        let mut active = BTreeSet::new();
+        for exits in profile.vcpus().iter().filter(|exits| !exits.reasons.is_empty()) {
+            active.insert(exits.vcpu.vm);
+            self.0.entry(exits.vcpu.vm).or_default().vcpus.insert(exits.vcpu);
+        }
+        for (vm, facts) in facts {
+            if let Some(known) = self.0.get_mut(&Some(vm)) {
+                known.facts = VmFacts { name: facts.name.or_else(|| known.facts.name.take()), ..facts };
+            }
+        }
+        for (vm, known) in &mut self.0 {
+            // Exits of an interval at whose end the process was gone are still shown as they were. And exits that belong
+            // to no process have none that could end.
+            let is_over = !active.contains(vm) && (known.facts.is_gone || vm.is_none());
+            known.ended = if is_over { known.ended + 1 } else { 0 };
+        }
+        let over: Vec<_> =
+            self.0.iter().filter(|(_, vm)| vm.ended > SHOWN_AFTER_END).map(|(&vm, _)| vm).collect();
+        over.iter().for_each(|vm| drop(self.0.remove(vm)));
+        over
+    }
+
+    pub(super) fn get(&self, vm: Option<u32>) -> Option<&Vm> {
+        self.0.get(&vm)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Option<u32>, &Vm)> {
+        self.0.iter().map(|(&vm, known)| (vm, known))
+    }
+
+    /// How many there are that have not ended.
+    pub(super) fn running(&self) -> usize {
+        self.0.values().filter(|vm| !vm.has_ended()).count()
+    }
+}
