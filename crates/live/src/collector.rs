@@ -19,7 +19,7 @@ use exits::{Isa, Profile, SeriesKey, Slice, Span};
 use self::cells::Cells;
 use self::programs::{Attached, Pair, Purpose, Wanted};
 use self::vcpus::Vcpus;
-use crate::{Error, Tracefs};
+use crate::Error;
 
 pub use self::clock::monotonic_ns;
 pub use self::cost::{Cost, ProgramCost};
@@ -36,6 +36,9 @@ pub struct Watch {
     pub accesses: bool,
     /// Not by raw tracepoints, even where they can be used, for the reason given.
     pub no_raw_tracepoints: Option<String>,
+    /// Room in the kernel for so few vCPUs and cells of counts, to see what happens without any.
+    #[doc(hidden)]
+    pub room: Option<u32>,
 }
 
 impl Watch {
@@ -47,6 +50,7 @@ impl Watch {
             accesses: self.accesses,
             filtered: self.processes.is_some(),
             ring_bytes,
+            room: self.room,
             no_raw: self.no_raw_tracepoints.as_deref(),
         }
     }
@@ -95,7 +99,7 @@ impl Collector {
 
     fn attach_to(root: &Path, watch: &Watch, wanted: &Wanted<'_>) -> Result<Self, Error> {
         let isa = wanted.isa;
-        let mut attached = programs::load(root, &Tracefs::find(root)?, wanted)?;
+        let mut attached = programs::load(root, wanted)?;
         watch_processes(&mut attached, watch)?;
         let mut epoch_map: Array<_, u64> = map(&mut attached, "epoch")?;
         // Cells start at zero, which must be no epoch.

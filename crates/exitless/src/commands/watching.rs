@@ -46,7 +46,7 @@ impl WatchArguments {
             }
         };
         let no_raw_tracepoints = self.no_raw_tracepoints.then(|| "--no-raw-tracepoints was given".to_owned());
-        Ok(Watch { processes, accesses, no_raw_tracepoints })
+        Ok(Watch { processes, accesses, no_raw_tracepoints, ..Watch::default() })
     }
 
     /// The VMs that were asked for, by their names or processes.

@@ -96,9 +96,8 @@ fn nothing_stays_in_the_kernel_when_the_collector_is_killed() {
 fn a_kernel_without_kvm_is_said_and_can_be_waited_for() {
     let script = format!(
         "rmmod kvm_amd; exitless stat --count 1; echo status $?; \
-         exitless stat --wait --json --interval 8s --count 1 >table.txt 2>wait.txt & \
-         sleep 1; insmod /exitless/modules/kvm-amd.ko; \
-         until grep -q 'raw_exit.*bpf]' /proc/kallsyms; do sleep 0.5; done; {PROBE} --measure cpuid >/dev/null; wait; sed 's/^/table /' table.txt"
+         (sleep 2; insmod /exitless/modules/kvm-amd.ko) & \
+         exitless stat --wait --json -- {PROBE} --measure cpuid | grep '^{{' | sed 's/^/table /'"
     );
     let said = bare("amd-svm", &script);
     assert_eq!(after(&said, "status"), "125");

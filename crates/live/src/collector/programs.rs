@@ -114,6 +114,8 @@ pub(super) struct Wanted<'a> {
     pub(super) accesses: bool,
     pub(super) filtered: bool,
     pub(super) ring_bytes: u32,
+    /// Room for so few vCPUs and cells.
+    pub(super) room: Option<u32>,
     /// Not raw tracepoints even where they can be used, for this reason.
     pub(super) no_raw: Option<&'a str>,
 }
@@ -140,23 +142,15 @@ static RECORD_RING: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_
 static RECORD_PERF: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record_perf.o")));
 
 /// Loads the programs, but attaches none yet.
-pub(super) fn load(root: &Path, tracefs: &Tracefs, wanted: &Wanted<'_>) -> Result<Attached, Error> {
+pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> {
     let layout = match wanted.no_raw {
         Some(why) => Err(why.to_owned()),
         None if wanted.pair == Pair::SystemCalls => Ok(Layout::SYSTEM_CALL),
         None => Layout::find(root, wanted.isa),
     };
-    let mut missing = Vec::new();
-    let mut formats = Vec::new();
-    for event in events(wanted) {
-        match tracefs.format(wanted.pair.system(), event.name) {
-            Ok(format) => formats.push((event, format)),
-            Err(error) if is_optional(event) => missing.push(error.to_string()),
-            Err(error) => return Err(error),
-        }
-    }
     let mut globals: Vec<(&'static str, u32)> =
         vec![("filtered", u32::from(wanted.filtered)), ("svm", u32::from(wanted.isa == Isa::Svm))];
+    let mut missing = Vec::new();
     let mechanism = match layout {
         Ok(layout) => {
             globals.extend([
@@ -168,9 +162,13 @@ pub(super) fn load(root: &Path, tracefs: &Tracefs, wanted: &Wanted<'_>) -> Resul
             Mechanism::RawTracepoints
         }
         Err(why) => {
-            for (event, format) in &formats {
-                for &(global, field, size) in event.fields {
-                    globals.push((global, offset(format, event.name, field, size)?));
+            // Raw tracepoints need no tracefs, and these two things of it.
+            let tracefs = Tracefs::find(root)?;
+            for event in events(wanted) {
+                match tracefs.format(wanted.pair.system(), event.name) {
+                    Ok(format) => globals.extend(offsets(&format, event)?),
+                    Err(error) if is_optional(event) => missing.push(error.to_string()),
+                    Err(error) => return Err(error),
                 }
             }
             Mechanism::Tracepoints { why }
@@ -180,8 +178,16 @@ pub(super) fn load(root: &Path, tracefs: &Tracefs, wanted: &Wanted<'_>) -> Resul
     for (name, value) in &globals {
         loader.override_global(name, value, true);
     }
+    if let Some(room) = wanted.room {
+        loader.map_max_entries("places_taken", room).map_max_entries("vcpus", room);
+    }
     let object = match wanted.purpose {
-        Purpose::Count => &COUNT.0,
+        Purpose::Count => {
+            if let Some(room) = wanted.room {
+                loader.map_max_entries("direct_cells_taken", room).map_max_entries("cells", room);
+            }
+            &COUNT.0
+        }
         Purpose::RecordRing => {
             loader.map_max_entries("records", wanted.ring_bytes);
             &RECORD_RING.0
@@ -189,7 +195,7 @@ pub(super) fn load(root: &Path, tracefs: &Tracefs, wanted: &Wanted<'_>) -> Resul
         Purpose::RecordPerf => &RECORD_PERF.0,
     };
     let mut ebpf = loader.load(object).map_err(|error| not_loaded(&error))?;
-    for (event, _) in &formats {
+    for event in events(wanted) {
         load_program(&mut ebpf, event, &mechanism)?;
     }
     Ok(Attached { ebpf, mechanism, missing })
@@ -255,6 +261,11 @@ fn load_program(ebpf: &mut Ebpf, event: &Event, mechanism: &Mechanism) -> Result
             program.load().map_err(rejected)
         }
     }
+}
+
+fn offsets(format: &EventFormat, event: &Event) -> Result<Vec<(&'static str, u32)>, Error> {
+    let each = event.fields.iter();
+    each.map(|&(global, field, size)| Ok((global, offset(format, event.name, field, size)?))).collect()
 }
 
 fn offset(format: &EventFormat, event: &str, field: &'static str, size: usize) -> Result<u32, Error> {

@@ -10,7 +10,7 @@ use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::vcpus::Vcpus;
 use super::{Mechanism, Watch, clock, isa, map, map_error, watch_processes};
-use crate::{Error, Tracefs};
+use crate::Error;
 
 /// Room for records that wait for user space: 300,000 of them.
 const RING_BYTES: u32 = 16 << 20;
@@ -58,13 +58,12 @@ impl Recorder {
 
     fn attach_to(root: &Path, watch: &Watch, ring: &Wanted<'_>) -> Result<Self, Error> {
         let isa = ring.isa;
-        let tracefs = Tracefs::find(root)?;
         let ring = *ring;
         let perf = Wanted { purpose: Purpose::RecordPerf, ..ring };
         // Before Linux 5.8 the ring does not exist, and the object that has one cannot be loaded.
-        let (mut attached, wanted) = match programs::load(root, &tracefs, &ring) {
+        let (mut attached, wanted) = match programs::load(root, &ring) {
             Ok(attached) => (attached, ring),
-            Err(first) => match programs::load(root, &tracefs, &perf) {
+            Err(first) => match programs::load(root, &perf) {
                 Ok(attached) => (attached, perf),
                 Err(_) => return Err(first),
             },
