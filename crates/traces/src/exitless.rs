@@ -3,8 +3,9 @@
 //! A stream needs nothing at its end: a file that a full disk or a kill cut short gives every whole batch, and
 //! every tool that knows Arrow reads it. `docs/format.md` describes columns and metadata.
 //!
-//! The reader takes from arrow-ipc only the verified messages and unpacks the few columns itself: arrow-ipc's own
-//! readers allocate whatever a broken length says and panic on buffers that are shorter than their prefix.
+//! The reader takes from arrow-ipc only the verified messages and unpacks the few columns itself: the readers of
+//! arrow-ipc 59 allocate whatever a broken length says, which ends the process, and panic on schemas and buffers
+//! that are broken.
 
 mod annotate;
 mod batch;

@@ -1,9 +1,9 @@
 //! Reads recordings of VM exits and makes one [`exits::Profile`] of them, whatever tool wrote them.
 //!
 //! A recording is recognised by its content: `perf.data` in file and pipe mode, `trace.dat` of trace-cmd,
-//! the text of tracefs and of `trace-cmd report`, and the binary output of `xentrace`. Each reader turns
-//! its format into the same few events; putting them in order, pairing exits with entries and counting is
-//! done in one place for all of them.
+//! the text of tracefs and of `trace-cmd report`, the binary output of `xentrace`, and what [`exitless`] writes
+//! itself. Each reader of what other tools wrote turns its format into the same few events; putting them in
+//! order, pairing exits with entries and counting is done in one place for all of them.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), traces::Error> {

@@ -168,3 +168,14 @@ fn an_arrow_file_is_told_from_a_stream() {
     let error = read(&bytes).unwrap_err().to_string();
     assert!(error.contains("an Arrow file") && error.contains("as an Arrow stream"), "{error}");
 }
+
+#[test]
+fn texts_that_overlap_are_damage() {
+    let mut bytes = stream(OURS, two_exits());
+    let offsets: Vec<u8> = [0u32, 3, 6].into_iter().flat_map(u32::to_le_bytes).collect();
+    let at = bytes.windows(12).position(|window| window == offsets).unwrap();
+    bytes[at + 4] = 9;
+    let reading = read(&bytes).unwrap();
+    assert_eq!(reading.profile.total(), 0);
+    assert_eq!(reading.damage.unwrap().what, "offsets do not rise");
+}

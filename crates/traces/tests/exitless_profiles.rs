@@ -91,5 +91,5 @@ fn what_a_profile_has_not_is_refused() {
     let error = traces::read_bytes(&bytes, &options, &mut ()).unwrap_err().to_string();
     assert!(error.contains("--from and --to"), "{error}");
     let error = traces::read_bytes(&bytes, &Options::default(), &mut |_: &ExitRecord| {}).unwrap_err();
-    assert!(error.to_string().contains("no single exits"), "{error}");
+    assert!(error.to_string().contains("single exits are asked for"), "{error}");
 }

@@ -94,6 +94,7 @@ fn profiles_survive_our_own_format() {
             others.push(name);
         }
     }
+    println!("{same} are the same, {} have accesses without an exit", others.len());
     assert!(same >= 58, "{same} are the same; {others:?} have accesses without an exit");
     assert!(others.len() <= 12, "{others:?}");
 }
@@ -201,6 +202,16 @@ fn what_follows_the_end_is_damage() {
     let reading = read_bytes(&twice, &Options::default());
     assert_eq!(reading.profile.total(), 19_507);
     assert_eq!(reading.damage.unwrap().offset, bytes.len() as u64);
+}
+
+#[test]
+fn a_recording_inside_of_a_cut_one_is_damage() {
+    let (bytes, ends) = in_batches(5000);
+    let reading = read_bytes(&[&bytes[..ends[0]], &bytes].concat(), &Options::default());
+    assert_eq!(reading.profile.total(), 5000);
+    let damage = reading.damage.unwrap();
+    assert_eq!(damage.offset, ends[0] as u64);
+    assert!(damage.what.contains("another recording begins"), "{damage}");
 }
 
 #[test]

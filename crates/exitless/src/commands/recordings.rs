@@ -18,8 +18,8 @@ use crate::status::{self, Usage};
 /// Which recordings, and what of them.
 #[derive(Debug, Args)]
 pub(crate) struct RecordingArguments {
-    /// Recordings of perf, trace-cmd, tracefs or xentrace, packed or not; `-` is standard input. Several make
-    /// one profile.
+    /// Recordings of perf, trace-cmd, tracefs, xentrace or exitless, packed or not; `-` is standard input. Several
+    /// make one profile.
     #[arg(value_name = "FILE", default_value = DEFAULT)]
     files: Vec<PathBuf>,
     #[command(flatten)]

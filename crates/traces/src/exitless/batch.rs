@@ -137,6 +137,10 @@ impl<'m, 'z> Batch<'m, 'z> {
             return Ok(0);
         }
         self.buffer(place.buffer + 1, (rows + 1) * place.width, &mut into.bytes)?;
+        // Elements that overlap would be more than there is room for.
+        if (0..rows).any(|row| into.offset(row) > into.offset(row + 1)) {
+            return Err("offsets do not rise".to_owned());
+        }
         into.offset(rows).ok_or_else(|| "an offset is beyond all memory".to_owned())
     }
 

@@ -62,7 +62,11 @@ impl<R: Read> Messages<R> {
         let mut prefix = Vec::new();
         self.fill(&mut prefix, 8)?;
         match prefix.len() {
-            0 => return Err(self.damage("the recording ends here without its end; was the recorder killed?")),
+            0 => {
+                return Err(
+                    self.damage("the recording stops without its end, as when the recorder was killed")
+                );
+            }
             8 => {}
             _ => return Err(self.cut()),
         }
@@ -118,7 +122,9 @@ impl<R: Read> Messages<R> {
     }
 
     fn cut(&self) -> Damage {
-        self.damage("the recording ends inside of a batch; was the disk full or the recorder killed?")
+        self.damage(
+            "the recording ends inside of a batch, as when the disk was full or the recorder was killed",
+        )
     }
 }
 

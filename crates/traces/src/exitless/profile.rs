@@ -141,11 +141,11 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
         return Err(unsupported(what, "read it with the exitless that wrote it, or a later one"));
     }
     if options.from_ns.is_some() || options.to_ns.is_some() {
-        let what = "a profile, of which no part of the time can be taken".to_owned();
+        let what = "a profile where a part of the time is asked for".to_owned();
         return Err(unsupported(what, "leave out --from and --to, or record single exits"));
     }
     if S::WANTS_EXITS {
-        let what = "a profile, which holds sums and no single exits, where these are asked for".to_owned();
+        let what = "a profile where single exits are asked for".to_owned();
         return Err(unsupported(
             what,
             "leave out what needs them (--parquet, rows finer than reasons), or record them",

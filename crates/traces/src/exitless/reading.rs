@@ -161,6 +161,7 @@ impl<'s, S: Sink> Session<'s, S> {
             let result = match message.header_type() {
                 MessageHeader::DictionaryBatch => self.dictionary(&message, messages.body()),
                 MessageHeader::RecordBatch => self.batch(&message, messages.body(), bytes),
+                MessageHeader::Schema => Err("another recording begins inside of this one".to_owned()),
                 // Nothing else belongs into a stream, and nothing else is needed.
                 _ => Ok(()),
             };
@@ -215,6 +216,7 @@ impl<'s, S: Sink> Session<'s, S> {
             })?;
             self.sink.exit_with(&exit, row.accesses);
         }
+        self.rows.release();
         Ok(())
     }
 

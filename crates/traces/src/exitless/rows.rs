@@ -79,6 +79,11 @@ impl Rows {
         self.earlier.read(layout.earlier, batch)
     }
 
+    /// Lets go of the dictionaries, which may change before the next batch.
+    pub(super) fn release(&mut self) {
+        [&mut self.isa, &mut self.reason, &mut self.access].into_iter().for_each(TextColumn::release);
+    }
+
     /// One row, `None` when its time or its reason makes no sense.
     pub(super) fn get(&mut self, row: usize) -> Option<Row<'_>> {
         let small = |column: &Column| column.get(row).map(|number| number as u32);
@@ -134,8 +139,7 @@ impl EarlierColumn {
         let (Some(start), Some(end)) = (self.offsets.offset(row), self.offsets.offset(row + 1)) else {
             return;
         };
-        // Offsets that overlap would give more accesses than there are.
-        for at in start..end.min(start.saturating_add(MOST_EARLIER)) {
+        for at in start..end {
             match self.access.get(at).map(Meaning::of).and_then(|meaning| meaning.access) {
                 Some(access) => into.push(AccessRecord { access, handling_ns: self.handling.get(at) }),
                 None => *unknown += 1,
@@ -143,6 +147,3 @@ impl EarlierColumn {
         }
     }
 }
-
-/// Accesses of one exit that the writer is given at most.
-const MOST_EARLIER: usize = 1 << 16;

@@ -12,6 +12,9 @@ const ROWS_AT_LEAST: u64 = 1024;
 /// take as much.
 const BYTES_OF_A_ROW: u64 = 16;
 
+/// Triples of VM, number and thread that are found at once.
+const MOST_TRIPLES: usize = 1 << 16;
+
 /// All vCPUs' exits so far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -117,6 +120,10 @@ impl Tally {
             self.vcpus.len() - 1
         });
         self.by_identity.insert(identity, at);
+        // A thread that has another number in every row would fill it.
+        if self.by_triple.len() >= MOST_TRIPLES {
+            self.by_triple.clear();
+        }
         self.by_triple.insert(vcpu, at);
         at
     }

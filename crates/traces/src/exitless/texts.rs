@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use super::batch::{Batch, Column, StringColumn, Wrong};
 use super::layout::{Numbers, Strings, Texts};
 
-/// Texts of a dictionary that grows, or of a column without one, that are kept.
-const MOST_TEXTS: usize = 1 << 20;
+/// Texts of a dictionary; the writer's have no more than 70,000.
+const MOST_TEXTS: usize = 1 << 17;
 
 /// What a text means as a reason, an access or an instruction set; `None` where it means nothing as such.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,6 +91,12 @@ impl TextColumn {
                 Ok(())
             }
         }
+    }
+
+    /// Lets go of the dictionary.
+    pub(super) fn release(&mut self) {
+        self.dictionary = None;
+        self.plain.clear();
     }
 
     /// What the text in a row means; `None` when there is no text.
