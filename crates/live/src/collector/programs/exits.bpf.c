@@ -195,10 +195,16 @@ INLINE void begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
 	map_update_elem(&keys, &thread, &key, UPDATE_ANY);
 }
 
+/*
+ * What programs return: a perf event of the same tracepoint, be it of this or another process, gets only what every program
+ * attached to it keeps.
+ */
+#define KEEP 1
+
 INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
 {
 	if (vcpu->ignored)
-		return 0;
+		return KEEP;
 	u64 now = ktime_get_ns();
 	if (UNLIKELY(vcpu->exit_ns))
 		close_exit(context, vcpu, now, 0);
@@ -206,16 +212,16 @@ INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
 	vcpu->mmio_start_ns = now;
 	vcpu->reason = reason;
 	note_exit(vcpu);
-	return 0;
+	return KEEP;
 }
 
 INLINE int entered_guest(void *context, struct vcpu *vcpu)
 {
 	if (!vcpu || !vcpu->exit_ns)
-		return 0;
+		return KEEP;
 	close_exit(context, vcpu, ktime_get_ns(), 1);
 	vcpu->exit_ns = 0;
-	return 0;
+	return KEEP;
 }
 
 INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
@@ -225,9 +231,9 @@ INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
 	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;
 	/* Before the first exit that was seen there is nothing that it could be part of. */
 	if (!vcpu || !vcpu->exit_ns)
-		return 0;
+		return KEEP;
 	note_access(context, vcpu, kind, sort, value);
-	return 0;
+	return KEEP;
 }
 
 /* A read that is not answered yet is followed by the one that is, which is the one that counts. */
@@ -240,7 +246,7 @@ INLINE int mmio(void *context, u64 type, u64 address)
 		return accessed(context, KIND_MMIO_READ, SORT_MMIO, address);
 	if (type == MMIO_WRITE)
 		return accessed(context, KIND_MMIO_WRITE, SORT_MMIO, address);
-	return 0;
+	return KEEP;
 }
 
 #include "raw.h"

@@ -34,7 +34,7 @@ SEC("raw_tp/kvm_exit") int raw_exit(u64 *arguments)
 		if (!vcpu)
 			vcpu = new_vcpu(key);
 		if (!vcpu)
-			return 0;
+			return KEEP;
 		begin_vcpu(vcpu, key, id, raw_number((void *)key));
 	}
 	return left_guest(arguments, vcpu, raw_reason((void *)key));

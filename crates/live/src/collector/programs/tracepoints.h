@@ -23,7 +23,7 @@ SEC("tracepoint/kvm/kvm_exit") int tracepoint_exit(void *record)
 		if (!vcpu)
 			vcpu = new_vcpu(key);
 		if (!vcpu)
-			return 0;
+			return KEEP;
 		begin_vcpu(vcpu, key, id, NO_VCPU);
 	}
 	return left_guest(record, vcpu, field(record, exit_reason_at, 4));
