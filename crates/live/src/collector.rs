@@ -39,6 +39,9 @@ pub struct Watch {
     /// Room in the kernel for so few vCPUs and cells of counts, to see what happens without any.
     #[doc(hidden)]
     pub room: Option<u32>,
+    /// Record by perf's buffers, as kernels before Linux 5.8 make it necessary.
+    #[doc(hidden)]
+    pub no_ring_buffer: bool,
 }
 
 impl Watch {
@@ -69,6 +72,8 @@ pub struct Collector {
     epoch: u64,
     since_ns: u64,
     uncounted: u64,
+    /// Of the programs when they were stopped.
+    misses: u64,
     root: PathBuf,
     vcpus: Vcpus,
     /// Last exits of vCPUs that are no more, which were given already: thread, and when it was.
@@ -126,6 +131,7 @@ impl Collector {
             epoch,
             since_ns,
             uncounted: 0,
+            misses: 0,
             root: root.to_owned(),
             vcpus,
             ended: BTreeSet::new(),
@@ -163,6 +169,7 @@ impl Collector {
     /// # Errors
     /// As [`Self::take`].
     pub fn finish(mut self) -> Result<Profile, Error> {
+        self.misses = self.attached.as_ref().map_or(0, |attached| Cost::misses(&attached.ebpf, &self.root));
         drop(self.attached.take());
         let mut profile = self.take_handled()?;
         let open = self.vcpus.open(self.cells.isa, |_| true).map_err(map_error)?;
@@ -193,7 +200,7 @@ impl Collector {
         self.cells.read(ended, self.since_ns, &mut profile).map_err(map_error)?;
         profile.span = Some(span);
         let uncounted = self.uncounted()?;
-        profile.losses.lost_exits = uncounted - self.uncounted;
+        profile.losses.lost_exits = uncounted.saturating_sub(self.uncounted);
         profile.losses.lost_events = profile.losses.lost_exits;
         self.uncounted = uncounted;
         self.since_ns = now_ns;
@@ -229,11 +236,13 @@ impl Collector {
         self.attached.as_ref().map_or_else(|| Ok(Cost::default()), |it| Cost::read(&it.ebpf, &self.root))
     }
 
-    /// Exits of vCPUs that the kernel had no room to follow.
+    /// Exits of vCPUs that the kernel had no room to follow, and events that met their own program.
     fn uncounted(&self) -> Result<u64, Error> {
         const VCPUS_FULL: u32 = 1;
         let counts = self.counters.get(&VCPUS_FULL, 0).map_err(map_error)?;
-        Ok(counts.iter().sum())
+        let full: u64 = counts.iter().sum();
+        Ok(full
+            + self.attached.as_ref().map_or(self.misses, |attached| Cost::misses(&attached.ebpf, &self.root)))
     }
 
     fn free_ended(&mut self) -> Result<(), Error> {

@@ -95,7 +95,12 @@ fn what_finds_no_room_is_summed_or_counted_as_lost() {
 
 #[test]
 fn a_recorder_gives_each_call_in_order() {
-    let Some(mut recorder) = may(Recorder::attach_to_system_calls(&own())) else { return };
+    [false, true].into_iter().for_each(record);
+}
+
+fn record(no_ring_buffer: bool) {
+    let watch = Watch { no_ring_buffer, ..own() };
+    let Some(mut recorder) = may(Recorder::attach_to_system_calls(&watch)) else { return };
     call(CALLS);
     let mut all: Vec<LiveExit> = Vec::new();
     recorder.drain(&mut |exit, _| all.push(*exit));

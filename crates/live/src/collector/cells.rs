@@ -66,29 +66,30 @@ impl Cells {
         for taken in self.direct_taken.iter() {
             let (at, key) = taken?;
             if key.turn == turn {
-                self.add(&self.direct.get(&at, 0)?, epoch, at_ns, profile);
+                let cell = self.direct.get(&at, 0)?;
+                self.add(&cell.key, &cell, epoch, at_ns, profile);
             }
         }
         for key in self.hashed.keys() {
             let key = key?;
             if key.turn == turn {
-                self.add(&self.hashed.get(&key, 0)?, epoch, at_ns, profile);
+                self.add(&key, &self.hashed.get(&key, 0)?, epoch, at_ns, profile);
             }
         }
         for found in self.other.iter() {
             let (key, cells) = found?;
             if key.turn == turn {
-                cells.iter().for_each(|cell| self.add(cell, epoch, at_ns, profile));
+                // Of a processor that was not the first to count in it, the cell does not know its own key.
+                cells.iter().for_each(|cell| self.add(&key, cell, epoch, at_ns, profile));
             }
         }
         Ok(())
     }
 
-    fn add(&self, cell: &Cell, epoch: u64, at_ns: u64, profile: &mut Profile) {
+    fn add(&self, key: &CellKey, cell: &Cell, epoch: u64, at_ns: u64, profile: &mut Profile) {
         if cell.epoch != epoch {
             return;
         }
-        let key = cell.key;
         let count = cell.buckets.iter().map(|&count| u64::from(count)).sum();
         let mut handling = HandlingTime::new();
         if key.octave != UNTIMED {

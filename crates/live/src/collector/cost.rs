@@ -58,6 +58,17 @@ impl Cost {
         Ok(Self { programs })
     }
 
+    /// How often a program did not run because it was running already on its processor: preempted by another vCPU.
+    pub(super) fn misses(ebpf: &Ebpf, root: &Path) -> u64 {
+        let of = |program: &Program| {
+            let path = root.join(format!("proc/self/fdinfo/{}", file(program).ok()?));
+            let text = std::fs::read_to_string(path).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?.trim().parse::<u64>().ok()
+        };
+        // Kernels before Linux 5.12 do not say.
+        ebpf.programs().filter_map(|(_, program)| of(program)).sum()
+    }
+
     /// All programs' time for one exit, its accesses and its entry, nanoseconds. `None` without exits.
     #[must_use]
     pub fn ns_per_exit(&self) -> Option<f64> {

@@ -63,6 +63,11 @@ impl Record {
         Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
     }
 
+    /// What orders the records of a vCPU that ran on several processors.
+    pub(super) fn order(&self) -> u64 {
+        self.since_ns
+    }
+
     fn handling_ns(&self) -> Option<u64> {
         (self.handling_ns != UNKNOWN).then_some(self.handling_ns)
     }

@@ -23,6 +23,11 @@ enum Buffers {
     Perf(#[expect(dead_code)] PerfEventArray<MapData>, Vec<PerfEventArrayBuffer<MapData>>),
 }
 
+fn wanted(watch: &Watch, isa: Isa) -> Wanted<'_> {
+    let purpose = if watch.no_ring_buffer { Purpose::RecordPerf } else { Purpose::RecordRing };
+    watch.wanted(purpose, isa, RING_BYTES)
+}
+
 /// Programs in the kernel that hand over every exit until this is dropped.
 pub struct Recorder {
     /// `None` once it was told to stop.
@@ -34,6 +39,8 @@ pub struct Recorder {
     counters: PerCpuArray<MapData, u64>,
     isa: Isa,
     lost_in_buffers: u64,
+    /// Records that came before others which are earlier.
+    early: Vec<Record>,
     joining: Joining,
 }
 
@@ -43,7 +50,7 @@ impl Recorder {
     /// # Errors
     /// As [`super::Collector::attach`].
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
-        Self::attach_to(root, watch, &watch.wanted(Purpose::RecordRing, isa(root)?, RING_BYTES))
+        Self::attach_to(root, watch, &wanted(watch, isa(root)?))
     }
 
     /// Records system calls as if they were exits, see [`super::Collector::attach_to_system_calls`].
@@ -52,20 +59,19 @@ impl Recorder {
     /// As [`Recorder::attach`].
     #[doc(hidden)]
     pub fn attach_to_system_calls(watch: &Watch) -> Result<Self, Error> {
-        let wanted = watch.wanted(Purpose::RecordRing, Isa::Vmx, RING_BYTES);
-        Self::attach_to(Path::new("/"), watch, &Wanted { pair: Pair::SystemCalls, ..wanted })
+        let wanted = Wanted { pair: Pair::SystemCalls, ..wanted(watch, Isa::Vmx) };
+        Self::attach_to(Path::new("/"), watch, &wanted)
     }
 
-    fn attach_to(root: &Path, watch: &Watch, ring: &Wanted<'_>) -> Result<Self, Error> {
-        let isa = ring.isa;
-        let ring = *ring;
-        let perf = Wanted { purpose: Purpose::RecordPerf, ..ring };
+    fn attach_to(root: &Path, watch: &Watch, first: &Wanted<'_>) -> Result<Self, Error> {
+        let isa = first.isa;
+        let perf = Wanted { purpose: Purpose::RecordPerf, ..*first };
         // Before Linux 5.8 the ring does not exist, and the object that has one cannot be loaded.
-        let (mut attached, wanted) = match programs::load(root, &ring) {
-            Ok(attached) => (attached, ring),
-            Err(first) => match programs::load(root, &perf) {
+        let (mut attached, wanted) = match programs::load(root, first) {
+            Ok(attached) => (attached, *first),
+            Err(error) => match programs::load(root, &perf) {
                 Ok(attached) => (attached, perf),
-                Err(_) => return Err(first),
+                Err(_) => return Err(error),
             },
         };
         watch_processes(&mut attached, watch)?;
@@ -98,6 +104,7 @@ impl Recorder {
             counters,
             isa,
             lost_in_buffers: 0,
+            early: Vec::new(),
             joining: Joining::default(),
         })
     }
@@ -106,26 +113,30 @@ impl Recorder {
     /// 300,000 exits, do not fill up.
     pub fn drain(&mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
         let (isa, joining) = (self.isa, &mut self.joining);
-        let mut take = |bytes: &[u8]| {
-            if let Some(record) = Record::read(bytes) {
-                joining.take(record, isa, exit);
-            }
-        };
         match &mut self.buffers {
             Buffers::Ring(ring) => {
                 while let Some(item) = ring.next() {
-                    take(&item);
+                    if let Some(record) = Record::read(&item) {
+                        joining.take(record, isa, exit);
+                    }
                 }
             }
             Buffers::Perf(_, buffers) => {
+                // Each processor has its own, and a vCPU may have moved: what one of them got after another was read
+                // waits for the next time.
+                let now_ns = clock::monotonic_ns();
+                let mut keep = |bytes: &[u8]| self.early.extend(Record::read(bytes));
                 for buffer in buffers {
                     buffer.for_each(|event| match event {
-                        PerfEvent::Sample { head, tail: [] } => take(head),
+                        PerfEvent::Sample { head, tail: [] } => keep(head),
                         // Around the end of the buffer.
-                        PerfEvent::Sample { head, tail } => take(&[head, tail].concat()),
+                        PerfEvent::Sample { head, tail } => keep(&[head, tail].concat()),
                         PerfEvent::Lost { count } => self.lost_in_buffers += count,
                     });
                 }
+                self.early.sort_by_key(Record::order);
+                let ready = self.early.partition_point(|record| record.order() <= now_ns);
+                self.early.drain(..ready).for_each(|record| joining.take(record, isa, exit));
             }
         }
     }

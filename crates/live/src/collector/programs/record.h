@@ -11,7 +11,7 @@ struct record {
 	u64 handling_ns;
 	/* The reason, or what was accessed. */
 	u64 value;
-	/* Of an access: when it was. */
+	/* Of an access: from when on it is handled. Of an exit: now. */
 	u64 since_ns;
 	u32 process;
 	u32 thread;
@@ -77,7 +77,7 @@ INLINE void give(void *context, struct vcpu *vcpu, u64 handling_ns, u64 since_ns
 INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
 {
 	u64 handling_ns = timed ? now - vcpu->exit_ns : UNKNOWN;
-	give(context, vcpu, handling_ns, vcpu->exit_ns, RECORD_EXIT, KIND_REASON, vcpu->reason);
+	give(context, vcpu, handling_ns, now, RECORD_EXIT, KIND_REASON, vcpu->reason);
 }
 
 INLINE void note_exit(struct vcpu *vcpu)
