@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline};
+use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline, vms};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]
@@ -51,6 +51,12 @@ enum Command {
     ///
     /// Exit status: as of `report`; 2 also when the recordings are of unlike machines.
     Diff(diff::Arguments),
+    /// List the VMs that run on this host, with their vCPUs, threads and devices, and KVM's counters of them.
+    ///
+    /// Exit status: 0 when all was found; 1 when a VM's counters could not be read, or a process that looks like a
+    /// VM may not be looked into; 2 for a wrong command line, or when no VM has the name; 125 when nothing could be
+    /// read.
+    Vms(vms::Arguments),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -71,6 +77,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
+        Command::Vms(arguments) => vms::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

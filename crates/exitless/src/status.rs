@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use exits::{BadGrouping, NotThere};
 use experiment::prove::{BadPlan, CollectError};
+use host::vms::NoSuchVm;
 
 /// The host has one arm of the comparison only.
 pub(crate) const ONE_ARM: u8 = 1;
-/// Some of what was asked for could not be measured.
+/// Some of what was asked for could not be measured or read.
 pub(crate) const SOME_FAILED: u8 = 1;
 /// The kernel's evidence contradicts what the host says of itself.
 pub(crate) const CONTRADICTED: u8 = 3;
@@ -50,6 +51,7 @@ fn code(error: &anyhow::Error) -> u8 {
         || error.is::<BadPlan>()
         || error.is::<BadGrouping>()
         || error.is::<NotThere>()
+        || error.is::<NoSuchVm>()
         || matches!(error.downcast_ref(), Some(CollectError::Plan(_)))
     {
         return USAGE;

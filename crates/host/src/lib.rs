@@ -10,6 +10,7 @@ mod fingerprint;
 mod interrupts;
 pub mod kvm;
 mod modules;
+pub mod vms;
 
 pub use cpuinfo::Cpu;
 pub use error::Error;

@@ -24,10 +24,12 @@ mod decode;
 mod error;
 mod inhibit;
 mod perf;
+pub mod qmp;
 mod record;
 mod ring;
 mod sampler;
 mod spans;
+pub mod statistics;
 mod threads;
 mod tracefs;
 

@@ -2,6 +2,7 @@
 //! changed. `docs/report.md` tells what they mean.
 
 mod comparison;
+mod vms;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use traces::{Recording, Recordings};
 use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
+pub use vms::{VmsDocument, vms};
 
 /// The format number of both documents.
 const FORMAT: u32 = 1;

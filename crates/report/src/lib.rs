@@ -11,6 +11,8 @@ pub mod json;
 pub mod parquet;
 mod quantity;
 pub mod rows;
+mod running;
 pub mod terminal;
 
 pub use compared::Compared;
+pub use running::{Counted, Running};

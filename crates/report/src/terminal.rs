@@ -8,6 +8,7 @@ mod profile;
 mod recordings;
 mod tables;
 mod timeline;
+mod vms;
 
 pub use self::comparison::comparison;
 pub use self::probe::probe;
@@ -15,6 +16,7 @@ pub use self::profile::profile;
 pub use self::recordings::doubts;
 pub(crate) use self::recordings::{notes, window};
 pub use self::timeline::{Screen, timeline};
+pub use self::vms::vms;
 
 use experiment::prove::{Judgement, Outcome};
 use textwrap::Options;

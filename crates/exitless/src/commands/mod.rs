@@ -11,4 +11,5 @@ pub(crate) mod recordings;
 pub(crate) mod report;
 pub(crate) mod stat;
 pub(crate) mod timeline;
+pub(crate) mod vms;
 mod watching;

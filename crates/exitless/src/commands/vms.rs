@@ -1,0 +1,69 @@
+//! `exitless vms`: the VMs of this host.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use host::vms::{Vm, Vms};
+use live::statistics::StatisticsSource;
+use report::{Counted, Running};
+
+use super::quantity;
+use crate::{console, status};
+
+/// Arguments of `vms`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Only this VM, by its name or process; may be given more than once.
+    #[arg(long = "vm", value_name = "NAME|PID")]
+    vms: Vec<String>,
+    /// Read what KVM counted of each VM, through QEMU's monitor or from debugfs.
+    #[arg(long)]
+    statistics: bool,
+    /// Read it twice, so long apart, and show the rates too: 1s, 500ms.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time, requires = "statistics")]
+    interval: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let root = Path::new("/");
+    let found = Vms::discover(root)?;
+    let vms = found.select(&arguments.vms)?;
+    let interval = arguments.interval.map(Duration::from_nanos);
+    let counted = arguments.statistics.then(|| count(root, &vms, interval));
+    let running = Running { found: &found, vms: &vms, counted: counted.as_deref() };
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &report::json::vms(&running))?;
+        writeln!(out)?;
+    } else {
+        let text = report::terminal::vms(&running, console::width(), console::colour());
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(ExitCode::from(exit_code(&running)))
+}
+
+fn count(root: &Path, vms: &[&Vm], interval: Option<Duration>) -> Vec<Counted> {
+    let vms: Vec<Vm> = vms.iter().copied().cloned().collect();
+    let mut source = StatisticsSource::new(root, &vms);
+    let first = source.read();
+    let Some(interval) = interval else {
+        return first.into_iter().map(|statistics| Counted { statistics, change: None }).collect();
+    };
+    thread::sleep(interval);
+    let both = source.read().into_iter().zip(&first);
+    both.map(|(statistics, before)| Counted { change: statistics.since(before), statistics }).collect()
+}
+
+fn exit_code(running: &Running<'_>) -> u8 {
+    let lacking =
+        running.counted.is_some_and(|counted| counted.iter().any(|one| one.statistics.origin.is_none()));
+    if lacking || !running.found.likely.is_empty() { status::SOME_FAILED } else { 0 }
+}

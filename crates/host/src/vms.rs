@@ -1,0 +1,179 @@
+//! The VMs that run on a KVM host, and what of each can be told from outside.
+//!
+//! A VM is found by the descriptors that KVM gives to who makes it: `/proc/PID/fd` names them
+//! `anon_inode:kvm-vm` and `anon_inode:kvm-vcpu:N` (virt/kvm/kvm_main.c). Names of programs decide nothing.
+
+mod arguments;
+mod debugfs;
+mod descriptors;
+mod device;
+mod monitor;
+mod name;
+mod process;
+mod selection;
+mod thread;
+mod vcpu;
+
+use crate::Error;
+use crate::facts::under;
+use descriptors::Descriptors;
+use process::{Listing, Process};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use device::AssignedDevice;
+pub use monitor::{Monitor, MonitorUse};
+pub use name::Vmm;
+pub use selection::NoSuchVm;
+pub use thread::NamedThread;
+pub use vcpu::Vcpu;
+
+/// The VMs of a host, by process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vms {
+    /// Those that were found, by process ascending.
+    pub vms: Vec<Vm>,
+    /// Processes whose descriptors may not be looked at; each may be one more. Root sees all.
+    pub unreadable: u32,
+    /// Those among them whose threads are named as vCPUs are.
+    pub likely: Vec<LikelyVm>,
+}
+
+/// A process that holds one VM, or several: KVM's descriptors do not tell which vCPU is of which.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vm {
+    /// The process.
+    pub pid: i32,
+    /// What runs it.
+    pub vmm: Vmm,
+    /// The process's own name (`comm`, at most 15 characters).
+    pub command: String,
+    /// What its user calls it, by the command line; else `command`.
+    pub name: String,
+    /// The command line, without what the process may have put over it.
+    pub arguments: Vec<String>,
+    /// When the process started, in clock ticks since boot: with `pid` it names the process once and for all
+    /// (proc_pid_stat(5), field 22).
+    pub start_ticks: u64,
+    /// The same in seconds since 1970; `None` when the boot's time is unknown.
+    pub started: Option<u64>,
+    /// Descriptors of VMs, ascending. More than one in programs that run several micro VMs.
+    pub vm_fds: Vec<i32>,
+    /// vCPUs by number, ascending; a number occurs once for each VM that has it.
+    pub vcpus: Vec<Vcpu>,
+    /// All threads of the process, ascending.
+    pub threads: Vec<i32>,
+    /// Workers of vhost: threads of the process, or of the kernel where `kernel` says so.
+    pub vhost: Vec<NamedThread>,
+    /// QEMU's threads for I/O, by the names of their objects (`iothread1`).
+    pub iothreads: Vec<NamedThread>,
+    /// Sockets on which QEMU can be asked.
+    pub monitors: Vec<Monitor>,
+    /// Devices of the host that the VM has for itself.
+    pub devices: Vec<AssignedDevice>,
+    /// VFIO groups and devices that the process has open (`/dev/vfio/12`, `/dev/vfio/devices/vfio0`).
+    pub vfio: Vec<PathBuf>,
+    /// Its directories in KVM's part of debugfs, below the root that was read; empty when that may not be
+    /// read or is not there.
+    pub debugfs: Vec<PathBuf>,
+}
+
+/// A process that looks like a VM but may not be looked into.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LikelyVm {
+    /// The process.
+    pub pid: i32,
+    /// Its name (`comm`).
+    pub command: String,
+    /// Threads named as vCPUs are.
+    pub vcpu_threads: u32,
+}
+
+impl Vms {
+    /// Finds the VMs of the host below `root` (`/` for this one). Processes that end meanwhile are left out.
+    ///
+    /// # Errors
+    /// [`Error::Read`] when the root has no readable `proc`.
+    pub fn discover(root: &Path) -> Result<Self, Error> {
+        let proc = under(root, "/proc");
+        let entries = fs::read_dir(&proc).map_err(|source| Error::Read {
+            path: proc.clone(),
+            expected: "a directory for each running process",
+            next: "mount it with `mount -t proc proc /proc`, or give the directory that stands for /",
+            source,
+        })?;
+        let mut pids: Vec<i32> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        pids.sort_unstable();
+
+        let boot = process::boot_time(root);
+        let kernel_workers = thread::kernel_workers(root, &pids);
+        let directories = debugfs::directories(root);
+        let mut found = Self::default();
+        for pid in pids {
+            let process = Process::new(root, pid);
+            match Descriptors::read(&process) {
+                Listing::Gone => {}
+                Listing::Denied => found.count_unreadable(&process),
+                Listing::Read(descriptors) if descriptors.has_vm() => {
+                    found.vms.extend(Vm::read(&process, descriptors, boot, &kernel_workers, &directories));
+                }
+                Listing::Read(_) => {}
+            }
+        }
+        Ok(found)
+    }
+
+    fn count_unreadable(&mut self, process: &Process) {
+        self.unreadable += 1;
+        let vcpu_threads =
+            process.threads().iter().filter(|one| vcpu::number_of(&one.name).is_some()).count();
+        if vcpu_threads > 0 {
+            let command = process.command().unwrap_or_default();
+            let vcpu_threads = u32::try_from(vcpu_threads).unwrap_or(u32::MAX);
+            self.likely.push(LikelyVm { pid: process.pid, command, vcpu_threads });
+        }
+    }
+}
+
+impl Vm {
+    /// `None` when the process ended meanwhile.
+    fn read(
+        process: &Process,
+        descriptors: Descriptors,
+        boot: Option<u64>,
+        kernel_workers: &[NamedThread],
+        directories: &[debugfs::Directory],
+    ) -> Option<Self> {
+        let command = process.command()?;
+        let start_ticks = process.start_ticks()?;
+        let arguments = process.arguments();
+        let vmm = Vmm::of(process.executable().as_deref(), &command, &arguments);
+        let named = process.threads();
+        let threads: Vec<i32> = named.iter().map(|one| one.tid).collect();
+        let directories = debugfs::of_process(directories, &threads, &descriptors.vms);
+        Some(Self {
+            pid: process.pid,
+            name: name::of(vmm, &arguments).unwrap_or_else(|| command.clone()),
+            started: boot.map(|boot| boot + start_ticks / process::TICKS_PER_SECOND),
+            vcpus: vcpu::joined(&descriptors, &named, &directories),
+            vhost: thread::vhost(&named, kernel_workers, &threads),
+            iothreads: if vmm == Vmm::Qemu { thread::iothreads(&named) } else { Vec::new() },
+            monitors: if vmm == Vmm::Qemu { monitor::of(&arguments) } else { Vec::new() },
+            devices: device::of(vmm, &arguments),
+            debugfs: directories.iter().map(|one| one.path.clone()).collect(),
+            vm_fds: descriptors.vms,
+            vfio: descriptors.vfio,
+            vmm,
+            command,
+            arguments,
+            start_ticks,
+            threads,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "vms_tests.rs"]
+mod tests;

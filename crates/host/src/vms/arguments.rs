@@ -1,0 +1,103 @@
+//! Reading command lines: options with values, and QEMU's lists of properties.
+
+/// The values of every option called one of `names` (without dashes), as `-name VALUE`, `--name VALUE` or
+/// `--name=VALUE`, in order.
+pub(super) fn values<'a>(arguments: &'a [String], names: &[&str]) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    let mut rest = arguments.iter().skip(1);
+    while let Some(argument) = rest.next() {
+        let Some(option) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
+            continue;
+        };
+        if names.contains(&option) {
+            found.extend(rest.next().map(String::as_str));
+        } else if let Some((name, value)) = option.split_once('=') {
+            // Long options alone take it; QEMU's never do.
+            if argument.starts_with("--") && names.contains(&name) {
+                found.push(value);
+            }
+        }
+    }
+    found
+}
+
+/// QEMU's `value,key=value,...`: a comma inside a value is written twice.
+///
+/// The first part may lack its key, which is `implied` then; later parts without `=` are switches, with the
+/// value `on`.
+pub(super) fn properties(text: &str, implied: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (number, part) in parts(text).into_iter().enumerate() {
+        let pair = match part.split_once('=') {
+            Some((key, value)) if is_key(key) => (key.to_owned(), value.to_owned()),
+            _ if number == 0 => (implied.to_owned(), part),
+            _ => (part, "on".to_owned()),
+        };
+        found.push(pair);
+    }
+    found
+}
+
+/// The last value of `key`: later ones replace earlier ones, as in QEMU.
+pub(super) fn property<'a>(properties: &'a [(String, String)], key: &str) -> Option<&'a str> {
+    properties.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+}
+
+fn parts(text: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if character == ',' && characters.next_if_eq(&',').is_none() {
+            found.push(String::new());
+        } else if let Some(last) = found.last_mut() {
+            last.push(character);
+        }
+    }
+    found
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn options_in_every_spelling() {
+        let line = words("-name=first --name -name a --name=b --named=c name -name d");
+        assert_eq!(values(&line, &["name"]), ["-name", "b", "d"], "the program's own name is no option");
+        let line = words("program -name=x -name");
+        assert!(
+            values(&line, &["name"]).is_empty(),
+            "one dash takes no equals sign, and the last has no value"
+        );
+    }
+
+    #[test]
+    fn commas_inside_values_are_doubled() {
+        let found = properties("guest=a,,b=c,debug-threads=on,server", "guest");
+        let expected = [("guest", "a,b=c"), ("debug-threads", "on"), ("server", "on")];
+        assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        assert_eq!(property(&properties("web,,1", "guest"), "guest"), Some("web,1"));
+        assert_eq!(property(&properties("a b=c", "guest"), "guest"), Some("a b=c"));
+        assert_eq!(property(&properties("x,id=1,id=2", "guest"), "id"), Some("2"));
+        assert_eq!(property(&properties(",,,x", "guest"), "guest"), Some(","));
+    }
+
+    proptest! {
+        #[test]
+        fn doubled_commas_come_back_single(value in "[a-z,=]{0,20}") {
+            let text = format!("name={},last=1", value.replace(',', ",,"));
+            let found = properties(&text, "name");
+            prop_assert_eq!(property(&found, "name"), Some(value.as_str()));
+            prop_assert_eq!(property(&found, "last"), Some("1"));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! KVM's directories in debugfs, one for each VM.
+//!
+//! They are called `TID-FD` by the thread that made the VM and the descriptor it got, and have a directory
+//! `vcpuN` for each vCPU with the thread that runs it in `pid` (virt/kvm/kvm_main.c, arch/x86/kvm/debugfs.c;
+//! older kernels lack `pid`).
+
+use crate::facts::under;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    pub(super) maker: i32,
+    pub(super) fd: i32,
+    /// Threads by vCPU; 0 before its first entry.
+    pub(super) vcpus: BTreeMap<u32, i32>,
+}
+
+/// All of them; none where debugfs is not there or may not be read.
+pub(super) fn directories(root: &Path) -> Vec<Directory> {
+    let Ok(entries) = fs::read_dir(under(root, "/sys/kernel/debug/kvm")) else { return Vec::new() };
+    let mut found: Vec<Directory> = entries.flatten().filter_map(|entry| directory(&entry.path())).collect();
+    found.sort_unstable_by_key(|one| (one.maker, one.fd));
+    found
+}
+
+fn directory(path: &Path) -> Option<Directory> {
+    let (maker, fd) = path.file_name()?.to_str()?.split_once('-')?;
+    let (maker, fd) = (maker.parse().ok()?, fd.parse().ok()?);
+    let vcpu = |entry: fs::DirEntry| {
+        let number = entry.file_name().to_str()?.strip_prefix("vcpu")?.parse().ok()?;
+        let thread = fs::read_to_string(entry.path().join("pid")).ok()?.trim().parse().ok()?;
+        Some((number, thread))
+    };
+    let vcpus = fs::read_dir(path).ok()?.flatten().filter_map(vcpu).collect();
+    Some(Directory { path: path.to_owned(), maker, fd, vcpus })
+}
+
+/// Those of one process. Threads of vCPUs decide where there are any, for the maker may have ended since, and
+/// its number be another's by now.
+pub(super) fn of_process<'a>(all: &'a [Directory], threads: &[i32], vm_fds: &[i32]) -> Vec<&'a Directory> {
+    let is_own = |one: &&Directory| {
+        let mut running = one.vcpus.values().filter(|&&thread| thread > 0).peekable();
+        if running.peek().is_some() {
+            return running.any(|thread| threads.contains(thread));
+        }
+        threads.contains(&one.maker) && vm_fds.contains(&one.fd)
+    };
+    all.iter().filter(is_own).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(maker: i32, fd: i32, vcpus: &[(u32, i32)]) -> Directory {
+        Directory { maker, fd, vcpus: vcpus.iter().copied().collect(), ..Directory::default() }
+    }
+
+    #[test]
+    fn threads_of_vcpus_decide_before_the_maker() {
+        let all = [
+            made(10, 5, &[(0, 11)]),
+            made(10, 6, &[(0, 0)]),
+            made(10, 7, &[(0, 99)]),
+            made(3, 5, &[(0, 12)]),
+        ];
+        let own = of_process(&all, &[10, 11, 12], &[5, 6, 7]);
+        assert_eq!(own, [&all[0], &all[1], &all[3]]);
+        assert!(of_process(&all, &[10], &[9]).is_empty());
+    }
+}

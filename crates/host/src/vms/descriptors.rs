@@ -1,0 +1,62 @@
+//! KVM's and VFIO's descriptors among those of a process.
+
+use super::process::{Listing, Process};
+use std::path::{Path, PathBuf};
+
+/// Descriptors by what they link to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Descriptors {
+    /// Of VMs (`kvm-vm`).
+    pub(super) vms: Vec<i32>,
+    /// Of vCPUs (`kvm-vcpu:N`): their number and the descriptor, in this order.
+    pub(super) vcpus: Vec<(u32, i32)>,
+    /// Of statistics of vCPUs (`kvm-vcpu-stats:N`).
+    pub(super) vcpu_statistics: Vec<(u32, i32)>,
+    /// Paths below `/dev/vfio` except that of the container.
+    pub(super) vfio: Vec<PathBuf>,
+}
+
+impl Descriptors {
+    pub(super) fn read(process: &Process) -> Listing<Self> {
+        match process.links() {
+            Listing::Read(links) => Listing::Read(Self::among(&links)),
+            Listing::Denied => Listing::Denied,
+            Listing::Gone => Listing::Gone,
+        }
+    }
+
+    fn among(links: &[(i32, PathBuf)]) -> Self {
+        let mut found = Self::default();
+        for (number, target) in links {
+            let of_kvm = target.to_str().and_then(|target| target.strip_prefix("anon_inode:kvm-"));
+            match of_kvm {
+                Some("vm") => found.vms.push(*number),
+                Some(name) => {
+                    found.vcpus.extend(numbered(name, "vcpu:").map(|vcpu| (vcpu, *number)));
+                    let statistics = numbered(name, "vcpu-stats:");
+                    found.vcpu_statistics.extend(statistics.map(|vcpu| (vcpu, *number)));
+                }
+                None if is_vfio(target) => found.vfio.push(target.clone()),
+                None => {}
+            }
+        }
+        found.vcpus.sort_unstable();
+        found.vcpu_statistics.sort_unstable();
+        found.vfio.sort_unstable();
+        found.vfio.dedup();
+        found
+    }
+
+    pub(super) fn has_vm(&self) -> bool {
+        !self.vms.is_empty() || !self.vcpus.is_empty()
+    }
+}
+
+fn numbered(name: &str, before: &str) -> Option<u32> {
+    name.strip_prefix(before)?.parse().ok()
+}
+
+/// `/dev/vfio/vfio` is the container of groups, which says nothing of a device.
+fn is_vfio(target: &Path) -> bool {
+    target.starts_with("/dev/vfio") && target != Path::new("/dev/vfio/vfio")
+}

@@ -1,0 +1,115 @@
+//! QEMU's monitors for programs (QMP), by its command line.
+
+use super::arguments::{properties, property, values};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A monitor. QEMU talks to one program at a time on each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Monitor {
+    /// The socket as the command line names it, in QEMU's own file system; `None` when QEMU was given an open
+    /// descriptor instead.
+    pub path: Option<String>,
+    /// Whether it can be asked.
+    pub used: MonitorUse,
+}
+
+/// Who uses a monitor, as far as the command line tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MonitorUse {
+    /// It waits for whoever connects.
+    Open,
+    /// libvirt made it, and is connected as long as it runs.
+    Libvirt,
+    /// QEMU itself connected to a program that listens there.
+    Client,
+    /// Its descriptor came from whoever started QEMU, who uses it.
+    Inherited,
+}
+
+/// All monitors on UNIX sockets, in the command line's order. Those on TCP, pipes and terminals are left out.
+pub(super) fn of(arguments: &[String]) -> Vec<Monitor> {
+    let devices: BTreeMap<String, Vec<(String, String)>> = values(arguments, &["chardev"])
+        .into_iter()
+        .map(|text| properties(text, "backend"))
+        .filter(|device| property(device, "backend") == Some("socket"))
+        .filter_map(|device| Some((property(&device, "id")?.to_owned(), device)))
+        .collect();
+    let mut found = Vec::new();
+    for text in values(arguments, &["qmp", "qmp-pretty"]) {
+        match text.split_once(':') {
+            Some(("unix", address)) => found.extend(monitor("", &properties(address, "path"))),
+            Some(("chardev", id)) => found.extend(devices.get(id).and_then(|device| monitor(id, device))),
+            _ => {}
+        }
+    }
+    for text in values(arguments, &["mon"]) {
+        let one = properties(text, "chardev");
+        if property(&one, "mode") == Some("control") {
+            let id = property(&one, "chardev").unwrap_or_default();
+            found.extend(devices.get(id).and_then(|device| monitor(id, device)));
+        }
+    }
+    found
+}
+
+fn monitor(id: &str, device: &[(String, String)]) -> Option<Monitor> {
+    let path = property(device, "path").filter(|path| !path.is_empty()).map(str::to_owned);
+    let inherited = property(device, "fd").is_some();
+    if path.is_none() && !inherited {
+        return None;
+    }
+    let by_libvirt =
+        id == "charmonitor" || path.as_deref().is_some_and(|path| path.contains("/libvirt/qemu/"));
+    let used = match property(device, "server") {
+        _ if by_libvirt => MonitorUse::Libvirt,
+        _ if inherited => MonitorUse::Inherited,
+        Some("on" | "yes" | "true" | "y") => MonitorUse::Open,
+        _ => MonitorUse::Client,
+    };
+    Some(Monitor { path, used })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(line: &str) -> Vec<(Option<String>, MonitorUse)> {
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        of(&arguments).into_iter().map(|one| (one.path, one.used)).collect()
+    }
+
+    #[test]
+    fn monitors_of_every_spelling() {
+        let path = || Some("/run/q".to_owned());
+        let table = [
+            ("q -qmp unix:/run/q,server=on,wait=off", vec![(path(), MonitorUse::Open)]),
+            ("q -qmp unix:/run/q,server,nowait", vec![(path(), MonitorUse::Open)]),
+            ("q -qmp-pretty unix:/run/q", vec![(path(), MonitorUse::Client)]),
+            ("q -qmp unix:path=/run/q,server=off", vec![(path(), MonitorUse::Client)]),
+            ("q -qmp tcp:localhost:4444,server=on -qmp stdio -qmp unix:", vec![]),
+            (
+                "q -chardev socket,id=m,path=/run/q,server=on -mon chardev=m,mode=control",
+                vec![(path(), MonitorUse::Open)],
+            ),
+            ("q -chardev socket,id=m,path=/run/q,server=on -qmp chardev:m", vec![(path(), MonitorUse::Open)]),
+            (
+                "q -mon m,mode=control -chardev socket,id=m,fd=3,server=on",
+                vec![(None, MonitorUse::Inherited)],
+            ),
+            (
+                "q -chardev socket,id=charmonitor,fd=22,server=on,wait=off -mon chardev=charmonitor,id=monitor,mode=control",
+                vec![(None, MonitorUse::Libvirt)],
+            ),
+            ("q -chardev socket,id=m,path=/run/q,server=on -mon chardev=m", vec![]),
+            ("q -chardev pty,id=m -mon chardev=m,mode=control", vec![]),
+            ("q -mon chardev=none,mode=control", vec![]),
+        ];
+        for (line, expected) in table {
+            assert_eq!(found(line), expected, "{line}");
+        }
+        let libvirt = "q -qmp unix:/var/lib/libvirt/qemu/domain-1-web/monitor.sock,server=on";
+        assert_eq!(found(libvirt)[0].1, MonitorUse::Libvirt);
+    }
+}

@@ -1,0 +1,114 @@
+//! What runs a VM, and what its user calls it.
+
+use super::arguments::{properties, property, values};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The program that runs a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Vmm {
+    /// QEMU under any of its names (`qemu-system-x86_64`, `qemu-kvm`, `kvm`).
+    Qemu,
+    /// cloud-hypervisor.
+    CloudHypervisor,
+    /// crosvm.
+    Crosvm,
+    /// firecracker, also inside its jailer.
+    Firecracker,
+    /// Another one; the process's name says which.
+    Other,
+}
+
+impl Vmm {
+    /// By the file that runs, else by the first argument, else by the process's name, of which any program can
+    /// choose its own.
+    pub(super) fn of(executable: Option<&str>, command: &str, arguments: &[String]) -> Self {
+        let names = [executable, arguments.first().map(String::as_str), Some(command)];
+        let known = |path: &str| Self::by_name(Path::new(path).file_name()?.to_str()?);
+        names.into_iter().flatten().find_map(known).unwrap_or(Self::Other)
+    }
+
+    fn by_name(name: &str) -> Option<Self> {
+        // Names of threads are cut at 15 characters, hence the beginnings.
+        match name {
+            "kvm" => Some(Self::Qemu),
+            name if name.starts_with("qemu-system-") || name.starts_with("qemu-kvm") => Some(Self::Qemu),
+            name if name.starts_with("cloud-hyperviso") => Some(Self::CloudHypervisor),
+            name if name.starts_with("crosvm") => Some(Self::Crosvm),
+            name if name.starts_with("firecracker") => Some(Self::Firecracker),
+            _ => None,
+        }
+    }
+}
+
+/// The name that the command line gives.
+pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Option<String> {
+    let name = match vmm {
+        Vmm::Qemu => {
+            let name = properties(values(arguments, &["name"]).last()?, "guest");
+            property(&name, "guest")?.to_owned()
+        }
+        Vmm::Crosvm => last(arguments, &["name"]).or_else(|| socket_stem(arguments, &["socket", "s"]))?,
+        Vmm::Firecracker | Vmm::CloudHypervisor => {
+            last(arguments, &["id"]).or_else(|| socket_stem(arguments, &["api-socket", "api-sock"]))?
+        }
+        Vmm::Other => last(arguments, &["name"])?,
+    };
+    Some(name).filter(|name| !name.is_empty())
+}
+
+fn last(arguments: &[String], names: &[&str]) -> Option<String> {
+    values(arguments, names).last().map(|&value| value.to_owned())
+}
+
+/// `/run/web.sock`, also as `path=/run/web.sock`, is called `web`.
+fn socket_stem(arguments: &[String], names: &[&str]) -> Option<String> {
+    let value = properties(values(arguments, names).last()?, "path");
+    let stem = Path::new(property(&value, "path")?).file_stem()?;
+    Some(stem.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(vmm: Vmm, line: &str) -> Option<String> {
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        of(vmm, &arguments)
+    }
+
+    #[test]
+    fn names_of_every_vmm() {
+        let table = [
+            (Vmm::Qemu, "kvm -name guest=web,debug-threads=on -smp 2", Some("web")),
+            (Vmm::Qemu, "kvm -name web,process=x", Some("web")),
+            (Vmm::Qemu, "kvm --name a,,b", Some("a,b")),
+            (Vmm::Qemu, "kvm -name debug-threads=on", None),
+            (Vmm::Qemu, "kvm -name", None),
+            (Vmm::Crosvm, "crosvm run --name web -s /run/x.sock", Some("web")),
+            (Vmm::Crosvm, "crosvm run --socket=/run/x.sock", Some("x")),
+            (Vmm::Firecracker, "firecracker --api-sock /run/a.socket --id web", Some("web")),
+            (Vmm::Firecracker, "firecracker --api-sock /run/a.socket", Some("a")),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket path=/run/web.sock", Some("web")),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket=/run/web.sock", Some("web")),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket fd=3", None),
+            (Vmm::Other, "lkvm run --name web", Some("web")),
+            (Vmm::Other, "exitless probe", None),
+        ];
+        for (vmm, line, expected) in table {
+            assert_eq!(name(vmm, line).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_file_counts_before_the_names() {
+        let arguments = ["firecracker".to_owned()];
+        assert_eq!(Vmm::of(Some("/usr/bin/qemu-system-x86_64"), "x", &arguments), Vmm::Qemu);
+        assert_eq!(Vmm::of(Some("/opt/firecracker-v1.7.0-x86_64"), "fc", &[]), Vmm::Firecracker);
+        assert_eq!(Vmm::of(Some("/exe"), "crosvm", &arguments), Vmm::Firecracker);
+        assert_eq!(Vmm::of(None, "cloud-hyperviso", &[]), Vmm::CloudHypervisor);
+        assert_eq!(Vmm::of(None, "kvm-spice", &[]), Vmm::Other);
+    }
+}

@@ -1,0 +1,59 @@
+//! Choosing VMs by process or name.
+
+use super::{Vm, Vms};
+
+/// No VM has the name or process that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("No VM is called {wanted:?} nor has it as its process; {there}")]
+pub struct NoSuchVm {
+    wanted: String,
+    /// What could be chosen, or why nothing can.
+    there: String,
+}
+
+impl Vms {
+    /// The VMs that `wanted` names, each once and in the host's order; all of them when it names none.
+    ///
+    /// A number that is a process chooses that one; everything else is a name, which several can have.
+    ///
+    /// # Errors
+    /// [`NoSuchVm`] for the first name that nothing has, with those that are there.
+    pub fn select(&self, wanted: &[String]) -> Result<Vec<&Vm>, NoSuchVm> {
+        if wanted.is_empty() {
+            return Ok(self.vms.iter().collect());
+        }
+        let mut chosen = Vec::new();
+        for one in wanted {
+            let found = self.matching(one);
+            if found.is_empty() {
+                return Err(NoSuchVm { wanted: one.clone(), there: self.there() });
+            }
+            chosen.extend(found);
+        }
+        chosen.sort_unstable_by_key(|vm| vm.pid);
+        chosen.dedup_by_key(|vm| vm.pid);
+        Ok(chosen)
+    }
+
+    fn matching(&self, wanted: &str) -> Vec<&Vm> {
+        let by_pid = wanted.parse().ok().and_then(|pid: i32| self.vms.iter().find(|vm| vm.pid == pid));
+        match by_pid {
+            Some(vm) => vec![vm],
+            None => self.vms.iter().filter(|vm| vm.name == wanted).collect(),
+        }
+    }
+
+    fn there(&self) -> String {
+        let named: Vec<String> = self.vms.iter().map(|vm| format!("{} ({})", vm.name, vm.pid)).collect();
+        let mut text = match named.as_slice() {
+            [] => "no VM was found".to_owned(),
+            named => format!("running: {}", named.join(", ")),
+        };
+        match self.unreadable {
+            0 => {}
+            1 => text += "; 1 process may not be looked into, so run as root",
+            many => text += &format!("; {many} processes may not be looked into, so run as root"),
+        }
+        text
+    }
+}

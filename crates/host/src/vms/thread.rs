@@ -1,0 +1,53 @@
+//! Threads that work for a VM beside its vCPUs.
+
+use super::process::Process;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// A thread and its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedThread {
+    /// The thread.
+    pub tid: i32,
+    /// Its name; of an I/O thread that of QEMU's object.
+    pub name: String,
+    /// Whether it is a process of the kernel's own, as vhost's are before Linux 6.4.
+    pub kernel: bool,
+}
+
+/// vhost's worker is named by the thread that set it up (drivers/vhost/vhost.c).
+fn vhost_owner(name: &str) -> Option<i32> {
+    name.strip_prefix("vhost-")?.parse().ok()
+}
+
+/// All of vhost's workers that are processes of the kernel. Linux from 6.17 can have them again.
+pub(super) fn kernel_workers(root: &Path, pids: &[i32]) -> Vec<NamedThread> {
+    let worker = |&tid: &i32| {
+        let process = Process::new(root, tid);
+        let name = process.command()?;
+        // A program can take such a name too, but only the kernel's have no command line.
+        (vhost_owner(&name).is_some() && process.arguments().is_empty()).then_some(NamedThread {
+            tid,
+            name,
+            kernel: true,
+        })
+    };
+    pids.iter().filter_map(worker).collect()
+}
+
+/// vhost's workers for a process: among its own threads, and those of the kernel named by one of them.
+pub(super) fn vhost(own: &[NamedThread], kernel: &[NamedThread], threads: &[i32]) -> Vec<NamedThread> {
+    let within = own.iter().filter(|one| vhost_owner(&one.name).is_some());
+    let beside =
+        kernel.iter().filter(|one| vhost_owner(&one.name).is_some_and(|owner| threads.contains(&owner)));
+    within.chain(beside).cloned().collect()
+}
+
+/// QEMU's I/O threads; that of its monitors does no I/O of the guest.
+pub(super) fn iothreads(own: &[NamedThread]) -> Vec<NamedThread> {
+    let named = own.iter().filter_map(|one| {
+        let name = one.name.strip_prefix("IO ").filter(|&name| name != "mon_iothread")?;
+        Some(NamedThread { name: name.to_owned(), ..one.clone() })
+    });
+    named.collect()
+}

@@ -1,0 +1,147 @@
+//! vCPUs: their descriptors joined with their threads.
+
+use super::debugfs::Directory;
+use super::{Descriptors, NamedThread};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One vCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Vcpu {
+    /// KVM's number: the one in tracepoints, on x86 the APIC ID. QEMU's own index differs from it where the
+    /// numbers of cores or threads are no powers of two.
+    pub number: u32,
+    /// Its descriptor; `None` for a thread that is named as a vCPU without one.
+    pub fd: Option<i32>,
+    /// The thread that runs it; `None` when neither debugfs nor names tell.
+    pub thread: Option<i32>,
+    /// The VMM's descriptor of its statistics, if it keeps one.
+    pub statistics_fd: Option<i32>,
+}
+
+/// What threads of vCPUs are called, before and after the number: QEMU (system/cpus.c and accel/kvm), crosvm,
+/// firecracker, kvmtool, cloud-hypervisor, and this program.
+const NAMES: [(&str, &str); 6] =
+    [("CPU ", "/KVM"), ("crosvm_vcpu", ""), ("fc_vcpu ", ""), ("kvm-vcpu-", ""), ("vcpu", ""), ("vcpu ", "")];
+
+/// The number in the name of a vCPU's thread.
+pub(super) fn number_of(name: &str) -> Option<u32> {
+    let number = |&(before, after): &(&str, &str)| {
+        let digits = name.strip_prefix(before)?.strip_suffix(after)?;
+        // `parse` alone would take a sign.
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    NAMES.iter().find_map(number)
+}
+
+/// The vCPUs of a process, by number.
+///
+/// KVM's debugfs says which thread runs which vCPU; names are the second choice, since their numbers are the
+/// VMM's own.
+pub(super) fn joined(
+    descriptors: &Descriptors,
+    threads: &[NamedThread],
+    directories: &[&Directory],
+) -> Vec<Vcpu> {
+    let of_kernel: Vec<(u32, i32)> =
+        directories.iter().flat_map(|one| &one.vcpus).map(|(&number, &thread)| (number, thread)).collect();
+    let mut of_names: Vec<(u32, i32)> =
+        threads.iter().filter_map(|one| Some((number_of(&one.name)?, one.tid))).collect();
+    of_names.sort_unstable();
+    let numbers: Vec<u32> = descriptors.vcpus.iter().map(|&(number, _)| number).collect();
+    let mut pairs = if of_kernel.iter().any(|&(_, thread)| thread > 0) {
+        queues(of_kernel.into_iter().filter(|&(_, thread)| thread > 0))
+    } else if numbers.is_empty() {
+        return of_names.into_iter().map(named_only).collect();
+    } else {
+        by_name(&numbers, &of_names)
+    };
+    let mut statistics = queues(descriptors.vcpu_statistics.iter().copied());
+    let vcpu = |&(number, fd): &(u32, i32)| Vcpu {
+        number,
+        fd: Some(fd),
+        thread: next(&mut pairs, number),
+        statistics_fd: next(&mut statistics, number),
+    };
+    descriptors.vcpus.iter().map(vcpu).collect()
+}
+
+fn named_only((number, thread): (u32, i32)) -> Vcpu {
+    Vcpu { number, fd: None, thread: Some(thread), statistics_fd: None }
+}
+
+/// As many names as vCPUs belong together in order: APIC IDs grow with QEMU's index. Where there are fewer,
+/// as with vCPUs that were unplugged, only numbers that occur on both sides are believed.
+fn by_name(numbers: &[u32], names: &[(u32, i32)]) -> BTreeMap<u32, Vec<i32>> {
+    if numbers.len() == names.len() {
+        return queues(numbers.iter().zip(names).map(|(&number, &(_, thread))| (number, thread)));
+    }
+    if names.iter().all(|(number, _)| numbers.contains(number)) {
+        return queues(names.iter().copied());
+    }
+    BTreeMap::new()
+}
+
+/// Values by number, so that of several VMs in one process each vCPU gets its own.
+fn queues(pairs: impl Iterator<Item = (u32, i32)>) -> BTreeMap<u32, Vec<i32>> {
+    let mut queues: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
+    for (number, value) in pairs {
+        queues.entry(number).or_default().push(value);
+    }
+    queues.values_mut().for_each(|values| values.reverse());
+    queues
+}
+
+fn next(queues: &mut BTreeMap<u32, Vec<i32>>, number: u32) -> Option<i32> {
+    queues.get_mut(&number)?.pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn threads(names: &[&str]) -> Vec<NamedThread> {
+        let named = |(tid, name): (i32, &&str)| NamedThread { tid, name: (*name).to_owned(), kernel: false };
+        (100..).zip(names).map(named).collect()
+    }
+
+    fn descriptors(numbers: &[u32]) -> Descriptors {
+        Descriptors { vcpus: numbers.iter().copied().zip(20..).collect(), ..Descriptors::default() }
+    }
+
+    fn pairs(vcpus: &[Vcpu]) -> Vec<(u32, Option<i32>)> {
+        vcpus.iter().map(|one| (one.number, one.thread)).collect()
+    }
+
+    #[test]
+    fn numbers_in_the_names_of_every_vmm() {
+        let names = ["CPU 11/KVM", "crosvm_vcpu3", "fc_vcpu 0", "kvm-vcpu-2", "vcpu12", "vcpu 1"];
+        assert_eq!(names.map(number_of), [Some(11), Some(3), Some(0), Some(2), Some(12), Some(1)]);
+        for other in ["CPU 1/TCG", "CPU /KVM", "vcpu", "vcpu-1", "vcpu+1", "IO iothread1", "vcpu99999999999"]
+        {
+            assert_eq!(number_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn apic_numbers_with_gaps_are_paired_in_order() {
+        let threads = threads(&["qemu", "CPU 1/KVM", "CPU 0/KVM", "CPU 2/KVM"]);
+        let found = joined(&descriptors(&[0, 1, 4]), &threads, &[]);
+        assert_eq!(pairs(&found), [(0, Some(102)), (1, Some(101)), (4, Some(103))]);
+    }
+
+    #[test]
+    fn an_unplugged_vcpu_has_no_thread_and_doubts_no_guess() {
+        let found = joined(&descriptors(&[0, 1, 2]), &threads(&["CPU 0/KVM", "CPU 2/KVM"]), &[]);
+        assert_eq!(pairs(&found), [(0, Some(100)), (1, None), (2, Some(101))]);
+        let found = joined(&descriptors(&[0, 4, 8]), &threads(&["CPU 0/KVM", "CPU 1/KVM"]), &[]);
+        assert_eq!(pairs(&found), [(0, None), (4, None), (8, None)]);
+    }
+
+    #[test]
+    fn the_kernel_is_believed_before_names() {
+        let directory = Directory { vcpus: BTreeMap::from([(0, 101), (1, 100)]), ..Directory::default() };
+        let found = joined(&descriptors(&[0, 1]), &threads(&["CPU 0/KVM", "CPU 1/KVM"]), &[&directory]);
+        assert_eq!(pairs(&found), [(0, Some(101)), (1, Some(100))]);
+    }
+}

@@ -1,0 +1,203 @@
+//! A client of QEMU's monitor protocol (QMP): connect, ask, leave.
+//!
+//! A monitor serves one program at a time, so every call has a deadline, and the connection ends with the
+//! client (docs/interop/qmp-spec.rst of QEMU).
+
+mod connection;
+#[cfg(test)]
+pub(crate) mod fake;
+
+use connection::Connection;
+use serde_json::{Map, Value, json};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Why QEMU gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QmpError {
+    /// The socket cannot be connected to.
+    #[error("Cannot connect to the monitor at {path}; {next}")]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// What to do.
+        next: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Nobody greets: another program has the monitor.
+    #[error(
+        "The monitor at {path} gave no greeting in {waited:?}: another program is connected to it, or QEMU \
+         stands still; end that connection, or give QEMU a second -qmp socket"
+    )]
+    Busy {
+        /// The socket.
+        path: PathBuf,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// QEMU greeted but did not answer in time.
+    #[error("QEMU did not answer `{command}` at {path} in time; it is busy or stopped, so try again")]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+        /// What was asked.
+        command: String,
+    },
+    /// The other side left, or the system cut the connection.
+    #[error("The monitor at {path} closed the connection at `{command}`; see whether the VM still runs")]
+    Closed {
+        /// The socket.
+        path: PathBuf,
+        /// What was asked.
+        command: String,
+        /// The cause, if it was not simply the end.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// What came is not QMP.
+    #[error("{path} does not speak QMP: expected {expected} after byte {at}; name the socket of -qmp")]
+    NotQmp {
+        /// The socket.
+        path: PathBuf,
+        /// What should have come.
+        expected: &'static str,
+        /// Bytes of the connection that had been taken before.
+        at: u64,
+    },
+    /// QEMU refused the command.
+    #[error("QEMU {version} refused `{command}`: {description} ({class})")]
+    Refused {
+        /// What was asked.
+        command: String,
+        /// The class of the error, such as `CommandNotFound`.
+        class: String,
+        /// QEMU's words.
+        description: String,
+        /// QEMU's version by its greeting.
+        version: String,
+    },
+}
+
+/// A connection to a monitor, past the negotiation.
+#[derive(Debug)]
+pub struct Monitor {
+    connection: Connection,
+    path: PathBuf,
+    version: String,
+    asked: u64,
+}
+
+impl Monitor {
+    /// Connects to a socket and negotiates. All that is done with the monitor has to be over `timeout` from now.
+    ///
+    /// # Errors
+    /// [`QmpError::Connect`], [`QmpError::Busy`] when no greeting comes, and those of [`Self::ask`].
+    pub fn connect(path: &Path, timeout: Duration) -> Result<Self, QmpError> {
+        let busy = || QmpError::Busy { path: path.to_owned(), waited: timeout };
+        let connection = Connection::open(path, Instant::now() + timeout).map_err(|source| {
+            // So many wait already that the kernel lets none wait more.
+            if source.kind() == io::ErrorKind::WouldBlock {
+                return busy();
+            }
+            let next = match source.kind() {
+                io::ErrorKind::PermissionDenied => "run as root or as the VM's user",
+                io::ErrorKind::NotFound => "the VM has ended, or its file system is another one",
+                io::ErrorKind::ConnectionRefused => "the VM that made it has ended",
+                _ => "see the cause",
+            };
+            QmpError::Connect { path: path.to_owned(), next, source }
+        })?;
+        let mut monitor = Self { connection, path: path.to_owned(), version: String::new(), asked: 0 };
+        let greeting = match monitor.message("the greeting") {
+            Err(QmpError::Silent { .. }) => return Err(busy()),
+            other => other?,
+        };
+        let Some(greeting) = greeting.get("QMP") else { return Err(monitor.not_qmp("a greeting")) };
+        monitor.version = version(greeting);
+        monitor.ask("qmp_capabilities", None)?;
+        Ok(monitor)
+    }
+
+    /// QEMU's version by its greeting, such as `10.0.13`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Lets QEMU execute a command, and gives what it returns. Events that come meanwhile are skipped.
+    ///
+    /// # Errors
+    /// [`QmpError::Refused`] when QEMU cannot, [`QmpError::Silent`] when the time is over, and
+    /// [`QmpError::Closed`] or [`QmpError::NotQmp`] when the other side leaves or talks nonsense.
+    pub fn ask(&mut self, command: &str, arguments: Option<Value>) -> Result<Value, QmpError> {
+        self.asked += 1;
+        let mut request = json!({ "execute": command, "id": self.asked });
+        if let (Some(arguments), Some(request)) = (arguments, request.as_object_mut()) {
+            request.insert("arguments".to_owned(), arguments);
+        }
+        self.connection
+            .send(format!("{request}\r\n").as_bytes())
+            .map_err(|source| self.broken(command, source))?;
+        loop {
+            let mut message = self.message(command)?;
+            if message.contains_key("event") || message.get("id") != Some(&json!(self.asked)) {
+                continue;
+            }
+            if let Some(value) = message.remove("return") {
+                return Ok(value);
+            }
+            let Some(error) = message.get("error") else { return Err(self.not_qmp("`return` or `error`")) };
+            let text = |key| error.get(key).and_then(Value::as_str).unwrap_or("unnamed").to_owned();
+            return Err(QmpError::Refused {
+                command: command.to_owned(),
+                class: text("class"),
+                description: text("desc"),
+                version: self.version.clone(),
+            });
+        }
+    }
+
+    fn message(&mut self, command: &str) -> Result<Map<String, Value>, QmpError> {
+        match self.connection.next() {
+            Some(Ok(Value::Object(message))) => Ok(message),
+            Some(Ok(_)) => Err(self.not_qmp("an object")),
+            Some(Err(error)) if error.is_io() => Err(self.broken(command, error.into())),
+            Some(Err(error)) if error.is_eof() => Err(self.closed(command, None)),
+            Some(Err(_)) => Err(self.not_qmp("JSON")),
+            None => Err(self.closed(command, None)),
+        }
+    }
+
+    fn broken(&self, command: &str, source: io::Error) -> QmpError {
+        match source.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                QmpError::Silent { path: self.path.clone(), command: command.to_owned() }
+            }
+            _ => self.closed(command, Some(source)),
+        }
+    }
+
+    fn closed(&self, command: &str, source: Option<io::Error>) -> QmpError {
+        QmpError::Closed { path: self.path.clone(), command: command.to_owned(), source }
+    }
+
+    fn not_qmp(&self, expected: &'static str) -> QmpError {
+        QmpError::NotQmp { path: self.path.clone(), expected, at: self.connection.taken() }
+    }
+}
+
+fn version(greeting: &Value) -> String {
+    let number = |part| greeting.pointer(&format!("/version/qemu/{part}")).and_then(Value::as_u64);
+    match (number("major"), number("minor"), number("micro")) {
+        (Some(major), Some(minor), Some(micro)) => format!("{major}.{minor}.{micro}"),
+        _ => "of unknown version".to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "qmp_tests.rs"]
+mod tests;

@@ -1,0 +1,99 @@
+//! A socket that never waits beyond its deadline, and the JSON values that come through it.
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde_json::de::IoRead;
+use serde_json::{Deserializer, StreamDeserializer, Value};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// So much is taken from one connection at most. Statistics of a vCPU are 4 KiB.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Messages of the other side.
+pub(super) struct Connection {
+    socket: UnixStream,
+    deadline: Instant,
+    values: StreamDeserializer<'static, IoRead<BufReader<Limited>>, Value>,
+}
+
+impl Connection {
+    /// Connects at once or not at all: `WouldBlock` when too many others wait for the listener already.
+    pub(super) fn open(path: &Path, deadline: Instant) -> io::Result<Self> {
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        match SocketAddrUnix::new(path) {
+            Ok(address) => connect(&socket, &address)?,
+            // An address holds 107 bytes; that of a file below an open directory is always shorter.
+            Err(rustix::io::Errno::NAMETOOLONG) => {
+                let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+                    return Err(io::ErrorKind::InvalidInput.into());
+                };
+                let folder = File::open(folder)?;
+                let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+                connect(&socket, &SocketAddrUnix::new(short)?)?;
+            }
+            Err(other) => return Err(other.into()),
+        }
+        let socket = UnixStream::from(socket);
+        socket.set_nonblocking(false)?;
+        let reader = Limited { socket: socket.try_clone()?, deadline, left: MOST_BYTES };
+        let values = Deserializer::from_reader(BufReader::new(reader)).into_iter();
+        Ok(Self { socket, deadline, values })
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.socket.set_write_timeout(Some(remaining(self.deadline)?))?;
+        self.socket.write_all(bytes)
+    }
+
+    /// The next value, or `None` at the end.
+    pub(super) fn next(&mut self) -> Option<serde_json::Result<Value>> {
+        self.values.next()
+    }
+
+    /// Bytes of all values so far.
+    pub(super) fn taken(&self) -> u64 {
+        self.values.byte_offset() as u64
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+/// Reads until the deadline, and not without end from whoever sends without end.
+struct Limited {
+    socket: UnixStream,
+    deadline: Instant,
+    left: u64,
+}
+
+impl Read for Limited {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it sent more than 64 MiB"));
+        }
+        self.socket.set_read_timeout(Some(remaining(self.deadline)?))?;
+        let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.socket.read(&mut buffer[..most])?;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+/// A timeout of zero would mean to wait for ever.
+fn remaining(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}

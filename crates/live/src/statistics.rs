@@ -1,0 +1,143 @@
+//! KVM's own counters of running VMs, for hosts where eBPF cannot be used.
+//!
+//! They tell how many exits there were and how many of some kinds; no other reasons and no handling times.
+//! For each VM the first of these that works is used: QEMU's monitor ([`Origin::Qmp`]), and debugfs
+//! ([`Origin::Debugfs`]).
+//!
+//! ```no_run
+//! use host::vms::Vms;
+//! use live::statistics::StatisticsSource;
+//! use std::path::Path;
+//!
+//! let vms = Vms::discover(Path::new("/"))?;
+//! let mut source = StatisticsSource::new(Path::new("/"), &vms.vms);
+//! let before = source.read();
+//! std::thread::sleep(std::time::Duration::from_secs(1));
+//! for (before, after) in before.iter().zip(source.read()) {
+//!     let rate = after.since(before).and_then(|change| change.per_second("exits"));
+//!     println!("{}: {rate:?} exits a second by {:?}", after.name, after.origin);
+//! }
+//! # Ok::<(), host::Error>(())
+//! ```
+
+mod change;
+mod debugfs;
+mod query;
+mod source;
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
+
+pub use change::StatisticsChange;
+pub use source::StatisticsSource;
+
+/// Counters that only grow, by the kernel's names (`exits`, `io_exits`, `halt_exits`, ...;
+/// arch/x86/kvm/x86.c, `kvm_vcpu_stats_desc` and `kvm_vm_stats_desc`).
+pub type Counters = BTreeMap<String, u64>;
+
+/// Where counters come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Origin {
+    /// QEMU 7.1 or later, asked through its monitor with `query-stats`. Counters of each vCPU.
+    Qmp,
+    /// `/sys/kernel/debug/kvm`. Sums over the vCPUs only; root, and no lockdown.
+    Debugfs,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Qmp => "QMP",
+            Self::Debugfs => "debugfs",
+        })
+    }
+}
+
+/// What eBPF would tell and this does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Missing {
+    /// Exit reasons beyond those that KVM has a counter for.
+    Reasons,
+    /// How long exits took.
+    HandlingTimes,
+    /// Which vCPU they were of.
+    Vcpus,
+}
+
+/// A source that gave nothing, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// The source.
+    pub origin: Origin,
+    /// The cause with what to do, and the causes of the cause.
+    pub cause: String,
+}
+
+/// One reading of a VM's counters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VmStatistics {
+    /// The VM's process.
+    pub pid: i32,
+    /// When that started, in ticks since boot; as in [`host::vms::Vm`].
+    pub start_ticks: u64,
+    /// The VM's name.
+    pub name: String,
+    /// Which source gave the counters; `None` when none did.
+    pub origin: Option<Origin>,
+    /// Sources that were tried before it in vain.
+    pub failures: Vec<Failure>,
+    /// Counters of the VM and, summed, of its vCPUs. Of a process with several VMs the sum over them.
+    pub total: Counters,
+    /// Counters by vCPU, with KVM's numbers; empty where the source has none.
+    pub vcpus: BTreeMap<u32, Counters>,
+    /// Units of those that count something else than occurrences, such as `ns`.
+    pub units: BTreeMap<String, String>,
+    /// What this source cannot say.
+    pub missing: Vec<Missing>,
+    /// When it was read.
+    #[serde(skip)]
+    pub read_at: Instant,
+}
+
+/// What a source found.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    total: Counters,
+    vcpus: BTreeMap<u32, Counters>,
+    units: BTreeMap<String, String>,
+}
+
+impl Found {
+    fn add(&mut self, counters: &Counters) {
+        for (name, value) in counters {
+            let sum = self.total.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*value);
+        }
+    }
+}
+
+/// The unit by the name, where no schema says it: KVM ends names of times with it.
+fn unit_of_name(name: &str) -> Option<String> {
+    name.ends_with("_ns").then(|| "ns".to_owned())
+}
+
+/// An error with its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text += &format!(" ({next})");
+        cause = next.source();
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "statistics_tests.rs"]
+mod tests;
