@@ -1,10 +1,10 @@
 //! Exits of all VMs, or of some, counted in the kernel by eBPF programs.
 
 mod cells;
-mod clock;
+pub(crate) mod clock;
 mod cost;
-mod layout;
-mod programs;
+pub(crate) mod layout;
+pub(crate) mod programs;
 mod records;
 
 use std::path::{Path, PathBuf};

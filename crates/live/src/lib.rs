@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod changes;
 mod collector;
 mod counter;
 mod decode;
@@ -32,14 +33,17 @@ mod spans;
 pub mod statistics;
 mod threads;
 mod tracefs;
+mod vm_state;
 
+pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use collector::{Collector, Cost, LiveExit, Mechanism, ProgramCost, Recorder, Watch};
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;
-pub use inhibit::InhibitChange;
+pub use inhibit::{InhibitChange, inhibit_numbering};
 pub use record::{Record, Records, Sample, records};
 pub use sampler::{EventTotal, ThreadSamples, TracepointSampler};
 pub use threads::threads_of;
 pub use tracefs::Tracefs;
+pub use vm_state::{StateReader, VcpuPlace, VmKey};
 pub use tracepoints::{EventFormat, Field, FormatError, Symbol, SymbolTable, Symbols};

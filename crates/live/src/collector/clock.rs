@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// `CLOCK_MONOTONIC`, nanoseconds: what `bpf_ktime_get_ns` gives.
-pub(super) fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is ours and the kernel fills it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
@@ -23,7 +23,7 @@ pub(super) fn wait_for_programs() {
 }
 
 /// Whether processes have the numbers here that the kernel gives them.
-pub(super) fn in_first_pid_namespace(root: &Path) -> bool {
+pub(crate) fn in_first_pid_namespace(root: &Path) -> bool {
     // PROC_PID_INIT_INO of include/linux/proc_ns.h.
     let first = Path::new("pid:[4026531836]");
     std::fs::read_link(root.join("proc/self/ns/pid")).is_ok_and(|namespace| namespace == first)

@@ -100,7 +100,7 @@ impl std::fmt::Debug for Attached {
 
 // Loading wants the object where its words begin.
 #[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 static COUNT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/count.o")));
 static RECORD_RING: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record_ring.o")));
 static RECORD_PERF: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record_perf.o")));
@@ -229,12 +229,12 @@ fn offset(format: &EventFormat, event: &str, field: &'static str, size: usize) -
     u32::try_from(found.ok_or_else(unusable)?.offset).map_err(|_| unusable())
 }
 
-fn not_loaded(error: &EbpfError) -> Error {
+pub(crate) fn not_loaded(error: &EbpfError) -> Error {
     Error::Load { cause: chain(error), next: what_next(error) }
 }
 
 /// The reason in one line; the verifier's log goes to a file.
-fn rejected(program: &str, error: &ProgramError) -> Error {
+pub(crate) fn rejected(program: &str, error: &ProgramError) -> Error {
     let ProgramError::LoadError { io_error, verifier_log } = error else {
         return Error::Load { cause: format!("{program}: {}", chain(error)), next: what_next(error) };
     };
@@ -275,7 +275,7 @@ fn what_next(error: &(dyn std::error::Error + 'static)) -> &'static str {
     "see the kernel's log"
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
