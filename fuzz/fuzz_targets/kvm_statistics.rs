@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use libfuzzer_sys::fuzz_target;
-use probe::statistics::{StatisticsFd, parse_descriptors, parse_header};
+use probe::statistics::{StatisticsFile, parse_descriptors, parse_header};
 
 const HEADER: usize = 24;
 
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         // Lossy UTF-8 makes three bytes of one.
         assert!(all.iter().all(|one| one.name.len() <= 3 * header.name_size as usize));
     }
-    if let Ok(statistics) = StatisticsFd::from_file(file_of(bytes)) {
+    if let Ok(statistics) = StatisticsFile::new(file_of(bytes)) {
         if let (Ok(all), Ok(growing)) = (statistics.read(), statistics.read_cumulative()) {
             assert!(growing.keys().all(|name| all.contains_key(name)));
         }

@@ -9,6 +9,7 @@ mod facts;
 mod fingerprint;
 mod interrupts;
 pub mod kvm;
+pub mod kvm_statistics;
 mod modules;
 pub mod vms;
 

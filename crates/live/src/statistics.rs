@@ -1,8 +1,8 @@
 //! KVM's own counters of running VMs, for hosts where eBPF cannot be used.
 //!
 //! They tell how many exits there were and how many of some kinds; no other reasons and no handling times.
-//! For each VM the first of these that works is used: QEMU's monitor ([`Origin::Qmp`]), and debugfs
-//! ([`Origin::Debugfs`]).
+//! For each VM the first of these that works is used: QEMU's monitor ([`Origin::Qmp`]), the descriptors of
+//! statistics that the VMM keeps open ([`Origin::Descriptors`]), and debugfs ([`Origin::Debugfs`]).
 //!
 //! ```no_run
 //! use host::vms::Vms;
@@ -22,6 +22,7 @@
 
 mod change;
 mod debugfs;
+mod descriptors;
 mod query;
 mod source;
 
@@ -44,6 +45,10 @@ pub type Counters = BTreeMap<String, u64>;
 pub enum Origin {
     /// QEMU 7.1 or later, asked through its monitor with `query-stats`. Counters of each vCPU.
     Qmp,
+    /// KVM's binary statistics, through the VMM's own descriptors of them: QEMU 8.1 and later keeps one for each
+    /// vCPU. Nothing is asked of the VMM, whoever has its monitor, and lockdown does not matter; Linux 5.14,
+    /// and root.
+    Descriptors,
     /// `/sys/kernel/debug/kvm`. Sums over the vCPUs only; root, and no lockdown.
     Debugfs,
 }
@@ -52,6 +57,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Qmp => "QMP",
+            Self::Descriptors => "descriptors",
             Self::Debugfs => "debugfs",
         })
     }
@@ -120,11 +126,12 @@ impl Found {
             *sum = sum.saturating_add(*value);
         }
     }
-}
 
-/// The unit by the name, where no schema says it: KVM ends names of times with it.
-fn unit_of_name(name: &str) -> Option<String> {
-    name.ends_with("_ns").then(|| "ns".to_owned())
+    /// Units where no schema says them: KVM ends names of times with it.
+    fn name_units(&mut self) {
+        let times = self.total.keys().filter(|name| name.ends_with("_ns"));
+        self.units = times.map(|name| (name.clone(), "ns".to_owned())).collect();
+    }
 }
 
 /// An error with its causes on one line.

@@ -124,7 +124,8 @@ fn each_failure_is_kept_with_its_cause() {
     let found = read(fake.root(), &vm(open()), LONG);
     assert_eq!((found.origin, found.total.len()), (None, 0));
     assert_eq!(causes(&found)[0], "QEMU 10.0.13 has no `query-stats`, which came with 7.1");
-    assert!(causes(&found)[1].contains("mount -t debugfs"), "{:?}", found.failures);
+    assert!(causes(&found)[1].contains("no descriptor of statistics"), "{:?}", found.failures);
+    assert!(causes(&found)[2].contains("mount -t debugfs"), "{:?}", found.failures);
     fake.end();
 
     let fake = Fake::qemu(1, |_, _| Ok(json!([])));
@@ -192,9 +193,9 @@ fn debugfs_without_the_vm_or_without_counters() {
     let root = tempfile::tempdir().unwrap();
     let mut vm = vm(Vec::new());
     vm.debugfs = vec![in_debugfs(root.path(), "40-8", &[])];
-    assert!(read(root.path(), &vm, LONG).failures[1].cause.contains("has no counter"));
+    assert!(read(root.path(), &vm, LONG).failures[2].cause.contains("has no counter"));
     vm.debugfs.clear();
-    assert!(read(root.path(), &vm, LONG).failures[1].cause.contains("has no directory of process 40"));
+    assert!(read(root.path(), &vm, LONG).failures[2].cause.contains("has no directory of process 40"));
 }
 
 #[test]
@@ -209,4 +210,19 @@ fn a_source_that_ends_is_replaced() {
     assert_eq!((first.origin, second.origin), (Some(Origin::Qmp), Some(Origin::Debugfs)));
     assert!(second.since(&first).is_none(), "two sources are not compared");
     fake.end();
+}
+
+#[test]
+fn descriptors_of_statistics_are_taken_and_checked() {
+    let mut vm = vm(Vec::new());
+    vm.pid = i32::try_from(std::process::id()).unwrap();
+    let file = tempfile::tempfile().unwrap();
+    vm.vcpus.truncate(1);
+    vm.vcpus[0].statistics_fd = Some(std::os::fd::AsRawFd::as_raw_fd(&file));
+    let empty = tempfile::tempdir().unwrap();
+    let cause = read(empty.path(), &vm, LONG).failures.remove(1).cause;
+    assert!(cause.contains("is not the statistics of a vCPU any more"), "{cause}");
+    vm.vcpus[0].statistics_fd = Some(1_000_000);
+    let cause = read(empty.path(), &vm, LONG).failures.remove(1).cause;
+    assert!(cause.contains("cannot be taken from process"), "{cause}");
 }

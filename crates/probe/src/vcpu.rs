@@ -12,7 +12,7 @@ use vmm_sys_util::signal::Killable;
 
 use crate::error::Error;
 use crate::layout;
-use crate::statistics::StatisticsFd;
+use crate::statistics::StatisticsFile;
 use crate::threads;
 
 /// How a command ended.
@@ -49,7 +49,7 @@ pub(crate) struct Vcpu {
     index: u16,
     tid: i32,
     cpu: Option<usize>,
-    statistics: Option<StatisticsFd>,
+    statistics: Option<StatisticsFile>,
     /// `None` once the thread has been told to end.
     enter: Option<Sender<()>>,
     kicked: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ impl Vcpu {
         index: u16,
         fd: VcpuFd,
         cpu: Option<usize>,
-        statistics: Option<StatisticsFd>,
+        statistics: Option<StatisticsFile>,
         reports: Sender<Report>,
     ) -> Result<Self, Error> {
         let (enter, entries) = channel();
@@ -91,7 +91,7 @@ impl Vcpu {
         self.cpu
     }
 
-    pub(crate) fn statistics(&self) -> Option<&StatisticsFd> {
+    pub(crate) fn statistics(&self) -> Option<&StatisticsFile> {
         self.statistics.as_ref()
     }
 

@@ -14,7 +14,7 @@ use crate::layout;
 use crate::memory::Memory;
 use crate::parked::Parked;
 use crate::run::Arm;
-use crate::statistics::StatisticsFd;
+use crate::statistics;
 use crate::threads;
 use crate::vcpu::{Report, Vcpu};
 
@@ -73,7 +73,7 @@ impl MicroVm {
             let statistics = match no_statistics {
                 Some(_) => None,
                 None => Some(
-                    StatisticsFd::open(&fd).map_err(|source| Error::Statistics { vcpu: index, source })?,
+                    statistics::open(&fd).map_err(|source| Error::Statistics { vcpu: index, source })?,
                 ),
             };
             let cpu = if config.pin { threads::cpu_of(index, &allowed_cpus) } else { None };

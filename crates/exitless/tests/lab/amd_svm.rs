@@ -160,3 +160,60 @@ fn the_payload_runs_in_every_mode_on_a_real_svm() {
         assert_eq!(all["recording"]["plan"]["apic"], apic);
     }
 }
+
+/// A guest of QEMU's that boots, powers off and stays as it is, so that its counters stand still.
+const STILL_GUEST: &str = "qemu-system-x86_64 -name guest=web,,1,debug-threads=on \
+    -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split -cpu host -smp 2 -m 256 \
+    -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
+    -append 'console=ttyS0 panic=-1 reboot=t quiet' -nographic -nodefaults -no-user-config -no-shutdown \
+    -object iothread,id=iothread1 -qmp unix:/tmp/qmp,server=on,wait=off -serial file:/tmp/serial & QEMU=$!; \
+    until grep -q 'Power down' /tmp/serial; do sleep 1; done; sleep 2";
+
+#[test]
+fn a_vm_is_found_and_its_counters_are_the_kernels_from_every_source() {
+    // A machine without parts that does nothing but connect.
+    let hold = "qemu-system-x86_64 -M none -accel tcg -nodefaults -display none \
+                -chardev socket,id=holder,path=/tmp/qmp & HOLD=$!; sleep 2";
+    let script = format!(
+        "{STILL_GUEST}; exitless vms --statistics --json > qmp.json && {hold}; \
+         exitless vms --statistics --json > taken.json || exit 9; kill $HOLD; \
+         exitless vms --vm nobody; echo status $?; cat /sys/kernel/debug/kvm/$QEMU-*/exits > debugfs; \
+         exitless vms --vm web,1 --statistics; kill $QEMU; wait $QEMU; exitless vms"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().to_str().unwrap();
+    let files = ["--get", "qmp.json", "taken.json", "debugfs", "--output", output];
+    let command =
+        [&["lab", "run", "amd-svm", "--timeout", "240"][..], &files, &["--", "sh", "-c", &script]].concat();
+    let said = run(&command);
+    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let json = |name: &str| serde_json::from_str::<serde_json::Value>(&text(name)).unwrap();
+    let exits: u64 = text("debugfs").trim().parse().unwrap();
+    assert!(exits > 1000, "{exits}");
+    for (name, origin, failures) in [("qmp.json", "qmp", 0), ("taken.json", "descriptors", 1)] {
+        let document = json(name);
+        let vm = &document["vms"][0];
+        assert_eq!(document["vms"].as_array().unwrap().len(), 1);
+        assert_eq!((&vm["name"], &vm["vmm"]), (&"web,1".into(), &"qemu".into()));
+        assert_eq!(vm["vcpus"].as_array().unwrap().len(), 2);
+        assert_eq!(vm["iothreads"][0]["name"], "iothread1");
+        let statistics = &vm["statistics"];
+        assert_eq!(statistics["origin"], origin, "{statistics}");
+        assert_eq!(statistics["failures"].as_array().unwrap().len(), failures, "{statistics}");
+        assert_eq!(statistics["total"]["exits"], exits, "by {origin}");
+        let of_vcpus: u64 =
+            ["0", "1"].iter().map(|one| statistics["vcpus"][one]["exits"].as_u64().unwrap()).sum();
+        assert_eq!(of_vcpus, exits, "by {origin}");
+    }
+    let taken = json("taken.json")["vms"][0]["statistics"]["failures"][0]["cause"].to_string();
+    assert!(taken.contains("another program is connected"), "{taken}");
+    assert!(said.out.contains("status 2") && said.err.contains("running: web,1 ("), "{}", said.err);
+    assert!(
+        said.out.contains("KVM's counters by QMP") && said.out.ends_with("No VM was found.\n"),
+        "{}",
+        said.out
+    );
+    assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
+}

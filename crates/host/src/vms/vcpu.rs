@@ -3,7 +3,7 @@
 use super::debugfs::Directory;
 use super::{Descriptors, NamedThread};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One vCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,34 +36,32 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
 
 /// The vCPUs of a process, by number.
 ///
-/// KVM's debugfs says which thread runs which vCPU; names are the second choice, since their numbers are the
-/// VMM's own.
+/// KVM's debugfs says which thread runs which vCPU once it has run; names are the second choice, since their
+/// numbers are the VMM's own.
 pub(super) fn joined(
     descriptors: &Descriptors,
     threads: &[NamedThread],
     directories: &[&Directory],
 ) -> Vec<Vcpu> {
-    let of_kernel: Vec<(u32, i32)> =
-        directories.iter().flat_map(|one| &one.vcpus).map(|(&number, &thread)| (number, thread)).collect();
-    let mut of_names: Vec<(u32, i32)> =
+    let mut names: Vec<(u32, i32)> =
         threads.iter().filter_map(|one| Some((number_of(&one.name)?, one.tid))).collect();
-    of_names.sort_unstable();
+    names.sort_unstable();
+    if descriptors.vcpus.is_empty() {
+        return names.into_iter().map(named_only).collect();
+    }
+    let of_kernel =
+        || directories.iter().flat_map(|one| &one.vcpus).map(|(&number, &thread)| (number, thread));
+    let running: BTreeSet<i32> = of_kernel().map(|(_, thread)| thread).filter(|&thread| thread > 0).collect();
+    let mut by_kernel = queues(of_kernel());
     let numbers: Vec<u32> = descriptors.vcpus.iter().map(|&(number, _)| number).collect();
-    let mut pairs = if of_kernel.iter().any(|&(_, thread)| thread > 0) {
-        queues(of_kernel.into_iter().filter(|&(_, thread)| thread > 0))
-    } else if numbers.is_empty() {
-        return of_names.into_iter().map(named_only).collect();
-    } else {
-        by_name(&numbers, &of_names)
-    };
+    let mut by_name = by_name(&numbers, &names);
     let mut statistics = queues(descriptors.vcpu_statistics.iter().copied());
-    let vcpu = |&(number, fd): &(u32, i32)| Vcpu {
-        number,
-        fd: Some(fd),
-        thread: next(&mut pairs, number),
-        statistics_fd: next(&mut statistics, number),
+    let mut vcpu = |&(number, fd): &(u32, i32)| {
+        let named = next(&mut by_name, number).filter(|thread| !running.contains(thread));
+        let thread = next(&mut by_kernel, number).filter(|&thread| thread > 0).or(named);
+        Vcpu { number, fd: Some(fd), thread, statistics_fd: next(&mut statistics, number) }
     };
-    descriptors.vcpus.iter().map(vcpu).collect()
+    descriptors.vcpus.iter().map(&mut vcpu).collect()
 }
 
 fn named_only((number, thread): (u32, i32)) -> Vcpu {
@@ -143,5 +141,10 @@ mod tests {
         let directory = Directory { vcpus: BTreeMap::from([(0, 101), (1, 100)]), ..Directory::default() };
         let found = joined(&descriptors(&[0, 1]), &threads(&["CPU 0/KVM", "CPU 1/KVM"]), &[&directory]);
         assert_eq!(pairs(&found), [(0, Some(101)), (1, Some(100))]);
+        let directory =
+            Directory { vcpus: BTreeMap::from([(0, 101), (1, 0), (2, 0)]), ..Directory::default() };
+        let names = threads(&["CPU 0/KVM", "CPU 1/KVM", "CPU 2/KVM"]);
+        let found = joined(&descriptors(&[0, 1, 2]), &names, &[&directory]);
+        assert_eq!(pairs(&found), [(0, Some(101)), (1, None), (2, Some(102))], "one thread runs one vCPU");
     }
 }

@@ -1,6 +1,6 @@
 //! Counters from KVM's directories in debugfs.
 
-use super::{Counters, Found, unit_of_name};
+use super::{Counters, Found};
 use host::vms::Vm;
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read};
@@ -42,7 +42,7 @@ pub(super) fn read(root: &Path, vm: &Vm) -> Result<Found, DebugfsError> {
         }
         found.add(&counters);
     }
-    found.units = found.total.keys().filter_map(|name| Some((name.clone(), unit_of_name(name)?))).collect();
+    found.name_units();
     Ok(found)
 }
 

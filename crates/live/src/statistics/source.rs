@@ -1,6 +1,6 @@
 //! Reading VMs, each from the first source that works for it.
 
-use super::{Failure, Found, Missing, Origin, VmStatistics, chain, debugfs, query};
+use super::{Failure, Found, Missing, Origin, VmStatistics, chain, debugfs, descriptors, query};
 use host::vms::Vm;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// So many VMs are asked at the same time, lest one whose monitor is taken holds up all others.
 const AT_ONCE: usize = 16;
 /// In the order in which they are tried.
-const ORDER: [Origin; 2] = [Origin::Qmp, Origin::Debugfs];
+const ORDER: [Origin; 3] = [Origin::Qmp, Origin::Descriptors, Origin::Debugfs];
 
 /// KVM's counters of some VMs.
 #[derive(Debug)]
@@ -105,6 +105,7 @@ impl Watched {
 fn attempt(origin: Origin, root: &Path, vm: &Vm, timeout: Duration) -> Result<Found, String> {
     match origin {
         Origin::Qmp => query::read(root, vm, timeout).map_err(|error| chain(&error)),
+        Origin::Descriptors => descriptors::read(vm).map_err(|error| chain(&error)),
         Origin::Debugfs => debugfs::read(root, vm).map_err(|error| chain(&error)),
     }
 }

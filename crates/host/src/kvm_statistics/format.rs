@@ -160,7 +160,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in crate::statistics) fn header(
+    pub(in crate::kvm_statistics) fn header(
         name_size: u32,
         descriptors: u32,
         descriptors_at: u32,
@@ -172,7 +172,7 @@ pub(super) mod tests {
             .collect()
     }
 
-    pub(in crate::statistics) fn descriptor(name: &str, flags: u32, values: u16, offset: u32) -> Vec<u8> {
+    pub(in crate::kvm_statistics) fn descriptor(name: &str, flags: u32, values: u16, offset: u32) -> Vec<u8> {
         let mut bytes = flags.to_le_bytes().to_vec();
         bytes.extend([0, 0]);
         bytes.extend(values.to_le_bytes());
