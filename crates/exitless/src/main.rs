@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline, vms};
+use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline, verify, vms};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]
@@ -38,6 +38,11 @@ enum Command {
     ///
     /// Exit status: 0; 2 for a wrong command line or a VM that is not there; 125 when exits cannot be counted here.
     Stat(stat::Arguments),
+    /// Tell of each VM whether interrupt virtualization (APICv, AVIC, x2AVIC) is active for it now, and the evidence.
+    ///
+    /// Exit status: 0 when it is active for all VMs; 1 when it is inhibited for some; 2 when that cannot be told, or for
+    /// a wrong command line; 125 when the tool itself failed.
+    Verify(verify::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///
     /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
@@ -74,6 +79,7 @@ fn main() -> ExitCode {
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),

@@ -36,6 +36,7 @@ mod tracefs;
 mod vm_state;
 
 pub use changes::{Changes, ChangesWatch, PostingChange};
+pub use collector::clock::monotonic_ns;
 pub use collector::{Collector, Cost, LiveExit, Mechanism, ProgramCost, Recorder, Watch};
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;

@@ -8,6 +8,7 @@ mod profile;
 mod recordings;
 mod tables;
 mod timeline;
+mod verify;
 mod vms;
 
 pub use self::comparison::comparison;
@@ -16,6 +17,7 @@ pub use self::profile::profile;
 pub use self::recordings::doubts;
 pub(crate) use self::recordings::{notes, window};
 pub use self::timeline::{Screen, timeline};
+pub use self::verify::verification;
 pub use self::vms::vms;
 
 use experiment::prove::{Judgement, Outcome};

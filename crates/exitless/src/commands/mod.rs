@@ -11,5 +11,6 @@ pub(crate) mod recordings;
 pub(crate) mod report;
 pub(crate) mod stat;
 pub(crate) mod timeline;
+pub(crate) mod verify;
 pub(crate) mod vms;
 mod watching;

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// `CLOCK_MONOTONIC`, nanoseconds: what `bpf_ktime_get_ns` gives.
-pub(crate) fn monotonic_ns() -> u64 {
+#[must_use]
+pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is ours and the kernel fills it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };

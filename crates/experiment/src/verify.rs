@@ -1,0 +1,11 @@
+//! Whether interrupt virtualization is active for the VMs of this host now, with the evidence.
+
+mod collect;
+mod provoke;
+mod result;
+
+pub use collect::{Verify, verify};
+pub use provoke::provoke;
+pub use result::{
+    Changed, HostSide, Missing, Provoked, ReasonCures, StateSeen, Verification, VmVerification,
+};
