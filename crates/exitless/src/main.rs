@@ -9,7 +9,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline, verify, vms};
+use crate::commands::{
+    diff, lab as lab_command, lab_self_test, probe, prove, report, stat, timeline, verify, vms,
+};
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
 #[derive(Debug, Parser)]

@@ -7,5 +7,5 @@ mod result;
 pub use collect::{Verify, verify};
 pub use provoke::provoke;
 pub use result::{
-    Changed, HostSide, Missing, Provoked, ReasonCures, StateSeen, Verification, VmVerification,
+    Changed, HostSide, Missing, Provoked, ReasonCures, StateSample, StateSeen, Verification, VmVerification,
 };

@@ -46,5 +46,5 @@ pub use record::{Record, Records, Sample, records};
 pub use sampler::{EventTotal, ThreadSamples, TracepointSampler};
 pub use threads::threads_of;
 pub use tracefs::Tracefs;
-pub use vm_state::{StateReader, VcpuPlace, VmKey};
 pub use tracepoints::{EventFormat, Field, FormatError, Symbol, SymbolTable, Symbols};
+pub use vm_state::{StateReader, VcpuPlace, VmKey};

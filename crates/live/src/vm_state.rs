@@ -111,10 +111,6 @@ impl StateReader {
             cause,
             next: "a kernel with CONFIG_DEBUG_INFO_BTF and CONFIG_DEBUG_INFO_BTF_MODULES is needed",
         })?;
-        let types = Btf::from_sys_fs().map_err(|error| Error::Load {
-            cause: chain(&error),
-            next: "a kernel with CONFIG_DEBUG_INFO_BTF is needed",
-        })?;
         let mut loader = EbpfLoader::new();
         loader.override_global("task_process_at", &layout.task_process, true);
         loader.override_global("file_private_at", &layout.file_private, true);
@@ -130,6 +126,11 @@ impl StateReader {
             next: "build exitless again",
         })?;
         let iterator: &mut Iter = program.try_into().map_err(|error| rejected("state", &error))?;
+        // Tens of MiB, which the loader above had for itself: one after the other.
+        let types = Btf::from_sys_fs().map_err(|error| Error::Load {
+            cause: chain(&error),
+            next: "a kernel with CONFIG_DEBUG_INFO_BTF is needed",
+        })?;
         iterator.load("task_file", &types).map_err(|error| rejected("state", &error))?;
         let places = vcpus.iter().copied().take(MOST_VCPUS).collect();
         Ok(Self { ebpf, vcpus: vcpus_map, places, layout })

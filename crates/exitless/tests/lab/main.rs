@@ -6,3 +6,4 @@ mod amd_svm;
 mod command;
 mod faults;
 mod intel_apicv;
+mod verify;

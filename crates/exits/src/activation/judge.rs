@@ -11,6 +11,8 @@ pub struct Evidence<'a> {
     pub isa: Option<Isa>,
     /// Whether the vendor module has interrupt virtualization on; `None` when that cannot be told.
     pub enabled: Option<bool>,
+    /// Whether the CPU says that it has none, whatever KVM believes.
+    pub cpu_denies: bool,
     /// KVM's own state, in order of time; empty when it could not be read.
     pub samples: &'a [VmState],
     /// Changes seen meanwhile, in order of time.
@@ -83,6 +85,9 @@ pub enum Doubt {
     WindowsSeen(u64),
     /// KVM says inhibited, yet exits were seen that exist only with it: so many.
     OnlyWithItSeen(u64),
+    /// KVM uses it, but the CPU says that it has none (`kvm_amd.force_avic`), and no exit was seen that would show that
+    /// it works all the same.
+    CpuDenies,
     /// KVM's own state could not be read: the verdict follows from exits alone.
     ByExitsAlone,
     /// KVM's own state could not be read: the verdict follows from the module's parameter alone.
@@ -157,6 +162,13 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
         doubts.push(Doubt::ControlsDisagree(disagreeing));
     }
     doubts.extend(contradicting(status, evidence.signs));
+    let shown = evidence.signs.is_some_and(|signs| signs.only_with_it() > 0);
+    let status = if evidence.cpu_denies && !shown && matches!(status, Status::Active | Status::Partly) {
+        doubts.push(Doubt::CpuDenies);
+        Status::Unknown
+    } else {
+        status
+    };
     Activation {
         status,
         mode: match status {

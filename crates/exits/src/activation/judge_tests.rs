@@ -27,6 +27,7 @@ fn two(mask: u64, active: [bool; 2]) -> VmState {
 struct Seen<'a> {
     isa: Option<Isa>,
     enabled: Option<bool>,
+    cpu_denies: bool,
     samples: Vec<VmState>,
     changes: &'a [InhibitSeen],
     signs: Option<ExitSigns>,
@@ -34,7 +35,14 @@ struct Seen<'a> {
 
 impl Default for Seen<'_> {
     fn default() -> Self {
-        Self { isa: Some(Isa::Vmx), enabled: Some(true), samples: Vec::new(), changes: &[], signs: None }
+        Self {
+            isa: Some(Isa::Vmx),
+            enabled: Some(true),
+            cpu_denies: false,
+            samples: Vec::new(),
+            changes: &[],
+            signs: None,
+        }
     }
 }
 
@@ -43,6 +51,7 @@ fn verdict(seen: &Seen<'_>) -> Activation {
     judge(&Evidence {
         isa: seen.isa,
         enabled: seen.enabled,
+        cpu_denies: seen.cpu_denies,
         samples: &seen.samples,
         changes: seen.changes,
         signs: seen.signs.as_ref(),
@@ -195,4 +204,19 @@ fn a_state_without_the_fields_is_as_none() {
     let mask = |mask| VmState { inhibits: Some(Inhibits(mask)), ..unread.clone() };
     let status = |mask_value| verdict(&Seen { samples: vec![mask(mask_value)], ..Seen::default() }).status;
     assert_eq!((status(1 << PIT_REINJ), status(0)), (Status::Inhibited, Status::Unknown));
+}
+
+#[test]
+fn an_avic_that_the_cpu_denies_is_believed_by_its_exits_alone() {
+    let samples = || vec![state(0, vec![vcpu(0, Some(true), false, Some(AVIC))])];
+    let forced = |signs| {
+        verdict(&Seen { isa: Some(Isa::Svm), cpu_denies: true, samples: samples(), signs, ..Seen::default() })
+    };
+    let judged = forced(Some(ExitSigns { exits: 9, ..ExitSigns::default() }));
+    assert_eq!((judged.status, judged.doubts), (Status::Unknown, vec![Doubt::CpuDenies]));
+    let shown = forced(Some(ExitSigns { incomplete_ipis: 1, ..ExitSigns::default() }));
+    assert_eq!((shown.status, shown.mode), (Status::Active, Some(Mode::Avic)));
+    let inhibited =
+        Seen { cpu_denies: true, samples: vec![two(1 << PIT_REINJ, [false; 2])], ..Seen::default() };
+    assert_eq!(verdict(&inhibited).status, Status::Inhibited);
 }

@@ -16,7 +16,7 @@ use host::{Cpu, Fingerprint, kvm};
 use live::{Changes, ChangesWatch, Collector, StateReader, VcpuPlace, VmKey, Watch, monotonic_ns};
 
 use super::result::FORMAT;
-use super::{Changed, HostSide, Missing, ReasonCures, StateSeen, Verification, VmVerification};
+use super::{Changed, HostSide, Missing, ReasonCures, StateSample, StateSeen, Verification, VmVerification};
 
 /// KVM's state is read so often, evenly over the time.
 const SAMPLES: u32 = 11;
@@ -44,19 +44,24 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     let (host, cpu) = host_side(root);
     let mut missing = Vec::new();
     let mut reader = note(&mut missing, "KVM's own state", None, state_reader(wanted, host.isa));
+    let processes = wanted.vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect();
+    let watch = Watch { processes: Some(processes), accesses: true, ..Watch::default() };
+    let collector = if wanted.vms.is_empty() { Ok(None) } else { Collector::attach(root, &watch).map(Some) };
+    let mut collector = note(&mut missing, "exits", None, collector).flatten();
+
+    // What takes long to set up is there: all is watched from here on.
+    let began_ns = monotonic_ns();
     let mut watches: BTreeMap<i32, ChangesWatch> = BTreeMap::new();
     for vm in wanted.vms {
         let watch = ChangesWatch::attach(root, &vm.threads);
         let watch = note(&mut missing, "changes of inhibit reasons", Some(vm.pid), watch);
         watches.extend(watch.map(|watch| (vm.pid, watch)));
     }
-    let processes = wanted.vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect();
-    let watch = Watch { processes: Some(processes), accesses: true, ..Watch::default() };
-    let collector = if wanted.vms.is_empty() { Ok(None) } else { Collector::attach(root, &watch).map(Some) };
-    let mut collector = note(&mut missing, "exits", None, collector).flatten();
+    if let Some(collector) = &mut collector {
+        // What was counted while the rest was set up belongs to no time that is told.
+        let _ = note(&mut missing, "exits", None, collector.take());
+    }
     let interrupts_before = posting::device_interrupts(root);
-
-    let began_ns = monotonic_ns();
     let mut samples: BTreeMap<VmKey, Vec<VmState>> = BTreeMap::new();
     watch_for(wanted, stop, &mut reader, &mut samples, &mut missing);
     let watched_ns = monotonic_ns() - began_ns;
@@ -227,6 +232,8 @@ impl Seen<'_> {
         let activation = judge(&Evidence {
             isa: self.host.isa,
             enabled: self.host.enabled,
+            // kvm_amd.force_avic believes in an AVIC that the CPU does not show.
+            cpu_denies: self.host.isa == Some(Isa::Svm) && !self.cpu.has("avic"),
             samples,
             changes: &seen,
             signs: signs.as_ref(),
@@ -251,7 +258,10 @@ impl Seen<'_> {
             cures: named.map(|reason| self.cures(reason)).collect(),
             ipi_virtualization: ipi.judge(),
             devices: self.devices(vm, activation.status, last, changes),
-            state: last.map(|last| StateSeen { samples: samples.len(), last: last.clone() }),
+            state: last.map(|last| StateSeen {
+                samples: samples.iter().map(StateSample::of).collect(),
+                last: last.clone(),
+            }),
             changes: changes.map(|_| seen.iter().map(|one| self.changed(one)).collect()),
             exits: signs,
             activation,
@@ -283,11 +293,12 @@ impl Seen<'_> {
     }
 
     fn cures(&self, reason: InhibitReason) -> ReasonCures {
-        let of_other_vendor = match self.host.isa {
-            Some(Isa::Vmx) => CurePlace::KvmAmd,
-            _ => CurePlace::KvmIntel,
+        let of_other_vendor = |place| match self.host.isa {
+            Some(Isa::Vmx) => place == CurePlace::KvmAmd,
+            Some(Isa::Svm) => place == CurePlace::KvmIntel,
+            None => matches!(place, CurePlace::KvmIntel | CurePlace::KvmAmd),
         };
-        let cures = reason.cures().iter().filter(|cure| cure.place != of_other_vendor);
+        let cures = reason.cures().iter().filter(|cure| !of_other_vendor(cure.place));
         ReasonCures { reason, set_by: reason.set_by(), cures: cures.copied().collect() }
     }
 

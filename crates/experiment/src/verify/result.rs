@@ -100,10 +100,26 @@ pub struct VmVerification {
 /// KVM's own state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StateSeen {
-    /// How often it was read.
-    pub samples: usize,
+    /// Each time that it was read, in order and evenly over the time.
+    pub samples: Vec<StateSample>,
     /// As it was at last.
     pub last: VmState,
+}
+
+/// KVM's own state at one moment, in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StateSample {
+    /// Reasons in force.
+    pub inhibits: Option<Inhibits>,
+    /// vCPUs for which it is active.
+    pub active_vcpus: usize,
+}
+
+impl StateSample {
+    pub(super) fn of(state: &VmState) -> Self {
+        let active = state.vcpus.iter().filter(|vcpu| vcpu.active == Some(true));
+        Self { inhibits: state.inhibits, active_vcpus: active.count() }
+    }
 }
 
 /// A change of an inhibit reason.

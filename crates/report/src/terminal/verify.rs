@@ -84,6 +84,11 @@ fn conclusion(seen: &Verification) -> String {
     match (off, unknown) {
         (0, 0) if total == 1 => format!("{name} is active for the VM."),
         (0, 0) => format!("{name} is active for all {total} VMs."),
+        (1, _) if total == 1 && number(Status::Partly) == 1 => {
+            format!("{name} is active for some vCPUs of the VM only.")
+        }
+        (1, _) if total == 1 => format!("{name} is not active for the VM."),
+        (0, 1) if total == 1 => format!("Whether {name} is active for the VM cannot be told."),
         (0, _) => format!("Whether {name} is active cannot be told for {}.", counted(unknown as u64, "VM")),
         (_, 0) => {
             format!("{name} is not, or not wholly, active for {off} of {}.", counted(total as u64, "VM"))
@@ -263,7 +268,8 @@ fn name_of(reason: &InForce) -> String {
 fn in_force(reason: &InForce, state: Option<&StateSeen>, watched_ns: u64) -> String {
     let mut text = name_of(reason);
     if let Some(state) = state {
-        let _ = write!(text, ", set in {} of {}", reason.samples, counted(state.samples as u64, "sample"));
+        let _ =
+            write!(text, ", set in {} of {}", reason.samples, counted(state.samples.len() as u64, "sample"));
     }
     match reason.since_ns {
         Some(since) => {
@@ -419,7 +425,7 @@ fn signs_in_words(signs: &ExitSigns, watched_ns: u64) -> String {
 }
 
 fn doubt_in_words(doubt: &Doubt, state: Option<&StateSeen>) -> String {
-    let samples = state.map_or(0, |state| state.samples);
+    let samples = state.map_or(0, |state| state.samples.len());
     let numbers = |vcpus: &[u32]| {
         let told: Vec<String> = vcpus.iter().map(u32::to_string).collect();
         told.join(", ")
@@ -454,6 +460,11 @@ fn doubt_in_words(doubt: &Doubt, state: Option<&StateSeen>) -> String {
             "{} that exist only with interrupt virtualization: it was active for a part of the time",
             counted(*number, "exit")
         ),
+        Doubt::CpuDenies => {
+            "KVM uses it, but the CPU says that it has none (kvm_amd.force_avic), and no exit \
+                             shows that it works all the same"
+                .to_owned()
+        }
         Doubt::ByExitsAlone => "Judged by exits alone: KVM's own state could not be read".to_owned(),
         Doubt::ByParameterAlone => {
             "Judged by the module's parameter alone: KVM's own state could not be read".to_owned()
