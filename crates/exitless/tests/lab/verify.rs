@@ -68,7 +68,7 @@ fn a_module_that_has_it_off_decides_without_a_vm() {
 
 #[test]
 fn a_micro_vm_with_apicv_is_seen_in_both_arms() {
-    let script = "exitless probe --measure ipi-running --samples 30000 --warm-up 10 --blocks 40 \
+    let script = "exitless probe --measure ipi-running --samples 10000 --warm-up 10 --blocks 120 \
                   >/dev/null 2>&1 & vm=$!; sleep 2; \
                   exitless verify --vm $vm --json --duration 20s; kill -9 $vm; exit 0";
     let said = run(&["lab", "run", "intel-apicv", "--bare", "--timeout", "500", "--", "sh", "-c", script]);
@@ -82,9 +82,7 @@ fn a_micro_vm_with_apicv_is_seen_in_both_arms() {
     assert!(active(0).iter().any(|&vcpus| vcpus >= 2), "{samples:?}");
     assert!(active(1 << 3).iter().any(|&vcpus| vcpus <= 1), "{samples:?}");
     let changes = vm["changes"].as_array().unwrap();
-    for set in [true, false] {
-        assert!(changes.iter().any(|one| one["set"] == set && one["reason"] == "BLOCKIRQ"), "{changes:?}");
-    }
+    assert!(!changes.is_empty() && changes.iter().all(|one| one["reason"] == "BLOCKIRQ"), "{changes:?}");
     match vm["activation"]["status"].as_str().unwrap() {
         "inhibited" => assert_eq!(of_reasons(vm), ["BLOCKIRQ"]),
         // Between an arm and the next, vCPUs take the change up one by one.
