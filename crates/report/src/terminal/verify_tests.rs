@@ -81,6 +81,11 @@ fn all(vms: Vec<VmVerification>, status: Status) -> Verification {
     }
 }
 
+/// Without the breaks of its lines.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn an_inhibited_vm_is_told_its_reason_its_cure_and_the_evidence() {
     let text = verification(&all(vec![inhibited()], Status::Inhibited), 80, false);
@@ -91,12 +96,11 @@ fn an_inhibited_vm_is_told_its_reason_its_cure_and_the_evidence() {
         "inhibit mask 0x200",
         "AVIC enable in the VMCB of 0",
         "PIT reinjects",
-        "no change of inhibit reasons in 2 s",
+        "no change of inhibit reasons in 2.00 s",
         "12 interrupt windows",
         "AVIC is not active for the VM.",
     ] {
-        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(flat.contains(wanted), "{wanted}\n{text}");
+        assert!(flat(&text).contains(wanted), "{wanted}\n{text}");
     }
     assert!(!text.contains('\u{1b}'), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -105,7 +109,8 @@ fn an_inhibited_vm_is_told_its_reason_its_cure_and_the_evidence() {
 #[test]
 fn a_quiet_host_is_told_what_to_do_and_a_micro_vm_is_kept_apart() {
     let quiet = all(Vec::new(), Status::Unknown);
-    assert!(verification(&quiet, 80, false).ends_with("--provoke tells what a new one would get.\n"));
+    let text = verification(&quiet, 80, false);
+    assert!(flat(&text).ends_with("--provoke tells what a new one would get."), "{text}");
     let provoked = Provoked {
         status: Status::Active,
         why: None,
