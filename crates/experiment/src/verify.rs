@@ -3,6 +3,7 @@
 mod collect;
 mod provoke;
 mod result;
+mod seen;
 
 pub use collect::{Verify, verify};
 pub use provoke::provoke;

@@ -61,7 +61,7 @@ fn a_pit_that_reinjects_is_found_in_the_mask_of_a_real_vm() {
 fn a_module_that_has_it_off_decides_without_a_vm() {
     let said = bare("amd-svm", "exitless verify --duration 100ms; echo status $?; exitless verify --vm none");
     assert!(said.out.ends_with("status 1\n"), "{}{}", said.out, said.err);
-    assert!(said.out.contains("No VM is running, and none could have AVIC"), "{}", said.out);
+    assert!(said.out.contains("No VM was found, and none could have AVIC"), "{}", said.out);
     assert_eq!(said.status, 2);
     assert!(said.err.contains("No VM is called \"none\""), "{}", said.err);
 }

@@ -1,8 +1,11 @@
 use super::*;
-use exits::activation::{Activation, VcpuState};
-use exits::{InhibitReason, Isa};
+use exits::activation::{
+    Activation, Controls, Doubt, ExitSigns, InForce, IpiVirtualization, Irqchip, Mode, NoIpiVirtualization,
+    VcpuState, VmState,
+};
+use exits::{InhibitReason, Inhibits, Isa};
 use experiment::prove::ArmPair;
-use experiment::verify::{Missing, ReasonCures, StateSample};
+use experiment::verify::{Missing, ReasonCures, StateSample, StateSeen};
 use host::InterruptVirtualization;
 use host::vms::Vmm;
 
