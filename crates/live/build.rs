@@ -4,22 +4,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROGRAMS: &str = "src/collector/programs";
-/// Name of the object, and what it is compiled with.
-const OBJECTS: [(&str, Option<&str>); 3] =
-    [("count", None), ("record_ring", Some("-DRECORD_RING")), ("record_perf", Some("-DRECORD_PERF"))];
+/// Name of the object, its source, and what it is compiled with.
+const OBJECTS: [(&str, &str, Option<&str>); 4] = [
+    ("count", "exits.bpf.c", None),
+    ("record_ring", "exits.bpf.c", Some("-DRECORD_RING")),
+    ("record_perf", "exits.bpf.c", Some("-DRECORD_PERF")),
+    ("state", "state.bpf.c", None),
+];
 
 fn main() {
     println!("cargo::rerun-if-changed={PROGRAMS}");
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for (name, definition) in OBJECTS {
-        compile(&clang, definition, &out.join(format!("{name}.o")));
+    for (name, source, definition) in OBJECTS {
+        compile(&clang, source, definition, &out.join(format!("{name}.o")));
     }
 }
 
-fn compile(clang: &str, definition: Option<&str>, object: &Path) {
-    let source = Path::new(PROGRAMS).join("exits.bpf.c");
+fn compile(clang: &str, source: &str, definition: Option<&str>, object: &Path) {
+    let source = Path::new(PROGRAMS).join(source);
     let status = Command::new(clang)
         // The second version of the instructions is what Linux 5.4's verifier follows best.
         .args([

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, top,
-    trace, vms,
+    trace, verify, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -51,6 +51,11 @@ enum Command {
     /// Exit status: 0, however it is ended; 2 for a wrong command line, a VM that is not there, or without a terminal;
     /// 125 when exits cannot be counted here.
     Top(top::Arguments),
+    /// Tell of each VM whether interrupt virtualization (APICv, AVIC, x2AVIC) is active for it now, and the evidence.
+    ///
+    /// Exit status: 0 when it is active for all VMs; 1 when it is inhibited for some; 2 when that cannot be told, or for
+    /// a wrong command line; 125 when the tool itself failed.
+    Verify(verify::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///
     /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
@@ -98,6 +103,7 @@ fn main() -> ExitCode {
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),

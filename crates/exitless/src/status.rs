@@ -12,6 +12,10 @@ use host::vms::NoSuchVm;
 pub(crate) const ONE_ARM: u8 = 1;
 /// Some of what was asked for could not be measured or read.
 pub(crate) const SOME_FAILED: u8 = 1;
+/// Interrupt virtualization is not active for some VM.
+pub(crate) const INHIBITED: u8 = 1;
+/// Whether it is active cannot be told.
+pub(crate) const CANNOT_TELL: u8 = 2;
 /// The kernel's evidence contradicts what the host says of itself.
 pub(crate) const CONTRADICTED: u8 = 3;
 /// A recording is damaged; what is whole of it was used.

@@ -4,6 +4,7 @@
 //! Floor 0 of the workspace: no I/O, no `unsafe`, no kernel formats.
 
 mod access;
+pub mod activation;
 mod apic_register;
 mod comparison;
 mod counts;
@@ -12,6 +13,7 @@ mod grouping;
 mod handling;
 mod histogram;
 mod inhibit;
+mod inhibit_cures;
 mod inhibits;
 mod interrupt;
 mod isa;
@@ -39,6 +41,7 @@ pub use grouped_timeline::GroupedTimeline;
 pub use grouping::{BadGrouping, Dimension, Grouping, Key, UnknownDimension, What, Whose};
 pub use handling::HandlingTime;
 pub use inhibit::{InhibitReason, UnknownInhibit};
+pub use inhibit_cures::{Cure, CurePlace};
 pub use inhibits::{Inhibit, Inhibits};
 pub use interrupt::Virtualized;
 pub use isa::{Isa, UnknownIsa};

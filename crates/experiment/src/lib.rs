@@ -2,3 +2,4 @@
 
 pub mod prove;
 pub mod statistics;
+pub mod verify;

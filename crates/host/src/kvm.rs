@@ -53,6 +53,18 @@ pub fn usable(root: &Path) -> Kvm {
     Kvm { device, access, vendor_module, interrupt_virtualization }
 }
 
+/// A switch of a module of KVM; `None` when the module has no such parameter, is not loaded, or the file may not be
+/// read.
+#[must_use]
+pub fn switch(root: &Path, module: &str, parameter: &str) -> Option<bool> {
+    let text = read_text(root, &format!("/sys/module/{module}/parameters/{parameter}"), "Y or N").ok()?;
+    match text.as_str() {
+        "Y" | "y" | "1" => Some(true),
+        "N" | "n" | "0" => Some(false),
+        _ => None,
+    }
+}
+
 fn obstacle(device: &Path, error: &std::io::Error, cpu: &Cpu, module: Option<&str>) -> Obstacle {
     let why = format!("{} cannot be opened: {error}", device.display());
     let next = match error.kind() {

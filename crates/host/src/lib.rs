@@ -11,6 +11,7 @@ mod interrupts;
 pub mod kvm;
 pub mod kvm_statistics;
 mod modules;
+pub mod posting;
 pub mod vms;
 
 pub use cpuinfo::Cpu;

@@ -1,13 +1,13 @@
 //! Exits of all VMs, or of some, counted in the kernel by eBPF programs.
 
 mod cells;
-mod clock;
+pub(crate) mod clock;
 mod cost;
 mod joining;
-mod layout;
-mod programs;
+pub(crate) mod layout;
+pub(crate) mod programs;
 mod records;
-mod refusal;
+pub(crate) mod refusal;
 mod vcpus;
 
 use std::collections::BTreeSet;

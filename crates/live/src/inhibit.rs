@@ -1,8 +1,9 @@
 //! Changes of KVM's reasons to inhibit interrupt virtualization, as its tracepoint reports them.
 
-use crate::{Error, EventFormat, Field};
+use crate::{Error, EventFormat, Field, Tracefs};
 use exits::{InhibitNumbering, InhibitReason, Inhibits, KernelVersion};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// The event since Linux 5.18, with the mask.
 pub(crate) const CHANGED: &str = "kvm_apicv_inhibit_changed";
@@ -78,6 +79,23 @@ fn numbering(format: &EventFormat, kernel: Option<KernelVersion>, changed: bool)
     };
     InhibitNumbering::from_print_fmt(&format.print_fmt)
         .unwrap_or_else(|| InhibitNumbering::of_kernel(version))
+}
+
+/// How the kernel of the host below `root` numbers its reasons: as it states itself, else as mainline of its version
+/// does, and not at all when the version is unknown.
+#[must_use]
+pub fn inhibit_numbering(root: &Path) -> InhibitNumbering {
+    let tracefs = Tracefs::find(root).ok();
+    let format = tracefs.as_ref().and_then(|tracefs| {
+        let name = [CHANGED, UPDATE_REQUEST].into_iter().find(|name| tracefs.has("kvm", name))?;
+        Some((tracefs.format("kvm", name).ok()?, tracefs.kernel()))
+    });
+    if let Some((format, kernel)) = format {
+        return numbering(&format, kernel, format.name == CHANGED);
+    }
+    let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
+    let version = release.ok().and_then(|text| text.trim().parse().ok());
+    InhibitNumbering::of_kernel(version.unwrap_or(KernelVersion::new(0, 0)))
 }
 
 /// A field that must be there and be a number.

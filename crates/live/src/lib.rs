@@ -19,6 +19,7 @@
 //! ```
 
 mod btf;
+mod changes;
 mod collector;
 mod counter;
 mod decode;
@@ -34,16 +35,19 @@ pub mod statistics;
 mod threads;
 pub mod trace;
 mod tracefs;
+mod vm_state;
 
+pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use collector::{
     Collector, Cost, LiveAccess, LiveExit, Mechanism, ProgramCost, Recorder, Watch, monotonic_ns,
 };
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;
-pub use inhibit::InhibitChange;
+pub use inhibit::{InhibitChange, inhibit_numbering};
 pub use record::{Record, Records, Sample, records};
 pub use sampler::{EventTotal, ThreadSamples, TracepointSampler};
 pub use threads::threads_of;
 pub use tracefs::Tracefs;
 pub use tracepoints::{EventFormat, Field, FormatError, Symbol, SymbolTable, Symbols};
+pub use vm_state::{StateReader, VcpuPlace, VmKey};

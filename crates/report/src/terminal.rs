@@ -11,6 +11,7 @@ mod recordings;
 mod tables;
 mod timeline;
 mod trace;
+mod verify;
 mod vms;
 
 pub use self::comparison::comparison;
@@ -23,6 +24,7 @@ pub(crate) use self::recordings::{notes, window};
 pub use self::timeline::{Screen, timeline};
 pub(crate) use self::timeline::{curve, levels, to_ascii};
 pub use self::trace::{TraceLines, trace_beginning, trace_summary};
+pub use self::verify::verification;
 pub use self::vms::vms;
 
 use experiment::prove::{Judgement, Outcome};

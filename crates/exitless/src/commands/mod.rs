@@ -15,6 +15,7 @@ pub(crate) mod stat;
 pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod verify;
 pub(crate) mod vms;
 mod watching;
 mod workload;

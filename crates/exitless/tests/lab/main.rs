@@ -11,3 +11,4 @@ mod record;
 mod stat;
 mod top;
 mod trace;
+mod verify;

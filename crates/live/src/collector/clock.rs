@@ -23,11 +23,15 @@ pub(super) fn wait_for_programs() {
     }
 }
 
-/// Tells whether a thread is there. `None` in a container, where threads have other numbers than the kernel gives them.
-pub(super) fn living_threads(root: &Path) -> Option<impl Fn(u32) -> bool> {
+/// Whether processes have the numbers here that the kernel gives them.
+pub(crate) fn in_first_pid_namespace(root: &Path) -> bool {
     // PROC_PID_INIT_INO of include/linux/proc_ns.h.
     let first = Path::new("pid:[4026531836]");
+    std::fs::read_link(root.join("proc/self/ns/pid")).is_ok_and(|namespace| namespace == first)
+}
+
+/// Tells whether a thread is there. `None` in a container, where threads have other numbers than the kernel gives them.
+pub(super) fn living_threads(root: &Path) -> Option<impl Fn(u32) -> bool> {
     let proc = root.join("proc");
-    let is_first = std::fs::read_link(proc.join("self/ns/pid")).is_ok_and(|namespace| namespace == first);
-    is_first.then_some(move |thread: u32| proc.join(thread.to_string()).exists())
+    in_first_pid_namespace(root).then_some(move |thread: u32| proc.join(thread.to_string()).exists())
 }

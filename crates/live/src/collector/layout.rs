@@ -26,27 +26,9 @@ impl Layout {
 
     /// Finds it below `root`. The error says what is missing.
     pub(super) fn find(root: &Path, isa: Isa) -> Result<Self, String> {
-        let home = root.join("sys/kernel/btf");
-        let vmlinux = home.join("vmlinux");
-        let base = Btf::from_file(&vmlinux)
-            .map_err(|error| format!("no type information in {} ({error})", vmlinux.display()))?;
-        let vendor = match isa {
-            Isa::Vmx => "kvm_intel",
-            Isa::Svm => "kvm_amd",
-        };
-        let with_module = |module: &str| -> Result<Btf, String> {
-            let path = home.join(module);
-            // KVM may be built in: then the kernel's own information has its types.
-            if !path.exists() && root.join("sys/kernel/btf").join("kvm").exists() {
-                return Err(format!("no type information in {}", path.display()));
-            }
-            match path.exists() {
-                true => Btf::from_split_file(&path, &base)
-                    .map_err(|error| format!("{} cannot be read ({error})", path.display())),
-                false => Btf::from_file(&vmlinux).map_err(|e| e.to_string()),
-            }
-        };
-        let (vendor, kvm) = (with_module(vendor)?, with_module("kvm")?);
+        let types = kernel_types(root)?;
+        let (vendor, kvm) =
+            (module_types(root, &types, vendor_module(isa))?, module_types(root, &types, "kvm")?);
         let missing = |what: &str| format!("the kernel's type information has no {what}");
         let member = |of: &str, path: &[&str]| {
             vendor.member(of, path).ok_or_else(|| missing(&format!("{of}.{}", path.join("."))))
@@ -75,8 +57,36 @@ impl Layout {
     }
 }
 
+/// The type information of the kernel itself.
+pub(crate) fn kernel_types(root: &Path) -> Result<Btf, String> {
+    let path = root.join("sys/kernel/btf/vmlinux");
+    Btf::from_file(&path).map_err(|error| format!("no type information in {} ({error})", path.display()))
+}
+
+/// That of a module of KVM, with the kernel's.
+pub(crate) fn module_types(root: &Path, kernel: &Btf, module: &str) -> Result<Btf, String> {
+    let home = root.join("sys/kernel/btf");
+    let path = home.join(module);
+    // KVM may be built in: then the kernel's own information has its types.
+    if !path.exists() && home.join("kvm").exists() {
+        return Err(format!("no type information in {}", path.display()));
+    }
+    if !path.exists() {
+        return kernel_types(root);
+    }
+    Btf::from_split_file(&path, kernel)
+        .map_err(|error| format!("{} cannot be read ({error})", path.display()))
+}
+
+pub(crate) fn vendor_module(isa: Isa) -> &'static str {
+    match isa {
+        Isa::Vmx => host::kvm::INTEL,
+        Isa::Svm => host::kvm::AMD,
+    }
+}
+
 /// Tracepoints give the `struct kvm_vcpu`, which is taken to be the vendor's structure as well.
-fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
+pub(crate) fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
     match btf.member(name, &["vcpu"]) {
         Some(0) => Ok(()),
         _ => Err(format!("struct {name} does not begin with its vCPU")),

@@ -5,12 +5,12 @@ use aya::programs::ProgramError;
 
 use crate::Error;
 
-pub(super) fn not_loaded(error: &EbpfError) -> Error {
+pub(crate) fn not_loaded(error: &EbpfError) -> Error {
     Error::Load { cause: chain(error), next: what_next(error) }
 }
 
 /// The reason in one line; the verifier's log goes to a file.
-pub(super) fn rejected(program: &str, error: &ProgramError) -> Error {
+pub(crate) fn rejected(program: &str, error: &ProgramError) -> Error {
     let ProgramError::LoadError { io_error, verifier_log } = error else {
         return Error::Load { cause: format!("{program}: {}", chain(error)), next: what_next(error) };
     };
@@ -51,7 +51,7 @@ fn what_next(error: &(dyn std::error::Error + 'static)) -> &'static str {
     "see the kernel's log"
 }
 
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -1,0 +1,69 @@
+//! `exitless verify`: whether interrupt virtualization is active for each VM now, with the evidence.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use exits::activation::Status;
+use experiment::verify::{Verify, provoke, verify};
+use host::vms::Vms;
+
+use super::quantity;
+use super::watching::HOST;
+use crate::console::{self, StatusLine};
+use crate::{interrupt, status};
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Only this VM, by its name or process; may be given more than once.
+    #[arg(long = "vm", value_name = "NAME|PID")]
+    vms: Vec<String>,
+    /// How long to watch: 2s, 500ms.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time, default_value = "2s")]
+    duration: u64,
+    /// Also run a short load in a micro VM: it tells what this host gives to a new VM.
+    #[arg(long)]
+    provoke: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let root = Path::new(HOST);
+    let found = Vms::discover(root)?;
+    let vms = found.select(&arguments.vms)?;
+    let stop = interrupt::flag()?;
+    let line = StatusLine::new();
+    line.show("Watching");
+    let wanted = Verify {
+        root,
+        found: &found,
+        vms: &vms,
+        chosen: !arguments.vms.is_empty(),
+        duration: Duration::from_nanos(arguments.duration),
+    };
+    let mut seen = verify(&wanted, &stop);
+    if arguments.provoke {
+        line.show("Running a micro VM");
+        seen = seen.with(provoke());
+    }
+    drop(line);
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &seen)?;
+        writeln!(out)?;
+    } else {
+        let text = report::terminal::verification(&seen, console::width(), console::colour());
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(ExitCode::from(match seen.status {
+        Status::Active => 0,
+        Status::Inhibited | Status::Partly => status::INHIBITED,
+        Status::Unknown => status::CANNOT_TELL,
+    }))
+}

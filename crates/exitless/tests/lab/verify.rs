@@ -1,0 +1,93 @@
+//! `exitless verify` on real KVM hosts: real inhibit masks, read from the running kernel.
+
+use serde_json::Value;
+
+use crate::command::{Said, bare, run};
+
+/// Runs a script on an SVM host whose KVM believes in AVIC although the CPU has none.
+fn forced_avic(script: &str) -> Said {
+    let arguments = ["lab", "run", "amd-svm", "--kernel-argument", "kvm_amd.avic=1"];
+    let forced = ["--kernel-argument", "kvm_amd.force_avic=1", "--", "sh", "-c", script];
+    run(&[&arguments[..], &forced].concat())
+}
+
+fn of_reasons(vm: &Value) -> Vec<&str> {
+    vm["activation"]["reasons"].as_array().unwrap().iter().filter_map(|one| one["reason"].as_str()).collect()
+}
+
+#[test]
+fn a_pit_that_reinjects_is_found_in_the_mask_of_a_real_vm() {
+    let vm = |name: &str, accelerator: &str| {
+        format!(
+            "qemu-system-x86_64 -name {name} -accel {accelerator} -cpu host -smp 2 -m 64 -display none \
+             -nodefaults -no-user-config </dev/null >/dev/null 2>&1 & {name}=$!; "
+        )
+    };
+    let script = format!(
+        "{}{}sleep 4; exitless verify --json --duration 500ms; status=$?; kill $pit $split; wait; exit $status",
+        vm("pit", "kvm"),
+        vm("split", "kvm,kernel-irqchip=split")
+    );
+    let said = forced_avic(&script);
+    assert_eq!(said.status, 1, "{}", said.err);
+    let seen = said.json();
+    assert_eq!((&seen["status"], &seen["missing"]), (&"inhibited".into(), &Value::Array(Vec::new())));
+    let vms = seen["vms"].as_array().unwrap();
+    let named = |name: &str| vms.iter().find(|vm| vm["name"] == name).unwrap_or_else(|| panic!("{seen}"));
+
+    let pit = named("pit");
+    assert_eq!((of_reasons(pit), &pit["activation"]["status"]), (vec!["PIT_REINJ"], &"inhibited".into()));
+    // Bit 9 in Linux 6.12.
+    assert_eq!(pit["state"]["last"]["inhibits"], 1 << 9);
+    assert_eq!(pit["state"]["last"]["pit_reinjects"], true);
+    let cures = pit["cures"][0]["cures"].as_array().unwrap();
+    assert!(cures.iter().any(|cure| cure["place"] == "qemu"), "{cures:?}");
+
+    // Nothing inhibits, and KVM uses it: but the emulated CPU has none.
+    let split = named("split");
+    assert_eq!(split["state"]["last"]["inhibits"], 0);
+    assert_eq!(split["state"]["last"]["irqchip"], "split");
+    assert_eq!((&split["activation"]["active_vcpus"], &split["activation"]["vcpus"]), (&2.into(), &2.into()));
+    assert_eq!(split["activation"]["doubts"].to_string(), r#"["cpu-denies"]"#);
+    for vcpu in split["state"]["last"]["vcpus"].as_array().unwrap() {
+        assert_ne!(vcpu["controls"]["svm"]["int_ctl"].as_u64().unwrap() & 1 << 31, 0, "{vcpu}");
+    }
+    for vcpu in pit["state"]["last"]["vcpus"].as_array().unwrap() {
+        assert_eq!(vcpu["controls"]["svm"]["int_ctl"].as_u64().unwrap() & 1 << 31, 0, "{vcpu}");
+    }
+}
+
+#[test]
+fn a_module_that_has_it_off_decides_without_a_vm() {
+    let said = bare("amd-svm", "exitless verify --duration 100ms; echo status $?; exitless verify --vm none");
+    assert!(said.out.ends_with("status 1\n"), "{}{}", said.out, said.err);
+    assert!(said.out.contains("No VM was found, and none could have AVIC"), "{}", said.out);
+    assert_eq!(said.status, 2);
+    assert!(said.err.contains("No VM is called \"none\""), "{}", said.err);
+}
+
+#[test]
+fn a_micro_vm_with_apicv_is_seen_in_both_arms() {
+    let script = "exitless probe --measure ipi-running --samples 10000 --warm-up 10 --blocks 120 \
+                  >/dev/null 2>&1 & vm=$!; sleep 2; \
+                  exitless verify --vm $vm --json --duration 20s; kill -9 $vm; exit 0";
+    let said = run(&["lab", "run", "intel-apicv", "--bare", "--timeout", "500", "--", "sh", "-c", script]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let seen = said.json();
+    let vm = &seen["vms"][0];
+    let samples = vm["state"]["samples"].as_array().unwrap();
+    // BLOCKIRQ is bit 3 in Linux 6.12. The vCPU that is parked takes no part, and does not follow.
+    let arm = |mask: u64| samples.iter().filter(move |sample| sample["inhibits"] == mask);
+    let active = |mask| arm(mask).map(|sample| sample["active_vcpus"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert!(active(0).iter().any(|&vcpus| vcpus >= 2), "{samples:?}");
+    assert!(active(1 << 3).iter().any(|&vcpus| vcpus <= 1), "{samples:?}");
+    let changes = vm["changes"].as_array().unwrap();
+    assert!(!changes.is_empty() && changes.iter().all(|one| one["reason"] == "BLOCKIRQ"), "{changes:?}");
+    match vm["activation"]["status"].as_str().unwrap() {
+        "inhibited" => assert_eq!(of_reasons(vm), ["BLOCKIRQ"]),
+        // Between an arm and the next, vCPUs take the change up one by one.
+        status => assert!(["active", "partly"].contains(&status), "{vm}"),
+    }
+    assert_eq!(vm["ipi_virtualization"]["why"], "cpu");
+    assert!(vm["exits"]["eoi_writes"].as_u64().unwrap() > 0, "{vm}");
+}

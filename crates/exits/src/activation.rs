@@ -1,0 +1,13 @@
+//! Whether interrupt virtualization is active for a VM now: what can be seen of it, and what follows.
+
+mod devices;
+mod ipi;
+mod judge;
+mod signs;
+mod state;
+
+pub use devices::{DeviceDelivery, DeviceEvidence, DeviceVerdict, PostingObstacle};
+pub use ipi::{IpiEvidence, IpiVirtualization, NoIpiVirtualization};
+pub use judge::{Activation, Doubt, Evidence, InForce, Mode, Status, judge};
+pub use signs::ExitSigns;
+pub use state::{Controls, InhibitSeen, Irqchip, VcpuState, VmState};

@@ -1,0 +1,288 @@
+//! The verdict on one VM.
+
+use super::{ExitSigns, InhibitSeen, VcpuState, VmState};
+use crate::{Inhibit, InhibitNumbering, InhibitReason, Isa};
+use serde::Serialize;
+
+/// All that was seen of one VM.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The host's kind of virtualization; `None` when no vendor module of KVM is loaded.
+    pub isa: Option<Isa>,
+    /// Whether the vendor module has interrupt virtualization on; `None` when that cannot be told.
+    pub enabled: Option<bool>,
+    /// Whether the CPU says that it has none, whatever KVM believes.
+    pub cpu_denies: bool,
+    /// KVM's own state, in order of time; empty when it could not be read.
+    pub samples: &'a [VmState],
+    /// Changes seen meanwhile, in order of time.
+    pub changes: &'a [InhibitSeen],
+    /// Its exits meanwhile; `None` when they were not counted.
+    pub signs: Option<&'a ExitSigns>,
+    /// How this kernel numbers its reasons.
+    pub numbering: &'a InhibitNumbering,
+}
+
+/// Whether interrupt virtualization is active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// For every vCPU.
+    Active,
+    /// For some vCPUs.
+    Partly,
+    /// For none.
+    Inhibited,
+    /// What would tell is missing.
+    Unknown,
+}
+
+/// What delivers interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Intel's.
+    Apicv,
+    /// AMD's, for xAPIC guests.
+    Avic,
+    /// AMD's, for x2APIC guests.
+    X2avic,
+    /// AMD's AVIC delivers, while accesses of the guest's x2APIC registers exit.
+    HybridAvic,
+    /// The host injects them.
+    None,
+}
+
+/// A reason in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InForce {
+    /// Its number in this kernel; `None` when it follows from the module's parameter alone.
+    pub number: Option<u32>,
+    /// Which reason that is; `None` for a number that this kernel's numbering does not name.
+    pub reason: Option<InhibitReason>,
+    /// In how many samples it was set.
+    pub samples: usize,
+    /// When it was last set, if that was seen: nanoseconds since watching began.
+    pub since_ns: Option<u64>,
+    /// How often it was set and cleared meanwhile.
+    pub changes: usize,
+}
+
+/// What does not fit, or weakens the verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doubt {
+    /// A reason that comes and goes was set in some samples.
+    Passing(InForce),
+    /// A reason was in force at first and is no more.
+    Lifted(InForce),
+    /// No reason is in force, but these vCPUs do not use it: they take the change up when they next run, or a reason of
+    /// their own holds (a disabled APIC, a nested guest).
+    InactiveVcpus(Vec<u32>),
+    /// KVM says active for these vCPUs, but the CPU is not told to deliver.
+    ControlsDisagree(Vec<u32>),
+    /// KVM says active, yet exits were seen that it takes away: so many interrupt windows.
+    WindowsSeen(u64),
+    /// KVM says inhibited, yet exits were seen that exist only with it: so many.
+    OnlyWithItSeen(u64),
+    /// KVM uses it, but the CPU says that it has none (`kvm_amd.force_avic`), and no exit was seen that would show that
+    /// it works all the same.
+    CpuDenies,
+    /// KVM's own state could not be read: the verdict follows from exits alone.
+    ByExitsAlone,
+    /// KVM's own state could not be read: the verdict follows from the module's parameter alone.
+    ByParameterAlone,
+}
+
+/// The verdict on one VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Activation {
+    /// The answer.
+    pub status: Status,
+    /// What delivers interrupts; `None` when that cannot be told.
+    pub mode: Option<Mode>,
+    /// Reasons in force, ascending by number.
+    pub reasons: Vec<InForce>,
+    /// vCPUs for which it is active, by KVM's state.
+    pub active_vcpus: usize,
+    /// vCPUs whose state was read.
+    pub vcpus: usize,
+    /// What does not fit.
+    pub doubts: Vec<Doubt>,
+}
+
+/// Judges one VM. KVM's own state goes before exits, exits before the module's parameter; a parameter that is off
+/// leaves no doubt either way.
+#[must_use]
+pub fn judge(evidence: &Evidence<'_>) -> Activation {
+    match evidence.samples.last().map(|last| (last, last.inhibits, known(last))) {
+        Some((last, inhibits, vcpus)) if inhibits.is_some() || vcpus => by_state(evidence, last),
+        _ => without_state(evidence),
+    }
+}
+
+fn known(state: &VmState) -> bool {
+    !state.vcpus.is_empty() && state.vcpus.iter().all(|vcpu| vcpu.active.is_some())
+}
+
+fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
+    let (mut reasons, mut doubts) = (Vec::new(), Vec::new());
+    for reason in seen_reasons(evidence) {
+        let number = reason.number.unwrap_or_default();
+        let holds = last.inhibits.is_some_and(|mask| mask.numbers().any(|held| held == number));
+        let passing = reason.reason.is_some_and(InhibitReason::is_passing);
+        match (passing && reason.samples < evidence.samples.len(), holds) {
+            (true, _) => doubts.push(Doubt::Passing(reason)),
+            (false, true) => reasons.push(reason),
+            (false, false) => doubts.push(Doubt::Lifted(reason)),
+        }
+    }
+    let active: Vec<&VcpuState> = last.vcpus.iter().filter(|vcpu| vcpu.active == Some(true)).collect();
+    let inactive: Vec<u32> =
+        last.vcpus.iter().filter(|vcpu| vcpu.active == Some(false)).map(|vcpu| vcpu.number).collect();
+    let passing_now = reasons.is_empty() && last.inhibits.is_some_and(|mask| !mask.is_empty());
+    let status = match (reasons.is_empty(), active.len(), inactive.len()) {
+        (false, _, _) => Status::Inhibited,
+        // vCPUs follow a passing reason, so that they say no more than it does.
+        (true, _, _) if passing_now => Status::Active,
+        (true, 0, 0) => Status::Unknown,
+        (true, _, 0) => Status::Active,
+        (true, 0, _) => Status::Inhibited,
+        (true, _, _) => Status::Partly,
+    };
+    if reasons.is_empty() && !passing_now && !inactive.is_empty() {
+        doubts.push(Doubt::InactiveVcpus(inactive));
+    }
+    let disagreeing: Vec<u32> = active
+        .iter()
+        .filter(|vcpu| vcpu.controls.is_some_and(|controls| !controls.delivers()))
+        .map(|vcpu| vcpu.number)
+        .collect();
+    if status != Status::Inhibited && !passing_now && !disagreeing.is_empty() {
+        doubts.push(Doubt::ControlsDisagree(disagreeing));
+    }
+    doubts.extend(contradicting(status, evidence.signs));
+    let shown = evidence.signs.is_some_and(|signs| signs.only_with_it() > 0);
+    let status = if evidence.cpu_denies && !shown && matches!(status, Status::Active | Status::Partly) {
+        doubts.push(Doubt::CpuDenies);
+        Status::Unknown
+    } else {
+        status
+    };
+    Activation {
+        status,
+        mode: match status {
+            Status::Active | Status::Partly => evidence.isa.map(|isa| mode(isa, &active, last)),
+            Status::Inhibited => Some(Mode::None),
+            Status::Unknown => None,
+        },
+        active_vcpus: if status == Status::Inhibited { 0 } else { active.len() },
+        vcpus: last.vcpus.len(),
+        reasons,
+        doubts,
+    }
+}
+
+/// Every reason that was set in a sample or changed meanwhile.
+fn seen_reasons(evidence: &Evidence<'_>) -> Vec<InForce> {
+    let masks = || evidence.samples.iter().filter_map(|sample| sample.inhibits);
+    let in_samples = masks().fold(0, |all, mask| all | mask.0);
+    let of = |inhibit: Inhibit, number: u32| {
+        let mut changes = evidence.changes.iter().filter(|change| change.number == number).peekable();
+        let mut since_ns = None;
+        let mut count = 0;
+        // The kernel reports requests that change nothing, too.
+        let mut state = masks().next().map(|mask| mask.0 & 1 << number != 0);
+        for change in changes.by_ref() {
+            if state != Some(change.set) {
+                since_ns = change.set.then_some(change.after_ns);
+                count += 1;
+            }
+            state = Some(change.set);
+        }
+        InForce {
+            number: Some(number),
+            reason: match inhibit {
+                Inhibit::Named(reason) => Some(reason),
+                Inhibit::Number(_) => None,
+            },
+            samples: masks().filter(|mask| mask.0 & 1 << number != 0).count(),
+            since_ns,
+            changes: count,
+        }
+    };
+    let changed = evidence.changes.iter().filter(|change| change.number < u64::BITS);
+    let all = changed.fold(in_samples, |all, change| all | 1 << change.number);
+    let reasons = crate::Inhibits(all).numbers().map(|number| {
+        let inhibit = evidence.numbering.reason(number).map_or(Inhibit::Number(number), Inhibit::Named);
+        of(inhibit, number)
+    });
+    reasons.filter(|reason| reason.samples > 0 || reason.changes > 0).collect()
+}
+
+fn contradicting(status: Status, signs: Option<&ExitSigns>) -> Option<Doubt> {
+    let signs = signs?;
+    match status {
+        Status::Active if signs.windows > 0 => Some(Doubt::WindowsSeen(signs.windows)),
+        Status::Inhibited if signs.only_with_it() > 0 => Some(Doubt::OnlyWithItSeen(signs.only_with_it())),
+        _ => None,
+    }
+}
+
+fn mode(isa: Isa, active: &[&VcpuState], last: &VmState) -> Mode {
+    let vcpus =
+        || active.iter().copied().chain(active.is_empty().then_some(&last.vcpus).into_iter().flatten());
+    let x2apic = vcpus().any(|vcpu| vcpu.x2apic == Some(true));
+    let virtualized = vcpus().any(|vcpu| vcpu.controls.is_some_and(|controls| controls.virtualizes_x2apic()));
+    match (isa, x2apic, virtualized) {
+        (Isa::Vmx, _, _) => Mode::Apicv,
+        (Isa::Svm, _, true) => Mode::X2avic,
+        (Isa::Svm, true, false) if vcpus().any(|vcpu| vcpu.controls.is_some()) => Mode::HybridAvic,
+        (Isa::Svm, _, false) => Mode::Avic,
+    }
+}
+
+fn without_state(evidence: &Evidence<'_>) -> Activation {
+    let nothing = Activation {
+        status: Status::Unknown,
+        mode: None,
+        reasons: Vec::new(),
+        active_vcpus: 0,
+        vcpus: evidence.samples.last().map_or(0, |last| last.vcpus.len()),
+        doubts: Vec::new(),
+    };
+    if evidence.enabled == Some(false) {
+        let reason = InForce {
+            number: evidence.numbering.number(InhibitReason::Disabled),
+            reason: Some(InhibitReason::Disabled),
+            samples: 0,
+            since_ns: None,
+            changes: 0,
+        };
+        return Activation {
+            status: Status::Inhibited,
+            mode: Some(Mode::None),
+            reasons: vec![reason],
+            doubts: vec![Doubt::ByParameterAlone],
+            ..nothing
+        };
+    }
+    let (Some(isa), Some(signs)) = (evidence.isa, evidence.signs) else { return nothing };
+    let active = signs.only_with_it() > 0;
+    let inhibited = match isa {
+        Isa::Vmx => signs.eoi_writes > 0,
+        // An x2APIC guest on AVIC without x2AVIC writes EOIs by exits although interrupts are delivered.
+        Isa::Svm => signs.windows > 0,
+    };
+    let (status, mode) = match (active, inhibited) {
+        (true, true) => (Status::Partly, None),
+        (true, false) => (Status::Active, (isa == Isa::Vmx).then_some(Mode::Apicv)),
+        (false, true) => (Status::Inhibited, Some(Mode::None)),
+        (false, false) => return nothing,
+    };
+    Activation { status, mode, doubts: vec![Doubt::ByExitsAlone], ..nothing }
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

@@ -1,0 +1,101 @@
+//! What a VM's exits say about interrupt virtualization.
+
+use crate::{Access, Direction, ExitReason, Exits, Profile};
+use serde::Serialize;
+
+/// Exits that interrupt virtualization takes away, and those that exist only with it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ExitSigns {
+    /// All exits seen.
+    pub exits: u64,
+    /// `INTERRUPT_WINDOW`, `vintr`: gone with it.
+    pub windows: u64,
+    /// Writes of the EOI register that the host emulated: gone with it, but for x2APIC guests on AVIC without x2AVIC.
+    pub eoi_writes: u64,
+    /// Writes of the task priority: gone with it.
+    pub tpr_writes: u64,
+    /// Writes of the interrupt command: gone with IPI virtualization.
+    pub icr_writes: u64,
+    /// `APIC_WRITE`, `avic_unaccelerated_access`: registers that the hardware hands back. Only with it.
+    pub handed_back: u64,
+    /// `EOI_INDUCED`: the end of an interrupt that the host must see. Only with it.
+    pub eoi_induced: u64,
+    /// `avic_incomplete_ipi`: IPIs that the hardware hands back. Only with it.
+    pub incomplete_ipis: u64,
+}
+
+/// Offsets in the APIC page: 16 times those of the x2APIC registers from MSR 0x800 on.
+const TPR: u32 = 0x80;
+const EOI: u32 = 0xb0;
+const ICR: u32 = 0x300;
+
+impl ExitSigns {
+    /// Those in a profile taken with accesses.
+    #[must_use]
+    pub fn of(profile: &Profile) -> Self {
+        let reasons = profile.reasons();
+        let count = |names: [ExitReason; 2]| -> u64 {
+            let found = reasons.iter().filter(|(reason, _)| names.contains(&reason.basic()));
+            found.map(|(_, exits)| exits.count).sum()
+        };
+        let accesses = profile.accesses();
+        let writes = |register: u32| {
+            let count = |access| accesses.get(&access).map_or(0, |exits: &Exits| exits.count);
+            let direction = Direction::Write;
+            // KVM reports an x2APIC write as both, an xAPIC write as the second alone.
+            let msr = count(Access::Msr { number: 0x800 + register / 16, direction });
+            msr.max(count(Access::Apic { register, direction }))
+        };
+        Self {
+            exits: profile.total(),
+            windows: count([ExitReason::vmx(7), ExitReason::svm(0x064)]),
+            eoi_writes: writes(EOI),
+            tpr_writes: writes(TPR),
+            icr_writes: writes(ICR),
+            handed_back: count([ExitReason::vmx(56), ExitReason::svm(0x402)]),
+            eoi_induced: count([ExitReason::vmx(45); 2]),
+            incomplete_ipis: count([ExitReason::svm(0x401); 2]),
+        }
+    }
+
+    /// Exits that exist only with interrupt virtualization.
+    #[must_use]
+    pub const fn only_with_it(&self) -> u64 {
+        self.handed_back + self.eoi_induced + self.incomplete_ipis
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Vcpu;
+
+    #[test]
+    fn an_eoi_reported_twice_counts_once() {
+        let mut profile = Profile::new();
+        let vcpu = profile.vcpu(Vcpu::default());
+        let direction = Direction::Write;
+        for (access, count) in [
+            (Access::Msr { number: 0x80b, direction }, 5),
+            (Access::Apic { register: 0xb0, direction }, 5),
+            (Access::Apic { register: 0x300, direction }, 3),
+        ] {
+            vcpu.accesses.entry(access).or_default().count = count;
+        }
+        for (reason, count) in [(7, 2), (56, 4), (45, 1), (32, 5)] {
+            vcpu.reasons.entry(ExitReason::vmx(reason)).or_default().count = count;
+        }
+        let signs = ExitSigns::of(&profile);
+        let expected = ExitSigns {
+            exits: 12,
+            windows: 2,
+            eoi_writes: 5,
+            icr_writes: 3,
+            handed_back: 4,
+            eoi_induced: 1,
+            ..ExitSigns::default()
+        };
+        assert_eq!(signs, expected);
+        assert_eq!(signs.only_with_it(), 5);
+    }
+}

@@ -1,0 +1,110 @@
+//! What KVM keeps of a VM's interrupt virtualization.
+
+use crate::Inhibits;
+use serde::Serialize;
+
+/// Interrupt controllers in the kernel (`enum kvm_irqchip_mode` in `arch/x86/include/asm/kvm_host.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Irqchip {
+    /// None: the VMM emulates local APICs too.
+    None,
+    /// All of them: local APICs, I/O APIC and PIC.
+    Kernel,
+    /// Local APICs alone.
+    Split,
+}
+
+/// What the CPU is told about interrupts when it enters the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Controls {
+    /// Execution controls of the VMCS, as KVM last wrote them (Intel SDM volume 3, 26.6).
+    Vmx {
+        /// Pin-based.
+        pin: u32,
+        /// Secondary processor-based.
+        secondary: u32,
+        /// Tertiary processor-based; `None` before Linux 5.19.
+        tertiary: Option<u64>,
+    },
+    /// Of the VMCB (AMD64 APM volume 2, 15.29 and appendix B).
+    Svm {
+        /// The word at offset 60h.
+        int_ctl: u32,
+    },
+}
+
+impl Controls {
+    /// Whether they let the CPU deliver virtual interrupts.
+    #[must_use]
+    pub const fn delivers(self) -> bool {
+        match self {
+            // Virtual-interrupt delivery.
+            Self::Vmx { secondary, .. } => secondary & 1 << 9 != 0,
+            // AVIC enable.
+            Self::Svm { int_ctl } => int_ctl & 1 << 31 != 0,
+        }
+    }
+
+    /// Whether the guest's x2APIC registers are virtualized: x2AVIC's bit, or "virtualize x2APIC mode".
+    #[must_use]
+    pub const fn virtualizes_x2apic(self) -> bool {
+        match self {
+            Self::Vmx { secondary, .. } => secondary & 1 << 4 != 0,
+            Self::Svm { int_ctl } => int_ctl & 1 << 30 != 0,
+        }
+    }
+
+    /// Whether they let the CPU send IPIs to other vCPUs; `None` where they do not tell.
+    #[must_use]
+    pub fn sends_ipis(self) -> Option<bool> {
+        match self {
+            Self::Vmx { tertiary, .. } => tertiary.map(|tertiary| tertiary & 1 << 4 != 0),
+            Self::Svm { .. } => None,
+        }
+    }
+}
+
+/// One vCPU at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct VcpuState {
+    /// KVM's number.
+    pub number: u32,
+    /// Whether KVM uses interrupt virtualization for it (`apicv_active`).
+    pub active: Option<bool>,
+    /// Whether its local APIC is in the kernel.
+    pub in_kernel_apic: Option<bool>,
+    /// Whether the guest put its APIC into x2APIC mode (bit 10 of the APIC base).
+    pub x2apic: Option<bool>,
+    /// What the CPU is told.
+    pub controls: Option<Controls>,
+    /// Whether interrupts of assigned devices are posted to it (AMD's `ir_list`).
+    pub posted_to: Option<bool>,
+}
+
+/// One VM at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VmState {
+    /// Reasons in force (`kvm->arch.apicv_inhibit_reasons`).
+    pub inhibits: Option<Inhibits>,
+    /// Where its interrupt controllers are.
+    pub irqchip: Option<Irqchip>,
+    /// Whether the in-kernel PIT reinjects lost ticks; `None` without one.
+    pub pit_reinjects: Option<bool>,
+    /// Its vCPUs, by number.
+    pub vcpus: Vec<VcpuState>,
+}
+
+/// One change of a reason that was seen as it happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct InhibitSeen {
+    /// Time since watching began, nanoseconds.
+    pub after_ns: u64,
+    /// Whether the reason was set; otherwise cleared.
+    pub set: bool,
+    /// The reason's number in this kernel.
+    pub number: u32,
+    /// All reasons in force after it; `None` before Linux 5.18.
+    pub mask: Option<Inhibits>,
+}

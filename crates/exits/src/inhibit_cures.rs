@@ -1,0 +1,206 @@
+//! What each program that runs VMs has to be told, so that an inhibit reason goes away.
+
+use crate::InhibitReason;
+use serde::Serialize;
+
+/// One change that takes an inhibit reason away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Cure {
+    /// Where the change is made.
+    pub place: CurePlace,
+    /// The change, as it is written there.
+    pub change: &'static str,
+    /// What says so.
+    pub source: &'static str,
+}
+
+/// Where a change is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum CurePlace {
+    /// The parameters of `kvm_intel`.
+    KvmIntel,
+    /// The parameters of `kvm_amd`.
+    KvmAmd,
+    /// The kernel of the host.
+    Host,
+    /// QEMU's command line, or its monitor.
+    Qemu,
+    /// libvirt's definition of the domain.
+    Libvirt,
+    /// Calls of a VMM to KVM, whichever VMM it is.
+    Vmm,
+    /// The guest.
+    Guest,
+}
+
+impl CurePlace {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KvmIntel => "kvm_intel",
+            Self::KvmAmd => "kvm_amd",
+            Self::Host => "host kernel",
+            Self::Qemu => "QEMU",
+            Self::Libvirt => "libvirt",
+            Self::Vmm => "any VMM",
+            Self::Guest => "guest",
+        }
+    }
+}
+
+const fn cure(place: CurePlace, change: &'static str, source: &'static str) -> Cure {
+    Cure { place, change, source }
+}
+
+const QEMU_HYPERV: &str = "QEMU docs/system/i386/hyperv.rst, hv-avic";
+const LIBVIRT_FEATURES: &str = "libvirt formatdomain, Hypervisor features";
+const KVM_HOST: &str = "Linux arch/x86/include/asm/kvm_host.h, enum kvm_apicv_inhibit";
+const KVM_API: &str = "Linux Documentation/virt/kvm/api.rst";
+const ORACLE: &str = "How to enable AMD AVIC and speed up your VMs (Oracle, 2024)";
+const SPLIT: &str = "-machine kernel-irqchip=split";
+const SPLIT_IN_XML: &str = "<features><ioapic driver='qemu'/></features>";
+
+use CurePlace::{Guest, Host, KvmAmd, KvmIntel, Libvirt, Qemu, Vmm};
+
+const ROWS: &[(InhibitReason, &[Cure])] = &[
+    (
+        InhibitReason::Disabled,
+        &[
+            cure(
+                KvmIntel,
+                "options kvm_intel enable_apicv=1",
+                "Linux arch/x86/kvm/vmx/vmx.c, module parameters",
+            ),
+            cure(KvmAmd, "options kvm_amd avic=1", "Linux arch/x86/kvm/svm/avic.c, module parameters"),
+        ],
+    ),
+    (
+        InhibitReason::HyperV,
+        &[
+            cure(Qemu, "-cpu ...,hv-avic=on (QEMU 6.2)", QEMU_HYPERV),
+            cure(Libvirt, "<hyperv><avic state='on'/></hyperv> (libvirt 8.10)", LIBVIRT_FEATURES),
+            cure(Host, "Linux 5.15 or newer, which inhibits only while AutoEOI is in use", KVM_HOST),
+        ],
+    ),
+    (
+        InhibitReason::Absent,
+        &[
+            cure(Qemu, SPLIT, ORACLE),
+            cure(Libvirt, SPLIT_IN_XML, LIBVIRT_FEATURES),
+            cure(Vmm, "KVM_CREATE_IRQCHIP or KVM_CAP_SPLIT_IRQCHIP before the first vCPU", KVM_API),
+        ],
+    ),
+    (
+        InhibitReason::BlockIrq,
+        &[
+            cure(
+                Qemu,
+                "detach gdb, or in gdb: maintenance packet Qqemu.sstep=0x1",
+                "QEMU docs/system/gdb.rst",
+            ),
+            cure(Vmm, "KVM_SET_GUEST_DEBUG without KVM_GUESTDBG_BLOCKIRQ", KVM_API),
+        ],
+    ),
+    (
+        InhibitReason::PhysicalIdAliased,
+        &[
+            cure(Qemu, "-cpu ...,x2apic=on, and no APIC ID twice", KVM_HOST),
+            cure(Libvirt, "<cpu><feature policy='require' name='x2apic'/></cpu>", KVM_HOST),
+            cure(Guest, "use x2APIC; leave xAPIC IDs alone", KVM_HOST),
+        ],
+    ),
+    (
+        InhibitReason::ApicIdModified,
+        &[
+            cure(Guest, "use x2APIC, where the ID is read-only, or a kernel that leaves it alone", KVM_HOST),
+            cure(Qemu, "-cpu ...,x2apic=on", KVM_HOST),
+        ],
+    ),
+    (
+        InhibitReason::ApicBaseModified,
+        &[
+            cure(Guest, "leave the APIC at 0xfee00000, or use x2APIC; a reset of the VM clears it", KVM_HOST),
+            cure(Qemu, "-cpu ...,x2apic=on", KVM_HOST),
+        ],
+    ),
+    (
+        InhibitReason::Nested,
+        &[
+            cure(Qemu, "-cpu ...,svm=off", KVM_HOST),
+            cure(Libvirt, "<cpu><feature policy='disable' name='svm'/></cpu>", KVM_HOST),
+            cure(Host, "Linux 5.18 or newer, which inhibits only while a nested guest runs", KVM_HOST),
+        ],
+    ),
+    (
+        InhibitReason::IrqWindow,
+        &[
+            cure(Qemu, SPLIT, ORACLE),
+            cure(Libvirt, SPLIT_IN_XML, LIBVIRT_FEATURES),
+            cure(Guest, "route interrupts by APICs, not by the PIC (ExtINT)", KVM_HOST),
+        ],
+    ),
+    (
+        InhibitReason::PitReinject,
+        &[
+            cure(Qemu, SPLIT, ORACLE),
+            cure(Qemu, "-global kvm-pit.lost_tick_policy=discard", ORACLE),
+            cure(
+                Libvirt,
+                "<clock><timer name='pit' tickpolicy='discard'/></clock>",
+                "libvirt formatdomain, Time keeping",
+            ),
+            cure(Libvirt, SPLIT_IN_XML, LIBVIRT_FEATURES),
+            cure(Vmm, "KVM_REINJECT_CONTROL with pit_reinject = 0, or no KVM_CREATE_PIT2", KVM_API),
+        ],
+    ),
+    (InhibitReason::Sev, &[]),
+    (
+        InhibitReason::LogicalIdAliased,
+        &[
+            cure(Guest, "use x2APIC, or physical destination mode", KVM_HOST),
+            cure(Qemu, "-cpu ...,x2apic=on", KVM_HOST),
+        ],
+    ),
+    (
+        InhibitReason::PhysicalIdTooBig,
+        &[
+            cure(Qemu, "fewer vCPUs, or -smp sockets, cores and threads that are powers of two", KVM_HOST),
+            cure(Host, "a CPU with x2AVIC", KVM_HOST),
+        ],
+    ),
+    (
+        InhibitReason::X2Apic,
+        &[
+            cure(Host, "Linux 6.0 or newer", KVM_HOST),
+            cure(Qemu, "-cpu ...,x2apic=off", KVM_HOST),
+            cure(Libvirt, "<cpu><feature policy='disable' name='x2apic'/></cpu>", KVM_HOST),
+        ],
+    ),
+];
+
+impl InhibitReason {
+    /// The changes that take it away, each enough alone; the least invasive first. Empty where nothing does.
+    #[must_use]
+    pub fn cures(self) -> &'static [Cure] {
+        ROWS.iter().find(|(reason, _)| *reason == self).map_or(&[], |(_, cures)| cures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_row_and_only_encryption_no_cure() {
+        for reason in InhibitReason::all() {
+            assert_eq!(ROWS.iter().filter(|(row, _)| *row == reason).count(), 1, "{reason}");
+            assert_eq!(reason.cures().is_empty(), reason == InhibitReason::Sev, "{reason}");
+            for cure in reason.cures() {
+                assert!(cure.change.len() > 5 && cure.source.len() > 5 && !cure.place.name().is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! From what was seen to verdicts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use exits::activation::{
+    DeviceEvidence, DeviceVerdict, Evidence, ExitSigns, InhibitSeen, IpiEvidence, PostingObstacle, Status,
+    VmState, judge,
+};
+use exits::{CurePlace, InhibitNumbering, InhibitReason, Isa, Profile};
+use host::posting::{self, DeviceInterrupt};
+use host::vms::Vm;
+use host::{Cpu, kvm};
+use live::{Changes, VmKey};
+
+use super::{Changed, HostSide, ReasonCures, StateSample, StateSeen, VmVerification};
+
+/// All that was seen of the VMs and their host.
+pub(super) struct Seen<'a> {
+    pub(super) host: &'a HostSide,
+    pub(super) cpu: &'a Cpu,
+    pub(super) root: &'a Path,
+    pub(super) numbering: &'a InhibitNumbering,
+    pub(super) began_ns: u64,
+    pub(super) samples: &'a BTreeMap<VmKey, Vec<VmState>>,
+    pub(super) changes: &'a BTreeMap<i32, Changes>,
+    pub(super) profile: Option<&'a Profile>,
+    pub(super) interrupts: [&'a [DeviceInterrupt]; 2],
+}
+
+impl Seen<'_> {
+    /// One verdict, or one for each VM of the process that KVM's state tells apart.
+    pub(super) fn verdicts(&self, vm: &Vm) -> Vec<VmVerification> {
+        let of_process = self.samples.iter().filter(|(key, _)| i32::try_from(key.process) == Ok(vm.pid));
+        let states: Vec<&[VmState]> = of_process.map(|(_, samples)| samples.as_slice()).collect();
+        match states.as_slice() {
+            [] => vec![self.verdict(vm, &[], None)],
+            [one] => vec![self.verdict(vm, one, None)],
+            several => {
+                several.iter().enumerate().map(|(at, one)| self.verdict(vm, one, Some(at + 1))).collect()
+            }
+        }
+    }
+
+    fn verdict(&self, vm: &Vm, samples: &[VmState], which: Option<usize>) -> VmVerification {
+        // Exits and changes are known by process alone.
+        let changes = if which.is_none() { self.changes.get(&vm.pid) } else { None };
+        let seen: Vec<InhibitSeen> =
+            changes.iter().flat_map(|changes| &changes.inhibits).map(|one| self.seen(one)).collect();
+        let signs = self.signs(vm).filter(|_| which.is_none() && vm.vm_fds.len() <= 1);
+        let activation = judge(&Evidence {
+            isa: self.host.isa,
+            enabled: self.host.enabled,
+            // kvm_amd.force_avic believes in an AVIC that the CPU does not show.
+            cpu_denies: self.host.isa == Some(Isa::Svm) && !self.cpu.has("avic"),
+            samples,
+            changes: &seen,
+            signs: signs.as_ref(),
+            numbering: self.numbering,
+        });
+        let last = samples.last();
+        let controls = last.and_then(|state| state.vcpus.iter().find_map(|vcpu| vcpu.controls));
+        let ipi = IpiEvidence {
+            isa: self.host.isa,
+            status: activation.status,
+            parameter: self.host.enable_ipiv,
+            cpu: self.cpu.has_vmx("ipi_virt"),
+            family: self.cpu.family,
+            controls,
+        };
+        let named = activation.reasons.iter().filter_map(|one| one.reason);
+        VmVerification {
+            pid: vm.pid,
+            name: vm.name.clone(),
+            vmm: vm.vmm,
+            which,
+            cures: named.map(|reason| self.cures(reason)).collect(),
+            ipi_virtualization: ipi.judge(),
+            devices: self.devices(vm, activation.status, last, changes),
+            state: last.map(|last| StateSeen {
+                samples: samples.iter().map(StateSample::of).collect(),
+                last: last.clone(),
+            }),
+            changes: changes.map(|_| seen.iter().map(|one| self.changed(one)).collect()),
+            exits: signs,
+            activation,
+        }
+    }
+
+    fn seen(&self, change: &live::InhibitChange) -> InhibitSeen {
+        InhibitSeen {
+            after_ns: change.time_ns.saturating_sub(self.began_ns),
+            set: change.set,
+            number: change.number,
+            mask: change.mask,
+        }
+    }
+
+    fn changed(&self, seen: &InhibitSeen) -> Changed {
+        Changed {
+            after_ns: seen.after_ns,
+            set: seen.set,
+            number: seen.number,
+            reason: self.numbering.reason(seen.number),
+            mask: seen.mask,
+        }
+    }
+
+    fn signs(&self, vm: &Vm) -> Option<ExitSigns> {
+        let of_vm = self.profile?.only(|vcpu| vcpu.vm.and_then(|vm| i32::try_from(vm).ok()) == Some(vm.pid));
+        Some(ExitSigns::of(&of_vm))
+    }
+
+    fn cures(&self, reason: InhibitReason) -> ReasonCures {
+        let of_other_vendor = |place| match self.host.isa {
+            Some(Isa::Vmx) => place == CurePlace::KvmAmd,
+            Some(Isa::Svm) => place == CurePlace::KvmIntel,
+            None => matches!(place, CurePlace::KvmIntel | CurePlace::KvmAmd),
+        };
+        let cures = reason.cures().iter().filter(|cure| !of_other_vendor(cure.place));
+        ReasonCures { reason, set_by: reason.set_by(), cures: cures.copied().collect() }
+    }
+
+    fn devices(
+        &self,
+        vm: &Vm,
+        status: Status,
+        last: Option<&VmState>,
+        changes: Option<&Changes>,
+    ) -> Vec<DeviceVerdict> {
+        let devices = posting::devices_of(self.root, vm);
+        let iommu_posts = match self.host.iommus.as_slice() {
+            [] => None,
+            some => some.iter().map(|one| one.posts).reduce(|all, one| Some(all? && one?)).flatten(),
+        };
+        let only_device = devices.len() == 1;
+        let judged = devices.into_iter().map(|device| {
+            let [before, after] = self.interrupts.map(|all| all.iter().filter(|one| one.device == device));
+            let count =
+                |some: &mut dyn Iterator<Item = &DeviceInterrupt>| -> u64 { some.map(|one| one.count).sum() };
+            let numbers: Vec<u32> = after.clone().map(|one| one.number).collect();
+            let level = !numbers.is_empty() && after.clone().all(|one| one.level);
+            let mut updates = changes.iter().flat_map(|changes| &changes.posting);
+            let evidence = DeviceEvidence {
+                obstacle: DeviceEvidence::obstacle_of(status)
+                    .or((iommu_posts == Some(false)).then_some(PostingObstacle::Iommu))
+                    .or_else(|| self.told_not_to_post())
+                    .or(level.then_some(PostingObstacle::LevelTriggered)),
+                iommu_posts,
+                host_vectors: numbers.len(),
+                host_interrupts: count(&mut after.clone()).saturating_sub(count(&mut before.clone())),
+                last_update_posts: updates
+                    .rfind(|update| numbers.contains(&update.host_irq))
+                    .map(|update| update.posted),
+                vm_has_posted: last.and_then(|state| {
+                    let known = state.vcpus.iter().map(|vcpu| vcpu.posted_to);
+                    known.reduce(|all, one| Some(all? || one?)).flatten()
+                }),
+                only_device,
+            };
+            DeviceVerdict { device, delivery: evidence.judge(), evidence }
+        });
+        judged.collect()
+    }
+
+    fn told_not_to_post(&self) -> Option<PostingObstacle> {
+        // Linux 6.16; of kvm or, where that is not, of the vendor's module.
+        let modules = std::iter::once("kvm").chain(self.host.module.as_deref());
+        let mut switches = modules.map(|module| kvm::switch(self.root, module, "enable_device_posted_irqs"));
+        if switches.any(|switch| switch == Some(false)) {
+            return Some(PostingObstacle::Parameter);
+        }
+        let line = std::fs::read_to_string(self.root.join("proc/cmdline")).unwrap_or_default();
+        let told = |word: &str| match word.split_once('=') {
+            Some(("intremap", values)) => values.split(',').any(|value| value == "nopost" || value == "off"),
+            Some(("amd_iommu_intr", value)) => value == "legacy",
+            _ => false,
+        };
+        line.split_whitespace().any(told).then_some(PostingObstacle::KernelArgument)
+    }
+}

@@ -1,0 +1,209 @@
+//! Interrupts of devices that VMs have for themselves: whether the host's IOMMU can post them, and how many of them the
+//! host takes itself.
+
+use crate::facts::{read_text, under};
+use crate::vms::{AssignedDevice, Vm};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// An IOMMU and whether it can deliver interrupts to vCPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iommu {
+    /// Its name in `/sys/class/iommu`.
+    pub name: String,
+    /// Whether it can; `None` when its register could not be read.
+    pub posts: Option<bool>,
+    /// The register as the kernel shows it.
+    pub register: Option<String>,
+}
+
+/// One interrupt of an assigned device in `/proc/interrupts`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInterrupt {
+    /// The host's number.
+    pub number: u32,
+    /// The device's PCI address.
+    pub device: String,
+    /// Whether it is level-triggered (INTx).
+    pub level: bool,
+    /// How often the host took it since it was set up.
+    pub count: u64,
+}
+
+/// The IOMMUs of the host below `root`; empty when there are none or they are off.
+#[must_use]
+pub fn iommus(root: &Path) -> Vec<Iommu> {
+    let entries = fs::read_dir(under(root, "/sys/class/iommu"));
+    let mut names: Vec<String> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort_unstable();
+    names.into_iter().filter_map(|name| iommu(root, name)).collect()
+}
+
+fn iommu(root: &Path, name: String) -> Option<Iommu> {
+    let home = format!("/sys/class/iommu/{name}");
+    let read = |file: &str| read_text(root, &format!("{home}/{file}"), "a register").ok();
+    let known = |kind: &str| under(root, &format!("{home}/{kind}")).exists();
+    let (register, posts): (_, fn(u64) -> bool) = if known("intel-iommu") {
+        (read("intel-iommu/cap"), intel_posts)
+    } else if known("amd-iommu") {
+        // Since Linux 6.1 the second extended register goes before the first, apart by a colon.
+        (read("amd-iommu/features"), amd_posts)
+    } else {
+        // virtio-iommu and others have nothing to do with posting.
+        return None;
+    };
+    let value = register.as_deref().and_then(|text| {
+        let last = text.rsplit(':').next()?.trim();
+        u64::from_str_radix(last.strip_prefix("0x").unwrap_or(last), 16).ok()
+    });
+    Some(Iommu { name, posts: value.map(posts), register })
+}
+
+/// Capability register, bit 59, "posted interrupts support" (Intel VT-d specification 11.4.2).
+fn intel_posts(cap: u64) -> bool {
+    cap & 1 << 59 != 0
+}
+
+/// Extended feature register: `GASup` (bit 7) and `GAMSup` (bits 23:21) of 1 (AMD I/O Virtualization Technology
+/// specification, MMIO offset 30h and table 21).
+fn amd_posts(features: u64) -> bool {
+    features & 1 << 7 != 0 && features >> 21 & 0b111 == 1
+}
+
+/// The PCI addresses, or other names, of the devices that `vm` has: those of the VFIO groups and devices that it has
+/// open, and those on its command line.
+#[must_use]
+pub fn devices_of(root: &Path, vm: &Vm) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for path in &vm.vfio {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if path.parent() == Some(Path::new("/dev/vfio/devices")) {
+            let device = fs::read_link(under(root, &format!("/sys/class/vfio-dev/{name}/device"))).ok();
+            found.extend(device.and_then(|device| Some(device.file_name()?.to_str()?.to_owned())));
+        } else {
+            let group = name.strip_prefix("noiommu-").unwrap_or(name);
+            let home = under(root, &format!("/sys/kernel/iommu_groups/{group}/devices"));
+            let members = fs::read_dir(home).into_iter().flatten().flatten();
+            let members = members.filter_map(|entry| entry.file_name().into_string().ok());
+            found.extend(members.filter(|device| is_vfios(root, device)));
+        }
+    }
+    found.extend(vm.devices.iter().filter_map(|device| match device {
+        AssignedDevice::Pci(address) => Some(address.clone()),
+        AssignedDevice::Sysfs(_) => None,
+    }));
+    found.into_iter().collect()
+}
+
+/// A group can also hold bridges, which stay with the host.
+fn is_vfios(root: &Path, device: &str) -> bool {
+    let driver = fs::read_link(under(root, &format!("/sys/bus/pci/devices/{device}/driver"))).ok();
+    let name = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    name.is_none_or(|name| name.contains("vfio"))
+}
+
+/// The interrupts of all assigned devices, by number (`drivers/vfio/pci/vfio_pci_intrs.c` names them). Those that are
+/// posted are in the list, but not counted in it.
+#[must_use]
+pub fn device_interrupts(root: &Path) -> Vec<DeviceInterrupt> {
+    let text = read_text(root, "/proc/interrupts", "a line for each interrupt").unwrap_or_default();
+    text.lines().filter_map(device_interrupt).collect()
+}
+
+fn device_interrupt(line: &str) -> Option<DeviceInterrupt> {
+    let at = line.rfind("vfio-")?;
+    let (kind, rest) = line[at..].split_once('(')?;
+    let device = rest.split(')').next()?.to_owned();
+    let (number, rest) = line.split_once(':')?;
+    let counts = rest.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+    Some(DeviceInterrupt {
+        number: number.trim().parse().ok()?,
+        device,
+        level: kind.starts_with("vfio-intx"),
+        count: counts.fold(0, u64::saturating_add),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const INTERRUPTS: &str = "            CPU0       CPU1\n   0:         40          0  IR-IO-APIC    2-edge      timer\n\
+        133:          7         12  IR-PCI-MSIX-0000:65:00.0    0-edge      vfio-msix[0](0000:65:00.0)\n\
+        134:          0          0  IR-PCI-MSIX-0000:65:00.0    1-edge      vfio-msix[1](0000:65:00.0)\n \
+         18:          5          0  IR-IO-APIC   18-fasteoi   vfio-intx(0000:03:00.0)\n\
+        bad: vfio-msi[0](\n NMI:          1          2   Non-maskable interrupts\n";
+
+    #[test]
+    fn interrupts_of_devices_and_no_others() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc")).unwrap();
+        fs::write(root.path().join("proc/interrupts"), INTERRUPTS).unwrap();
+        let found = device_interrupts(root.path());
+        let told: Vec<_> =
+            found.iter().map(|one| (one.number, one.device.as_str(), one.level, one.count)).collect();
+        let card = "0000:65:00.0";
+        assert_eq!(told, [(133, card, false, 19), (134, card, false, 0), (18, "0000:03:00.0", true, 5)]);
+        assert!(device_interrupts(Path::new("/nowhere")).is_empty());
+    }
+
+    #[test]
+    fn which_iommus_post() {
+        let root = tempfile::tempdir().unwrap();
+        let registers = [
+            ("dmar0/intel-iommu/cap", "8d2078c106f0466\n"),
+            ("dmar1/intel-iommu/cap", "19ed008c40780c66\n"),
+            ("ivhd0/amd-iommu/features", "25bf732fa2295afe\n"),
+            ("ivhd1/amd-iommu/features", "5:25bf732fa2295afe\n"),
+            ("ivhd2/amd-iommu/features", "f77ef22294ada\n"),
+            ("ivhd3/amd-iommu/features", "odd\n"),
+            ("virt0/other/x", ""),
+        ];
+        for (path, value) in registers {
+            let path = root.path().join("sys/class/iommu").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, value).unwrap();
+        }
+        let posts: Vec<_> = iommus(root.path()).into_iter().map(|one| (one.name, one.posts)).collect();
+        let expected = [
+            ("dmar0", Some(true)),
+            ("dmar1", Some(true)),
+            ("ivhd0", Some(true)),
+            ("ivhd1", Some(true)),
+            ("ivhd2", Some(true)),
+            ("ivhd3", None),
+        ];
+        assert_eq!(posts, expected.map(|(name, posts)| (name.to_owned(), posts)));
+        assert!(!intel_posts(0x00d2_0780_106f_0462) && !amd_posts(1 << 7) && !amd_posts(1 << 21));
+    }
+
+    #[test]
+    fn devices_of_groups_without_their_bridges() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for (device, driver) in [("0000:65:00.0", "vfio-pci"), ("0000:64:00.0", "pcieport")] {
+            fs::create_dir_all(at("sys/kernel/iommu_groups/12/devices").join(device)).unwrap();
+            fs::create_dir_all(at("sys/bus/pci/devices").join(device)).unwrap();
+            symlink(format!("../../drivers/{driver}"), at("sys/bus/pci/devices").join(device).join("driver"))
+                .unwrap();
+        }
+        fs::create_dir_all(at("sys/class/vfio-dev/vfio3")).unwrap();
+        symlink("../../../0000:66:00.1", at("sys/class/vfio-dev/vfio3/device")).unwrap();
+        let vm: Vm = serde_json::from_value(serde_json::json!({
+            "pid": 1, "vmm": "qemu", "command": "qemu", "name": "web", "arguments": [], "start_ticks": 0,
+            "started": null, "vm_fds": [], "vcpus": [], "threads": [], "vhost": [], "iothreads": [],
+            "monitors": [], "devices": [{"pci": "0000:67:00.0"}, {"sysfs": "/sys/x"}],
+            "vfio": ["/dev/vfio/12", "/dev/vfio/devices/vfio3", "/dev/vfio/99"], "debugfs": []
+        }))
+        .unwrap();
+        assert_eq!(devices_of(root.path(), &vm), ["0000:65:00.0", "0000:66:00.1", "0000:67:00.0"]);
+    }
+}

@@ -1,0 +1,242 @@
+//! What KVM itself keeps of a VM's interrupt virtualization, read from the running kernel: also of VMs at rest, which no
+//! tracepoint tells of.
+//!
+//! An eBPF program goes through the open files of all processes and follows pointers from the vCPUs among them, by the
+//! offsets that the kernel's type information gives.
+
+mod paths;
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
+use aya::programs::{Iter, ProgramError};
+use aya::{Btf, EbpfLoader, Pod};
+use exits::Isa;
+use exits::activation::{Controls, Irqchip, VcpuState, VmState};
+
+use self::paths::{Layout, What};
+use crate::Error;
+use crate::collector::clock;
+use crate::collector::programs::Aligned;
+use crate::collector::refusal::{chain, not_loaded, rejected};
+
+static STATE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/state.o")));
+/// `PATHS` of the program.
+const PATHS: usize = 20;
+/// Elements of the program's map of vCPUs.
+const MOST_VCPUS: usize = 16384;
+/// `X2APIC_ENABLE` in `arch/x86/include/asm/msr-index.h`.
+const X2APIC_MODE: u64 = 1 << 10;
+/// `KVM_X86_TDX_VM`, whose vCPUs are no `struct vcpu_vmx`.
+const TDX: u64 = 5;
+
+/// Where a vCPU is to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VcpuPlace {
+    /// The process that has it open.
+    pub process: u32,
+    /// Under which descriptor.
+    pub descriptor: u32,
+    /// KVM's number of it.
+    pub number: u32,
+}
+
+/// Which VM: a process can have several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VmKey {
+    /// The process.
+    pub process: u32,
+    /// Tells the process's VMs apart, the same as long as a VM lives.
+    which: u64,
+}
+
+/// Reads the state of VMs, as often as wanted.
+#[derive(Debug)]
+pub struct StateReader {
+    ebpf: aya::Ebpf,
+    vcpus: HashMap<MapData, Place, Values>,
+    places: Vec<VcpuPlace>,
+    layout: Layout,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    process: u32,
+    descriptor: u32,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Values {
+    object: u64,
+    read: u64,
+    value: [u64; PATHS],
+}
+
+// SAFETY: plain numbers without padding, laid out as the program's structure; every bit pattern is a value.
+unsafe impl Pod for Place {}
+// SAFETY: as above.
+unsafe impl Pod for Values {}
+
+const NOT_READ: Values = Values { object: 0, read: 0, value: [0; PATHS] };
+
+impl Values {
+    fn get(&self, what: What) -> Option<u64> {
+        let at = what as usize;
+        (self.read & 1 << at != 0).then(|| self.value[at])
+    }
+
+    fn word(&self, what: What) -> Option<u32> {
+        self.get(what).map(|value| value as u32)
+    }
+}
+
+impl StateReader {
+    /// Brings the program into the kernel of the host below `root` (`/`), for the vCPUs given. `isa` is that of the
+    /// vendor's module; without, nothing is told of what only that knows.
+    ///
+    /// # Errors
+    /// [`Error::Load`] where the kernel says nothing of its types, takes no such program (Linux 5.8 is needed) or
+    /// numbers processes otherwise than this one sees them; [`Error::Rejected`], [`Error::KernelMap`].
+    pub fn load(root: &Path, isa: Option<Isa>, vcpus: &[VcpuPlace]) -> Result<Self, Error> {
+        if !clock::in_first_pid_namespace(root) {
+            return Err(Error::Load {
+                cause: "processes have other numbers here than the kernel gives them".to_owned(),
+                next: "run on the host itself, or in a container with the host's PID namespace",
+            });
+        }
+        let layout = Layout::find(root, isa).map_err(|cause| Error::Load {
+            cause,
+            next: "a kernel with CONFIG_DEBUG_INFO_BTF and CONFIG_DEBUG_INFO_BTF_MODULES is needed",
+        })?;
+        let mut loader = EbpfLoader::new();
+        loader.override_global("task_process_at", &layout.task_process, true);
+        loader.override_global("file_private_at", &layout.file_private, true);
+        let mut ebpf = loader.load(&STATE.0).map_err(|error| not_loaded(&error))?;
+        let mut paths: Array<_, paths::Path> = map(&mut ebpf, "paths")?;
+        for (at, path) in layout.paths.iter().enumerate() {
+            let at = u32::try_from(at).unwrap_or(u32::MAX);
+            paths.set(at, path.unwrap_or_default(), 0).map_err(map_error)?;
+        }
+        let vcpus_map = map(&mut ebpf, "vcpus")?;
+        let program = ebpf.program_mut("state").ok_or_else(|| Error::Load {
+            cause: "program state is missing".to_owned(),
+            next: "build exitless again",
+        })?;
+        let iterator: &mut Iter = program.try_into().map_err(|error| rejected("state", &error))?;
+        // Tens of MiB, which the loader above had for itself: one after the other.
+        let types = Btf::from_sys_fs().map_err(|error| Error::Load {
+            cause: chain(&error),
+            next: "a kernel with CONFIG_DEBUG_INFO_BTF is needed",
+        })?;
+        iterator.load("task_file", &types).map_err(|error| rejected("state", &error))?;
+        let places = vcpus.iter().copied().take(MOST_VCPUS).collect();
+        Ok(Self { ebpf, vcpus: vcpus_map, places, layout })
+    }
+
+    /// What this kernel's types do not tell, each with its name.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.layout.missing
+    }
+
+    /// The VMs that the vCPUs belong to, each as it is now. vCPUs that are gone are left out, and so are VMs without any.
+    ///
+    /// # Errors
+    /// [`Error::Attach`] or [`Error::Read`] when the kernel does not run the program, [`Error::KernelMap`].
+    pub fn read(&mut self) -> Result<BTreeMap<VmKey, VmState>, Error> {
+        for place in &self.places {
+            let key = Place { process: place.process, descriptor: place.descriptor };
+            self.vcpus.insert(key, NOT_READ, 0).map_err(map_error)?;
+        }
+        self.run()?;
+        let mut vms: BTreeMap<VmKey, VmState> = BTreeMap::new();
+        for place in &self.places {
+            let key = Place { process: place.process, descriptor: place.descriptor };
+            let values = self.vcpus.get(&key, 0).map_err(map_error)?;
+            // Under a descriptor may be something else by now.
+            if values.word(What::VcpuId) != Some(place.number) {
+                continue;
+            }
+            let Some(which) = values.get(What::Kvm) else { continue };
+            let key = VmKey { process: place.process, which };
+            let vm = vms.entry(key).or_insert_with(|| vm(&values));
+            vm.vcpus.push(self.vcpu(place.number, &values));
+        }
+        vms.values_mut().for_each(|vm| vm.vcpus.sort_unstable_by_key(|vcpu| vcpu.number));
+        Ok(vms)
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        let attach =
+            |error: &dyn std::error::Error| Error::Attach { event: "task_file", cause: chain(error) };
+        let program = self.ebpf.program_mut("state").ok_or(ProgramError::NotLoaded);
+        let program = program.map_err(|error| attach(&error))?;
+        let iterator: &mut Iter = program.try_into().map_err(|error: ProgramError| attach(&error))?;
+        let link =
+            iterator.attach().and_then(|link| iterator.take_link(link)).map_err(|error| attach(&error))?;
+        let mut file = link.into_file().map_err(|error| attach(&error))?;
+        // The program writes nothing; reading to the end is what runs it.
+        let mut nothing = Vec::new();
+        file.read_to_end(&mut nothing).map_err(|source| Error::Read {
+            path: "iter/task_file".into(),
+            expected: "the open files of all processes",
+            source,
+        })?;
+        Ok(())
+    }
+
+    fn vcpu(&self, number: u32, values: &Values) -> VcpuState {
+        let tdx = values.get(What::VmType) == Some(TDX);
+        let vmx = || {
+            Some(Controls::Vmx {
+                pin: values.word(What::Pin)?,
+                secondary: values.word(What::Secondary)?,
+                tertiary: values.get(What::Tertiary),
+            })
+        };
+        let controls = values.word(What::IntCtl).map(|int_ctl| Controls::Svm { int_ctl }).or_else(vmx);
+        let posted_to = values.get(What::PostedFirst).map(|first| {
+            // An empty list points to itself; one that was never set up to nothing.
+            first != 0 && first != values.object + u64::from(self.layout.posted_list)
+        });
+        let in_kernel_apic = values.get(What::Apic).map(|apic| apic != 0);
+        let active = values.get(What::Active).map(|active| active != 0);
+        VcpuState {
+            number,
+            // Without an APIC in the kernel there is no place that says active, and it cannot be.
+            active: active.or((in_kernel_apic == Some(false)).then_some(false)),
+            in_kernel_apic,
+            x2apic: values.get(What::ApicBase).map(|base| base & X2APIC_MODE != 0),
+            controls: controls.filter(|_| !tdx),
+            posted_to,
+        }
+    }
+}
+
+fn vm(values: &Values) -> VmState {
+    let pit = values.get(What::Pit).is_some_and(|pit| pit != 0);
+    VmState {
+        inhibits: values.get(What::Inhibits).map(exits::Inhibits),
+        irqchip: values.word(What::Irqchip).and_then(|mode| match mode {
+            0 => Some(Irqchip::None),
+            1 => Some(Irqchip::Kernel),
+            2 => Some(Irqchip::Split),
+            _ => None,
+        }),
+        pit_reinjects: values.word(What::PitReinject).filter(|_| pit).map(|reinject| reinject != 0),
+        vcpus: Vec::new(),
+    }
+}
+
+fn map<T: TryFrom<Map, Error = MapError>>(ebpf: &mut aya::Ebpf, name: &'static str) -> Result<T, Error> {
+    let map = ebpf.take_map(name);
+    map.ok_or(MapError::InvalidName { name: name.to_owned() }).and_then(T::try_from).map_err(map_error)
+}
+
+fn map_error(error: MapError) -> Error {
+    Error::KernelMap { cause: error }
+}
