@@ -43,6 +43,19 @@ pub struct VcpuPlace {
     pub number: u32,
 }
 
+impl VcpuPlace {
+    /// Where the vCPUs of a VM are, as far as their descriptors are known.
+    pub fn of(vm: &host::vms::Vm) -> impl Iterator<Item = Self> {
+        vm.vcpus.iter().filter_map(|vcpu| {
+            Some(Self {
+                process: u32::try_from(vm.pid).ok()?,
+                descriptor: u32::try_from(vcpu.fd?).ok()?,
+                number: vcpu.number,
+            })
+        })
+    }
+}
+
 /// Which VM: a process can have several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VmKey {

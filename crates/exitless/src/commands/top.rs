@@ -52,8 +52,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Some(counting) = Counting::begin(arguments, false, &stop)? else { return Ok(ExitCode::SUCCESS) };
     let signals = Signals::catch(&stop)?;
     let screen = Screen::take_over()?;
-    let top = Top::new(counting.source(), arguments.interval);
-    Session { arguments, counting, vms: Vms::default(), top, screen, look, stop: &stop, signals }.run()?;
+    let (vms, top) = (Vms::new(counting.collector.isa()), Top::new(counting.source(), arguments.interval));
+    Session { arguments, counting, vms, top, screen, look, stop: &stop, signals }.run()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -176,7 +176,7 @@ impl Session<'_> {
 
     fn observe(&mut self) -> anyhow::Result<()> {
         let mut profile = self.counting.collector.take()?;
-        self.vms.name(&mut profile);
+        self.vms.look(&mut profile);
         let mut processes = self.top.processes();
         processes.extend(profile.vcpus().iter().filter_map(|of| of.vcpu.vm));
         let facts = processes.into_iter().map(|vm| (vm, self.vms.facts(vm, &profile))).collect();

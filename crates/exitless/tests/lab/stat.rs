@@ -57,10 +57,10 @@ fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     // By reason and register: each MSR is there, its exits those that perf counted.
     assert_eq!(outer["totals"]["exits"], all);
     let accesses = outer["accesses"].as_array().expect("accesses");
-    let msrs = accesses.iter().filter(|row| !row["msr"].is_null());
+    let msrs = accesses.iter().filter(|row| row["access_kind"] == "msr");
     let counted: u64 = msrs.clone().map(|row| row["exits"].as_u64().unwrap()).sum();
     assert_eq!(counted, perf("kvm:kvm_msr"));
-    assert!(msrs.clone().any(|row| row["msr"] == "EOI:W"), "{accesses:?}");
+    assert!(msrs.clone().any(|row| row["access"] == "EOI:W"), "{accesses:?}");
 }
 
 #[test]

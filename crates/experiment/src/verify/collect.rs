@@ -130,21 +130,11 @@ fn note<T>(
 }
 
 fn state_reader(wanted: &Verify<'_>, isa: Option<Isa>) -> Result<Option<StateReader>, live::Error> {
-    let places: Vec<VcpuPlace> = wanted.vms.iter().flat_map(|vm| places(vm)).collect();
+    let places: Vec<VcpuPlace> = wanted.vms.iter().flat_map(|vm| VcpuPlace::of(vm)).collect();
     if places.is_empty() {
         return Ok(None);
     }
     StateReader::load(wanted.root, isa, &places).map(Some)
-}
-
-fn places(vm: &Vm) -> impl Iterator<Item = VcpuPlace> {
-    vm.vcpus.iter().filter_map(|vcpu| {
-        Some(VcpuPlace {
-            process: u32::try_from(vm.pid).ok()?,
-            descriptor: u32::try_from(vcpu.fd?).ok()?,
-            number: vcpu.number,
-        })
-    })
 }
 
 fn watch_for(
