@@ -3,7 +3,8 @@
 use exits::Vcpu;
 use rustc_hash::FxHashMap;
 
-use super::chunk::{self, Batch, Note, Row};
+use super::batch::{Batch, Note, Row};
+use super::chunk;
 use super::features::Features;
 use super::schema::Schema;
 use crate::assembly::Assembly;
