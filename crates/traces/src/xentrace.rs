@@ -64,14 +64,16 @@ fn read_records(
     let reasons = Reasons { isa: options.isa.unwrap_or(isa), forced: options.isa.is_some() };
     let placement = Placement::new(Assembly::new(options, sink), Clock::new(hz), survey);
     let mut decoder = Decoder::new(placement, reasons);
-    while let Some(item) = records.next() {
-        match item {
-            Item::Record(record) => decoder.record(&record),
-            Item::Window(window) => decoder.placement.window(window),
-            Item::Gap { all } => decoder.placement.gap(all),
+    loop {
+        records.sound(|record| decoder.record(record));
+        match records.next() {
+            Some(Item::Record(record)) => decoder.record(&record),
+            Some(Item::Window(window)) => decoder.placement.window(window),
+            Some(Item::Gap { all }) => decoder.placement.gap(all),
+            None => break,
         }
     }
-    let Decoder { placement, tally, found, .. } = decoder;
+    let Decoder { placement, mut tally, found, .. } = decoder;
     let (mut assembly, oddities) = placement.finish();
     tally.named().for_each(|(name, count)| assembly.count_event(&name, count));
     let profile = assembly.finish();

@@ -51,6 +51,7 @@ impl<'s, S: Sink> Decoder<'s, S> {
     }
 
     /// Takes the next record of the current window.
+    #[inline(always)]
     pub(super) fn record(&mut self, record: &Record<'_>) {
         self.tally.add(record.event);
         self.placement.ticks(record.ticks);
@@ -71,6 +72,7 @@ impl<'s, S: Sink> Decoder<'s, S> {
         self.placement.assembly.undecoded(1);
     }
 
+    #[inline(always)]
     fn entry_or_exit(&mut self, record: &Record<'_>) {
         let kind = record.event & 0xfff & !WIDE & !NESTED;
         if kind == VMENTRY {
@@ -100,6 +102,7 @@ impl<'s, S: Sink> Decoder<'s, S> {
         ExitReason { isa, code }
     }
 
+    #[inline(always)]
     fn handler(&mut self, record: &Record<'_>) {
         let write = record.event & WRITE != 0;
         match record.event & 0xfff & !WIDE & !WRITE {

@@ -45,7 +45,17 @@ pub(super) struct Placement<'s, S> {
     runstates: bool,
     known: FxHashSet<u32>,
     held: usize,
+    row: Row,
     pub(super) oddities: Oddities,
+}
+
+/// Events in a row of the same vCPU and processor, on their way to the assembly.
+#[derive(Debug, Default)]
+struct Row {
+    key: u32,
+    events: Vec<Event>,
+    ordered: bool,
+    newest_ns: u64,
 }
 
 impl<'s, S: Sink> Placement<'s, S> {
@@ -63,12 +73,14 @@ impl<'s, S: Sink> Placement<'s, S> {
             runstates: survey.runstates,
             known: FxHashSet::default(),
             held: 0,
+            row: Row::default(),
             oddities: Oddities::default(),
         }
     }
 
     /// Records of this processor follow.
     pub(super) fn window(&mut self, window: Window) {
+        self.end_row();
         // Each poll of xentrace writes the processors that have something new in rising order.
         if self.before.is_some_and(|before| window.cpu <= before) {
             self.rounds += 1;
@@ -104,6 +116,7 @@ impl<'s, S: Sink> Placement<'s, S> {
     }
 
     /// The next record's ticks, where it has any.
+    #[inline(always)]
     pub(super) fn ticks(&mut self, ticks: Option<u64>) {
         let Some(ticks) = ticks else { return };
         let processor = self.current();
@@ -124,6 +137,7 @@ impl<'s, S: Sink> Placement<'s, S> {
     }
 
     /// An event of whatever runs on the processor.
+    #[inline(always)]
     pub(super) fn push(&mut self, kind: Kind, value: u64, extra: u64) {
         let (cpu, clock) = (self.cpu, self.clock);
         let processor = self.current();
@@ -139,7 +153,31 @@ impl<'s, S: Sink> Placement<'s, S> {
             Owner::Unknown => self.oddities.unowned += u64::from(kind == Kind::Exit),
             Owner::Awaited => return self.hold(event),
         }
-        self.assembly.push(&event);
+        self.hand_on(event);
+    }
+
+    #[inline(always)]
+    fn hand_on(&mut self, event: Event) {
+        if event.thread != self.row.key {
+            self.end_row();
+            self.row.key = event.thread;
+        }
+        let row = &mut self.row;
+        row.ordered &= event.time_ns >= row.newest_ns;
+        row.newest_ns = row.newest_ns.max(event.time_ns);
+        row.events.push(event);
+    }
+
+    /// What the assembly is told next is about what comes behind these events.
+    #[inline(never)]
+    fn end_row(&mut self) {
+        let row = &mut self.row;
+        if let Some(last) = row.events.last() {
+            let (cpu, last_ns) = (last.cpu, last.time_ns);
+            self.assembly.append(row.key, &mut row.events, row.ordered, row.newest_ns);
+            self.assembly.last_of_cpu(cpu, last_ns);
+        }
+        (row.ordered, row.newest_ns) = (true, 0);
     }
 
     fn hold(&mut self, event: Event) {
@@ -226,6 +264,7 @@ impl<'s, S: Sink> Placement<'s, S> {
         self.current().missing_since = Some(since);
         // The idle domain has no exits: this only says until when the processor's records were whole.
         self.mark(DomainVcpu::idle(self.cpu).key(), since, false);
+        self.end_row();
         self.assembly.lost(self.cpu, count);
     }
 
@@ -240,7 +279,7 @@ impl<'s, S: Sink> Placement<'s, S> {
     fn mark(&mut self, thread: u32, ticks: u64, slept: bool) {
         let (time_ns, value) = (self.clock.ns(ticks), u64::from(slept));
         let (cpu, kind) = (self.cpu, Kind::Runnable);
-        self.assembly.push(&Event { time_ns, value, extra: 0, thread, cpu, kind });
+        self.hand_on(Event { time_ns, value, extra: 0, thread, cpu, kind });
     }
 
     fn settle(&mut self, owner: Owner) {
@@ -282,7 +321,7 @@ impl<'s, S: Sink> Placement<'s, S> {
                 Some(_) => event.thread = key,
                 None => self.oddities.unowned += u64::from(event.kind == Kind::Exit),
             }
-            self.assembly.push(&event);
+            self.hand_on(event);
         }
     }
 
@@ -290,8 +329,10 @@ impl<'s, S: Sink> Placement<'s, S> {
         let current = self.cpu;
         for cpu in 0..self.processors.len() as u16 {
             self.cpu = cpu;
+            self.end_row();
             self.release(None);
         }
+        self.end_row();
         self.cpu = current;
     }
 
