@@ -28,12 +28,13 @@ pub(crate) trait Feed: Send {
 /// in a VM whose processor has gone idle meanwhile, and a chunk is decoded in little more.
 const LOOKS: u32 = 20_000;
 
-/// Runs until the feed ends. `decode` turns a chunk into a result (whose memory is used again, too);
+/// Runs until the feed ends. `decode` turns a chunk into a result (whose memory is used again, too; they may be
+/// swapped);
 /// `take` gets the results in the chunks' order.
 pub(crate) fn run<F: Feed, R: Default + Send>(
     feed: &mut F,
     threads: Option<NonZeroUsize>,
-    decode: impl Fn(&F::Chunk, &mut R) + Sync,
+    decode: impl Fn(&mut F::Chunk, &mut R) + Sync,
     take: impl FnMut(&mut R) + Send,
 ) {
     let available = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
@@ -54,7 +55,7 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
                     let fetched = lock(&feed).next(&mut chunk);
                     desk.fetched(fetched);
                     if fetched {
-                        decode(&chunk, &mut result);
+                        decode(&mut chunk, &mut result);
                         desk.decoded(number, result);
                     }
                 }
@@ -236,10 +237,10 @@ mod tests {
     fn results_keep_the_order_on_any_number_of_threads() {
         for threads in [1, 2, 5] {
             let mut taken = Vec::new();
-            let decode = |chunk: &u32, result: &mut u32| {
+            let decode = |chunk: &mut u32, result: &mut u32| {
                 // Later chunks are quicker, so that they would overtake.
-                (0..(1000 - chunk)).for_each(|n| *result = std::hint::black_box(n));
-                *result = chunk * 2;
+                (0..(1000 - *chunk)).for_each(|n| *result = std::hint::black_box(n));
+                *result = *chunk * 2;
             };
             run(&mut Numbers(0), NonZeroUsize::new(threads), decode, |result: &mut u32| taken.push(*result));
             assert_eq!(taken, (0..1000).map(|n| n * 2).collect::<Vec<_>>());
@@ -249,7 +250,7 @@ mod tests {
     #[test]
     fn little_is_decoded_ahead_of_what_is_taken() {
         let ahead = AtomicU64::new(0);
-        let decode = |_: &u32, _: &mut u32| {
+        let decode = |_: &mut u32, _: &mut u32| {
             ahead.fetch_add(1, Ordering::Relaxed);
         };
         let mut most = 0;
@@ -263,14 +264,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "number 500")]
     fn a_panic_ends_the_work() {
-        let decode = |chunk: &u32, _: &mut u32| assert!(*chunk != 500, "number 500");
+        let decode = |chunk: &mut u32, _: &mut u32| assert!(*chunk != 500, "number 500");
         run(&mut Numbers(0), NonZeroUsize::new(1), decode, |_: &mut u32| {});
     }
 
     #[test]
     fn a_panic_on_another_thread_ends_the_work() {
         let run = || {
-            let decode = |chunk: &u32, _: &mut u32| assert!(*chunk != 500, "number 500");
+            let decode = |chunk: &mut u32, _: &mut u32| assert!(*chunk != 500, "number 500");
             run(&mut Numbers(0), NonZeroUsize::new(3), decode, |_: &mut u32| {});
         };
         assert!(std::panic::catch_unwind(run).is_err());

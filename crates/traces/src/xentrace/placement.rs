@@ -6,11 +6,10 @@
 use rustc_hash::FxHashSet;
 
 use super::clock::Clock;
+use super::orders::Orders;
 use super::owner::{Change, DomainVcpu, Owner, Processor, unknown, unknown_key};
 use super::record::Window;
 use super::survey::Survey;
-use crate::Sink;
-use crate::assembly::Assembly;
 use crate::event::{Event, Kind};
 
 /// Events that may wait for their owner, all processors together: 16 MiB.
@@ -29,9 +28,9 @@ pub(super) struct Oddities {
     pub(super) siblings: u64,
 }
 
-/// Knows who runs where, and hands events on to the assembly.
-pub(super) struct Placement<'s, S> {
-    pub(super) assembly: Assembly<'s, S>,
+/// Knows who runs where, and gives orders to the assembly.
+pub(super) struct Placement {
+    pub(super) orders: Orders,
     clock: Clock,
     processors: Vec<Processor>,
     cpu: u16,
@@ -45,24 +44,13 @@ pub(super) struct Placement<'s, S> {
     runstates: bool,
     known: FxHashSet<u32>,
     held: usize,
-    row: Row,
     pub(super) oddities: Oddities,
 }
 
-/// Events in a row of the same vCPU and processor, on their way to the assembly.
-#[derive(Debug, Default)]
-struct Row {
-    key: u32,
-    events: Vec<Event>,
-    ordered: bool,
-    newest_ns: u64,
-}
-
-impl<'s, S: Sink> Placement<'s, S> {
-    pub(super) fn new(mut assembly: Assembly<'s, S>, clock: Clock, survey: &Survey) -> Self {
-        assembly.accesses_take_whole_exits();
+impl Placement {
+    pub(super) fn new(clock: Clock, survey: &Survey) -> Self {
         Self {
-            assembly,
+            orders: Orders::default(),
             clock,
             processors: Vec::new(),
             cpu: 0,
@@ -73,14 +61,13 @@ impl<'s, S: Sink> Placement<'s, S> {
             runstates: survey.runstates,
             known: FxHashSet::default(),
             held: 0,
-            row: Row::default(),
             oddities: Oddities::default(),
         }
     }
 
     /// Records of this processor follow.
     pub(super) fn window(&mut self, window: Window) {
-        self.end_row();
+        self.orders.end_row();
         // Each poll of xentrace writes the processors that have something new in rising order.
         if self.before.is_some_and(|before| window.cpu <= before) {
             self.rounds += 1;
@@ -88,7 +75,7 @@ impl<'s, S: Sink> Placement<'s, S> {
             if self.rounds == 2 {
                 self.release_all();
             }
-            self.assembly.round();
+            self.orders.round();
         }
         self.before = Some(window.cpu);
         self.cpu = window.cpu;
@@ -101,7 +88,7 @@ impl<'s, S: Sink> Placement<'s, S> {
             self.walked.push(window.cpu);
         }
         if self.known.insert(unknown_key(self.cpu)) {
-            self.assembly.introduce(unknown_key(self.cpu), unknown(self.cpu));
+            self.orders.introduce(unknown_key(self.cpu), unknown(self.cpu));
         }
     }
 
@@ -123,7 +110,7 @@ impl<'s, S: Sink> Placement<'s, S> {
         processor.ticks = ticks;
         if let Some(since) = processor.missing_since.take() {
             let (from_ns, to_ns) = (self.clock.ns(since), self.clock.ns(ticks));
-            self.assembly.lost_span(from_ns, to_ns);
+            self.orders.lost_span(from_ns, to_ns);
         }
     }
 
@@ -153,31 +140,7 @@ impl<'s, S: Sink> Placement<'s, S> {
             Owner::Unknown => self.oddities.unowned += u64::from(kind == Kind::Exit),
             Owner::Awaited => return self.hold(event),
         }
-        self.hand_on(event);
-    }
-
-    #[inline(always)]
-    fn hand_on(&mut self, event: Event) {
-        if event.thread != self.row.key {
-            self.end_row();
-            self.row.key = event.thread;
-        }
-        let row = &mut self.row;
-        row.ordered &= event.time_ns >= row.newest_ns;
-        row.newest_ns = row.newest_ns.max(event.time_ns);
-        row.events.push(event);
-    }
-
-    /// What the assembly is told next is about what comes behind these events.
-    #[inline(never)]
-    fn end_row(&mut self) {
-        let row = &mut self.row;
-        if let Some(last) = row.events.last() {
-            let (cpu, last_ns) = (last.cpu, last.time_ns);
-            self.assembly.append(row.key, &mut row.events, row.ordered, row.newest_ns);
-            self.assembly.last_of_cpu(cpu, last_ns);
-        }
-        (row.ordered, row.newest_ns) = (true, 0);
+        self.orders.push(event);
     }
 
     fn hold(&mut self, event: Event) {
@@ -264,8 +227,8 @@ impl<'s, S: Sink> Placement<'s, S> {
         self.current().missing_since = Some(since);
         // The idle domain has no exits: this only says until when the processor's records were whole.
         self.mark(DomainVcpu::idle(self.cpu).key(), since, false);
-        self.end_row();
-        self.assembly.lost(self.cpu, count);
+        self.orders.end_row();
+        self.orders.lost(self.cpu, count);
     }
 
     /// A vCPU waits for a processor, whichever that will be.
@@ -279,7 +242,7 @@ impl<'s, S: Sink> Placement<'s, S> {
     fn mark(&mut self, thread: u32, ticks: u64, slept: bool) {
         let (time_ns, value) = (self.clock.ns(ticks), u64::from(slept));
         let (cpu, kind) = (self.cpu, Kind::Runnable);
-        self.hand_on(Event { time_ns, value, extra: 0, thread, cpu, kind });
+        self.orders.push(Event { time_ns, value, extra: 0, thread, cpu, kind });
     }
 
     fn settle(&mut self, owner: Owner) {
@@ -298,7 +261,7 @@ impl<'s, S: Sink> Placement<'s, S> {
                 return unknown_key(self.cpu);
             }
             self.known.insert(who.key());
-            self.assembly.introduce(who.key(), who.who());
+            self.orders.introduce(who.key(), who.who());
         }
         who.key()
     }
@@ -321,7 +284,7 @@ impl<'s, S: Sink> Placement<'s, S> {
                 Some(_) => event.thread = key,
                 None => self.oddities.unowned += u64::from(event.kind == Kind::Exit),
             }
-            self.hand_on(event);
+            self.orders.push(event);
         }
     }
 
@@ -329,19 +292,20 @@ impl<'s, S: Sink> Placement<'s, S> {
         let current = self.cpu;
         for cpu in 0..self.processors.len() as u16 {
             self.cpu = cpu;
-            self.end_row();
+            self.orders.end_row();
             self.release(None);
         }
-        self.end_row();
+        self.orders.end_row();
         self.cpu = current;
     }
 
     /// Hands on everything that is left.
-    pub(super) fn finish(mut self) -> (Assembly<'s, S>, Oddities) {
+    pub(super) fn finish(&mut self) {
         self.release_all();
-        for since in self.processors.iter().filter_map(|processor| processor.missing_since) {
-            self.assembly.lost_span(self.clock.ns(since), u64::MAX);
+        for at in 0..self.processors.len() {
+            if let Some(since) = self.processors[at].missing_since.take() {
+                self.orders.lost_span(self.clock.ns(since), u64::MAX);
+            }
         }
-        (self.assembly, self.oddities)
     }
 }
