@@ -1,8 +1,8 @@
 //! Decoding on several threads, with the results taken in order.
 //!
-//! Every thread does whatever can be done: take the next result in order (one thread at a time), else fetch a
-//! chunk (one at a time) and decode it (all at once). Taking comes in bursts, as the events of a round are
-//! counted once it is over, so some results may lie ready meanwhile: else the cores would wait for each other.
+//! Every thread does whatever can be done: take the next result in order (one thread at a time), or fetch a chunk
+//! (one at a time) and decode it (all at once). Taking comes in bursts, as the events of a round are counted once it
+//! is over, so some results may lie ready meanwhile: else the cores would wait for each other.
 
 use std::collections::VecDeque;
 use std::hint;
@@ -24,9 +24,9 @@ pub(crate) trait Feed: Send {
     fn next(&mut self, chunk: &mut Self::Chunk) -> bool;
 }
 
-/// How often to look before going to sleep: some tens of microseconds. Waking up takes about as long, much longer
-/// in a VM whose processor has gone idle meanwhile, and a chunk is decoded in little more.
-const LOOKS: u32 = 20_000;
+/// How often to look before going to sleep: a hundred microseconds. Waking up takes nearly as long in a VM whose
+/// processor has gone idle meanwhile, and a chunk is decoded in less.
+const LOOKS: u32 = 4_000;
 
 /// Runs until the feed ends. `decode` turns a chunk into a result (whose memory is used again, too; they may be
 /// swapped);
@@ -41,17 +41,21 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
     let threads = threads.map_or_else(available, NonZeroUsize::get);
     // Never contended: the desk lets one thread at a time do either.
     let (feed, take) = (Mutex::new(feed), Mutex::new(take));
-    let desk = Desk::new(threads + MOST_READY);
+    // One thread alone takes what it has just decoded.
+    let desk = Desk::new(if threads > 1 { threads + MOST_READY } else { 1 });
     let work = || {
         let _alarm = Alarm(&desk);
         let mut chunk = F::Chunk::default();
+        let mut takes = false;
         loop {
-            match desk.next() {
+            match desk.next(takes) {
                 Task::Take(mut result) => {
+                    takes = true;
                     lock(&take)(&mut result);
                     desk.taken(result);
                 }
                 Task::Fetch(number, mut result) => {
+                    takes = false;
                     let fetched = lock(&feed).next(&mut chunk);
                     desk.fetched(fetched);
                     if fetched {
@@ -121,12 +125,20 @@ impl<R: Default> Desk<R> {
         Self { state: Mutex::new(state), most_results, changes: AtomicU64::new(0), changed: Condvar::new() }
     }
 
-    /// The next task, once there is one.
-    fn next(&self) -> Task<R> {
+    /// The next task, once there is one. A thread goes on doing what it did before as long as that can be: what
+    /// belongs to it is in its core's cache. `takes` says that it took a result.
+    fn next(&self, takes: bool) -> Task<R> {
         let mut state = lock(&self.state);
         loop {
-            if let Some(task) = self.task(&mut state) {
+            let task = match takes {
+                true => self.take(&mut state).or_else(|| self.fetch(&mut state)),
+                false => self.fetch(&mut state).or_else(|| self.take(&mut state)),
+            };
+            if let Some(task) = task {
                 return task;
+            }
+            if state.ended {
+                return Task::Leave;
             }
             let seen = self.changes.load(Ordering::Acquire);
             drop(state);
@@ -146,19 +158,19 @@ impl<R: Default> Desk<R> {
         }
     }
 
-    fn task(&self, state: &mut State<R>) -> Option<Task<R>> {
-        if !state.taking {
-            if let Some(result) = state.results.front_mut().and_then(Option::take) {
-                state.results.pop_front();
-                state.first += 1;
-                state.taking = true;
-                return Some(Task::Take(result));
-            }
+    fn take(&self, state: &mut State<R>) -> Option<Task<R>> {
+        if state.taking {
+            return None;
         }
-        if state.ended {
-            return Some(Task::Leave);
-        }
-        if state.fetching || state.results.len() >= self.most_results {
+        let result = state.results.front_mut().and_then(Option::take)?;
+        state.results.pop_front();
+        state.first += 1;
+        state.taking = true;
+        Some(Task::Take(result))
+    }
+
+    fn fetch(&self, state: &mut State<R>) -> Option<Task<R>> {
+        if state.ended || state.fetching || state.results.len() >= self.most_results {
             return None;
         }
         state.fetching = true;
