@@ -205,6 +205,32 @@ mod tests {
     }
 
     #[test]
+    fn accesses_that_share_a_place_stay_apart() {
+        let mut rows = AccessRows::default();
+        let mut left = MOST_ACCESSES;
+        let numbers = [0, RECENT as u64, 5, u64::MAX, 0, RECENT as u64, 0x1000, 0];
+        for kind in [Kind::PortRead, Kind::PortWrite, Kind::MsrWrite] {
+            for value in numbers {
+                let event = Event { time_ns: 0, value, extra: 0, thread: 0, cpu: 0, kind };
+                let row = rows.find(&event, &mut left).unwrap();
+                rows.row(row).count += 1;
+            }
+        }
+        let exits = |number| rows.get(Access::Msr { number, direction: exits::Direction::Write }).unwrap();
+        assert_eq!([0, RECENT as u32, 5].map(|number| exits(number).count), [3, 2, 1]);
+        assert_eq!(rows.rows.iter().map(|row| row.1.count).sum::<u64>(), 3 * numbers.len() as u64);
+    }
+
+    #[test]
+    fn what_is_no_access_has_no_row() {
+        let mut rows = AccessRows::default();
+        for kind in [Kind::Exit, Kind::Entry, Kind::Runnable] {
+            let event = Event { time_ns: 0, value: 0, extra: 0, thread: 0, cpu: 0, kind };
+            assert_eq!(rows.find(&event, &mut 9), None, "{kind:?}");
+        }
+    }
+
+    #[test]
     fn accesses_beyond_the_limit_are_others() {
         let mut rows = AccessRows::default();
         let mut left = 1;

@@ -137,3 +137,42 @@ impl Orders {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::event::Kind;
+
+    fn event(thread: u32, time_ns: u64) -> Event {
+        let kind = if time_ns % 2 == 0 { Kind::Exit } else { Kind::Entry };
+        Event { time_ns, value: 0, extra: 0, thread, cpu: 1, kind }
+    }
+
+    #[test]
+    fn orders_are_carried_out_as_if_at_once() {
+        let mut orders = Orders::default();
+        // The second time the memory of the first is used again.
+        for _ in 0..2 {
+            orders.clear();
+            for (thread, time_ns) in [(1, 10), (1, 13), (2, 14), (1, 20)] {
+                orders.push(event(thread, time_ns));
+            }
+            assert_eq!(orders.events(), 3);
+            // Between the exit before and the entry behind.
+            orders.lost(1, 5);
+            orders.push(event(1, 27));
+            orders.push(event(2, 29));
+            orders.round();
+            assert_eq!(orders.events(), 6);
+            let mut times = Vec::new();
+            let mut sink = |exit: &crate::ExitRecord| times.push((exit.time_ns, exit.handling_ns));
+            let mut assembly = Assembly::new(Options::default(), &mut sink);
+            orders.carry_out(&mut assembly);
+            let profile = assembly.finish();
+            times.sort_unstable();
+            assert_eq!(times, [(10, Some(3)), (14, None), (20, None)]);
+            assert_eq!((profile.losses.lost_events, profile.losses.pairs_across_loss), (5, 2));
+        }
+    }
+}

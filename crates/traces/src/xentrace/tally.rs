@@ -77,6 +77,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn events_that_share_a_place_stay_apart() {
+        let mut tally = Tally::default();
+        let minors = 3 * RECENT as u32;
+        for minor in 0..minors {
+            tally.add(0x0800_f000 | minor);
+            tally.add(0x0008_1003);
+        }
+        // Asking does not change the answer.
+        for _ in 0..2 {
+            let named: Vec<_> = tally.named().collect();
+            assert_eq!(named.len(), minors as usize + 1);
+            assert!(named.contains(&("hvm_svm_exit".to_owned(), u64::from(minors))));
+            assert!(named.iter().filter(|(name, _)| name.starts_with("guest")).all(|found| found.1 == 1));
+        }
+    }
+
+    #[test]
     fn events_are_counted_whatever_their_flags() {
         let mut tally = Tally::default();
         for event in [0x0008_1003, 0x0008_1103, 0x0002_1011, 0x0008_1503, 0x0800_ffff, 0x0002_1101] {
