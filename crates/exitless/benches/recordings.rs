@@ -1,28 +1,42 @@
 //! `exitless report` beside the tools that people use, on the same recordings in the same run.
 //!
-//! The floor is `cat FILE > /dev/null`: reading the file once from the page cache. Peers that are not installed are
-//! left out with a word. `EXITLESS_BENCH_EXITS` gives the sizes in millions of exits (`1,4`), `EXITLESS_BENCH_RUNS` the
-//! runs of each command (5), `EXITLESS_BENCH_PERF` further builds of perf (`name=command,...`), `EXITLESS_BENCH_DIRECTORY`
-//! where to put the files (300 MB for a million exits). Commands take turns, so that other load hits all of them alike.
+//! The floor is `cat FILE > /dev/null`: reading the file once from the page cache. Peers that are not installed, or that
+//! do not get through the file, are left out with a word. `EXITLESS_BENCH_EXITS` gives the sizes of perf's recordings in
+//! millions of exits (`1,4`), `EXITLESS_BENCH_RUNS` the runs of each command (5), `EXITLESS_BENCH_DIRECTORY` where to put
+//! the files (300 MB for a million exits). `EXITLESS_BENCH_PERF` names further builds of perf (`name=command,...`),
+//! `EXITLESS_BENCH_TRACE_CMD` and `EXITLESS_BENCH_XENALYZE` the commands if they are not to be found as `trace-cmd` and
+//! `xenalyze`. Commands take turns, so that other load hits all of them alike.
 //!
-//! The files are two recordings of the tests, by perf 6.12 and by perf 6.1, repeated with later times; perf 6.1 reads
-//! only the latter.
+//! The files are recordings of the tests, repeated with later times. perf 6.1 reads only what perf 6.1 recorded.
 
+#[path = "../../traces/benches/xentrace/copies.rs"]
+mod copies;
 #[path = "recordings/measure.rs"]
 mod measure;
+#[path = "recordings/pages.rs"]
+mod pages;
 #[path = "recordings/repeat.rs"]
 mod repeat;
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use measure::{Contender, Measured};
+use tempfile::TempPath;
 
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/tests/fixtures/perf/");
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/tests/fixtures/");
 const BASES: [(&str, &str); 2] =
-    [("perf 6.12", "small.perf.data.zst"), ("perf 6.1", "small61.perf.data.zst")];
+    [("perf 6.12", "perf/small.perf.data.zst"), ("perf 6.1", "perf/small61.perf.data.zst")];
+const TRACE_DAT: &str = "trace-cmd/v6-instance.dat.zst";
+/// Without scheduler events: at the joints xenalyze finds vCPUs in states that do not follow each other, and stops.
+const XENTRACE: &str = "xentrace/qemu10-a-hvm.trace.zst";
 /// perf 6.12 takes seconds and as much memory as the file for every million exits.
 const MOST_FOR_PERF: f64 = 4.5;
+/// trace-cmd takes more than a second for so many.
+const EXITS_FOR_TRACE_CMD: usize = 100_000;
+const BYTES_FOR_XENALYZE: usize = 128 << 20;
 
 fn main() -> ExitCode {
     // `cargo test --benches` starts this too, and test runners ask it for its tests.
@@ -49,30 +63,70 @@ fn bench() -> Result<(), String> {
     let sizes = sizes.split(',').map(|size| size.trim().parse::<f64>());
     let sizes: Vec<_> =
         sizes.collect::<Result<_, _>>().map_err(|_| "EXITLESS_BENCH_EXITS is no list of numbers")?;
-    let directory = match std::env::var("EXITLESS_BENCH_DIRECTORY") {
-        Ok(path) => PathBuf::from(path),
-        Err(_) => std::env::temp_dir(),
-    };
     for size in sizes {
         for (recorder, base) in BASES {
-            let base = unpack(&format!("{FIXTURES}{base}"))?;
-            let exits = exits_in(&base)?;
-            let times = (size * 1e6 / exits as f64).round().max(1.0) as usize;
-            let file = tempfile::Builder::new().prefix("exitless-bench-").tempfile_in(&directory);
-            let path = file.map_err(|error| format!("{}: {error}", directory.display()))?.into_temp_path();
-            repeat::repeat(&base, times, &path).map_err(|error| format!("{}: {error}", path.display()))?;
-            compare(&path, recorder, times * exits, runs, size <= MOST_FOR_PERF)?;
+            let base = unpack(base)?;
+            let times = (size * 1e6 / exits_in(&base)? as f64).round().max(1.0) as usize;
+            let file = file_of(|path| repeat::repeat(&base, times, path))?;
+            let peers = if size <= MOST_FOR_PERF { perf(&file) } else { Vec::new() };
+            compare(&file, &format!("perf.data of {recorder}"), times * exits_in(&base)?, runs, peers)?;
             // Above that there is no peer, and one recording will do.
             if size > MOST_FOR_PERF {
                 break;
             }
         }
     }
-    Ok(())
+    let base = unpack(TRACE_DAT)?;
+    let times = EXITS_FOR_TRACE_CMD / exits_in(&base)?;
+    let file = file_of(|path| pages::repeat(&base, times, path))?;
+    let trace_cmd = peer("trace-cmd", "EXITLESS_BENCH_TRACE_CMD", &["report", "-i", &name(&file)]);
+    compare(&file, "trace.dat", times * exits_in(&base)?, runs, vec![trace_cmd])?;
+
+    let base = unpack(XENTRACE)?;
+    let exits = BYTES_FOR_XENALYZE.div_ceil(base.len()) * exits_in(&base)?;
+    let file =
+        file_of(|path| copies::write_copies(base.clone(), BYTES_FOR_XENALYZE, &mut File::create(path)?))?;
+    let xenalyze = peer("xenalyze", "EXITLESS_BENCH_XENALYZE", &["--summary", &name(&file)]);
+    compare(&file, "xentrace", exits, runs, vec![xenalyze])
 }
 
-fn unpack(path: &str) -> Result<Vec<u8>, String> {
-    let packed = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+/// A file that `write` writes.
+fn file_of(write: impl FnOnce(&Path) -> io::Result<()>) -> Result<TempPath, String> {
+    let directory = match std::env::var("EXITLESS_BENCH_DIRECTORY") {
+        Ok(path) => PathBuf::from(path),
+        Err(_) => std::env::temp_dir(),
+    };
+    let file = tempfile::Builder::new().prefix("exitless-bench-").tempfile_in(&directory);
+    let path = file.map_err(|error| format!("{}: {error}", directory.display()))?.into_temp_path();
+    write(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+fn name(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn peer(name: &str, variable: &str, arguments: &[&str]) -> Contender {
+    let command = setting(variable, name);
+    let words: Vec<_> = command.split_whitespace().chain(arguments.iter().copied()).collect();
+    Contender::new(name, &words)
+}
+
+fn perf(file: &Path) -> Vec<Contender> {
+    let listed = setting("EXITLESS_BENCH_PERF", "");
+    let named = listed.split(',').filter_map(|entry| entry.split_once('='));
+    let builds = [("perf", "perf")].into_iter().chain(named);
+    let file = name(file);
+    let contender = |(name, command): (&str, &str)| {
+        let words = command.split_whitespace().chain(["kvm", "-i", &file, "stat", "report"]);
+        Contender::new(name, &words.collect::<Vec<_>>())
+    };
+    builds.map(contender).collect()
+}
+
+fn unpack(fixture: &str) -> Result<Vec<u8>, String> {
+    let path = format!("{FIXTURES}{fixture}");
+    let packed = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
     zstd::decode_all(&packed[..]).map_err(|error| format!("{path}: {error}"))
 }
 
@@ -83,27 +137,16 @@ fn exits_in(recording: &[u8]) -> Result<usize, String> {
     Ok(reading.map_err(|error| error.to_string())?.profile.total() as usize)
 }
 
-fn compare(path: &Path, recorder: &str, exits: usize, runs: usize, with_perf: bool) -> Result<(), String> {
+fn compare(path: &Path, kind: &str, exits: usize, runs: usize, peers: Vec<Contender>) -> Result<(), String> {
     let bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-    let file = path.to_string_lossy().into_owned();
+    let file = name(path);
     let mut contenders = vec![
         Contender::new("cat", &["cat", &file]),
         Contender::new("exitless", &[env!("CARGO_BIN_EXE_exitless"), "report", &file]),
     ];
-    if with_perf {
-        let listed = setting("EXITLESS_BENCH_PERF", "");
-        let named = listed.split(',').filter_map(|entry| entry.split_once('='));
-        for (name, command) in [("perf", "perf")].into_iter().chain(named) {
-            let mut words: Vec<_> = command.split_whitespace().collect();
-            words.extend(["kvm", "-i", &file, "stat", "report"]);
-            contenders.push(Contender::new(name, &words));
-        }
-    }
+    contenders.extend(peers);
     println!();
-    println!(
-        "perf.data of {recorder}, {exits} exits, {:.1} MB, {runs} runs each in turn",
-        bytes as f64 / 1e6
-    );
+    println!("{kind}, {exits} exits, {:.1} MB, {runs} runs each in turn", bytes as f64 / 1e6);
     contenders.retain(|contender| match contender.trial() {
         Ok(()) => true,
         Err(problem) => {

@@ -1,8 +1,10 @@
 //! How fast a recording of xentrace is read: one of the test fixtures, again and again with later ticks, until it
 //! is large. `xenalyze --summary` can be timed on the same file: give a path to keep it.
 
+#[path = "xentrace/copies.rs"]
+mod copies;
+
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
@@ -11,8 +13,6 @@ use traces::{Options, Source};
 /// Bytes to read.
 const SIZE: usize = 128 << 20;
 const RUNS: usize = 5;
-/// Ticks between two copies.
-const PAUSE: u64 = 1_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // `cargo test --benches` starts this too, and test runners ask it for its tests.
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for name in ["qemu10-a-hvm", "h-all"] {
         let one = zstd::decode_all(&fs::read(fixtures.join(format!("{name}.trace.zst")))?[..])?;
         let mut file = tempfile::NamedTempFile::new()?;
-        write_copies(one, &mut file)?;
+        copies::write_copies(one, SIZE, &mut file)?;
         let options = Options { tsc_hz: Some(2_100_000_000), ..Options::default() };
         let mut shortest = f64::INFINITY;
         let mut exits = 0;
@@ -43,34 +43,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if let Some(folder) = &kept {
             fs::copy(file.path(), Path::new(folder).join(format!("{name}.trace")))?;
         }
-    }
-    Ok(())
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes[at..].first_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes))
-}
-
-/// Writes copies, each later than the one before.
-fn write_copies(mut one: Vec<u8>, to: &mut impl Write) -> std::io::Result<()> {
-    let mut ticks = Vec::new();
-    let mut at = 0;
-    while at < one.len() {
-        let header = word(&one, at);
-        let timed = header >> 31 == 1;
-        if timed {
-            ticks.push((at + 4, u64::from(word(&one, at + 8)) << 32 | u64::from(word(&one, at + 4))));
-        }
-        at += 4 + if timed { 8 } else { 0 } + 4 * (header >> 28 & 7) as usize;
-    }
-    let first = ticks.iter().map(|tick| tick.1).min().unwrap_or(0);
-    let last = ticks.iter().map(|tick| tick.1).max().unwrap_or(0);
-    for copy in 0..SIZE.div_ceil(one.len()) as u64 {
-        for &(at, tick) in &ticks {
-            let later = tick + copy * (last - first + PAUSE);
-            one[at..at + 8].copy_from_slice(&later.to_le_bytes());
-        }
-        to.write_all(&one)?;
     }
     Ok(())
 }

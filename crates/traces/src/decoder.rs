@@ -116,9 +116,19 @@ impl Decoder {
         self.names.iter().map(String::as_str)
     }
 
-    /// The short way of each slot that has one, for records whose bytes begin at `before` of a window.
-    pub(crate) fn quick(&self, before: usize) -> Vec<Option<Quick>> {
-        self.recipes.iter().map(|recipe| recipe.quick(before)).collect()
+    /// How many events there are, of interest or not.
+    pub(crate) fn slots(&self) -> usize {
+        self.recipes.len()
+    }
+
+    /// The short ways of those events that have one, for records whose bytes begin at `before` of a window; each with
+    /// the event's number and slot.
+    pub(crate) fn quick(&self, before: usize) -> impl Iterator<Item = (usize, usize, Quick)> {
+        let described = self.slots.iter().enumerate();
+        described.filter_map(move |(id, &slot)| {
+            let slot = usize::from(slot).checked_sub(1)?;
+            Some((id, slot, self.recipes[slot].quick(before)?))
+        })
     }
 
     /// The slot of an event number.

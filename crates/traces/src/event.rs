@@ -77,6 +77,24 @@ impl Event {
 }
 
 impl Kind {
+    /// The sort of what AVIC's events tell: they say why there was an exit, so the whole exit is theirs.
+    pub(crate) const WHOLE: u8 = 4;
+    /// By kind. A table, since the kinds follow each other without a rule that a processor could learn.
+    const SORTS: [u8; 16] = {
+        let mut sorts = [Self::WHOLE; 16];
+        (sorts[Self::PortRead as usize], sorts[Self::PortWrite as usize]) = (0, 0);
+        (sorts[Self::MmioRead as usize], sorts[Self::MmioWrite as usize]) = (1, 1);
+        (sorts[Self::MsrRead as usize], sorts[Self::MsrWrite as usize]) = (2, 2);
+        (sorts[Self::ApicRead as usize], sorts[Self::ApicWrite as usize]) = (3, 3);
+        sorts
+    };
+
+    /// Which accesses take each other's place: those of the same sort in one exit.
+    #[inline]
+    pub(crate) const fn sort(self) -> u8 {
+        Self::SORTS[self as usize % 16]
+    }
+
     /// What an event of this kind and value is about, if it is about a port, an address or a register.
     pub(crate) fn access(self, value: u64) -> Option<Access> {
         let number = value as u32;

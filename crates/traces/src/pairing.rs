@@ -51,6 +51,12 @@ pub(crate) struct Open {
     row: u16,
 }
 
+impl Default for Open {
+    fn default() -> Self {
+        Self { time_ns: 0, guest_rip: 0, cpu: 0, reason: ExitReason::vmx(0), row: 0 }
+    }
+}
+
 /// When and where the handling of an exit ended.
 #[derive(Debug, Clone, Copy)]
 struct End {
@@ -75,25 +81,28 @@ struct Pending {
 /// memory than its events do.
 const MOST_NOTED: usize = 1 << 16;
 
-/// The accesses that wait for the entry; perf knows one of each sort.
+/// The accesses that wait for the entry; perf knows one of each sort ([`Kind::sort`]).
 #[derive(Debug, Default)]
 struct Waiting {
-    pending: [Pending; 5],
+    pending: [Pending; 8],
     /// A bit for each that is in use.
     used: u8,
 }
 
 impl Waiting {
-    fn put(&mut self, sort: usize, pending: Pending) {
-        self.pending[sort] = pending;
-        self.used |= 1 << sort;
+    #[inline]
+    fn put(&mut self, sort: u8, pending: Pending) {
+        self.pending[usize::from(sort % 8)] = pending;
+        self.used |= 1 << (sort % 8);
     }
 }
 
 /// The state of one vCPU.
 #[derive(Debug, Default)]
 pub(crate) struct Pairing {
-    open: Option<Open>,
+    /// The last exit, and whether it is yet to be closed. Apart, so that it is never moved.
+    exit: Open,
+    open: bool,
     /// When the open exit was handled, if that was before the entry.
     handled: Option<End>,
     /// The last exit lies outside of the time asked for: neither it nor what belongs to it counts.
@@ -122,7 +131,7 @@ impl Pairing {
             Kind::Entry => self.entry(event, shared, closed),
             Kind::Runnable => {
                 let end = End { time_ns: event.time_ns, cpu: event.cpu, slept: event.value != 0 };
-                self.handled = self.handled.or(self.open.map(|_| end));
+                self.handled = self.handled.or(self.open.then_some(end));
             }
             _ => self.access(event, shared),
         }
@@ -135,18 +144,8 @@ impl Pairing {
         shared: &mut Shared,
         closed: &mut impl FnMut(&Closed, &[AccessRecord]),
     ) {
-        if let Some(open) = self.open.take() {
-            match self.handled.take() {
-                Some(end) => self.close(open, end, shared, closed),
-                None => {
-                    shared.losses.exits_without_entry += 1;
-                    self.reasons.row(open.row).add(open.time_ns, None, &mut shared.timeline);
-                    closed(
-                        &Closed { exit: open, access: self.last_access(), handling_ns: None },
-                        &self.noted,
-                    );
-                }
-            }
+        if self.open && !self.end(shared, closed) {
+            shared.losses.exits_without_entry += 1;
         }
         self.waiting.used = 0;
         self.noted.clear();
@@ -160,8 +159,8 @@ impl Pairing {
         let timeline = &mut shared.timeline;
         let row = self.reasons.find(reason, || timeline.series(exits::SeriesKey { vm, reason }));
         self.mmio_start_ns = Some(event.time_ns);
-        self.open =
-            Some(Open { time_ns: event.time_ns, guest_rip: event.extra, cpu: event.cpu, reason, row });
+        self.exit = Open { time_ns: event.time_ns, guest_rip: event.extra, cpu: event.cpu, reason, row };
+        self.open = true;
     }
 
     fn entry(
@@ -170,22 +169,32 @@ impl Pairing {
         shared: &mut Shared,
         closed: &mut impl FnMut(&Closed, &[AccessRecord]),
     ) {
-        let Some(open) = self.open.take() else {
+        if !self.open {
             shared.losses.entries_without_exit += u64::from(!std::mem::take(&mut self.outside));
             return;
-        };
+        }
         let end = End { time_ns: event.time_ns, cpu: event.cpu, slept: false };
         let end = self.handled.take().unwrap_or(end);
-        self.close(open, end, shared, closed);
+        self.close(end, shared, closed);
     }
 
-    fn close(
-        &mut self,
-        open: Open,
-        end: End,
-        shared: &mut Shared,
-        closed: &mut impl FnMut(&Closed, &[AccessRecord]),
-    ) {
+    /// Closes the open exit without an entry; `true` when it was handled.
+    #[cold]
+    fn end(&mut self, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) -> bool {
+        if let Some(end) = self.handled.take() {
+            self.close(end, shared, closed);
+            return true;
+        }
+        self.open = false;
+        self.reasons.row(self.exit.row).add(self.exit.time_ns, None, &mut shared.timeline);
+        closed(&Closed { exit: self.exit, access: self.last_access(), handling_ns: None }, &self.noted);
+        false
+    }
+
+    #[inline(always)]
+    fn close(&mut self, end: End, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) {
+        self.open = false;
+        let open = &self.exit;
         let lost = !shared.marks.is_empty()
             && match end.slept {
                 true => shared.marks.anywhere(open.time_ns, end.time_ns),
@@ -207,18 +216,19 @@ impl Pairing {
         };
         self.reasons.row(open.row).add(open.time_ns, handling_ns, &mut shared.timeline);
         if self.waiting.used != 0 {
-            self.end_waiting(end.time_ns, &open, handling_ns.is_some());
+            self.end_waiting(end.time_ns, handling_ns.is_some());
         }
         self.mmio_start_ns = None;
-        closed(&Closed { exit: open, access: self.last_access(), handling_ns }, &self.noted);
+        closed(&Closed { exit: self.exit, access: self.last_access(), handling_ns }, &self.noted);
     }
 
-    fn end_waiting(&mut self, now_ns: u64, open: &Open, paired: bool) {
+    #[inline]
+    fn end_waiting(&mut self, now_ns: u64, paired: bool) {
         let mut used = std::mem::take(&mut self.waiting.used);
         while used != 0 {
-            let pending = self.waiting.pending[used.trailing_zeros() as usize];
+            let pending = self.waiting.pending[used.trailing_zeros() as usize % 8];
             used &= used - 1;
-            let since_ns = if pending.whole { open.time_ns } else { pending.since_ns };
+            let since_ns = if pending.whole { self.exit.time_ns } else { pending.since_ns };
             if let Some(ns) = now_ns.checked_sub(since_ns).filter(|_| paired) {
                 self.accesses.row(pending.row).handling.add(ns);
                 self.note(pending.noted, ns);
@@ -228,7 +238,7 @@ impl Pairing {
 
     /// Notes an access of the open exit and says where.
     fn noted(&mut self, event: &Event) -> Option<u32> {
-        let access = event.access().filter(|_| self.open.is_some() && self.noted.len() < MOST_NOTED)?;
+        let access = event.access().filter(|_| self.open && self.noted.len() < MOST_NOTED)?;
         self.noted.push(AccessRecord { access, handling_ns: None });
         Some(self.noted.len() as u32 - 1)
     }
@@ -243,6 +253,7 @@ impl Pairing {
         self.last_access.take().and_then(|(kind, value)| kind.access(value))
     }
 
+    #[inline]
     fn access(&mut self, event: &Event, shared: &mut Shared) {
         if self.outside {
             return;
@@ -269,28 +280,15 @@ impl Pairing {
             }
             return;
         }
-        let (sort, whole) = match event.kind {
-            Kind::PortRead | Kind::PortWrite => (0, false),
-            Kind::MmioRead | Kind::MmioWrite => (1, false),
-            Kind::MsrRead | Kind::MsrWrite => (2, false),
-            Kind::ApicRead | Kind::ApicWrite => (3, false),
-            // AVIC's events say why there was an exit, so the whole exit is theirs.
-            _ => (4, true),
-        };
-        let whole = whole || shared.whole_exits;
+        let sort = event.kind.sort();
+        let whole = sort == Kind::WHOLE || shared.whole_exits;
         self.waiting.put(sort, Pending { since_ns: event.time_ns, row: number, whole, noted });
     }
 
     /// Ends the recording: an exit that is still open stays without an entry.
     pub(crate) fn finish(&mut self, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) {
-        let Some(open) = self.open.take() else { return };
-        match self.handled.take() {
-            Some(end) => self.close(open, end, shared, closed),
-            None => {
-                shared.losses.exits_at_the_end += 1;
-                self.reasons.row(open.row).add(open.time_ns, None, &mut shared.timeline);
-                closed(&Closed { exit: open, access: self.last_access(), handling_ns: None }, &self.noted);
-            }
+        if self.open && !self.end(shared, closed) {
+            shared.losses.exits_at_the_end += 1;
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod attribute;
+mod batch;
 mod chunk;
 mod directory;
 mod features;
@@ -15,6 +16,7 @@ mod inflate;
 mod kind;
 mod schema;
 mod session;
+mod short;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -1,17 +1,20 @@
 //! Decoding on several threads, with the results taken in order.
 //!
-//! Every thread does all three steps: fetch the next chunk (one thread at a time), decode it (all at once),
-//! hand the result on (one at a time, in the order of fetching). So the cores stay busy whichever step takes
-//! longest, and a chunk is decoded and taken on the core whose cache holds it.
+//! Every thread does whatever can be done: take the next result in order (one thread at a time), or fetch a chunk
+//! (one at a time) and decode it (all at once). Taking comes in bursts, as the events of a round are counted once it
+//! is over, so some results may lie ready meanwhile: else the cores would wait for each other.
 
+use std::collections::VecDeque;
 use std::hint;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// More threads only wait for each other: the steps that one thread does at a time take about a third.
 const MOST_THREADS: usize = 8;
+/// Results that may lie ready besides one for each thread; one takes some 100 KiB.
+const MOST_READY: usize = 6;
 
 /// Where chunks come from.
 pub(crate) trait Feed: Send {
@@ -21,38 +24,47 @@ pub(crate) trait Feed: Send {
     fn next(&mut self, chunk: &mut Self::Chunk) -> bool;
 }
 
-/// How often to look before going to sleep: some tens of microseconds. Waking up takes about as long, much longer
-/// in a VM whose processor has gone idle meanwhile, and a chunk is decoded in little more.
-const LOOKS: u32 = 20_000;
+/// How often to look before going to sleep: a hundred microseconds. Waking up takes nearly as long in a VM whose
+/// processor has gone idle meanwhile, and a chunk is decoded in less.
+const LOOKS: u32 = 4_000;
 
-/// Runs until the feed ends. `decode` turns a chunk into a result (whose memory is used again, too);
+/// Runs until the feed ends. `decode` turns a chunk into a result (whose memory is used again, too; they may be
+/// swapped);
 /// `take` gets the results in the chunks' order.
 pub(crate) fn run<F: Feed, R: Default + Send>(
     feed: &mut F,
     threads: Option<NonZeroUsize>,
-    decode: impl Fn(&F::Chunk, &mut R) + Sync,
+    decode: impl Fn(&mut F::Chunk, &mut R) + Sync,
     take: impl FnMut(&mut R) + Send,
 ) {
     let available = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
     let threads = threads.map_or_else(available, NonZeroUsize::get);
-    let feed = Mutex::new((feed, 0u64));
-    let taker = Mutex::new(take);
-    let turns = Turns::default();
+    // Never contended: the desk lets one thread at a time do either.
+    let (feed, take) = (Mutex::new(feed), Mutex::new(take));
+    // One thread alone takes what it has just decoded.
+    let desk = Desk::new(if threads > 1 { threads + MOST_READY } else { 1 });
     let work = || {
-        let (mut chunk, mut result) = (F::Chunk::default(), R::default());
+        let _alarm = Alarm(&desk);
+        let mut chunk = F::Chunk::default();
+        let mut takes = false;
         loop {
-            let turn = {
-                let mut feed = lock(&feed);
-                if !feed.0.next(&mut chunk) {
-                    return;
+            match desk.next(takes) {
+                Task::Take(mut result) => {
+                    takes = true;
+                    lock(&take)(&mut result);
+                    desk.taken(result);
                 }
-                feed.1 += 1;
-                feed.1 - 1
-            };
-            decode(&chunk, &mut result);
-            turns.wait_for(turn);
-            lock(&taker)(&mut result);
-            turns.end(turn);
+                Task::Fetch(number, mut result) => {
+                    takes = false;
+                    let fetched = lock(&feed).next(&mut chunk);
+                    desk.fetched(fetched);
+                    if fetched {
+                        decode(&mut chunk, &mut result);
+                        desk.decoded(number, result);
+                    }
+                }
+                Task::Leave => return,
+            }
         }
     };
     thread::scope(|scope| {
@@ -63,46 +75,157 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
     });
 }
 
-/// Locks, looking for a while before sleeping.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for _ in 0..LOOKS {
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => hint::spin_loop(),
-        }
-    }
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whose turn it is to hand on a result.
-#[derive(Default)]
-struct Turns {
-    now: AtomicU64,
-    sleepers: Mutex<()>,
-    turned: Condvar,
+/// What a thread is to do.
+enum Task<R> {
+    /// Take this result.
+    Take(R),
+    /// Fetch the chunk of this number, and decode it into the memory of this result.
+    Fetch(u64, R),
+    /// Nothing is left that another thread does not do.
+    Leave,
 }
 
-impl Turns {
-    fn wait_for(&self, turn: u64) {
-        for _ in 0..LOOKS {
-            if self.now.load(Ordering::Acquire) == turn {
-                return;
+/// Where threads get their tasks.
+struct Desk<R> {
+    state: Mutex<State<R>>,
+    most_results: usize,
+    /// Counts changes of the state.
+    changes: AtomicU64,
+    changed: Condvar,
+}
+
+struct State<R> {
+    /// From the first that was not taken on; `None` for those that are being fetched or decoded.
+    results: VecDeque<Option<R>>,
+    /// The number of the first.
+    first: u64,
+    /// Memory for results.
+    spare: Vec<R>,
+    fetching: bool,
+    taking: bool,
+    ended: bool,
+    sleepers: usize,
+}
+
+impl<R: Default> Desk<R> {
+    fn new(most_results: usize) -> Self {
+        let state = State {
+            results: VecDeque::new(),
+            first: 0,
+            spare: Vec::new(),
+            fetching: false,
+            taking: false,
+            ended: false,
+            sleepers: 0,
+        };
+        Self { state: Mutex::new(state), most_results, changes: AtomicU64::new(0), changed: Condvar::new() }
+    }
+
+    /// The next task, once there is one. A thread goes on doing what it did before as long as that can be: what
+    /// belongs to it is in its core's cache. `takes` says that it took a result.
+    fn next(&self, takes: bool) -> Task<R> {
+        let mut state = lock(&self.state);
+        loop {
+            let task = match takes {
+                true => self.take(&mut state).or_else(|| self.fetch(&mut state)),
+                false => self.fetch(&mut state).or_else(|| self.take(&mut state)),
+            };
+            if let Some(task) = task {
+                return task;
             }
-            hint::spin_loop();
-        }
-        let mut guard = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.now.load(Ordering::Acquire) != turn {
-            guard = self.turned.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            if state.ended {
+                return Task::Leave;
+            }
+            let seen = self.changes.load(Ordering::Acquire);
+            drop(state);
+            let unchanged = || self.changes.load(Ordering::Acquire) == seen;
+            let mut looks = 0;
+            while looks < LOOKS && unchanged() {
+                hint::spin_loop();
+                looks += 1;
+            }
+            state = lock(&self.state);
+            // Changes are made under the lock, so none comes between looking and sleeping.
+            while unchanged() {
+                state.sleepers += 1;
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.sleepers -= 1;
+            }
         }
     }
 
-    fn end(&self, turn: u64) {
-        // Under the lock, so that nobody goes to sleep between having looked and being woken.
-        let guard = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        self.now.store(turn + 1, Ordering::Release);
-        drop(guard);
-        self.turned.notify_all();
+    fn take(&self, state: &mut State<R>) -> Option<Task<R>> {
+        if state.taking {
+            return None;
+        }
+        let result = state.results.front_mut().and_then(Option::take)?;
+        state.results.pop_front();
+        state.first += 1;
+        state.taking = true;
+        Some(Task::Take(result))
+    }
+
+    fn fetch(&self, state: &mut State<R>) -> Option<Task<R>> {
+        if state.ended || state.fetching || state.results.len() >= self.most_results {
+            return None;
+        }
+        state.fetching = true;
+        let number = state.first + state.results.len() as u64;
+        state.results.push_back(None);
+        Some(Task::Fetch(number, state.spare.pop().unwrap_or_default()))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State<R>)) {
+        let mut state = lock(&self.state);
+        change(&mut state);
+        self.changes.fetch_add(1, Ordering::Release);
+        let sleepers = state.sleepers > 0;
+        drop(state);
+        if sleepers {
+            self.changed.notify_all();
+        }
+    }
+
+    fn taken(&self, result: R) {
+        self.change(|state| {
+            state.taking = false;
+            state.spare.push(result);
+        });
+    }
+
+    /// A chunk was fetched, or there is none any more.
+    fn fetched(&self, there: bool) {
+        self.change(|state| {
+            state.fetching = false;
+            if !there {
+                state.results.pop_back();
+                state.ended = true;
+            }
+        });
+    }
+
+    fn decoded(&self, number: u64, result: R) {
+        self.change(|state| {
+            let at = (number - state.first) as usize;
+            if let Some(place) = state.results.get_mut(at) {
+                *place = Some(result);
+            }
+        });
+    }
+}
+
+/// Ends the work of all when one thread panics: the others would wait for its result.
+struct Alarm<'d, R: Default>(&'d Desk<R>);
+
+impl<R: Default> Drop for Alarm<'_, R> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.change(|state| state.ended = true);
+        }
     }
 }
 
@@ -126,13 +249,43 @@ mod tests {
     fn results_keep_the_order_on_any_number_of_threads() {
         for threads in [1, 2, 5] {
             let mut taken = Vec::new();
-            let decode = |chunk: &u32, result: &mut u32| {
+            let decode = |chunk: &mut u32, result: &mut u32| {
                 // Later chunks are quicker, so that they would overtake.
-                (0..(1000 - chunk)).for_each(|n| *result = std::hint::black_box(n));
-                *result = chunk * 2;
+                (0..(1000 - *chunk)).for_each(|n| *result = std::hint::black_box(n));
+                *result = *chunk * 2;
             };
             run(&mut Numbers(0), NonZeroUsize::new(threads), decode, |result: &mut u32| taken.push(*result));
             assert_eq!(taken, (0..1000).map(|n| n * 2).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn little_is_decoded_ahead_of_what_is_taken() {
+        let ahead = AtomicU64::new(0);
+        let decode = |_: &mut u32, _: &mut u32| {
+            ahead.fetch_add(1, Ordering::Relaxed);
+        };
+        let mut most = 0;
+        run(&mut Numbers(0), NonZeroUsize::new(3), decode, |_: &mut u32| {
+            thread::sleep(std::time::Duration::from_micros(50));
+            most = most.max(ahead.fetch_sub(1, Ordering::Relaxed));
+        });
+        assert!(most > 1 && most <= 4 + MOST_READY as u64, "{most}");
+    }
+
+    #[test]
+    #[should_panic(expected = "number 500")]
+    fn a_panic_ends_the_work() {
+        let decode = |chunk: &mut u32, _: &mut u32| assert!(*chunk != 500, "number 500");
+        run(&mut Numbers(0), NonZeroUsize::new(1), decode, |_: &mut u32| {});
+    }
+
+    #[test]
+    fn a_panic_on_another_thread_ends_the_work() {
+        let run = || {
+            let decode = |chunk: &mut u32, _: &mut u32| assert!(*chunk != 500, "number 500");
+            run(&mut Numbers(0), NonZeroUsize::new(3), decode, |_: &mut u32| {});
+        };
+        assert!(std::panic::catch_unwind(run).is_err());
     }
 }

@@ -85,20 +85,57 @@ impl ReasonRows {
     }
 }
 
+/// A row that was found lately.
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    value: u64,
+    row: u32,
+    kind: Kind,
+}
+
+/// Accesses found without hashing; a power of two. Devices have a few registers that are used all the time.
+const RECENT: usize = 64;
+
 /// Rows by access.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AccessRows {
+    recent: Box<[Recent; RECENT]>,
     index: FxHashMap<(Kind, u64), u32>,
     other: Option<u32>,
     rows: Vec<(Access, Exits)>,
 }
 
+impl Default for AccessRows {
+    fn default() -> Self {
+        // An exit is no access.
+        let none = Recent { value: 0, row: 0, kind: Kind::Exit };
+        Self { recent: Box::new([none; RECENT]), index: FxHashMap::default(), other: None, rows: Vec::new() }
+    }
+}
+
 impl AccessRows {
     /// The number of the row for this event's access, or of that for [`Access::Other`] when `left` says that there
     /// is room for no more. `None` for an event that is about none.
+    #[inline]
     pub(crate) fn find(&mut self, event: &Event, left: &mut usize) -> Option<u32> {
+        let place = Self::place(event);
+        let recent = &self.recent[place];
+        if recent.value == event.value && recent.kind == event.kind && event.kind != Kind::Exit {
+            return Some(recent.row);
+        }
+        self.find_elsewhere(event, left)
+    }
+
+    /// Registers of a device are next to each other, those of different devices in different pages.
+    fn place(event: &Event) -> usize {
+        (event.value ^ event.value >> 12).wrapping_add(event.kind as u64) as usize % RECENT
+    }
+
+    #[cold]
+    fn find_elsewhere(&mut self, event: &Event, left: &mut usize) -> Option<u32> {
         let key = (event.kind, event.value);
         if let Some(&row) = self.index.get(&key) {
+            self.recent[Self::place(event)] = Recent { value: event.value, row, kind: event.kind };
             return Some(row);
         }
         let access = event.access()?;
@@ -165,6 +202,32 @@ mod tests {
         }
         let found: Vec<_> = rows.rows.iter().map(|row| (row.reason, row.exits.count)).collect();
         assert_eq!(found, reasons.map(|reason| (reason, 2)));
+    }
+
+    #[test]
+    fn accesses_that_share_a_place_stay_apart() {
+        let mut rows = AccessRows::default();
+        let mut left = MOST_ACCESSES;
+        let numbers = [0, RECENT as u64, 5, u64::MAX, 0, RECENT as u64, 0x1000, 0];
+        for kind in [Kind::PortRead, Kind::PortWrite, Kind::MsrWrite] {
+            for value in numbers {
+                let event = Event { time_ns: 0, value, extra: 0, thread: 0, cpu: 0, kind };
+                let row = rows.find(&event, &mut left).unwrap();
+                rows.row(row).count += 1;
+            }
+        }
+        let exits = |number| rows.get(Access::Msr { number, direction: exits::Direction::Write }).unwrap();
+        assert_eq!([0, RECENT as u32, 5].map(|number| exits(number).count), [3, 2, 1]);
+        assert_eq!(rows.rows.iter().map(|row| row.1.count).sum::<u64>(), 3 * numbers.len() as u64);
+    }
+
+    #[test]
+    fn what_is_no_access_has_no_row() {
+        let mut rows = AccessRows::default();
+        for kind in [Kind::Exit, Kind::Entry, Kind::Runnable] {
+            let event = Event { time_ns: 0, value: 0, extra: 0, thread: 0, cpu: 0, kind };
+            assert_eq!(rows.find(&event, &mut 9), None, "{kind:?}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     let mut tally = Tally { flaws, ..Tally::new(&buffers) };
     let decoder = &layout.descriptions.decoder;
     let mut feed = Feed::new(&recorded, header.compression, &buffers);
-    let decode = |chunk: &feed::Chunk, batch: &mut Batch| batch::decode(chunk, decoder, batch);
+    let decode = |chunk: &mut feed::Chunk, batch: &mut Batch| batch::decode(chunk, decoder, batch);
     pipeline::run(&mut feed, options.threads, decode, |batch: &mut Batch| tally.take(batch, &mut assembly));
     let exits = tally.hand_over(decoder, &layout, &buffers, &mut assembly);
     for ((buffer, _), count) in buffers.iter().zip(&tally.left_out).filter(|(_, count)| **count > 0) {

@@ -7,6 +7,7 @@ mod clock;
 mod decode;
 mod event;
 mod isa;
+mod orders;
 mod owner;
 mod placement;
 mod record;
@@ -18,6 +19,7 @@ mod writing;
 
 use clock::{ASSUMED_HZ, Clock};
 use decode::{Decoder, Found, Reasons};
+use orders::Orders;
 use placement::{Oddities, Placement};
 use record::{Sequence, Window, sequence};
 use records::{Item, Records};
@@ -25,10 +27,14 @@ use survey::Survey;
 
 use crate::assembly::Assembly;
 use crate::input::Input;
+use crate::pipeline::{self, Feed};
 use crate::{Error, Format, Options, Origin, Reading, Sink};
 
 /// Records that are looked at before a recording is taken for one.
 const RECORDS_OF_BEGINNING: usize = 16;
+
+/// Events that are handed over at once: 128 KiB.
+const EVENTS: usize = 4096;
 
 /// Whether a recording of this kind begins like this.
 pub(crate) fn begins(start: &[u8]) -> bool {
@@ -62,17 +68,19 @@ fn read_records(
     let hz = told_hz.or(survey.hz).unwrap_or(ASSUMED_HZ);
     let (isa, doubtful) = survey.isa();
     let reasons = Reasons { isa: options.isa.unwrap_or(isa), forced: options.isa.is_some() };
-    let placement = Placement::new(Assembly::new(options, sink), Clock::new(hz), survey);
-    let mut decoder = Decoder::new(placement, reasons);
-    while let Some(item) = records.next() {
-        match item {
-            Item::Record(record) => decoder.record(&record),
-            Item::Window(window) => decoder.placement.window(window),
-            Item::Gap { all } => decoder.placement.gap(all),
-        }
-    }
-    let Decoder { placement, tally, found, .. } = decoder;
-    let (mut assembly, oddities) = placement.finish();
+    let mut assembly = Assembly::new(options, sink);
+    assembly.accesses_take_whole_exits();
+    let decoder = Decoder::new(Placement::new(Clock::new(hz), survey), reasons);
+    let mut walk = Walk { records: &mut records, decoder, ended: false };
+    // Records that have no time of their own follow others, so they are decoded in order, by one thread at a time,
+    // while another counts what was decoded before.
+    let hand_over = |orders: &mut Orders, result: &mut Orders| std::mem::swap(orders, result);
+    pipeline::run(&mut walk, options.threads, hand_over, |orders: &mut Orders| {
+        orders.carry_out(&mut assembly)
+    });
+    let Decoder { placement, mut tally, found, .. } = walk.decoder;
+    let oddities = placement.oddities;
+    assembly.undecoded(found.undecoded);
     tally.named().for_each(|(name, count)| assembly.count_event(&name, count));
     let profile = assembly.finish();
     let damage = records.damage.take();
@@ -103,6 +111,41 @@ fn read_records(
     }
     let origin = Origin { bytes: records.position(), ..Origin::new(Format::Xentrace) };
     Ok(Reading { profile, origin, damage, warnings })
+}
+
+/// The walk over a recording, some thousand events at a time.
+struct Walk<'r> {
+    records: &'r mut Records,
+    decoder: Decoder,
+    ended: bool,
+}
+
+impl Feed for Walk<'_> {
+    type Chunk = Orders;
+
+    fn next(&mut self, orders: &mut Orders) -> bool {
+        if self.ended {
+            return false;
+        }
+        let Self { records, decoder, ended } = self;
+        orders.clear();
+        std::mem::swap(&mut decoder.placement.orders, orders);
+        while decoder.placement.orders.events() < EVENTS && !*ended {
+            records.sound(|record| decoder.record(record));
+            match records.next() {
+                Some(Item::Record(record)) => decoder.record(&record),
+                Some(Item::Window(window)) => decoder.placement.window(window),
+                Some(Item::Gap { all }) => decoder.placement.gap(all),
+                None => {
+                    decoder.placement.finish();
+                    *ended = true;
+                }
+            }
+        }
+        decoder.placement.orders.end_row();
+        std::mem::swap(&mut decoder.placement.orders, orders);
+        true
+    }
 }
 
 fn frequency_warning(estimated_hz: Option<u64>) -> String {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::attribute::HEADER;
+use super::batch::{Batch, CPUS, Member, Note};
 use super::kind;
-use super::schema::{Schema, ShortWay};
+use super::schema::Schema;
 use crate::bytes::{u16_at, u32_at, u64_at};
-use crate::decoder::{Counts, Decoded};
+use crate::decoder::Decoded;
 use crate::event::{Event, Kind};
-use crate::quick::{Load, Window};
 
 /// Records in a row, as many as fit a core's cache.
 #[derive(Default)]
@@ -19,143 +19,13 @@ pub(super) struct Chunk {
     pub(super) schema: Option<Arc<Schema>>,
 }
 
-/// What is no event but has its place among them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Note {
-    /// All buffers were read once.
-    Round,
-    /// The buffer of this processor was full and so many records found no room; its last event before was at
-    /// `after_ns`, unless that is in an earlier chunk.
-    Lost { cpu: u16, count: u64, after_ns: Option<u64> },
-    /// The kernel's own count of losses of an event: exits or not.
-    LostSamples { exits: bool, count: u64 },
-    /// The name of a process from this time on; zero for one that was there before the recording.
-    Name { process: u32, name: String, time_ns: u64 },
-}
-
-/// Events in a row, all of one thread.
-#[derive(Default)]
-pub(super) struct Row {
-    pub(super) member: Member,
-    pub(super) events: Vec<Event>,
-    /// Whether they are in order of time.
-    pub(super) ordered: bool,
-    pub(super) newest_ns: u64,
-}
-
-/// A thread and its process, as samples hold them: one number, the process in the lower half.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Member(u64);
-
-impl Member {
-    /// A thread whose process samples do not tell.
-    fn of_unknown_process(thread: u32) -> Self {
-        Self(u64::from(thread) << 32 | u64::from(u32::MAX))
-    }
-
-    pub(super) fn thread(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    pub(super) fn process(self) -> Option<u32> {
-        Some(self.0 as u32).filter(|&process| process != u32::MAX)
-    }
-}
-
-/// Kind, flags and size.
-const HEAD: Load = Load::whole(0);
-/// Threads whose rows are found without a search, by the lowest bits of their numbers.
-const RECENT: usize = 64;
-/// No row.
-const NONE: u32 = u32::MAX;
-/// Processors whose last events are known; losses of further ones may be taken for those of others.
-pub(super) const CPUS: usize = 1024;
-
-/// A chunk, decoded.
-pub(super) struct Batch {
-    rows: Vec<Row>,
-    used: usize,
-    recent: [u32; RECENT],
-    /// Each with the number of rows before it.
-    pub(super) notes: Vec<(usize, Note)>,
-    /// Time of the last event of each processor; zero for none.
-    pub(super) last_of_cpu: [u64; CPUS],
-    pub(super) counts: Counts,
-    pub(super) undecoded: u64,
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self {
-            rows: Vec::new(),
-            used: 0,
-            recent: [NONE; RECENT],
-            notes: Vec::new(),
-            last_of_cpu: [0; CPUS],
-            counts: Counts::new(),
-            undecoded: 0,
-        }
-    }
-}
-
-impl Batch {
-    fn clear(&mut self) {
-        self.rows().iter_mut().for_each(|row| row.events.clear());
-        self.used = 0;
-        self.recent = [NONE; RECENT];
-        self.notes.clear();
-        self.last_of_cpu = [0; CPUS];
-        self.counts.clear();
-        self.undecoded = 0;
-    }
-
-    pub(super) fn rows(&mut self) -> &mut [Row] {
-        &mut self.rows[..self.used]
-    }
-
-    /// Takes an event of a thread.
-    #[inline(always)]
-    fn push(&mut self, member: Member, event: &Event) {
-        self.last_of_cpu[usize::from(event.cpu) % CPUS] = event.time_ns;
-        let recent = self.recent[event.thread as usize % RECENT];
-        let row = match self.rows.get_mut(recent as usize) {
-            Some(row) if row.member == member => row,
-            _ => self.row(member),
-        };
-        row.ordered &= event.time_ns >= row.newest_ns;
-        row.newest_ns = row.newest_ns.max(event.time_ns);
-        row.events.push(*event);
-    }
-
-    /// Begins a row. A thread may have several: they stay in order.
-    #[cold]
-    fn row(&mut self, member: Member) -> &mut Row {
-        if self.used == self.rows.len() {
-            self.rows.push(Row::default());
-        }
-        self.recent[member.thread() as usize % RECENT] = self.used as u32;
-        self.used += 1;
-        let row = &mut self.rows[self.used - 1];
-        (row.member, row.ordered, row.newest_ns) = (member, true, 0);
-        row
-    }
-
-    /// Adds a note; events after it go to rows of their own where that matters.
-    fn note(&mut self, note: Note) {
-        if matches!(note, Note::Round | Note::Lost { .. }) {
-            self.recent = [NONE; RECENT];
-        }
-        self.notes.push((self.used, note));
-    }
-}
-
 /// Decodes a chunk into `batch`, whose former content is forgotten.
 pub(super) fn decode(chunk: &Chunk, batch: &mut Batch) {
     batch.clear();
     let Some(schema) = &chunk.schema else { return };
     let mut at = 0;
     if let Some(way) = &schema.short_way {
-        at = decode_shortly(chunk, schema, way, batch);
+        at = way.decode(chunk, schema.decoder.slots(), batch, |record, batch| any(record, schema, batch));
     }
     let mut rest = &chunk.bytes[at..chunk.length];
     while let Some((record, behind)) = first(rest) {
@@ -170,50 +40,6 @@ fn any(record: &[u8], schema: &Schema, batch: &mut Batch) {
         Some(kind) => other(kind, record, schema, batch),
         None => {}
     }
-}
-
-/// Decodes all records but those at the very end of the chunk's memory; gives where those begin.
-fn decode_shortly(chunk: &Chunk, schema: &Schema, way: &ShortWay, batch: &mut Batch) -> usize {
-    batch.counts.resize(way.events.len(), 0);
-    let mut at = 0;
-    while at < chunk.length {
-        // The window may end behind the record, in memory of the chunk that is not looked at.
-        let Some(window) = chunk.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) else { break };
-        let head = HEAD.read(window);
-        let size = (head >> 48) as usize;
-        if size < HEADER || size > chunk.length - at {
-            break;
-        }
-        if head as u32 != kind::SAMPLE || !sample_shortly(window, size, schema, way, batch) {
-            any(&chunk.bytes[at..at + size], schema, batch);
-        }
-        at += size;
-    }
-    at
-}
-
-/// Decodes a sample, or tells that it is not one for the short way.
-#[inline(always)]
-fn sample_shortly(window: &Window, size: usize, schema: &Schema, way: &ShortWay, batch: &mut Batch) -> bool {
-    let identity = way.identity.read(window);
-    let length = way.length.read(window);
-    if schema.layout_number(identity) != way.layout || way.raw as u64 + length > size as u64 || size < way.raw
-    {
-        return false;
-    }
-    let Some(slot) = schema.decoder.slot(way.id.read(window)) else { return length >= 2 };
-    let Some(Some(quick)) = way.events.get(slot) else { return false };
-    let mut event = Event { time_ns: 0, value: 0, extra: 0, thread: 0, cpu: 0, kind: Kind::Exit };
-    if length < u64::from(quick.length) || !quick.fill(window, &mut event) {
-        return false;
-    }
-    batch.counts[slot] += 1;
-    let member = Member(way.thread.read(window));
-    event.thread = member.thread();
-    event.time_ns = way.time.read(window);
-    event.cpu = way.cpu.read(window) as u16;
-    batch.push(member, &event);
-    true
 }
 
 /// Gives thread and tracepoint's bytes of every sample.
@@ -259,7 +85,7 @@ fn sample(record: &[u8], schema: &Schema, batch: &mut Batch) {
     event.time_ns = at(layout.time).and_then(|at| u64_at(record, at)).unwrap_or(0);
     event.cpu = at(layout.cpu).and_then(|at| u32_at(record, at)).unwrap_or(0) as u16;
     let member = match at(layout.thread).and_then(|at| u64_at(record, at)) {
-        Some(both) => Member(both),
+        Some(both) => Member::new(both),
         None => Member::of_unknown_process(schema.decoder.thread(raw).unwrap_or(0)),
     };
     event.thread = member.thread();

@@ -11,14 +11,19 @@ const EXIT: &str = include_str!("../../../tracepoints/tests/fixtures/kvm_exit.fo
 const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10;
 
 fn schema() -> Schema {
+    schema_of(SAMPLE_TYPE, &[7])
+}
+
+/// Of exits that are recorded like this, under these identities.
+fn schema_of(sample_type: u64, identities: &[u64]) -> Schema {
     let mut bytes = [0; 64];
     bytes[0] = 2;
     bytes[8..16].copy_from_slice(&1635u64.to_le_bytes());
-    bytes[24..32].copy_from_slice(&SAMPLE_TYPE.to_le_bytes());
+    bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
     // `sample_id_all`.
     bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
     let mut schema = Schema::new();
-    schema.add(Attribute::parse(&bytes).unwrap(), [7].into_iter());
+    schema.add(Attribute::parse(&bytes).unwrap(), identities.iter().copied());
     schema.learn(vec![("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
     schema
 }
@@ -33,14 +38,16 @@ fn record(kind: u32, body: &[u8]) -> Vec<u8> {
 
 /// An exit for HLT of this thread.
 fn exit(thread: u32, time_ns: u64, cpu: u32) -> Vec<u8> {
+    sample(&[7, 0, u64::from(thread) << 32 | 40, time_ns, u64::from(cpu), 1])
+}
+
+/// A sample of an exit with these words before the tracepoint's bytes.
+fn sample(words: &[u64]) -> Vec<u8> {
     let mut raw = vec![0; 60];
     raw[..2].copy_from_slice(&1635u16.to_le_bytes());
     raw[8] = 12;
     raw[24] = 1;
-    let mut body = Vec::new();
-    for word in [7, 0, u64::from(thread) << 32 | 40, time_ns, u64::from(cpu), 1] {
-        body.extend(word.to_le_bytes());
-    }
+    let mut body: Vec<_> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     body.extend((raw.len() as u32).to_le_bytes());
     body.extend(raw);
     record(kind::SAMPLE, &body)
@@ -57,13 +64,17 @@ fn identified(kind: u32, body: &[u8], cpu: u32) -> Vec<u8> {
 
 /// Decodes records twice: with memory behind them, which allows the short way, and without.
 fn decoded(records: &[Vec<u8>]) -> [Batch; 2] {
+    decoded_by(&Arc::new(schema()), records)
+}
+
+fn decoded_by(schema: &Arc<Schema>, records: &[Vec<u8>]) -> [Batch; 2] {
     let bytes = records.concat();
     let length = bytes.len();
     [0, 300].map(|behind| {
         let mut bytes = bytes.clone();
         bytes.resize(length + behind, 0xaa);
         let mut batch = Batch::default();
-        decode(&Chunk { bytes, length, schema: Some(Arc::new(schema())) }, &mut batch);
+        decode(&Chunk { bytes, length, schema: Some(Arc::clone(schema)) }, &mut batch);
         batch
     })
 }
@@ -81,6 +92,32 @@ fn both_ways_give_the_same_rows() {
         assert_eq!(rows, [(5, Some(40), 2), (6, Some(40), 1)]);
         let event = batch.rows()[0].events[1];
         assert_eq!((event.time_ns, event.cpu, event.reason()), (12, 0, ExitReason::vmx(12)));
+    }
+}
+
+#[test]
+fn the_short_way_is_gone_whatever_samples_hold() {
+    let (identifier, ip, period) = (1 << 16, 1, 1 << 8);
+    let who = 5u64 << 32 | 40;
+    for (left_out, words, identities) in [
+        (0, vec![7, 0, who, 10, 1, 1], vec![7, 9]),
+        // Long after the host was started.
+        (0, vec![1 << 40, 0, who, 10, 1, 1], vec![1 << 40]),
+        // Further apart than there is room for.
+        (0, vec![7, 0, who, 10, 1, 1], vec![7, 1 << 40]),
+        // Of an event that the header does not have.
+        (0, vec![8, 0, who, 10, 1, 1], vec![7, 9]),
+        (ip, vec![7, who, 10, 1, 1], vec![7]),
+        (identifier, vec![0, who, 10, 1, 1], vec![]),
+        (identifier | ip | period, vec![who, 10, 1], vec![]),
+    ] {
+        let schema = Arc::new(schema_of(SAMPLE_TYPE & !left_out, &identities));
+        for mut batch in decoded_by(&schema, &[sample(&words), sample(&words)]) {
+            assert_eq!((batch.counts.clone(), batch.undecoded), (vec![2], 0), "{words:?}");
+            let row = &batch.rows()[0];
+            assert_eq!((row.member.thread(), row.member.process(), row.events.len()), (5, Some(40), 2));
+            assert_eq!((row.events[1].time_ns, row.events[1].cpu), (10, 1), "{words:?}");
+        }
     }
 }
 

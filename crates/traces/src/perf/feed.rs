@@ -142,14 +142,16 @@ impl Records {
     fn walk(&mut self, bytes: &[u8]) -> (usize, Stop) {
         let mut at = 0;
         loop {
-            let (Some(kind), Some(size)) = (u32_at(bytes, at), u16_at(bytes, at + 6)) else {
+            // Kind, flags and size.
+            let Some(head) = bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map(u64::from_le_bytes)
+            else {
                 return (at, Stop::End);
             };
-            let size = usize::from(size);
+            let (kind, size) = (head as u32, (head >> 48) as usize);
             if size < HEADER {
                 return (at, Stop::Broken);
             }
-            if at + size > bytes.len() {
+            if size > bytes.len() - at {
                 return (at, Stop::End);
             }
             if kind >= kind::FIRST_OF_PERF && kind != kind::FINISHED_ROUND {

@@ -5,30 +5,12 @@ use std::sync::Arc;
 use tracepoints::EventFormat;
 
 use super::attribute::{Attribute, Layout};
+use super::short::ShortWay;
 use crate::bytes::u64_at;
 use crate::decoder::Decoder;
-use crate::quick::{Load, Quick};
 
 /// Identities below this are found in a table.
 const DIRECT: u64 = 1 << 16;
-
-/// Where all samples of tracepoints keep what is wanted, for the short way.
-#[derive(Debug, Clone)]
-pub(super) struct ShortWay {
-    /// The number of their layout.
-    pub(super) layout: u8,
-    pub(super) identity: Load,
-    pub(super) thread: Load,
-    pub(super) time: Load,
-    pub(super) cpu: Load,
-    /// The length of the tracepoint's bytes, and the event's number at their start.
-    pub(super) length: Load,
-    pub(super) id: Load,
-    /// Where they begin.
-    pub(super) raw: usize,
-    /// By the decoder's slots.
-    pub(super) events: Vec<Option<Quick>>,
-}
 
 /// Attributes, their identities and the tracepoints' formats. Pipe mode adds to it while it is read.
 #[derive(Debug, Clone)]
@@ -117,29 +99,22 @@ impl Schema {
     fn find_short_way(&self) -> Option<ShortWay> {
         let mut numbered = (0u8..).zip(&self.layouts).filter(|(_, layout)| layout.tracepoint);
         let (number, layout) = numbered.next().filter(|_| numbered.next().is_none())?;
-        let load = |place: Option<u16>, size| Load::new(usize::from(place?), size);
-        let raw = layout.fixed_raw()?;
-        Some(ShortWay {
-            layout: number,
-            identity: match self.identity {
-                Some(at) => load(Some(at), 8)?,
-                None => Load::default(),
-            },
-            thread: load(layout.thread, 8)?,
-            time: load(layout.time, 8)?,
-            cpu: load(layout.cpu, 4)?,
-            length: load(Some(raw), 4)?,
-            id: load(Some(raw + 4), 2)?,
-            raw: usize::from(raw) + 4,
-            events: self.decoder.quick(usize::from(raw) + 4),
-        })
+        if self.identity.is_none() && self.layout_number(0) != number {
+            return None;
+        }
+        let of_layout = self.owners.iter().filter_map(|(&identity, &owner)| {
+            let attribute = &self.attributes[owner];
+            let same = attribute.is_tracepoint() && self.layout_number(identity) == number;
+            same.then_some((identity, attribute.config))
+        });
+        ShortWay::new(layout, of_layout, &self.decoder)
     }
 
     /// The number of the layout of records of the event with this identity.
     #[inline(always)]
     pub(super) fn layout_number(&self, identity: u64) -> u8 {
         match self.direct.get(identity as usize) {
-            Some(&number) if identity < DIRECT => number,
+            Some(&number) => number,
             _ if self.others.is_empty() => 0,
             _ => self.others.get(&identity).copied().unwrap_or(0),
         }

@@ -3,7 +3,8 @@
 use exits::Vcpu;
 use rustc_hash::FxHashMap;
 
-use super::chunk::{self, Batch, Note, Row};
+use super::batch::{Batch, Note, Row};
+use super::chunk::{self, Chunk};
 use super::features::Features;
 use super::schema::Schema;
 use crate::assembly::Assembly;
@@ -27,7 +28,8 @@ pub(super) fn read(
     let mut assembly = Assembly::new(options, sink);
     // A round is over when all buffers were read once; parts have no rounds in common.
     let mut tally = Tally { rounds: parts.is_one(), ..Tally::default() };
-    pipeline::run(&mut parts, options.threads, chunk::decode, |batch: &mut Batch| {
+    let decode = |chunk: &mut Chunk, batch: &mut Batch| chunk::decode(chunk, batch);
+    pipeline::run(&mut parts, options.threads, decode, |batch: &mut Batch| {
         take(batch, &mut assembly, &mut tally);
     });
     let records = parts.main();

@@ -11,7 +11,6 @@ use super::owner::{DomainVcpu, change};
 use super::placement::Placement;
 use super::record::Record;
 use super::tally::Tally;
-use crate::Sink;
 use crate::event::{Event, Kind};
 
 /// The page of the local APIC's registers, unless the guest moved it.
@@ -35,22 +34,25 @@ pub(super) struct Found {
     pub(super) unsaid: u64,
     /// Exits of VMX that VMX has not.
     pub(super) not_vmx: u64,
+    /// Records of interest whose words cannot be.
+    pub(super) undecoded: u64,
 }
 
 /// Makes events of the records.
-pub(super) struct Decoder<'s, S> {
-    pub(super) placement: Placement<'s, S>,
+pub(super) struct Decoder {
+    pub(super) placement: Placement,
     reasons: Reasons,
     pub(super) tally: Tally,
     pub(super) found: Found,
 }
 
-impl<'s, S: Sink> Decoder<'s, S> {
-    pub(super) fn new(placement: Placement<'s, S>, reasons: Reasons) -> Self {
+impl Decoder {
+    pub(super) fn new(placement: Placement, reasons: Reasons) -> Self {
         Self { placement, reasons, tally: Tally::default(), found: Found::default() }
     }
 
     /// Takes the next record of the current window.
+    #[inline(always)]
     pub(super) fn record(&mut self, record: &Record<'_>) {
         self.tally.add(record.event);
         self.placement.ticks(record.ticks);
@@ -68,9 +70,10 @@ impl<'s, S: Sink> Decoder<'s, S> {
     }
 
     fn undecoded(&mut self) {
-        self.placement.assembly.undecoded(1);
+        self.found.undecoded += 1;
     }
 
+    #[inline(always)]
     fn entry_or_exit(&mut self, record: &Record<'_>) {
         let kind = record.event & 0xfff & !WIDE & !NESTED;
         if kind == VMENTRY {
@@ -100,6 +103,7 @@ impl<'s, S: Sink> Decoder<'s, S> {
         ExitReason { isa, code }
     }
 
+    #[inline(always)]
     fn handler(&mut self, record: &Record<'_>) {
         let write = record.event & WRITE != 0;
         match record.event & 0xfff & !WIDE & !WRITE {

@@ -6,11 +6,10 @@
 use rustc_hash::FxHashSet;
 
 use super::clock::Clock;
+use super::orders::Orders;
 use super::owner::{Change, DomainVcpu, Owner, Processor, unknown, unknown_key};
 use super::record::Window;
 use super::survey::Survey;
-use crate::Sink;
-use crate::assembly::Assembly;
 use crate::event::{Event, Kind};
 
 /// Events that may wait for their owner, all processors together: 16 MiB.
@@ -29,9 +28,9 @@ pub(super) struct Oddities {
     pub(super) siblings: u64,
 }
 
-/// Knows who runs where, and hands events on to the assembly.
-pub(super) struct Placement<'s, S> {
-    pub(super) assembly: Assembly<'s, S>,
+/// Knows who runs where, and gives orders to the assembly.
+pub(super) struct Placement {
+    pub(super) orders: Orders,
     clock: Clock,
     processors: Vec<Processor>,
     cpu: u16,
@@ -48,11 +47,10 @@ pub(super) struct Placement<'s, S> {
     pub(super) oddities: Oddities,
 }
 
-impl<'s, S: Sink> Placement<'s, S> {
-    pub(super) fn new(mut assembly: Assembly<'s, S>, clock: Clock, survey: &Survey) -> Self {
-        assembly.accesses_take_whole_exits();
+impl Placement {
+    pub(super) fn new(clock: Clock, survey: &Survey) -> Self {
         Self {
-            assembly,
+            orders: Orders::default(),
             clock,
             processors: Vec::new(),
             cpu: 0,
@@ -69,6 +67,7 @@ impl<'s, S: Sink> Placement<'s, S> {
 
     /// Records of this processor follow.
     pub(super) fn window(&mut self, window: Window) {
+        self.orders.end_row();
         // Each poll of xentrace writes the processors that have something new in rising order.
         if self.before.is_some_and(|before| window.cpu <= before) {
             self.rounds += 1;
@@ -76,7 +75,7 @@ impl<'s, S: Sink> Placement<'s, S> {
             if self.rounds == 2 {
                 self.release_all();
             }
-            self.assembly.round();
+            self.orders.round();
         }
         self.before = Some(window.cpu);
         self.cpu = window.cpu;
@@ -89,7 +88,7 @@ impl<'s, S: Sink> Placement<'s, S> {
             self.walked.push(window.cpu);
         }
         if self.known.insert(unknown_key(self.cpu)) {
-            self.assembly.introduce(unknown_key(self.cpu), unknown(self.cpu));
+            self.orders.introduce(unknown_key(self.cpu), unknown(self.cpu));
         }
     }
 
@@ -104,13 +103,14 @@ impl<'s, S: Sink> Placement<'s, S> {
     }
 
     /// The next record's ticks, where it has any.
+    #[inline(always)]
     pub(super) fn ticks(&mut self, ticks: Option<u64>) {
         let Some(ticks) = ticks else { return };
         let processor = self.current();
         processor.ticks = ticks;
         if let Some(since) = processor.missing_since.take() {
             let (from_ns, to_ns) = (self.clock.ns(since), self.clock.ns(ticks));
-            self.assembly.lost_span(from_ns, to_ns);
+            self.orders.lost_span(from_ns, to_ns);
         }
     }
 
@@ -124,6 +124,7 @@ impl<'s, S: Sink> Placement<'s, S> {
     }
 
     /// An event of whatever runs on the processor.
+    #[inline(always)]
     pub(super) fn push(&mut self, kind: Kind, value: u64, extra: u64) {
         let (cpu, clock) = (self.cpu, self.clock);
         let processor = self.current();
@@ -139,7 +140,7 @@ impl<'s, S: Sink> Placement<'s, S> {
             Owner::Unknown => self.oddities.unowned += u64::from(kind == Kind::Exit),
             Owner::Awaited => return self.hold(event),
         }
-        self.assembly.push(&event);
+        self.orders.push(event);
     }
 
     fn hold(&mut self, event: Event) {
@@ -226,7 +227,8 @@ impl<'s, S: Sink> Placement<'s, S> {
         self.current().missing_since = Some(since);
         // The idle domain has no exits: this only says until when the processor's records were whole.
         self.mark(DomainVcpu::idle(self.cpu).key(), since, false);
-        self.assembly.lost(self.cpu, count);
+        self.orders.end_row();
+        self.orders.lost(self.cpu, count);
     }
 
     /// A vCPU waits for a processor, whichever that will be.
@@ -240,7 +242,7 @@ impl<'s, S: Sink> Placement<'s, S> {
     fn mark(&mut self, thread: u32, ticks: u64, slept: bool) {
         let (time_ns, value) = (self.clock.ns(ticks), u64::from(slept));
         let (cpu, kind) = (self.cpu, Kind::Runnable);
-        self.assembly.push(&Event { time_ns, value, extra: 0, thread, cpu, kind });
+        self.orders.push(Event { time_ns, value, extra: 0, thread, cpu, kind });
     }
 
     fn settle(&mut self, owner: Owner) {
@@ -259,7 +261,7 @@ impl<'s, S: Sink> Placement<'s, S> {
                 return unknown_key(self.cpu);
             }
             self.known.insert(who.key());
-            self.assembly.introduce(who.key(), who.who());
+            self.orders.introduce(who.key(), who.who());
         }
         who.key()
     }
@@ -282,7 +284,7 @@ impl<'s, S: Sink> Placement<'s, S> {
                 Some(_) => event.thread = key,
                 None => self.oddities.unowned += u64::from(event.kind == Kind::Exit),
             }
-            self.assembly.push(&event);
+            self.orders.push(event);
         }
     }
 
@@ -290,17 +292,20 @@ impl<'s, S: Sink> Placement<'s, S> {
         let current = self.cpu;
         for cpu in 0..self.processors.len() as u16 {
             self.cpu = cpu;
+            self.orders.end_row();
             self.release(None);
         }
+        self.orders.end_row();
         self.cpu = current;
     }
 
     /// Hands on everything that is left.
-    pub(super) fn finish(mut self) -> (Assembly<'s, S>, Oddities) {
+    pub(super) fn finish(&mut self) {
         self.release_all();
-        for since in self.processors.iter().filter_map(|processor| processor.missing_since) {
-            self.assembly.lost_span(self.clock.ns(since), u64::MAX);
+        for at in 0..self.processors.len() {
+            if let Some(since) = self.processors[at].missing_since.take() {
+                self.orders.lost_span(self.clock.ns(since), u64::MAX);
+            }
         }
-        (self.assembly, self.oddities)
     }
 }

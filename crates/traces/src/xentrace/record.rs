@@ -35,7 +35,7 @@ impl Header {
     /// no mask selects it, and few general ones exist.
     pub(super) const fn plausible(self) -> bool {
         let event = self.event();
-        let one_class = (event >> 16).count_ones() == 1;
+        let one_class = (event >> 16).is_power_of_two();
         let subclass = event >> 12 & 0xf != 0;
         let general = event >> 16 == GENERAL >> 4;
         one_class && subclass && (!general || (event >> 12 == GENERAL && event & 0xfff < 64))
@@ -53,12 +53,11 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// Takes a whole record apart; `None` when bytes are missing.
+    #[inline(always)]
     pub(super) fn parse(header: Header, bytes: &'a [u8]) -> Option<Self> {
-        let bytes = bytes.get(..header.size())?;
-        let (ticks, words) = match header.has_ticks() {
-            true => (Some(u64_at(bytes, 4)?), &bytes[12..]),
-            false => (None, &bytes[4..]),
-        };
+        let before_words = if header.has_ticks() { 12 } else { 4 };
+        let words = bytes.get(before_words..header.size())?;
+        let ticks = if header.has_ticks() { u64_at(bytes, 4) } else { None };
         Some(Self { event: header.event(), ticks, words })
     }
 

@@ -84,24 +84,31 @@ impl Records {
         self.before + self.at as u64
     }
 
-    /// The next window or record; `None` at the end.
-    #[inline]
-    pub(super) fn next(&mut self) -> Option<Item<'_>> {
-        // Nearly every record is sound, and followed by more of its window.
-        if let Some(bytes) = self.buffer[self.at..self.filled].first_chunk::<LONGEST>() {
-            let header = Header(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    /// Gives the records that follow, as far as they are sound and of the current window. Nearly all are; what
+    /// comes then, [`Self::next`] tells.
+    #[inline(always)]
+    pub(super) fn sound(&mut self, mut take: impl FnMut(&Record<'_>)) {
+        let bytes = &self.buffer[self.at..self.filled];
+        let within = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let mut rest = bytes;
+        while let Some(long) = rest.first_chunk::<LONGEST>() {
+            let Some(header) = u32_at(long, 0).map(Header) else { break };
             let size = header.size();
-            if size as u64 <= self.left && header.plausible() && header.event() != CPU_CHANGE {
-                let from = self.at;
-                self.at += size;
-                self.left -= size as u64;
-                return Record::parse(header, &self.buffer[from..self.filled]).map(Item::Record);
+            let sound = header.plausible() && header.event() != CPU_CHANGE;
+            if !sound || bytes.len() - rest.len() + size > within {
+                break;
             }
+            let Some(record) = Record::parse(header, long) else { break };
+            take(&record);
+            rest = &rest[size..];
         }
-        self.next_slowly()
+        let walked = bytes.len() - rest.len();
+        self.at += walked;
+        self.left -= walked as u64;
     }
 
-    fn next_slowly(&mut self) -> Option<Item<'_>> {
+    /// The next window or record; `None` at the end.
+    pub(super) fn next(&mut self) -> Option<Item<'_>> {
         loop {
             match self.step() {
                 Step::Window(window) => return Some(Item::Window(window)),

@@ -1,0 +1,154 @@
+//! The events of a chunk, thread by thread.
+
+use crate::decoder::Counts;
+use crate::event::Event;
+
+/// What is no event but has its place among them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Note {
+    /// All buffers were read once.
+    Round,
+    /// The buffer of this processor was full and so many records found no room; its last event before was at
+    /// `after_ns`, unless that is in an earlier chunk.
+    Lost { cpu: u16, count: u64, after_ns: Option<u64> },
+    /// The kernel's own count of losses of an event: exits or not.
+    LostSamples { exits: bool, count: u64 },
+    /// The name of a process from this time on; zero for one that was there before the recording.
+    Name { process: u32, name: String, time_ns: u64 },
+}
+
+/// Events in a row, all of one thread.
+#[derive(Default)]
+pub(super) struct Row {
+    pub(super) member: Member,
+    pub(super) events: Vec<Event>,
+    /// Whether they are in order of time.
+    pub(super) ordered: bool,
+    pub(super) newest_ns: u64,
+}
+
+impl Row {
+    #[inline]
+    pub(super) fn push(&mut self, event: &Event) {
+        self.ordered &= event.time_ns >= self.newest_ns;
+        self.newest_ns = self.newest_ns.max(event.time_ns);
+        self.events.push(*event);
+    }
+}
+
+/// A thread and its process, as samples hold them: one number, the process in the lower half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Member(u64);
+
+impl Member {
+    /// As samples hold it.
+    pub(super) fn new(both: u64) -> Self {
+        Self(both)
+    }
+
+    /// A thread whose process samples do not tell.
+    pub(super) fn of_unknown_process(thread: u32) -> Self {
+        Self(u64::from(thread) << 32 | u64::from(u32::MAX))
+    }
+
+    pub(super) fn thread(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(super) fn process(self) -> Option<u32> {
+        Some(self.0 as u32).filter(|&process| process != u32::MAX)
+    }
+}
+
+/// Threads whose rows are found without a search, by the lowest bits of their numbers.
+const RECENT: usize = 64;
+/// No row.
+const NONE: u32 = u32::MAX;
+/// Processors whose last events are known; losses of further ones may be taken for those of others.
+pub(super) const CPUS: usize = 1024;
+
+/// A chunk, decoded.
+pub(super) struct Batch {
+    rows: Vec<Row>,
+    used: usize,
+    recent: [u32; RECENT],
+    /// Each with the number of rows before it.
+    pub(super) notes: Vec<(usize, Note)>,
+    /// Time of the last event of each processor; zero for none.
+    pub(super) last_of_cpu: [u64; CPUS],
+    pub(super) counts: Counts,
+    pub(super) undecoded: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            used: 0,
+            recent: [NONE; RECENT],
+            notes: Vec::new(),
+            last_of_cpu: [0; CPUS],
+            counts: Counts::new(),
+            undecoded: 0,
+        }
+    }
+}
+
+impl Batch {
+    pub(super) fn clear(&mut self) {
+        self.rows().iter_mut().for_each(|row| row.events.clear());
+        self.used = 0;
+        self.recent = [NONE; RECENT];
+        self.notes.clear();
+        self.last_of_cpu = [0; CPUS];
+        self.counts.clear();
+        self.undecoded = 0;
+    }
+
+    pub(super) fn rows(&mut self) -> &mut [Row] {
+        &mut self.rows[..self.used]
+    }
+
+    /// Takes an event of a thread.
+    pub(super) fn push(&mut self, member: Member, event: &Event) {
+        self.last_of_cpu[usize::from(event.cpu) % CPUS] = event.time_ns;
+        let number = self.row_of(member);
+        self.rows[number].push(event);
+    }
+
+    /// The number of the row to which events of a thread belong; it changes with every note.
+    #[inline]
+    pub(super) fn row_of(&mut self, member: Member) -> usize {
+        let recent = self.recent[member.thread() as usize % RECENT] as usize;
+        match self.rows.get(recent) {
+            Some(row) if row.member == member => recent,
+            _ => self.begin(member),
+        }
+    }
+
+    pub(super) fn row(&mut self, number: usize) -> &mut Row {
+        &mut self.rows[number]
+    }
+
+    /// Begins a row. A thread may have several: they stay in order.
+    #[cold]
+    fn begin(&mut self, member: Member) -> usize {
+        let number = self.used;
+        if number == self.rows.len() {
+            self.rows.push(Row::default());
+        }
+        self.used += 1;
+        self.recent[member.thread() as usize % RECENT] = number as u32;
+        let row = &mut self.rows[number];
+        (row.member, row.ordered, row.newest_ns) = (member, true, 0);
+        number
+    }
+
+    /// Adds a note; events after it go to rows of their own where that matters.
+    pub(super) fn note(&mut self, note: Note) {
+        if matches!(note, Note::Round | Note::Lost { .. }) {
+            self.recent = [NONE; RECENT];
+        }
+        self.notes.push((self.used, note));
+    }
+}
