@@ -78,7 +78,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
             "{count} events of {title} were left out: another buffer has those of the same threads"
         ));
     }
-    let damage = damage(tally.flaws, &mut warnings);
+    let damage = damage(tally.flaws, length, &mut warnings);
     if exits == 0 {
         return Err(no_exits(recorded, &tally.counts, decoder, damage));
     }
@@ -258,7 +258,9 @@ impl Tally {
 }
 
 /// The first of the flaws; how many there are is a warning.
-fn damage(mut flaws: Vec<Flaw>, warnings: &mut Vec<String>) -> Option<Damage> {
+fn damage(mut flaws: Vec<Flaw>, length: u64, warnings: &mut Vec<String>) -> Option<Damage> {
+    // A place that the file names may lie behind its end; then that is where it is damaged.
+    flaws.iter_mut().for_each(|flaw| flaw.offset = flaw.offset.min(length));
     flaws.sort_by_key(|flaw| flaw.offset);
     flaws.dedup_by_key(|flaw| flaw.offset);
     if flaws.len() > 1 {

@@ -34,3 +34,11 @@ fn a_section_of_almost_4_gib_is_missing() {
     let damage = found("perf-section-of-4-gib").damage.unwrap();
     assert!(damage.what.contains("bytes of a section are missing"), "{damage}");
 }
+
+/// A section was to begin behind the end of the file.
+#[test]
+fn no_damage_lies_behind_the_end_of_the_file() {
+    let reading = found("trace-dat-section-behind-the-end");
+    let damage = reading.damage.unwrap();
+    assert_eq!(damage.offset, reading.origin.bytes, "{damage}");
+}
