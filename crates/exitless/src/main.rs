@@ -61,7 +61,7 @@ enum Command {
     /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
     /// damaged and what is whole of it was used; 125 when nothing could be read.
     Report(report::Arguments),
-    /// Predict which exits of recordings would go with interrupt virtualization, and which would stay.
+    /// Predict which exits of recordings, or of this host, would go with interrupt virtualization, and which would stay.
     ///
     /// Exit status: as of `report`; 2 also when --for names the technology of another vendor than the recording's.
     Predict(predict::Arguments),

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     recordings: RecordingArguments,
     /// Watch this host for so long instead of reading a recording: 10s.
-    #[arg(long, value_name = "TIME", value_parser = quantity::time, conflicts_with_all = ["files", "from", "to"])]
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, conflicts_with_all = ["files", "from", "to"])]
     duration: Option<u64>,
     #[command(flatten)]
     assumed: AssumedArguments,

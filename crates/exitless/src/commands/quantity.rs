@@ -5,6 +5,10 @@
 pub(crate) enum BadQuantity {
     #[error("a time is a number with a unit, such as 1.5s, 200ms, 30us or 2min")]
     Time,
+    #[error(
+        "a time to wait is a number of seconds, or one with a unit such as 200ms or 2min, and longer than nothing"
+    )]
+    Wait,
     #[error("a frequency is a number, with a unit or in hertz, such as 2.1G, 2100M or 2100000000")]
     Frequency,
 }
@@ -20,6 +24,12 @@ pub(crate) fn time(text: &str) -> Result<u64, BadQuantity> {
         return Ok(0);
     }
     scaled(text, &TIMES).ok_or(BadQuantity::Time)
+}
+
+/// Nanoseconds to wait: "10" and "10s" are the same, as `sleep(1)` has it. Never zero.
+pub(crate) fn wait(text: &str) -> Result<u64, BadQuantity> {
+    let seconds = || scaled(text, &[("", 1e9)]);
+    scaled(text, &TIMES).or_else(seconds).filter(|&ns| ns > 0).ok_or(BadQuantity::Wait)
 }
 
 /// Hertz: "2.1G", "2.1 GHz", "2100000000".
@@ -42,6 +52,13 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_seconds_without_a_unit_and_never_nothing() {
+        let read = ["10", "10s", "0.5", "200ms"].map(wait);
+        assert_eq!(read, [10_000_000_000, 10_000_000_000, 500_000_000, 200_000_000].map(Ok));
+        assert_eq!(["0", "0s", "", "x", "-1", "1x"].map(wait), [Err(BadQuantity::Wait); 6]);
+    }
 
     #[test]
     fn times_need_a_unit() {

@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     /// Where to [default: recording.exits, with --profile recording.profile]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// End after so long: 10s, 5m.
-    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    /// End after so long: 10s, 5min.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
     /// Only sums and histograms, kept in the kernel: for hours, in a file that does not grow with the exits.
     #[arg(long)]

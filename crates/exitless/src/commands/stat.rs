@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     watch: WatchArguments,
     /// How long to count for each table: 1s, 200ms.
-    #[arg(long, value_name = "TIME", value_parser = quantity::time, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     interval: u64,
     /// End after so many tables.
     #[arg(long, value_name = "COUNT")]

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     watch: WatchArguments,
     /// How often the page is brought up to date, from 100ms on: 1s, 500ms.
-    #[arg(long, value_name = "TIME", value_parser = quantity::time, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     interval: u64,
     /// Show what the counting itself costs, nanoseconds an exit.
     #[arg(long)]

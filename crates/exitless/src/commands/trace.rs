@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long = "event", value_name = "KIND", value_delimiter = ',')]
     events: Vec<Choice>,
     /// End after so long: 30s, 5min.
-    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
     /// End after so many events.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(kinds(&["--event", "inhibit,ga-log"]), two);
         assert_eq!(kinds(&["--event", "inhibit", "--event", "ga-log"]), two);
         assert_eq!(kinds(&["--event", "all"])[0].kinds().len(), 9);
-        for wrong in [["--event", "exits"], ["--count", "0"], ["--duration", "5"]] {
+        for wrong in [["--event", "exits"], ["--count", "0"], ["--duration", "0"]] {
             assert!(Line::try_parse_from([&["trace"], &wrong[..]].concat()).is_err(), "{wrong:?}");
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
     /// How long to watch: 2s, 500ms.
-    #[arg(long, value_name = "TIME", value_parser = quantity::time, default_value = "2s")]
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "2s")]
     duration: u64,
     /// Also run a short load in a micro VM: it tells what this host gives to a new VM.
     #[arg(long)]

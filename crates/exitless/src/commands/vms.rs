@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     statistics: bool,
     /// Read it twice, so long apart, and show the rates too: 1s, 500ms.
-    #[arg(long, value_name = "TIME", value_parser = quantity::time, requires = "statistics")]
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, requires = "statistics")]
     interval: Option<u64>,
     /// Print JSON.
     #[arg(long)]
