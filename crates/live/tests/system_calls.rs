@@ -22,7 +22,7 @@ fn may<T>(attached: Result<T, Error>) -> Option<T> {
     match attached {
         Ok(attached) => Some(attached),
         Err(error @ (Error::Load { .. } | Error::NoTracefs { .. } | Error::TracefsDenied { .. })) => {
-            eprintln!("skipped: {error}");
+            eprintln!("not tested: {error}");
             None
         }
         Err(error) => panic!("{error}"),
