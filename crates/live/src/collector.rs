@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use exits::{Isa, Profile, SeriesKey, Slice, Span};
+use exits::{Access, Isa, Profile, SeriesKey, Slice, Span};
 
 use self::cells::Cells;
 use self::programs::{Attached, Pair, Purpose, Wanted};
@@ -151,14 +151,8 @@ impl Collector {
         // A vCPU that ended was left by an exit that no entry follows.
         if let Some(alive) = clock::living_threads(&self.root) {
             let ended = self.vcpus.open(self.cells.isa, |thread| !alive(thread)).map_err(map_error)?;
-            let new: Vec<LiveExit> = ended
-                .iter()
-                .filter(|exit| !self.ended.contains(&(exit.vcpu.thread, exit.time_ns)))
-                .copied()
-                .collect();
-            self.ended = ended.iter().map(|exit| (exit.vcpu.thread, exit.time_ns)).collect();
-            profile.losses.exits_at_the_end += new.len() as u64;
-            new.iter().for_each(|exit| add_open(&mut profile, exit));
+            self.add_open(&mut profile, &ended);
+            self.ended = ended.iter().map(|(exit, _)| (exit.vcpu.thread, exit.time_ns)).collect();
         }
         Ok(self.with_events(profile))
     }
@@ -173,12 +167,25 @@ impl Collector {
         drop(self.attached.take());
         let mut profile = self.take_handled()?;
         let open = self.vcpus.open(self.cells.isa, |_| true).map_err(map_error)?;
-        let open = open.iter().filter(|exit| !self.ended.contains(&(exit.vcpu.thread, exit.time_ns)));
-        for exit in open {
-            profile.losses.exits_at_the_end += 1;
-            add_open(&mut profile, exit);
-        }
+        self.add_open(&mut profile, &open);
         Ok(self.with_events(profile))
+    }
+
+    /// Adds exits whose time is not known, but for those that were given before.
+    fn add_open(&self, profile: &mut Profile, open: &[(LiveExit, Vec<Access>)]) {
+        for (exit, accesses) in open {
+            if self.ended.contains(&(exit.vcpu.thread, exit.time_ns)) {
+                continue;
+            }
+            profile.losses.exits_at_the_end += 1;
+            let series = profile.timeline.series(SeriesKey { vm: exit.vcpu.vm, reason: exit.reason });
+            profile.timeline.add(series, exit.time_ns, Slice { count: 1, handling_ns: 0 });
+            let vcpu = profile.vcpu(exit.vcpu);
+            vcpu.reasons.entry(exit.reason).or_default().count += 1;
+            for &access in accesses {
+                vcpu.accesses.entry(access).or_default().count += 1;
+            }
+        }
     }
 
     fn with_events(&self, mut profile: Profile) -> Profile {
@@ -249,13 +256,6 @@ impl Collector {
         let Some(alive) = clock::living_threads(&self.root) else { return Ok(()) };
         self.cells.free(&alive).and_then(|()| self.vcpus.free(&alive)).map_err(map_error)
     }
-}
-
-/// Adds an exit whose time is not known.
-fn add_open(profile: &mut Profile, exit: &LiveExit) {
-    let series = profile.timeline.series(SeriesKey { vm: exit.vcpu.vm, reason: exit.reason });
-    profile.timeline.add(series, exit.time_ns, Slice { count: 1, handling_ns: 0 });
-    profile.vcpu(exit.vcpu).reasons.entry(exit.reason).or_default().count += 1;
 }
 
 /// The instruction set whose vendor module is loaded.

@@ -53,7 +53,16 @@ fn exits_without_apicv_foretell_those_with_it() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let output = path("");
     let lab = ["lab", "run", "intel-apicv", "--bare", "--get", "/tmp/both.txt", "--output", &output];
-    let said = run(&[&lab[..], &["--", "sh", "-c", RECORD]].concat());
+    let record = || run(&[&lab[..], &["--", "sh", "-c", RECORD]].concat());
+    let mut said = record();
+    // While every exit is traced the emulator now and then loses a posted interrupt, which the probe tells. What is
+    // compared here is whole recordings.
+    for _ in 0..2 {
+        if said.err.contains("An interrupt was probably lost") {
+            eprintln!("recording again: {}", said.err);
+            said = record();
+        }
+    }
     assert_eq!(said.status, 0, "{}", said.err);
     let [off, on] = arms(&fs::read_to_string(path("both.txt")).unwrap());
     fs::write(path("off.txt"), off).unwrap();

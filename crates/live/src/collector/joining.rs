@@ -101,24 +101,29 @@ impl Joining {
             self.waiting.entry(record.thread).or_default().push(record);
             return;
         }
-        let exit = record.exit(isa);
+        self.close(&record.exit(isa), to);
+    }
+
+    /// Hands on an exit with what came of it.
+    pub(super) fn close(&mut self, exit: &LiveExit, to: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
         self.accesses.clear();
         // One whose exit was lost is of another.
-        let waiting = self.waiting.get_mut(&record.thread).map(std::mem::take).unwrap_or_default();
-        let its: Vec<&Record> = waiting.iter().filter(|access| access.exit_ns == record.exit_ns).collect();
+        let thread = exit.vcpu.thread.and_then(|thread| self.waiting.get_mut(&thread));
+        let waiting = thread.map(std::mem::take).unwrap_or_default();
+        let its: Vec<&Record> = waiting.iter().filter(|access| access.exit_ns == exit.time_ns).collect();
         for (at, one) in its.iter().enumerate() {
             let Some(access) = u8::try_from(one.kind).ok().and_then(|kind| access(kind, one.value)) else {
                 continue;
             };
             let later = its[at + 1..].iter().any(|later| sort(later.kind) == sort(one.kind));
-            let to_entry = || Some((record.exit_ns + exit.handling_ns?).saturating_sub(one.since_ns));
+            let to_entry = || Some((exit.time_ns + exit.handling_ns?).saturating_sub(one.since_ns));
             let handling_ns = match is_mmio_read(one.kind) {
                 true => one.handling_ns(),
                 false => to_entry().filter(|_| !later),
             };
             self.accesses.push(LiveAccess { access, handling_ns });
         }
-        to(&exit, &self.accesses);
+        to(exit, &self.accesses);
     }
 }
 

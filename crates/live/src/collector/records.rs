@@ -152,7 +152,7 @@ impl Recorder {
         clock::wait_for_programs();
         self.drain(exit);
         let open = self.vcpus.open(self.isa, |_| true).map_err(map_error)?;
-        open.iter().for_each(|open| exit(open, &[]));
+        open.iter().for_each(|(open, _)| self.joining.close(open, exit));
         Ok((open.len() as u64, self.lost()?))
     }
 

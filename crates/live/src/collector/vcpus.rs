@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use aya::Pod;
 use aya::maps::{Array, HashMap, MapData, MapError};
-use exits::{ExitReason, Isa, Vcpu};
+use exits::{Access, ExitReason, Isa, Vcpu};
 
+use super::cells::access;
 use super::joining::{LiveExit, NO_VCPU};
 use super::map;
 use super::programs::Attached;
@@ -26,7 +27,17 @@ pub(super) struct State {
     ignored: u8,
     waiting: u8,
     unused: u32,
-    pending: [u64; 15],
+    pending: [Pending; 5],
+}
+
+/// `struct pending` of the programs.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Pending {
+    since_ns: u64,
+    value: u64,
+    kind: u32,
+    unused: u32,
 }
 
 // SAFETY: plain numbers without padding, laid out as the programs' structure; every bit pattern is a value.
@@ -47,6 +58,12 @@ impl State {
             handling_ns: None,
         };
         (self.exit_ns != 0).then_some(exit)
+    }
+
+    /// The accesses that wait for the entry, where they are counted in the kernel.
+    fn accesses(&self) -> Vec<Access> {
+        let waiting = self.pending.iter().enumerate().filter(|(sort, _)| self.waiting >> sort & 1 != 0);
+        waiting.filter_map(|(_, one)| access(u8::try_from(one.kind).ok()?, one.value)).collect()
     }
 }
 
@@ -70,10 +87,17 @@ impl Vcpus {
         })
     }
 
-    /// The exits of threads of which `wanted` is true that are being handled now.
-    pub(super) fn open(&self, isa: Isa, wanted: impl Fn(u32) -> bool) -> Result<Vec<LiveExit>, MapError> {
+    /// The exits of threads of which `wanted` is true that are being handled now, with their accesses.
+    pub(super) fn open(
+        &self,
+        isa: Isa,
+        wanted: impl Fn(u32) -> bool,
+    ) -> Result<Vec<(LiveExit, Vec<Access>)>, MapError> {
         let mut open = Vec::new();
-        let mut take = |state: &State| open.extend(state.open(isa).filter(|_| wanted(state.thread)));
+        let mut take = |state: &State| {
+            let exit = state.open(isa).filter(|_| wanted(state.thread));
+            open.extend(exit.map(|exit| (exit, state.accesses())));
+        };
         for taken in self.places_taken.keys() {
             take(&self.places.get(&taken?, 0)?);
         }
