@@ -111,8 +111,11 @@ fn watch(row: Row) -> Result<Option<Box<dyn std::any::Any>>, Box<dyn std::error:
             let Ok(child) = child else { return Ok(None) };
             let perf = Perf(child);
             let start = Instant::now();
-            // That calls take longer is how one sees that it has begun.
-            while round() < PERF_AT_LEAST_NS && start.elapsed() < Duration::from_secs(20) {}
+            // That calls take longer, and not once by chance, is how one sees that it has begun.
+            let mut longer = 0;
+            while longer < 20 && start.elapsed() < Duration::from_secs(20) {
+                longer = if round() < PERF_AT_LEAST_NS { 0 } else { longer + 1 };
+            }
             Some(Box::new(perf))
         }
     })
