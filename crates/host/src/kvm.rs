@@ -4,6 +4,7 @@ use crate::cpuinfo::Cpu;
 use crate::facts::{read_text, under};
 use crate::fingerprint::exists;
 use crate::interrupts::InterruptVirtualization;
+use exits::Isa;
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -37,14 +38,38 @@ pub struct Kvm {
     pub interrupt_virtualization: Option<InterruptVirtualization>,
 }
 
+/// The vendor module that is loaded on the host below `root`: [`INTEL`] or [`AMD`].
+#[must_use]
+pub fn vendor_module(root: &Path) -> Option<&'static str> {
+    [INTEL, AMD].into_iter().find(|module| exists(root, &format!("/sys/module/{module}")))
+}
+
+/// The instruction set that a host with this vendor module has.
+#[must_use]
+pub fn isa_of(vendor_module: &str) -> Option<Isa> {
+    match vendor_module {
+        INTEL => Some(Isa::Vmx),
+        AMD => Some(Isa::Svm),
+        _ => None,
+    }
+}
+
+/// The vendor module of hosts with this instruction set.
+#[must_use]
+pub const fn module_of(isa: Isa) -> &'static str {
+    match isa {
+        Isa::Vmx => INTEL,
+        Isa::Svm => AMD,
+    }
+}
+
 /// Looks at the KVM of the host below `root` (`/` for this one). Opens the device, and closes it again.
 #[must_use]
 pub fn usable(root: &Path) -> Kvm {
     let cpu = read_text(root, "/proc/cpuinfo", "a list of processors").ok();
     let cpu = cpu.and_then(|text| Cpu::parse(&text)).unwrap_or_default();
     let device = under(root, "/dev/kvm");
-    let vendor_module =
-        [INTEL, AMD].into_iter().find(|module| exists(root, &format!("/sys/module/{module}")));
+    let vendor_module = vendor_module(root);
     let access = match OpenOptions::new().read(true).write(true).open(&device) {
         Ok(_) => Ok(()),
         Err(error) => Err(obstacle(&device, &error, &cpu, vendor_module)),

@@ -1,7 +1,6 @@
 //! Exits of all VMs, or of some, counted in the kernel by eBPF programs.
 
 mod cells;
-pub(crate) mod clock;
 mod cost;
 mod joining;
 pub(crate) mod layout;
@@ -9,6 +8,7 @@ pub(crate) mod programs;
 mod records;
 pub(crate) mod refusal;
 mod vcpus;
+pub(crate) mod waiting;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,8 @@ use exits::{Access, Isa, Profile, SeriesKey, Slice, Span};
 use self::cells::Cells;
 use self::programs::{Attached, Pair, Purpose, Wanted};
 use self::vcpus::Vcpus;
-use crate::Error;
+use crate::{Error, monotonic_ns};
 
-pub use self::clock::monotonic_ns;
 pub use self::cost::{Cost, ProgramCost};
 pub use self::joining::{LiveAccess, LiveExit};
 pub use self::programs::Mechanism;
@@ -45,14 +44,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    fn wanted(&self, purpose: Purpose, isa: Isa, ring_bytes: u32) -> Wanted<'_> {
+    fn wanted(&self, purpose: Purpose, isa: Isa) -> Wanted<'_> {
         Wanted {
             purpose,
             pair: Pair::Exits,
             isa,
             accesses: self.accesses,
             filtered: self.processes.is_some(),
-            ring_bytes,
             room: self.room,
             no_raw: self.no_raw_tracepoints.as_deref(),
         }
@@ -62,18 +60,13 @@ impl Watch {
 /// Programs in the kernel that count exits until this is dropped. The kernel detaches them, too, when the process
 /// ends in whatever way, for nothing of them is pinned.
 pub struct Collector {
-    /// `None` once it was told to stop.
-    attached: Option<Attached>,
-    mechanism: Mechanism,
-    missing: Vec<String>,
+    attached: Attached,
     cells: Cells,
     epoch_map: Array<MapData, u64>,
     counters: PerCpuArray<MapData, u64>,
     epoch: u64,
     since_ns: u64,
     uncounted: u64,
-    /// Of the programs when they were stopped.
-    misses: u64,
     root: PathBuf,
     vcpus: Vcpus,
     /// Last exits of vCPUs that are no more, which were given already: thread, and when it was.
@@ -88,7 +81,7 @@ impl Collector {
     /// tracepoints are out of reach, [`Error::Load`] and [`Error::Rejected`] when the kernel takes no programs,
     /// [`Error::Attach`] when it does not let them run.
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
-        Self::attach_to(root, watch, &watch.wanted(Purpose::Count, isa(root)?, 0))
+        Self::attach_to(root, watch, &watch.wanted(Purpose::Count, isa(root)?))
     }
 
     /// Counts system calls as if they were exits, their number for the reason (as one of VMX): the same programs and
@@ -98,7 +91,7 @@ impl Collector {
     /// As [`Collector::attach`].
     #[doc(hidden)]
     pub fn attach_to_system_calls(watch: &Watch) -> Result<Self, Error> {
-        let wanted = Wanted { pair: Pair::SystemCalls, ..watch.wanted(Purpose::Count, Isa::Vmx, 0) };
+        let wanted = Wanted { pair: Pair::SystemCalls, ..watch.wanted(Purpose::Count, Isa::Vmx) };
         Self::attach_to(Path::new("/"), watch, &wanted)
     }
 
@@ -119,19 +112,16 @@ impl Collector {
         };
         let counters = map(&mut attached, "counters")?;
         let vcpus = Vcpus::of(&mut attached)?;
-        let since_ns = clock::monotonic_ns();
+        let since_ns = monotonic_ns();
         attached.attach(wanted)?;
         Ok(Self {
-            mechanism: attached.mechanism.clone(),
-            missing: attached.missing.clone(),
-            attached: Some(attached),
+            attached,
             cells,
             epoch_map,
             counters,
             epoch,
             since_ns,
             uncounted: 0,
-            misses: 0,
             root: root.to_owned(),
             vcpus,
             ended: BTreeSet::new(),
@@ -149,7 +139,7 @@ impl Collector {
     pub fn take(&mut self) -> Result<Profile, Error> {
         let mut profile = self.take_handled()?;
         // A vCPU that ended was left by an exit that no entry follows.
-        if let Some(alive) = clock::living_threads(&self.root) {
+        if let Some(alive) = waiting::living_threads(&self.root) {
             let ended = self.vcpus.open(self.cells.isa, |thread| !alive(thread)).map_err(map_error)?;
             self.add_open(&mut profile, &ended);
             self.ended = ended.iter().map(|(exit, _)| (exit.vcpu.thread, exit.time_ns)).collect();
@@ -163,8 +153,7 @@ impl Collector {
     /// # Errors
     /// As [`Self::take`].
     pub fn finish(mut self) -> Result<Profile, Error> {
-        self.misses = self.attached.as_ref().map_or(0, |attached| Cost::misses(&attached.ebpf, &self.root));
-        drop(self.attached.take());
+        self.attached.detach();
         let mut profile = self.take_handled()?;
         let open = self.vcpus.open(self.cells.isa, |_| true).map_err(map_error)?;
         self.add_open(&mut profile, &open);
@@ -200,8 +189,8 @@ impl Collector {
         let ended = self.epoch;
         self.epoch += 1;
         self.epoch_map.set(0, self.epoch, 0).map_err(map_error)?;
-        clock::wait_for_programs();
-        let now_ns = clock::monotonic_ns();
+        waiting::wait_for_programs();
+        let now_ns = monotonic_ns();
         let span = Span { first_ns: self.since_ns, last_ns: now_ns };
         let mut profile = Profile::new();
         self.cells.read(ended, self.since_ns, &mut profile).map_err(map_error)?;
@@ -220,13 +209,13 @@ impl Collector {
     /// How the tracepoints are reached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
-        &self.mechanism
+        &self.attached.mechanism
     }
 
     /// Events that this kernel does not give, each with the cause.
     #[must_use]
     pub fn missing(&self) -> &[String] {
-        &self.missing
+        &self.attached.missing
     }
 
     /// The instruction set of the host.
@@ -240,31 +229,23 @@ impl Collector {
     /// # Errors
     /// [`Error::Read`] when the kernel does not say.
     pub fn cost(&self) -> Result<Cost, Error> {
-        self.attached.as_ref().map_or_else(|| Ok(Cost::default()), |it| Cost::read(&it.ebpf, &self.root))
+        Cost::read(&self.attached.ebpf, &self.root)
     }
 
     /// Exits of vCPUs that the kernel had no room to follow, and events that met their own program.
     fn uncounted(&self) -> Result<u64, Error> {
-        const VCPUS_FULL: u32 = 1;
-        let counts = self.counters.get(&VCPUS_FULL, 0).map_err(map_error)?;
-        let full: u64 = counts.iter().sum();
-        Ok(full
-            + self.attached.as_ref().map_or(self.misses, |attached| Cost::misses(&attached.ebpf, &self.root)))
+        Ok(counted(&self.counters, VCPUS_FULL)? + Cost::misses(&self.attached.ebpf, &self.root))
     }
 
     fn free_ended(&mut self) -> Result<(), Error> {
-        let Some(alive) = clock::living_threads(&self.root) else { return Ok(()) };
+        let Some(alive) = waiting::living_threads(&self.root) else { return Ok(()) };
         self.cells.free(&alive).and_then(|()| self.vcpus.free(&alive)).map_err(map_error)
     }
 }
 
 /// The instruction set whose vendor module is loaded.
 fn isa(root: &Path) -> Result<Isa, Error> {
-    match host::kvm::usable(root).vendor_module {
-        Some(host::kvm::INTEL) => Ok(Isa::Vmx),
-        Some(_) => Ok(Isa::Svm),
-        None => Err(Error::NoKvm),
-    }
+    host::kvm::vendor_module(root).and_then(host::kvm::isa_of).ok_or(Error::NoKvm)
 }
 
 fn watch_processes(attached: &mut Attached, watch: &Watch) -> Result<(), Error> {
@@ -276,6 +257,15 @@ fn watch_processes(attached: &mut Attached, watch: &Watch) -> Result<(), Error> 
 fn map<T: TryFrom<Map, Error = MapError>>(attached: &mut Attached, name: &'static str) -> Result<T, Error> {
     let map = attached.ebpf.take_map(name);
     map.ok_or(MapError::InvalidName { name: name.to_owned() }).and_then(T::try_from).map_err(map_error)
+}
+
+/// `LOST_RECORDS` and `VCPUS_FULL` of the programs.
+const LOST_RECORDS: u32 = 0;
+const VCPUS_FULL: u32 = 1;
+
+/// One of the programs' counters, over all processors.
+fn counted(counters: &PerCpuArray<MapData, u64>, which: u32) -> Result<u64, Error> {
+    Ok(counters.get(&which, 0).map_err(map_error)?.iter().sum())
 }
 
 fn map_error(error: MapError) -> Error {

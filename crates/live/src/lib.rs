@@ -20,6 +20,7 @@
 
 mod btf;
 mod changes;
+mod clock;
 mod collector;
 mod counter;
 mod decode;
@@ -38,9 +39,8 @@ mod tracefs;
 mod vm_state;
 
 pub use changes::{Changes, ChangesWatch, PostingChange};
-pub use collector::{
-    Collector, Cost, LiveAccess, LiveExit, Mechanism, ProgramCost, Recorder, Watch, monotonic_ns,
-};
+pub use clock::monotonic_ns;
+pub use collector::{Collector, Cost, LiveAccess, LiveExit, Mechanism, ProgramCost, Recorder, Watch};
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;

@@ -18,9 +18,9 @@ use exits::activation::{Controls, Irqchip, VcpuState, VmState};
 
 use self::paths::{Layout, What};
 use crate::Error;
-use crate::collector::clock;
 use crate::collector::programs::Aligned;
 use crate::collector::refusal::{chain, not_loaded, rejected};
+use crate::collector::waiting;
 
 static STATE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/state.o")));
 /// `PATHS` of the program.
@@ -115,7 +115,7 @@ impl StateReader {
     /// [`Error::Load`] where the kernel says nothing of its types, takes no such program (Linux 5.8 is needed) or
     /// numbers processes otherwise than this one sees them; [`Error::Rejected`], [`Error::KernelMap`].
     pub fn load(root: &Path, isa: Option<Isa>, vcpus: &[VcpuPlace]) -> Result<Self, Error> {
-        if !clock::in_first_pid_namespace(root) {
+        if !waiting::in_first_pid_namespace(root) {
             return Err(Error::Load {
                 cause: "processes have other numbers here than the kernel gives them".to_owned(),
                 next: "run on the host itself, or in a container with the host's PID namespace",

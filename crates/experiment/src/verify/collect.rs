@@ -174,17 +174,12 @@ fn pause(end: Instant, stop: &AtomicBool) {
 fn host_side(root: &Path) -> (HostSide, Cpu) {
     let fingerprint = Fingerprint::read(root).unwrap_or_default();
     let kvm = kvm::usable(root);
-    let isa = match kvm.vendor_module {
-        Some(kvm::INTEL) => Some(Isa::Vmx),
-        Some(_) => Some(Isa::Svm),
-        None => None,
-    };
     let cpu = fingerprint.cpu.unwrap_or_default();
     let host = HostSide {
         kernel: fingerprint.kernel_release,
         cpu: cpu.name.clone(),
         module: kvm.vendor_module.map(str::to_owned),
-        isa,
+        isa: kvm.vendor_module.and_then(kvm::isa_of),
         enabled: kvm.interrupt_virtualization.as_ref().and_then(host::InterruptVirtualization::enabled),
         interrupt_virtualization: kvm.interrupt_virtualization,
         enable_ipiv: kvm.vendor_module.and_then(|module| kvm::switch(root, module, "enable_ipiv")),

@@ -6,12 +6,12 @@ use exits::{
     Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, SeriesKey, Slice, Vcpu,
 };
 
+use super::vcpus::vcpu;
+
 /// Buckets of one octave (`BUCKETS` in the programs).
 const BUCKETS: usize = 32;
 /// The octave of those without a handling time.
 const UNTIMED: u8 = 255;
-/// A vCPU whose number was not seen yet.
-const NO_VCPU: u32 = u32::MAX;
 
 /// `struct cell_key` of the programs.
 #[repr(C)]
@@ -66,8 +66,7 @@ impl Cells {
         for taken in self.direct_taken.iter() {
             let (at, key) = taken?;
             if key.turn == turn {
-                let cell = self.direct.get(&at, 0)?;
-                self.add(&cell.key, &cell, epoch, at_ns, profile);
+                self.add(&key, &self.direct.get(&at, 0)?, epoch, at_ns, profile);
             }
         }
         for key in self.hashed.keys() {
@@ -105,11 +104,7 @@ impl Cells {
         let vcpu = match key.thread {
             // Those that found no room of their own.
             0 => Vcpu::default(),
-            thread => Vcpu {
-                vm: Some(cell.process),
-                number: (cell.vcpu != NO_VCPU).then_some(cell.vcpu),
-                thread: Some(thread),
-            },
+            thread => vcpu(cell.process, cell.vcpu, thread),
         };
         let exits = Exits { count, handling };
         if let Some(access) = access(key.kind, key.value) {

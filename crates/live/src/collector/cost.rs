@@ -1,7 +1,7 @@
 //! What watching costs the host.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
 use aya::programs::Program;
@@ -41,16 +41,12 @@ impl Cost {
     pub(super) fn read(ebpf: &Ebpf, root: &Path) -> Result<Self, Error> {
         let mut programs = Vec::new();
         for (name, program) in ebpf.programs() {
-            let Ok(fd) = file(program) else { continue };
-            let path = root.join(format!("proc/self/fdinfo/{fd}"));
+            let Some(path) = description(program, root) else { continue };
             let expected = "the run time of an eBPF program";
             let text =
                 std::fs::read_to_string(&path).map_err(|source| Error::Read { path, expected, source })?;
-            let value = |key: &str| {
-                let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-                line.trim().parse::<u64>().ok()
-            };
-            if let (Some(total_ns), Some(runs @ 1..)) = (value("run_time_ns:"), value("run_cnt:")) {
+            let (run_time_ns, runs) = (number(&text, "run_time_ns:"), number(&text, "run_cnt:"));
+            if let (Some(total_ns), Some(runs @ 1..)) = (run_time_ns, runs) {
                 programs.push(ProgramCost { program: name.to_owned(), runs, total_ns });
             }
         }
@@ -61,9 +57,8 @@ impl Cost {
     /// How often a program did not run because it was running already on its processor: preempted by another vCPU.
     pub(super) fn misses(ebpf: &Ebpf, root: &Path) -> u64 {
         let of = |program: &Program| {
-            let path = root.join(format!("proc/self/fdinfo/{}", file(program).ok()?));
-            let text = std::fs::read_to_string(path).ok()?;
-            text.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?.trim().parse::<u64>().ok()
+            let text = std::fs::read_to_string(description(program, root)?).ok()?;
+            number(&text, "recursion_misses:")
         };
         // Kernels before Linux 5.12 do not say.
         ebpf.programs().filter_map(|(_, program)| of(program)).sum()
@@ -79,6 +74,12 @@ impl Cost {
     }
 }
 
-fn file(program: &Program) -> Result<i32, aya::programs::ProgramError> {
-    Ok(program.fd()?.as_fd().as_raw_fd())
+/// Where the kernel describes a program; `None` for one that was not loaded.
+fn description(program: &Program, root: &Path) -> Option<PathBuf> {
+    let descriptor = program.fd().ok()?.as_fd().as_raw_fd();
+    Some(root.join(format!("proc/self/fdinfo/{descriptor}")))
+}
+
+fn number(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key))?.trim().parse().ok()
 }

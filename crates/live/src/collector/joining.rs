@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use exits::{Access, ExitReason, Isa, Vcpu};
 
 use super::cells::access;
+use super::vcpus::vcpu;
 
-/// A vCPU whose number was not seen yet.
-pub(super) const NO_VCPU: u32 = u32::MAX;
 /// A time that the programs do not know.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -75,11 +74,7 @@ impl Record {
     fn exit(&self, isa: Isa) -> LiveExit {
         LiveExit {
             time_ns: self.exit_ns,
-            vcpu: Vcpu {
-                vm: Some(self.process),
-                number: (self.vcpu != NO_VCPU).then_some(self.vcpu),
-                thread: Some(self.thread),
-            },
+            vcpu: vcpu(self.process, self.vcpu, self.thread),
             cpu: self.cpu,
             // Of 32 bits in the programs too.
             reason: ExitReason { isa, code: self.value as u32 },

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use exits::Isa;
+use host::kvm::module_of;
 
 use crate::btf::Btf;
 
@@ -27,8 +28,7 @@ impl Layout {
     /// Finds it below `root`. The error says what is missing.
     pub(super) fn find(root: &Path, isa: Isa) -> Result<Self, String> {
         let types = kernel_types(root)?;
-        let (vendor, kvm) =
-            (module_types(root, &types, vendor_module(isa))?, module_types(root, &types, "kvm")?);
+        let (vendor, kvm) = (module_types(root, &types, module_of(isa))?, module_types(root, &types, "kvm")?);
         let missing = |what: &str| format!("the kernel's type information has no {what}");
         let member = |of: &str, path: &[&str]| {
             vendor.member(of, path).ok_or_else(|| missing(&format!("{of}.{}", path.join("."))))
@@ -76,13 +76,6 @@ pub(crate) fn module_types(root: &Path, kernel: &Btf, module: &str) -> Result<Bt
     }
     Btf::from_split_file(&path, kernel)
         .map_err(|error| format!("{} cannot be read ({error})", path.display()))
-}
-
-pub(crate) fn vendor_module(isa: Isa) -> &'static str {
-    match isa {
-        Isa::Vmx => host::kvm::INTEL,
-        Isa::Svm => host::kvm::AMD,
-    }
 }
 
 /// Tracepoints give the `struct kvm_vcpu`, which is taken to be the vendor's structure as well.

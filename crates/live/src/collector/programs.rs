@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use aya::programs::raw_trace_point::RawTracePointLink;
+use aya::programs::trace_point::TracePointLink;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfLoader};
 use exits::Isa;
@@ -113,7 +115,6 @@ pub(super) struct Wanted<'a> {
     pub(super) isa: Isa,
     pub(super) accesses: bool,
     pub(super) filtered: bool,
-    pub(super) ring_bytes: u32,
     /// Room for so few vCPUs and cells.
     pub(super) room: Option<u32>,
     /// Not raw tracepoints even where they can be used, for this reason.
@@ -123,9 +124,18 @@ pub(super) struct Wanted<'a> {
 /// Programs that run.
 pub(super) struct Attached {
     pub(super) ebpf: Ebpf,
+    /// A program runs as long as its link is kept.
+    links: Vec<Link>,
     pub(super) mechanism: Mechanism,
     /// Events that the kernel does not have, each with the cause.
     pub(super) missing: Vec<String>,
+}
+
+/// What keeps a program attached.
+#[expect(dead_code, reason = "dropping it is what it is for")]
+enum Link {
+    Raw(RawTracePointLink),
+    Tracepoint(TracePointLink),
 }
 
 impl std::fmt::Debug for Attached {
@@ -188,29 +198,29 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
             }
             &COUNT.0
         }
-        Purpose::RecordRing => {
-            loader.map_max_entries("records", wanted.ring_bytes);
-            &RECORD_RING.0
-        }
+        Purpose::RecordRing => &RECORD_RING.0,
         Purpose::RecordPerf => &RECORD_PERF.0,
     };
     let mut ebpf = loader.load(object).map_err(|error| not_loaded(&error))?;
     for event in events(wanted) {
         load_program(&mut ebpf, event, &mechanism)?;
     }
-    Ok(Attached { ebpf, mechanism, missing })
+    Ok(Attached { ebpf, links: Vec::new(), mechanism, missing })
 }
 
 impl Attached {
     /// Lets the programs run: entries first and exits last, so that no exit misses its entry or its access.
     pub(super) fn attach(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
-        for event in ordered(wanted) {
+        for event in events(wanted) {
             let program = self.ebpf.program_mut(&program_name(event, &self.mechanism));
             let outcome = match program {
-                Some(Program::RawTracePoint(program)) => program.attach(event.name).map(drop),
-                Some(Program::TracePoint(program)) => {
-                    program.attach(wanted.pair.system(), event.name).map(drop)
+                Some(Program::RawTracePoint(program)) => {
+                    program.attach(event.name).and_then(|link| program.take_link(link)).map(Link::Raw)
                 }
+                Some(Program::TracePoint(program)) => program
+                    .attach(wanted.pair.system(), event.name)
+                    .and_then(|link| program.take_link(link))
+                    .map(Link::Tracepoint),
                 _ => continue,
             };
             match outcome {
@@ -219,18 +229,20 @@ impl Attached {
                     self.missing.push(format!("kvm:{} could not be attached: {error}", event.name));
                 }
                 Err(error) => return Err(Error::Attach { event: event.name, cause: chain(&error) }),
-                Ok(()) => {}
+                Ok(link) => self.links.push(link),
             }
         }
         Ok(())
     }
+
+    /// Lets them run no more. What the kernel knows of them can still be asked for.
+    pub(super) fn detach(&mut self) {
+        self.links.clear();
+    }
 }
 
+/// Entries first and exits last: the order in which they are attached.
 fn events(wanted: &Wanted<'_>) -> impl Iterator<Item = &'static Event> {
-    wanted.pair.events().iter().chain(ACCESSES.iter().filter(|_| wanted.accesses))
-}
-
-fn ordered(wanted: &Wanted<'_>) -> impl Iterator<Item = &'static Event> {
     let [entry, exit] = wanted.pair.events();
     let accesses = ACCESSES.iter().filter(|_| wanted.accesses);
     std::iter::once(entry).chain(accesses).chain(std::iter::once(exit))

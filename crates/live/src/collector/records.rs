@@ -9,11 +9,11 @@ use exits::Isa;
 use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::vcpus::Vcpus;
-use super::{Mechanism, Watch, clock, isa, map, map_error, watch_processes};
-use crate::Error;
+use super::{
+    LOST_RECORDS, Mechanism, VCPUS_FULL, Watch, counted, isa, map, map_error, waiting, watch_processes,
+};
+use crate::{Error, monotonic_ns};
 
-/// Room for records that wait for user space: 300,000 of them.
-const RING_BYTES: u32 = 16 << 20;
 /// Pages of each processor's buffer before Linux 5.8.
 const PERF_PAGES: usize = 256;
 
@@ -25,15 +25,12 @@ enum Buffers {
 
 fn wanted(watch: &Watch, isa: Isa) -> Wanted<'_> {
     let purpose = if watch.no_ring_buffer { Purpose::RecordPerf } else { Purpose::RecordRing };
-    watch.wanted(purpose, isa, RING_BYTES)
+    watch.wanted(purpose, isa)
 }
 
 /// Programs in the kernel that hand over every exit until this is dropped.
 pub struct Recorder {
-    /// `None` once it was told to stop.
-    attached: Option<Attached>,
-    mechanism: Mechanism,
-    missing: Vec<String>,
+    attached: Attached,
     vcpus: Vcpus,
     buffers: Buffers,
     counters: PerCpuArray<MapData, u64>,
@@ -96,10 +93,8 @@ impl Recorder {
         let counters = map(&mut attached, "counters")?;
         attached.attach(&wanted)?;
         Ok(Self {
-            mechanism: attached.mechanism.clone(),
-            missing: attached.missing.clone(),
             vcpus: Vcpus::of(&mut attached)?,
-            attached: Some(attached),
+            attached,
             buffers,
             counters,
             isa,
@@ -124,7 +119,7 @@ impl Recorder {
             Buffers::Perf(_, buffers) => {
                 // Each processor has its own, and a vCPU may have moved: what one of them got after another was read
                 // waits for the next time.
-                let now_ns = clock::monotonic_ns();
+                let now_ns = monotonic_ns();
                 let mut keep = |bytes: &[u8]| self.early.extend(Record::read(bytes));
                 for buffer in buffers {
                     buffer.for_each(|event| match event {
@@ -147,9 +142,8 @@ impl Recorder {
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not say.
     pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(u64, u64), Error> {
-        // Dropping the programs detaches them; the maps stay.
-        drop(self.attached.take());
-        clock::wait_for_programs();
+        self.attached.detach();
+        waiting::wait_for_programs();
         self.drain(exit);
         let open = self.vcpus.open(self.isa, |_| true).map_err(map_error)?;
         open.iter().for_each(|(open, _)| self.joining.close(open, exit));
@@ -161,24 +155,20 @@ impl Recorder {
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not say.
     pub fn lost(&self) -> Result<u64, Error> {
-        let mut lost = self.lost_in_buffers;
-        // LOST_RECORDS and VCPUS_FULL of the programs.
-        for counter in [0, 1] {
-            lost += self.counters.get(&counter, 0).map_err(map_error)?.iter().sum::<u64>();
-        }
-        Ok(lost)
+        let (records, vcpus) = (counted(&self.counters, LOST_RECORDS)?, counted(&self.counters, VCPUS_FULL)?);
+        Ok(self.lost_in_buffers + records + vcpus)
     }
 
     /// How the tracepoints are reached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
-        &self.mechanism
+        &self.attached.mechanism
     }
 
     /// Events that this kernel does not give, each with the cause.
     #[must_use]
     pub fn missing(&self) -> &[String] {
-        &self.missing
+        &self.attached.missing
     }
 
     /// The instruction set of the host.

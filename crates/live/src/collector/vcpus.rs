@@ -7,10 +7,17 @@ use aya::maps::{Array, HashMap, MapData, MapError};
 use exits::{Access, ExitReason, Isa, Vcpu};
 
 use super::cells::access;
-use super::joining::{LiveExit, NO_VCPU};
+use super::joining::LiveExit;
 use super::map;
 use super::programs::Attached;
 use crate::Error;
+
+/// A vCPU as the programs say it.
+pub(super) fn vcpu(process: u32, number: u32, thread: u32) -> Vcpu {
+    // `NO_VCPU` of the programs: the number was not seen yet.
+    const UNKNOWN: u32 = u32::MAX;
+    Vcpu { vm: Some(process), number: (number != UNKNOWN).then_some(number), thread: Some(thread) }
+}
 
 /// `struct vcpu` of the programs.
 #[repr(C)]
@@ -48,11 +55,7 @@ impl State {
     pub(super) fn open(&self, isa: Isa) -> Option<LiveExit> {
         let exit = LiveExit {
             time_ns: self.exit_ns,
-            vcpu: Vcpu {
-                vm: Some(self.process),
-                number: (self.number != NO_VCPU).then_some(self.number),
-                thread: Some(self.thread),
-            },
+            vcpu: vcpu(self.process, self.number, self.thread),
             cpu: self.cpu,
             reason: ExitReason { isa, code: self.reason },
             handling_ns: None,

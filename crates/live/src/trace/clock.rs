@@ -2,14 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, the clock that events are stamped with.
-pub(crate) fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one timespec, which is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
-}
+use crate::monotonic_ns;
 
 /// From the clock of the events to the time of day, by a moment that is known on both.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +14,7 @@ pub(crate) struct Anchor {
 impl Anchor {
     /// Now. The time of day may be set while a trace runs, so an anchor is for the events of a moment.
     pub(crate) fn now() -> Self {
-        Self { ns: now_ns(), wall: SystemTime::now() }
+        Self { ns: monotonic_ns(), wall: SystemTime::now() }
     }
 
     pub(crate) fn ns(self) -> u64 {
@@ -49,6 +42,6 @@ mod tests {
         assert_eq!(anchor.wall(400), wall - Duration::from_nanos(100));
         let early = Anchor { ns: 500, wall: SystemTime::UNIX_EPOCH };
         assert_eq!(early.wall(400), SystemTime::UNIX_EPOCH);
-        assert!(now_ns() > 0 && Anchor::now().ns() <= now_ns());
+        assert!(monotonic_ns() > 0 && Anchor::now().ns() <= monotonic_ns());
     }
 }

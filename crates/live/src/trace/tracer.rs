@@ -1,6 +1,6 @@
 //! The whole way from the kernel's buffers to events in order.
 
-use super::clock::{Anchor, now_ns};
+use super::clock::Anchor;
 use super::cpus::online;
 use super::decoder::Decoder;
 use super::event::{Event, Loss, Occurrence, What};
@@ -148,7 +148,7 @@ impl Tracer {
             recorded: HashMap::new(),
             summary,
             told: 0,
-            looked_ns: now_ns(),
+            looked_ns: crate::monotonic_ns(),
         })
     }
 

@@ -5,7 +5,7 @@ use exits::Isa;
 
 use super::PATHS;
 use crate::btf::Btf;
-use crate::collector::layout::{kernel_types, module_types, starts_with_vcpu, vendor_module};
+use crate::collector::layout::{kernel_types, module_types, starts_with_vcpu};
 
 /// `STEPS` of the program.
 const STEPS: usize = 4;
@@ -85,7 +85,7 @@ impl Layout {
         layout.of_kvm(&kvm, to_kvm);
         layout.of_apic(&kvm);
         if let Some(isa) = isa {
-            match module_types(root, &kernel, vendor_module(isa)) {
+            match module_types(root, &kernel, host::kvm::module_of(isa)) {
                 Ok(vendor) => layout.of_vendor(&vendor, isa),
                 Err(why) => layout.missing.push(why),
             }

@@ -183,16 +183,21 @@ static __attribute__((noinline)) struct vcpu *new_vcpu(u64 key)
 	return map_lookup_elem(&vcpus, &key);
 }
 
-/* Another thread runs it now, or another VM has got the memory of one that ended. */
-INLINE void begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
+/* It is new, another thread runs it now, or another VM has got the memory of one that ended. */
+INLINE struct vcpu *begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
 {
 	u32 thread = id, process = id >> 32;
+	if (!vcpu)
+		vcpu = new_vcpu(key);
+	if (!vcpu)
+		return 0;
 	__builtin_memset(vcpu, 0, sizeof(*vcpu));
 	vcpu->key = key;
 	vcpu->id = id;
 	vcpu->number = number;
 	vcpu->ignored = filtered && !map_lookup_elem(&watched, &process);
 	map_update_elem(&keys, &thread, &key, UPDATE_ANY);
+	return vcpu;
 }
 
 /*
@@ -203,7 +208,7 @@ INLINE void begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
 
 INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
 {
-	if (vcpu->ignored)
+	if (!vcpu || vcpu->ignored)
 		return KEEP;
 	u64 now = ktime_get_ns();
 	if (UNLIKELY(vcpu->exit_ns))

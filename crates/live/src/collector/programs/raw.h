@@ -30,13 +30,8 @@ SEC("raw_tp/kvm_exit") int raw_exit(u64 *arguments)
 	u64 key = vcpu_argument ? arguments[1] : arguments[0];
 	u64 id = get_current_pid_tgid();
 	struct vcpu *vcpu = find_vcpu(key);
-	if (UNLIKELY(!vcpu || vcpu->id != id)) {
-		if (!vcpu)
-			vcpu = new_vcpu(key);
-		if (!vcpu)
-			return KEEP;
-		begin_vcpu(vcpu, key, id, raw_number((void *)key));
-	}
+	if (UNLIKELY(!vcpu || vcpu->id != id))
+		vcpu = begin_vcpu(vcpu, key, id, raw_number((void *)key));
 	return left_guest(arguments, vcpu, raw_reason((void *)key));
 }
 

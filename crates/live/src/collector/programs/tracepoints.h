@@ -19,13 +19,8 @@ SEC("tracepoint/kvm/kvm_exit") int tracepoint_exit(void *record)
 	u64 id = get_current_pid_tgid();
 	u64 key = (u32)id;
 	struct vcpu *vcpu = find_vcpu(key);
-	if (UNLIKELY(!vcpu || vcpu->id != id)) {
-		if (!vcpu)
-			vcpu = new_vcpu(key);
-		if (!vcpu)
-			return KEEP;
-		begin_vcpu(vcpu, key, id, NO_VCPU);
-	}
+	if (UNLIKELY(!vcpu || vcpu->id != id))
+		vcpu = begin_vcpu(vcpu, key, id, NO_VCPU);
 	return left_guest(record, vcpu, field(record, exit_reason_at, 4));
 }
 
