@@ -1,0 +1,64 @@
+//! What a rule found.
+
+use domain::Change;
+use serde::{Deserialize, Serialize};
+
+/// How a check ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state", content = "why")]
+pub enum State {
+    /// All is as it should be.
+    Pass,
+    /// It works, and could work better; or it will not after the next change.
+    Warn,
+    /// It stands in the way.
+    Fail,
+    /// It was not looked at, for this reason.
+    Skip(String),
+}
+
+/// What a finding rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The very file (`/sys/module/kvm_amd/parameters/avic`), instruction (`CPUID 8000000Ah EDX`), command, or place in
+    /// a definition (`line 12`).
+    pub place: String,
+    /// What it says, as it says it.
+    pub value: String,
+}
+
+/// What mends a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fix {
+    /// A command, as it is typed on the host.
+    Command(String),
+    /// A change of a VM's definition, which `exitless vm fix` makes.
+    Definition(Vec<Change>),
+    /// What only people can do: firmware settings, another kernel, a change inside the guest.
+    Advice(String),
+}
+
+/// What a rule found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The rule's stable name in lower case with dashes: `cpu-avic`, `irqchip-split`.
+    pub rule: String,
+    /// What was looked at, in a few words.
+    pub title: String,
+    /// How it ended.
+    #[serde(flatten)]
+    pub state: State,
+    /// What was found, in one line.
+    pub found: String,
+    /// Why it matters, in one line.
+    pub why: String,
+    /// What it rests on.
+    pub evidence: Vec<Evidence>,
+    /// What mends it, the least invasive first; each is enough alone.
+    pub fixes: Vec<Fix>,
+    /// What says so: manual and section, kernel file and version, specification.
+    pub source: String,
+    /// Checks that have a meaning only when this one did not fail.
+    pub children: Vec<Finding>,
+}

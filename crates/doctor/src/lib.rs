@@ -1,0 +1,6 @@
+//! Rules over facts of a host and definitions of VMs: each finding has its state, its evidence, why it matters, and
+//! the change that mends it.
+
+mod finding;
+
+pub use finding::{Evidence, Finding, Fix, State};

@@ -1,0 +1,63 @@
+//! The CPU that the guest sees.
+
+use super::place::Set;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Which CPU the guest sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuModel {
+    /// The host's, all of it (`-cpu host`, `host-passthrough`).
+    Host,
+    /// The most that the accelerator can do (`-cpu max`, `maximum`).
+    Maximum,
+    /// The named model nearest the host's (`host-model`, libvirt alone).
+    HostModel,
+    /// A model by name (`EPYC-Genoa`, `qemu64`).
+    Named(String),
+}
+
+/// Whether a feature is given to the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FeatureState {
+    /// Given (`+x`, `x=on`, `force`, `require`).
+    On,
+    /// Given when the host has it (libvirt `optional`).
+    Optional,
+    /// Withheld (`-x`, `x=off`, `disable`, `forbid`).
+    Off,
+}
+
+/// Enlightenments for Windows (QEMU `hv-*`, libvirt `<hyperv>`). `None` is what the text does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HyperV {
+    /// All that the host has (`hv-passthrough`, libvirt `mode='passthrough'`).
+    pub passthrough: Option<Set<bool>>,
+    /// Each by QEMU's name without its prefix and with dashes: `synic`, `stimer`, `stimer-direct`, `vapic`, `avic`,
+    /// `vpindex`, `relaxed`, `time`, `spinlocks`...
+    pub features: BTreeMap<String, Set<bool>>,
+}
+
+/// The CPU that the guest sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestCpu {
+    /// Its model.
+    pub model: Option<Set<CpuModel>>,
+    /// Features by QEMU's name with dashes (`tsc-deadline`, `x2apic`, `svm`, `vmx`, `topoext`, `invtsc`,
+    /// `kvm-msi-ext-dest-id`, `kvm-pv-ipi`); Hyper-V's are in `hyperv`.
+    pub features: BTreeMap<String, Set<FeatureState>>,
+    /// Enlightenments.
+    pub hyperv: HyperV,
+    /// Other properties of `-cpu` with a value (`host-phys-bits-limit=39`), in order.
+    pub properties: Vec<Set<(String, String)>>,
+}
+
+impl GuestCpu {
+    /// What the text says of a feature.
+    #[must_use]
+    pub fn feature(&self, name: &str) -> Option<FeatureState> {
+        self.features.get(name).map(|set| set.value)
+    }
+}

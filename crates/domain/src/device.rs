@@ -1,0 +1,86 @@
+//! Devices of a VM.
+
+use super::place::{Place, Set};
+use serde::{Deserialize, Serialize};
+
+/// What a device is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// A disk or CD drive.
+    Disk,
+    /// A network interface.
+    Network,
+    /// A display adapter.
+    Display,
+    /// A controller that other devices hang on: SCSI, USB, IDE, PCI bridges.
+    Controller,
+    /// A serial line or console.
+    Serial,
+    /// Sound.
+    Sound,
+    /// Keyboard, mouse, tablet.
+    Input,
+    /// A device of the host, assigned through VFIO.
+    Assigned,
+    /// Balloon, random numbers, watchdog, TPM, file systems and the rest.
+    Other,
+}
+
+/// Who does the device's work on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// The VMM's own threads.
+    Vmm,
+    /// The kernel (vhost-net, vhost-scsi, vhost-vsock).
+    Vhost,
+    /// Another process (vhost-user).
+    VhostUser,
+    /// vDPA hardware or software.
+    Vdpa,
+}
+
+/// A device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// What it is for.
+    pub kind: DeviceKind,
+    /// QEMU's name of its driver (`virtio-net-pci`, `e1000e`, `ide-hd`, `VGA`, `vfio-pci`), also where the text is
+    /// libvirt's.
+    pub model: String,
+    /// Its name (`id=`, libvirt's alias or target).
+    pub id: Option<String>,
+    /// Who does its work; `None` when the text does not say.
+    pub backend: Option<Set<Backend>>,
+    /// Number of queues (queue pairs of a network interface).
+    pub queues: Option<Set<u32>>,
+    /// The I/O threads that serve it; empty when the main loop does.
+    pub iothreads: Vec<Set<String>>,
+    /// How the VMM reads and writes a disk: `threads`, `native`, `io_uring`.
+    pub aio: Option<Set<String>>,
+    /// Its cache mode: `none`, `writeback`...
+    pub cache: Option<Set<String>>,
+    /// What it is on the host: a file, a tap, a PCI address.
+    pub source: Option<Set<String>>,
+    /// All properties as written, in order.
+    pub properties: Vec<(String, String)>,
+    /// Where it is said. Empty for what the machine brings along by default.
+    pub place: Place,
+}
+
+/// An IOMMU that the guest sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestIommu {
+    /// `intel-iommu`, `amd-iommu`, `virtio-iommu`.
+    pub model: String,
+    /// Whether it remaps interrupts (`intremap`).
+    pub interrupt_remapping: Option<Set<bool>>,
+    /// Whether it takes APIC IDs above 255 (`eim`).
+    pub extended_interrupt_mode: Option<Set<bool>>,
+    /// Whether it can be used with assigned devices (`caching-mode`).
+    pub caching_mode: Option<Set<bool>>,
+    /// Where it is said.
+    pub place: Place,
+}

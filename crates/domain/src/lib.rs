@@ -1,0 +1,19 @@
+//! One model of a VM's definition: what a QEMU command line, a running process or libvirt's XML says of a VM, as far as
+//! it bears on interrupts and I/O.
+//!
+//! A [`Definition`] is read from a text, and every value in it knows its [`Place`] there. A [`Change`] is written back
+//! into the same text, and all bytes that it does not concern stay as they are.
+
+mod change;
+mod cpu;
+mod definition;
+mod device;
+mod machine;
+mod place;
+
+pub use change::Change;
+pub use cpu::{CpuModel, FeatureState, GuestCpu, HyperV};
+pub use definition::{Definition, Form, IoThread, Vcpus};
+pub use device::{Backend, Device, DeviceKind, GuestIommu};
+pub use machine::{Accelerator, Irqchip, Machine, TickPolicy, Timers};
+pub use place::{Place, Set};
