@@ -3,3 +3,6 @@
 pub mod prove;
 pub mod statistics;
 pub mod verify;
+mod waiting;
+
+pub use waiting::pause;

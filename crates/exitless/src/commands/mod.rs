@@ -12,6 +12,7 @@ pub(crate) mod record;
 pub(crate) mod recordings;
 pub(crate) mod report;
 pub(crate) mod stat;
+mod table;
 pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod trace;

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use exits::Isa;
 use exits::prediction::{Assumption, Prediction, predict};
+use experiment::pause;
 use live::{Collector, Watch};
-use traces::{Options, Recordings};
+use traces::Recordings;
 
 use super::quantity;
 use super::recordings::{RecordingArguments, exit_code};
-use super::watching::{HOST, THIS_HOST, VmNames, pause, reading};
+use super::watching::{HOST, LiveSource, VmNames};
 use crate::console::StatusLine;
 use crate::status::Usage;
 use crate::{console, interrupt};
@@ -89,14 +90,12 @@ fn watched(duration: Duration) -> anyhow::Result<Recordings> {
     let line = StatusLine::new();
     line.show(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
     // What was seen until a signal is predicted from too.
-    pause(Instant::now() + duration, &stop);
+    let _ = pause(Instant::now() + duration, &stop);
     drop(line);
-    let (mechanism, missing) = (collector.mechanism().clone(), collector.missing().to_vec());
+    let source = LiveSource::of(&collector);
     let mut profile = collector.finish()?;
     VmNames::default().name(&mut profile);
-    let mut recordings = Recordings::new(Options::default());
-    recordings.add(THIS_HOST.to_owned(), reading(profile, &mechanism, &missing));
-    Ok(recordings)
+    Ok(source.recordings(profile))
 }
 
 impl AssumedArguments {

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use exits::{Dimension, Grouping, Order, Table};
+use exits::Table;
 use report::parquet::ExitsWriter;
 use traces::Recordings;
 
 use super::recordings::{RecordingArguments, exit_code, warn_of_doubts, write_page};
+use super::table::TableArguments;
 use crate::console;
 
 /// Arguments of `report`.
@@ -22,15 +23,8 @@ pub(crate) struct Arguments {
     /// Only this vCPU of each VM; may be given more than once.
     #[arg(long = "vcpu", value_name = "NUMBER")]
     vcpus: Vec<u32>,
-    /// What rows are told apart by: reason, vm, vcpu, port, mmio, msr, apic, ipi, or several with commas.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
-    by: Vec<Dimension>,
-    /// What rows are ordered by: samples, exits, time, min, max, mean, p99 or name.
-    #[arg(long, value_name = "WHAT", default_value_t)]
-    sort: Order,
-    /// Only the first rows; one more has the sums of all others.
-    #[arg(long, value_name = "COUNT")]
-    top: Option<usize>,
+    #[command(flatten)]
+    rows: TableArguments,
     /// Print everything as JSON.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -47,16 +41,14 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let grouping = Grouping::new(arguments.by.iter().copied())?;
+    let grouping = arguments.rows.grouping()?;
     arguments.recordings.check()?;
     let recordings = match &arguments.parquet {
         Some(file) => read_and_write(&arguments.recordings, file)?,
         None => arguments.recordings.read(&mut ())?,
     };
     let recordings = recordings.select(arguments.recordings.selection(&arguments.vcpus))?;
-    let mut table = Table::new(&recordings.profile, grouping);
-    table.sort(arguments.sort);
-    arguments.top.into_iter().for_each(|count| table.keep_top(count));
+    let table = arguments.rows.of(&recordings.profile, grouping);
     if let Some(file) = &arguments.html {
         write_page(file, &report::html::profile(&recordings, &table))?;
     }

@@ -8,12 +8,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use exits::{Dimension, Grouping, Order, Profile, Table};
-use live::{Collector, Cost, Mechanism};
-use traces::{Options, Recordings};
+use exits::{Grouping, Profile, Table};
+use experiment::pause;
+use live::{Collector, Cost};
+use traces::Recordings;
 
 use super::quantity;
-use super::watching::{THIS_HOST, VmNames, WatchArguments, pause, reading};
+use super::table::TableArguments;
+use super::watching::{LiveSource, VmNames, WatchArguments};
 use super::workload::Workload;
 use crate::{console, interrupt};
 
@@ -28,15 +30,8 @@ pub(crate) struct Arguments {
     /// End after so many tables.
     #[arg(long, value_name = "COUNT")]
     count: Option<u64>,
-    /// What rows are told apart by: reason, vm, vcpu, port, mmio, msr, apic, ipi, or several with commas.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
-    by: Vec<Dimension>,
-    /// What rows are ordered by: samples, exits, time, min, max, mean, p99 or name.
-    #[arg(long, value_name = "WHAT", default_value_t)]
-    sort: Order,
-    /// Only the first rows; one more has the sums of all others.
-    #[arg(long, value_name = "COUNT")]
-    top: Option<usize>,
+    #[command(flatten)]
+    rows: TableArguments,
     /// Print everything as JSON, an object a line.
     #[arg(long)]
     json: bool,
@@ -50,9 +45,8 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let grouping = Grouping::new(arguments.by.iter().copied())?;
-    let accesses = arguments.by.iter().any(|dimension| dimension.is_access());
-    let watch = arguments.watch.watch(accesses)?;
+    let grouping = arguments.rows.grouping()?;
+    let watch = arguments.watch.watch(arguments.rows.accesses())?;
     let stop = interrupt::flag()?;
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
     let mut collector = match arguments.watch.attach(&watch, &stop) {
@@ -60,13 +54,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(None) => return Ok(ExitCode::SUCCESS),
         Err(error) => return statistics::run(arguments, error, &stop),
     };
-    let mut tables = Tables {
-        names: VmNames::default(),
-        grouping,
-        mechanism: collector.mechanism().clone(),
-        missing: collector.missing().to_vec(),
-        arguments,
-    };
+    let mut tables =
+        Tables { names: VmNames::default(), grouping, source: LiveSource::of(&collector), arguments };
     if let Some(workload) = Workload::start(&arguments.command)? {
         let status = workload.wait(&stop)?;
         tables.show_last(collector)?;
@@ -90,8 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 struct Tables<'a> {
     names: VmNames,
     grouping: Grouping,
-    mechanism: Mechanism,
-    missing: Vec<String>,
+    source: LiveSource,
     arguments: &'a Arguments,
 }
 
@@ -99,11 +87,8 @@ impl Tables<'_> {
     /// Prints what was counted since the last time.
     fn show(&mut self, mut profile: Profile, cost: Option<&Cost>) -> anyhow::Result<()> {
         self.names.name(&mut profile);
-        let mut recordings = Recordings::new(Options::default());
-        recordings.add(THIS_HOST.to_owned(), reading(profile, &self.mechanism, &self.missing));
-        let mut table = Table::new(&recordings.profile, self.grouping.clone());
-        table.sort(self.arguments.sort);
-        self.arguments.top.into_iter().for_each(|count| table.keep_top(count));
+        let recordings = self.source.recordings(profile);
+        let table = self.arguments.rows.of(&recordings.profile, self.grouping.clone());
         print(&recordings, &table, cost, self.arguments)
     }
 

@@ -2,21 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use exits::Profile;
+use experiment::pause;
 use host::vms::Vms;
 use live::{Collector, Error, Mechanism, Recorder, Watch};
-use traces::{Format, Origin, Reading};
+use traces::{Format, Options, Origin, Reading, Recordings};
 
 use crate::console::StatusLine;
 
 /// The host that commands watch.
 pub(crate) const HOST: &str = "/";
-/// What stands for the name of a recording.
-pub(crate) const THIS_HOST: &str = "this host";
 /// How often something is looked for that is not there yet.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -108,29 +107,30 @@ impl VmNames {
     }
 }
 
-/// Sleeps until `end`, or until `stop` is set. Whether it came to the end.
-pub(crate) fn pause(end: Instant, stop: &AtomicBool) -> bool {
-    const STEP: Duration = Duration::from_millis(20);
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(STEP));
-    }
+/// What is the same for all that a collector counts.
+#[derive(Debug)]
+pub(crate) struct LiveSource {
+    origin: Origin,
+    warnings: Vec<String>,
 }
 
-/// What was counted, in the form in which a recording is read.
-pub(crate) fn reading(profile: Profile, mechanism: &Mechanism, missing: &[String]) -> Reading {
-    let mut warnings = missing.to_vec();
-    if let Mechanism::Tracepoints { why } = mechanism {
-        warnings.push(format!("Not by raw tracepoints, which cost less: {why}"));
+impl LiveSource {
+    /// Reads the host once.
+    pub(crate) fn of(collector: &Collector) -> Self {
+        let mut warnings = collector.missing().to_vec();
+        if let Mechanism::Tracepoints { why } = collector.mechanism() {
+            warnings.push(format!("Not by raw tracepoints, which cost less: {why}"));
+        }
+        let mut origin = Origin::new(Format::Live);
+        origin.kernel = host::Fingerprint::read(Path::new(HOST)).ok().and_then(|host| host.kernel_release);
+        Self { origin, warnings }
     }
-    let mut origin = Origin::new(Format::Live);
-    let kernel = host::Fingerprint::read(Path::new(HOST)).ok();
-    origin.kernel = kernel.and_then(|host| host.kernel_release);
-    Reading { profile, origin, damage: None, warnings }
+
+    /// What was counted, in the form in which recordings are read.
+    pub(crate) fn recordings(&self, profile: Profile) -> Recordings {
+        let (origin, warnings) = (self.origin.clone(), self.warnings.clone());
+        let mut recordings = Recordings::new(Options::default());
+        recordings.add("this host".to_owned(), Reading { profile, origin, damage: None, warnings });
+        recordings
+    }
 }

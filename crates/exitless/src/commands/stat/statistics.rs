@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use experiment::pause;
 use host::vms::Vms;
 use live::Error;
 use report::Running;
 
 use super::Arguments;
 use crate::commands::vms::{exit_code, since, source};
-use crate::commands::watching::{HOST, pause};
+use crate::commands::watching::HOST;
 use crate::commands::workload::Workload;
 use crate::console;
 
@@ -46,7 +47,7 @@ pub(super) fn run(arguments: &Arguments, error: Error, stop: &AtomicBool) -> any
     let mut status = ExitCode::SUCCESS;
     while arguments.count.is_none_or(|count| tables < count) && !stop.load(Ordering::Relaxed) {
         next += Duration::from_nanos(arguments.interval);
-        pause(next, stop);
+        let _ = pause(next, stop);
         status = show()?;
         tables += 1;
     }
