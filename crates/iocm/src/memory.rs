@@ -1,0 +1,215 @@
+//! A guest's memory as its VMM shares it: regions of files, mapped here.
+//!
+//! What lies in it may change at any time, for the guest runs while it is read. So nothing in it is ever borrowed: it is
+//! copied out by value, once, and what was copied is what is checked and used.
+
+mod dirty;
+mod mapping;
+
+use std::fs::File;
+use std::sync::Arc;
+
+pub use dirty::{DirtyLog, LogError};
+pub use mapping::{MapError, Mapping};
+
+/// A region of a guest's memory, as the front-end describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionPlace {
+    /// Address in the guest, bytes.
+    pub guest: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Address in the front-end's process: the addresses of rings are given in it.
+    pub user: u64,
+    /// Where the region begins in its file, bytes.
+    pub offset: u64,
+}
+
+impl RegionPlace {
+    fn is_valid(&self) -> bool {
+        self.size > 0
+            && [self.guest, self.user, self.offset].iter().all(|at| at.checked_add(self.size).is_some())
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let meet = |a: u64, b: u64| a < b + other.size && b < a + self.size;
+        meet(self.guest, other.guest) || meet(self.user, other.user)
+    }
+}
+
+/// A mapped region.
+#[derive(Debug)]
+struct Region {
+    place: RegionPlace,
+    mapping: Mapping,
+}
+
+/// A part of a guest's memory that is one piece here too.
+///
+/// It stays valid as long as the [`GuestMemory`] that gave it.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Its first byte here.
+    pub pointer: *mut u8,
+    /// Address in the guest.
+    pub guest: u64,
+    /// Size in bytes.
+    pub size: u32,
+}
+
+/// A guest's memory. Adding and removing regions makes a new one, which shares what both have.
+#[derive(Debug, Clone, Default)]
+pub struct GuestMemory {
+    /// By address in the guest, without overlaps.
+    regions: Vec<Arc<Region>>,
+    log: Option<Arc<DirtyLog>>,
+}
+
+/// Why a region cannot be part of a guest's memory.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// Its ends cannot be told in 64 bits, or it is empty.
+    #[error("The region at {guest:#x} with {size:#x} bytes is empty or goes beyond the last address")]
+    Shape {
+        /// Address in the guest.
+        guest: u64,
+        /// Size in bytes.
+        size: u64,
+    },
+    /// It covers a part of another one.
+    #[error("The regions at {0:#x} and {1:#x} overlap")]
+    Overlap(u64, u64),
+    /// There is no such region.
+    #[error("There is no region at {guest:#x} with {size:#x} bytes")]
+    NotThere {
+        /// Address in the guest.
+        guest: u64,
+        /// Size in bytes.
+        size: u64,
+    },
+    /// It cannot be mapped.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+impl GuestMemory {
+    /// Maps regions.
+    ///
+    /// # Errors
+    /// [`RegionError`] for the first region that cannot be mapped or overlaps another one.
+    pub fn map(regions: impl IntoIterator<Item = (RegionPlace, File)>) -> Result<Self, RegionError> {
+        let empty = Ok(Self::default());
+        regions.into_iter().fold(empty, |memory, (place, file)| memory?.with(place, &file))
+    }
+
+    /// This memory and one more region.
+    ///
+    /// # Errors
+    /// As of [`Self::map`].
+    pub fn with(&self, place: RegionPlace, file: &File) -> Result<Self, RegionError> {
+        if !place.is_valid() {
+            return Err(RegionError::Shape { guest: place.guest, size: place.size });
+        }
+        if let Some(other) = self.regions.iter().find(|other| other.place.overlaps(&place)) {
+            return Err(RegionError::Overlap(other.place.guest, place.guest));
+        }
+        let region = Region { place, mapping: Mapping::of_file(file, place.offset, place.size)? };
+        let mut regions = self.regions.clone();
+        let at = regions.partition_point(|other| other.place.guest < place.guest);
+        regions.insert(at, Arc::new(region));
+        Ok(Self { regions, log: self.log.clone() })
+    }
+
+    /// This memory without one region, which is named by its addresses and its size.
+    ///
+    /// # Errors
+    /// [`RegionError::NotThere`].
+    pub fn without(&self, place: &RegionPlace) -> Result<Self, RegionError> {
+        let is_it = |region: &Arc<Region>| {
+            let here = &region.place;
+            (here.guest, here.size, here.user) == (place.guest, place.size, place.user)
+        };
+        let mut regions = self.regions.clone();
+        regions.retain(|region| !is_it(region));
+        match regions.len() == self.regions.len() {
+            true => Err(RegionError::NotThere { guest: place.guest, size: place.size }),
+            false => Ok(Self { regions, log: self.log.clone() }),
+        }
+    }
+
+    /// This memory with what is written to it marked in `log`, or no longer marked.
+    #[must_use]
+    pub fn logged(&self, log: Option<Arc<DirtyLog>>) -> Self {
+        Self { regions: self.regions.clone(), log }
+    }
+
+    /// How many regions there are.
+    #[must_use]
+    pub fn regions(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// The bytes from `guest` on, piece by piece, as `each` takes them; adjacent regions make several pieces. Whether
+    /// all of them are there: pieces before a hole are given too.
+    #[inline]
+    pub fn parts(&self, guest: u64, size: u32, mut each: impl FnMut(Part)) -> bool {
+        let (mut at, mut left) = (guest, size);
+        while left > 0 {
+            let Some(part) = self.first_part(at, left) else { return false };
+            each(part);
+            left -= part.size;
+            at = match at.checked_add(u64::from(part.size)) {
+                Some(at) => at,
+                None => return left == 0,
+            };
+        }
+        true
+    }
+
+    /// The bytes from `guest` on as one piece; `None` when they are not within one region.
+    #[inline]
+    #[must_use]
+    pub fn one_part(&self, guest: u64, size: u32) -> Option<Part> {
+        self.first_part(guest, size).filter(|part| part.size == size)
+    }
+
+    #[inline]
+    fn first_part(&self, guest: u64, size: u32) -> Option<Part> {
+        // Guests have few regions, and most of what is asked for is in the first or the last: a search by halves is
+        // no faster.
+        let region = self.regions.iter().rev().find(|region| region.place.guest <= guest)?;
+        let inside = guest - region.place.guest;
+        let left = region.place.size.checked_sub(inside).filter(|left| *left > 0)?;
+        let size = u32::try_from(left).map_or(size, |left| left.min(size));
+        Some(Part { pointer: region.mapping.at(inside), guest, size })
+    }
+
+    /// What is at an address of the front-end's process, as one piece: rings are given so.
+    #[must_use]
+    pub fn of_user(&self, user: u64, size: u32) -> Option<Part> {
+        let region = self.regions.iter().find(|region| {
+            user.checked_sub(region.place.user).is_some_and(|inside| inside < region.place.size)
+        })?;
+        self.one_part(region.place.guest + (user - region.place.user), size)
+    }
+
+    /// Marks bytes as written, if they are to be.
+    #[inline]
+    pub fn wrote(&self, guest: u64, size: u64) {
+        if let Some(log) = &self.log {
+            log.mark(guest, size);
+        }
+    }
+
+    /// Whether what is written is marked.
+    #[inline]
+    #[must_use]
+    pub fn is_logged(&self) -> bool {
+        self.log.is_some()
+    }
+}
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -1,0 +1,57 @@
+//! The bitmap in which writes to a guest's memory are marked while the guest migrates.
+
+use super::mapping::{MapError, Mapping};
+use std::fs::File;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Bytes that a bit stands for (vhost-user specification, "Migration": `VHOST_LOG_PAGE`).
+const PAGE: u64 = 0x1000;
+
+/// A bitmap with a bit for each page of the guest, shared with the front-end.
+#[derive(Debug)]
+pub struct DirtyLog {
+    mapping: Mapping,
+}
+
+/// Why a log cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// It has no bytes.
+    #[error("The front-end's log of dirty pages is empty")]
+    Empty,
+    /// It cannot be mapped.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+impl DirtyLog {
+    /// Maps a log.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub fn of_file(file: &File, offset: u64, size: u64) -> Result<Self, LogError> {
+        if size == 0 {
+            return Err(LogError::Empty);
+        }
+        Ok(Self { mapping: Mapping::of_file(file, offset, size)? })
+    }
+
+    /// Marks the pages of `size` bytes from `guest` on. Those beyond the log's end are not marked: the front-end said
+    /// that it does not ask for them.
+    pub fn mark(&self, guest: u64, size: u64) {
+        if size == 0 {
+            return;
+        }
+        let last = guest.saturating_add(size - 1) / PAGE;
+        for page in guest / PAGE..=last {
+            let byte = page / 8;
+            if byte >= self.mapping.size() {
+                return;
+            }
+            // SAFETY: the byte is within the mapping, and all who use it do so by atomic operations.
+            let cell = unsafe { AtomicU8::from_ptr(self.mapping.at(byte)) };
+            cell.fetch_or(1 << (page % 8), Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+use super::*;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
+
+const USER: u64 = 0x7f00_0000_0000;
+
+fn file(size: u64) -> File {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(size).unwrap();
+    file
+}
+
+fn place(guest: u64, size: u64, offset: u64) -> RegionPlace {
+    RegionPlace { guest, size, user: USER.wrapping_add(guest), offset }
+}
+
+fn pieces(memory: &GuestMemory, guest: u64, size: u32) -> (Vec<(u64, u32)>, bool) {
+    let mut found = Vec::new();
+    let whole = memory.parts(guest, size, |part| found.push((part.guest, part.size)));
+    (found, whole)
+}
+
+#[test]
+fn what_spans_adjacent_regions_comes_in_pieces() {
+    let memory = GuestMemory::map([
+        (place(0x2000, 0x1000, 0), file(0x1000)),
+        (place(0, 0x2000, 0), file(0x2000)),
+        (place(0x8000, 0x1000, 0), file(0x1000)),
+    ])
+    .unwrap();
+    assert_eq!(pieces(&memory, 0x1ff0, 0x20), (vec![(0x1ff0, 0x10), (0x2000, 0x10)], true));
+    assert_eq!(pieces(&memory, 0x2ff0, 0x20), (vec![(0x2ff0, 0x10)], false), "a hole follows");
+    assert_eq!(pieces(&memory, 0x4000, 1), (vec![], false));
+    assert_eq!(pieces(&memory, 0x9000, 1), (vec![], false));
+    assert_eq!(pieces(&memory, u64::MAX, 2), (vec![], false));
+    assert_eq!(pieces(&memory, 0x4000, 0), (vec![], true));
+    assert!(memory.one_part(0x1ff0, 0x20).is_none());
+    assert!(memory.of_user(USER + 0x8000, 0x1000).is_some());
+    assert!(memory.of_user(USER + 0x8000, 0x1001).is_none());
+    assert!(memory.of_user(USER - 1, 1).is_none());
+}
+
+#[test]
+fn an_offset_need_not_be_a_pages_begin() {
+    let mut file = file(0x3000);
+    file.seek(SeekFrom::Start(0x1234)).unwrap();
+    file.write_all(b"here").unwrap();
+    let memory = GuestMemory::default().with(place(0, 0x1000, 0x1230), &file).unwrap();
+    let part = memory.one_part(4, 4).unwrap();
+    // SAFETY: the part has four bytes, and `memory` lives.
+    let bytes = unsafe { std::slice::from_raw_parts(part.pointer, 4) };
+    assert_eq!(bytes, b"here");
+}
+
+#[test]
+fn regions_that_cannot_be() {
+    let memory = GuestMemory::map([(place(0x1000, 0x1000, 0), file(0x1000))]).unwrap();
+    let with = |place: RegionPlace, size| memory.with(place, &file(size)).map(|memory| memory.regions());
+    assert!(matches!(with(place(0x1800, 0x1000, 0), 0x1000), Err(RegionError::Overlap(0x1000, 0x1800))));
+    assert!(matches!(with(place(0, 0x1001, 0), 0x2000), Err(RegionError::Overlap(..))));
+    let elsewhere = RegionPlace { user: USER + 0x1800, ..place(0x4000, 0x1000, 0) };
+    assert!(matches!(with(elsewhere, 0x1000), Err(RegionError::Overlap(..))), "in the front-end's addresses");
+    assert!(matches!(with(place(0, 0, 0), 0x1000), Err(RegionError::Shape { .. })));
+    assert!(matches!(with(place(u64::MAX, 2, 0), 0x1000), Err(RegionError::Shape { .. })));
+    assert!(matches!(with(place(0x4000, 0x1000, 0), 0xfff), Err(RegionError::Map(MapError::Short { .. }))));
+    assert_eq!(with(place(0x2000, 0x1000, 0), 0x1000).unwrap(), 2);
+    assert!(memory.without(&place(0x1000, 0x800, 0)).is_err());
+    assert_eq!(memory.without(&place(0x1000, 0x1000, 0)).unwrap().regions(), 0);
+}
+
+#[test]
+fn pages_that_were_written_are_marked() {
+    let bitmap = file(0x1000);
+    let log = Arc::new(DirtyLog::of_file(&bitmap, 0, 2).unwrap());
+    let memory = GuestMemory::default().logged(Some(log));
+    memory.wrote(0x0fff, 2);
+    memory.wrote(0x9000, 0);
+    memory.wrote(0xf000, 0x10_0000);
+    memory.wrote(u64::MAX, 8);
+    let mut bytes = [0; 3];
+    bitmap.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, [0b11, 0b1000_0000, 0], "pages beyond the log's end are left out");
+    assert!(matches!(DirtyLog::of_file(&bitmap, 0, 0), Err(LogError::Empty)));
+    assert!(!memory.logged(None).is_logged());
+}

@@ -1,0 +1,139 @@
+//! A buffer: pieces of the guest's memory, those to be read first.
+
+use super::{Descriptor, INDIRECT, NEXT, RingError, WRITE};
+use crate::memory::{GuestMemory, Part};
+
+/// One of the two sides of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// What the device reads.
+    Readable,
+    /// What the device writes.
+    Writable,
+}
+
+/// A buffer that was taken from a ring. It is made once and filled again and again.
+#[derive(Debug, Default)]
+pub struct Chain {
+    /// What names it to the ring: the number of its first descriptor, or its buffer's name in a packed ring.
+    pub id: u16,
+    parts: Vec<Part>,
+    /// How many parts are to be read; those after them are to be written.
+    readable: usize,
+}
+
+/// Most pieces of one buffer: what `writev` takes at once.
+const PIECES: usize = 1024;
+
+impl Chain {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { id: 0, parts: Vec::with_capacity(64), readable: 0 }
+    }
+
+    /// The pieces of a side, in order.
+    #[inline]
+    #[must_use]
+    pub fn parts(&self, side: Side) -> &[Part] {
+        match side {
+            Side::Readable => &self.parts[..self.readable],
+            Side::Writable => &self.parts[self.readable..],
+        }
+    }
+
+    /// Bytes of a side.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self, side: Side) -> u64 {
+        self.parts(side).iter().map(|part| u64::from(part.size)).sum()
+    }
+
+    /// Copies what is to be read into `to`, from byte `skip` on. How many bytes there were.
+    pub fn read(&self, skip: u64, to: &mut [u8]) -> usize {
+        let mut done = 0;
+        for (pointer, size) in pieces(self.parts(Side::Readable), skip) {
+            let size = size.min(to.len() - done);
+            // SAFETY: the piece is mapped guest memory of that size, and `to` has as much room; they cannot overlap,
+            // for `to` is this process's own.
+            unsafe { std::ptr::copy_nonoverlapping(pointer, to[done..].as_mut_ptr(), size) };
+            done += size;
+            if done == to.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Copies `from` to where the device may write, from byte `skip` on. How many bytes found room.
+    pub fn write(&self, skip: u64, from: &[u8]) -> usize {
+        let mut done = 0;
+        for (pointer, size) in pieces(self.parts(Side::Writable), skip) {
+            let size = size.min(from.len() - done);
+            // SAFETY: as in `read`, the other way round.
+            unsafe { std::ptr::copy_nonoverlapping(from[done..].as_ptr(), pointer, size) };
+            done += size;
+            if done == from.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    pub(super) fn clear(&mut self, id: u16) {
+        self.id = id;
+        self.parts.clear();
+        self.readable = 0;
+    }
+
+    /// Adds what a descriptor names. Its flags are given apart, for they are elsewhere in each layout.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        memory: &GuestMemory,
+        descriptor: &Descriptor,
+        flags: u16,
+    ) -> Result<(), RingError> {
+        let (guest, size) = (descriptor.guest, descriptor.size);
+        let writable = flags & WRITE != 0;
+        if !writable && self.readable != self.parts.len() {
+            return Err(RingError::Order);
+        }
+        let parts = &mut self.parts;
+        let whole = memory.parts(guest, size, |part| parts.push(part));
+        if !whole {
+            return Err(RingError::OutOfMemory { guest, size });
+        }
+        if self.parts.len() > PIECES {
+            return Err(RingError::TooLong(PIECES as u16));
+        }
+        if !writable {
+            self.readable = self.parts.len();
+        }
+        Ok(())
+    }
+
+    /// Checks that a descriptor of an indirect table may be there, and how many such a table has.
+    pub(super) fn indirect(descriptor: &Descriptor, flags: u16, allowed: bool) -> Result<u32, RingError> {
+        let entries = descriptor.size / super::DESCRIPTOR;
+        let odd = !descriptor.size.is_multiple_of(super::DESCRIPTOR) || flags & NEXT != 0;
+        if !allowed || odd || entries == 0 || entries > u32::from(super::LARGEST) {
+            return Err(RingError::Indirect);
+        }
+        debug_assert!(flags & INDIRECT != 0);
+        Ok(entries)
+    }
+}
+
+fn pieces(parts: &[Part], mut skip: u64) -> impl Iterator<Item = (*mut u8, usize)> {
+    parts.iter().filter_map(move |part| {
+        let size = u64::from(part.size);
+        let skipped = skip.min(size);
+        skip -= skipped;
+        let pointer = part.pointer.wrapping_add(skipped as usize);
+        (skipped < size).then_some((pointer, (size - skipped) as usize))
+    })
+}
+
+// SAFETY: a chain points into guest memory, which any thread may use; who sends it keeps the memory mapped.
+unsafe impl Send for Chain {}

@@ -1,0 +1,287 @@
+//! Packed virtqueues (VIRTIO 1.3, 2.8).
+
+use super::chain::Chain;
+use super::{
+    DESCRIPTOR, Descriptor, INDIRECT, LARGEST, NEXT, RingError, RingFeatures, RingPlace, WRITE, part_of_ring,
+};
+use crate::memory::GuestMemory;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering, fence};
+
+/// `VIRTQ_DESC_F_AVAIL`.
+const AVAILABLE: u16 = 1 << 7;
+/// `VIRTQ_DESC_F_USED`.
+const USED: u16 = 1 << 15;
+
+/// `RING_EVENT_FLAGS_ENABLE`, `_DISABLE`, `_DESC` (2.8.10).
+const EVENTS_ON: u16 = 0;
+const EVENTS_OFF: u16 = 1;
+const EVENTS_AT: u16 = 2;
+
+/// A place in the ring and the lap's parity, which tells one lap's entries from another's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lap {
+    at: u16,
+    wrap: bool,
+}
+
+impl Lap {
+    /// From the form in which vhost-user and the event structures have it: the place, and the parity on top.
+    fn from_bits(bits: u16) -> Self {
+        Self { at: bits & !(1 << 15), wrap: bits >> 15 != 0 }
+    }
+
+    fn bits(self) -> u16 {
+        self.at | u16::from(self.wrap) << 15
+    }
+
+    #[inline]
+    fn forward(self, count: u16, size: u16) -> Self {
+        let at = self.at + count;
+        if at >= size { Self { at: at - size, wrap: !self.wrap } } else { Self { at, ..self } }
+    }
+}
+
+/// A packed virtqueue.
+#[derive(Debug)]
+pub struct PackedRing {
+    /// Keeps all that is pointed to mapped.
+    memory: Arc<GuestMemory>,
+    descriptors: *mut Descriptor,
+    /// What the driver wants to be called for: a place with its lap, and flags.
+    driver: *mut u16,
+    /// What the device wants to be kicked for.
+    device: *mut u16,
+    logged: Option<u64>,
+    features: RingFeatures,
+    size: u16,
+    /// The next entry to take.
+    next: Lap,
+    /// The next entry to give back.
+    given: Lap,
+    /// The first entry of those given back that the driver does not see yet, and the flags that let it.
+    held: Option<(Lap, u16)>,
+    /// Entries given back since the driver was last told, to know whether it named one of them.
+    fresh: u16,
+    /// How many descriptors the buffer of each name takes; 0 when it is not in use.
+    taken: Box<[u16]>,
+}
+
+// SAFETY: as of a split ring.
+unsafe impl Send for PackedRing {}
+
+impl PackedRing {
+    /// A ring that goes on at `base`: the lower half says what to take next, the upper what to give back next.
+    ///
+    /// # Errors
+    /// [`RingError::Size`] and [`RingError::Unmapped`].
+    pub fn new(
+        memory: &Arc<GuestMemory>,
+        place: &RingPlace,
+        size: u32,
+        base: u32,
+        features: RingFeatures,
+    ) -> Result<Self, RingError> {
+        let entries = u16::try_from(size).ok().filter(|size| (1..=LARGEST).contains(size));
+        let entries = entries.ok_or(RingError::Size(size))?;
+        let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
+        let (next, given) = (Lap::from_bits(base as u16), Lap::from_bits((base >> 16) as u16));
+        if next.at >= entries || given.at >= entries {
+            return Err(RingError::Index(next.at.max(given.at)));
+        }
+        Ok(Self {
+            memory: Arc::clone(memory),
+            descriptors: part("descriptors", place.descriptors, DESCRIPTOR * size, 16)?.cast(),
+            driver: part("driver's event structure", place.driver, 4, 4)?.cast(),
+            device: part("device's event structure", place.device, 4, 4)?.cast(),
+            logged: place.logged,
+            features,
+            size: entries,
+            next,
+            given,
+            held: None,
+            fresh: 0,
+            taken: vec![0; usize::from(entries)].into_boxed_slice(),
+        })
+    }
+
+    /// A word of an event structure: 0 for the place, 1 for the flags.
+    #[inline]
+    fn event(&self, pointer: *mut u16, word: usize) -> &AtomicU16 {
+        debug_assert!(word < 2);
+        // SAFETY: the structure was checked to have both words and to be aligned; its users are atomic.
+        unsafe { AtomicU16::from_ptr(pointer.wrapping_add(word)) }
+    }
+
+    #[inline]
+    fn entry(&self, at: u16) -> *mut Descriptor {
+        debug_assert!(at < self.size);
+        self.descriptors.wrapping_add(usize::from(at))
+    }
+
+    /// The flags of an entry, by which driver and device hand it to each other.
+    #[inline]
+    fn flags(&self, at: u16) -> &AtomicU16 {
+        // SAFETY: the ring was checked to have `size` entries, and `at` is below it; flags are in the last two bytes.
+        unsafe { AtomicU16::from_ptr(self.entry(at).cast::<u16>().wrapping_add(7)) }
+    }
+
+    #[inline]
+    fn is_available(flags: u16, wrap: bool) -> bool {
+        (flags & AVAILABLE != 0) == wrap && (flags & USED != 0) != wrap
+    }
+
+    /// As [`super::Ring::pop`].
+    #[inline]
+    pub fn pop(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
+        if !self.has_more() {
+            return Ok(false);
+        }
+        let count = self.collect(chain)?;
+        let id = chain.id;
+        let taken = self.taken.get_mut(usize::from(id)).ok_or(RingError::Index(id))?;
+        if *taken != 0 {
+            return Err(RingError::InUse(id));
+        }
+        *taken = count;
+        self.next = self.next.forward(count, self.size);
+        Ok(true)
+    }
+
+    /// Takes the chain at `next`, and tells its descriptors.
+    fn collect(&self, chain: &mut Chain) -> Result<u16, RingError> {
+        chain.clear(0);
+        let mut at = self.next;
+        for count in 1..=self.size {
+            // SAFETY: `at` is below the ring's size; the guest may write meanwhile, so it is taken once.
+            let descriptor = unsafe { self.entry(at.at).read_volatile() };
+            let [id, flags] = descriptor.halves;
+            // The name is that of the last descriptor (2.8.6).
+            chain.id = id;
+            if flags & INDIRECT != 0 {
+                if count > 1 {
+                    return Err(RingError::Indirect);
+                }
+                self.collect_indirect(&descriptor, flags, chain)?;
+                return Ok(1);
+            }
+            chain.add(&self.memory, &descriptor, flags)?;
+            if flags & NEXT == 0 {
+                return Ok(count);
+            }
+            at = at.forward(1, self.size);
+        }
+        Err(RingError::TooLong(self.size))
+    }
+
+    fn collect_indirect(&self, table: &Descriptor, flags: u16, chain: &mut Chain) -> Result<(), RingError> {
+        let entries = Chain::indirect(table, flags, self.features.indirect)?;
+        let outside = RingError::OutOfMemory { guest: table.guest, size: table.size };
+        let part = self.memory.one_part(table.guest, table.size).ok_or(outside)?;
+        for index in 0..entries as usize {
+            // SAFETY: the table has `entries` descriptors within one mapped piece; it need not be aligned.
+            let descriptor =
+                unsafe { part.pointer.cast::<Descriptor>().wrapping_add(index).read_unaligned() };
+            // All of the table belongs to the buffer: of the flags only the direction counts (2.8.7).
+            chain.add(&self.memory, &descriptor, descriptor.halves[1] & WRITE)?;
+        }
+        Ok(())
+    }
+
+    /// As [`super::Ring::push`]. A name that is not in use is left out: there is nothing to give back.
+    #[inline]
+    pub fn push(&mut self, id: u16, written: u32) {
+        let Some(taken) = self.taken.get_mut(usize::from(id)).filter(|taken| **taken != 0) else { return };
+        let count = std::mem::take(taken);
+        let at = self.given;
+        let mark = if at.wrap { AVAILABLE | USED } else { 0 };
+        let flags = if written > 0 { mark | WRITE } else { mark };
+        let entry = self.entry(at.at);
+        // SAFETY: the length is the third word of 32 bits of an entry, which is aligned to 16.
+        unsafe { entry.cast::<u32>().wrapping_add(2).write_volatile(written) };
+        // SAFETY: the name is the word of 16 bits behind it.
+        unsafe { entry.cast::<u16>().wrapping_add(6).write_volatile(id) };
+        // The first one's flags come last: with them the driver sees all that follow (2.8.13, in batches).
+        if self.held.is_none() {
+            self.held = Some((at, flags));
+        } else {
+            self.flags(at.at).store(flags, Ordering::Release);
+            self.wrote(at.at);
+        }
+        self.given = at.forward(count, self.size);
+        self.fresh += count;
+    }
+
+    /// As [`super::Ring::publish`].
+    #[inline]
+    pub fn publish(&mut self) -> bool {
+        let Some((first, flags)) = self.held.take() else { return false };
+        self.flags(first.at).store(flags, Ordering::Release);
+        self.wrote(first.at);
+        let fresh = std::mem::take(&mut self.fresh);
+        fence(Ordering::SeqCst);
+        match self.event(self.driver, 1).load(Ordering::Acquire) & 0b11 {
+            EVENTS_ON => true,
+            EVENTS_AT if self.features.event_index => {
+                let wanted = Lap::from_bits(self.event(self.driver, 0).load(Ordering::Relaxed));
+                self.passed(wanted, fresh)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether `wanted` is among the last `fresh` entries that were given back.
+    fn passed(&self, wanted: Lap, fresh: u16) -> bool {
+        let size = u32::from(self.size);
+        let back = match wanted.wrap == self.given.wrap {
+            true => u32::from(self.given.at).checked_sub(u32::from(wanted.at)),
+            false => (u32::from(self.given.at) + size).checked_sub(u32::from(wanted.at)),
+        };
+        back.is_some_and(|back| (1..=u32::from(fresh)).contains(&back))
+    }
+
+    fn wrote(&self, at: u16) {
+        if let Some(logged) = self.logged {
+            self.memory.wrote(logged + u64::from(at) * u64::from(DESCRIPTOR), u64::from(DESCRIPTOR));
+        }
+    }
+
+    /// As [`super::Ring::has_more`].
+    #[inline]
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        Self::is_available(self.flags(self.next.at).load(Ordering::Acquire), self.next.wrap)
+    }
+
+    /// As [`super::Ring::want_kicks`].
+    #[inline]
+    pub fn want_kicks(&mut self) -> bool {
+        let flags = if self.features.event_index { EVENTS_AT } else { EVENTS_ON };
+        if self.features.event_index {
+            self.event(self.device, 0).store(self.next.bits(), Ordering::Relaxed);
+            // The flags say that the place counts.
+            fence(Ordering::Release);
+        }
+        self.event(self.device, 1).store(flags, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.has_more()
+    }
+
+    /// As [`super::Ring::spare_kicks`].
+    #[inline]
+    pub fn spare_kicks(&mut self) {
+        self.event(self.device, 1).store(EVENTS_OFF, Ordering::Relaxed);
+    }
+
+    /// As [`super::Ring::base`].
+    #[must_use]
+    pub fn base(&self) -> u32 {
+        u32::from(self.next.bits()) | u32::from(self.given.bits()) << 16
+    }
+
+    /// As [`super::Ring::size`].
+    #[must_use]
+    pub fn size(&self) -> u16 {
+        self.size
+    }
+}

@@ -1,0 +1,281 @@
+use super::*;
+use crate::testing::{DATA, Driver, Piece, SIZE};
+use proptest::prelude::*;
+
+const PLAIN: RingFeatures = RingFeatures { packed: false, event_index: false, indirect: true };
+
+fn all_features() -> impl Iterator<Item = RingFeatures> {
+    (0..8).map(|bits| RingFeatures {
+        packed: bits & 1 != 0,
+        event_index: bits & 2 != 0,
+        indirect: bits & 4 != 0,
+    })
+}
+
+fn echo(driver: &mut Driver, ring: &mut Ring, chain: &mut Chain, pieces: &[Piece], indirect: bool) {
+    let text = b"sixteen bytes ok";
+    driver.write(DATA, text);
+    let id = if indirect { driver.add_indirect(pieces) } else { driver.add(pieces) }.unwrap();
+    assert!(ring.has_more());
+    assert!(ring.pop(chain).unwrap());
+    assert_eq!(chain.id, id);
+    assert!(!ring.has_more());
+    let mut bytes = [0; 16];
+    assert_eq!(chain.read(0, &mut bytes), 16);
+    bytes.reverse();
+    assert_eq!(chain.write(0, &bytes), 16);
+    ring.push(id, 16);
+    assert_eq!(driver.take(), None, "not before it is published");
+    ring.publish();
+    assert_eq!(driver.take(), Some((id, 16)));
+    let mut expected = *text;
+    expected.reverse();
+    assert_eq!(driver.read(DATA + 0x1000, 16), expected);
+}
+
+#[test]
+fn buffers_go_round_in_every_layout() {
+    let pieces =
+        [(DATA, 10, false), (DATA + 10, 6, false), (DATA + 0x1000, 4, true), (DATA + 0x1004, 12, true)];
+    for features in all_features() {
+        let mut driver = Driver::new(8, features);
+        let mut ring = driver.ring().unwrap();
+        let mut chain = Chain::new();
+        // Many laps round a ring of eight, with chains that do not divide it.
+        for turn in 0..100 {
+            let pieces =
+                if turn % 3 == 0 { &pieces[..] } else { &[(DATA, 16, false), (DATA + 0x1000, 16, true)] };
+            echo(&mut driver, &mut ring, &mut chain, pieces, features.indirect && turn % 2 == 0);
+        }
+    }
+}
+
+#[test]
+fn indexes_wrap() {
+    let mut driver = Driver::new(4, PLAIN);
+    driver.begin_at(u16::MAX - 1);
+    let mut ring =
+        Ring::new(&driver.memory, &driver.place(), 4, u32::from(u16::MAX - 1), driver.features).unwrap();
+    let mut chain = Chain::new();
+    for _ in 0..5 {
+        echo(&mut driver, &mut ring, &mut chain, &[(DATA, 16, false), (DATA + 0x1000, 16, true)], false);
+    }
+    assert_eq!(ring.base(), 3);
+}
+
+#[test]
+fn buffers_come_back_in_another_order_and_in_batches() {
+    for features in all_features() {
+        let mut driver = Driver::new(8, features);
+        let mut ring = driver.ring().unwrap();
+        let mut chain = Chain::new();
+        for _ in 0..50 {
+            let ids: Vec<u16> =
+                (0..3).map(|_| driver.add(&[(DATA, 4, false), (DATA, 4, true)]).unwrap()).collect();
+            let mut taken = Vec::new();
+            while ring.pop(&mut chain).unwrap() {
+                taken.push(chain.id);
+            }
+            assert_eq!(taken, ids);
+            ring.push(ids[2], 2);
+            ring.push(ids[0], 0);
+            ring.push(ids[1], 1);
+            assert_eq!(driver.take(), None);
+            ring.publish();
+            let back: Vec<_> = std::iter::from_fn(|| driver.take()).collect();
+            assert_eq!(back, [(ids[2], 2), (ids[0], 0), (ids[1], 1)]);
+        }
+    }
+}
+
+#[test]
+fn a_ring_goes_on_where_another_ended() {
+    for features in all_features() {
+        let mut driver = Driver::new(8, features);
+        let mut chain = Chain::new();
+        let mut ring = driver.ring().unwrap();
+        for _ in 0..21 {
+            echo(&mut driver, &mut ring, &mut chain, &[(DATA, 16, false), (DATA + 0x1000, 16, true)], false);
+            let base = ring.base();
+            ring = Ring::new(&driver.memory, &driver.place(), 8, base, features).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_driver_is_called_when_it_wants_to_be() {
+    for features in all_features() {
+        let mut driver = Driver::new(8, features);
+        let mut ring = driver.ring().unwrap();
+        let mut chain = Chain::new();
+        for turn in 0..60 {
+            let wanted = turn % 3 != 0;
+            driver.want_calls(wanted);
+            for _ in 0..2 {
+                driver.add(&[(DATA, 4, true)]).unwrap();
+                ring.pop(&mut chain).unwrap();
+                ring.push(chain.id, 4);
+            }
+            assert_eq!(ring.publish(), wanted, "{features:?}, turn {turn}");
+            assert!(!ring.publish(), "nothing new to be called for");
+            while driver.take().is_some() {}
+        }
+    }
+}
+
+#[test]
+fn kicks_are_wanted_once_and_spared() {
+    for features in all_features() {
+        let mut driver = Driver::new(8, features);
+        let mut ring = driver.ring().unwrap();
+        let mut chain = Chain::new();
+        for turn in 0..40 {
+            assert!(!ring.want_kicks());
+            let before = driver.offered();
+            driver.add(&[(DATA, 4, true)]).unwrap();
+            assert!(driver.must_kick(before), "{features:?}, turn {turn}");
+            ring.spare_kicks();
+            let before = driver.offered();
+            driver.add(&[(DATA, 4, true)]).unwrap();
+            assert!(!driver.must_kick(before), "{features:?}, turn {turn}");
+            assert!(ring.want_kicks(), "what is there already is told, not kicked for");
+            while ring.pop(&mut chain).unwrap() {
+                ring.push(chain.id, 4);
+            }
+            ring.publish();
+            while driver.take().is_some() {}
+        }
+    }
+}
+
+fn popped(driver: &Driver) -> Result<bool, RingError> {
+    driver.ring().unwrap().pop(&mut Chain::new())
+}
+
+#[test]
+fn a_hostile_split_ring_is_given_up() {
+    let hostile = |set: &dyn Fn(&mut Driver)| {
+        let mut driver = Driver::new(8, PLAIN);
+        set(&mut driver);
+        popped(&driver).unwrap_err()
+    };
+    let slot = Driver::slot;
+    assert_eq!(hostile(&|driver| driver.offer(8)), RingError::Index(8));
+    assert_eq!(hostile(&|driver| (0..9).for_each(|_| driver.offer(0))), RingError::TooManyAvailable(9, 8));
+    let looped = hostile(&|driver| {
+        driver.descriptor(slot(0), DATA, 4, [NEXT, 1]);
+        driver.descriptor(slot(1), DATA, 4, [NEXT, 0]);
+        driver.offer(0);
+    });
+    assert_eq!(looped, RingError::TooLong(8));
+    let beyond = hostile(&|driver| {
+        driver.descriptor(slot(0), DATA, 4, [NEXT, 99]);
+        driver.offer(0);
+    });
+    assert_eq!(beyond, RingError::Index(99));
+    for (guest, size) in [(SIZE, 1), (SIZE - 1, 2), (u64::MAX, 2), (u64::MAX - 1, u32::MAX)] {
+        let outside = hostile(&|driver| {
+            driver.descriptor(slot(0), guest, size, [0, 0]);
+            driver.offer(0);
+        });
+        assert_eq!(outside, RingError::OutOfMemory { guest, size });
+    }
+    let mixed = hostile(&|driver| {
+        driver.add(&[(DATA, 4, true), (DATA, 4, false)]);
+    });
+    assert_eq!(mixed, RingError::Order);
+    for (size, flags) in [(0, INDIRECT), (17, INDIRECT), (16, INDIRECT | NEXT), (u32::MAX & !15, INDIRECT)] {
+        let table = hostile(&|driver| {
+            driver.descriptor(slot(0), DATA, size, [flags, 0]);
+            driver.offer(0);
+        });
+        assert_eq!(table, RingError::Indirect, "{size}");
+    }
+    let nested = hostile(&|driver| {
+        driver.descriptor(DATA, DATA, 16, [INDIRECT, 0]);
+        driver.descriptor(slot(0), DATA, 16, [INDIRECT, 0]);
+        driver.offer(0);
+    });
+    assert_eq!(nested, RingError::Indirect);
+    let looped = hostile(&|driver| {
+        driver.descriptor(DATA, DATA, 4, [NEXT, 0]);
+        driver.descriptor(slot(0), DATA, 16, [INDIRECT, 0]);
+        driver.offer(0);
+    });
+    assert_eq!(looped, RingError::TooLong(1));
+    let refused = RingFeatures { indirect: false, ..PLAIN };
+    let mut driver = Driver::new(8, refused);
+    driver.add_indirect(&[(DATA, 4, true)]);
+    assert_eq!(popped(&driver).unwrap_err(), RingError::Indirect, "it was not negotiated");
+}
+
+#[test]
+fn a_hostile_packed_ring_is_given_up() {
+    let features = RingFeatures { packed: true, ..PLAIN };
+    let hostile = |descriptors: &[(u64, u32, [u16; 2])]| {
+        let driver = Driver::new(4, features);
+        for (index, (guest, size, [id, flags])) in descriptors.iter().enumerate() {
+            driver.descriptor(Driver::slot(index as u16), *guest, *size, [*id, *flags | 1 << 7]);
+        }
+        popped(&driver).unwrap_err()
+    };
+    assert_eq!(hostile(&[(DATA, 4, [4, 0])]), RingError::Index(4));
+    assert_eq!(hostile(&[(DATA, 4, [0, NEXT]); 4]), RingError::TooLong(4));
+    assert_eq!(hostile(&[(DATA, 4, [0, NEXT]), (DATA, 16, [0, INDIRECT])]), RingError::Indirect);
+    let driver = Driver::new(4, features);
+    for index in 0..2 {
+        driver.descriptor(Driver::slot(index), DATA, 4, [3, 1 << 7]);
+    }
+    let mut ring = driver.ring().unwrap();
+    assert!(ring.pop(&mut Chain::new()).unwrap());
+    assert_eq!(ring.pop(&mut Chain::new()).unwrap_err(), RingError::InUse(3));
+    ring.push(1, 0);
+    assert!(!ring.publish(), "what was never taken is not given back");
+}
+
+#[test]
+fn rings_that_cannot_be() {
+    let driver = Driver::new(8, PLAIN);
+    let with =
+        |place: &RingPlace, size| Ring::new(&driver.memory, place, size, 0, PLAIN).map(|_| ()).unwrap_err();
+    let place = driver.place();
+    for size in [0, 3, 65536, u32::MAX] {
+        assert_eq!(with(&place, size), RingError::Size(size));
+    }
+    let odd = RingPlace { descriptors: place.descriptors + 8, ..place };
+    assert_eq!(with(&odd, 8), RingError::Unmapped("descriptors", odd.descriptors));
+    let outside = RingPlace { device: 1, ..place };
+    assert_eq!(with(&outside, 8), RingError::Unmapped("used entries", 1));
+    let packed = RingFeatures { packed: true, ..PLAIN };
+    let beyond = Ring::new(&driver.memory, &place, 8, 9, packed).map(|_| ()).unwrap_err();
+    assert_eq!(beyond, RingError::Index(9));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_in_a_ring_do_harm(
+        bytes in proptest::collection::vec(any::<u8>(), 0x400),
+        available in any::<[u16; 12]>(),
+        features in 0..8_u8,
+    ) {
+        let features = RingFeatures { packed: features & 1 != 0, event_index: features & 2 != 0, indirect: features & 4 != 0 };
+        let driver = Driver::new(8, features);
+        driver.write(Driver::slot(0), &bytes);
+        for (at, word) in available.iter().enumerate() {
+            driver.word(0xa_0000 + 2 * at as u64).store(*word, std::sync::atomic::Ordering::Relaxed);
+        }
+        let mut ring = driver.ring().unwrap();
+        let mut chain = Chain::new();
+        for _ in 0..20 {
+            match ring.pop(&mut chain) {
+                Ok(true) => {
+                    chain.write(1, b"some");
+                    ring.push(chain.id, 1);
+                    ring.publish();
+                }
+                Ok(false) => { ring.want_kicks(); ring.spare_kicks(); }
+                Err(_) => break,
+            }
+        }
+    }
+}

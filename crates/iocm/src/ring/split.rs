@@ -1,0 +1,266 @@
+//! Split virtqueues (VIRTIO 1.3, 2.7).
+
+use super::chain::Chain;
+use super::{
+    DESCRIPTOR, Descriptor, INDIRECT, LARGEST, NEXT, RingError, RingFeatures, RingPlace, part_of_ring,
+};
+use crate::memory::GuestMemory;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering, fence};
+
+/// `VIRTQ_AVAIL_F_NO_INTERRUPT`.
+const NO_CALLS: u16 = 1;
+/// `VIRTQ_USED_F_NO_NOTIFY`.
+const NO_KICKS: u16 = 1;
+
+/// A split virtqueue.
+#[derive(Debug)]
+pub struct SplitRing {
+    /// Keeps all that is pointed to mapped.
+    memory: Arc<GuestMemory>,
+    descriptors: *const Descriptor,
+    /// `flags`, `idx`, `ring[size]`, `used_event`.
+    available: *mut u16,
+    /// `flags`, `idx`, `ring[size]` of pairs of 32 bits, `avail_event`.
+    used: *mut u16,
+    /// Where the used ring is in the guest, when writes to it are to be marked.
+    logged: Option<u64>,
+    features: RingFeatures,
+    size: u16,
+    /// The next available entry to take.
+    next: u16,
+    /// The driver's index as it was last read: all entries before it can be taken without reading it again.
+    seen: u16,
+    /// The next used entry to write.
+    given: u16,
+    /// The used index as the driver sees it.
+    published: u16,
+}
+
+// SAFETY: the pointers are into memory that `memory` keeps mapped and that any thread may use.
+unsafe impl Send for SplitRing {}
+
+impl SplitRing {
+    /// A ring that goes on at the available index `base`.
+    ///
+    /// # Errors
+    /// [`RingError::Size`] and [`RingError::Unmapped`].
+    pub fn new(
+        memory: &Arc<GuestMemory>,
+        place: &RingPlace,
+        size: u32,
+        base: u32,
+        features: RingFeatures,
+    ) -> Result<Self, RingError> {
+        let entries = u16::try_from(size).ok().filter(|size| size.is_power_of_two() && *size <= LARGEST);
+        let entries = entries.ok_or(RingError::Size(size))?;
+        let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
+        let descriptors = part("descriptors", place.descriptors, DESCRIPTOR * size, 16)?;
+        // The two ring's event index is there only when it was negotiated.
+        let event = if features.event_index { 2 } else { 0 };
+        let available = part("available entries", place.driver, 4 + 2 * size + event, 2)?;
+        let used = part("used entries", place.device, 4 + 8 * size + event, 4)?;
+        let mut ring = Self {
+            memory: Arc::clone(memory),
+            descriptors: descriptors.cast(),
+            available: available.cast(),
+            used: used.cast(),
+            logged: place.logged,
+            features,
+            size: entries,
+            next: base as u16,
+            seen: base as u16,
+            given: 0,
+            published: 0,
+        };
+        // What was given back before is in the ring alone: vhost-user hands over no index of it.
+        ring.given = ring.used_cell(1).load(Ordering::Acquire);
+        ring.published = ring.given;
+        Ok(ring)
+    }
+
+    /// A 16-bit word of the available ring.
+    #[inline]
+    fn available_cell(&self, word: usize) -> &AtomicU16 {
+        debug_assert!(word < 3 + usize::from(self.size));
+        // SAFETY: the part was checked to have this word, and to be aligned; all its users are atomic.
+        unsafe { AtomicU16::from_ptr(self.available.wrapping_add(word)) }
+    }
+
+    /// A 16-bit word of the used ring.
+    #[inline]
+    fn used_cell(&self, word: usize) -> &AtomicU16 {
+        debug_assert!(word < 3 + 4 * usize::from(self.size));
+        // SAFETY: as of `available_cell`.
+        unsafe { AtomicU16::from_ptr(self.used.wrapping_add(word)) }
+    }
+
+    #[inline]
+    fn slot(&self, index: u16) -> usize {
+        usize::from(index & (self.size - 1))
+    }
+
+    /// As [`super::Ring::pop`].
+    #[inline]
+    pub fn pop(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
+        if self.next == self.seen {
+            self.seen = self.available_cell(1).load(Ordering::Acquire);
+            let available = self.seen.wrapping_sub(self.next);
+            if available == 0 {
+                return Ok(false);
+            }
+            if available > self.size {
+                return Err(RingError::TooManyAvailable(available, self.size));
+            }
+        }
+        let head = self.available_cell(2 + self.slot(self.next)).load(Ordering::Relaxed);
+        self.collect(head, chain)?;
+        self.next = self.next.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// Takes again a buffer that was taken before and never given back.
+    ///
+    /// # Errors
+    /// As of [`super::Ring::pop`].
+    pub fn collect(&self, head: u16, chain: &mut Chain) -> Result<(), RingError> {
+        chain.clear(head);
+        let mut index = head;
+        for _ in 0..self.size {
+            if index >= self.size {
+                return Err(RingError::Index(index));
+            }
+            // SAFETY: the table was checked to have `size` descriptors, and the number is below it. The guest may write
+            // to it meanwhile: a volatile read takes it once.
+            let descriptor = unsafe { self.descriptors.wrapping_add(usize::from(index)).read_volatile() };
+            let [flags, next] = descriptor.halves;
+            if flags & INDIRECT != 0 {
+                return self.collect_indirect(&descriptor, flags, chain);
+            }
+            chain.add(&self.memory, &descriptor, flags)?;
+            if flags & NEXT == 0 {
+                return Ok(());
+            }
+            index = next;
+        }
+        Err(RingError::TooLong(self.size))
+    }
+
+    fn collect_indirect(&self, table: &Descriptor, flags: u16, chain: &mut Chain) -> Result<(), RingError> {
+        let entries = Chain::indirect(table, flags, self.features.indirect)?;
+        let outside = RingError::OutOfMemory { guest: table.guest, size: table.size };
+        let part = self.memory.one_part(table.guest, table.size).ok_or(outside)?;
+        let descriptors = part.pointer.cast::<Descriptor>();
+        let mut index = 0;
+        for _ in 0..entries {
+            if index >= entries {
+                return Err(RingError::Index(index as u16));
+            }
+            // SAFETY: the table has `entries` descriptors within one mapped piece; it need not be aligned.
+            let descriptor = unsafe { descriptors.wrapping_add(index as usize).read_unaligned() };
+            let [flags, next] = descriptor.halves;
+            if flags & INDIRECT != 0 {
+                return Err(RingError::Indirect);
+            }
+            chain.add(&self.memory, &descriptor, flags)?;
+            if flags & NEXT == 0 {
+                return Ok(());
+            }
+            index = u32::from(next);
+        }
+        Err(RingError::TooLong(entries as u16))
+    }
+
+    /// As [`super::Ring::push`].
+    #[inline]
+    pub fn push(&mut self, id: u16, written: u32) {
+        let word = 2 + 4 * self.slot(self.given);
+        // An entry is two words of 32 bits, little-endian, as this machine's are.
+        for (at, value) in [id, 0, written as u16, (written >> 16) as u16].into_iter().enumerate() {
+            self.used_cell(word + at).store(value, Ordering::Relaxed);
+        }
+        if let Some(logged) = self.logged {
+            self.memory.wrote(logged + 2 * word as u64, 8);
+        }
+        self.given = self.given.wrapping_add(1);
+    }
+
+    /// As [`super::Ring::publish`].
+    #[inline]
+    pub fn publish(&mut self) -> bool {
+        if self.given == self.published {
+            return false;
+        }
+        self.used_cell(1).store(self.given, Ordering::Release);
+        if let Some(logged) = self.logged {
+            self.memory.wrote(logged + 2, 2);
+        }
+        let (old, new) = (self.published, self.given);
+        self.published = new;
+        // The driver writes what it wants before it reads the index (2.7.7.2), so that one side sees the other.
+        fence(Ordering::SeqCst);
+        if self.features.event_index {
+            let event = self.available_cell(2 + usize::from(self.size)).load(Ordering::Relaxed);
+            new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+        } else {
+            self.available_cell(0).load(Ordering::Relaxed) & NO_CALLS == 0
+        }
+    }
+
+    /// As [`super::Ring::has_more`].
+    #[inline]
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.next != self.seen || self.next != self.available_cell(1).load(Ordering::Acquire)
+    }
+
+    /// As [`super::Ring::want_kicks`].
+    #[inline]
+    pub fn want_kicks(&mut self) -> bool {
+        let (word, value) =
+            if self.features.event_index { (2 + 4 * usize::from(self.size), self.next) } else { (0, 0) };
+        self.say(word, value);
+        fence(Ordering::SeqCst);
+        self.has_more()
+    }
+
+    /// As [`super::Ring::spare_kicks`]. With event indexes there is nothing to say: the driver kicks for the one entry
+    /// that was named.
+    #[inline]
+    pub fn spare_kicks(&mut self) {
+        if !self.features.event_index {
+            self.say(0, NO_KICKS);
+        }
+    }
+
+    fn say(&self, word: usize, value: u16) {
+        self.used_cell(word).store(value, Ordering::Relaxed);
+        if let Some(logged) = self.logged {
+            self.memory.wrote(logged + 2 * word as u64, 2);
+        }
+    }
+
+    /// As [`super::Ring::base`].
+    #[must_use]
+    pub fn base(&self) -> u32 {
+        u32::from(self.next)
+    }
+
+    /// As [`super::Ring::size`].
+    #[must_use]
+    pub fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// The used index as the driver sees it.
+    #[must_use]
+    pub fn used_index(&self) -> u16 {
+        self.published
+    }
+
+    /// Goes back to entries that were taken but not given back: those from the available index `base` on.
+    pub fn go_back_to(&mut self, base: u16) {
+        self.next = base;
+        self.seen = base;
+    }
+}
