@@ -164,6 +164,23 @@ impl Ring {
         }
     }
 
+    /// The memory that it lies in.
+    #[must_use]
+    pub fn memory(&self) -> &GuestMemory {
+        match self {
+            Self::Split(ring) => ring.memory(),
+            Self::Packed(ring) => ring.memory(),
+        }
+    }
+
+    /// Uses another map of the same memory from now on. All regions that the ring itself is in must be in it.
+    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
+        match self {
+            Self::Split(ring) => ring.use_memory(memory),
+            Self::Packed(ring) => ring.use_memory(memory),
+        }
+    }
+
     /// Where it stands, as `VHOST_USER_GET_VRING_BASE` gives it.
     #[must_use]
     pub fn base(&self) -> u32 {

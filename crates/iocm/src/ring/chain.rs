@@ -52,15 +52,12 @@ impl Chain {
     /// Copies what is to be read into `to`, from byte `skip` on. How many bytes there were.
     pub fn read(&self, skip: u64, to: &mut [u8]) -> usize {
         let mut done = 0;
-        for (pointer, size) in pieces(self.parts(Side::Readable), skip) {
-            let size = size.min(to.len() - done);
+        for Part { pointer, size, .. } in self.pieces(Side::Readable, skip, to.len() as u64) {
+            let size = size as usize;
             // SAFETY: the piece is mapped guest memory of that size, and `to` has as much room; they cannot overlap,
             // for `to` is this process's own.
             unsafe { std::ptr::copy_nonoverlapping(pointer, to[done..].as_mut_ptr(), size) };
             done += size;
-            if done == to.len() {
-                break;
-            }
         }
         done
     }
@@ -68,16 +65,27 @@ impl Chain {
     /// Copies `from` to where the device may write, from byte `skip` on. How many bytes found room.
     pub fn write(&self, skip: u64, from: &[u8]) -> usize {
         let mut done = 0;
-        for (pointer, size) in pieces(self.parts(Side::Writable), skip) {
-            let size = size.min(from.len() - done);
+        for Part { pointer, size, .. } in self.pieces(Side::Writable, skip, from.len() as u64) {
+            let size = size as usize;
             // SAFETY: as in `read`, the other way round.
             unsafe { std::ptr::copy_nonoverlapping(from[done..].as_ptr(), pointer, size) };
             done += size;
-            if done == from.len() {
-                break;
-            }
         }
         done
+    }
+
+    /// The pieces of `take` bytes of a side from byte `skip` on.
+    pub fn pieces(&self, side: Side, skip: u64, take: u64) -> impl Iterator<Item = Part> {
+        let (mut skip, mut left) = (skip, take);
+        self.parts(side).iter().filter_map(move |part| {
+            let size = u64::from(part.size);
+            let skipped = skip.min(size);
+            skip -= skipped;
+            let taken = (size - skipped).min(left);
+            left -= taken;
+            let pointer = part.pointer.wrapping_add(skipped as usize);
+            (taken > 0).then_some(Part { pointer, guest: part.guest + skipped, size: taken as u32 })
+        })
     }
 
     pub(super) fn clear(&mut self, id: u16) {
@@ -123,16 +131,6 @@ impl Chain {
         debug_assert!(flags & INDIRECT != 0);
         Ok(entries)
     }
-}
-
-fn pieces(parts: &[Part], mut skip: u64) -> impl Iterator<Item = (*mut u8, usize)> {
-    parts.iter().filter_map(move |part| {
-        let size = u64::from(part.size);
-        let skipped = skip.min(size);
-        skip -= skipped;
-        let pointer = part.pointer.wrapping_add(skipped as usize);
-        (skipped < size).then_some((pointer, (size - skipped) as usize))
-    })
 }
 
 // SAFETY: a chain points into guest memory, which any thread may use; who sends it keeps the memory mapped.

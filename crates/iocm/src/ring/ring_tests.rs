@@ -184,7 +184,7 @@ fn a_hostile_split_ring_is_given_up() {
         driver.add(&[(DATA, 4, true), (DATA, 4, false)]);
     });
     assert_eq!(mixed, RingError::Order);
-    for (size, flags) in [(0, INDIRECT), (17, INDIRECT), (16, INDIRECT | NEXT), (u32::MAX & !15, INDIRECT)] {
+    for (size, flags) in [(0, INDIRECT), (17, INDIRECT), (16, INDIRECT | NEXT), (!15, INDIRECT)] {
         let table = hostile(&|driver| {
             driver.descriptor(slot(0), DATA, size, [flags, 0]);
             driver.offer(0);

@@ -240,6 +240,17 @@ impl SplitRing {
         }
     }
 
+    /// As [`super::Ring::memory`].
+    #[must_use]
+    pub fn memory(&self) -> &GuestMemory {
+        &self.memory
+    }
+
+    /// As [`super::Ring::use_memory`].
+    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
+        self.memory = Arc::clone(memory);
+    }
+
     /// As [`super::Ring::base`].
     #[must_use]
     pub fn base(&self) -> u32 {

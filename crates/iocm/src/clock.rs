@@ -1,0 +1,23 @@
+//! The two clocks that a worker reads: one for time, one that costs nearly nothing.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds of the monotonic clock.
+#[inline]
+#[must_use]
+pub(crate) fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    // A monotonic clock is never negative.
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+/// Ticks of the TSC.
+#[inline]
+#[must_use]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: every x86-64 CPU has the instruction.
+    #[allow(unused_unsafe, reason = "safe with newer compilers")]
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+}

@@ -1,0 +1,129 @@
+//! The block device (VIRTIO 1.3, 5.2).
+
+mod config;
+mod queue;
+mod request;
+mod storage;
+
+use super::Limit;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use config::{ConfigError, features};
+pub use queue::BlockQueue;
+pub use storage::{Storage, StorageError};
+
+/// Bytes of a sector, whatever the disk's blocks are.
+pub const SECTOR: u64 = 512;
+
+/// Bytes of a serial number (5.2.6: `VIRTIO_BLK_ID_BYTES`).
+pub const SERIAL_BYTES: usize = 20;
+
+/// What a block device is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockOptions {
+    /// Where the data is; `None` for a disk that forgets all at once.
+    pub path: Option<PathBuf>,
+    /// Size of a disk that forgets, bytes.
+    pub null_size: u64,
+    /// Whether the guest may only read.
+    pub read_only: bool,
+    /// Whether the host's page cache is passed by.
+    pub direct: bool,
+    /// Its serial number, at most 20 bytes.
+    pub serial: String,
+    /// Queues at most.
+    pub queues: u16,
+    /// Requests a second, 0 for no limit.
+    pub requests_a_second: u64,
+    /// Bytes a second, 0 for no limit.
+    pub bytes_a_second: u64,
+}
+
+impl Default for BlockOptions {
+    fn default() -> Self {
+        Self {
+            path: None,
+            null_size: 1 << 30,
+            read_only: false,
+            direct: false,
+            serial: String::new(),
+            queues: 1,
+            requests_a_second: 0,
+            bytes_a_second: 0,
+        }
+    }
+}
+
+/// A block device: what all its queues share.
+#[derive(Debug)]
+pub struct BlockDevice {
+    storage: Storage,
+    options: BlockOptions,
+    /// Sectors.
+    capacity: AtomicU64,
+    requests: Limit,
+    bytes: Limit,
+}
+
+impl BlockDevice {
+    /// Opens what it is made of.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn open(options: BlockOptions) -> Result<Arc<Self>, StorageError> {
+        let storage = match &options.path {
+            Some(path) => Storage::open(path, options.read_only, options.direct)?,
+            None => Storage::Null,
+        };
+        let size = storage.size()?.unwrap_or(options.null_size);
+        Ok(Arc::new(Self {
+            capacity: AtomicU64::new(size / SECTOR),
+            requests: Limit::new(options.requests_a_second),
+            bytes: Limit::new(options.bytes_a_second),
+            storage,
+            options,
+        }))
+    }
+
+    /// What does the work for one of its queues, which has `size` descriptors.
+    #[must_use]
+    pub fn queue(self: &Arc<Self>, size: u16) -> BlockQueue {
+        BlockQueue::new(Arc::clone(self), size)
+    }
+
+    /// Sectors.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Looks again how large the file is. Whether the guest has to be told.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn look_at_size(&self) -> Result<bool, StorageError> {
+        let Some(size) = self.storage.size()? else { return Ok(false) };
+        let sectors = size / SECTOR;
+        Ok(self.capacity.swap(sectors, Ordering::Relaxed) != sectors)
+    }
+
+    /// What it was made of.
+    #[must_use]
+    pub const fn options(&self) -> &BlockOptions {
+        &self.options
+    }
+
+    /// The limit of requests a second.
+    #[must_use]
+    pub const fn requests_limit(&self) -> &Limit {
+        &self.requests
+    }
+
+    /// The limit of bytes a second.
+    #[must_use]
+    pub const fn bytes_limit(&self) -> &Limit {
+        &self.bytes
+    }
+}

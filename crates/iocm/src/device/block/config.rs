@@ -1,0 +1,102 @@
+//! What the guest can read of a block device (VIRTIO 1.3, 5.2.3 and 5.2.4).
+
+use super::BlockDevice;
+
+/// Most pieces of a request beside its header and status.
+const SEGMENTS: u32 = 254;
+/// Most sectors of one discard or write of zeroes.
+const RANGE_SECTORS: u32 = 1 << 22;
+/// Most ranges of one discard or write of zeroes.
+pub(super) const RANGES: u32 = 32;
+
+const F_SEG_MAX: u64 = 1 << 2;
+const F_RO: u64 = 1 << 5;
+const F_BLK_SIZE: u64 = 1 << 6;
+const F_FLUSH: u64 = 1 << 9;
+const F_TOPOLOGY: u64 = 1 << 10;
+const F_CONFIG_WCE: u64 = 1 << 11;
+const F_MQ: u64 = 1 << 12;
+const F_DISCARD: u64 = 1 << 13;
+const F_WRITE_ZEROES: u64 = 1 << 14;
+
+/// Size of the configuration, bytes: up to what write-zeroes needs.
+const SIZE: usize = 60;
+/// Where the write-back switch is in it.
+const WRITEBACK: usize = 32;
+
+/// Why a guest's access to the configuration is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It goes beyond the end.
+    #[error("{size} bytes at {offset} of the configuration go beyond its {SIZE}")]
+    Beyond {
+        /// Where it begins.
+        offset: u32,
+        /// Bytes.
+        size: u32,
+    },
+    /// It cannot be written.
+    #[error("byte {0} of the configuration cannot be written")]
+    ReadOnly(u32),
+}
+
+/// The features of the device itself, as bits.
+#[must_use]
+pub fn features(device: &BlockDevice) -> u64 {
+    let usual = F_SEG_MAX | F_BLK_SIZE | F_FLUSH | F_TOPOLOGY;
+    let several = if device.options.queues > 1 { F_MQ } else { 0 };
+    let writable = match device.options.read_only {
+        true => F_RO,
+        false => F_CONFIG_WCE | F_DISCARD | F_WRITE_ZEROES,
+    };
+    usual | several | writable
+}
+
+impl BlockDevice {
+    /// Reads the configuration. Bytes behind its end are zero, for front-ends ask for more than there is.
+    #[must_use]
+    pub fn config(&self, offset: u32, size: u32) -> Vec<u8> {
+        let block = self.storage.block_size();
+        let mut all = [0; SIZE];
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            all[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        put(&self.capacity().to_le_bytes());
+        put(&0_u32.to_le_bytes());
+        put(&SEGMENTS.to_le_bytes());
+        // No geometry.
+        put(&[0; 4]);
+        put(&block.to_le_bytes());
+        // Physical blocks are logical ones; no offset; least and best sizes in blocks.
+        put(&[0, 0]);
+        put(&1_u16.to_le_bytes());
+        put(&1_u32.to_le_bytes());
+        put(&[1, 0]);
+        put(&self.options.queues.to_le_bytes());
+        let alignment = block / super::SECTOR as u32;
+        for word in [RANGE_SECTORS, RANGES, alignment, RANGE_SECTORS, RANGES] {
+            put(&word.to_le_bytes());
+        }
+        // Zeroes may be written by discarding.
+        put(&[1]);
+        let byte = |at: u32| all.get(at as usize).copied().unwrap_or(0);
+        (offset..offset.saturating_add(size)).map(byte).collect()
+    }
+
+    /// Writes to the configuration: the guest may choose its cache, and nothing else. It is always told that data may
+    /// be in a cache, so that it flushes; nothing depends on its choice.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn set_config(&self, offset: u32, bytes: &[u8]) -> Result<(), ConfigError> {
+        let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        match (offset as usize, bytes.len()) {
+            (WRITEBACK, 1) => Ok(()),
+            _ if offset.saturating_add(size) as usize > SIZE => Err(ConfigError::Beyond { offset, size }),
+            _ => Err(ConfigError::ReadOnly(offset)),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Limits of a device, so that one VM cannot take all.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// A limit of so many units a second, shared by all queues of a device.
+///
+/// It may be passed by one request, which is paid back before the next.
+#[derive(Debug)]
+pub struct Limit {
+    /// Units a second; 0 for no limit.
+    rate: AtomicU64,
+    /// Units that may be used now; below 0 after a large request.
+    credit: AtomicI64,
+    /// When credit was last given, nanoseconds of the monotonic clock.
+    given: AtomicU64,
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// So long a queue may save what it does not use.
+const BURST_NS: u64 = SECOND / 50;
+
+impl Limit {
+    /// A limit of `rate` units a second, or none when it is 0.
+    #[must_use]
+    pub const fn new(rate: u64) -> Self {
+        Self { rate: AtomicU64::new(rate), credit: AtomicI64::new(0), given: AtomicU64::new(0) }
+    }
+
+    /// Changes the rate.
+    pub fn set(&self, rate: u64) {
+        self.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// Units a second, 0 for no limit.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    /// How long it takes until something may be used again, from `now` (nanoseconds); `None` when it may be now.
+    pub fn wait(&self, now: u64) -> Option<u64> {
+        let rate = self.rate();
+        if rate == 0 {
+            return None;
+        }
+        let given = self.given.load(Ordering::Relaxed);
+        let passed = now.saturating_sub(given).min(BURST_NS);
+        let credit = u128::from(passed) * u128::from(rate) / u128::from(SECOND);
+        // Another queue that gives at the same time gives the same credit: only one of both does.
+        if credit > 0 && self.given.compare_exchange(given, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            let most = (u128::from(BURST_NS) * u128::from(rate) / u128::from(SECOND)).max(1) as i64;
+            let credit = credit as i64;
+            let add = |before: i64| Some(before.saturating_add(credit).min(most));
+            let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        }
+        let credit = self.credit.load(Ordering::Relaxed);
+        if credit > 0 {
+            return None;
+        }
+        let missing = u128::from(credit.unsigned_abs() + 1);
+        let wait = missing * u128::from(SECOND) / u128::from(rate);
+        Some(u64::try_from(wait).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// Uses so many units.
+    pub fn take(&self, units: u64) {
+        if self.rate() > 0 {
+            self.credit.fetch_sub(i64::try_from(units).unwrap_or(i64::MAX), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_limit_never_waits() {
+        let limit = Limit::new(0);
+        limit.take(u64::MAX);
+        assert_eq!(limit.wait(0), None);
+    }
+
+    #[test]
+    fn a_second_gives_what_was_asked_for() {
+        let limit = Limit::new(1000);
+        let (mut now, mut used) = (5 * SECOND, 0);
+        let end = now + SECOND;
+        while now < end {
+            match limit.wait(now) {
+                None => {
+                    limit.take(1);
+                    used += 1;
+                }
+                Some(wait) => now += wait,
+            }
+        }
+        assert!((995..=1025).contains(&used), "{used}");
+    }
+
+    #[test]
+    fn a_large_request_is_paid_back() {
+        let limit = Limit::new(1 << 20);
+        let now = SECOND;
+        assert_eq!(limit.wait(now), None);
+        limit.take(4 << 20);
+        let wait = limit.wait(now).unwrap();
+        assert!((SECOND * 39 / 10..SECOND * 41 / 10).contains(&wait), "{wait}");
+        limit.set(0);
+        assert_eq!(limit.wait(now), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! A virtqueue with all that serves it: its ring, the ways in which guest and device wake each other, and what the device
+//! does with a request.
+//!
+//! A queue belongs to one thread at a time. It is handed from worker to worker as a whole, so that nothing in it is locked.
+
+mod handler;
+mod lane;
+
+use crate::memory::GuestMemory;
+use crate::ring::{Ring, RingError};
+use crate::statistics::{Delays, QueueCounters};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub use handler::{Handler, Served, Submission, Submitter, Token};
+pub use lane::Lane;
+
+/// A queue's number in the whole daemon; no two queues ever have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueKey(pub u32);
+
+impl QueueKey {
+    /// One that was never given.
+    #[must_use]
+    pub fn fresh() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What others than the owner may know of a queue.
+#[derive(Debug, Default)]
+pub struct QueueState {
+    /// Counters.
+    pub counters: QueueCounters,
+    /// How long requests waited before they were taken.
+    pub delays: Delays,
+}
+
+/// A virtqueue that can be served.
+pub struct Queue {
+    /// Its number in the daemon.
+    pub key: QueueKey,
+    /// The ring; `None` after it broke the rules.
+    pub(crate) lane: Lane,
+    /// What the device does.
+    pub(crate) handler: Box<dyn Handler>,
+    /// By this the driver says that there is something; `None` when the queue is to be polled.
+    pub(crate) kick: Option<OwnedFd>,
+    /// By this the front-end learns that the ring broke the rules.
+    pub(crate) error: Option<OwnedFd>,
+    /// Whether it is served. Requests that are under way end in any case.
+    pub(crate) enabled: bool,
+    /// Its share of a busy worker, against other queues' weights.
+    pub(crate) weight: u32,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("key", &self.key).field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// The files by which driver and device wake each other.
+#[derive(Debug, Default)]
+pub struct Notifiers {
+    /// The driver writes to it; `None` when the queue is to be polled.
+    pub kick: Option<OwnedFd>,
+    /// The device writes to it; `None` when the driver polls.
+    pub call: Option<OwnedFd>,
+    /// The device writes to it when the ring breaks the rules.
+    pub error: Option<OwnedFd>,
+}
+
+/// Weight of a queue that was given none.
+pub const USUAL_WEIGHT: u32 = 100;
+
+impl Queue {
+    /// A queue that is served from the moment a worker has it.
+    #[must_use]
+    pub fn new(ring: Ring, notifiers: Notifiers, handler: Box<dyn Handler>, state: Arc<QueueState>) -> Self {
+        let Notifiers { kick, call, error } = notifiers;
+        let lane = Lane::new(ring, call, state);
+        Self { key: QueueKey::fresh(), lane, handler, kick, error, enabled: true, weight: USUAL_WEIGHT }
+    }
+
+    /// Takes what the device has of its own, when nothing is under way any more.
+    #[must_use]
+    pub fn into_handler(self) -> Box<dyn Handler> {
+        self.handler
+    }
+
+    /// Where the ring stands, as the front-end asks for it.
+    #[must_use]
+    pub fn base(&self) -> u32 {
+        self.lane.ring.base()
+    }
+
+    /// What others may know of it.
+    #[must_use]
+    pub fn state(&self) -> &Arc<QueueState> {
+        &self.lane.state
+    }
+
+    /// Requests that the host's kernel has.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.handler.in_flight()
+    }
+
+    /// The file by which the driver kicks.
+    #[must_use]
+    pub fn kick(&self) -> Option<BorrowedFd<'_>> {
+        self.kick.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Serves at most `budget` requests.
+    #[inline]
+    pub(crate) fn serve(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> Served {
+        if !self.enabled || self.lane.broken.is_some() {
+            return Served::default();
+        }
+        let served = self.handler.serve(&mut self.lane, submitter, budget);
+        self.after_use();
+        served
+    }
+
+    /// Ends a request that the host's kernel has done.
+    #[inline]
+    pub(crate) fn complete(&mut self, token: Token, result: i32) {
+        self.handler.complete(&mut self.lane, token, result);
+    }
+
+    /// Tells the front-end, once, that the ring broke the rules.
+    fn after_use(&mut self) {
+        if let Some(error) = self.lane.newly_broken() {
+            tracing::warn!("Queue {} is given up: {error}", self.key.0);
+            if let Some(file) = &self.error {
+                // That nobody listens is no harm to the queue.
+                let _ = rustix::io::write(file, &1_u64.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Whether the ring broke the rules, and which.
+    #[must_use]
+    pub fn broken(&self) -> Option<RingError> {
+        self.lane.broken
+    }
+
+    /// Uses another map of the same guest's memory from now on: one in which all that the ring needs is still there.
+    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
+        self.lane.ring.use_memory(memory);
+    }
+}

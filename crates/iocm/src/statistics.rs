@@ -1,0 +1,161 @@
+//! What is counted of each queue and each worker.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter that one thread adds to and others read.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds. Only the thread that owns the counter may: it needs no locked instruction then.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// Sets, as [`Self::add`] adds.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Buckets of a histogram of delays: one for each power of two nanoseconds.
+pub const BUCKETS: usize = 40;
+
+/// A histogram of times: bucket `n` has those from 2^n up to 2^(n+1) nanoseconds, bucket 0 also those below.
+#[derive(Debug)]
+pub struct Delays([Count; BUCKETS]);
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Count::default()))
+    }
+}
+
+impl Delays {
+    /// Counts `times` requests that waited for so many nanoseconds.
+    #[inline]
+    pub fn add(&self, ns: u64, times: u64) {
+        let bucket = (ns | 1).ilog2() as usize;
+        self.0[bucket.min(BUCKETS - 1)].add(times);
+    }
+
+    /// What was counted, by bucket.
+    #[must_use]
+    pub fn counts(&self) -> [u64; BUCKETS] {
+        std::array::from_fn(|bucket| self.0[bucket].get())
+    }
+}
+
+macro_rules! counters {
+    ($(#[$about:meta])* $live:ident, $read:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Default)]
+        pub struct $live { $($(#[$doc])* pub $name: Count,)* }
+
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        pub struct $read { $($(#[$doc])* pub $name: u64,)* }
+
+        impl $live {
+            /// What was counted so far.
+            #[must_use]
+            pub fn read(&self) -> $read {
+                $read { $($name: self.$name.get(),)* }
+            }
+        }
+
+        impl $read {
+            /// The names of all counters, in order.
+            pub const NAMES: &[&str] = &[$(stringify!($name),)*];
+
+            /// The counters with their names, in order.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// What is counted of a queue.
+    QueueCounters, QueueFigures {
+        /// Requests (packets) that were given back to the guest.
+        requests,
+        /// Bytes of data in them.
+        bytes,
+        /// Requests that were answered with an error.
+        errors,
+        /// Kicks that came.
+        kicks,
+        /// Requests that were found without a kick for them.
+        kicks_saved,
+        /// Calls that were made: interrupts of the guest.
+        calls,
+        /// Times that requests were given back for which the guest wanted no call.
+        calls_saved,
+        /// Times that the queue was looked at and had something.
+        polls_full,
+        /// Times that the queue was looked at and had nothing.
+        polls_empty,
+        /// Ticks of the TSC spent on its requests.
+        useful_ticks,
+        /// Nanoseconds in which requests waited while its worker served others.
+        stuck_ns,
+        /// Requests that are with the host's kernel now.
+        in_flight,
+    }
+}
+
+counters! {
+    /// What is counted of a worker.
+    WorkerCounters, WorkerFigures {
+        /// Times that it looked at its queues.
+        sweeps,
+        /// Times that it slept until an event.
+        sleeps,
+        /// Times that it slept for a set time between two sweeps.
+        naps,
+        /// Ticks of the TSC spent on requests.
+        useful_ticks,
+        /// Ticks of the TSC in which it was awake.
+        awake_ticks,
+        /// Queues that it serves.
+        queues,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_have_their_names() {
+        let live = QueueCounters::default();
+        live.requests.add(3);
+        live.in_flight.set(1);
+        let read = live.read();
+        assert_eq!(read.named()[0], ("requests", 3));
+        assert_eq!(QueueFigures::NAMES.len(), read.named().len());
+        assert_eq!((read.requests, read.in_flight), (3, 1));
+    }
+
+    #[test]
+    fn delays_go_into_powers_of_two() {
+        let delays = Delays::default();
+        for (ns, times) in [(0, 1), (1, 1), (1023, 2), (1024, 3), (u64::MAX, 4)] {
+            delays.add(ns, times);
+        }
+        let counts = delays.counts();
+        assert_eq!((counts[0], counts[9], counts[10], counts[BUCKETS - 1]), (2, 2, 3, 4));
+    }
+}

@@ -1,0 +1,205 @@
+//! I/O workers: threads that each serve the queues of many devices.
+
+mod entry;
+mod mailbox;
+mod pace;
+mod run;
+mod share;
+mod uring;
+
+use crate::queue::{Queue, QueueKey};
+use crate::statistics::WorkerCounters;
+use mailbox::{Command, Mailbox, Reply};
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+pub use mailbox::Routes;
+pub use pace::Polling;
+
+/// How a worker is made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkerOptions {
+    /// Host CPUs that it may run on; empty for all.
+    pub cpus: Vec<usize>,
+    /// What it does when there is nothing to do.
+    pub polling: Polling,
+}
+
+/// Why a worker cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The kernel gives no thread, or none of what a thread needs.
+    #[error("Cannot make an I/O worker: {what}")]
+    Cannot {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// It ended.
+    #[error("The I/O worker has ended")]
+    Gone,
+}
+
+/// An I/O worker. Dropping it ends its thread; the queues that it has are dropped too.
+#[derive(Debug)]
+pub struct Worker {
+    number: u32,
+    mailbox: Arc<Mailbox>,
+    counters: Arc<WorkerCounters>,
+    thread_id: Arc<AtomicI32>,
+    thread: Option<JoinHandle<()>>,
+    routes: Arc<Routes>,
+}
+
+impl Worker {
+    /// Starts a worker.
+    ///
+    /// # Errors
+    /// [`WorkerError::Cannot`].
+    pub fn start(number: u32, options: &WorkerOptions, routes: &Arc<Routes>) -> Result<Self, WorkerError> {
+        let cannot = |what| move |source: io::Error| WorkerError::Cannot { what, source };
+        let mailbox = Arc::new(Mailbox::new().map_err(cannot("no file for waking it"))?);
+        let counters = Arc::<WorkerCounters>::default();
+        let thread_id = Arc::new(AtomicI32::new(0));
+        let (told, ready) = mpsc::channel();
+        let body = {
+            let (mailbox, counters, routes) =
+                (Arc::clone(&mailbox), Arc::clone(&counters), Arc::clone(routes));
+            let (options, thread_id) = (options.clone(), Arc::clone(&thread_id));
+            move || {
+                thread_id.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
+                match run::Run::new(&options, mailbox, counters, routes) {
+                    Ok(mut run) => {
+                        let _ = told.send(Ok(()));
+                        run.until_stopped();
+                    }
+                    Err(error) => {
+                        let _ = told.send(Err(error));
+                    }
+                }
+            }
+        };
+        let name = format!("io-worker-{number}");
+        let thread = std::thread::Builder::new().name(name).spawn(body).map_err(cannot("no thread"))?;
+        let worker =
+            Self { number, mailbox, counters, thread_id, thread: Some(thread), routes: Arc::clone(routes) };
+        ready.recv().map_err(|_| WorkerError::Gone)??;
+        Ok(worker)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Its thread, as the kernel numbers it.
+    #[must_use]
+    pub fn thread_id(&self) -> i32 {
+        self.thread_id.load(Ordering::Acquire)
+    }
+
+    /// What is counted of it.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<WorkerCounters> {
+        &self.counters
+    }
+
+    /// Gives it a queue to serve.
+    pub fn add(&self, queue: Queue) {
+        self.routes.give(queue, &self.mailbox);
+    }
+
+    /// Takes a queue from it between two requests, as it is: requests that the kernel has go on, and their ends reach
+    /// whoever has the queue then. `None` when the worker does not have it.
+    ///
+    /// # Errors
+    /// [`WorkerError::Gone`].
+    pub fn take(&self, key: QueueKey) -> Result<Option<Queue>, WorkerError> {
+        match self.routes.leave(key, &self.mailbox) {
+            true => self.ask(|reply| Command::Take { key, drained: false, reply }),
+            false => Ok(None),
+        }
+    }
+
+    /// Takes a queue from it once the kernel has none of its requests any more. No new ones are taken meanwhile.
+    ///
+    /// # Errors
+    /// [`WorkerError::Gone`].
+    pub fn take_drained(&self, key: QueueKey) -> Result<Option<Queue>, WorkerError> {
+        let taken = self.ask(|reply| Command::Take { key, drained: true, reply })?;
+        if taken.is_some() {
+            self.routes.forget(key);
+        }
+        Ok(taken)
+    }
+
+    /// Does something to a queue between two requests. `None` when the worker does not have it.
+    ///
+    /// # Errors
+    /// [`WorkerError::Gone`].
+    pub fn with<T: Send + 'static>(
+        &self,
+        key: QueueKey,
+        act: impl FnOnce(&mut Queue) -> T + Send + 'static,
+    ) -> Result<Option<T>, WorkerError> {
+        self.ask(|reply| Command::With {
+            key,
+            act: Box::new(move |queue| {
+                let _ = reply.send(queue.map(act));
+            }),
+        })
+    }
+
+    /// Changes what it does when there is nothing to do.
+    pub fn set_polling(&self, polling: Polling) {
+        self.mailbox.send(Command::Polling(polling));
+    }
+
+    /// Lets it run on these host CPUs alone, on all when there are none.
+    ///
+    /// # Errors
+    /// [`WorkerError::Cannot`] when the kernel refuses, so that it stays where it is.
+    pub fn pin(&self, cpus: Vec<usize>) -> Result<(), WorkerError> {
+        let pinned = self.ask(|reply| Command::Pin { cpus, reply })?;
+        pinned.map_err(|source| WorkerError::Cannot { what: "it may not run on these CPUs", source })
+    }
+
+    /// Ends it, and gives back the queues that it had. It first waits for the kernel's answers to all requests that it
+    /// made.
+    ///
+    /// # Errors
+    /// [`WorkerError::Gone`].
+    pub fn stop(mut self) -> Result<Vec<Queue>, WorkerError> {
+        let queues = self.ask(|reply| Command::Stop { reply })?;
+        if let Some(thread) = self.thread.take() {
+            thread.join().map_err(|_| WorkerError::Gone)?;
+        }
+        Ok(queues)
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, WorkerError> {
+        let (reply, answer) = mpsc::channel();
+        self.mailbox.send(command(reply));
+        answer.recv().map_err(|_| WorkerError::Gone)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let (reply, _) = mpsc::channel();
+            self.mailbox.send(Command::Stop { reply });
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "worker/worker_tests.rs"]
+mod tests;

@@ -1,0 +1,62 @@
+//! A queue in a worker's hands.
+
+use super::mailbox::Reply;
+use super::share::Share;
+use crate::queue::Queue;
+
+/// A queue in a worker's hands.
+pub(super) struct Entry {
+    pub(super) queue: Queue,
+    /// Whether it is looked at in every sweep, so that kicks are spared; a cold one waits for its kick.
+    pub(super) hot: bool,
+    /// Whether it was kicked since it was last looked at.
+    pub(super) kicked: bool,
+    pub(super) share: Share,
+    /// When it was last looked at, nanoseconds.
+    pub(super) looked: u64,
+    /// Since when it has requests for which its share did not suffice.
+    pub(super) stuck: Option<u64>,
+    /// Not to be looked at before, nanoseconds.
+    pub(super) held_until: u64,
+    /// Sweeps in a row in which it had nothing.
+    pub(super) empty: u32,
+    /// Who wants it as soon as the kernel has none of its requests.
+    pub(super) wanted: Option<Reply<Option<Queue>>>,
+}
+
+impl Entry {
+    /// One that is looked at first.
+    pub(super) fn new(queue: Queue, now: u64) -> Self {
+        Self {
+            queue,
+            hot: true,
+            kicked: false,
+            share: Share::default(),
+            looked: now,
+            stuck: None,
+            held_until: 0,
+            empty: 0,
+            wanted: None,
+        }
+    }
+
+    /// Looks at it in every sweep from now on.
+    pub(super) fn heat(&mut self) {
+        if !self.hot {
+            self.hot = true;
+            self.empty = 0;
+            self.queue.lane.spare_kicks();
+        }
+    }
+
+    /// Leaves it alone until its kick. Whether that is done: not when there is something in it already, or nobody who
+    /// kicks.
+    pub(super) fn cool(&mut self) -> bool {
+        let is_polled = self.queue.kick.is_none() && self.queue.enabled;
+        if self.hot && (is_polled || self.queue.enabled && self.queue.lane.want_kicks()) {
+            return false;
+        }
+        self.hot = false;
+        true
+    }
+}

@@ -1,0 +1,142 @@
+//! How others reach a worker's thread.
+
+use super::Polling;
+use crate::queue::{Queue, QueueKey, Token};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+/// Where an answer goes.
+pub(super) type Reply<T> = mpsc::Sender<T>;
+
+/// What is done to a queue, or with its absence.
+pub(super) type Act = Box<dyn FnOnce(Option<&mut Queue>) + Send>;
+
+/// What a worker is told.
+pub(super) enum Command {
+    /// A queue to serve.
+    Add(Box<Queue>),
+    /// Give a queue away.
+    Take {
+        key: QueueKey,
+        /// Whether the kernel's answers to all its requests are waited for.
+        drained: bool,
+        reply: Reply<Option<Queue>>,
+    },
+    /// Do something to a queue, or with its absence.
+    With { key: QueueKey, act: Act },
+    /// The kernel answered a request of a queue that another worker had when it was made.
+    Completed { key: QueueKey, token: Token, result: i32 },
+    /// What to do when there is nothing to do.
+    Polling(Polling),
+    /// Where to run.
+    Pin { cpus: Vec<usize>, reply: Reply<io::Result<()>> },
+    /// Give all away and end.
+    Stop { reply: Reply<Vec<Queue>> },
+}
+
+/// A worker's letters.
+pub(super) struct Mailbox {
+    letters: Mutex<Vec<Command>>,
+    /// Whether there are letters: to look costs nothing then.
+    flag: AtomicBool,
+    wake: OwnedFd,
+}
+
+impl std::fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mailbox").field("flag", &self.flag).finish_non_exhaustive()
+    }
+}
+
+impl Mailbox {
+    pub(super) fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { letters: Mutex::default(), flag: AtomicBool::new(false), wake })
+    }
+
+    pub(super) fn send(&self, command: Command) {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        self.flag.store(true, Ordering::Release);
+        // It fails only when the worker has been woken as often as can be counted.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// All letters that came.
+    #[inline]
+    pub(super) fn open(&self) -> Vec<Command> {
+        match self.flag.swap(false, Ordering::AcqRel) {
+            true => std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner)),
+            false => Vec::new(),
+        }
+    }
+
+    pub(super) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+/// Which worker has which queue: where the kernel's answers are sent on to after a queue has moved.
+#[derive(Debug, Default)]
+pub struct Routes(Mutex<HashMap<QueueKey, Route>>);
+
+/// Where a queue is.
+#[derive(Debug)]
+enum Route {
+    /// A worker has it, or will when it reads its letters.
+    At(Arc<Mailbox>),
+    /// It is between two workers; these answers wait for it.
+    Between(Vec<(Token, i32)>),
+}
+
+impl Routes {
+    /// No queues yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Gives a queue to a worker, and the answers that waited for it after it.
+    pub(super) fn give(&self, queue: Queue, to: &Arc<Mailbox>) {
+        let mut routes = self.routes();
+        let key = queue.key;
+        let before = routes.insert(key, Route::At(Arc::clone(to)));
+        to.send(Command::Add(Box::new(queue)));
+        if let Some(Route::Between(answers)) = before {
+            for (token, result) in answers {
+                to.send(Command::Completed { key, token, result });
+            }
+        }
+    }
+
+    /// The queue is about to leave a worker. Whether it is there.
+    pub(super) fn leave(&self, key: QueueKey, from: &Arc<Mailbox>) -> bool {
+        let mut routes = self.routes();
+        let Some(route) = routes.get_mut(&key) else { return false };
+        let is_there = matches!(&*route, Route::At(at) if Arc::ptr_eq(at, from));
+        if is_there {
+            *route = Route::Between(Vec::new());
+        }
+        is_there
+    }
+
+    pub(super) fn forget(&self, key: QueueKey) {
+        self.routes().remove(&key);
+    }
+
+    /// Sends an answer to whoever has the queue.
+    pub(super) fn send_on(&self, key: QueueKey, token: Token, result: i32) {
+        match self.routes().get_mut(&key) {
+            Some(Route::At(mailbox)) => mailbox.send(Command::Completed { key, token, result }),
+            Some(Route::Between(answers)) => answers.push((token, result)),
+            None => tracing::debug!("An answer to a request of queue {}, which is gone", key.0),
+        }
+    }
+
+    fn routes(&self) -> MutexGuard<'_, HashMap<QueueKey, Route>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,361 @@
+//! A worker's thread.
+
+use super::entry::Entry;
+use super::mailbox::{Command, Mailbox, Reply, Routes};
+use super::pace::{Idle, Pace, Polling};
+use super::uring::Uring;
+use super::{WorkerError, WorkerOptions};
+use crate::clock::{now_ns, ticks};
+use crate::queue::{Queue, QueueKey, Token};
+use crate::statistics::WorkerCounters;
+use rustix::event::epoll;
+use rustix::thread::CpuSet;
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What an event is of: the mailbox, the io_uring, or the queue with this number.
+const MAIL: u64 = 1 << 32;
+const ANSWERS: u64 = 1 << 33;
+/// Events taken at once.
+const EVENTS: usize = 64;
+/// A queue that had nothing in so many sweeps while others had is left to its kicks.
+const COLD_AFTER: u32 = 64;
+
+/// A worker's thread.
+pub(super) struct Run {
+    mailbox: Arc<Mailbox>,
+    counters: Arc<WorkerCounters>,
+    routes: Arc<Routes>,
+    polling: Polling,
+    epoll: OwnedFd,
+    uring: Uring,
+    entries: Vec<Entry>,
+    /// Where each queue is in `entries`.
+    places: HashMap<QueueKey, usize>,
+    /// Which queue is the first of the next sweep.
+    first: usize,
+    pace: Pace,
+    stopping: Option<Reply<Vec<Queue>>>,
+}
+
+impl Run {
+    pub(super) fn new(
+        options: &WorkerOptions,
+        mailbox: Arc<Mailbox>,
+        counters: Arc<WorkerCounters>,
+        routes: Arc<Routes>,
+    ) -> Result<Self, WorkerError> {
+        let cannot = |what, source: io::Error| WorkerError::Cannot { what, source };
+        if !options.cpus.is_empty() {
+            pin(&options.cpus).map_err(|source| cannot("it may not run on these CPUs", source))?;
+        }
+        // Naps end when they are to, not up to 50 microseconds later.
+        if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
+            tracing::debug!("Naps may last longer than they should: {error}");
+        }
+        let no_events = |error: rustix::io::Errno| cannot("no file for events", error.into());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(no_events)?;
+        let uring = Uring::new();
+        let add =
+            |file, data| epoll::add(&epoll, file, epoll::EventData::new_u64(data), epoll::EventFlags::IN);
+        add(mailbox.wake(), MAIL).map_err(no_events)?;
+        if let Some(file) = uring.file() {
+            add(file, ANSWERS).map_err(no_events)?;
+        }
+        Ok(Self {
+            mailbox,
+            counters,
+            routes,
+            polling: options.polling,
+            epoll,
+            uring,
+            entries: Vec::new(),
+            places: HashMap::new(),
+            first: 0,
+            pace: Pace::default(),
+            stopping: None,
+        })
+    }
+
+    pub(super) fn until_stopped(&mut self) {
+        let mut awake = ticks();
+        loop {
+            for command in self.mailbox.open() {
+                self.obey(command);
+            }
+            if self.stopping.is_some() && self.uring.in_flight == 0 {
+                break;
+            }
+            let now = now_ns();
+            // One that is to end makes no new requests.
+            let swept = if self.stopping.is_none() { self.sweep(now) } else { 0 };
+            let found = swept + self.take_answers();
+            if found > 0 {
+                self.pace.found(found, now);
+                continue;
+            }
+            let timeout = match self.pace.idle(self.polling, now) {
+                Idle::Look if self.entries.iter().any(|entry| entry.hot) => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                Idle::Nap(ns) if self.entries.iter().any(|entry| entry.hot) => {
+                    self.counters.naps.add(1);
+                    Some(ns)
+                }
+                _ if self.cool_all() => {
+                    self.counters.sleeps.add(1);
+                    None
+                }
+                _ => Some(0),
+            };
+            let timeout = self.until_held(timeout, now);
+            self.counters.awake_ticks.add(ticks().wrapping_sub(awake));
+            self.wait(timeout);
+            awake = ticks();
+        }
+        if let Some(reply) = self.stopping.take() {
+            let queues = self.entries.drain(..).map(|entry| entry.queue).collect();
+            let _ = reply.send(queues);
+        }
+    }
+
+    /// Looks at every queue that may have something, once. How many requests were found.
+    fn sweep(&mut self, now: u64) -> u64 {
+        self.counters.sweeps.add(1);
+        let mut found = 0;
+        let count = self.entries.len();
+        self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
+        for turn in 0..count {
+            let place = self.first + turn;
+            let place = if place < count { place } else { place - count };
+            let entry = &mut self.entries[place];
+            if !entry.hot && !entry.kicked || entry.held_until > now || entry.wanted.is_some() {
+                continue;
+            }
+            found += serve(entry, &mut self.uring, &self.counters, now);
+        }
+        self.uring.submit();
+        found
+    }
+
+    /// Ends the requests that the kernel has answered. How many they were.
+    fn take_answers(&mut self) -> u64 {
+        let mut found = 0;
+        // Which queues have something to show to their drivers: mostly one after another the same.
+        let mut touched: Vec<usize> = Vec::new();
+        while let Some((user_data, result)) = self.uring.answer() {
+            found += 1;
+            let (key, token) = (QueueKey((user_data >> 32) as u32), Token(user_data as u32));
+            match self.places.get(&key) {
+                Some(&place) => {
+                    self.entries[place].queue.complete(token, result);
+                    if touched.last() != Some(&place) {
+                        touched.push(place);
+                    }
+                }
+                None => self.routes.send_on(key, token, result),
+            }
+        }
+        for place in touched {
+            let entry = &mut self.entries[place];
+            entry.queue.lane.publish();
+            let in_flight = entry.queue.in_flight() as u64;
+            entry.queue.lane.state().counters.in_flight.set(in_flight);
+        }
+        if found > 0 {
+            self.give_what_is_wanted();
+        }
+        found
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Add(queue) => self.add(*queue),
+            Command::Take { key, drained, reply } => match self.places.get(&key) {
+                None => {
+                    let _ = reply.send(None);
+                }
+                Some(&place) if drained => {
+                    self.entries[place].wanted = Some(reply);
+                    self.give_what_is_wanted();
+                }
+                Some(&place) => {
+                    let _ = reply.send(Some(self.remove(place).queue));
+                }
+            },
+            Command::With { key, act } => match self.places.get(&key) {
+                Some(&place) => {
+                    let entry = &mut self.entries[place];
+                    act(Some(&mut entry.queue));
+                    // It may have been enabled, or made to be looked at in another way.
+                    entry.heat();
+                }
+                None => act(None),
+            },
+            Command::Completed { key, token, result } => match self.places.get(&key) {
+                Some(&place) => {
+                    let queue = &mut self.entries[place].queue;
+                    queue.complete(token, result);
+                    queue.lane.publish();
+                    self.give_what_is_wanted();
+                }
+                None => self.routes.send_on(key, token, result),
+            },
+            Command::Polling(polling) => self.polling = polling,
+            Command::Pin { cpus, reply } => {
+                let _ = reply.send(pin(&cpus));
+            }
+            Command::Stop { reply } => self.stopping = Some(reply),
+        }
+    }
+
+    fn add(&mut self, queue: Queue) {
+        let key = queue.key;
+        let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(u64::from(key.0));
+        for file in [queue.kick(), queue.handler.source()].into_iter().flatten() {
+            if let Err(error) = epoll::add(&self.epoll, file, data, events) {
+                tracing::warn!("Queue {} cannot be waited for: {error}", key.0);
+            }
+        }
+        self.places.insert(key, self.entries.len());
+        let mut entry = Entry::new(queue, now_ns());
+        entry.queue.lane.spare_kicks();
+        entry.queue.lane.publish();
+        self.entries.push(entry);
+        self.counters.queues.set(self.entries.len() as u64);
+    }
+
+    fn remove(&mut self, place: usize) -> Entry {
+        let entry = self.entries.swap_remove(place);
+        self.places.remove(&entry.queue.key);
+        if let Some(moved) = self.entries.get(place) {
+            self.places.insert(moved.queue.key, place);
+        }
+        for file in [entry.queue.kick(), entry.queue.handler.source()].into_iter().flatten() {
+            if let Err(error) = epoll::delete(&self.epoll, file) {
+                tracing::debug!("Queue {} was not waited for: {error}", entry.queue.key.0);
+            }
+        }
+        self.counters.queues.set(self.entries.len() as u64);
+        entry
+    }
+
+    fn give_what_is_wanted(&mut self) {
+        let is_ready = |entry: &Entry| entry.wanted.is_some() && entry.queue.in_flight() == 0;
+        while let Some(place) = self.entries.iter().position(is_ready) {
+            let mut entry = self.remove(place);
+            if let Some(reply) = entry.wanted.take() {
+                let _ = reply.send(Some(entry.queue));
+            }
+        }
+    }
+
+    /// Leaves all queues to their kicks. Whether none has anything already.
+    fn cool_all(&mut self) -> bool {
+        let mut all = true;
+        for entry in &mut self.entries {
+            all &= entry.cool();
+        }
+        all
+    }
+
+    /// A wait that does not go beyond the time at which a limit lets a queue go on.
+    fn until_held(&self, timeout: Option<u64>, now: u64) -> Option<u64> {
+        let held = self.entries.iter().map(|entry| entry.held_until).filter(|until| *until > now).min();
+        match (timeout, held) {
+            (Some(ns), Some(until)) => Some(ns.min(until - now)),
+            (None, Some(until)) => Some(until - now),
+            (timeout, None) => timeout,
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<u64>) {
+        let timeout = timeout.map(|ns| rustix::event::Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
+        });
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
+        let (events, _) = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Ok(events) => events,
+            Err(rustix::io::Errno::INTR) => return,
+            Err(error) => {
+                tracing::warn!("An I/O worker cannot wait for events: {error}");
+                return;
+            }
+        };
+        let now = now_ns();
+        for event in &*events {
+            match event.data.u64() {
+                MAIL => {
+                    let _ = rustix::io::read(self.mailbox.wake(), &mut [0; 8]);
+                }
+                ANSWERS => {}
+                key => {
+                    let Some(&place) = self.places.get(&QueueKey(key as u32)) else { continue };
+                    let entry = &mut self.entries[place];
+                    entry.kicked = true;
+                    entry.looked = now;
+                    entry.queue.lane.state().counters.kicks.add(1);
+                }
+            }
+        }
+    }
+}
+
+/// Gives a queue its turn. How many requests it had.
+#[inline]
+fn serve(entry: &mut Entry, uring: &mut Uring, counters: &WorkerCounters, now: u64) -> u64 {
+    let began = ticks();
+    let before = entry.queue.lane.state().counters.bytes.get();
+    let budget = entry.share.turn(entry.queue.weight);
+    let key = entry.queue.key;
+    let served = entry.queue.serve(&mut uring.submitter(key), budget);
+    entry.queue.lane.publish();
+    let state = entry.queue.lane.state();
+    let figures = &state.counters;
+    let bytes = figures.bytes.get().wrapping_sub(before);
+    entry.share.used(served.requests, bytes, served.more);
+    entry.held_until = served.held_back_ns.map_or(0, |ns| now + ns);
+    let kicked = std::mem::take(&mut entry.kicked);
+    let found = u64::from(served.requests);
+    if found == 0 {
+        figures.polls_empty.add(1);
+        entry.empty += 1;
+        if entry.hot && entry.empty >= COLD_AFTER && served.held_back_ns.is_none() {
+            entry.cool();
+        }
+    } else {
+        figures.polls_full.add(1);
+        figures.in_flight.set(entry.queue.in_flight() as u64);
+        figures.kicks_saved.add(found - u64::from(kicked));
+        state.delays.add(now - entry.looked.min(now), found);
+        let useful = ticks().wrapping_sub(began);
+        figures.useful_ticks.add(useful);
+        counters.useful_ticks.add(useful);
+        if let Some(since) = entry.stuck.take() {
+            figures.stuck_ns.add(now - since.min(now));
+        }
+        entry.empty = 0;
+        entry.heat();
+    }
+    entry.stuck = served.more.then_some(now);
+    entry.looked = now;
+    found
+}
+
+fn pin(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    let all = 0..CpuSet::MAX_CPU;
+    let wanted: Vec<usize> = if cpus.is_empty() { all.collect() } else { cpus.to_vec() };
+    if let Some(beyond) = wanted.iter().find(|cpu| **cpu >= CpuSet::MAX_CPU) {
+        let why = format!("there is no CPU {beyond}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    wanted.into_iter().for_each(|cpu| set.set(cpu));
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}

@@ -1,0 +1,81 @@
+//! Whose turn it is: deficit round robin by weight (Shreedhar and Varghese, 1995), in units of work.
+
+/// Units that a queue of the usual weight may use in a turn.
+const QUANTUM: i64 = 32;
+/// Bytes that are as much work as a request by itself.
+const BYTES_A_UNIT: u64 = 16 << 10;
+/// The most that a queue may ask for at once, whatever its weight.
+const MOST: i64 = 256;
+
+/// A queue's account.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Units that it may use; below 0 after a turn that turned out to be more work than was known before.
+    credit: i64,
+}
+
+impl Share {
+    /// The requests that it may make in this turn; 0 while it pays back.
+    #[inline]
+    pub(super) fn turn(&mut self, weight: u32) -> u32 {
+        let quantum = (QUANTUM * i64::from(weight) / i64::from(crate::queue::USUAL_WEIGHT)).max(1);
+        self.credit = (self.credit + quantum).min(quantum.max(MOST));
+        u32::try_from(self.credit.clamp(0, MOST)).unwrap_or(0)
+    }
+
+    /// Takes note of what was done in a turn. A queue that has nothing more saves nothing for later.
+    #[inline]
+    pub(super) fn used(&mut self, requests: u32, bytes: u64, more: bool) {
+        self.credit -= i64::from(requests) + i64::try_from(bytes / BYTES_A_UNIT).unwrap_or(i64::MAX / 2);
+        if !more && self.credit > 0 {
+            self.credit = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests and bytes of two queues that never run dry, after many turns.
+    fn compete(a: (u32, u64), b: (u32, u64)) -> [(u64, u64); 2] {
+        let mut shares = [Share::default(); 2];
+        let mut done = [(0, 0); 2];
+        for _ in 0..10_000 {
+            for (which, (weight, size)) in [a, b].into_iter().enumerate() {
+                let requests = shares[which].turn(weight);
+                let bytes = u64::from(requests) * size;
+                shares[which].used(requests, bytes, true);
+                done[which].0 += u64::from(requests);
+                done[which].1 += bytes;
+            }
+        }
+        done
+    }
+
+    #[test]
+    fn equal_weights_get_equal_work() {
+        let [a, b] = compete((100, 0), (100, 0));
+        assert_eq!(a, b);
+        let [small, large] = compete((100, 512), (100, 1 << 20));
+        let (small, large) = (small.0, large.0 + large.1 / BYTES_A_UNIT);
+        assert!(small.abs_diff(large) * 20 < small, "{small} units against {large}");
+    }
+
+    #[test]
+    fn weights_divide() {
+        let [a, b] = compete((300, 0), (100, 0));
+        assert_eq!(a.0, 3 * b.0);
+        assert!(compete((1, 0), (100, 0))[0].0 > 0, "nobody starves");
+    }
+
+    #[test]
+    fn nothing_is_saved_by_being_idle() {
+        let mut share = Share::default();
+        for _ in 0..100 {
+            share.turn(100);
+            share.used(0, 0, false);
+        }
+        assert_eq!(share.turn(100), 32);
+    }
+}

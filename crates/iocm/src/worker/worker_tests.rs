@@ -1,0 +1,278 @@
+use super::*;
+use crate::device::block::{BlockDevice, BlockOptions};
+use crate::queue::{Notifiers, QueueState};
+use crate::ring::{RingError, RingFeatures};
+use crate::testing::BlockDriver;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// A driver with the files by which it and the device wake each other.
+struct Guest {
+    driver: BlockDriver,
+    kick: OwnedFd,
+    call: OwnedFd,
+    error: OwnedFd,
+    state: Arc<QueueState>,
+}
+
+const FEATURES: RingFeatures = RingFeatures { packed: false, event_index: true, indirect: true };
+
+fn file() -> OwnedFd {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
+}
+
+impl Guest {
+    fn new(device: &Arc<BlockDevice>, features: RingFeatures) -> (Self, Queue) {
+        let driver = BlockDriver::new(64, features);
+        let (kick, call, error) = (file(), file(), file());
+        let notifiers = Notifiers {
+            kick: Some(kick.try_clone().unwrap()),
+            call: Some(call.try_clone().unwrap()),
+            error: Some(error.try_clone().unwrap()),
+        };
+        let state = Arc::<QueueState>::default();
+        let ring = driver.driver.ring().unwrap();
+        let queue = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::clone(&state));
+        driver.driver.want_calls(true);
+        (Self { driver, kick, call, error, state }, queue)
+    }
+
+    fn submit(&mut self, kind: u32, sector: u64, write: &[u8], read: u32) -> Option<u16> {
+        let before = self.driver.driver.offered();
+        let id = self.driver.submit(kind, sector, write, read)?;
+        if self.driver.driver.must_kick(before) {
+            rustix::io::write(&self.kick, &1_u64.to_ne_bytes()).unwrap();
+        }
+        Some(id)
+    }
+
+    /// The next request that ended, after waiting for a call as a guest does.
+    fn ended(&mut self) -> (u16, u8, Vec<u8>) {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(ended) = self.driver.ended() {
+                return ended;
+            }
+            self.driver.driver.want_calls(true);
+            if let Some(ended) = self.driver.ended() {
+                return ended;
+            }
+            assert!(Instant::now() < end, "a request is lost: {:?}", self.state.counters.read());
+            let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&self.call, PollFlags::IN)], Some(&second));
+            let _ = rustix::io::read(&self.call, &mut [0; 8]);
+        }
+    }
+}
+
+fn null() -> Arc<BlockDevice> {
+    BlockDevice::open(BlockOptions::default()).unwrap()
+}
+
+fn disk(size: u64) -> (tempfile::NamedTempFile, Arc<BlockDevice>) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(size).unwrap();
+    let options = BlockOptions { path: Some(file.path().to_owned()), ..BlockOptions::default() };
+    let device = BlockDevice::open(options).unwrap();
+    (file, device)
+}
+
+fn worker(routes: &Arc<Routes>, polling: Polling) -> Worker {
+    Worker::start(0, &WorkerOptions { polling, ..WorkerOptions::default() }, routes).unwrap()
+}
+
+#[test]
+fn every_way_of_waiting_serves_every_layout() {
+    for polling in [Polling::default(), Polling::Always, Polling::Never] {
+        for packed in [false, true] {
+            for event_index in [false, true] {
+                let features = RingFeatures { packed, event_index, indirect: true };
+                let routes = Routes::new();
+                let worker = worker(&routes, polling);
+                let (mut guest, queue) = Guest::new(&null(), features);
+                worker.add(queue);
+                for sector in 0..200 {
+                    let id = guest.submit(0, sector, &[], 4096).unwrap();
+                    assert_eq!(guest.ended().0, id);
+                }
+                let figures = guest.state.counters.read();
+                assert_eq!((figures.requests, figures.bytes), (200, 200 * 4096), "{polling:?} {features:?}");
+                assert_eq!(worker.stop().unwrap().len(), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let (file, device) = disk(1 << 20);
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut guest, queue) = Guest::new(&device, FEATURES);
+    worker.add(queue);
+    let data: Vec<u8> = (0..8192_u32).map(|byte| (byte % 251) as u8).collect();
+    guest.submit(1, 64, &data, 0).unwrap();
+    assert_eq!(guest.ended().1, 0);
+    guest.submit(4, 0, &[], 0).unwrap();
+    assert_eq!(guest.ended().1, 0);
+    guest.submit(0, 64, &[], 8192).unwrap();
+    let (_, status, read) = guest.ended();
+    assert_eq!((status, read == data), (0, true));
+    let stored = std::fs::read(file.path()).unwrap();
+    assert_eq!(stored[64 * 512..64 * 512 + 8192], data);
+}
+
+#[test]
+fn what_cannot_be_done_is_answered_with_an_error() {
+    let (file, device) = disk(1 << 20);
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut guest, queue) = Guest::new(&device, FEATURES);
+    worker.add(queue);
+    let mut answer = |kind, sector, write: &[u8], read| {
+        guest.submit(kind, sector, write, read).unwrap();
+        guest.ended().1
+    };
+    assert_eq!(answer(0, 2048, &[], 512), 1, "beyond the end");
+    assert_eq!(answer(0, u64::MAX, &[], 512), 1);
+    assert_eq!(answer(1, 0, &[1; 100], 0), 1, "no sector");
+    assert_eq!(answer(99, 0, &[], 0), 2, "no such request");
+    file.as_file().set_len(4096).unwrap();
+    assert_eq!(answer(0, 16, &[], 4096), 1, "the file was cut");
+    assert_eq!(answer(0, 4, &[], 4096), 1, "a part of it was");
+    assert_eq!(answer(0, 0, &[], 4096), 0);
+    assert_eq!(guest.state.counters.read().errors, 6);
+}
+
+#[test]
+fn parts_are_given_up_and_made_zero() {
+    let (file, device) = disk(1 << 20);
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut guest, queue) = Guest::new(&device, FEATURES);
+    worker.add(queue);
+    let range = |sector: u64, sectors: u32, flags: u32| {
+        [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
+    };
+    guest.submit(1, 0, &[7; 0x4000], 0).unwrap();
+    assert_eq!(guest.ended().1, 0);
+    let two = [range(0, 8, 0), range(16, 1, 1)].concat();
+    let mut answer = |kind, write: &[u8]| {
+        guest.submit(kind, 0, write, 0).unwrap();
+        guest.ended().1
+    };
+    assert_eq!(answer(13, &two), 0);
+    let stored = std::fs::read(file.path()).unwrap();
+    assert!(stored[..4096].iter().all(|byte| *byte == 0) && stored[4096..8192].iter().all(|byte| *byte == 7));
+    assert!(
+        stored[8192..8704].iter().all(|byte| *byte == 0)
+            && stored[8704..0x4000].iter().all(|byte| *byte == 7)
+    );
+    assert_eq!(answer(11, &range(8, 8, 0)), 0);
+    assert_eq!(answer(11, &range(2048, 1, 0)), 1, "beyond the end");
+    assert_eq!(answer(13, &range(0, 1, 2)), 2, "a flag that means nothing");
+    assert_eq!(answer(11, &[0; 15]), 1);
+}
+
+#[test]
+fn queues_move_while_they_work() {
+    let (_file, device) = disk(8 << 20);
+    let routes = Routes::new();
+    let workers = [worker(&routes, Polling::default()), worker(&routes, Polling::Never)];
+    let (mut guest, queue) = Guest::new(&device, FEATURES);
+    let key = queue.key;
+    workers[0].add(queue);
+    let mut at = 0;
+    let mut longest = Duration::ZERO;
+    for turn in 0..300_u32 {
+        let mut wanted = Vec::new();
+        for number in 0..8 {
+            let sector = u64::from(turn * 8 + number) % 2000 * 8;
+            wanted.push(guest.submit(1, sector, &[turn as u8; 4096], 0).unwrap());
+        }
+        let began = Instant::now();
+        let queue = workers[at].take(key).unwrap().unwrap();
+        at = 1 - at;
+        workers[at].add(queue);
+        longest = longest.max(began.elapsed());
+        for _ in 0..8 {
+            let (id, status, _) = guest.ended();
+            assert_eq!(status, 0);
+            let place = wanted.iter().position(|one| *one == id).expect("each once");
+            wanted.swap_remove(place);
+        }
+    }
+    assert!(workers[1 - at].take(key).unwrap().is_none());
+    assert_eq!(guest.state.counters.read().requests, 2400);
+    let queue = workers[at].take_drained(key).unwrap().unwrap();
+    assert_eq!(queue.in_flight(), 0);
+    assert!(longest < Duration::from_secs(5));
+}
+
+#[test]
+fn a_queue_that_is_switched_off_rests() {
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut guest, queue) = Guest::new(&null(), FEATURES);
+    let key = queue.key;
+    worker.add(queue);
+    worker.with(key, |queue| queue.enabled = false).unwrap().unwrap();
+    guest.submit(0, 0, &[], 512).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(guest.state.counters.read().requests, 0);
+    worker.with(key, |queue| queue.enabled = true).unwrap().unwrap();
+    guest.ended();
+    assert!(worker.with(QueueKey::fresh(), |_| ()).unwrap().is_none());
+}
+
+#[test]
+fn a_hostile_queue_is_given_up_and_others_go_on() {
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut hostile, first) = Guest::new(&null(), FEATURES);
+    let (mut guest, second) = Guest::new(&null(), FEATURES);
+    let key = first.key;
+    worker.add(first);
+    worker.add(second);
+    hostile.driver.driver.offer(999);
+    rustix::io::write(&hostile.kick, &1_u64.to_ne_bytes()).unwrap();
+    let second = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
+    assert_eq!(poll(&mut [PollFd::new(&hostile.error, PollFlags::IN)], Some(&second)).unwrap(), 1);
+    let broken = worker.with(key, |queue| queue.broken()).unwrap().unwrap();
+    assert_eq!(broken, Some(RingError::Index(999)));
+    guest.submit(0, 0, &[], 512).unwrap();
+    assert_eq!(guest.ended().1, 0);
+}
+
+#[test]
+fn a_worker_without_work_does_not_run() {
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut guest, queue) = Guest::new(&null(), FEATURES);
+    worker.add(queue);
+    for _ in 0..2000 {
+        guest.submit(0, 0, &[], 512).unwrap();
+        guest.ended();
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let before = worker.counters().read();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(worker.counters().read().sweeps, before.sweeps);
+}
+
+#[test]
+fn a_limit_holds_a_device_back() {
+    let options = BlockOptions { requests_a_second: 1000, ..BlockOptions::default() };
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut guest, queue) = Guest::new(&BlockDevice::open(options).unwrap(), FEATURES);
+    worker.add(queue);
+    let began = Instant::now();
+    for _ in 0..200 {
+        guest.submit(0, 0, &[], 512).unwrap();
+        guest.ended();
+    }
+    // 20 ms of credit are there at first.
+    assert!(began.elapsed() > Duration::from_millis(150), "{:?}", began.elapsed());
+}
