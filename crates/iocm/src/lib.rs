@@ -1,10 +1,14 @@
 //! Shared I/O workers that serve the virtio devices of many VMs over vhost-user.
 
 mod clock;
+pub mod daemon;
 pub mod device;
 pub mod memory;
+pub mod pool;
+pub mod protocol;
 pub mod queue;
 pub mod ring;
+pub mod session;
 pub mod statistics;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

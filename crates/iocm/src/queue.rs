@@ -149,6 +149,11 @@ impl Queue {
         self.lane.broken
     }
 
+    /// Sets the file by which the driver is called. It is called at once: it may wait for what the old file told.
+    pub fn set_call(&mut self, call: Option<OwnedFd>) {
+        self.lane.set_call(call);
+    }
+
     /// Uses another map of the same guest's memory from now on: one in which all that the ring needs is still there.
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
         self.lane.ring.use_memory(memory);

@@ -5,7 +5,9 @@ mod queue;
 mod request;
 mod storage;
 
-use super::Limit;
+use super::{Device, Limit};
+use crate::protocol::VirtioFeatures;
+use crate::queue::Handler;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,5 +127,31 @@ impl BlockDevice {
     #[must_use]
     pub const fn bytes_limit(&self) -> &Limit {
         &self.bytes
+    }
+}
+
+impl Device for Arc<BlockDevice> {
+    fn kind(&self) -> &'static str {
+        "block"
+    }
+
+    fn features(&self) -> u64 {
+        features(self)
+    }
+
+    fn queues(&self) -> u16 {
+        self.options.queues
+    }
+
+    fn handler(&self, _index: u16, size: u16, _features: VirtioFeatures) -> Box<dyn Handler> {
+        Box::new(self.queue(size))
+    }
+
+    fn config(&self, offset: u32, size: u32) -> Vec<u8> {
+        self.read_config(offset, size)
+    }
+
+    fn set_config(&self, offset: u32, bytes: &[u8]) -> Result<(), String> {
+        self.write_config(offset, bytes).map_err(|error| error.to_string())
     }
 }

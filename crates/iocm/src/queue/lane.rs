@@ -101,5 +101,8 @@ impl Lane {
     /// Sets the file by which the driver is called.
     pub fn set_call(&mut self, call: Option<OwnedFd>) {
         self.call = call;
+        if let Some(call) = &self.call {
+            let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+        }
     }
 }

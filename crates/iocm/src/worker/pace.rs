@@ -47,37 +47,84 @@ const SHORTEST_NAP_NS: u64 = 20_000;
 /// So many requests a nap shall collect.
 const BATCH: u64 = 16;
 /// How long a rate is measured before it counts.
-const WINDOW_NS: u64 = 500_000;
+const WINDOW_NS: u64 = 5_000_000;
+/// Windows until naps are tried again, or checked, at least and at most.
+const PATIENCE: std::ops::RangeInclusive<u32> = 2..=256;
 
-/// How often requests come.
-#[derive(Debug, Clone, Copy, Default)]
+/// How requests are waited for.
+///
+/// A guest that waits for its answers before it asks for more is slowed down by naps, and its rate alone does not tell:
+/// it is what the naps make of it. So naps are tried, and kept only when the rate does not fall; and they are given up
+/// for a moment now and then, to see that it would not rise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By kicks, for so many windows.
+    Kicks(u32),
+    /// By naps, to see that they do no harm; at this gap there were none.
+    Trying(u64),
+    /// By naps, for so many windows.
+    Naps(u32),
+    /// By kicks, to see that naps do no harm; at this gap there were naps.
+    Checking(u64),
+}
+
+/// How often requests come, and how they are waited for.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
+    way: Way,
+    /// For how many windows the next decision holds.
+    patience: u32,
     /// When the present window began, nanoseconds.
     began: u64,
     /// Requests in it.
     requests: u64,
-    /// Nanoseconds between two requests, smoothed; 0 while it is not known.
+    /// Nanoseconds between two requests in the last window; 0 while it is not known.
     gap: u64,
     /// When the last request was found.
     last: u64,
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        let patience = *PATIENCE.start();
+        Self { way: Way::Kicks(patience), patience, began: 0, requests: 0, gap: 0, last: 0 }
+    }
+}
+
 impl Pace {
     /// Takes note of requests that were found at `now`.
     pub(super) fn found(&mut self, requests: u64, now: u64) {
-        self.last = now;
-        if self.requests == 0 && now - self.began > WINDOW_NS * 4 {
+        if now.saturating_sub(self.last) > WINDOW_NS {
             // What came before a rest says nothing.
-            *self = Self { began: now, requests, gap: 0, last: now };
+            *self = Self { began: now, requests, last: now, ..Self::default() };
             return;
         }
+        self.last = now;
         self.requests += requests;
         let passed = now - self.began;
         if passed >= WINDOW_NS {
-            let gap = passed / self.requests.max(1);
-            self.gap = if self.gap == 0 { gap } else { (self.gap * 3 + gap) / 4 };
+            self.gap = passed / self.requests.max(1);
             (self.began, self.requests) = (now, 0);
+            self.decide();
         }
+    }
+
+    /// At the end of a window: whether naps do harm is what the rates with and without them tell.
+    fn decide(&mut self) {
+        let longer = (self.patience * 2).min(*PATIENCE.end());
+        // Rates of so short a time differ by chance; those that depend on naps differ by far.
+        let is_faster = |gap: u64, than: u64| gap * 5 < than * 4;
+        (self.way, self.patience) = match self.way {
+            Way::Kicks(0) => (Way::Trying(self.gap), self.patience),
+            Way::Kicks(left) => (Way::Kicks(left - 1), self.patience),
+            Way::Naps(0) => (Way::Checking(self.gap), self.patience),
+            Way::Naps(left) => (Way::Naps(left - 1), self.patience),
+            Way::Trying(before) if is_faster(before, self.gap) => (Way::Kicks(longer), longer),
+            Way::Checking(before) if is_faster(self.gap, before) => {
+                (Way::Kicks(*PATIENCE.start()), *PATIENCE.start())
+            }
+            Way::Trying(_) | Way::Checking(_) => (Way::Naps(longer), longer),
+        };
     }
 
     /// What to do at `now`, when nothing was found.
@@ -87,17 +134,20 @@ impl Pace {
             Polling::Never => return Idle::Sleep,
             Polling::Adaptive { nap_ns } => nap_ns,
         };
-        // A nap that finds nothing several times over says that the rate is no longer what it was.
         let rested = now.saturating_sub(self.last);
-        if self.gap == 0 || self.gap > longest || rested > longest.max(self.gap * 4) * 4 {
+        if self.gap == 0 {
             return Idle::Sleep;
         }
         if rested < WAKE_UP_NS && self.gap < WAKE_UP_NS / 2 {
             return Idle::Look;
         }
-        match (self.gap * BATCH).min(longest) {
-            nap if nap < SHORTEST_NAP_NS && longest < SHORTEST_NAP_NS => Idle::Sleep,
-            nap => Idle::Nap(nap.max(SHORTEST_NAP_NS)),
+        // A nap that finds nothing several times over says that the rate is no longer what it was.
+        let is_over = self.gap > longest || rested > longest.max(self.gap * 4) * 4;
+        match (self.gap * BATCH).clamp(SHORTEST_NAP_NS, longest.max(SHORTEST_NAP_NS)) {
+            nap if nap <= longest && !is_over && matches!(self.way, Way::Trying(_) | Way::Naps(_)) => {
+                Idle::Nap(nap)
+            }
+            _ => Idle::Sleep,
         }
     }
 }
@@ -108,50 +158,77 @@ mod tests {
 
     const ADAPTIVE: Polling = Polling::Adaptive { nap_ns: USUAL_NAP_NS };
 
-    /// Requests that come one every `gap` nanoseconds for a while; what is done between two of them.
-    fn between(gap: u64, polling: Polling) -> (Pace, Idle, u64) {
+    /// A load: when the next requests come after those at `now` were found, and how many are found at once.
+    fn play(polling: Polling, next: impl Fn(u64, Idle) -> (u64, u64)) -> (Pace, u64, [u64; 3]) {
         let mut pace = Pace::default();
-        let mut now = 1_000_000_000;
-        for _ in 0..20_000_000 / gap + 10 {
-            now += gap;
-            pace.found(1, now);
+        let (mut now, mut found, mut ways) = (1_000_000_000, 1, [0; 3]);
+        while now < 3_000_000_000 {
+            pace.found(found, now);
+            let idle = pace.idle(polling, now + 100);
+            ways[match idle {
+                Idle::Look => 0,
+                Idle::Nap(_) => 1,
+                Idle::Sleep => 2,
+            }] += 1;
+            (now, found) = next(now, idle);
         }
-        (pace, pace.idle(polling, now + gap / 2), now)
+        (pace, now, ways)
+    }
+
+    /// Requests that come one every `gap` nanoseconds, whatever becomes of those before.
+    fn open(gap: u64) -> impl Fn(u64, Idle) -> (u64, u64) {
+        move |now, idle| match idle {
+            Idle::Nap(ns) if ns > gap => (now + ns, ns / gap),
+            _ => (now + gap, 1),
+        }
+    }
+
+    /// A guest that asks for the next `depth` requests as soon as it has the answers.
+    fn closed(depth: u64, turn: u64) -> impl Fn(u64, Idle) -> (u64, u64) {
+        move |now, idle| match idle {
+            Idle::Nap(ns) => (now + ns.max(turn), depth),
+            _ => (now + turn, depth),
+        }
     }
 
     #[test]
-    fn the_rate_decides() {
-        assert_eq!(between(1_000, ADAPTIVE).1, Idle::Look);
-        assert!(matches!(between(5_000, ADAPTIVE).1, Idle::Nap(79_000..=80_000)));
-        assert_eq!(between(25_000, ADAPTIVE).1, Idle::Nap(100_000), "no longer than the longest");
-        assert_eq!(
-            between(200_000, ADAPTIVE).1,
-            Idle::Sleep,
-            "kicks are cheaper than naps that find nothing"
-        );
-        let short = Polling::Adaptive { nap_ns: 10_000 };
-        assert_eq!(between(9_000, short).1, Idle::Sleep, "so short a nap is not worth its timer");
+    fn the_rate_of_an_open_load_decides() {
+        let mostly = |gap| {
+            let (_, _, ways) = play(ADAPTIVE, open(gap));
+            ways.iter().position(|count| count == ways.iter().max().unwrap()).unwrap()
+        };
+        assert_eq!(mostly(1_000), 0, "it is looked again at once");
+        assert_eq!(mostly(200_000), 2, "kicks are cheaper than naps that find nothing");
+        let (pace, now, ways) = play(ADAPTIVE, open(25_000));
+        assert!(matches!(pace.way, Way::Naps(_) | Way::Checking(_)));
+        assert!(ways[1] * 100_000 > 1_500_000_000, "most of the time is napped: {ways:?}");
+        assert!(!matches!(pace.idle(ADAPTIVE, now), Idle::Nap(100_001..)), "no longer than the longest");
+    }
+
+    #[test]
+    fn a_guest_that_waits_for_its_answers_is_not_made_to_wait_for_naps() {
+        for (depth, turn) in [(1, 12_000), (4, 20_000)] {
+            let (_, _, ways) = play(ADAPTIVE, closed(depth, turn));
+            assert!(ways[2] * turn > 1_700_000_000, "depth {depth}: {ways:?}");
+        }
     }
 
     #[test]
     fn what_was_set_is_kept() {
-        assert_eq!(between(200_000, Polling::Always).1, Idle::Look);
-        assert_eq!(between(1_000, Polling::Never).1, Idle::Sleep);
+        assert_eq!(play(Polling::Always, open(200_000)).2[1..], [0, 0]);
+        assert_eq!(play(Polling::Never, open(1_000)).2[..2], [0, 0]);
+        let short = Polling::Adaptive { nap_ns: 10_000 };
+        assert_eq!(play(short, open(9_000)).2[1], 0, "so short a nap is not worth its timer");
     }
 
     #[test]
     fn it_falls_asleep_when_nothing_comes_any_more() {
-        let (pace, _, now) = between(5_000, ADAPTIVE);
-        assert!(matches!(pace.idle(ADAPTIVE, now + 200_000), Idle::Nap(_)));
+        let (mut pace, now, _) = play(ADAPTIVE, open(5_000));
+        pace.way = Way::Naps(9);
+        assert!(matches!(pace.idle(ADAPTIVE, now + 100_000), Idle::Nap(_)));
         assert_eq!(pace.idle(ADAPTIVE, now + 500_000), Idle::Sleep);
         assert_eq!(Pace::default().idle(ADAPTIVE, 1), Idle::Sleep);
-    }
-
-    #[test]
-    fn a_rest_makes_the_rate_unknown() {
-        let (mut pace, _, now) = between(5_000, ADAPTIVE);
         pace.found(1, now + 1_000_000_000);
-        pace.found(1, now + 2_000_000_000);
-        assert_eq!(pace.idle(ADAPTIVE, now + 2_000_001_000), Idle::Sleep);
+        assert_eq!(pace.way, Way::Kicks(2), "a rest makes the rate unknown");
     }
 }

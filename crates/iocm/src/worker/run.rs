@@ -8,7 +8,7 @@ use super::{WorkerError, WorkerOptions};
 use crate::clock::{now_ns, ticks};
 use crate::queue::{Queue, QueueKey, Token};
 use crate::statistics::WorkerCounters;
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::thread::CpuSet;
 use std::collections::HashMap;
 use std::io;
@@ -275,10 +275,17 @@ impl Run {
     }
 
     fn wait(&mut self, timeout: Option<u64>) {
-        let timeout = timeout.map(|ns| rustix::event::Timespec {
-            tv_sec: (ns / 1_000_000_000) as i64,
-            tv_nsec: (ns % 1_000_000_000) as i64,
-        });
+        // `epoll_wait` itself knows milliseconds alone.
+        if let Some(timeout) = timeout.filter(|ns| *ns > 0) {
+            let timeout = rustix::event::Timespec {
+                tv_sec: (timeout / 1_000_000_000) as i64,
+                tv_nsec: (timeout % 1_000_000_000) as i64,
+            };
+            if poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout)) == Ok(0) {
+                return;
+            }
+        }
+        let timeout = timeout.map(|_| rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
         let (events, _) = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Ok(events) => events,

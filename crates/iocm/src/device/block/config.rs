@@ -56,7 +56,7 @@ pub fn features(device: &BlockDevice) -> u64 {
 impl BlockDevice {
     /// Reads the configuration. Bytes behind its end are zero, for front-ends ask for more than there is.
     #[must_use]
-    pub fn config(&self, offset: u32, size: u32) -> Vec<u8> {
+    pub fn read_config(&self, offset: u32, size: u32) -> Vec<u8> {
         let block = self.storage.block_size();
         let mut all = [0; SIZE];
         let mut at = 0;
@@ -91,7 +91,7 @@ impl BlockDevice {
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn set_config(&self, offset: u32, bytes: &[u8]) -> Result<(), ConfigError> {
+    pub fn write_config(&self, offset: u32, bytes: &[u8]) -> Result<(), ConfigError> {
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         match (offset as usize, bytes.len()) {
             (WRITEBACK, 1) => Ok(()),

@@ -1,0 +1,192 @@
+//! All workers of a daemon, and which of them has which queue.
+
+use crate::queue::{Queue, QueueKey};
+use crate::worker::{Polling, Routes, Worker, WorkerError, WorkerOptions};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All workers of a daemon.
+#[derive(Debug)]
+pub struct Pool {
+    routes: Arc<Routes>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    workers: BTreeMap<u32, Arc<Worker>>,
+    /// Which worker each queue is at.
+    places: HashMap<QueueKey, u32>,
+    next: u32,
+}
+
+/// Why something cannot be done with workers.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// There is no such worker.
+    #[error("There is no I/O worker {0}")]
+    NoWorker(u32),
+    /// The last worker cannot be taken away while there are queues.
+    #[error("I/O worker {0} is the last one, and has queues to serve")]
+    Last(u32),
+    /// A queue is not served.
+    #[error("Queue {0} is not served")]
+    NoQueue(u32),
+    /// A worker failed.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { routes: Routes::new(), inner: Mutex::default() }
+    }
+}
+
+impl Pool {
+    /// A pool without workers.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes one more worker. Its number, which no other ever had.
+    ///
+    /// # Errors
+    /// [`WorkerError`].
+    pub fn add_worker(&self, options: &WorkerOptions) -> Result<u32, WorkerError> {
+        let mut inner = self.inner();
+        let number = inner.next;
+        let worker = Worker::start(number, options, &self.routes)?;
+        inner.workers.insert(number, Arc::new(worker));
+        inner.next += 1;
+        Ok(number)
+    }
+
+    /// Takes a worker away, after its queues were given to the others.
+    ///
+    /// # Errors
+    /// [`PoolError`]; the worker stays then.
+    pub fn remove_worker(&self, number: u32) -> Result<(), PoolError> {
+        let mut inner = self.inner();
+        if !inner.workers.contains_key(&number) {
+            return Err(PoolError::NoWorker(number));
+        }
+        let keys: Vec<QueueKey> = inner.queues_of(number).collect();
+        for key in keys {
+            let to = inner.least(|other| other != number).ok_or(PoolError::Last(number))?;
+            inner.move_queue(key, to)?;
+        }
+        // Its thread ends when nobody uses it any more.
+        inner.workers.remove(&number);
+        Ok(())
+    }
+
+    /// The workers by number.
+    #[must_use]
+    pub fn workers(&self) -> Vec<Arc<Worker>> {
+        self.inner().workers.values().cloned().collect()
+    }
+
+    /// A worker.
+    ///
+    /// # Errors
+    /// [`PoolError::NoWorker`].
+    pub fn worker(&self, number: u32) -> Result<Arc<Worker>, PoolError> {
+        self.inner().workers.get(&number).cloned().ok_or(PoolError::NoWorker(number))
+    }
+
+    /// Gives a queue to the worker that was asked for, or to the one with the fewest. Its number.
+    ///
+    /// # Errors
+    /// [`PoolError::NoWorker`].
+    pub fn serve(&self, queue: Queue, at: Option<u32>) -> Result<u32, PoolError> {
+        let mut inner = self.inner();
+        let wanted = at.filter(|number| inner.workers.contains_key(number));
+        let number = wanted.or_else(|| inner.least(|_| true)).ok_or(PoolError::NoWorker(at.unwrap_or(0)))?;
+        inner.places.insert(queue.key, number);
+        if let Some(worker) = inner.workers.get(&number) {
+            worker.add(queue);
+        }
+        Ok(number)
+    }
+
+    /// Moves a queue to another worker, between two of its requests.
+    ///
+    /// # Errors
+    /// [`PoolError`]; the queue stays where it is then.
+    pub fn move_queue(&self, key: QueueKey, to: u32) -> Result<(), PoolError> {
+        self.inner().move_queue(key, to)
+    }
+
+    /// Which worker has a queue.
+    #[must_use]
+    pub fn place(&self, key: QueueKey) -> Option<u32> {
+        self.inner().places.get(&key).copied()
+    }
+
+    /// Ends serving a queue, once the kernel has none of its requests any more.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn end(&self, key: QueueKey) -> Result<Queue, PoolError> {
+        // It may take as long as a disk does, so that others are not kept waiting; a move meanwhile finds no queue.
+        let worker = self.leave(key)?;
+        worker.take_drained(key)?.ok_or(PoolError::NoQueue(key.0))
+    }
+
+    fn leave(&self, key: QueueKey) -> Result<Arc<Worker>, PoolError> {
+        let mut inner = self.inner();
+        let number = inner.places.remove(&key).ok_or(PoolError::NoQueue(key.0))?;
+        inner.workers.get(&number).cloned().ok_or(PoolError::NoWorker(number))
+    }
+
+    /// Does something to a queue between two of its requests.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn with<T: Send + 'static>(
+        &self,
+        key: QueueKey,
+        act: impl FnOnce(&mut Queue) -> T + Send + 'static,
+    ) -> Result<T, PoolError> {
+        let inner = self.inner();
+        let number = inner.places.get(&key).copied().ok_or(PoolError::NoQueue(key.0))?;
+        let worker = inner.workers.get(&number).ok_or(PoolError::NoWorker(number))?;
+        worker.with(key, act)?.ok_or(PoolError::NoQueue(key.0))
+    }
+
+    /// Changes what all workers do when there is nothing to do.
+    pub fn set_polling(&self, polling: Polling) {
+        self.inner().workers.values().for_each(|worker| worker.set_polling(polling));
+    }
+}
+
+impl Inner {
+    fn queues_of(&self, number: u32) -> impl Iterator<Item = QueueKey> {
+        self.places.iter().filter(move |(_, at)| **at == number).map(|(key, _)| *key)
+    }
+
+    fn least(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        let numbers = self.workers.keys().copied().filter(|number| may(*number));
+        numbers.min_by_key(|number| self.queues_of(*number).count())
+    }
+
+    fn move_queue(&mut self, key: QueueKey, to: u32) -> Result<(), PoolError> {
+        let from = self.places.get(&key).copied().ok_or(PoolError::NoQueue(key.0))?;
+        if from == to {
+            return Ok(());
+        }
+        let new = self.workers.get(&to).ok_or(PoolError::NoWorker(to))?;
+        let old = self.workers.get(&from).ok_or(PoolError::NoWorker(from))?;
+        let queue = old.take(key)?.ok_or(PoolError::NoQueue(key.0))?;
+        new.add(queue);
+        self.places.insert(key, to);
+        Ok(())
+    }
+}

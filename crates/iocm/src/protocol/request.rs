@@ -1,0 +1,250 @@
+//! A front-end's requests.
+
+use super::payload::{Inflight, Reader, RingAddresses, RingState};
+use crate::memory::RegionPlace;
+use std::os::fd::OwnedFd;
+
+/// Version of the protocol, in the lowest bits of the flags.
+const VERSION: u32 = 1;
+/// It is an answer.
+const REPLY: u32 = 1 << 2;
+/// An answer is wanted.
+const NEED_REPLY: u32 = 1 << 3;
+/// In the payload of a ring's file: there is no file.
+const NO_FILE: u64 = 1 << 8;
+
+/// What comes before a message's payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Which request.
+    pub code: u32,
+    /// Version, and whether it is an answer or wants one.
+    pub flags: u32,
+    /// Bytes of the payload.
+    pub size: u32,
+}
+
+impl Header {
+    /// Bytes.
+    pub const SIZE: usize = 12;
+
+    /// Reads a header.
+    #[must_use]
+    pub fn parse(bytes: [u8; Self::SIZE]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+        Self {
+            code: u32::from_ne_bytes([a, b, c, d]),
+            flags: u32::from_ne_bytes([e, f, g, h]),
+            size: u32::from_ne_bytes([i, j, k, l]),
+        }
+    }
+
+    /// That of the answer to a request, or of a request of the back-end's own.
+    pub(super) fn bytes(code: u32, is_reply: bool, size: usize) -> Vec<u8> {
+        let flags = if is_reply { VERSION | REPLY } else { VERSION };
+        [code, flags, size as u32].iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    /// Whether an answer is wanted, where that was agreed on.
+    #[must_use]
+    pub const fn needs_reply(&self) -> bool {
+        self.flags & NEED_REPLY != 0
+    }
+
+    /// Whether it is a request of this version.
+    #[must_use]
+    pub const fn is_request(&self) -> bool {
+        self.flags & 0b11 == VERSION && self.flags & REPLY == 0
+    }
+}
+
+/// Why a message cannot be obeyed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is no such request.
+    #[error("request {0} is unknown")]
+    Unknown(u32),
+    /// Its payload is shorter or longer than it has to be.
+    #[error("request {code} has a payload of {size} bytes, which none has")]
+    Size {
+        /// Which request.
+        code: u32,
+        /// Bytes of the payload.
+        size: usize,
+    },
+    /// It comes with another number of files.
+    #[error("request {code} comes with {files} files")]
+    Files {
+        /// Which request.
+        code: u32,
+        /// How many.
+        files: usize,
+    },
+    /// It says something that cannot be.
+    #[error("{0}")]
+    Nonsense(String),
+    /// It was not agreed on, or cannot be done.
+    #[error("{0} is not supported")]
+    Unsupported(&'static str),
+}
+
+/// What a front-end asks for. Names are those of the protocol, without `VHOST_USER_`.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the protocol describes them")]
+#[non_exhaustive]
+pub enum Request {
+    GetFeatures,
+    SetFeatures(u64),
+    SetOwner,
+    ResetOwner,
+    SetMemTable(Vec<(RegionPlace, OwnedFd)>),
+    SetLogBase { size: u64, offset: u64, file: OwnedFd },
+    SetLogFd(OwnedFd),
+    SetVringNum(RingState),
+    SetVringAddr(RingAddresses),
+    SetVringBase(RingState),
+    GetVringBase(u32),
+    SetVringKick(u32, Option<OwnedFd>),
+    SetVringCall(u32, Option<OwnedFd>),
+    SetVringErr(u32, Option<OwnedFd>),
+    GetProtocolFeatures,
+    SetProtocolFeatures(u64),
+    GetQueueNum,
+    SetVringEnable(RingState),
+    SendRarp([u8; 6]),
+    NetSetMtu(u64),
+    SetBackendReqFd(OwnedFd),
+    GetConfig { offset: u32, size: u32 },
+    SetConfig { offset: u32, flags: u32, bytes: Vec<u8> },
+    GetInflightFd(Inflight),
+    SetInflightFd(Inflight, OwnedFd),
+    ResetDevice,
+    GetMaxMemSlots,
+    AddMemReg(RegionPlace, OwnedFd),
+    RemMemReg(RegionPlace),
+    SetStatus(u64),
+    GetStatus,
+}
+
+impl Request {
+    /// Reads a request: its number, its payload, and the files that came with it.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn parse(code: u32, payload: &[u8], files: Vec<OwnedFd>) -> Result<Self, Refusal> {
+        let count = files.len();
+        let wrong_size = Refusal::Size { code, size: payload.len() };
+        let wrong_files = Refusal::Files { code, files: count };
+        let mut files = files.into_iter();
+        let mut reader = Reader(payload);
+        let parsed = Self::of(code, &mut reader, &mut files)?.ok_or_else(|| {
+            // What is missing is either a part of the payload or a file.
+            if reader.0.is_empty() && !payload.is_empty() { wrong_files.clone() } else { wrong_size.clone() }
+        })?;
+        // Front-ends may pad the last structure of a message as C does.
+        if reader.0.len() > 4 {
+            return Err(wrong_size);
+        }
+        // A region is removed by its addresses; old front-ends send its file all the same.
+        if files.next().is_some() && !matches!(parsed, Self::RemMemReg(_)) {
+            return Err(wrong_files);
+        }
+        Ok(parsed)
+    }
+
+    /// `Ok(None)` when the payload is too short, or a file is missing.
+    fn of(
+        code: u32,
+        reader: &mut Reader<'_>,
+        files: &mut std::vec::IntoIter<OwnedFd>,
+    ) -> Result<Option<Self>, Refusal> {
+        let unsupported = |what| Err(Refusal::Unsupported(what));
+        Ok(match code {
+            1 => Some(Self::GetFeatures),
+            2 => reader.quad().map(Self::SetFeatures),
+            3 => Some(Self::SetOwner),
+            4 => Some(Self::ResetOwner),
+            5 => Self::memory_table(reader, files),
+            6 => Self::log_base(reader, files),
+            7 => files.next().map(Self::SetLogFd),
+            8 => reader.state().map(Self::SetVringNum),
+            9 => reader.addresses().map(Self::SetVringAddr),
+            10 => reader.state().map(Self::SetVringBase),
+            11 => reader.state().map(|state| Self::GetVringBase(state.ring)),
+            12 => Self::ring_file(reader, files, Self::SetVringKick),
+            13 => Self::ring_file(reader, files, Self::SetVringCall),
+            14 => Self::ring_file(reader, files, Self::SetVringErr),
+            15 => Some(Self::GetProtocolFeatures),
+            16 => reader.quad().map(Self::SetProtocolFeatures),
+            17 => Some(Self::GetQueueNum),
+            18 => reader.state().map(Self::SetVringEnable),
+            19 => reader.quad().map(|mac| {
+                let [a, b, c, d, e, f, ..] = mac.to_ne_bytes();
+                Self::SendRarp([a, b, c, d, e, f])
+            }),
+            20 => reader.quad().map(Self::NetSetMtu),
+            21 => files.next().map(Self::SetBackendReqFd),
+            22 => return unsupported("an IOMMU of the guest"),
+            23 => return unsupported("another byte order"),
+            24 => Self::config(reader, false),
+            25 => Self::config(reader, true),
+            26 | 27 => return unsupported("a crypto session"),
+            28..=30 => return unsupported("postcopy migration"),
+            31 => reader.inflight().map(Self::GetInflightFd),
+            32 => reader.inflight().zip(files.next()).map(|(place, file)| Self::SetInflightFd(place, file)),
+            33 => return unsupported("a GPU"),
+            34 => Some(Self::ResetDevice),
+            35 => return unsupported("a kick by message"),
+            36 => Some(Self::GetMaxMemSlots),
+            37 => {
+                Self::one_region(reader).zip(files.next()).map(|(place, file)| Self::AddMemReg(place, file))
+            }
+            38 => Self::one_region(reader).map(Self::RemMemReg),
+            39 => reader.quad().map(Self::SetStatus),
+            40 => Some(Self::GetStatus),
+            41 => return unsupported("a shared object"),
+            42 | 43 => return unsupported("the transfer of the device's state"),
+            _ => return Err(Refusal::Unknown(code)),
+        })
+    }
+
+    fn memory_table(reader: &mut Reader<'_>, files: &mut std::vec::IntoIter<OwnedFd>) -> Option<Self> {
+        let (count, _padding) = (reader.double()?, reader.double()?);
+        if count as usize > super::MOST_FILES {
+            return None;
+        }
+        let regions = (0..count).map(|_| reader.region().zip(files.next()));
+        regions.collect::<Option<_>>().map(Self::SetMemTable)
+    }
+
+    fn one_region(reader: &mut Reader<'_>) -> Option<RegionPlace> {
+        let _padding = reader.quad()?;
+        reader.region()
+    }
+
+    fn log_base(reader: &mut Reader<'_>, files: &mut std::vec::IntoIter<OwnedFd>) -> Option<Self> {
+        let (size, offset) = (reader.quad()?, reader.quad()?);
+        Some(Self::SetLogBase { size, offset, file: files.next()? })
+    }
+
+    fn ring_file(
+        reader: &mut Reader<'_>,
+        files: &mut std::vec::IntoIter<OwnedFd>,
+        make: fn(u32, Option<OwnedFd>) -> Self,
+    ) -> Option<Self> {
+        let value = reader.quad()?;
+        let ring = (value & 0xff) as u32;
+        match value & NO_FILE {
+            0 => Some(make(ring, Some(files.next()?))),
+            _ => Some(make(ring, None)),
+        }
+    }
+
+    fn config(reader: &mut Reader<'_>, writes: bool) -> Option<Self> {
+        let (offset, size, flags) = (reader.double()?, reader.double()?, reader.double()?);
+        let bytes = reader.0.get(..size as usize)?.to_vec();
+        reader.0 = &reader.0[size as usize..];
+        Some(if writes { Self::SetConfig { offset, flags, bytes } } else { Self::GetConfig { offset, size } })
+    }
+}

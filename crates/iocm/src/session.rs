@@ -1,0 +1,164 @@
+//! One front-end's connection: what it says, step by step, and what follows from it for the queues.
+
+mod answer;
+mod rings;
+
+use crate::device::Device;
+use crate::memory::{DirtyLog, GuestMemory};
+use crate::pool::{Pool, PoolError};
+use crate::protocol::{
+    Connection, ConnectionError, Header, ProtocolFeatures, Refusal, Request, VirtioFeatures,
+};
+use crate::queue::QueueState;
+use rings::VirtRing;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What of a device is there whether a front-end is connected or not.
+#[derive(Debug)]
+pub struct Served {
+    /// The device.
+    pub device: Box<dyn Device>,
+    /// What is known of each of its queues, by number.
+    pub queues: Vec<Arc<ServedQueue>>,
+    /// The connection for the back-end's own requests, when there is one.
+    requests: Mutex<Option<Connection>>,
+}
+
+/// What of a queue is there whether it is served or not.
+#[derive(Debug, Default)]
+pub struct ServedQueue {
+    /// Counters.
+    pub state: Arc<QueueState>,
+    /// Its number in the daemon while it is served.
+    pub key: Mutex<Option<crate::queue::QueueKey>>,
+    /// Where it shall be served: kept from connection to connection.
+    pub worker: Mutex<Option<u32>>,
+    /// Its weight, 0 for the usual.
+    pub weight: std::sync::atomic::AtomicU32,
+}
+
+impl Served {
+    /// A device that nobody is connected to.
+    #[must_use]
+    pub fn new(device: Box<dyn Device>) -> Arc<Self> {
+        let queues = (0..device.queues()).map(|_| Arc::default()).collect();
+        Arc::new(Self { device, queues, requests: Mutex::new(None) })
+    }
+
+    /// Tells the front-end that the configuration has changed. Whether there was one to tell.
+    pub fn config_changed(&self) -> bool {
+        /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`.
+        const CONFIG_CHANGE: u32 = 2;
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.as_mut().is_some_and(|connection| connection.request(CONFIG_CHANGE, &[]).is_ok())
+    }
+}
+
+/// A front-end's connection.
+#[derive(Debug)]
+pub struct Session {
+    served: Arc<Served>,
+    pool: Arc<Pool>,
+    features: VirtioFeatures,
+    protocol: ProtocolFeatures,
+    memory: Arc<GuestMemory>,
+    log: Option<Arc<DirtyLog>>,
+    status: u64,
+    rings: Vec<VirtRing>,
+}
+
+/// What a request is answered with.
+enum Answer {
+    /// Nothing, or that it was done, if that is wanted.
+    Done,
+    /// A payload.
+    Payload(Vec<u8>),
+    /// A payload and a file.
+    File(Vec<u8>, std::os::fd::OwnedFd),
+}
+
+impl Session {
+    /// A session that has not begun.
+    #[must_use]
+    pub fn new(served: Arc<Served>, pool: Arc<Pool>) -> Self {
+        let rings = served.queues.iter().map(|_| VirtRing::default()).collect();
+        Self {
+            served,
+            pool,
+            features: VirtioFeatures::default(),
+            protocol: ProtocolFeatures::default(),
+            memory: Arc::default(),
+            log: None,
+            status: 0,
+            rings,
+        }
+    }
+
+    /// Serves a front-end until it is gone, and ends its queues then.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] when it did not just close the connection.
+    pub fn run(&mut self, socket: UnixStream) -> Result<(), ConnectionError> {
+        let mut connection = Connection::new(socket);
+        let outcome = loop {
+            match connection.receive() {
+                Ok((header, request)) => {
+                    if let Err(error) = self.obey(&mut connection, header, request) {
+                        break Err(error);
+                    }
+                }
+                Err(ConnectionError::Closed) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.end();
+        outcome
+    }
+
+    fn obey(
+        &mut self,
+        connection: &mut Connection,
+        header: Header,
+        request: Result<Request, Refusal>,
+    ) -> Result<(), ConnectionError> {
+        let has_answer = request.as_ref().is_ok_and(Self::has_answer);
+        let answer = request.and_then(|request| self.answer(request));
+        let acknowledges = header.needs_reply() && self.protocol.has(ProtocolFeatures::REPLY_ACK);
+        match answer {
+            Ok(Answer::Payload(payload)) => connection.answer(header.code, &payload, None),
+            Ok(Answer::File(payload, file)) => {
+                use std::os::fd::AsFd as _;
+                connection.answer(header.code, &payload, Some(file.as_fd()))
+            }
+            Ok(Answer::Done) if acknowledges => connection.answer(header.code, &0_u64.to_ne_bytes(), None),
+            Ok(Answer::Done) => Ok(()),
+            Err(refusal) => {
+                tracing::warn!("A front-end's request {} is refused: {refusal}", header.code);
+                match has_answer {
+                    // The front-end waits for an answer of a shape that a refusal does not have.
+                    true => Err(ConnectionError::Garbled("a request that must be answered cannot be")),
+                    false if acknowledges => connection.answer(header.code, &1_u64.to_ne_bytes(), None),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Ends all queues.
+    fn end(&mut self) {
+        for index in 0..self.rings.len() {
+            self.stop(index);
+        }
+        *self.served.requests.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// A failure of workers, as the front-end is told of it.
+fn of_pool(error: &PoolError) -> Refusal {
+    Refusal::Nonsense(error.to_string())
+}
+
+#[cfg(test)]
+#[path = "session/session_tests.rs"]
+mod tests;

@@ -1,0 +1,116 @@
+//! A session's virtqueues: what was said of each, and when it is served.
+
+use super::{Session, of_pool};
+use crate::protocol::{Refusal, VirtioFeatures};
+use crate::queue::{Notifiers, Queue, QueueKey};
+use crate::ring::{Ring, RingFeatures, RingPlace};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+/// What was said of a virtqueue.
+#[derive(Debug, Default)]
+pub(super) struct VirtRing {
+    /// Descriptors.
+    pub(super) size: u32,
+    /// Where it goes on.
+    pub(super) base: u32,
+    /// Where it is.
+    pub(super) place: Option<RingPlace>,
+    pub(super) call: Option<OwnedFd>,
+    pub(super) error: Option<OwnedFd>,
+    /// Whether the front-end lets it be served.
+    pub(super) enabled: bool,
+    /// Whether it has begun: from its kick on, until its base is asked for.
+    pub(super) started: bool,
+    pub(super) kick: Option<OwnedFd>,
+    /// While it is served.
+    pub(super) key: Option<QueueKey>,
+}
+
+impl Session {
+    pub(super) fn ring(&mut self, index: u32) -> Result<&mut VirtRing, Refusal> {
+        let count = self.rings.len();
+        let refusal = || Refusal::Nonsense(format!("there is no queue {index} of {count}"));
+        self.rings.get_mut(index as usize).ok_or_else(refusal)
+    }
+
+    fn ring_features(&self) -> RingFeatures {
+        RingFeatures {
+            packed: self.features.has(VirtioFeatures::PACKED),
+            event_index: self.features.has(VirtioFeatures::EVENT_INDEX),
+            indirect: self.features.has(VirtioFeatures::INDIRECT),
+        }
+    }
+
+    /// Whether a queue is enabled: all are where the front-end does not know how to say so.
+    pub(super) fn is_enabled(&self, index: usize) -> bool {
+        self.rings[index].enabled || !self.features.has(VirtioFeatures::PROTOCOL_FEATURES)
+    }
+
+    /// Begins to serve a queue, if all that it needs was said.
+    pub(super) fn start(&mut self, index: usize) -> Result<(), Refusal> {
+        let features = self.ring_features();
+        let enabled = self.is_enabled(index);
+        let device = &self.served.device;
+        let ring = &mut self.rings[index];
+        let Some(place) = ring.place.filter(|_| ring.started && ring.key.is_none()) else { return Ok(()) };
+        let wrong = |error: crate::ring::RingError| Refusal::Nonsense(format!("queue {index}: {error}"));
+        let made = Ring::new(&self.memory, &place, ring.size, ring.base, features).map_err(wrong)?;
+        let copy = |file: &Option<OwnedFd>| file.as_ref().map(OwnedFd::try_clone).transpose();
+        let files = |error: std::io::Error| Refusal::Nonsense(format!("a file cannot be kept: {error}"));
+        let notifiers = Notifiers {
+            kick: copy(&ring.kick).map_err(files)?,
+            call: copy(&ring.call).map_err(files)?,
+            error: copy(&ring.error).map_err(files)?,
+        };
+        let handler = device.handler(index as u16, made.size(), self.features);
+        let served = &self.served.queues[index];
+        let mut queue = Queue::new(made, notifiers, handler, Arc::clone(&served.state));
+        queue.enabled = enabled;
+        let weight = served.weight.load(Ordering::Relaxed);
+        if weight > 0 {
+            queue.weight = weight;
+        }
+        ring.key = Some(queue.key);
+        *served.key.lock().unwrap_or_else(PoisonError::into_inner) = ring.key;
+        let mut wanted = served.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        *wanted = Some(self.pool.serve(queue, *wanted).map_err(|error| of_pool(&error))?);
+        Ok(())
+    }
+
+    /// Ends serving a queue, once nothing of it is under way any more. What was said of it stays.
+    pub(super) fn pause(&mut self, index: usize) {
+        let served = &self.served.queues[index];
+        let ring = &mut self.rings[index];
+        let Some(key) = ring.key.take() else { return };
+        // The worker that it was moved to meanwhile is where it goes on.
+        if let Some(worker) = self.pool.place(key) {
+            *served.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
+        }
+        *served.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        match self.pool.end(key) {
+            Ok(queue) => ring.base = queue.base(),
+            Err(error) => tracing::warn!("Queue {index} is lost: {error}"),
+        }
+    }
+
+    /// Ends a queue.
+    pub(super) fn stop(&mut self, index: usize) {
+        self.pause(index);
+        let ring = &mut self.rings[index];
+        ring.started = false;
+        ring.kick = None;
+    }
+
+    /// Ends serving all queues while `change` is made, and goes on with them afterwards.
+    pub(super) fn paused(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        (0..self.rings.len()).for_each(|index| self.pause(index));
+        let outcome = change(self);
+        let started = (0..self.rings.len()).try_for_each(|index| self.start(index));
+        outcome.and(started)
+    }
+}
