@@ -4,6 +4,7 @@
 //! A queue belongs to one thread at a time. It is handed from worker to worker as a whole, so that nothing in it is locked.
 
 mod handler;
+pub mod inflight;
 mod lane;
 
 use crate::memory::GuestMemory;
@@ -83,6 +84,14 @@ impl Queue {
         let Notifiers { kick, call, error } = notifiers;
         let lane = Lane::new(ring, call, state);
         Self { key: QueueKey::fresh(), lane, handler, kick, error, enabled: true, weight: USUAL_WEIGHT }
+    }
+
+    /// Remembers requests under way from now on, and first makes those again that are remembered.
+    ///
+    /// # Errors
+    /// [`RingError`] when what is remembered cannot have been.
+    pub fn remember(&mut self, inflight: inflight::Inflight) -> Result<(), RingError> {
+        self.lane.remember(inflight)
     }
 
     /// Takes what the device has of its own, when nothing is under way any more.

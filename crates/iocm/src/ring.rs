@@ -11,7 +11,7 @@ use crate::memory::GuestMemory;
 use std::sync::Arc;
 
 pub use chain::{Chain, Side};
-pub use packed::PackedRing;
+pub use packed::{PackedRing, RawDescriptor};
 pub use split::SplitRing;
 
 /// Largest number of descriptors in a ring (VIRTIO 1.3, 2.7 and 2.8).

@@ -10,6 +10,7 @@ use crate::protocol::{
     Connection, ConnectionError, Header, ProtocolFeatures, Refusal, Request, VirtioFeatures,
 };
 use crate::queue::QueueState;
+use crate::queue::inflight::InflightMemory;
 use rings::VirtRing;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,6 +65,7 @@ pub struct Session {
     protocol: ProtocolFeatures,
     memory: Arc<GuestMemory>,
     log: Option<Arc<DirtyLog>>,
+    inflight: Option<InflightMemory>,
     status: u64,
     rings: Vec<VirtRing>,
 }
@@ -90,6 +92,7 @@ impl Session {
             protocol: ProtocolFeatures::default(),
             memory: Arc::default(),
             log: None,
+            inflight: None,
             status: 0,
             rings,
         }

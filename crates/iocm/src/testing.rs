@@ -331,6 +331,12 @@ impl Driver {
         self.next
     }
 
+    /// Up to where the driver has seen buffers come back: an index, or a place with its lap.
+    #[must_use]
+    pub const fn given_back(&self) -> u16 {
+        self.seen
+    }
+
     /// Sets the used index before the device's side is made, to test how numbers wrap.
     pub fn begin_at(&mut self, index: u16) {
         assert!(!self.features.packed, "a packed ring has laps instead");

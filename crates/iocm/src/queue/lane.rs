@@ -1,7 +1,8 @@
 //! A ring in use: taking requests and giving them back, with everything counted.
 
 use super::QueueState;
-use crate::ring::{Chain, Ring, RingError};
+use super::inflight::Inflight;
+use crate::ring::{Chain, RawDescriptor, Ring, RingError};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -15,11 +16,34 @@ pub struct Lane {
     call: Option<OwnedFd>,
     /// Whether buffers were given back that the driver does not see yet.
     unpublished: bool,
+    /// Whether the driver is to be called for what it sees already.
+    call_due: bool,
+    inflight: Option<Inflight>,
+    /// Requests that another back-end had taken and not given back, the first one last.
+    again: Vec<Again>,
+}
+
+/// A request that another back-end had taken.
+#[derive(Debug)]
+struct Again {
+    id: u16,
+    /// Of a packed ring.
+    descriptors: Vec<RawDescriptor>,
 }
 
 impl Lane {
     pub(super) fn new(ring: Ring, call: Option<OwnedFd>, state: Arc<QueueState>) -> Self {
-        Self { ring, state, broken: None, told: false, call, unpublished: false }
+        Self {
+            ring,
+            state,
+            broken: None,
+            told: false,
+            call,
+            unpublished: false,
+            call_due: false,
+            inflight: None,
+            again: Vec::new(),
+        }
     }
 
     /// Takes the next request into `chain`. Whether there was one; never from a ring that broke the rules.
@@ -28,13 +52,65 @@ impl Lane {
         if self.broken.is_some() {
             return false;
         }
-        match self.ring.pop(chain) {
-            Ok(found) => found,
-            Err(error) => {
-                self.broken = Some(error);
-                false
+        let popped = match self.inflight.is_some() {
+            false => self.ring.pop(chain),
+            true => self.pop_and_remember(chain),
+        };
+        popped.unwrap_or_else(|error| {
+            self.broken = Some(error);
+            false
+        })
+    }
+
+    fn pop_and_remember(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
+        if let Some(Again { id, descriptors }) = self.again.pop() {
+            match &self.ring {
+                Ring::Split(ring) => ring.collect(id, chain)?,
+                Ring::Packed(ring) => ring.collect_again(id, &descriptors, chain)?,
             }
+            return Ok(true);
         }
+        // What a packed ring's memory says of the requests given back holds once the driver has seen them.
+        if self.unpublished && matches!(self.ring, Ring::Packed(_)) {
+            self.show();
+        }
+        if !self.ring.pop(chain)? {
+            return Ok(false);
+        }
+        match (&mut self.inflight, &self.ring) {
+            (Some(Inflight::Split(inflight)), _) => inflight.taken(chain.id),
+            (Some(Inflight::Packed(inflight)), Ring::Packed(ring)) => {
+                inflight.taken(&ring.last_taken(chain.id))
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    pub(super) fn remember(&mut self, mut inflight: Inflight) -> Result<(), RingError> {
+        match (&mut inflight, &mut self.ring) {
+            (Inflight::Split(inflight), Ring::Split(ring)) => {
+                let used = ring.used_index();
+                let left = inflight.left(used);
+                ring.go_back_to(used.wrapping_add(left.len() as u16));
+                let again = left.into_iter().rev().map(|id| Again { id, descriptors: Vec::new() });
+                self.again = again.collect();
+            }
+            (Inflight::Packed(inflight), Ring::Packed(ring)) if inflight.is_fresh() => {
+                inflight.begin(ring.given());
+            }
+            (Inflight::Packed(inflight), Ring::Packed(ring)) => {
+                let left = inflight.left(ring);
+                let counts: Vec<_> = left.iter().map(|one| (one.id, one.descriptors.len() as u16)).collect();
+                ring.resume(inflight.used(), &counts)?;
+                let again =
+                    left.into_iter().rev().map(|one| Again { id: one.id, descriptors: one.descriptors });
+                self.again = again.collect();
+            }
+            _ => return Ok(()),
+        }
+        self.inflight = Some(inflight);
+        Ok(())
     }
 
     /// Gives a request back of which `written` bytes were written, `bytes` of them data (either way).
@@ -42,6 +118,12 @@ impl Lane {
     pub fn push(&mut self, id: u16, written: u32, bytes: u64) {
         self.ring.push(id, written);
         self.unpublished = true;
+        match (&mut self.inflight, &self.ring) {
+            (None, _) => {}
+            (Some(Inflight::Packed(inflight)), Ring::Packed(ring)) => inflight.given(id, ring.given()),
+            (Some(Inflight::Split(inflight)), _) => inflight.given(id),
+            _ => {}
+        }
         self.state.counters.requests.add(1);
         self.state.counters.bytes.add(bytes);
     }
@@ -54,17 +136,35 @@ impl Lane {
     /// Lets the driver see what was given back, and calls it if it wants to be.
     #[inline]
     pub(crate) fn publish(&mut self) {
-        if !std::mem::take(&mut self.unpublished) {
+        let shown = self.unpublished;
+        if shown {
+            self.show();
+        }
+        let due = std::mem::take(&mut self.call_due);
+        if !due && !shown {
             return;
         }
         let counters = &self.state.counters;
-        match (self.ring.publish(), &self.call) {
+        match (due, &self.call) {
             (true, Some(call)) => {
                 counters.calls.add(1);
                 // It fails only when 2^64 - 2 calls were not looked at: the driver has been called then.
                 let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
             }
             _ => counters.calls_saved.add(1),
+        }
+    }
+
+    /// Lets the driver see what was given back.
+    #[inline]
+    fn show(&mut self) {
+        self.unpublished = false;
+        self.call_due |= self.ring.publish();
+        match (&mut self.inflight, &self.ring) {
+            (None, _) => {}
+            (Some(Inflight::Split(inflight)), Ring::Split(ring)) => inflight.published(ring.used_index()),
+            (Some(Inflight::Packed(inflight)), _) => inflight.published(),
+            _ => {}
         }
     }
 
@@ -77,7 +177,7 @@ impl Lane {
     /// Asks for kicks. Whether there is something already.
     #[inline]
     pub(crate) fn want_kicks(&mut self) -> bool {
-        self.broken.is_none() && self.ring.want_kicks()
+        self.broken.is_none() && (self.ring.want_kicks() || !self.again.is_empty())
     }
 
     #[inline]

@@ -3,9 +3,11 @@
 use super::{Answer, Session, of_pool};
 use crate::memory::{DirtyLog, GuestMemory};
 use crate::protocol::{
-    Connection, MOST_REGIONS, ProtocolFeatures, Refusal, Request, RingAddresses, RingState, VirtioFeatures,
+    Connection, Inflight, MOST_REGIONS, ProtocolFeatures, Refusal, Request, RingAddresses, RingState,
+    VirtioFeatures,
 };
-use crate::ring::RingPlace;
+use crate::queue::inflight::InflightMemory;
+use crate::ring::{LARGEST, RingPlace};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -63,7 +65,7 @@ impl Session {
                 let payload = [size, offset].iter().flat_map(|word| word.to_ne_bytes()).collect();
                 Ok(Answer::Payload(payload))
             }
-            Request::GetInflightFd(_) => Err(Refusal::Unsupported("remembering requests under way")),
+            Request::GetInflightFd(wanted) => self.make_inflight(wanted),
             other => self.obey_silently(other).map(|()| Answer::Done),
         }
     }
@@ -102,6 +104,10 @@ impl Session {
                 self.paused(|session| session.use_memory(memory))
             }
             Request::SetLogFd(_) => Ok(()),
+            Request::SetInflightFd(place, file) => {
+                self.inflight = Some(self.map_inflight(&place, &File::from(file))?);
+                Ok(())
+            }
             Request::SetVringNum(RingState { ring, value }) => {
                 self.stopped(ring)?.size = value;
                 Ok(())
@@ -164,7 +170,7 @@ impl Session {
     }
 
     fn offered_protocol(&self) -> u64 {
-        (ProtocolFeatures::OFFERED & !ProtocolFeatures::INFLIGHT) | self.served.device.protocol_features()
+        ProtocolFeatures::OFFERED | self.served.device.protocol_features()
     }
 
     fn set_features(&mut self, features: u64) -> Result<(), Refusal> {
@@ -181,6 +187,28 @@ impl Session {
             true => Ok(()),
             false => self.paused(Self::mark_writes),
         }
+    }
+
+    /// Makes memory for requests under way, which the front-end keeps.
+    fn make_inflight(&mut self, wanted: Inflight) -> Result<Answer, Refusal> {
+        use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+        let size = InflightMemory::bytes(wanted.queues, wanted.queue_size);
+        let file = memfd_create("inflight", MemfdFlags::CLOEXEC).map_err(nonsense)?;
+        ftruncate(&file, size).map_err(nonsense)?;
+        let file = File::from(file);
+        let place = Inflight { size, offset: 0, ..wanted };
+        self.inflight = Some(self.map_inflight(&place, &file)?);
+        Ok(Answer::File(place.bytes(), OwnedFd::from(file)))
+    }
+
+    fn map_inflight(&self, place: &Inflight, file: &File) -> Result<InflightMemory, Refusal> {
+        let Inflight { queues, queue_size, offset, .. } = *place;
+        if usize::from(queues) > self.rings.len() || queue_size > LARGEST {
+            let what =
+                format!("{queues} queues of {queue_size} descriptors, of {} at most", self.rings.len());
+            return Err(Refusal::Nonsense(what));
+        }
+        InflightMemory::map(file, offset, queues, queue_size).map_err(nonsense)
     }
 
     /// Marks writes from now on, or no longer, as was agreed on.

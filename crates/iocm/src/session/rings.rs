@@ -64,10 +64,15 @@ impl Session {
             call: copy(&ring.call).map_err(files)?,
             error: copy(&ring.error).map_err(files)?,
         };
-        let handler = device.handler(index as u16, made.size(), self.features);
+        let size = made.size();
+        let handler = device.handler(index as u16, size, self.features);
         let served = &self.served.queues[index];
         let mut queue = Queue::new(made, notifiers, handler, Arc::clone(&served.state));
         queue.enabled = enabled;
+        let memory = self.inflight.as_ref();
+        if let Some(inflight) = memory.and_then(|memory| memory.queue(index as u16, size, features.packed)) {
+            queue.remember(inflight).map_err(wrong)?;
+        }
         let weight = served.weight.load(Ordering::Relaxed);
         if weight > 0 {
             queue.weight = weight;

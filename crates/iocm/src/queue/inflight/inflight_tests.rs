@@ -1,0 +1,137 @@
+use super::*;
+use crate::queue::{Lane, QueueState};
+use crate::ring::{Chain, Ring, RingFeatures};
+use crate::testing::{DATA, Driver};
+use proptest::prelude::*;
+
+const SIZE: u16 = 8;
+
+fn memory() -> (File, InflightMemory) {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(InflightMemory::bytes(2, SIZE)).unwrap();
+    let memory = InflightMemory::map(&file, 0, 2, SIZE).unwrap();
+    (file, memory)
+}
+
+/// A back-end that begins where the front-end says that the last one was: it knows only what was given back.
+fn back_end(driver: &Driver, memory: &InflightMemory, base: u32) -> Lane {
+    let packed = driver.features.packed;
+    let ring = Ring::new(&driver.memory, &driver.place(), u32::from(SIZE), base, driver.features).unwrap();
+    let mut lane = Lane::new(ring, None, Arc::<QueueState>::default());
+    lane.remember(memory.queue(1, SIZE, packed).unwrap()).unwrap();
+    lane
+}
+
+fn features(packed: bool) -> RingFeatures {
+    RingFeatures { packed, event_index: false, indirect: true }
+}
+
+#[test]
+fn memory_that_was_not_made_for_a_queue() {
+    let (_file, memory) = memory();
+    assert!(memory.queue(2, SIZE, false).is_none());
+    assert!(memory.queue(0, SIZE + 1, true).is_none());
+    assert!(memory.queue(1, SIZE, true).is_some());
+}
+
+/// What a driver and its back-ends do: the driver adds requests, the back-end takes and gives some back, and is
+/// replaced by another at any moment. Each request is given back once and once only, and none is taken again after that.
+fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
+    let (_file, memory) = memory();
+    let mut driver = Driver::new(SIZE, features(packed));
+    let start = if packed { 0x8000_8000 } else { 0 };
+    let mut lane = back_end(&driver, &memory, start);
+    let mut chain = Chain::new();
+    // What the driver waits for, in order; and what the present back-end has.
+    let (mut waiting, mut has, mut number) = (Vec::<(u16, u64)>::new(), Vec::<u16>::new(), 0_u64);
+    for (step, which) in steps {
+        match step % 5 {
+            0 | 1 => {
+                let place = DATA + number * 16;
+                let chain = [(place, 8, false), (place + 8, 8, true)];
+                let pieces = if which % 2 == 0 { &chain[..1] } else { &chain[..] };
+                let id = if which % 3 == 0 { driver.add_indirect(pieces) } else { driver.add(pieces) };
+                if let Some(id) = id {
+                    waiting.push((id, place));
+                    number += 1;
+                }
+            }
+            2 => {
+                if lane.pop(&mut chain) {
+                    let found = waiting.iter().find(|(id, _)| *id == chain.id);
+                    let place = chain.parts(crate::ring::Side::Readable)[0].guest;
+                    prop_assert_eq!(found.map(|(_, place)| *place), Some(place), "each as it was");
+                    prop_assert!(!has.contains(&chain.id), "taken twice");
+                    has.push(chain.id);
+                }
+            }
+            3 => {
+                if !has.is_empty() {
+                    let id = has.remove(usize::from(*which) % has.len());
+                    lane.push(id, 0, 0);
+                    if which % 4 != 0 {
+                        lane.publish();
+                    }
+                }
+            }
+            _ => {
+                // The back-end is killed; the front-end knows where the driver's view of the ring is.
+                drop(lane);
+                let base = u32::from(driver.given_back());
+                let base = if packed { base | base << 16 } else { base };
+                lane = back_end(&driver, &memory, base);
+                has.clear();
+            }
+        }
+        while let Some((id, _)) = driver.take() {
+            let place = waiting.iter().position(|(waits, _)| *waits == id);
+            prop_assert!(place.is_some(), "given back twice");
+            waiting.remove(place.unwrap_or(0));
+        }
+        prop_assert!(lane.broken.is_none(), "{:?}", lane.broken);
+    }
+    // In the end everything comes back.
+    lane.publish();
+    while lane.pop(&mut chain) {
+        has.push(chain.id);
+    }
+    for id in has {
+        lane.push(id, 0, 0);
+    }
+    lane.publish();
+    while let Some((id, _)) = driver.take() {
+        waiting.retain(|(waits, _)| *waits != id);
+    }
+    prop_assert!(waiting.is_empty(), "lost: {:?}", waiting);
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn no_request_is_lost_or_done_twice_in_a_split_ring(steps in proptest::collection::vec(any::<(u8, u8)>(), 0..200)) {
+        play(false, &steps)?;
+    }
+
+    #[test]
+    fn no_request_is_lost_or_done_twice_in_a_packed_ring(steps in proptest::collection::vec(any::<(u8, u8)>(), 0..200)) {
+        play(true, &steps)?;
+    }
+
+    #[test]
+    fn no_bytes_in_the_memory_do_harm(bytes in proptest::collection::vec(any::<u8>(), 600), packed in any::<bool>()) {
+        use std::os::unix::fs::FileExt as _;
+        let (file, memory) = memory();
+        file.write_all_at(&bytes, 0).unwrap();
+        let driver = Driver::new(SIZE, features(packed));
+        let mut lane = Lane::new(driver.ring().unwrap(), None, Arc::<QueueState>::default());
+        if lane.remember(memory.queue(0, SIZE, packed).unwrap()).is_ok() {
+            let mut chain = Chain::new();
+            for _ in 0..20 {
+                if lane.pop(&mut chain) {
+                    lane.push(chain.id, 0, 0);
+                    lane.publish();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Requests under way of a packed ring. Its entries are written over as soon as they are given back, so that the
+//! descriptors of requests under way are remembered too.
+
+use super::Cells;
+use crate::ring::{PackedRing, RawDescriptor};
+
+/// Bytes of the head, and of each entry.
+pub(super) const SIZES: (u64, u64) = (32, 32);
+
+const VERSION: u16 = 1;
+/// Where the head's fields are. Those called old are as they were when the last batch was seen by the driver.
+const VERSION_AT: u64 = 8;
+const COUNT_AT: u64 = 10;
+const FREE_AT: u64 = 12;
+const OLD_FREE_AT: u64 = 14;
+const USED_AT: u64 = 16;
+const OLD_USED_AT: u64 = 18;
+const WRAP_AT: u64 = 20;
+const OLD_WRAP_AT: u64 = 21;
+/// Where an entry's fields are.
+const INFLIGHT: u64 = 0;
+const NEXT: u64 = 2;
+const LAST: u64 = 4;
+const COUNT: u64 = 6;
+const COUNTER: u64 = 8;
+const ID: u64 = 16;
+const FLAGS: u64 = 18;
+const LENGTH: u64 = 20;
+const ADDRESS: u64 = 24;
+
+/// Remembers the requests of a packed ring.
+#[derive(Debug)]
+pub struct PackedInflight {
+    cells: Cells,
+    size: u16,
+    counter: u64,
+    /// The first entry of each request under way, by the request's name.
+    heads: Vec<Option<u16>>,
+    /// First entries of requests given back that the driver does not see yet.
+    batch: Vec<u16>,
+}
+
+/// A request that was under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedLeft {
+    /// Its name.
+    pub id: u16,
+    /// Its descriptors.
+    pub descriptors: Vec<RawDescriptor>,
+}
+
+impl PackedInflight {
+    pub(super) fn new(cells: Cells, size: u16) -> Self {
+        let heads = vec![None; usize::from(size)];
+        Self { cells, size, counter: 0, heads, batch: Vec::new() }
+    }
+
+    /// Whether no back-end used it before.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.cells.word(VERSION_AT) == 0
+    }
+
+    /// Begins at what is to be given back next.
+    pub fn begin(&self, used: u16) {
+        for index in 0..self.size {
+            self.cells.set_word(Self::entry(index, NEXT), index + 1);
+        }
+        self.cells.set_word(COUNT_AT, self.size);
+        self.set_used(used);
+        self.commit();
+        self.cells.set_word(VERSION_AT, VERSION);
+    }
+
+    fn set_used(&self, used: u16) {
+        self.cells.set_word(USED_AT, used & 0x7fff);
+        self.cells.set_byte(WRAP_AT, (used >> 15) as u8);
+    }
+
+    fn entry(index: u16, field: u64) -> u64 {
+        SIZES.0 + u64::from(index) * SIZES.1 + field
+    }
+
+    /// What is to be given back next, as rings count: the place, with the lap on top.
+    #[must_use]
+    pub fn used(&self) -> u16 {
+        self.cells.word(USED_AT) & 0x7fff | u16::from(self.cells.byte(WRAP_AT)) << 15
+    }
+
+    /// The requests that were under way when the last back-end ended, in the order in which they were taken. `ring`
+    /// tells whether the driver saw the last batch.
+    pub fn left(&mut self, ring: &PackedRing) -> Vec<PackedLeft> {
+        let cells = &self.cells;
+        let old = (cells.word(OLD_USED_AT), cells.byte(OLD_WRAP_AT) != 0);
+        if cells.word(USED_AT) != old.0 && ring.was_given_at(old.0, old.1) {
+            self.commit();
+        }
+        let cells = &self.cells;
+        cells.set_word(FREE_AT, cells.word(OLD_FREE_AT));
+        cells.set_word(USED_AT, cells.word(OLD_USED_AT));
+        cells.set_byte(WRAP_AT, cells.byte(OLD_WRAP_AT));
+        let mut free = cells.word(FREE_AT);
+        for _ in 0..self.size {
+            if free >= self.size {
+                break;
+            }
+            cells.set_byte(Self::entry(free, INFLIGHT), 0);
+            free = cells.word(Self::entry(free, NEXT));
+        }
+        let mut heads: Vec<(u64, u16)> = (0..self.size)
+            .filter(|index| cells.byte(Self::entry(*index, INFLIGHT)) == 1)
+            .map(|index| (cells.quad(Self::entry(index, COUNTER)), index))
+            .collect();
+        heads.sort_unstable();
+        self.counter = heads.last().map_or(0, |(counter, _)| counter.wrapping_add(1));
+        heads.into_iter().filter_map(|(_, head)| self.read(head)).collect()
+    }
+
+    /// The request whose first entry is `head`; `None` when what is there makes none.
+    fn read(&mut self, head: u16) -> Option<PackedLeft> {
+        let cells = &self.cells;
+        let count = cells.word(Self::entry(head, COUNT));
+        let mut descriptors = Vec::new();
+        let mut index = head;
+        for _ in 0..count.min(self.size) {
+            if index >= self.size {
+                return None;
+            }
+            descriptors.push(RawDescriptor {
+                guest: cells.quad(Self::entry(index, ADDRESS)),
+                size: cells.double(Self::entry(index, LENGTH)),
+                id: cells.word(Self::entry(index, ID)),
+                flags: cells.word(Self::entry(index, FLAGS)),
+            });
+            index = cells.word(Self::entry(index, NEXT));
+        }
+        let id = descriptors.last()?.id;
+        *self.heads.get_mut(usize::from(id))? = Some(head);
+        Some(PackedLeft { id, descriptors })
+    }
+
+    /// A request was taken.
+    pub fn taken(&mut self, descriptors: &[RawDescriptor]) {
+        let cells = &self.cells;
+        let head = cells.word(OLD_FREE_AT);
+        let (Some(last), true) = (descriptors.last(), head < self.size) else { return };
+        cells.set_word(Self::entry(head, COUNT), 0);
+        cells.set_quad(Self::entry(head, COUNTER), self.counter);
+        self.counter = self.counter.wrapping_add(1);
+        cells.set_byte(Self::entry(head, INFLIGHT), 1);
+        for (number, descriptor) in descriptors.iter().enumerate() {
+            let free = cells.word(FREE_AT);
+            if free >= self.size {
+                return;
+            }
+            if number + 1 == descriptors.len() {
+                cells.set_word(Self::entry(head, LAST), free);
+            }
+            cells.set_word(Self::entry(head, COUNT), number as u16 + 1);
+            cells.set_quad(Self::entry(free, ADDRESS), descriptor.guest);
+            cells.set_double(Self::entry(free, LENGTH), descriptor.size);
+            cells.set_word(Self::entry(free, FLAGS), descriptor.flags);
+            cells.set_word(Self::entry(free, ID), descriptor.id);
+            cells.set_word(FREE_AT, cells.word(Self::entry(free, NEXT)));
+        }
+        cells.set_word(OLD_FREE_AT, cells.word(FREE_AT));
+        if let Some(slot) = self.heads.get_mut(usize::from(last.id)) {
+            *slot = Some(head);
+        }
+    }
+
+    /// A request is given back, the next to be given back after it being at `used`; the driver does not see it yet.
+    pub fn given(&mut self, id: u16, used: u16) {
+        let Some(head) = self.heads.get_mut(usize::from(id)).and_then(Option::take) else { return };
+        let cells = &self.cells;
+        let last = cells.word(Self::entry(head, LAST));
+        if last >= self.size {
+            return;
+        }
+        cells.set_word(Self::entry(last, NEXT), cells.word(FREE_AT));
+        cells.set_word(FREE_AT, head);
+        self.set_used(used);
+        self.batch.push(head);
+    }
+
+    /// The driver sees all that was given back.
+    pub fn published(&mut self) {
+        for head in self.batch.drain(..) {
+            self.cells.set_byte(Self::entry(head, INFLIGHT), 0);
+        }
+        self.commit();
+    }
+
+    fn commit(&self) {
+        let cells = &self.cells;
+        cells.set_word(OLD_FREE_AT, cells.word(FREE_AT));
+        cells.set_word(OLD_USED_AT, cells.word(USED_AT));
+        cells.set_byte(OLD_WRAP_AT, cells.byte(WRAP_AT));
+    }
+}

@@ -1,0 +1,98 @@
+//! Requests under way of a split ring.
+
+use super::Cells;
+
+/// Bytes of the head, and of each entry.
+pub(super) const SIZES: (u64, u64) = (16, 16);
+
+/// Version of the layout.
+const VERSION: u16 = 1;
+/// Where the head's fields are.
+const VERSION_AT: u64 = 8;
+const COUNT_AT: u64 = 10;
+const BATCH_AT: u64 = 12;
+const USED_AT: u64 = 14;
+/// Where an entry's fields are.
+const INFLIGHT: u64 = 0;
+const NEXT: u64 = 6;
+const COUNTER: u64 = 8;
+
+/// Remembers the requests of a split ring.
+#[derive(Debug)]
+pub struct SplitInflight {
+    cells: Cells,
+    size: u16,
+    counter: u64,
+    /// Requests given back that the driver does not see yet, the last one first.
+    batch: Vec<u16>,
+}
+
+impl SplitInflight {
+    pub(super) fn new(cells: Cells, size: u16) -> Self {
+        let one = Self { cells, size, counter: 0, batch: Vec::new() };
+        if one.cells.word(VERSION_AT) == 0 {
+            one.cells.set_word(VERSION_AT, VERSION);
+            one.cells.set_word(COUNT_AT, size);
+        }
+        one
+    }
+
+    fn entry(id: u16, field: u64) -> u64 {
+        SIZES.0 + u64::from(id) * SIZES.1 + field
+    }
+
+    /// The requests that were under way when the last back-end ended, in the order in which they were taken: the driver
+    /// sees the used index `used`.
+    pub fn left(&mut self, used: u16) -> Vec<u16> {
+        let cells = &self.cells;
+        let batch = used.wrapping_sub(cells.word(USED_AT));
+        // The last batch was given back, and perhaps not all of it was taken note of.
+        let mut id = cells.word(BATCH_AT);
+        for _ in 0..batch.min(self.size) {
+            if id >= self.size {
+                break;
+            }
+            cells.set_byte(Self::entry(id, INFLIGHT), 0);
+            id = cells.word(Self::entry(id, NEXT));
+        }
+        cells.set_word(USED_AT, used);
+        let mut left: Vec<(u64, u16)> = (0..self.size)
+            .filter(|id| cells.byte(Self::entry(*id, INFLIGHT)) == 1)
+            .map(|id| (cells.quad(Self::entry(id, COUNTER)), id))
+            .collect();
+        left.sort_unstable();
+        self.counter = left.last().map_or(0, |(counter, _)| counter.wrapping_add(1));
+        left.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// A request was taken.
+    #[inline]
+    pub fn taken(&mut self, id: u16) {
+        if id >= self.size {
+            return;
+        }
+        self.cells.set_quad(Self::entry(id, COUNTER), self.counter);
+        self.counter = self.counter.wrapping_add(1);
+        self.cells.set_byte(Self::entry(id, INFLIGHT), 1);
+    }
+
+    /// A request is given back; the driver does not see it yet.
+    #[inline]
+    pub fn given(&mut self, id: u16) {
+        if id >= self.size {
+            return;
+        }
+        self.cells.set_word(Self::entry(id, NEXT), self.cells.word(BATCH_AT));
+        self.cells.set_word(BATCH_AT, id);
+        self.batch.push(id);
+    }
+
+    /// The driver sees all that was given back, up to the used index `used`.
+    #[inline]
+    pub fn published(&mut self, used: u16) {
+        for id in self.batch.drain(..) {
+            self.cells.set_byte(Self::entry(id, INFLIGHT), 0);
+        }
+        self.cells.set_word(USED_AT, used);
+    }
+}
