@@ -1,1 +1,248 @@
+use super::*;
+use crate::device::block::{BlockDevice, BlockOptions};
+use crate::ring::RingFeatures;
+use crate::testing::{BlockDriver, FrontEnd};
+use crate::worker::WorkerOptions;
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+const FEATURES: RingFeatures = RingFeatures { packed: false, event_index: true, indirect: true };
+
+type Outcome = JoinHandle<Result<(), ConnectionError>>;
+
+fn pool() -> Arc<Pool> {
+    let pool = Pool::new();
+    pool.add_worker(&WorkerOptions::default()).unwrap();
+    pool.add_worker(&WorkerOptions::default()).unwrap();
+    pool
+}
+
+fn null(queues: u16) -> Arc<Served> {
+    let options = BlockOptions { queues, serial: "disk-1".to_owned(), ..BlockOptions::default() };
+    Served::new(Box::new(BlockDevice::open(options).unwrap()))
+}
+
+fn connect(served: &Arc<Served>, pool: &Arc<Pool>) -> (FrontEnd, Outcome) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let mut session = Session::new(Arc::clone(served), Arc::clone(pool));
+    (FrontEnd::new(here).unwrap(), std::thread::spawn(move || session.run(there)))
+}
+
+fn wait(driver: &mut BlockDriver) -> (u16, u8, Vec<u8>) {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        match driver.ended() {
+            Some(ended) => return ended,
+            None if Instant::now() < end => std::thread::sleep(Duration::from_micros(100)),
+            None => panic!("a request is lost"),
+        }
+    }
+}
+
+#[test]
+fn a_front_end_comes_works_and_goes() {
+    for packed in [false, true] {
+        let (served, pool) = (null(2), pool());
+        let mut driver = BlockDriver::new(64, RingFeatures { packed, ..FEATURES });
+        let mut base = if packed { 0x8000_8000 } else { 0 };
+        for _ in 0..3 {
+            let (mut front, outcome) = connect(&served, &pool);
+            front.agree(&driver.driver, 0).unwrap();
+            assert_eq!(front.ask(17).unwrap(), 2, "queues");
+            assert!(front.start(1, &driver.driver.place(), 64, base).unwrap());
+            for _ in 0..50 {
+                driver.submit(8, 0, &[], 20).unwrap();
+                front.kick().unwrap();
+                let (_, status, name) = wait(&mut driver);
+                assert_eq!((status, name), (0, b"disk-1\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec()));
+            }
+            base = front.stop(1).unwrap();
+            drop(front);
+            outcome.join().unwrap().unwrap();
+            assert!(served.queues[1].key.lock().unwrap().is_none());
+        }
+        assert_eq!(served.queues[1].state.counters.read().requests, 150);
+    }
+}
+
+#[test]
+fn the_configuration_is_told_and_its_change_too() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(1 << 20).unwrap();
+    let options = BlockOptions { path: Some(file.path().to_owned()), ..BlockOptions::default() };
+    let device = BlockDevice::open(options).unwrap();
+    let (served, pool) = (Served::new(Box::new(Arc::clone(&device))), pool());
+    let (mut front, _outcome) = connect(&served, &pool);
+    let driver = BlockDriver::new(8, FEATURES);
+    front.agree(&driver.driver, 0).unwrap();
+    let mut sectors = || {
+        let payload = [[0_u32, 8, 0].map(u32::to_ne_bytes).concat(), vec![0; 8]].concat();
+        front.send(24, 1, &payload, &[]).unwrap();
+        let (payload, _) = front.receive().unwrap();
+        u64::from_ne_bytes(*payload.last_chunk().unwrap())
+    };
+    assert_eq!(sectors(), 2048);
+    file.as_file().set_len(2 << 20).unwrap();
+    assert!(device.look_at_size().unwrap());
+    assert_eq!(sectors(), 4096);
+    assert!(!served.config_changed(), "there is no way to tell it yet");
+    let (here, there) = UnixStream::pair().unwrap();
+    assert!(front.tell(21, &[], &[there.as_fd()]).unwrap());
+    assert!(served.config_changed());
+    let mut bytes = [0; 12];
+    std::io::Read::read_exact(&mut &here, &mut bytes).unwrap();
+    assert_eq!(bytes, *[2_u32, 1, 0].map(u32::to_ne_bytes).as_flattened());
+    let set = |offset: u32, value: u8| [[offset, 1, 0].map(u32::to_ne_bytes).concat(), vec![value]].concat();
+    assert!(front.tell(25, &set(32, 0), &[]).unwrap(), "the cache may be chosen");
+    assert!(!front.tell(25, &set(0, 0), &[]).unwrap(), "the size may not");
+    assert!(!front.tell(25, &set(900, 0), &[]).unwrap());
+}
+
+#[test]
+fn what_was_under_way_is_done_by_the_next_back_end() {
+    for packed in [false, true] {
+        let mut driver = BlockDriver::new(64, RingFeatures { packed, ..FEATURES });
+        let first = (null(1), pool());
+        let (mut front, outcome) = connect(&first.0, &first.1);
+        front.agree(&driver.driver, 0).unwrap();
+        let (place, file) = front.inflight(1, 64).unwrap();
+        assert!(front.start(0, &driver.driver.place(), 64, if packed { 0x8000_8000 } else { 0 }).unwrap());
+        driver.submit(0, 0, &[], 512).unwrap();
+        front.kick().unwrap();
+        wait(&mut driver);
+        // The memory says that two were taken, as if the back-end had been killed with them.
+        let base = front.stop(0).unwrap();
+        drop(front);
+        outcome.join().unwrap().unwrap();
+        let ids = [driver.submit(0, 1, &[], 512).unwrap(), driver.submit(0, 2, &[], 512).unwrap()];
+        let memory = InflightMemory::map(&File::from(file.try_clone().unwrap()), 0, 1, 64).unwrap();
+        let mut ring = crate::ring::Ring::new(
+            &driver.driver.memory,
+            &driver.driver.place(),
+            64,
+            base,
+            driver.driver.features,
+        )
+        .unwrap();
+        let mut chain = crate::ring::Chain::new();
+        let mut killed = memory.queue(0, 64, packed).unwrap();
+        for id in ids {
+            assert!(ring.pop(&mut chain).unwrap() && chain.id == id);
+            use crate::queue::inflight::Inflight;
+            match (&mut killed, &ring) {
+                (Inflight::Packed(inflight), crate::ring::Ring::Packed(ring)) => {
+                    inflight.taken(&ring.last_taken(id));
+                }
+                (Inflight::Split(inflight), _) => inflight.taken(id),
+                _ => unreachable!(),
+            }
+        }
+        let second = (null(1), pool());
+        let (mut front, _outcome) = connect(&second.0, &second.1);
+        front.agree(&driver.driver, 0).unwrap();
+        assert!(front.tell(32, &place, &[file.as_fd()]).unwrap());
+        assert!(front.start(0, &driver.driver.place(), 64, base).unwrap());
+        let mut back = [wait(&mut driver).0, wait(&mut driver).0];
+        back.sort_unstable();
+        let mut expected = ids;
+        expected.sort_unstable();
+        assert_eq!(back, expected, "packed {packed}");
+        assert_eq!(second.0.queues[0].state.counters.read().requests, 2);
+    }
+}
+
+#[test]
+fn writes_are_marked_while_the_guest_migrates() {
+    let (served, pool) = (null(1), pool());
+    let mut driver = BlockDriver::new(64, FEATURES);
+    let (mut front, _outcome) = connect(&served, &pool);
+    front.agree(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.place(), 64, 0).unwrap());
+    let log = tempfile::tempfile().unwrap();
+    log.set_len(0x1000).unwrap();
+    let payload = [0x1000_u64, 0].map(u64::to_ne_bytes).concat();
+    front.send(6, 1, &payload, &[log.as_fd()]).unwrap();
+    assert_eq!(front.receive().unwrap().0, payload);
+    let marked = || {
+        let mut bytes = [0; 0x1000];
+        log.read_exact_at(&mut bytes, 0).unwrap();
+        bytes.iter().map(|byte| byte.count_ones()).sum::<u32>()
+    };
+    driver.submit(0, 0, &[], 512).unwrap();
+    front.kick().unwrap();
+    wait(&mut driver);
+    assert_eq!(marked(), 0, "not before it was agreed on");
+    let features = VirtioFeatures::VERSION_1
+        | VirtioFeatures::PROTOCOL_FEATURES
+        | VirtioFeatures::EVENT_INDEX
+        | VirtioFeatures::INDIRECT
+        | VirtioFeatures::LOG_ALL;
+    assert!(front.tell(2, &features.to_ne_bytes(), &[]).unwrap());
+    driver.submit(0, 0, &[], 512).unwrap();
+    front.kick().unwrap();
+    wait(&mut driver);
+    assert!(marked() > 0, "the data and the status");
+}
+
+#[test]
+fn memory_comes_and_goes_by_regions() {
+    let (served, pool) = (null(1), pool());
+    let mut driver = BlockDriver::new(64, FEATURES);
+    let (mut front, _outcome) = connect(&served, &pool);
+    front.agree(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.place(), 64, 0).unwrap());
+    assert!(front.ask(36).unwrap() > 100);
+    let region = |guest: u64| {
+        let words = [0, guest, 0x1000, 0x1000_0000 + guest, 0];
+        words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect::<Vec<u8>>()
+    };
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(0x1000).unwrap();
+    let far = 0x4000_0000;
+    assert!(front.tell(37, &region(far), &[file.as_fd()]).unwrap());
+    assert!(!front.tell(37, &region(far), &[file.as_fd()]).unwrap(), "it is there");
+    for turn in 0..2 {
+        driver.submit(0, 0, &[], 512).unwrap();
+        front.kick().unwrap();
+        assert_eq!(wait(&mut driver).1, 0, "turn {turn}");
+        let is_there = turn == 0;
+        assert_eq!(front.tell(38, &region(far), &[]).unwrap(), is_there);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_the_front_end_stays() {
+    let (served, pool) = (null(1), pool());
+    let (mut front, outcome) = connect(&served, &pool);
+    let driver = BlockDriver::new(64, FEATURES);
+    front.agree(&driver.driver, 0).unwrap();
+    let place = driver.driver.place();
+    let two = |a: u32, b: u32| [a, b].map(u32::to_ne_bytes).concat();
+    assert!(!front.tell(8, &two(9, 64), &[]).unwrap(), "no such queue");
+    assert!(!front.tell(8, &[1, 2, 3], &[]).unwrap(), "too short");
+    assert!(!front.tell(999, &[], &[]).unwrap(), "no such request");
+    assert!(!front.tell(28, &[], &[]).unwrap(), "postcopy");
+    assert!(!front.tell(2, &u64::MAX.to_ne_bytes(), &[]).unwrap(), "features that were not offered");
+    assert!(!front.start(0, &place, 63, 0).unwrap(), "no size of a ring");
+    front.stop(0).unwrap();
+    assert!(!front.start(0, &crate::ring::RingPlace { device: 5, ..place }, 64, 0).unwrap());
+    front.stop(0).unwrap();
+    assert!(front.start(0, &place, 64, 0).unwrap());
+    assert!(!front.tell(8, &two(0, 32), &[]).unwrap(), "it is being served");
+    front.send(11, 1, &two(7, 0), &[]).unwrap();
+    assert!(front.receive().is_err(), "a question without an answer ends the connection");
+    assert!(outcome.join().unwrap().is_err());
+}
+
+#[test]
+fn what_is_no_message_ends_the_connection() {
+    let (served, pool) = (null(1), pool());
+    for (code, flags) in [(1, 0), (1, 1 | 1 << 2)] {
+        let (mut front, outcome) = connect(&served, &pool);
+        front.send(code, flags, &[], &[]).unwrap();
+        assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::Garbled(_))));
+    }
+}

@@ -1,0 +1,189 @@
+//! A front-end.
+
+use super::driver::{Driver, SIZE, USER};
+use crate::protocol::{Header, Inflight, ProtocolFeatures, VirtioFeatures};
+use crate::ring::RingPlace;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// A front-end's connection, with the files by which it and the device wake each other.
+#[derive(Debug)]
+pub struct FrontEnd {
+    socket: UnixStream,
+    /// The driver kicks by it.
+    pub kick: OwnedFd,
+    /// The driver is called by it.
+    pub call: OwnedFd,
+}
+
+/// `NEED_REPLY` and version 1.
+const WANTS_REPLY: u32 = 1 << 3 | 1;
+
+fn file() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+impl FrontEnd {
+    /// A front-end that has agreed on nothing.
+    ///
+    /// # Errors
+    /// When the kernel gives no more files.
+    pub fn new(socket: UnixStream) -> io::Result<Self> {
+        Ok(Self { socket, kick: file()?, call: file()? })
+    }
+
+    /// Sends a request without waiting for an answer.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn send(
+        &mut self,
+        code: u32,
+        flags: u32,
+        payload: &[u8],
+        files: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let mut bytes: Vec<u8> =
+            [code, flags, payload.len() as u32].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes.extend(payload);
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        if !files.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(files));
+        }
+        sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// An answer: its payload and the file that came with it.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn receive(&mut self) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+        let mut head = [0; Header::SIZE];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let count = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut head)], &mut control, flags)?.bytes;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let file = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+            _ => None,
+        });
+        self.socket.read_exact(&mut head[count..])?;
+        let mut payload = vec![0; Header::parse(head).size as usize];
+        self.socket.read_exact(&mut payload)?;
+        Ok((payload, file))
+    }
+
+    /// A request that is always answered by a number.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn ask(&mut self, code: u32) -> io::Result<u64> {
+        self.send(code, 1, &[], &[])?;
+        let (payload, _) = self.receive()?;
+        Ok(payload.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)))
+    }
+
+    /// A request that says whether it was obeyed.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn tell(&mut self, code: u32, payload: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<bool> {
+        self.send(code, WANTS_REPLY, payload, files)?;
+        Ok(self.receive()?.0 == 0_u64.to_ne_bytes())
+    }
+
+    /// Agrees on features and shares the guest's memory.
+    ///
+    /// # Errors
+    /// When the back-end is gone, or refuses.
+    pub fn agree(&mut self, driver: &Driver, more: u64) -> io::Result<()> {
+        let offered = self.ask(1)?;
+        let mut wanted = VirtioFeatures::VERSION_1 | VirtioFeatures::PROTOCOL_FEATURES | more;
+        for (is_wanted, bit) in [
+            (driver.features.packed, VirtioFeatures::PACKED),
+            (driver.features.event_index, VirtioFeatures::EVENT_INDEX),
+            (driver.features.indirect, VirtioFeatures::INDIRECT),
+        ] {
+            wanted |= if is_wanted { bit } else { 0 };
+        }
+        let protocol = self.ask(15)? & ProtocolFeatures::OFFERED;
+        self.send(16, 1, &protocol.to_ne_bytes(), &[])?;
+        let done = [
+            self.tell(2, &(wanted & offered).to_ne_bytes(), &[])?,
+            self.tell(3, &[], &[])?,
+            self.share(driver)?,
+        ];
+        if done == [true; 3] { Ok(()) } else { Err(io::Error::other(format!("refused: {done:?}"))) }
+    }
+
+    /// Shares the guest's memory. Whether that was done.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn share(&mut self, driver: &Driver) -> io::Result<bool> {
+        let mut payload = [1_u32, 0].map(u32::to_ne_bytes).concat();
+        payload.extend([0, SIZE, USER, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()));
+        self.tell(5, &payload, &[driver.file.as_fd()])
+    }
+
+    /// Has a queue served. Whether that was done.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn start(&mut self, index: u32, place: &RingPlace, size: u32, base: u32) -> io::Result<bool> {
+        let state = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
+        let mut addresses = [index, u32::from(place.logged.is_some())].map(u32::to_ne_bytes).concat();
+        let places = [place.descriptors, place.device, place.driver, place.logged.unwrap_or(0)];
+        addresses.extend(places.iter().flat_map(|word| word.to_ne_bytes()));
+        let (kick, call) = (self.kick.try_clone()?, self.call.try_clone()?);
+        let number = u64::from(index).to_ne_bytes();
+        Ok(self.tell(8, &state(size), &[])?
+            && self.tell(10, &state(base), &[])?
+            && self.tell(9, &addresses, &[])?
+            && self.tell(13, &number, &[call.as_fd()])?
+            && self.tell(12, &number, &[kick.as_fd()])?
+            && self.tell(18, &state(1), &[])?)
+    }
+
+    /// Ends a queue: where it stands.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn stop(&mut self, index: u32) -> io::Result<u32> {
+        self.send(11, 1, &[index, 0].map(u32::to_ne_bytes).concat(), &[])?;
+        let (payload, _) = self.receive()?;
+        Ok(payload.last_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes)))
+    }
+
+    /// Has memory made for requests under way; its place and its file.
+    ///
+    /// # Errors
+    /// When the back-end is gone, or gives no file.
+    pub fn inflight(&mut self, queues: u16, queue_size: u16) -> io::Result<(Vec<u8>, OwnedFd)> {
+        let wanted = Inflight { size: 0, offset: 0, queues, queue_size };
+        self.send(31, 1, &wanted.bytes(), &[])?;
+        let (payload, file) = self.receive()?;
+        Ok((payload, file.ok_or(io::ErrorKind::InvalidData)?))
+    }
+
+    /// Kicks.
+    ///
+    /// # Errors
+    /// When it cannot be written to the file.
+    pub fn kick(&self) -> io::Result<()> {
+        rustix::io::write(&self.kick, &1_u64.to_ne_bytes())?;
+        Ok(())
+    }
+}
