@@ -1,10 +1,12 @@
 //! Shared I/O workers that serve the virtio devices of many VMs over vhost-user.
 
 mod clock;
+pub mod config;
 pub mod daemon;
 pub mod device;
 pub mod memory;
 pub mod pool;
+pub mod post;
 pub mod protocol;
 pub mod queue;
 pub mod ring;
