@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, top,
-    trace, verify, vms,
+    diff, iocm as iocm_command, lab as lab_command, lab_self_test, predict, probe, prove, record, report,
+    stat, timeline, top, trace, verify, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -84,6 +84,9 @@ enum Command {
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
     /// nothing can be traced.
     Trace(trace::Arguments),
+    /// Serve virtio devices of many VMs from shared I/O workers.
+    #[command(subcommand)]
+    Iocm(iocm_command::Command),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Iocm(command) => iocm_command::run(command),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

@@ -52,6 +52,7 @@ pub(crate) struct Usage(pub(crate) String);
 
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>()
+        || error.is::<iocm::config::ConfigError>()
         || error.is::<BadPlan>()
         || error.is::<BadGrouping>()
         || error.is::<NotThere>()

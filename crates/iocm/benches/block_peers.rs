@@ -1,0 +1,309 @@
+//! What a request costs the back-end: shared workers, a worker for each device, and `qemu-storage-daemon` in both
+//! arrangements, one after another in each round, under the same load by libblkio's front-end.
+//!
+//! `cargo bench -p iocm --bench block_peers [-- ROUNDS]`. CPU time is that of the whole back-end process. Latencies count
+//! from the moment at which a request was due, so that a stall is felt by all that come after it.
+
+use blkio::{Blkio, Completion, ReqFlags};
+use iocm::config::Config;
+use iocm::daemon::Daemon;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Asks this program to be a back-end.
+const SERVE: &str = "IOCM_BENCH_SERVE";
+const BLOCK: usize = 4096;
+const SECONDS: u64 = 2;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    if let Some(config) = std::env::var_os(SERVE) {
+        return serve(Path::new(&config));
+    }
+    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
+    let directory = tempfile::tempdir()?;
+    let peers = [Peer::Shared, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
+    let loads = [
+        Load { devices: 8, depth: 32, rate: 5000.0 },
+        Load { devices: 16, depth: 32, rate: 2500.0 },
+        Load { devices: 64, depth: 8, rate: 625.0 },
+        Load { devices: 1, depth: 1, rate: 0.0 },
+        Load { devices: 1, depth: 32, rate: 0.0 },
+        Load { devices: 8, depth: 32, rate: 0.0 },
+    ];
+    for disk in [Disk::Null, Disk::File] {
+        for load in &loads {
+            println!("\n{}", load.title(disk));
+            println!(
+                "{:<30} {:>10} {:>12} {:>9} {:>9} {:>9}",
+                "", "I/O a s", "us CPU a I/O", "p50 us", "p99 us", "fairness"
+            );
+            for round in 0..rounds {
+                for peer in peers {
+                    if peer.is_foreign() && !is_there("qemu-storage-daemon") {
+                        continue;
+                    }
+                    let seen = measure(peer, disk, load, directory.path())?;
+                    println!("{:<30} {seen}", format!("{} ({})", peer.name(), round + 1));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the data is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disk {
+    Null,
+    /// A file in memory.
+    File,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Shared,
+    PerDevice,
+    StorageDaemonShared,
+    StorageDaemonEach,
+}
+
+struct Load {
+    devices: usize,
+    depth: usize,
+    /// Requests a second and device; 0 for as many as there can be.
+    rate: f64,
+}
+
+impl Load {
+    fn title(&self, disk: Disk) -> String {
+        let disk = if disk == Disk::Null { "null" } else { "file in memory" };
+        let pace = match self.rate {
+            0.0 => format!("closed loop at depth {}", self.depth),
+            rate => format!("{rate} I/O a second each"),
+        };
+        format!("{disk}: {} devices, {pace}, 4 KiB reads", self.devices)
+    }
+}
+
+impl Peer {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "one shared worker",
+            Self::PerDevice => "a worker each",
+            Self::StorageDaemonShared => "storage daemon, one iothread",
+            Self::StorageDaemonEach => "storage daemon, one each",
+        }
+    }
+
+    const fn is_foreign(self) -> bool {
+        matches!(self, Self::StorageDaemonShared | Self::StorageDaemonEach)
+    }
+
+    fn start(self, disk: Disk, devices: usize, directory: &Path) -> Outcome<Child> {
+        let socket = |number: usize| directory.join(format!("s{number}"));
+        let image = |number: usize| -> Outcome<PathBuf> {
+            let path = Path::new("/dev/shm").join(format!("exitless-bench-{}-{number}", std::process::id()));
+            if !path.exists() {
+                std::fs::write(&path, vec![1; 64 << 20])?;
+            }
+            Ok(path)
+        };
+        let mut command = if self.is_foreign() {
+            let mut command = Command::new("qemu-storage-daemon");
+            let threads = if self == Self::StorageDaemonShared { 1 } else { devices };
+            for number in 0..threads {
+                command.arg("--object").arg(format!("iothread,id=io{number}"));
+            }
+            for number in 0..devices {
+                let node = match disk {
+                    Disk::Null => format!("null-co,node-name=n{number},size=1073741824,read-zeroes=off"),
+                    Disk::File => {
+                        let path = image(number)?;
+                        format!("file,node-name=n{number},filename={},aio=io_uring", path.display())
+                    }
+                };
+                command.arg("--blockdev").arg(node).arg("--export").arg(format!(
+                    "vhost-user-blk,id=e{number},node-name=n{number},addr.type=unix,addr.path={},writable=on,\
+                     num-queues=1,iothread=io{}",
+                    socket(number).display(),
+                    number % threads
+                ));
+            }
+            command
+        } else {
+            let arrangement = if self == Self::Shared { "shared" } else { "per-device" };
+            let mut text = format!("[workers]\narrangement = \"{arrangement}\"\n");
+            for number in 0..devices {
+                let socket = socket(number);
+                write!(text, "[[device]]\nname = \"d{number}\"\ntype = \"block\"\nsocket = {socket:?}\n")?;
+                if disk == Disk::File {
+                    writeln!(text, "path = {:?}", image(number)?)?;
+                }
+            }
+            let config = directory.join("config.toml");
+            std::fs::write(&config, text)?;
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(SERVE, config);
+            command
+        };
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let begin = Instant::now();
+        while !(0..devices).all(|number| socket(number).exists()) {
+            if begin.elapsed() > Duration::from_secs(20) {
+                return Err("the back-end does not begin".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(child)
+    }
+}
+
+/// Is a back-end until the other side of standard input is gone.
+fn serve(config: &Path) -> Outcome<()> {
+    let daemon = Daemon::start(&Config::read(config)?)?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    drop(daemon);
+    Ok(())
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+struct Seen {
+    rate: f64,
+    cpu_us: f64,
+    /// Of the worst device, microseconds.
+    p50: u32,
+    p99: u32,
+    /// The slowest device's share of the fastest one's.
+    fairness: f64,
+}
+
+impl std::fmt::Display for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rate, cpu_us, p50, p99, fairness } = self;
+        write!(f, "{rate:>10.0} {cpu_us:>12.2} {p50:>9} {p99:>9} {:>7.0} %", fairness * 100.0)
+    }
+}
+
+fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path) -> Outcome<Seen> {
+    for number in 0..load.devices {
+        let _ = std::fs::remove_file(directory.join(format!("s{number}")));
+    }
+    let mut child = peer.start(disk, load.devices, directory)?;
+    let before = cpu(child.id())?;
+    let drivers: Vec<_> = (0..load.devices)
+        .map(|number| {
+            let socket = directory.join(format!("s{number}"));
+            let (depth, rate) = (load.depth, load.rate);
+            std::thread::spawn(move || drive(&socket, depth, rate).map_err(|error| error.to_string()))
+        })
+        .collect();
+    let mut latencies = Vec::new();
+    for driver in drivers {
+        latencies.push(driver.join().map_err(|_| "a front-end failed")??);
+    }
+    let used = cpu(child.id())? - before;
+    drop(child.stdin.take());
+    if peer.is_foreign() {
+        child.kill()?;
+    }
+    child.wait()?;
+    let counts: Vec<f64> = latencies.iter().map(|one| one.len() as f64).collect();
+    let total: f64 = counts.iter().sum();
+    let worst = |share: f64| {
+        let at = |all: &mut Vec<u32>| {
+            all.sort_unstable();
+            all.get(((all.len() as f64 * share) as usize).min(all.len().saturating_sub(1)))
+                .copied()
+                .unwrap_or(0)
+        };
+        latencies.clone().iter_mut().map(at).max().unwrap_or(0)
+    };
+    let slowest = counts.iter().copied().fold(f64::INFINITY, f64::min);
+    let fastest = counts.iter().copied().fold(0.0, f64::max);
+    Ok(Seen {
+        rate: total / SECONDS as f64,
+        cpu_us: used * 1e6 / total.max(1.0),
+        p50: worst(0.5),
+        p99: worst(0.99),
+        fairness: slowest / fastest.max(1.0),
+    })
+}
+
+/// Seconds of CPU that a process has used.
+fn cpu(pid: u32) -> Outcome<f64> {
+    let mut used = 0.0;
+    // What ran since the last tick is known by the scheduler alone.
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+        used += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
+    }
+    Ok(used)
+}
+
+/// Reads at random places; how long each request took, microseconds.
+fn drive(socket: &Path, depth: usize, rate: f64) -> Outcome<Vec<u32>> {
+    let mut blkio = Blkio::new("virtio-blk-vhost-user")?;
+    blkio.set_str("path", socket.to_str().ok_or("a strange path")?)?;
+    blkio.connect()?;
+    let blocks = blkio.get_u64("capacity")? / BLOCK as u64;
+    let mut queue = blkio.start()?.queues.remove(0);
+    let memory = blkio.alloc_mem_region(depth * BLOCK)?;
+    blkio.map_mem_region(&memory)?;
+    let begin = Instant::now();
+    let end = begin + Duration::from_secs(SECONDS);
+    let (mut due, mut free) = (vec![begin; depth], (0..depth).collect::<Vec<_>>());
+    let (mut latencies, mut issued, mut random) =
+        (Vec::with_capacity(1 << 20), 0_u64, 0x9e37_79b9_7f4a_7c15_u64);
+    let mut ended: Vec<MaybeUninit<Completion>> = (0..depth).map(|_| MaybeUninit::uninit()).collect();
+    loop {
+        let now = Instant::now();
+        if now >= end {
+            return Ok(latencies);
+        }
+        while let Some(&slot) = free.last() {
+            let moment = match rate {
+                0.0 => now,
+                rate => begin + Duration::from_secs_f64(issued as f64 / rate),
+            };
+            if moment > now {
+                break;
+            }
+            (due[slot], issued) = (moment, issued + 1);
+            free.pop();
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let buffer = std::ptr::with_exposed_provenance_mut(memory.addr + slot * BLOCK);
+            queue.read(random % blocks * BLOCK as u64, buffer, BLOCK, slot, ReqFlags::empty());
+        }
+        let wanted = usize::from(rate == 0.0 && free.len() < depth);
+        let count = queue.do_io(&mut ended, wanted, None, None)?;
+        let now = Instant::now();
+        for one in &ended[..count] {
+            // SAFETY: so many were written.
+            let one = unsafe { one.assume_init_read() };
+            if one.ret != 0 {
+                return Err(format!("a request failed: {}", one.ret).into());
+            }
+            latencies.push(u32::try_from((now - due[one.user_data]).as_micros()).unwrap_or(u32::MAX));
+            free.push(one.user_data);
+        }
+        if rate > 0.0 && count == 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
