@@ -1,0 +1,73 @@
+//! The daemon as a command: what it is told, and how it ends.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn serve(config: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
+    command.args(["iocm", "serve", "--config"]).arg(config).env("NO_COLOR", "1");
+    command
+}
+
+fn refused(text: &str) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("iocm.toml");
+    std::fs::write(&config, text).unwrap();
+    serve(&config).output().unwrap()
+}
+
+fn wait_for(socket: &Path) {
+    let begin = Instant::now();
+    while UnixStream::connect(socket).is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the daemon does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn end(child: &mut Child) -> Option<i32> {
+    let pid = i32::try_from(child.id()).unwrap();
+    // SAFETY: the child was not waited for, so that the number is still its own.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn it_serves_until_a_signal_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, socket) = (directory.path().join("iocm.toml"), directory.path().join("disk.sock"));
+    let text = format!("[workers]\ncount = 2\n[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\n");
+    std::fs::write(&config, text).unwrap();
+    for arguments in [&[][..], &["--every", "50ms"]] {
+        let mut child = serve(&config).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        wait_for(&socket);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        if !arguments.is_empty() {
+            let line = lines.next().unwrap().unwrap();
+            let figures: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(figures["format"], 1);
+            assert_eq!(figures["workers"].as_array().unwrap().len(), 2);
+            assert_eq!(figures["devices"][0]["name"], "disk");
+            assert_eq!(figures["devices"][0]["queues"][0]["requests"], 0);
+        }
+        assert_eq!(end(&mut child), Some(0));
+        assert!(!socket.exists());
+        assert_eq!(lines.count() > 0, !arguments.is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_makes_no_daemon_is_told_by_what_is_wrong_with_it() {
+    let outcome = refused("[workers]\nthreads = 4\n");
+    let told = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert_eq!(outcome.status.code(), Some(2), "{told}");
+    assert!(told.contains("iocm.toml") && told.contains("threads"), "{told}");
+    let outcome = refused("[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/nowhere/a.sock\"\npath = \"/nowhere/a\"\n");
+    let told = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert_eq!(outcome.status.code(), Some(125), "{told}");
+    assert!(told.contains("/nowhere/a") && told.contains("Device a"), "{told}");
+    let outcome = serve(Path::new("/nowhere/iocm.toml")).output().unwrap();
+    assert_eq!(outcome.status.code(), Some(2));
+}
