@@ -6,6 +6,7 @@
 
 mod change;
 mod cpu;
+mod defaults;
 mod definition;
 mod device;
 mod error;
