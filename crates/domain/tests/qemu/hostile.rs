@@ -180,7 +180,7 @@ proptest! {
     #[test]
     fn any_text_is_changed_without_a_panic(text in "[a-z0-9 ,=.{}\"':\\\\\n\0ö$-]{0,80}", change in changes()) {
         for start in ["kvm -M q35 -device ", "kvm -m 1 -drive ", "kvm -m 1 -cpu ", "kvm\0-m\x001\0-netdev\0"] {
-            let _ = apply(&Text::new("any", format!("{start}{text}")), &NoFiles, std::slice::from_ref(&change));
+            let _ = apply(&Text::new("any", format!("{start}{text}")), std::slice::from_ref(&change));
         }
     }
 
@@ -197,7 +197,7 @@ proptest! {
         }
         let text = Text::new("made", bytes);
         let before = read(&text, &NoFiles).expect("is a command line");
-        let edited = apply(&text, &NoFiles, std::slice::from_ref(&change)).expect("is a command line");
+        let edited = apply(&text, std::slice::from_ref(&change)).expect("is a command line");
         let new = Text::new("made", &*edited.bytes);
         let after = read(&new, &NoFiles).expect("is one still");
         let shown = format!("{}\n{}", String::from_utf8_lossy(&text.bytes), String::from_utf8_lossy(&new.bytes));
@@ -213,7 +213,7 @@ proptest! {
         // Once more changes nothing, unless a device of the machine's own has got a place in the text.
         let own = matches!(&change, Change::DeviceModel { device, .. } if before.devices[*device].place.text.is_empty());
         if !own {
-            let again = apply(&new, &NoFiles, std::slice::from_ref(&change)).expect("is one still");
+            let again = apply(&new, std::slice::from_ref(&change)).expect("is one still");
             prop_assert_eq!(&again.bytes, &new.bytes, "{}", shown);
         }
         // What the change is not about is as it was.
