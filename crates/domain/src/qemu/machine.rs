@@ -1,5 +1,6 @@
 //! `-machine`, `-accel`, `-smp`, `-m`, `-rtc` and their relatives.
 
+use super::command::cut;
 use super::items::Item;
 use super::properties::{same_name, switch};
 use super::reader::Reading;
@@ -121,7 +122,7 @@ fn smp(reading: &mut Reading<'_>, item: &Item) {
 
 fn topology(reading: &mut Reading<'_>, level: &str, value: &str, place: Place) {
     let Ok(number) = value.parse::<u32>() else {
-        let doubt = format!("Line {}: -smp {level}={value} is no number.", place.line);
+        let doubt = format!("Line {}: -smp {level}={} {}.", place.line, cut(value), unread(value, "number"));
         reading.definition.doubts.push(doubt);
         return;
     };
@@ -143,6 +144,11 @@ fn topology(reading: &mut Reading<'_>, level: &str, value: &str, place: Place) {
         }
     };
     *field = Some(Set::new(number, place));
+}
+
+/// Why a value was not read.
+fn unread(value: &str, expected: &str) -> String {
+    if value.contains('$') { "is known to the shell alone".to_owned() } else { format!("is no {expected}") }
 }
 
 /// A size in bytes: a number, with a fraction or without, and a unit; MiB without one (`parse_size_suffix` in QEMU).
@@ -227,7 +233,7 @@ pub(super) fn global_parts(item: &Item) -> Option<(String, String, String)> {
 
 fn global(reading: &mut Reading<'_>, item: &Item) {
     let Some((driver, property, value)) = global_parts(item) else {
-        let said = super::command::cut(&item.said);
+        let said = cut(&item.said);
         let doubt =
             format!("Line {}: -global {said} is not of the form driver.property=value.", item.place.line);
         reading.definition.doubts.push(doubt);

@@ -180,6 +180,27 @@ fn a_network_interface_keeps_its_address() {
 }
 
 #[test]
+fn properties_are_dropped_with_their_commas_wherever_they_stand() {
+    let cases = [
+        (
+            "'{\"bus\":\"ide.0\", \"unit\":1, \"driver\":\"ide-hd\",\"drive\":\"d\"}'",
+            "'{\"driver\":\"virtio-blk-pci\",\"drive\":\"d\"}'",
+        ),
+        (
+            "'{\"driver\":\"ide-hd\", \"bus\":\"ide.0\" , \"drive\":\"d\",\"unit\":1 }'",
+            "'{\"driver\":\"virtio-blk-pci\" , \"drive\":\"d\" }'",
+        ),
+        ("bus=ide.0,unit=1,driver=ide-hd,drive=d", "driver=virtio-blk-pci,drive=d"),
+        ("ide-hd,bus=ide.0,unit=1,drive=d,ver=1", "virtio-blk-pci,drive=d"),
+        ("ide-hd,bus=ide.0,unit=1", "virtio-blk-pci"),
+    ];
+    for (before, expected) in cases {
+        let line = |device: &str| format!("kvm -m 1 -device {device} -smp 2");
+        assert_eq!(after(&line(before), model(0, "virtio-blk-pci")), line(expected));
+    }
+}
+
+#[test]
 fn a_disk_of_ide_becomes_one_of_virtio_however_it_is_written() {
     let virtio = || model(0, "virtio-blk-pci");
     let cases = [

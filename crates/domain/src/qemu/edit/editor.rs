@@ -168,6 +168,7 @@ impl<'a> Editor<'a> {
     ) -> Result<Vec<String>, String> {
         let argument = self.argument(number)?;
         let item = self.item(number);
+        let text = &self.reading.command.arguments[argument].text;
         let mut dropped = Vec::new();
         let mut parts: Vec<Range<usize>> = Vec::new();
         for (position, property) in item.properties.list.iter().enumerate() {
@@ -177,19 +178,15 @@ impl<'a> Editor<'a> {
             if let Some(place) = item.elsewhere.get(&position) {
                 return Err(format!("It is said elsewhere: {}. Change it there.", place.text));
             }
-            dropped.push(property.key.clone());
-            // With the comma before it, or the one behind where it is the first.
-            let previous = position.checked_sub(1).map(|before| &item.properties.list[before].whole);
-            let next = item.properties.list.get(position + 1).map(|after| &after.whole);
-            let whole = match (previous, next) {
-                (Some(previous), _) => previous.end..property.whole.end,
-                (None, Some(next)) => property.whole.start..next.start,
-                (None, None) => property.whole.clone(),
-            };
-            match parts.last_mut() {
-                Some(last) if last.end >= whole.start => last.end = whole.end,
-                _ => parts.push(whole),
+            if item.properties.json && property.key.contains('.') {
+                return Err(format!(
+                    "{} is a part of a JSON object. Drop that yourself first.",
+                    property.key
+                ));
             }
+            dropped.push(property.key.clone());
+            let done = parts.last().map_or(0, |last| last.end);
+            parts.push(with_comma(text, property.whole.clone(), done));
         }
         parts.into_iter().for_each(|part| self.write(argument, part, ""));
         Ok(dropped)
@@ -295,5 +292,19 @@ impl<'a> Editor<'a> {
     /// Where a new option about the machine belongs: behind `-machine`, or behind the program.
     pub(super) fn machine(&self) -> Option<Given> {
         self.last_option("machine").and_then(|number| self.item(number).given)
+    }
+}
+
+/// A property with the comma before it, or with the one behind where it is the first that stays. What ends at `done` is
+/// gone already.
+fn with_comma(text: &str, whole: Range<usize>, done: usize) -> Range<usize> {
+    let before = text[done..whole.start].trim_ascii_end();
+    if before.ends_with(',') {
+        return done + before.len() - 1..whole.end;
+    }
+    let behind = text[whole.end..].trim_ascii_start();
+    match behind.strip_prefix(',') {
+        Some(rest) => whole.start..text.len() - rest.trim_ascii_start().len(),
+        None => whole,
     }
 }
