@@ -121,7 +121,11 @@ pub(super) fn find(text: &Text) -> Result<Command, Error> {
         )
     };
     if text.bytes.contains(&0) {
-        return limited(process(&text.bytes).ok_or_else(missing)?, text);
+        let arguments = text.bytes.iter().filter(|&&byte| byte == 0).count();
+        if arguments > ARGUMENTS {
+            return Err(too_many(text, arguments, "arguments", ARGUMENTS));
+        }
+        return process(&text.bytes).ok_or_else(missing);
     }
     let mut found = statements(text)?;
     if found.best.is_none() {
@@ -131,19 +135,18 @@ pub(super) fn find(text: &Text) -> Result<Command, Error> {
     for line in found.others {
         command.doubts.push(format!("Line {line} has another QEMU command, which was not read."));
     }
-    limited(command, text)
+    if command.arguments.len() > ARGUMENTS {
+        return Err(too_many(text, command.arguments.len(), "arguments or more", ARGUMENTS));
+    }
+    Ok(command)
 }
 
-/// The most options that a command may have: what people write has hundreds.
-const OPTIONS: usize = 1 << 16;
+/// The most arguments that a command may have: what people write has hundreds.
+const ARGUMENTS: usize = 1 << 17;
 
-fn limited(command: Command, text: &Text) -> Result<Command, Error> {
-    let options = command.given.len() + command.unknown.len() + command.images.len();
-    if options <= OPTIONS {
-        return Ok(command);
-    }
-    let problem = format!("it has {options} options, and no more than {OPTIONS} are read");
-    Err(Error::new(&*text.name, problem, "Name a file with the command line of one VM"))
+fn too_many(text: &Text, count: usize, what: &str, most: usize) -> Error {
+    let problem = format!("it has {count} {what}, and no more than {most} are read");
+    Error::new(&*text.name, problem, "Name a file with the command line of one VM")
 }
 
 /// The commands of a text: the one that is read, and the lines of others.
@@ -252,6 +255,8 @@ fn statement(words: &mut Words<'_>, bytes: &[u8]) -> Result<Vec<Command>, (&'sta
     let own = |arguments: &[Argument]| arguments.iter().any(|argument| is_program(bare(&argument.text)));
     loop {
         match words.next() {
+            // Too many to be read is enough.
+            Some(Token::Word(_)) if arguments.len() > ARGUMENTS => break,
             Some(Token::Word(word)) => arguments.push(word),
             Some(Token::Operator(_)) => found.extend(command(std::mem::take(&mut arguments), bytes)),
             Some(Token::Unclosed { what, line }) => {
