@@ -61,15 +61,17 @@ pub(crate) fn read_text(root: &Path, path: &str, expected: &'static str) -> Resu
     let path = under(root, path);
     match std::fs::read(&path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
-        Err(source) => {
-            let next = match source.kind() {
-                std::io::ErrorKind::PermissionDenied => "run as root",
-                std::io::ErrorKind::NotFound => "the kernel or its configuration does not offer it",
-                _ => "see the cause",
-            };
-            Err(Error::Read { path, expected, next, source })
-        }
+        Err(source) => Err(read_error(path, expected, source)),
     }
+}
+
+pub(crate) fn read_error(path: PathBuf, expected: &'static str, source: std::io::Error) -> Error {
+    let next = match source.kind() {
+        std::io::ErrorKind::PermissionDenied => "run as root",
+        std::io::ErrorKind::NotFound => "the kernel or its configuration does not offer it",
+        _ => "see the cause",
+    };
+    Error::Read { path, expected, next, source }
 }
 
 /// `path` of a running host, below `root`.
