@@ -44,6 +44,9 @@ fn only_what_was_read_is_kept() {
     );
     let snapshot = taken(&text);
     let kept: Vec<&str> = snapshot.tree.nodes().map(|(path, _)| path).collect();
+    let container = fake::HOSTS.iter().find(|(name, _)| *name == "container").unwrap().1;
+    let denied = taken(container).tree;
+    assert!(denied.node("/proc/1/fd").is_some() && denied.node("/proc/1/comm").is_none());
     for gone in
         ["/etc/shadow", "/proc/4000/environ", "/proc/4000/fd/9", "/proc/77", "/proc/77/comm", "/exitless/odd"]
     {

@@ -57,8 +57,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         tell(&arguments.output, snapshot.manifest());
     }
     let denied = snapshot.manifest().denied().count();
-    if denied > 0 {
-        tracing::warn!("{denied} paths may not be read by this user and are not in it; run as root");
+    if let Some(first) = snapshot.manifest().denied().next() {
+        let more = if denied > 1 { format!(" and {} more", denied - 1) } else { String::new() };
+        tracing::warn!(
+            "{first}{more} may not be read by this user and is not in it; root of the host sees all"
+        );
     }
     Ok(ExitCode::from(match (damaged, denied) {
         (true, _) => status::DAMAGED,
