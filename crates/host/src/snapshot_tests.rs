@@ -224,3 +224,28 @@ fn this_machine_and_its_archive_tell_the_same() {
         assert_eq!(again.processor, snapshot.inspection().processor);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn a_changed_archive_gives_a_host_that_can_be_kept_again(
+        host in 0..fake::HOSTS.len(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+    ) {
+        let mut unpacked = zstd::decode_all(packed(&taken(fake::HOSTS[host].1)).as_slice()).unwrap();
+        for (index, byte) in changes {
+            let at = index.index(unpacked.len());
+            unpacked[at] = byte;
+        }
+        if let Ok(archive) = opened(&zstd::encode_all(unpacked.as_slice(), 1).unwrap()) {
+            let first = Inspection::read(&archive.root).unwrap();
+            let second = Snapshot::take(archive.root, TOOL).unwrap();
+            prop_assert_eq!(second.inspection(), &first);
+            let again = opened(&packed(&second)).unwrap();
+            prop_assert_eq!(again.warnings, [""; 0]);
+            if second.manifest().removed.is_empty() {
+                prop_assert_eq!(Inspection::read(&again.root).unwrap(), first);
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! `exitless snapshot`: all that is read to judge a host, in one archive.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -32,6 +32,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if to_standard_output && arguments.json {
         return Err(status::Usage(
             "The archive and its description cannot both go to standard output; give a file".to_owned(),
+        )
+        .into());
+    }
+    if to_standard_output && std::io::stdout().is_terminal() {
+        return Err(status::Usage(
+            "An archive is nothing for a terminal; give a file, or lead standard output elsewhere".to_owned(),
         )
         .into());
     }

@@ -1,7 +1,7 @@
 //! Interrupts of devices, and the processors that take them.
 
 use crate::root::kind_of;
-use crate::{CpuSet, Evidence, Fact, Root};
+use crate::{AbsenceKind, CpuSet, Evidence, Fact, Root};
 
 /// The interrupts of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -113,7 +113,11 @@ impl Interrupts {
                 value: Ok(devices),
                 evidence: vec![Evidence::new(FILE, format!("{count} interrupts"))],
             },
-            remapped: Fact::known((remapped, count), FILE, text),
+            remapped: if count == 0 {
+                Fact::absent(AbsenceKind::NotApplicable, format!("{FILE} lists no interrupt of a device"))
+            } else {
+                Fact::known((remapped, count), FILE, text)
+            },
             posted,
             posted_wakeups: wakeups,
         }
