@@ -57,7 +57,10 @@ fn code(error: &anyhow::Error) -> u8 {
         || error.is::<BadGrouping>()
         || error.is::<NotThere>()
         || error.is::<NoSuchVm>()
-        || matches!(error.downcast_ref(), Some(SnapshotError::Format { .. } | SnapshotError::NoSnapshot { .. }))
+        || matches!(
+            error.downcast_ref(),
+            Some(SnapshotError::Format { .. } | SnapshotError::NoSnapshot { .. })
+        )
         || matches!(error.downcast_ref(), Some(CollectError::Plan(_)))
     {
         return USAGE;
