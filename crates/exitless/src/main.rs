@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     diff, iocm as iocm_command, lab as lab_command, lab_self_test, predict, probe, prove, record, report,
-    stat, timeline, top, trace, verify, vms,
+    snapshot, stat, timeline, top, trace, verify, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -79,6 +79,11 @@ enum Command {
     /// VM may not be looked into; 2 for a wrong command line, or when no VM has the name; 125 when nothing could be
     /// read.
     Vms(vms::Arguments),
+    /// Keep all that is read to judge this host in one archive, without secrets, so that it can be judged elsewhere.
+    ///
+    /// Exit status: 0; 1 when this user may not read all of it, and the archive has the rest; 2 for a wrong command line;
+    /// 4 when --root is a damaged archive, of which the whole part was used; 125 when nothing could be read or written.
+    Snapshot(snapshot::Arguments),
     /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
     ///
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
@@ -112,6 +117,7 @@ fn main() -> ExitCode {
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Iocm(command) => iocm_command::run(command),
         Command::Lab(command) => lab_command::run(command),

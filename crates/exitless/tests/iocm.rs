@@ -38,7 +38,8 @@ fn end(child: &mut Child) -> Option<i32> {
 fn it_serves_until_a_signal_and_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (config, socket) = (directory.path().join("iocm.toml"), directory.path().join("disk.sock"));
-    let text = format!("[workers]\ncount = 2\n[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\n");
+    let text =
+        format!("[workers]\ncount = 2\n[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\n");
     std::fs::write(&config, text).unwrap();
     for arguments in [&[][..], &["--every", "50ms"]] {
         let mut child = serve(&config).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
@@ -64,7 +65,9 @@ fn a_file_that_makes_no_daemon_is_told_by_what_is_wrong_with_it() {
     let told = String::from_utf8_lossy(&outcome.stderr).into_owned();
     assert_eq!(outcome.status.code(), Some(2), "{told}");
     assert!(told.contains("iocm.toml") && told.contains("threads"), "{told}");
-    let outcome = refused("[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/nowhere/a.sock\"\npath = \"/nowhere/a\"\n");
+    let outcome = refused(
+        "[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/nowhere/a.sock\"\npath = \"/nowhere/a\"\n",
+    );
     let told = String::from_utf8_lossy(&outcome.stderr).into_owned();
     assert_eq!(outcome.status.code(), Some(125), "{told}");
     assert!(told.contains("/nowhere/a") && told.contains("Device a"), "{told}");
