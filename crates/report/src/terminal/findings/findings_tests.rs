@@ -78,7 +78,7 @@ fn no_line_is_too_wide_and_no_escape_is_the_definitions() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'));
     let coloured = findings(&some(), FindingsView { verbose: true, colour: true, ..PLAIN });
-    assert!(coloured.contains("\u{1b}[1;31mFAIL\u{1b}[0m PIT: the PIT"), "{coloured}");
+    assert!(coloured.contains("\u{1b}[1;31mFAIL\u{1b}[0m  PIT: the PIT"), "{coloured}");
     let mut stripped = coloured;
     for code in ["1;31", "32", "33", "2", "1", "0"] {
         stripped = stripped.replace(&format!("\u{1b}[{code}m"), "");
