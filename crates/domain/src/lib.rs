@@ -6,14 +6,20 @@
 
 mod change;
 mod cpu;
+mod defaults;
 mod definition;
 mod device;
+mod error;
 mod machine;
 mod place;
+pub mod qemu;
+mod text;
 
 pub use change::Change;
 pub use cpu::{CpuModel, FeatureState, GuestCpu, HyperV};
 pub use definition::{Definition, Form, IoThread, Vcpus};
 pub use device::{Backend, Device, DeviceKind, GuestIommu};
+pub use error::Error;
 pub use machine::{Accelerator, Irqchip, Machine, TickPolicy, Timers};
 pub use place::{Place, Set};
+pub use text::{Edit, Edited, Files, FilesBelow, NoFiles, Refusal, Text};
