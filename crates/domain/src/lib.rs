@@ -7,6 +7,7 @@
 mod change;
 pub mod convert;
 mod cpu;
+mod defaults;
 mod definition;
 mod device;
 mod error;

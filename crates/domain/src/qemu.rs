@@ -3,7 +3,26 @@
 //! Texts with a NUL byte are what `/proc/PID/cmdline` gives. All others are texts that people or programs wrote: shell
 //! scripts, `qm showcmd` of Proxmox, libvirt's logs, systemd units, or one argument a line.
 
-use crate::{Change, Definition, Edited, Error, Files, Form, Text};
+mod argument;
+mod arrays;
+mod backends;
+mod command;
+mod cpu;
+mod devices;
+mod drives;
+mod implied;
+mod items;
+mod json;
+mod machine;
+mod models;
+mod networks;
+mod options;
+mod properties;
+mod readconfig;
+mod reader;
+mod words;
+
+use crate::{Change, Definition, Edited, Error, Files, Text};
 
 /// Reads a definition out of QEMU's arguments.
 ///
@@ -14,15 +33,7 @@ use crate::{Change, Definition, Edited, Error, Files, Form, Text};
 /// The text has no QEMU command line, or a quotation mark in it is not closed. Unknown options and values are doubts
 /// in the definition, never errors.
 pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
-    let _ = files;
-    if text.bytes.is_empty() {
-        return Err(Error::new(
-            &*text.name,
-            "it is empty; a QEMU command line was expected",
-            "Name a file with one",
-        ));
-    }
-    Ok(Definition::empty(Form::Qemu))
+    reader::read(text, files).map(|reading| reading.definition)
 }
 
 /// Makes changes in QEMU's arguments; all bytes that they do not concern stay as they are.
