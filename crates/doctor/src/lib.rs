@@ -2,6 +2,7 @@
 //! the change that mends it.
 
 mod finding;
+pub mod fix;
 pub mod lint;
 mod section;
 
