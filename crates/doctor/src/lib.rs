@@ -2,5 +2,9 @@
 //! the change that mends it.
 
 mod finding;
+pub mod fix;
+pub mod lint;
+mod section;
 
 pub use finding::{Evidence, Finding, Fix, State};
+pub use section::{Section, Tally};
