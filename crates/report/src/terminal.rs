@@ -2,6 +2,7 @@
 
 mod columns;
 mod comparison;
+mod converted;
 mod cost;
 mod evidence;
 mod prediction;
@@ -15,6 +16,7 @@ mod verify;
 mod vms;
 
 pub use self::comparison::comparison;
+pub use self::converted::converted;
 pub use self::cost::cost;
 pub use self::prediction::prediction;
 pub use self::probe::probe;
