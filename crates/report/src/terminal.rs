@@ -2,6 +2,7 @@
 
 mod columns;
 mod comparison;
+mod converted;
 mod cost;
 mod evidence;
 mod findings;
@@ -17,6 +18,7 @@ mod verify;
 mod vms;
 
 pub use self::comparison::comparison;
+pub use self::converted::converted;
 pub use self::cost::cost;
 pub use self::findings::{FindingsView, change_in_words, findings, findings_summary};
 pub use self::mended::{MendedView, mended};
