@@ -112,7 +112,7 @@ fn main() -> ExitCode {
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),
-        Command::Vm(command) => vm::run(&command),
+        Command::Vm(command) => vm::run(&command, arguments.verbose > 0),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),

@@ -20,7 +20,7 @@ mod vms;
 pub use self::comparison::comparison;
 pub use self::converted::converted;
 pub use self::cost::cost;
-pub use self::findings::{FindingsView, change_in_words, findings, findings_summary};
+pub use self::findings::{FindingsView, change_in_words, findings, findings_summary, linted};
 pub use self::mended::{MendedView, mended};
 pub use self::prediction::prediction;
 pub use self::probe::probe;
