@@ -72,6 +72,10 @@ impl<'t> Writing<'t, '_> {
     fn device(&mut self, element: Part<'t, '_>, id: &str, properties: Properties) {
         let properties = properties.with("id", id);
         let properties = properties.maybe("bootindex", element.get("boot@order"));
+        let properties = match element.get("rom@enabled") {
+            Some("no") => properties.with("romfile", ""),
+            _ => properties,
+        };
         let mut properties = self.address(element, self.virtio(element, properties));
         for (name, value) in self.overrides.get(id).into_iter().flatten() {
             properties = properties.with(name, value);

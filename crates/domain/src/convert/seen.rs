@@ -143,10 +143,16 @@ fn why(path: &str) -> String {
         ("metadata", "It is for libvirt's clients alone."),
         ("title", "It is for people; QEMU has no argument for it."),
         ("description", "It is for people; QEMU has no argument for it."),
-        ("cputune/vcpupin", "libvirt pins the threads once QEMU runs: `taskset -pc CPUS THREAD`."),
-        ("cputune/emulatorpin", "libvirt pins the threads once QEMU runs: `taskset -apc CPUS PID`."),
-        ("cputune/iothreadpin", "libvirt pins the threads once QEMU runs: `taskset -pc CPUS THREAD`."),
-        ("cputune", "libvirt sets it in the control group or the scheduler once QEMU runs."),
+        ("cputune", "libvirt pins threads and sets shares once QEMU runs: `taskset -pc CPUS THREAD`."),
+        (
+            "devices/disk/auth",
+            "The secret is libvirt's: QEMU takes it as -object secret, and key-secret= of the node.",
+        ),
+        (
+            "devices/disk/encryption",
+            "The secret is libvirt's: QEMU takes it as -object secret, and key-secret= of the node.",
+        ),
+        ("devices/disk/iotune", "QEMU takes it as -object throttle-group and a throttle node."),
         ("vcpu@cpuset", "libvirt pins the threads once QEMU runs: `taskset -apc CPUS PID`."),
         ("blkiotune", "libvirt sets it in the control group."),
         ("memtune", "libvirt sets it in the control group."),
@@ -158,7 +164,10 @@ fn why(path: &str) -> String {
         ("devices/interface/virtualport", "libvirt attaches the tap device: `ovs-vsctl add-port`."),
         ("devices/interface/vlan", "libvirt tags the tap device: `bridge vlan`."),
         ("on_", "libvirt watches for it; QEMU's -action has no such reaction."),
-        ("cpu@check", "libvirt compares the guest's CPU with what was asked for."),
+        (
+            "cpu@check",
+            "libvirt compares the guest's CPU with what was asked for; -cpu ...,enforce is the nearest.",
+        ),
         ("currentMemory", "libvirt sets the balloon once QEMU runs: monitor command `balloon`."),
     ];
     let found = WHY.iter().find(|(prefix, _)| path.starts_with(prefix));

@@ -22,9 +22,10 @@ impl<'t> Writing<'t, '_> {
 
     fn disk(&mut self, disk: Part<'t, '_>, kind: &str, order: Option<usize>) {
         let model = names::disk(disk.node);
-        for path in ["@type", "target@bus", "target@tray", "@model", "driver@name"] {
+        for path in ["@type", "target@bus", "target@tray", "@model", "driver@name", "driver@type"] {
             disk.get(path);
         }
+        let read_only = disk.has("readonly") || kind == "cdrom";
         // What a running domain's XML shows of the image's own header.
         disk.ignore("backingStore");
         disk.get("source@index");
@@ -40,7 +41,7 @@ impl<'t> Writing<'t, '_> {
             );
             device = device.with("chardev", format!("chr-{id}"));
         } else {
-            match self.nodes(disk, kind, &dev) {
+            match self.nodes(disk, kind, &dev, read_only) {
                 Ok(Some(node)) => device = device.with("drive", node),
                 Ok(None) => {}
                 Err(why) => return self.loss(disk, &why),
@@ -62,6 +63,15 @@ impl<'t> Writing<'t, '_> {
                 Some("writethrough" | "directsync") => device.with("write-cache", "off"),
                 _ => device,
             };
+        }
+        if let Some(policy) = disk.get("driver@error_policy") {
+            let writes = if policy == "enospace" { "enospc" } else { policy };
+            let reads = disk.get("driver@rerror_policy").unwrap_or(if policy == "enospace" {
+                "report"
+            } else {
+                policy
+            });
+            device = device.with("werror", writes).with("rerror", reads);
         }
         if disk.has("shareable") {
             device = device.with("share-rw", "on");
@@ -109,7 +119,13 @@ impl<'t> Writing<'t, '_> {
     }
 
     /// The block nodes of a disk: its name, none for an empty drive, or why there cannot be one.
-    fn nodes(&mut self, disk: Part<'t, '_>, kind: &str, dev: &str) -> Result<Option<String>, String> {
+    fn nodes(
+        &mut self,
+        disk: Part<'t, '_>,
+        kind: &str,
+        dev: &str,
+        read_only: bool,
+    ) -> Result<Option<String>, String> {
         let Some(source) = disk.child("source") else { return Ok(None) };
         let protocol = match disk.get("@type").unwrap_or("file") {
             "file" => match source.get("@file") {
@@ -140,7 +156,6 @@ impl<'t> Writing<'t, '_> {
             }
             other => return Err(format!("QEMU has no block driver for a source of type {other}.")),
         };
-        let read_only = kind == "cdrom" || disk.has("readonly");
         let switch = |on: bool| if on { "on" } else { "off" };
         let options = |node: Properties| {
             let node = node.with("read-only", switch(read_only)).maybe("discard", disk.get("driver@discard"));

@@ -38,6 +38,8 @@ impl<'t> Writing<'t, '_> {
         let Some(backend) = self.backend(element, &back, name) else {
             return self.loss(element, "QEMU has no such end of a serial line.");
         };
+        let backend =
+            backend.maybe("logfile", element.get("log@file")).maybe("logappend", element.get("log@append"));
         self.option("-chardev", backend.0);
         let mut device = Properties::of(&model).with("chardev", back);
         if matches!(model.as_str(), "virtserialport" | "virtconsole") {

@@ -51,9 +51,25 @@ impl<'t> Writing<'t, '_> {
 
     pub(super) fn controllers(&mut self, devices: Part<'t, '_>) {
         let machine = if self.q35 { "q35" } else { "i440fx" };
-        for element in devices.all("controller") {
+        let (buses, others): (Vec<_>, Vec<_>) =
+            devices.all("controller").into_iter().partition(|one| one.node.get("type") == Some("pci"));
+        let mut used: Vec<(&str, u32)> = buses
+            .iter()
+            .chain(&others)
+            .filter_map(|one| Some((one.node.get("type")?, one.node.get("index").and_then(number)?)))
+            .collect();
+        // QEMU wants a bus before what is on it.
+        for element in buses.into_iter().chain(others) {
             let kind = element.get("@type").unwrap_or_default();
-            let index = element.get("@index").unwrap_or("0");
+            let index = match element.get("@index").and_then(number) {
+                Some(index) => index,
+                // libvirt gives the first free one.
+                None => {
+                    let free = (0..).find(|index| !used.contains(&(kind, *index))).unwrap_or(0);
+                    used.push((kind, free));
+                    free
+                }
+            };
             element.get("@model");
             element.get("model@name");
             let Some(model) = names::controller(element.node, machine) else {
@@ -62,7 +78,7 @@ impl<'t> Writing<'t, '_> {
                 continue;
             };
             let id = match (kind, index) {
-                ("usb", "0") => "usb".to_owned(),
+                ("usb", 0) => "usb".to_owned(),
                 ("pci", _) => format!("pci.{index}"),
                 _ => format!("{kind}{index}"),
             };
@@ -70,7 +86,7 @@ impl<'t> Writing<'t, '_> {
             properties = match kind {
                 "usb" => usb(element, &model, properties),
                 "pci" => properties
-                    .maybe("chassis", element.get("target@chassis"))
+                    .maybe("chassis", chassis(element, &model, index))
                     .maybe("chassis_nr", element.get("target@chassisNr"))
                     .maybe("port", element.get("target@port"))
                     .maybe("bus_nr", element.get("target@busNr"))
@@ -129,6 +145,12 @@ impl<'t> Writing<'t, '_> {
             "libvirt adds a controller that devices need and the XML does not have: {model}, {id}."
         ));
     }
+}
+
+/// A root port needs a chassis of its own.
+fn chassis(element: Part<'_, '_>, model: &str, index: u32) -> Option<String> {
+    let said = element.get("target@chassis").map(str::to_owned);
+    said.or_else(|| ["pcie-root-port", "ioh3420"].contains(&model).then(|| index.to_string()))
 }
 
 fn usb(element: Part<'_, '_>, model: &str, properties: Properties) -> Properties {

@@ -46,6 +46,9 @@ impl<'t> Writing<'t, '_> {
                 _ => {}
             }
         }
+        if self.state("features/vmcoreinfo") == Some("on") {
+            self.option("-device", "vmcoreinfo");
+        }
         if !shown {
             self.option("-display", "none");
         }
@@ -98,7 +101,10 @@ impl<'t> Writing<'t, '_> {
         let kind = element.get("@type").unwrap_or_default();
         let automatic = element.on("@autoport");
         let listen = element.get("@listen").or_else(|| element.get("listen@address"));
-        element.get("listen@type");
+        // Said twice for the sake of old clients.
+        for path in ["listen@type", "listen@address", "listen@socket"] {
+            element.get(path);
+        }
         let listen = listen.unwrap_or("127.0.0.1");
         let port =
             element.get("@port").and_then(|port| port.parse::<i64>().ok()).filter(|port| *port >= 5900);

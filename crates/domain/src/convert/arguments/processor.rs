@@ -23,6 +23,9 @@ impl Writing<'_, '_> {
         let mut said = Properties::of(model);
         if let Some(cpu) = cpu {
             cpu.get("@match");
+            if cpu.node.get("check") == Some("none") {
+                cpu.get("@check");
+            }
             cpu.get("model@fallback");
             cpu.ignore("vendor");
             said = said.maybe("migratable", cpu.get("@migratable"));
