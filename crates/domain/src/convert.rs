@@ -1,5 +1,9 @@
 //! QEMU's arguments out of libvirt's XML, and the other way round.
 
+mod arguments;
+mod seen;
+mod shell;
+
 use crate::{Error, Files, Text};
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +37,7 @@ pub struct Converted {
 ///
 /// As [`libvirt::read`](crate::libvirt::read).
 pub fn to_arguments(text: &Text) -> Result<Converted, Error> {
-    let _ = text;
-    Ok(Converted::default())
+    arguments::convert(text)
 }
 
 /// libvirt's XML for QEMU's arguments.
