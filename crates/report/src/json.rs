@@ -2,6 +2,7 @@
 //! changed. `docs/report.md` tells what they mean.
 
 mod comparison;
+mod enable;
 mod findings;
 mod prediction;
 mod trace;
@@ -17,6 +18,7 @@ use traces::{Recording, Recordings};
 use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
+pub use enable::{JournalDocument, PlanDocument, kept, plan, restored};
 pub use findings::{FindingsDocument, findings};
 pub use prediction::{PredictionDocument, prediction};
 pub use trace::{TraceLine, trace_event, trace_loss};

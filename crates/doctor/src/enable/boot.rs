@@ -26,6 +26,9 @@ pub(super) enum Boot {
     Unknown,
 }
 
+/// Of grub-mkconfig: the first is for usual boots, the second for those into recovery as well.
+const VARIABLES: [&str; 2] = ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX"];
+
 /// Whose arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
@@ -45,6 +48,26 @@ pub(super) enum Taken {
 }
 
 impl Boot {
+    /// The kernel's command lines as they are configured, those of Linux.
+    pub(super) fn lines(&self) -> Vec<String> {
+        match self {
+            Self::RpmOstree(options) | Self::Grubby(options) => options.clone(),
+            Self::Kernelstub(configuration) => vec![kernelstub_words(configuration).join(" ")],
+            Self::Grub { files, .. } => {
+                let lines = files.iter().flat_map(|(_, text)| {
+                    let all = VARIABLES
+                        .iter()
+                        .flat_map(|variable| grub::assignments(text, variable).unwrap_or_default());
+                    all.map(|one| text[one.value].to_owned()).collect::<Vec<_>>()
+                });
+                lines.collect()
+            }
+            Self::CommandLine { text, .. } => vec![text.clone()],
+            Self::Entries(files) => files.iter().map(|(_, text)| entries::options(text)).collect(),
+            Self::Unknown => Vec::new(),
+        }
+    }
+
     pub(super) fn take(&self, whose: Whose, changes: &[WordChange]) -> Taken {
         let told = || {
             let words: Vec<_> = changes.iter().map(told).collect();
@@ -147,14 +170,18 @@ fn by_program(
     }])
 }
 
-fn kernelstub(configuration: &str, changes: &[WordChange]) -> Taken {
-    let words: Vec<String> = serde_json::from_str::<serde_json::Value>(configuration)
+fn kernelstub_words(configuration: &str) -> Vec<String> {
+    serde_json::from_str::<serde_json::Value>(configuration)
         .ok()
         .and_then(|all| all["user"]["kernel_options"].as_array().cloned())
         .into_iter()
         .flatten()
         .filter_map(|word| word.as_str().map(str::to_owned))
-        .collect();
+        .collect()
+}
+
+fn kernelstub(configuration: &str, changes: &[WordChange]) -> Taken {
+    let words = kernelstub_words(configuration);
     let command =
         |option: &str, word: &str| vec!["kernelstub".to_owned(), option.to_owned(), word.to_owned()];
     let (add, delete) = ("--add-options", "--delete-options");
@@ -176,9 +203,8 @@ fn grub_files(
     whose: Whose,
     changes: &[WordChange],
 ) -> Result<Vec<(String, String)>, String> {
-    // The first is for usual boots, the second for those into recovery as well.
     let variables = match whose {
-        Whose::Linux => ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX"],
+        Whose::Linux => VARIABLES,
         Whose::Xen => ["GRUB_CMDLINE_XEN_DEFAULT", "GRUB_CMDLINE_XEN"],
     };
     let mut new: Vec<(String, String)> = files.to_vec();

@@ -46,7 +46,18 @@ pub(super) struct Found {
     pub(super) source: &'static str,
 }
 
-pub(super) fn find(command_line: &str) -> Vec<Found> {
+/// In these command lines, each argument once.
+pub(super) fn find(lines: &[String]) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for one in lines.iter().flat_map(|line| in_line(line)) {
+        if !found.iter().any(|other| other.change == one.change) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+fn in_line(command_line: &str) -> Vec<Found> {
     let mut found = Vec::new();
     for range in words::words(command_line) {
         let word = &command_line[range];
@@ -72,8 +83,9 @@ mod tests {
 
     #[test]
     fn each_is_found_and_the_rest_of_its_words_kept() {
-        let found =
-            find("ro amd_iommu_intr=legacy intremap=nosid,nopost amd-iommu=off intremap=off -- intremap=off");
+        let found = in_line(
+            "ro amd_iommu_intr=legacy intremap=nosid,nopost amd-iommu=off intremap=off -- intremap=off",
+        );
         let told: Vec<_> =
             found.iter().map(|one| (one.change.old.as_deref().unwrap(), one.change.new.as_deref())).collect();
         let expected = [
@@ -87,6 +99,6 @@ mod tests {
 
     #[test]
     fn what_does_no_harm_is_left() {
-        assert!(find("amd_iommu=on amd_iommu_intr=vapic iommu=pt intremap=on intel_iommu=off").is_empty());
+        assert!(in_line("amd_iommu=on amd_iommu_intr=vapic iommu=pt intremap=on intel_iommu=off").is_empty());
     }
 }

@@ -135,7 +135,7 @@ fn sorted(
 ) -> Vec<(std::path::PathBuf, Vec<String>)> {
     let words = |bytes: Vec<u8>| {
         let text = String::from_utf8(bytes).unwrap();
-        let mut words: Vec<String> = text.split([' ', ',', '[', ']']).map(str::to_owned).collect();
+        let mut words: Vec<String> = text.split([' ', '\n', ',', '[', ']']).map(str::to_owned).collect();
         words.sort();
         words
     };

@@ -18,10 +18,13 @@ pub(super) fn steps(
     wish: Wish,
 ) -> Vec<Step> {
     let command_line = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
+    // Of this boot, and of the next.
+    let mut lines = vec![command_line.to_owned()];
+    lines.extend(boot.lines());
     let mut modprobe = Modprobe::read(root);
     let mut arguments = Vec::new();
     for one in target.switches() {
-        let contradicting = contradicting(command_line, target.module, one);
+        let contradicting = contradicting(&lines, target.module, one);
         if !contradicting.is_empty() {
             arguments.extend(contradicting);
         } else if target.built_in {
@@ -50,7 +53,7 @@ pub(super) fn steps(
     }
     let mut source = vec!["kmod, libkmod/libkmod-config.c"; reasons.len()];
     if target.arm == Arm::On {
-        for found in harmful::find(command_line) {
+        for found in harmful::find(&lines) {
             let old = found.change.old.as_deref().unwrap_or_default();
             reasons.push(format!("with {old}, {}", found.why));
             source.push(found.source);
@@ -128,14 +131,16 @@ fn arguments<'a>(line: &'a str, module: &str, name: &str) -> Vec<(&'a str, &'a s
     named.collect()
 }
 
-fn contradicting(line: &str, module: &str, one: &Switch) -> Vec<WordChange> {
-    let wrong = arguments(line, module, one.name).into_iter();
+fn contradicting(lines: &[String], module: &str, one: &Switch) -> Vec<WordChange> {
+    let wrong = lines.iter().flat_map(|line| arguments(line, module, one.name));
     let wrong = wrong.filter(|(_, value)| switch(value) != Some(one.on));
     let change = |(word, _): (&str, &str)| WordChange {
         old: Some(word.to_owned()),
         new: Some(format!("{module}.{}={}", one.name, one.value())),
     };
-    wrong.map(change).collect()
+    let mut changes: Vec<WordChange> = wrong.map(change).collect();
+    changes.dedup();
+    changes
 }
 
 fn said(line: &str, module: &str, one: &Switch) -> bool {

@@ -135,7 +135,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub(super) fn refused(wish: Wish, refusal: Refusal) -> Self {
+    /// A plan that does nothing.
+    #[must_use]
+    pub fn refused(wish: Wish, refusal: Refusal) -> Self {
         Self {
             arm: wish.arm,
             technology: "interrupt virtualization".to_owned(),
