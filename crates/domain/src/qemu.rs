@@ -10,6 +10,7 @@ mod command;
 mod cpu;
 mod devices;
 mod drives;
+pub(crate) mod given;
 mod implied;
 mod items;
 mod json;
