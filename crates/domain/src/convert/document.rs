@@ -9,6 +9,7 @@ mod network;
 mod screen;
 
 use super::{Converted, Loss};
+use crate::libvirt::DEVICES;
 use crate::qemu::given::{GivenOption, options};
 use crate::xml::{New, Style};
 use crate::{Definition, Device, Error, Files, Text};
@@ -69,7 +70,8 @@ pub(super) fn convert(text: &Text, files: &dyn Files) -> Result<Converted, Error
     };
     let mut domain = writing.head();
     writing.all_devices();
-    let devices = std::mem::take(&mut writing.devices);
+    let mut devices = std::mem::take(&mut writing.devices);
+    devices.sort_by_key(|device| DEVICES.iter().position(|name| *name == device.name));
     domain.children.push(New { children: devices, ..New::named("devices") });
     writing.remaining();
     let commandline = writing.passed_through();
@@ -162,6 +164,11 @@ impl<'a> Writing<'a> {
     fn remaining(&mut self) {
         for option in self.options {
             if option.used.get() {
+                continue;
+            }
+            let secret = option.name == "object" && option.get("qom-type") == Some("secret");
+            if secret && option.get("id").is_some_and(|id| id.starts_with("masterKey")) {
+                option.used.set(true);
                 continue;
             }
             if let Some((_, why)) = OWN.iter().find(|(name, _)| *name == option.name) {

@@ -76,6 +76,17 @@ fn documents() -> Vec<(String, Vec<u8>)> {
     all
 }
 
+/// Without what libvirt has only had since 9.1, and with whole paths: libvirt takes no others, as notes tell.
+fn for_old_schemas(document: &str) -> String {
+    let mut new = document.replace(" clusters='1'", "").replace("model=\"itco\"", "model=\"i6300esb\"");
+    new = new.replace("<poll max='32768' grow='2' shrink='2'/>", "");
+    for prefix in ["<source file='", "<source dev='"] {
+        new =
+            new.replace(prefix, &format!("{prefix}/")).replace(&format!("{prefix}//"), &format!("{prefix}/"));
+    }
+    new
+}
+
 #[test]
 fn libvirts_schema_takes_what_is_written() {
     let Some(schema) = schema() else {
@@ -84,6 +95,7 @@ fn libvirts_schema_takes_what_is_written() {
     };
     let mut wrong = String::new();
     for (name, document) in documents() {
+        let document = for_old_schemas(&String::from_utf8_lossy(&document)).into_bytes();
         match complaints(&schema, &document) {
             None => {
                 println!("not tested: xmllint is not there (package libxml2-utils)");

@@ -22,13 +22,20 @@ impl Writing<'_> {
         for device in &definition.devices {
             self.controller(device);
         }
+        let has = |wanted: &str| {
+            definition
+                .devices
+                .iter()
+                .any(|device| controller(&device.model).is_some_and(|(kind, _)| kind == wanted))
+        };
+        if !has("scsi") && definition.devices.iter().any(|device| device.model.starts_with("scsi-")) {
+            // What `-drive if=scsi` brings along (`pci_create_scsi` of the PC machines).
+            let scsi = New::named("controller").with("type", "scsi").with("index", "0");
+            self.devices.push(scsi.with("model", "lsilogic"));
+        }
         if self.take("usb").is_some() {
             self.devices.push(New::named("controller").with("type", "usb").with("index", "0"));
-        } else if !definition
-            .devices
-            .iter()
-            .any(|device| controller(&device.model).is_some_and(|(kind, _)| kind == "usb"))
-        {
+        } else if !has("usb") {
             // libvirt adds one to a domain that does not say no.
             self.devices.push(New::named("controller").with("type", "usb").with("model", "none"));
         }
@@ -194,7 +201,7 @@ impl Writing<'_> {
     }
 
     fn iommu(&mut self, model: &str, place: &crate::Place) {
-        let same = |option: &&GivenOption| option.place.start == place.start && option.name == "device";
+        let same = |option: &&GivenOption| option.place == *place && option.name == "device";
         let Some(option) = self.options.iter().find(same) else { return };
         option.used.set(true);
         let mut iommu = New::named("iommu").with("model", model.trim_end_matches("-iommu"));

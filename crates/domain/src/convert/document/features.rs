@@ -1,6 +1,7 @@
 //! `<features>`, `<cpu>` and `<clock>`.
 
 use super::Writing;
+use crate::libvirt::libvirt_name;
 use crate::xml::New;
 use crate::{CpuModel, FeatureState, Irqchip, TickPolicy};
 
@@ -185,7 +186,8 @@ impl Writing<'_> {
                 self.added.extend(["-global".into(), format!("x86_64-cpu.{name}={value}")]);
             } else {
                 let policy = if off { "disable" } else { "require" };
-                cpu = cpu.holding(New::named("feature").with("policy", policy).with("name", name));
+                cpu = cpu
+                    .holding(New::named("feature").with("policy", policy).with("name", libvirt_name(name)));
             }
         }
         let empty = cpu.attributes.is_empty() && cpu.children.is_empty();

@@ -7,10 +7,9 @@ use crate::xml::New;
 impl Writing<'_> {
     pub(super) fn head(&mut self) -> New {
         let definition = self.definition;
-        let accelerator = definition.machine.accelerator.as_ref().map(|set| set.value);
-        let kind = match accelerator {
-            Some(Accelerator::Kvm) => "kvm",
-            Some(Accelerator::Xen) => "xen",
+        let kind = match definition.accelerator_in_force() {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Xen => "xen",
             _ => "qemu",
         };
         for name in

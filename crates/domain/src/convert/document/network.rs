@@ -48,6 +48,13 @@ impl Writing<'_> {
             let target = New::named("target").with("dev", name);
             interface = interface.holding(if own { target.with("managed", "no") } else { target });
         }
+        for key in ["script", "downscript"] {
+            let script =
+                back.and_then(|back| back.get(key)).filter(|script| *script != "no" && kind == "tap");
+            if let Some(script) = script {
+                interface = interface.holding(New::named(key).with("path", script));
+            }
+        }
         interface = interface.holding(New::named("model").with("type", model));
         let driver = self.network_driver(device, plain.starts_with("virtio-net"));
         if !driver.attributes.is_empty() {
@@ -106,14 +113,6 @@ impl Writing<'_> {
             "tap" => {
                 if said("fd").or(said("fds")).is_some() {
                     self.note("The tap device was passed open; its bridge is not among the arguments, and is to be named.");
-                }
-                for key in ["script", "downscript"] {
-                    if let Some(script) = said(key).filter(|script| *script != "no") {
-                        self.loss(
-                            format!("-netdev tap,{key}={script}"),
-                            "libvirt puts tap devices on bridges itself: <interface type='bridge'>.",
-                        );
-                    }
                 }
                 match said("br") {
                     Some(bridge) => ("bridge", Some(New::named("source").with("bridge", bridge))),
