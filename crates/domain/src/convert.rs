@@ -1,6 +1,7 @@
 //! QEMU's arguments out of libvirt's XML, and the other way round.
 
 mod arguments;
+mod document;
 mod seen;
 mod shell;
 
@@ -46,6 +47,5 @@ pub fn to_arguments(text: &Text) -> Result<Converted, Error> {
 ///
 /// As [`qemu::read`](crate::qemu::read).
 pub fn to_xml(text: &Text, files: &dyn Files) -> Result<Converted, Error> {
-    let _ = (text, files);
-    Ok(Converted::default())
+    document::convert(text, files)
 }

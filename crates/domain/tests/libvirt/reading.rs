@@ -9,7 +9,8 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 /// The names of all fixtures in a folder, in order.
 pub(crate) fn fixtures(name: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder(name)).expect("the folder is there");
-    let names = entries.map(|entry| entry.expect("it can be listed").file_name().into_string().expect("it is UTF-8"));
+    let names =
+        entries.map(|entry| entry.expect("it can be listed").file_name().into_string().expect("it is UTF-8"));
     let mut names: Vec<String> = names.collect();
     names.sort();
     names
@@ -29,12 +30,16 @@ fn summary(vm: &Definition) -> String {
     let mut lines = Vec::new();
     fn walk(value: &serde_json::Value, path: &str, lines: &mut Vec<String>) {
         match value {
-            serde_json::Value::Object(fields) if fields.contains_key("place") && fields.contains_key("value") => {
+            serde_json::Value::Object(fields)
+                if fields.contains_key("place") && fields.contains_key("value") =>
+            {
                 let place = &fields["place"];
                 lines.push(format!("{path} = {}  <- {}: {}", fields["value"], place["line"], place["text"]));
             }
             serde_json::Value::Object(fields) => {
-                for (name, field) in fields.iter().filter(|(name, _)| !["properties", "place"].contains(&name.as_str())) {
+                for (name, field) in
+                    fields.iter().filter(|(name, _)| !["properties", "place"].contains(&name.as_str()))
+                {
                     walk(field, &format!("{path}.{name}"), lines);
                 }
             }
@@ -76,7 +81,7 @@ fn every_place_is_in_the_text() {
         for device in &vm.devices {
             let part = &whole[device.place.start..device.place.end];
             let line = whole[..device.place.start].matches('\n').count() + 1;
-            assert!(part.starts_with('<') || !part.contains('<'), "{name}: {part}");
+            assert!(part.starts_with('<') || part.starts_with('-'), "{name}: {part}");
             assert_eq!(line, device.place.line, "{name}: {part}");
         }
     }

@@ -86,7 +86,9 @@ impl<'t> Writing<'t, '_> {
         self.note(format!(
             "The tap device must be there before QEMU starts: ip tuntap add {name} mode tap{several}{onto}."
         ));
-        let tap = Properties::of("tap").with("ifname", name).with("script", "no").with("downscript", "no");
+        let script = |path: &str| interface.get(path).unwrap_or("no");
+        let tap = Properties::of("tap").with("ifname", name);
+        let tap = tap.with("script", script("script@path")).with("downscript", script("downscript@path"));
         let virtio = names::interface(interface.node).starts_with("virtio-net");
         let vhost = match interface.get("driver@name") {
             Some("qemu") => "off",
