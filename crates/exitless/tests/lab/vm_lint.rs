@@ -80,10 +80,11 @@ esac
          tail -n 2 /tmp/said; exitless vm lint /tmp/web.xml >/dev/null; echo lint $?\n\
          exitless vm fix libvirt:web --apply >/tmp/said || cat /tmp/said; tail -n 3 /tmp/said\n\
          cmp /tmp/web.xml /tmp/kept.xml && echo alike; cat /tmp/kept.xml\n\
-         patch -s -o /tmp/patched /tmp/old.xml /tmp/dry && cmp /tmp/patched /tmp/web.xml && echo patched"
+         exitless restore >/tmp/said || cat /tmp/said\n\
+         cmp /tmp/web.xml /tmp/old.xml && cmp /tmp/kept.xml /tmp/old.xml && echo restored"
     );
     let said = forced_avic(&script);
-    for line in ["dry 1", "unchanged", "mode 640", "lint 0", "alike", "patched"] {
+    for line in ["dry 1", "unchanged", "mode 640", "lint 0", "alike", "restored"] {
         assert!(said.out.lines().any(|one| one == line), "{line}: {}{}", said.out, said.err);
     }
     assert!(said.out.contains("`exitless restore` undoes it"), "{}", said.out);
