@@ -11,6 +11,7 @@ mod cpu;
 mod devices;
 mod drives;
 mod edit;
+pub(crate) mod given;
 mod implied;
 mod items;
 mod json;

@@ -2,12 +2,17 @@
 
 mod columns;
 mod comparison;
+mod converted;
 mod cost;
+mod enable;
 mod evidence;
+mod findings;
+mod mended;
 mod prediction;
 mod probe;
 mod profile;
 mod recordings;
+mod restore;
 mod tables;
 mod timeline;
 mod trace;
@@ -15,12 +20,17 @@ mod verify;
 mod vms;
 
 pub use self::comparison::comparison;
+pub use self::converted::converted;
 pub use self::cost::cost;
+pub use self::enable::{applied, plan};
+pub use self::findings::{FindingsView, change_in_words, findings, findings_summary, linted};
+pub use self::mended::{MendedView, mended};
 pub use self::prediction::prediction;
 pub use self::probe::probe;
 pub use self::profile::profile;
 pub use self::recordings::doubts;
 pub(crate) use self::recordings::{notes, window};
+pub use self::restore::{kept, restored};
 pub use self::timeline::{Screen, timeline};
 pub(crate) use self::timeline::{curve, levels, to_ascii};
 pub use self::trace::{TraceLines, trace_beginning, trace_summary};

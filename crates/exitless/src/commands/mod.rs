@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub(crate) mod diff;
+pub(crate) mod enable;
 pub(crate) mod iocm;
 pub(crate) mod lab;
 pub(crate) mod lab_self_test;
@@ -12,6 +13,7 @@ mod quantity;
 pub(crate) mod record;
 pub(crate) mod recordings;
 pub(crate) mod report;
+pub(crate) mod restore;
 pub(crate) mod snapshot;
 pub(crate) mod stat;
 mod table;
@@ -19,6 +21,7 @@ pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod verify;
+pub(crate) mod vm;
 pub(crate) mod vms;
 mod watching;
 mod workload;

@@ -1,0 +1,69 @@
+//! libvirt's domain XML: read into a [`Definition`], and changed in place.
+//!
+//! The format is the one of libvirt's "Domain XML format" (formatdomain): as `virsh edit`, `virsh dumpxml`,
+//! virt-install, Nova and KubeVirt write it, alone or within `<domstatus>` and `<domainsnapshot>`.
+
+mod apply;
+mod devices;
+mod find;
+pub(crate) mod names;
+mod overrides;
+mod platform;
+mod processor;
+mod reading;
+mod resources;
+
+use crate::xml::{Node, Tree};
+use crate::{Change, Definition, Edited, Error, Files, Text};
+pub(crate) use apply::DEVICES;
+pub(crate) use devices::pci_address;
+pub(crate) use find::domain as domain_of;
+pub(crate) use overrides::element as qemu_element;
+pub(crate) use processor::libvirt_name;
+
+/// Reads a definition out of libvirt's XML.
+///
+/// Files that `<qemu:commandline>` refers to come through `files`.
+///
+/// # Errors
+///
+/// The text is no well-formed XML in UTF-8, has a document type definition, is nested too deeply, has more than
+/// 100 MiB, or holds no domain or more than one. Unknown elements and values are doubts in the definition.
+pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
+    let tree = Tree::read(&text.name, &text.bytes)?;
+    let domain = find::domain(&text.name, &tree)?;
+    Ok(read_domain(domain, files))
+}
+
+fn read_domain(domain: Node<'_>, files: &dyn Files) -> Definition {
+    let mut reading = reading::Reading::of(domain);
+    reading.machine();
+    reading.features();
+    reading.resources();
+    reading.processor();
+    reading.hyperv();
+    reading.clock();
+    reading.devices();
+    reading.overrides(files);
+    reading.definition
+}
+
+/// The names of a domain's I/O threads.
+pub(crate) fn iothreads_of(domain: Node<'_>) -> Vec<String> {
+    let mut reading = reading::Reading::of(domain);
+    reading.resources();
+    reading.definition.iothreads.into_iter().map(|thread| thread.id).collect()
+}
+
+/// Makes changes in libvirt's XML; all bytes that they do not concern stay as they are.
+///
+/// # Errors
+///
+/// As [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
+pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
+    apply::apply(text, changes)
+}
+
+#[cfg(test)]
+#[path = "libvirt/read_tests.rs"]
+mod tests;
