@@ -75,6 +75,19 @@ fn what_holds_the_lock_is_waited_for_and_then_named() {
 }
 
 #[test]
+fn a_program_that_outlives_its_exitless_keeps_the_lock_until_it_ends() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    let held = journal.lock().unwrap();
+    let mut program = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+    drop(held);
+    assert!(matches!(journal.lock(), Err(Error::Locked { .. })));
+    program.kill().unwrap();
+    program.wait().unwrap();
+    journal.lock().unwrap();
+}
+
+#[test]
 fn a_full_disk_lets_nothing_be_announced() {
     let root = tempfile::tempdir().unwrap();
     let journal = Journal::open(root.path()).unwrap();
