@@ -31,7 +31,7 @@ impl Plan {
     pub fn new(root: &Path, inspection: &Inspection, wish: Wish) -> Self {
         let release = inspection.kernel.release.get().map(String::as_str).unwrap_or_default();
         let boot = Boot::detect(root, release);
-        if let Some(found) = xen::plan(&boot, inspection, wish) {
+        if let Some(found) = xen::plan(root, &boot, inspection, wish) {
             return found;
         }
         let target = match Target::of(inspection, wish.arm) {

@@ -57,7 +57,7 @@ fn make(root: &std::path::Path, sequence: &[(Vec<Change>, bool)], places: u64) -
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_cut_at_every_place_is_mended(

@@ -1,6 +1,7 @@
 use super::*;
 use crate::Progress;
 use proptest::prelude::*;
+use std::sync::LazyLock;
 
 fn value(path: &str) -> Change {
     Change::Value { path: path.to_owned(), value: "1".to_owned() }
@@ -75,6 +76,19 @@ fn what_holds_the_lock_is_waited_for_and_then_named() {
 }
 
 #[test]
+fn a_program_that_outlives_its_exitless_keeps_the_lock_until_it_ends() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    let held = journal.lock().unwrap();
+    let mut program = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+    drop(held);
+    assert!(matches!(journal.lock(), Err(Error::Locked { .. })));
+    program.kill().unwrap();
+    program.wait().unwrap();
+    journal.lock().unwrap();
+}
+
+#[test]
 fn a_full_disk_lets_nothing_be_announced() {
     let root = tempfile::tempdir().unwrap();
     let journal = Journal::open(root.path()).unwrap();
@@ -103,6 +117,16 @@ fn a_journal_without_open_changes_begins_anew_when_it_is_long() {
     assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
 }
 
+/// A journal of three changes.
+static THREE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    for path in ["/etc/a", "/etc/b", "/etc/c"] {
+        intend(&journal, file(path)).unwrap();
+    }
+    fs::read(under(root.path(), PERSISTENT)).unwrap()
+});
+
 proptest! {
     #[test]
     fn any_bytes_are_read_to_their_end(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
@@ -114,12 +138,7 @@ proptest! {
 
     #[test]
     fn what_is_whole_before_a_cut_is_kept(cut in 0_usize..10_000) {
-        let root = tempfile::tempdir().unwrap();
-        let journal = Journal::open(root.path()).unwrap();
-        for path in ["/etc/a", "/etc/b", "/etc/c"] {
-            intend(&journal, file(path)).unwrap();
-        }
-        let bytes = fs::read(under(root.path(), PERSISTENT)).unwrap();
+        let bytes = &*THREE;
         let bytes = &bytes[..cut.min(bytes.len())];
         let mut recorded = Recorded::default();
         read::read(Path::new("journal"), bytes, &mut recorded);

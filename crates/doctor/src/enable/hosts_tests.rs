@@ -295,3 +295,34 @@ fn a_stop_leaves_what_was_not_reached() {
     assert!(applied.steps.iter().all(|(_, outcome)| *outcome == StepOutcome::NotReached));
     assert_eq!((applied.is_whole(), host.tree()), (false, before));
 }
+
+#[test]
+fn below_xen_its_own_command_line_is_changed() {
+    let dom0 = |line: &str, grub: &str| {
+        Host::intel(&[
+            ("/sys/hypervisor/type", "xen\n"),
+            ("/proc/xen/capabilities", "control_d\n"),
+            ("/exitless/commands/xl-info", &format!("xen_commandline        : dom0_mem=4G {line}\n")),
+            ("/usr/sbin/update-grub", ""),
+            ("/etc/default/grub", grub),
+            ("/boot/grub/grub.cfg", grub),
+        ])
+    };
+    let host = dom0("apicv=0", "GRUB_CMDLINE_XEN_DEFAULT=\"dom0_mem=4G apicv=0\"\n");
+    insta::assert_snapshot!("xen-on", told(&plan(&host, ALL)));
+    let before = host.tree();
+    assert!(make(&host, ALL).is_whole());
+    assert_eq!(host.text("/boot/grub/grub.cfg"), "GRUB_CMDLINE_XEN_DEFAULT=\"dom0_mem=4G\"\n");
+    assert!(plan(&host, ALL).ready().next().is_none());
+    restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
+    assert_eq!(host.tree(), before);
+
+    let host = dom0("", "GRUB_CMDLINE_XEN=\"dom0_mem=4G\"\n");
+    assert!(plan(&host, ALL).so_already && plan(&host, ALL).steps.is_empty());
+    let off = plan(&host, OFF);
+    assert!(off.steps[0].files[0].diff.contains("+GRUB_CMDLINE_XEN=\"dom0_mem=4G apicv=0\""), "{off:?}");
+    host.write("/proc/cpuinfo", machine::AMD);
+    assert_eq!(plan(&host, ALL).refusals[0].name, "xen");
+    host.write("/proc/xen/capabilities", "\n");
+    assert!(plan(&host, ALL).refusals[0].next.contains("control domain"));
+}

@@ -25,20 +25,20 @@ pub(super) fn steps(
     let mut arguments = Vec::new();
     for one in target.switches() {
         let contradicting = contradicting(&lines, target.module, one);
-        if !contradicting.is_empty() {
-            arguments.extend(contradicting);
-        } else if target.built_in {
-            if !said(command_line, target.module, one) && one.default != Some(one.on) {
+        let said = !contradicting.is_empty() || lines.iter().any(|line| said(line, target.module, one));
+        arguments.extend(contradicting);
+        if target.built_in {
+            if !said && one.default != Some(one.on) {
                 arguments.push(WordChange::add(format!("{}.{}={}", target.module, one.name, one.value())));
             }
-        } else {
-            let so = match modprobe.setting(target.module, one.name) {
-                Some(setting) => switch(&setting.value) == Some(one.on),
-                None => one.default == Some(one.on) || said(command_line, target.module, one),
-            };
-            if !so {
-                modprobe.set(target.module, one.name, one.value());
-            }
+            continue;
+        }
+        let so = match modprobe.setting(target.module, one.name) {
+            Some(setting) => switch(&setting.value) == Some(one.on),
+            None => said || one.default == Some(one.on),
+        };
+        if !so {
+            modprobe.set(target.module, one.name, one.value());
         }
     }
     let mut steps: Vec<Step> = options(root, &modprobe, target, wish).into_iter().collect();

@@ -52,7 +52,8 @@ pub enum Standing {
     },
     /// It was asked for, and something stands in the way.
     Blocked {
-        /// What.
+        /// What; `blocked_by` in JSON, where the step has a `why` of its own.
+        #[serde(rename = "blocked_by")]
         why: String,
         /// What to do about it.
         next: String,

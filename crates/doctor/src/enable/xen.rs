@@ -11,7 +11,7 @@ use std::path::Path;
 const SOURCE: &str = "Xen docs/misc/xen-command-line.pandoc, apicv";
 
 /// `None` where no Xen is below.
-pub(super) fn plan(boot: &Boot, inspection: &Inspection, wish: Wish) -> Option<Plan> {
+pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish) -> Option<Plan> {
     let xen = inspection.xen.as_ref()?;
     let refuse = |why: &str, next: &str| {
         let refusal = Refusal { name: "xen".to_owned(), why: why.to_owned(), next: next.to_owned() };
@@ -27,7 +27,10 @@ pub(super) fn plan(boot: &Boot, inspection: &Inspection, wish: Wish) -> Option<P
     if amd {
         return refuse("Xen has no AVIC, in no release up to 4.20", "use KVM where AVIC is wanted");
     }
-    let line = xen.info.get().and_then(|info| info.field("xen_commandline")).unwrap_or_default();
+    let line = match &xen.info.value {
+        Ok(info) => info.field("xen_commandline").unwrap_or_default(),
+        Err(absence) => return refuse(&absence.why, "let `xl info` work, then try again"),
+    };
     let on = wish.arm == Arm::On;
     let wrong =
         words::words(line).into_iter().map(|range| &line[range]).filter(|word| says(word) == Some(!on));
@@ -49,7 +52,7 @@ pub(super) fn plan(boot: &Boot, inspection: &Inspection, wish: Wish) -> Option<P
         }
     };
     let step = step.map(|(standing, taken)| {
-        let step = Step::of(Path::new("/"), "xen-arguments", Effect::NextBoot, standing, taken);
+        let step = Step::of(root, "xen-arguments", Effect::NextBoot, standing, taken);
         step.called(title(&changes), "Xen reads it when it boots").by(SOURCE)
     });
     Some(Plan {

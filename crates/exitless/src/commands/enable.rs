@@ -90,10 +90,7 @@ fn last_words(
     }
     if let Some(applied) = applied {
         return match applied.is_whole() {
-            true => {
-                "`exitless verify` tells of each VM whether it is active; `exitless restore` undoes this."
-                    .to_owned()
-            }
+            true => "`exitless verify` shows it of each VM; `exitless restore` undoes this.".to_owned(),
             false => "`exitless restore` undoes what was done.".to_owned(),
         };
     }

@@ -13,7 +13,8 @@ const LOCK: &str = "/run/exitless/lock";
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 90 });
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Held while a change is made or undone; the kernel gives it up when its process ends, however that ends.
+/// Held while a change is made or undone; the kernel gives it up when its process and the programs that it ran have
+/// ended, however they end.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -24,6 +25,10 @@ impl Lock {
         let path = under(root, LOCK);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(|source| Error::JournalWrite { path: path.clone(), source })?;
+        // A program that is still at work when this process is killed keeps the lock: what it does is not undone
+        // before it has done it.
+        let inherited = rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty());
+        inherited.map_err(|errno| Error::JournalWrite { path: path.clone(), source: errno.into() })?;
         let begun = Instant::now();
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
