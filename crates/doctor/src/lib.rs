@@ -1,6 +1,11 @@
 //! Rules over facts of a host and definitions of VMs: each finding has its state, its evidence, why it matters, and
 //! the change that mends it.
 
+pub mod enable;
 mod finding;
+pub mod fix;
+pub mod lint;
+mod section;
 
 pub use finding::{Evidence, Finding, Fix, State};
+pub use section::{Section, Tally};

@@ -3,19 +3,29 @@
 //! Every reader takes the directory that stands for `/`, so a tree of plain files can play any machine.
 //! Nothing here changes the host.
 
+mod cpu_set;
 mod cpuinfo;
 mod error;
+mod fact;
 mod facts;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 mod fingerprint;
+pub mod inspection;
 mod interrupts;
 pub mod kvm;
 pub mod kvm_statistics;
 mod modules;
 pub mod posting;
+mod root;
 pub mod vms;
 
+pub use cpu_set::CpuSet;
 pub use cpuinfo::Cpu;
 pub use error::Error;
+pub use fact::{Absence, AbsenceKind, Evidence, Fact};
 pub use fingerprint::{Difference, Fingerprint};
+pub use inspection::Inspection;
 pub use interrupts::{Availability, InterruptVirtualization};
 pub use modules::Parameters;
+pub use root::{Ownership, Root};

@@ -2,6 +2,9 @@
 //! changed. `docs/report.md` tells what they mean.
 
 mod comparison;
+mod enable;
+mod findings;
+mod mended;
 mod prediction;
 mod trace;
 mod vms;
@@ -16,6 +19,9 @@ use traces::{Recording, Recordings};
 use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
+pub use enable::{JournalDocument, PlanDocument, kept, plan, restored};
+pub use findings::{FindingsDocument, findings};
+pub use mended::{MendedDocument, mended};
 pub use prediction::{PredictionDocument, prediction};
 pub use trace::{TraceLine, trace_event, trace_loss};
 pub use vms::{VmsDocument, vms};

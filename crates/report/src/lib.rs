@@ -8,6 +8,7 @@ pub mod csv;
 mod figure;
 pub mod html;
 pub mod json;
+mod mending;
 pub mod parquet;
 mod quantity;
 pub mod rows;

@@ -291,6 +291,15 @@ fn native_reading_leaves_the_page_cache_out() {
     let chain = "kvm -blockdev '{\"driver\":\"file\",\"filename\":\"f\",\"node-name\":\"s\",\"aio\":\"threads\"}' \
                  -blockdev qcow2,node-name=d,file=s -device virtio-blk-pci,drive=d";
     assert_eq!(after(chain, aio("io_uring")), chain.replace("threads", "io_uring"));
+    // As Proxmox 9 nests them.
+    let nested = r#"kvm -blockdev '{"driver":"throttle","file":{"driver":"raw","file":{"driver":"host_device","filename":"/dev/x"}},"node-name":"d"}' -device virtio-blk-pci,drive=d"#;
+    let file = r#""filename":"/dev/x""#;
+    let with = |more: &str| nested.replace(file, &format!("{file}{more}"));
+    assert_eq!(after(nested, aio("io_uring")), with(r#","aio":"io_uring""#));
+    assert_eq!(after(nested, aio("native")), with(r#","aio":"native","cache":{"direct":true}"#));
+    let cached = with(r#","cache":{"no-flush":false}"#);
+    let expected = with(r#","aio":"native","cache":{"no-flush":false,"direct":true}"#);
+    assert_eq!(after(&cached, aio("native")), expected);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn all_changes() -> Vec<Change> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn damaged_texts_are_read_and_changed_or_refused(

@@ -5,4 +5,5 @@ mod damaged;
 mod hostile;
 mod reading;
 mod refusing;
+mod spellings;
 mod summary;

@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub(crate) mod diff;
+pub(crate) mod enable;
 pub(crate) mod lab;
 pub(crate) mod lab_self_test;
 pub(crate) mod plan;
@@ -11,6 +12,7 @@ mod quantity;
 pub(crate) mod record;
 pub(crate) mod recordings;
 pub(crate) mod report;
+pub(crate) mod restore;
 pub(crate) mod stat;
 pub(crate) mod timeline;
 pub(crate) mod top;

@@ -1,0 +1,174 @@
+//! Emulated and virtio devices.
+
+use super::*;
+
+pub(super) fn of_devices() -> Vec<Cases> {
+    vec![
+        row(
+            "emulated-disk",
+            vec![
+                (any(), |vm| vm.devices.push(device(DeviceKind::Disk, "ide-hd"))),
+                (any(), |vm| {
+                    vm.devices.push(device(DeviceKind::Controller, "lsi53c895a"));
+                }),
+            ],
+            vec![
+                (any(), |vm| disk(vm, |_| {})),
+                (any(), |vm| {
+                    vm.devices.push(device(DeviceKind::Disk, "ide-cd"));
+                }),
+            ],
+        ),
+        row(
+            "disk-iothread",
+            vec![
+                (any(), |vm| disk(vm, |disk| disk.iothreads.clear())),
+                (any(), |vm| {
+                    vm.devices.push(device(DeviceKind::Controller, "virtio-scsi-pci"));
+                }),
+            ],
+            vec![
+                (any(), |vm| disk(vm, |_| {})),
+                (any(), |vm| {
+                    disk(vm, |disk| {
+                        disk.iothreads.clear();
+                        disk.backend = Some(said(Backend::VhostUser, "vhost-user"));
+                    });
+                }),
+            ],
+        ),
+        row(
+            "disk-queues",
+            vec![
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    disk(vm, |disk| disk.queues = Some(said(1, "num-queues=1")));
+                }),
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    vm.machine.kind = Some(said("pc-i440fx-5.1".to_owned(), "pc-i440fx-5.1"));
+                    disk(vm, |_| {});
+                }),
+            ],
+            vec![
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    disk(vm, |_| {});
+                }),
+                (any(), |vm| disk(vm, |disk| disk.queues = Some(said(1, "num-queues=1")))),
+            ],
+        ),
+        row(
+            "disk-aio",
+            vec![
+                (any(), |vm| disk(vm, |disk| disk.cache = Some(said("none".to_owned(), "cache=none")))),
+                (any(), |vm| {
+                    disk(vm, |disk| {
+                        disk.cache = Some(said("writeback".to_owned(), "cache=writeback"));
+                        disk.aio = Some(said("native".to_owned(), "aio=native"));
+                    });
+                }),
+            ],
+            vec![
+                (any(), |vm| disk(vm, |_| {})),
+                (any(), |vm| {
+                    disk(vm, |disk| {
+                        disk.cache = Some(said("none".to_owned(), "cache=none"));
+                        disk.aio = Some(said("io_uring".to_owned(), "aio=io_uring"));
+                    });
+                }),
+                (any(), |vm| {
+                    disk(vm, |disk| {
+                        disk.cache = Some(said("none".to_owned(), "cache=none"));
+                        disk.source = Some(said("rbd:pool/image".to_owned(), "file=rbd:pool/image"));
+                    });
+                }),
+            ],
+        ),
+        row(
+            "emulated-network",
+            vec![
+                (any(), |vm| vm.devices.push(device(DeviceKind::Network, "e1000e"))),
+                (any(), |vm| vm.devices.push(device(DeviceKind::Network, "rtl8139"))),
+            ],
+            vec![(any(), |vm| network(vm, |_| {}))],
+        ),
+        row(
+            "network-vhost",
+            vec![
+                (any(), |vm| network(vm, |network| network.backend = None)),
+                (any(), |vm| {
+                    network(vm, |network| network.backend = Some(said(Backend::Vmm, "-netdev user,id=n")));
+                }),
+            ],
+            vec![
+                (any(), |vm| network(vm, |_| {})),
+                (any(), |vm| {
+                    vm.form = Form::Libvirt;
+                    network(vm, |network| network.backend = None);
+                }),
+            ],
+        ),
+        row(
+            "network-queues",
+            vec![(any(), |vm| {
+                vcpus(vm, 8);
+                network(vm, |_| {});
+            })],
+            vec![
+                (any(), |vm| network(vm, |_| {})),
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    network(vm, |network| network.queues = Some(said(4, "queues=4")));
+                }),
+            ],
+        ),
+        row(
+            "virtio-ioeventfd",
+            vec![(any(), |vm| disk(vm, |disk| property(disk, "ioeventfd", "off")))],
+            vec![(any(), |vm| disk(vm, |disk| property(disk, "ioeventfd", "on")))],
+        ),
+        row(
+            "virtio-msix",
+            vec![(any(), |vm| network(vm, |network| property(network, "vectors", "0")))],
+            vec![(any(), |vm| network(vm, |network| property(network, "vectors", "10")))],
+        ),
+        row(
+            "emulated-display",
+            vec![(any(), |vm| vm.devices.push(device(DeviceKind::Display, "cirrus-vga")))],
+            vec![(any(), |vm| vm.devices.push(device(DeviceKind::Display, "virtio-vga")))],
+        ),
+        row(
+            "usb-controller",
+            vec![
+                (any(), |vm| {
+                    vm.devices.push(device(DeviceKind::Controller, "piix3-usb-uhci"));
+                    vm.devices.push(device(DeviceKind::Input, "usb-tablet"));
+                }),
+                (any(), |vm| {
+                    vm.devices.push(device(DeviceKind::Controller, "ich9-usb-ehci1"));
+                    vm.devices.push(device(DeviceKind::Controller, "ich9-usb-uhci1"));
+                    vm.devices.push(device(DeviceKind::Input, "usb-kbd"));
+                }),
+            ],
+            vec![
+                (any(), |vm| {
+                    vm.devices.push(device(DeviceKind::Controller, "qemu-xhci"));
+                    vm.devices.push(device(DeviceKind::Input, "usb-tablet"));
+                }),
+                (any(), |vm| vm.devices.push(device(DeviceKind::Controller, "piix3-usb-uhci"))),
+            ],
+        ),
+        row(
+            "floppy",
+            vec![
+                (any(), |vm| vm.devices.push(device(DeviceKind::Disk, "floppy"))),
+                (any(), |vm| {
+                    let place = Place::default();
+                    vm.devices.push(Device { place, ..device(DeviceKind::Disk, "floppy") });
+                }),
+            ],
+            vec![(any(), |_| {})],
+        ),
+    ]
+}

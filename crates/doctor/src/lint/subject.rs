@@ -1,0 +1,183 @@
+//! A definition with what holds where it says nothing.
+
+use domain::{
+    Accelerator, CpuModel, Definition, Device, DeviceKind, FeatureState, Form, GuestIommu, Irqchip, Place,
+};
+
+use super::host_side::{HostSide, Technology};
+use super::topology::{Topology, highest_apic_id};
+use exits::{Isa, KernelVersion};
+
+/// A definition, and the host where it is to run.
+pub(super) struct Subject<'a> {
+    pub(super) vm: &'a Definition,
+    pub(super) host: &'a HostSide,
+}
+
+/// A value, and the part of the text that says it; `None` for a default.
+pub(super) struct Held<'a, T> {
+    pub(super) value: T,
+    pub(super) place: Option<&'a Place>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn form(&self) -> Form {
+        self.vm.form
+    }
+
+    pub(super) fn is_kvm(&self) -> bool {
+        self.vm.accelerator_in_force() == Accelerator::Kvm
+    }
+
+    /// Whether it may run on this kind of CPU: it is, or nobody knows.
+    pub(super) fn may_be(&self, isa: Isa) -> bool {
+        self.host.isa.is_none_or(|known| known == isa)
+    }
+
+    pub(super) fn kernel_is_older(&self, than: KernelVersion) -> Option<bool> {
+        self.host.kernel.map(|kernel| kernel < than)
+    }
+
+    /// Whether the machine type is older than this version of QEMU.
+    pub(super) fn machine_is_older(&self, than: (u32, u32)) -> bool {
+        self.vm.machine_version().is_some_and(|version| version < than)
+    }
+
+    /// Where the interrupt controllers are.
+    pub(super) fn irqchip(&self) -> Held<'a, Irqchip> {
+        let place = self.vm.machine.irqchip.as_ref().map(|set| &set.place);
+        Held { value: self.vm.irqchip_in_force(), place }
+    }
+
+    pub(super) fn model(&self) -> CpuModel {
+        self.vm
+            .cpu
+            .model
+            .as_ref()
+            .map_or_else(|| CpuModel::Named("qemu64".to_owned()), |model| model.value.clone())
+    }
+
+    /// Whether the guest gets what the host has, but for single features.
+    pub(super) fn passes_host_through(&self) -> bool {
+        !matches!(self.model(), CpuModel::Named(_))
+    }
+
+    /// What the text says of a feature, and where.
+    pub(super) fn said(&self, feature: &str) -> Option<Held<'a, FeatureState>> {
+        let set = self.vm.cpu.features.get(feature)?;
+        Some(Held { value: set.value, place: Some(&set.place) })
+    }
+
+    /// Whether the guest gets a feature, where `default` holds without a word.
+    pub(super) fn given(&self, feature: &str, default: bool) -> Held<'a, bool> {
+        self.said(feature).map_or(Held { value: default, place: None }, |said| Held {
+            value: said.value != FeatureState::Off,
+            place: said.place,
+        })
+    }
+
+    /// Whether the guest is offered x2APIC.
+    pub(super) fn x2apic(&self) -> Held<'a, bool> {
+        let place = self.said("x2apic").and_then(|said| said.place);
+        Held { value: self.vm.x2apic_in_force(), place }
+    }
+
+    /// Whether KVM hides itself, and with that all of its paravirtual features.
+    pub(super) fn hides_kvm(&self) -> Option<&'a Place> {
+        self.said("kvm").filter(|said| said.value == FeatureState::Off).and_then(|said| said.place)
+    }
+
+    /// Whether an enlightenment is on, and where that is said.
+    pub(super) fn enlightenment(&self, name: &str) -> Option<&'a Place> {
+        self.vm.cpu.hyperv.features.get(name).filter(|set| set.value).map(|set| &set.place)
+    }
+
+    /// Whether the guest gets every enlightenment of the host.
+    pub(super) fn every_enlightenment(&self) -> Option<&'a Place> {
+        self.vm.cpu.hyperv.passthrough.as_ref().filter(|set| set.value).map(|set| &set.place)
+    }
+
+    /// Whether the guest is told that it runs on Hyper-V, which is done for Windows.
+    pub(super) fn is_enlightened(&self) -> bool {
+        self.every_enlightenment().is_some() || self.vm.cpu.hyperv.features.values().any(|set| set.value)
+    }
+
+    /// vCPUs, those that can be added counted as well.
+    pub(super) fn vcpus(&self) -> u32 {
+        self.vm.most_vcpus()
+    }
+
+    pub(super) fn vcpus_place(&self) -> Option<&'a Place> {
+        let vcpus = &self.vm.vcpus;
+        vcpus.maximum.as_ref().or(vcpus.count.as_ref()).map(|set| &set.place)
+    }
+
+    pub(super) fn topology(&self) -> Topology {
+        // libvirt names sockets when nobody does; QEMU prefers cores since machine types of 6.2.
+        let prefers_sockets = self.form() == Form::Libvirt || self.machine_is_older((6, 2));
+        Topology::of(&self.vm.vcpus, self.vcpus(), prefers_sockets)
+    }
+
+    pub(super) fn highest_apic_id(&self) -> u64 {
+        highest_apic_id(self.topology(), self.vcpus())
+    }
+
+    /// The IOMMU that remaps interrupts and takes APIC IDs above 255. Both are on by default with a split irqchip
+    /// (QEMU `hw/i386/intel_iommu.c`, `vtd_decide_config`).
+    pub(super) fn remaps_wide_ids(&self) -> Option<&'a GuestIommu> {
+        let split = self.irqchip().value == Irqchip::Split;
+        self.vm.iommus.iter().find(|iommu| {
+            let remaps = iommu.interrupt_remapping.as_ref().map_or(split, |set| set.value);
+            let wide = iommu.extended_interrupt_mode.as_ref().map_or(remaps, |set| set.value);
+            iommu.model == "intel-iommu" && remaps && wide
+        })
+    }
+
+    /// Devices of a kind with their positions.
+    pub(super) fn devices(&self, kind: DeviceKind) -> impl Iterator<Item = (usize, &'a Device)> {
+        self.vm.devices.iter().enumerate().filter(move |(_, device)| device.kind == kind)
+    }
+
+    /// The largest APIC ID for which AVIC works (Linux `arch/x86/include/asm/svm.h`: `AVIC_MAX_PHYSICAL_ID`,
+    /// `X2AVIC_MAX_PHYSICAL_ID`).
+    pub(super) fn largest_id_of_avic(&self) -> u64 {
+        match (self.host.largest_apic_id, self.host.technology) {
+            (Some(known), _) => u64::from(known),
+            (None, Some(Technology::X2Avic)) => 511,
+            (None, _) => 254,
+        }
+    }
+}
+
+/// A device as it is called in a finding.
+pub(super) fn called(device: &Device) -> String {
+    match &device.id {
+        Some(id) if *id != device.model => format!("{} ({id})", device.model),
+        _ => device.model.clone(),
+    }
+}
+
+/// "A", "A and B", "2 A and B", "A, B and 3 others".
+pub(super) fn listed(names: &[String]) -> String {
+    let mut counted: Vec<(&String, usize)> = Vec::new();
+    for name in names {
+        match counted.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, number)) => *number += 1,
+            None => counted.push((name, 1)),
+        }
+    }
+    let words = |&(name, number): &(&String, usize)| {
+        if number == 1 { name.clone() } else { format!("{number} {name}") }
+    };
+    let words: Vec<_> = counted.iter().map(words).collect();
+    match &words[..] {
+        [] => String::new(),
+        [one] => one.clone(),
+        [one, other] => format!("{one} and {other}"),
+        [one, other, third] => format!("{one}, {other} and {third}"),
+        [one, other, ..] => {
+            let rest: usize = counted[2..].iter().map(|(_, number)| number).sum();
+            format!("{one}, {other} and {rest} others")
+        }
+    }
+}

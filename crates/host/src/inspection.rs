@@ -1,0 +1,106 @@
+//! All that is looked at before a host is judged: its processors, IOMMUs, kernel, KVM, Xen, and the VMs that run.
+
+mod arguments;
+mod config;
+mod interrupt;
+mod iommu;
+mod kernel;
+mod kvm_device;
+mod log;
+mod modprobe;
+mod place;
+mod processor;
+mod running;
+mod topology;
+mod vmx;
+mod xen;
+
+use crate::{Error, Fingerprint, Root};
+
+pub use arguments::{Argument, Arguments};
+pub use config::{KernelConfig, OptionState};
+pub use interrupt::{DeviceKind, Interrupt, Interrupts};
+pub use iommu::{AcpiTables, AmdFeatures, IntelCapabilities, IommuRegisters, IommuUnit, Iommus};
+pub use kernel::{BuiltIn, Distribution, Kernel};
+pub use kvm_device::KvmDevice;
+pub use log::{KernelLog, LogLine};
+pub use modprobe::ModprobeLine;
+pub use place::{Occupant, Placement, Role};
+pub use processor::{CpuidLeaf, FeatureControl, Processor, SvmFeatures, VmCr};
+pub use running::{LibvirtDomain, Running, RunningVm, ThreadPlace};
+pub use topology::{Idle, Node, Topology};
+pub use vmx::VmxFeatures;
+pub use xen::{Xen, XenDomain, XenInfo, XenLog};
+
+/// A host, looked at once.
+///
+/// Reading changes nothing and takes some milliseconds; a fact that could not be read says why. Two inspections are
+/// equal when everything that was read is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inspection {
+    /// Whether it is the machine that this program runs on.
+    pub live: bool,
+    /// What measurements are compared by: release, first processor, modules with their parameters, command line,
+    /// lockdown.
+    pub fingerprint: Fingerprint,
+    /// The processors and what they offer to hypervisors.
+    pub processor: Processor,
+    /// How processors, nodes and idle states are laid out.
+    pub topology: Topology,
+    /// The IOMMUs.
+    pub iommus: Iommus,
+    /// The kernel and how it was configured.
+    pub kernel: Kernel,
+    /// The lines of the kernel's log that concern virtualization and interrupts.
+    pub log: KernelLog,
+    /// `/dev/kvm`.
+    pub kvm: KvmDevice,
+    /// Interrupts of devices, and where they are taken.
+    pub interrupts: Interrupts,
+    /// The VMs that run.
+    pub running: Running,
+    /// Who meets on which processor; only processors on which there is something of a VM or an interrupt bound to it.
+    pub placements: Vec<Placement>,
+    /// Xen, where it is below.
+    pub xen: Option<Xen>,
+}
+
+impl Inspection {
+    /// Looks at a host.
+    ///
+    /// # Errors
+    /// [`Error::Root`] when the root is no directory. Facts that cannot be read are absent, with the cause.
+    pub fn read(root: &Root) -> Result<Self, Error> {
+        if !root.is_there() {
+            return Err(Error::Root { path: root.place("") });
+        }
+        // Hundreds of processors make these two files long; each is read once.
+        let cpuinfo = root.line("/proc/cpuinfo", "a list of processors");
+        let fingerprint = Fingerprint::with(root, cpuinfo.get().map(String::as_str))?;
+        let processor = Processor::read(root, &cpuinfo);
+        let interrupts = Interrupts::read(root);
+        let online = processor.online.get();
+        let topology = Topology::read(root, online);
+        let running = Running::read(root);
+        let placements = Placement::of(
+            running.vms.get().map_or(&[], Vec::as_slice),
+            interrupts.devices.get().map_or(&[], Vec::as_slice),
+            &topology,
+            online,
+        );
+        Ok(Self {
+            live: root.is_live(),
+            kernel: Kernel::read(root),
+            iommus: Iommus::read(root, &interrupts),
+            log: KernelLog::read(root),
+            kvm: KvmDevice::read(root, processor.first.get()),
+            xen: Xen::read(root, &processor.hypervisor),
+            fingerprint,
+            processor,
+            topology,
+            interrupts,
+            running,
+            placements,
+        })
+    }
+}

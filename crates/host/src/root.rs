@@ -1,0 +1,315 @@
+//! The directory that stands for `/`, through which everything of a host is read.
+//!
+//! It can be this machine, a tree of files, or files kept in memory: an archive, or a made-up host. Since all reading
+//! goes through it, a recording root knows exactly what was looked at.
+
+mod command;
+mod cpuid;
+mod message;
+mod msr;
+mod tree;
+
+use crate::facts::read_error;
+use crate::{AbsenceKind, Error, Fact};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+pub use tree::Ownership;
+pub(crate) use tree::{Kind, Node, Tree};
+
+/// Files are cut beyond this, in bytes. The longest that is read, `/proc/interrupts` of hundreds of processors, has some
+/// ten million.
+const LONGEST_FILE: u64 = 64 << 20;
+
+#[derive(Debug)]
+enum Source {
+    Directory(PathBuf),
+    Kept(Tree),
+}
+
+/// Where a host is read.
+///
+/// Only on the live machine are instructions executed, registers read and commands run. Of another host the answers are
+/// in files below `exitless/`: `cpuid`, `msr`, `dmesg` and `commands/NAME`, as `exitless snapshot` writes them.
+#[derive(Debug)]
+pub struct Root {
+    source: Source,
+    live: bool,
+    record: Option<Mutex<Tree>>,
+}
+
+impl Root {
+    /// This machine.
+    #[must_use]
+    pub fn live() -> Self {
+        Self { source: Source::Directory(PathBuf::from("/")), live: true, record: None }
+    }
+
+    /// The host whose files are below `directory`; the machine itself when that is `/`.
+    #[must_use]
+    pub fn directory(directory: &Path) -> Self {
+        let live = directory == Path::new("/");
+        Self { source: Source::Directory(directory.to_owned()), live, record: None }
+    }
+
+    pub(crate) fn kept(tree: Tree) -> Self {
+        Self { source: Source::Kept(tree), live: false, record: None }
+    }
+
+    /// The same host, with account kept of everything that is read.
+    pub(crate) fn recording(self) -> Self {
+        Self { record: Some(Mutex::default()), ..self }
+    }
+
+    /// All that was read since [`Self::recording`].
+    pub(crate) fn into_record(self) -> Tree {
+        let record = self.record.unwrap_or_default();
+        record.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whether it is the machine that this program runs on.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// The directory, where it is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Directory(path) => Some(path),
+            Source::Kept(_) => None,
+        }
+    }
+
+    /// Where a path of the host lies for this process; of files in memory the path itself.
+    pub(crate) fn place(&self, path: &str) -> PathBuf {
+        match &self.source {
+            Source::Directory(root) => root.join(path.trim_start_matches('/')),
+            Source::Kept(_) => PathBuf::from(path),
+        }
+    }
+
+    /// Whether there is a host at all.
+    pub(crate) fn is_there(&self) -> bool {
+        match &self.source {
+            Source::Directory(path) => path.is_dir(),
+            Source::Kept(_) => true,
+        }
+    }
+
+    /// A file's content.
+    pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        let found = match &self.source {
+            Source::Directory(_) => read_file(&self.place(path)),
+            Source::Kept(tree) => tree.read(path),
+        };
+        self.note(path, &found, |bytes| Kind::File(bytes.clone()));
+        found
+    }
+
+    /// The names in a directory that are wanted, sorted.
+    pub(crate) fn entries(&self, path: &str, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
+        let mut found = match &self.source {
+            Source::Directory(_) => names(&self.place(path)),
+            Source::Kept(tree) => tree.entries(path),
+        };
+        if let Ok(names) = &mut found {
+            names.retain(|name| wanted(name));
+            names.sort_unstable();
+        }
+        self.note(path, &found, |_| Kind::Directory);
+        if let (Some(record), Ok(names)) = (&self.record, &found) {
+            let mut record = record.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            for name in names {
+                record.make(&format!("{}/{name}", path.trim_end_matches('/')));
+            }
+        }
+        found
+    }
+
+    /// What a symbolic link points to.
+    pub(crate) fn link(&self, path: &str) -> io::Result<PathBuf> {
+        let found = match &self.source {
+            Source::Directory(_) => fs::read_link(self.place(path)),
+            Source::Kept(tree) => tree.link(path),
+        };
+        self.note(path, &found, |target| Kind::Link(target.clone()));
+        found
+    }
+
+    /// Whether there is a directory.
+    pub(crate) fn is_directory(&self, path: &str) -> bool {
+        let found = match &self.source {
+            Source::Directory(_) => self.place(path).is_dir(),
+            Source::Kept(tree) => {
+                tree.node(path).is_some_and(|node| matches!(node.kind, Kind::Directory | Kind::Name))
+            }
+        };
+        if found {
+            self.keep(path, |node| {
+                if node.kind == Kind::Name {
+                    node.kind = Kind::Directory;
+                }
+            });
+        }
+        found
+    }
+
+    /// Whether there is anything.
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        let found = match &self.source {
+            Source::Directory(_) => self.place(path).exists(),
+            Source::Kept(tree) => tree.node(path).is_some(),
+        };
+        if found {
+            self.keep(path, |_| ());
+        }
+        found
+    }
+
+    /// Who owns a file.
+    pub(crate) fn ownership(&self, path: &str) -> io::Result<Ownership> {
+        let found = match &self.source {
+            Source::Directory(_) => fs::metadata(self.place(path)).map(|metadata| Ownership {
+                mode: metadata.mode() & 0o7777,
+                user: metadata.uid(),
+                group: metadata.gid(),
+            }),
+            Source::Kept(tree) => {
+                let ownership = tree.node(path).and_then(|node| node.ownership);
+                ownership.ok_or_else(|| io::ErrorKind::NotFound.into())
+            }
+        };
+        if let Ok(ownership) = found {
+            self.keep(path, |node| node.ownership = Some(ownership));
+        }
+        found
+    }
+
+    /// Opens a device for reading and writing, and closes it again.
+    pub(crate) fn open_device(&self, path: &str) -> io::Result<()> {
+        let found = match &self.source {
+            Source::Directory(_) => {
+                OpenOptions::new().read(true).write(true).open(self.place(path)).map(|_| ())
+            }
+            Source::Kept(tree) => tree.read(path).map(|_| ()),
+        };
+        self.note(path, &found, |()| Kind::File(Vec::new()));
+        found
+    }
+
+    /// Takes back what was recorded of a path and all below it: it says nothing of a VM.
+    pub(crate) fn forget(&self, path: &str) {
+        if let Some(record) = &self.record {
+            record.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(path);
+        }
+    }
+
+    fn keep(&self, path: &str, change: impl FnOnce(&mut Node)) {
+        if let Some(record) = &self.record {
+            change(record.lock().unwrap_or_else(std::sync::PoisonError::into_inner).make(path));
+        }
+    }
+
+    fn note<T>(&self, path: &str, found: &io::Result<T>, kind: impl FnOnce(&T) -> Kind) {
+        if self.record.is_none() {
+            return;
+        }
+        match found {
+            Ok(value) => self.keep(path, |node| node.kind = kind(value)),
+            // What is not there leaves no trace.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let number = error.raw_os_error().unwrap_or(EIO);
+                self.keep(path, |node| node.error = Some(number));
+            }
+        }
+    }
+
+    /// A file's text without the blanks around it.
+    pub(crate) fn text(&self, path: &str, expected: &'static str) -> Result<String, Error> {
+        let bytes = self.read(path).map_err(|source| read_error(self.place(path), expected, source))?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// A file's text without the blanks around it, as a fact.
+    pub(crate) fn line(&self, path: &str, expected: &'static str) -> Fact<String> {
+        match self.read(path) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+                Fact::known(text.clone(), path, text)
+            }
+            Err(error) => Fact::absent(kind_of(&error), why(path, expected, &error)),
+        }
+    }
+
+    /// A file's text, understood.
+    pub(crate) fn fact<T>(
+        &self,
+        path: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Fact<T> {
+        let line = self.line(path, expected);
+        understood(line, path, expected, parse)
+    }
+}
+
+/// `EIO`, for errors that have no number.
+const EIO: i32 = 5;
+
+/// A text, understood.
+pub(crate) fn understood<T>(
+    line: Fact<String>,
+    path: &str,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Fact<T> {
+    let value = line.value.and_then(|text| {
+        parse(&text).ok_or_else(|| crate::Absence {
+            kind: AbsenceKind::Malformed,
+            why: format!("{path} does not say {expected}"),
+        })
+    });
+    Fact { value, evidence: line.evidence }
+}
+
+pub(crate) fn kind_of(error: &io::Error) -> AbsenceKind {
+    match error.kind() {
+        io::ErrorKind::NotFound => AbsenceKind::NotThere,
+        io::ErrorKind::PermissionDenied => AbsenceKind::Denied,
+        _ => AbsenceKind::Unreadable,
+    }
+}
+
+fn why(path: &str, expected: &str, error: &io::Error) -> String {
+    match kind_of(error) {
+        AbsenceKind::NotThere => format!("there is no {path}, which would hold {expected}"),
+        AbsenceKind::Denied => format!("{path} may not be read; run as root"),
+        _ => format!("{path} cannot be read: {error}"),
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    // Without waiting: a pipe in a made-up tree would hold for ever.
+    let file = File::options().read(true).custom_flags(NONBLOCK).open(path)?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// `O_NONBLOCK` of Linux on x86.
+const NONBLOCK: i32 = 0o4000;
+
+fn names(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        // Names that are no UTF-8 are none of the kernel's.
+        names.extend(entry?.file_name().into_string());
+    }
+    Ok(names)
+}
