@@ -1,5 +1,7 @@
 //! What holds of every recording of exits, whatever bytes it is made of.
 
+pub mod definitions;
+
 use std::num::NonZeroUsize;
 
 use exits::{Profile, Slice};

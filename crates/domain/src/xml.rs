@@ -8,5 +8,7 @@ mod tree;
 
 pub(crate) use node::{Node, SECRET, Value};
 pub(crate) use pieces::Pieces;
-pub(crate) use style::{New, Replacement, Style, escape};
+#[cfg(test)]
+pub(crate) use style::escape;
+pub(crate) use style::{New, Replacement, Style};
 pub(crate) use tree::Tree;

@@ -8,6 +8,7 @@ mod firmware;
 mod network;
 mod platform;
 mod processor;
+mod screen;
 
 use super::Converted;
 use super::seen::{Part, Seen};

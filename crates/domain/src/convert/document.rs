@@ -1,12 +1,14 @@
 //! QEMU's arguments as libvirt's XML, in the order in which libvirt writes it.
 
 mod buses;
+mod character;
 mod devices;
 mod disks;
 mod features;
 mod head;
 mod network;
 mod screen;
+mod small;
 
 use super::{Converted, Loss};
 use crate::libvirt::DEVICES;
@@ -150,7 +152,7 @@ impl<'a> Writing<'a> {
         let own = self.origin(device).is_none_or(|option| option.name == "device");
         for (name, value) in device.properties.iter().filter(|_| own) {
             let same = |other: &&str| other.replace('_', "-") == name.replace('_', "-");
-            if !CHOSEN.iter().chain(said).any(|other| same(&other)) {
+            if !CHOSEN.iter().chain(said).any(same) {
                 let what = format!("-device {}: {name}={value}", device.model);
                 self.loss(
                     what,

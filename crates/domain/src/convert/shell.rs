@@ -6,7 +6,7 @@ use std::fmt::Write;
 pub(super) fn command(environment: &[(String, String)], arguments: &[String]) -> String {
     let mut text = String::new();
     for (name, value) in environment {
-        let _ = write!(text, "{name}={} \\\n", quoted(value));
+        let _ = writeln!(text, "{name}={} \\", quoted(value));
     }
     for (number, argument) in arguments.iter().enumerate() {
         let option = argument.starts_with('-') && argument.len() > 1;

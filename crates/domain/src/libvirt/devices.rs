@@ -23,7 +23,17 @@ impl<'t> Reading<'t> {
                 }
                 "interface" => (DeviceKind::Network, Some(names::interface(node))),
                 "controller" => (DeviceKind::Controller, names::controller(node, machine)),
-                "hostdev" => (DeviceKind::Assigned, Some(names::assigned(node))),
+                "hostdev" => {
+                    let model = names::assigned(node);
+                    // What passes through the VMM is none of the guest's own.
+                    let kind = match model.as_str() {
+                        "usb-host" => DeviceKind::Other,
+                        "scsi-generic" => DeviceKind::Disk,
+                        model if model.starts_with("vhost-scsi") => DeviceKind::Controller,
+                        _ => DeviceKind::Assigned,
+                    };
+                    (kind, Some(model))
+                }
                 "video" => (DeviceKind::Display, names::video(node, primary == Some(node.index))),
                 "sound" => (DeviceKind::Sound, Some(names::sound(node))),
                 "input" => (DeviceKind::Input, Some(names::input(node))),

@@ -158,6 +158,8 @@ fn merge(ours: &mut Definition, theirs: &Definition, arguments: &Arguments<'_>) 
         device.iothreads = device.iothreads.iter().map(|set| arguments.map(set)).collect();
         ours.devices.push(device);
     }
+    ours.globals.extend(theirs.globals.iter().map(|set| arguments.map(set)));
+    ours.other.extend(theirs.other.iter().map(|set| arguments.map(set)));
     ours.doubts.extend(theirs.doubts.iter().map(|doubt| format!("In <qemu:commandline>: {doubt}")));
 }
 

@@ -165,7 +165,7 @@ impl Style {
 
     /// Puts a child into an element, behind the last one whose name is in `before`.
     pub(crate) fn insert(&self, parent: Node<'_>, before: &[&str], new: &New) -> Vec<Replacement> {
-        let earlier = parent.children().filter(|child| before.contains(&child.full_name())).last();
+        let earlier = parent.children().rfind(|child| before.contains(&child.full_name()));
         match earlier {
             Some(sibling) => self.insert_after(sibling, new),
             None => self.insert_first(parent, new),

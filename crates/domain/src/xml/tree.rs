@@ -66,7 +66,8 @@ impl<'t> Tree<'t> {
                 Ok(event) => builder.take(&event, start..offset(reader.buffer_position()))?,
                 Err(error) => {
                     let problem = error.to_string().replace('`', "");
-                    return Err(builder.error(offset(reader.error_position()), &problem));
+                    let problem = problem.trim_start_matches("ill-formed document: ");
+                    return Err(builder.error(offset(reader.error_position()), problem));
                 }
             }
         }

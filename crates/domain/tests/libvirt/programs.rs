@@ -76,10 +76,14 @@ fn documents() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Without what libvirt has only had since 9.1, and with whole paths: libvirt takes no others, as notes tell.
+/// Without what libvirt has only had since 9.1 (10.0: threads by queue), and with whole paths: libvirt takes no others, as notes tell.
 fn for_old_schemas(document: &str) -> String {
     let mut new = document.replace(" clusters='1'", "").replace("model=\"itco\"", "model=\"i6300esb\"");
     new = new.replace("<poll max='32768' grow='2' shrink='2'/>", "");
+    while let Some((before, rest)) = new.split_once("<iothreads>\n") {
+        let after = rest.split_once("</iothreads>").map_or("", |(_, after)| after);
+        new = format!("{before}{after}");
+    }
     for prefix in ["<source file='", "<source dev='"] {
         new =
             new.replace(prefix, &format!("{prefix}/")).replace(&format!("{prefix}//"), &format!("{prefix}/"));

@@ -96,7 +96,7 @@ impl<'t> Writing<'t, '_> {
         }
         if bytes > 0 {
             // QEMU rounds up to whole pages itself.
-            let size = if bytes % (1 << 20) == 0 {
+            let size = if bytes.is_multiple_of(1 << 20) {
                 format!("{}M", bytes >> 20)
             } else {
                 format!("{}k", bytes.div_ceil(1 << 10))

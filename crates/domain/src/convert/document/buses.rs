@@ -6,6 +6,7 @@ use crate::{Definition, Device};
 /// What libvirt calls a controller of QEMU's: its type, and its model where it has one.
 pub(super) fn controller(model: &str) -> Option<(&'static str, Option<&str>)> {
     let plain = model.trim_end_matches("-non-transitional").trim_end_matches("-transitional");
+    let plain = plain.strip_suffix("-device").map_or_else(|| plain.to_owned(), |base| format!("{base}-pci"));
     let revision = if model.ends_with("-non-transitional") {
         Some("virtio-non-transitional")
     } else if model.ends_with("-transitional") {
@@ -13,7 +14,7 @@ pub(super) fn controller(model: &str) -> Option<(&'static str, Option<&str>)> {
     } else {
         None
     };
-    Some(match plain {
+    Some(match plain.as_str() {
         "virtio-scsi-pci" => ("scsi", revision.or(Some("virtio-scsi"))),
         "lsi53c895a" => ("scsi", Some("lsilogic")),
         "mptsas1068" => ("scsi", Some("lsisas1068")),
@@ -78,6 +79,9 @@ impl Buses {
     /// The `<address>` of a PCI or USB device.
     pub(super) fn address(&self, device: &Device) -> Option<New> {
         let said = |name: &str| property(device, name);
+        if device.model.starts_with("virtio-") && device.model.ends_with("-device") {
+            return Some(New::named("address").with("type", "virtio-mmio"));
+        }
         match said("bus").and_then(|bus| self.bus(bus)) {
             Some(("pci", bus)) => {
                 let addr = said("addr")?;

@@ -145,7 +145,8 @@ impl<'a> Writing<'a> {
             guess.to_owned()
         });
         let mut driver = New::named("driver").with("name", "qemu").with("type", format);
-        if let Some(cache) = &device.cache {
+        // How an empty drive would be read cannot be said of its next medium.
+        if let Some(cache) = device.cache.as_ref().filter(|_| filled) {
             driver = driver.with("cache", &cache.value);
         }
         if let Some(writes) = property(device, "werror") {
@@ -155,7 +156,7 @@ impl<'a> Writing<'a> {
                 driver = driver.with("rerror_policy", reads);
             }
         }
-        if let Some(aio) = &device.aio {
+        if let Some(aio) = device.aio.as_ref().filter(|_| filled) {
             driver = driver.with("io", &aio.value);
         }
         if device.model.starts_with("virtio-blk") {

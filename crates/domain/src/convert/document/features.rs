@@ -155,17 +155,11 @@ impl Writing<'_> {
             ("threads", &vcpus.threads),
         ];
         if levels.iter().any(|(_, set)| set.is_some()) {
-            // libvirt wants sockets, cores and threads, and their product to be all vCPUs.
-            let number = |set: &Option<crate::Set<u32>>| set.as_ref().map(|set| set.value);
-            let others: u32 =
-                levels[1..].iter().map(|(_, set)| number(set).unwrap_or(1)).fold(1, u32::saturating_mul);
-            let sockets =
-                number(&vcpus.sockets).unwrap_or_else(|| definition.most_vcpus() / others.max(1)).max(1);
-            for (name, set) in levels {
-                let value = if name == "sockets" { Some(sockets) } else { number(set) };
-                let needed = ["sockets", "cores", "threads"].contains(&name);
-                if let Some(value) = value.or(needed.then_some(1)) {
-                    topology = topology.with(name, value.to_string());
+            for (name, number) in self.whole_topology() {
+                let said = levels.iter().any(|(other, set)| *other == name && set.is_some());
+                // libvirt wants these three, and the others where they are said.
+                if said || ["sockets", "cores", "threads"].contains(&name) {
+                    topology = topology.with(name, number.to_string());
                 }
             }
             cpu = cpu.holding(topology);
@@ -192,6 +186,33 @@ impl Writing<'_> {
         }
         let empty = cpu.attributes.is_empty() && cpu.children.is_empty();
         (!empty).then_some(cpu)
+    }
+
+    /// All levels, so that their product is the number of vCPUs: those that are not said as QEMU fills them in
+    /// (`machine_parse_smp_config` in `hw/core/machine-smp.c`), cores before sockets.
+    fn whole_topology(&self) -> [(&'static str, u32); 5] {
+        let vcpus = &self.definition.vcpus;
+        let said = |set: &Option<crate::Set<u32>>| set.as_ref().map(|set| set.value.max(1));
+        let (dies, clusters) = (said(&vcpus.dies).unwrap_or(1), said(&vcpus.clusters).unwrap_or(1));
+        let most = self.definition.most_vcpus();
+        let rest = |others: [u32; 2]| {
+            let product = others.into_iter().chain([dies, clusters]).fold(1, u32::saturating_mul);
+            (most / product).max(1)
+        };
+        let (sockets, cores, threads) = match (said(&vcpus.sockets), said(&vcpus.cores), said(&vcpus.threads))
+        {
+            (Some(sockets), Some(cores), threads) => {
+                (sockets, cores, threads.unwrap_or_else(|| rest([sockets, cores])))
+            }
+            (None, Some(cores), threads) => {
+                (rest([cores, threads.unwrap_or(1)]), cores, threads.unwrap_or(1))
+            }
+            (sockets, None, threads) => {
+                let (sockets, threads) = (sockets.unwrap_or(1), threads.unwrap_or(1));
+                (sockets, rest([sockets, threads]), threads)
+            }
+        };
+        [("sockets", sockets), ("dies", dies), ("clusters", clusters), ("cores", cores), ("threads", threads)]
     }
 
     fn cpu_properties(&mut self, cpu: &mut New) {

@@ -47,7 +47,7 @@ impl Step<'_> {
     pub(super) fn timer(&self, name: &str, attribute: &str, value: &str) -> Made {
         let timer = self.domain.child("clock").and_then(|clock| {
             // The last one of a name is the one that is read.
-            clock.all("timer").filter(|timer| timer.get("name") == Some(name)).last()
+            clock.all("timer").rfind(|timer| timer.get("name") == Some(name))
         });
         Made::of(match timer {
             Some(timer) => self.style.set_attribute(timer, attribute, value),

@@ -100,10 +100,10 @@ impl Step<'_> {
             FeatureState::Optional => "optional",
             FeatureState::Off => "disable",
         };
-        let said = cpu.all("feature").filter(|feature| {
+        let said = cpu.all("feature").rfind(|feature| {
             feature.get("name").is_some_and(|said| super::super::processor::qemu_name(said) == name)
         });
-        let made = Made::of(match said.last() {
+        let made = Made::of(match said {
             Some(feature) => self.style.set_attribute(feature, "policy", policy),
             None => {
                 let name = super::super::processor::libvirt_name(name);
@@ -152,7 +152,7 @@ impl Step<'_> {
         if let Some(commandline) = super::super::overrides::element(self.domain, "commandline") {
             let prefix = commandline.full_name().trim_end_matches("commandline");
             let last = format!("{prefix}arg");
-            let earlier = commandline.children().filter(|child| child.full_name() == last).last();
+            let earlier = commandline.children().rfind(|child| child.full_name() == last);
             let both = [argument(prefix, "-global"), argument(prefix, &property)];
             let edits = both.iter().flat_map(|new| match earlier {
                 Some(earlier) => self.style.insert_after(earlier, new),

@@ -115,6 +115,39 @@ fn enlightenments_are_put_in_libvirts_order() {
 }
 
 #[test]
+fn what_libvirt_has_no_word_for_becomes_qemus_own_argument() {
+    let feature = |name: &str| Change::CpuFeature(name.into(), FeatureState::On);
+    let first = applied(DOMAIN, &[feature("kvm-msi-ext-dest-id")]);
+    assert_eq!(first.refused, []);
+    let text = String::from_utf8(first.bytes).unwrap();
+    assert!(
+        text.contains("<domain type=\"kvm\" xmlns:qemu=\"http://libvirt.org/schemas/domain/qemu/1.0\">"),
+        "{text}"
+    );
+    assert!(text.contains("<qemu:arg value=\"x86_64-cpu.kvm-msi-ext-dest-id=on\"/>"), "{text}");
+    assert_eq!(
+        difference(&text, feature("kvm-asyncpf-int")),
+        "+<qemu:arg value=\"x86_64-cpu.kvm-asyncpf-int=on\"/>"
+    );
+}
+
+#[test]
+fn arguments_that_win_over_a_change_are_named() {
+    let text = DOMAIN.replace(
+        "<domain type=\"kvm\">",
+        "<domain type=\"kvm\" xmlns:q=\"http://libvirt.org/schemas/domain/qemu/1.0\">",
+    );
+    let arguments =
+        "<q:commandline><q:arg value=\"-machine\"/><q:arg value=\"kernel-irqchip=on\"/></q:commandline>";
+    let text = text.replace("</domain>\n", &format!("{arguments}\n</domain>\n"));
+    assert!(refused(&text, Change::Irqchip(Irqchip::Split)).contains("<qemu:commandline>"));
+    assert_eq!(
+        difference(&text, Change::Hpet(true)),
+        "-<timer name=\"hpet\" present=\"no\"/>\n+<timer name=\"hpet\" present=\"yes\"/>"
+    );
+}
+
+#[test]
 fn interrupt_remapping_brings_what_it_needs() {
     let told = difference(DOMAIN, Change::InterruptRemapping);
     assert!(told.contains("+<ioapic driver=\"qemu\"/>"), "{told}");
