@@ -2,5 +2,7 @@
 //! the change that mends it.
 
 mod finding;
+mod section;
 
 pub use finding::{Evidence, Finding, Fix, State};
+pub use section::{Section, Tally};

@@ -2,6 +2,7 @@
 //! changed. `docs/report.md` tells what they mean.
 
 mod comparison;
+mod findings;
 mod prediction;
 mod trace;
 mod vms;
@@ -16,6 +17,7 @@ use traces::{Recording, Recordings};
 use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
+pub use findings::{FindingsDocument, findings};
 pub use prediction::{PredictionDocument, prediction};
 pub use trace::{TraceLine, trace_event, trace_loss};
 pub use vms::{VmsDocument, vms};

@@ -4,6 +4,7 @@ mod columns;
 mod comparison;
 mod cost;
 mod evidence;
+mod findings;
 mod prediction;
 mod probe;
 mod profile;
@@ -16,6 +17,7 @@ mod vms;
 
 pub use self::comparison::comparison;
 pub use self::cost::cost;
+pub use self::findings::{FindingsView, change_in_words, findings, findings_summary};
 pub use self::prediction::prediction;
 pub use self::probe::probe;
 pub use self::profile::profile;

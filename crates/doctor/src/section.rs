@@ -1,0 +1,57 @@
+//! Findings under a heading, and how many there are of each state.
+
+use crate::{Finding, State};
+use domain::Form;
+use serde::{Deserialize, Serialize};
+
+/// Findings that belong together: a category of the host's, or a VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// Its stable name in lower case with dashes: `cpu`, `iommu`, `timers`, or the VM's name.
+    pub name: String,
+    /// Its heading, in a few words.
+    pub title: String,
+    /// What a VM's definition is written in; it decides how changes of it are shown. `None` for a host's findings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Form>,
+    /// The findings, in the order of the rules.
+    pub findings: Vec<Finding>,
+}
+
+/// How many findings there are of each state, children included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Findings that stand in the way.
+    pub fail: usize,
+    /// Findings that cost.
+    pub warn: usize,
+    /// Checks that found all as it should be.
+    pub pass: usize,
+    /// Checks that were not made.
+    pub skip: usize,
+}
+
+impl Tally {
+    /// Counts findings and all their children.
+    #[must_use]
+    pub fn of<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Self {
+        let mut tally = Self::default();
+        let mut left: Vec<&Finding> = findings.into_iter().collect();
+        while let Some(finding) = left.pop() {
+            match finding.state {
+                State::Pass => tally.pass += 1,
+                State::Warn => tally.warn += 1,
+                State::Fail => tally.fail += 1,
+                State::Skip(_) => tally.skip += 1,
+            }
+            left.extend(&finding.children);
+        }
+        tally
+    }
+
+    /// Whether there is something to mend.
+    #[must_use]
+    pub const fn to_mend(&self) -> bool {
+        self.fail > 0 || self.warn > 0
+    }
+}

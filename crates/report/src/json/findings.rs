@@ -1,0 +1,29 @@
+//! Findings of `exitless doctor` and `exitless vm lint` for programs.
+
+use doctor::{Section, Tally};
+use serde::Serialize;
+
+use super::FORMAT;
+
+/// Findings by section, with their sum.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FindingsDocument<'a> {
+    format: u32,
+    version: &'static str,
+    /// What was looked at: a file, a process, a domain, or the host.
+    subject: &'a str,
+    summary: Tally,
+    sections: &'a [Section],
+}
+
+/// What `--json` prints of findings.
+#[must_use]
+pub fn findings<'a>(subject: &'a str, sections: &'a [Section]) -> FindingsDocument<'a> {
+    FindingsDocument {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        subject,
+        summary: Tally::of(sections.iter().flat_map(|section| &section.findings)),
+        sections,
+    }
+}

@@ -1,0 +1,118 @@
+use super::*;
+use doctor::Evidence;
+use domain::{Change, CpuModel, FeatureState, Irqchip, TickPolicy};
+
+fn finding(rule: &str, title: &str, state: State, found: &str) -> Finding {
+    Finding {
+        rule: rule.to_owned(),
+        title: title.to_owned(),
+        state,
+        found: found.to_owned(),
+        why: "an in-kernel PIT in reinject mode has to see every EOI, so KVM inhibits AVIC for the whole VM"
+            .to_owned(),
+        evidence: vec![Evidence {
+            place: "argument 3".to_owned(),
+            value: "-machine q35,accel=kvm,kernel-irqchip=on,a-property-that-makes-it=long".to_owned(),
+        }],
+        fixes: Vec::new(),
+        source: "Linux arch/x86/kvm/i8254.c, kvm_pit_set_reinject".to_owned(),
+        children: Vec::new(),
+    }
+}
+
+fn some() -> Vec<Section> {
+    let mut pit =
+        finding("pit-lost-ticks", "PIT", State::Fail, "the PIT is in the kernel and reinjects lost ticks");
+    pit.fixes = vec![
+        Fix::Definition(vec![Change::Irqchip(Irqchip::Split)]),
+        Fix::Definition(vec![Change::PitTickPolicy(TickPolicy::Discard)]),
+    ];
+    let mut avic = finding("cpu-avic", "AVIC of the CPU", State::Pass, "the CPU has AVIC and x2AVIC");
+    let mut parameter = finding("kvm-amd-avic", "Module parameter avic", State::Fail, "it is off");
+    parameter.fixes = vec![Fix::Command(
+        "echo 'options kvm_amd avic=1' > /etc/modprobe.d/kvm.conf\nmodprobe -r kvm_amd && modprobe kvm_amd"
+            .to_owned(),
+    )];
+    let skip = State::Skip("the module parameter avic is off".to_owned());
+    parameter.children.push(finding("ga-log", "GA log", skip, ""));
+    avic.children.push(parameter);
+    let hostile = finding("name", "Name \u{1b}[31m", State::Warn, "escape \u{7}");
+    vec![
+        Section {
+            name: "cpu".to_owned(),
+            title: "CPU and module".to_owned(),
+            form: None,
+            findings: vec![avic, finding("npt", "Nested paging", State::Pass, "npt=Y")],
+        },
+        Section {
+            name: "vm".to_owned(),
+            title: "VM guest1".to_owned(),
+            form: Some(Form::Libvirt),
+            findings: vec![pit, hostile],
+        },
+        Section {
+            name: "quiet".to_owned(),
+            title: "All in order".to_owned(),
+            form: None,
+            findings: vec![finding("ok", "Nothing", State::Pass, "to see")],
+        },
+    ]
+}
+
+const PLAIN: FindingsView = FindingsView { width: 80, colour: false, passes: false, verbose: false };
+
+#[test]
+fn what_is_to_be_mended_is_shown_with_its_evidence_and_its_fix() {
+    insta::assert_snapshot!(findings(&some(), PLAIN));
+}
+
+#[test]
+fn everything_is_shown_when_asked_for() {
+    insta::assert_snapshot!(findings(&some(), FindingsView { passes: true, ..PLAIN }));
+    insta::assert_snapshot!(findings(&some(), FindingsView { verbose: true, ..PLAIN }));
+}
+
+#[test]
+fn no_line_is_too_wide_and_no_escape_is_the_definitions() {
+    let text = findings(&some(), FindingsView { verbose: true, ..PLAIN });
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'));
+    let coloured = findings(&some(), FindingsView { verbose: true, colour: true, ..PLAIN });
+    assert!(coloured.contains("\u{1b}[1;31mFAIL\u{1b}[0m  PIT: the PIT"), "{coloured}");
+    let mut stripped = coloured;
+    for code in ["1;31", "32", "33", "2", "1", "0"] {
+        stripped = stripped.replace(&format!("\u{1b}[{code}m"), "");
+    }
+    assert_eq!(stripped, text);
+}
+
+#[test]
+fn the_sum_counts_children_and_knows_one_from_many() {
+    let sections = some();
+    let tally = Tally::of(sections.iter().flat_map(|section| &section.findings));
+    assert_eq!(tally, Tally { fail: 2, warn: 1, pass: 3, skip: 1 });
+    assert_eq!(findings_summary(tally), "2 failures, 1 warning, 3 passed, 1 skipped");
+    assert_eq!(findings_summary(Tally::default()), "0 passed");
+}
+
+#[test]
+fn each_change_reads_as_its_form_writes_it() {
+    let changes = [
+        Change::Irqchip(Irqchip::Split),
+        Change::PitTickPolicy(TickPolicy::Discard),
+        Change::Hpet(false),
+        Change::CpuModel(CpuModel::Host),
+        Change::CpuFeature("x2apic".to_owned(), FeatureState::Off),
+        Change::HyperV("avic".to_owned(), true),
+        Change::HyperV("stimer-direct".to_owned(), true),
+        Change::InterruptRemapping,
+        Change::DeviceModel { device: 0, model: "virtio-net-pci".to_owned() },
+        Change::Vhost { device: 0, on: true },
+        Change::Queues { device: 0, queues: 4 },
+        Change::IoThread { device: 0, iothread: "iothread1".to_owned() },
+        Change::Aio { device: 0, aio: "native".to_owned() },
+    ];
+    let words = |form| changes.iter().map(|change| change_in_words(change, form)).collect::<Vec<_>>();
+    insta::assert_snapshot!(words(Form::Qemu).join("\n"));
+    insta::assert_snapshot!(words(Form::Libvirt).join("\n"));
+}
