@@ -1,25 +1,25 @@
 //! Reading single facts under a root, and keeping account of those that are not there.
 
-use crate::Error;
-use std::path::{Path, PathBuf};
+use crate::{Error, Root};
+use std::path::PathBuf;
 
 /// Longest part of a file's content that an error repeats, in characters.
 const QUOTE: usize = 80;
 
 /// A root directory and what could not be read under it.
 pub(crate) struct Facts<'a> {
-    root: &'a Path,
+    root: &'a Root,
     missing: Vec<String>,
 }
 
 impl<'a> Facts<'a> {
-    pub(crate) fn new(root: &'a Path) -> Self {
+    pub(crate) fn new(root: &'a Root) -> Self {
         Self { root, missing: Vec::new() }
     }
 
     /// The content of a file named as on a running host (`/proc/cmdline`), trimmed.
     pub(crate) fn text(&self, path: &str, expected: &'static str) -> Result<String, Error> {
-        read_text(self.root, path, expected)
+        self.root.text(path, expected)
     }
 
     pub(crate) fn parsed<T>(
@@ -30,7 +30,7 @@ impl<'a> Facts<'a> {
     ) -> Result<T, Error> {
         let text = self.text(path, expected)?;
         parse(&text).ok_or_else(|| Error::Content {
-            path: under(self.root, path),
+            path: self.root.place(path),
             found: text.chars().take(QUOTE).collect(),
             expected,
             next: "report the file's content",
@@ -57,14 +57,6 @@ impl<'a> Facts<'a> {
     }
 }
 
-pub(crate) fn read_text(root: &Path, path: &str, expected: &'static str) -> Result<String, Error> {
-    let path = under(root, path);
-    match std::fs::read(&path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
-        Err(source) => Err(read_error(path, expected, source)),
-    }
-}
-
 pub(crate) fn read_error(path: PathBuf, expected: &'static str, source: std::io::Error) -> Error {
     let next = match source.kind() {
         std::io::ErrorKind::PermissionDenied => "run as root",
@@ -72,11 +64,6 @@ pub(crate) fn read_error(path: PathBuf, expected: &'static str, source: std::io:
         _ => "see the cause",
     };
     Error::Read { path, expected, next, source }
-}
-
-/// `path` of a running host, below `root`.
-pub(crate) fn under(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
 }
 
 fn with_source(error: &Error) -> String {

@@ -1,9 +1,9 @@
 //! What must be equal before two measurements may be compared.
 
 use crate::cpuinfo::{Cpu, processors};
-use crate::facts::{Facts, under};
+use crate::facts::Facts;
 use crate::modules::{self, Parameters};
-use crate::{Error, kvm};
+use crate::{Error, Root, kvm};
 use exits::KernelVersion;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -53,11 +53,27 @@ impl Fingerprint {
     /// # Errors
     /// Only when `root` is no directory; single facts that cannot be read are listed in `missing`.
     pub fn read(root: &Path) -> Result<Self, Error> {
-        if !root.is_dir() {
-            return Err(Error::Root { path: root.to_owned() });
+        Self::of(&Root::directory(root))
+    }
+
+    /// The same through a root, which may be another machine's.
+    ///
+    /// # Errors
+    /// As of [`Self::read`].
+    pub fn of(root: &Root) -> Result<Self, Error> {
+        Self::with(root, None)
+    }
+
+    /// The same, where `/proc/cpuinfo` was read already.
+    pub(crate) fn with(root: &Root, cpuinfo: Option<&str>) -> Result<Self, Error> {
+        if !root.is_there() {
+            return Err(Error::Root { path: root.place("") });
         }
         let mut facts = Facts::new(root);
-        let cpuinfo = facts.text("/proc/cpuinfo", "a list of processors");
+        let cpuinfo = match cpuinfo {
+            Some(text) => Ok(text.to_owned()),
+            None => facts.text("/proc/cpuinfo", "a list of processors"),
+        };
         let processors = cpuinfo.as_deref().ok().map(processors);
         let cpu = cpuinfo.map(|text| Cpu::parse(&text));
         let cpu = facts.keep("cpu", cpu).flatten();
@@ -212,11 +228,6 @@ fn mem_total_mib(meminfo: &str) -> Option<u64> {
 fn bracketed(modes: &str) -> Option<String> {
     let (_, rest) = modes.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
-}
-
-/// Whether a path of a running host exists below `root`.
-pub(crate) fn exists(root: &Path, path: &str) -> bool {
-    under(root, path).exists()
 }
 
 #[cfg(test)]

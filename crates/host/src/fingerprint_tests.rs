@@ -1,6 +1,11 @@
 use super::*;
 use proptest::prelude::*;
 use std::fs;
+use std::path::PathBuf;
+
+fn under(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
 
 /// Writes files under a new root; names are those of a running host.
 fn host(files: &[(&str, &str)]) -> tempfile::TempDir {

@@ -1,9 +1,13 @@
 //! All that is looked at before a host is judged: its processors, IOMMUs, kernel, KVM, Xen, and the VMs that run.
 
+mod arguments;
+mod config;
 mod interrupt;
 mod iommu;
 mod kernel;
+mod kvm_device;
 mod log;
+mod modprobe;
 mod place;
 mod processor;
 mod running;
@@ -13,12 +17,14 @@ mod xen;
 
 use crate::{Error, Fingerprint, Root};
 
+pub use arguments::{Argument, Arguments};
+pub use config::{KernelConfig, OptionState};
 pub use interrupt::{DeviceKind, Interrupt, Interrupts};
 pub use iommu::{AcpiTables, AmdFeatures, IntelCapabilities, IommuRegisters, IommuUnit, Iommus};
-pub use kernel::{
-    Argument, Arguments, BuiltIn, Distribution, Kernel, KernelConfig, KvmDevice, ModprobeLine, OptionState,
-};
+pub use kernel::{BuiltIn, Distribution, Kernel};
+pub use kvm_device::KvmDevice;
 pub use log::{KernelLog, LogLine};
+pub use modprobe::ModprobeLine;
 pub use place::{Occupant, Placement, Role};
 pub use processor::{CpuidLeaf, FeatureControl, Processor, SvmFeatures, VmCr};
 pub use running::{LibvirtDomain, Running, RunningVm, ThreadPlace};
@@ -65,7 +71,36 @@ impl Inspection {
     /// # Errors
     /// [`Error::Root`] when the root is no directory. Facts that cannot be read are absent, with the cause.
     pub fn read(root: &Root) -> Result<Self, Error> {
-        let _ = root;
-        Ok(Self::default())
+        if !root.is_there() {
+            return Err(Error::Root { path: root.place("") });
+        }
+        // Hundreds of processors make these two files long; each is read once.
+        let cpuinfo = root.line("/proc/cpuinfo", "a list of processors");
+        let fingerprint = Fingerprint::with(root, cpuinfo.get().map(String::as_str))?;
+        let processor = Processor::read(root, &cpuinfo);
+        let interrupts = Interrupts::read(root);
+        let online = processor.online.get();
+        let topology = Topology::read(root, online);
+        let running = Running::read(root);
+        let placements = Placement::of(
+            running.vms.get().map_or(&[], Vec::as_slice),
+            interrupts.devices.get().map_or(&[], Vec::as_slice),
+            &topology,
+            online,
+        );
+        Ok(Self {
+            live: root.is_live(),
+            kernel: Kernel::read(root),
+            iommus: Iommus::read(root, &interrupts),
+            log: KernelLog::read(root),
+            kvm: KvmDevice::read(root, processor.first.get()),
+            xen: Xen::read(root, &processor.hypervisor),
+            fingerprint,
+            processor,
+            topology,
+            interrupts,
+            running,
+            placements,
+        })
     }
 }

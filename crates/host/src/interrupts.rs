@@ -1,10 +1,9 @@
 //! Whether the host can deliver guest interrupts in hardware, and whether it is told to.
 
 use crate::cpuinfo::Cpu;
-use crate::facts::{read_text, under};
-use crate::kvm;
+use crate::{Root, kvm};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Whether the CPU has the feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +39,7 @@ const APICV_PARTS: &[(&str, &str)] = &[
 
 impl InterruptVirtualization {
     /// Reads flags and parameter; `None` for a CPU that is neither Intel's nor AMD's kind of x86.
-    pub(crate) fn read(root: &Path, cpu: &Cpu) -> Option<Self> {
+    pub(crate) fn read(root: &Root, cpu: &Cpu) -> Option<Self> {
         let (name, available, module, file) = if cpu.has("svm") {
             let name = if cpu.has("x2avic") { "x2AVIC" } else { "AVIC" };
             (name, avic(cpu), kvm::AMD, "avic")
@@ -50,8 +49,8 @@ impl InterruptVirtualization {
             return None;
         };
         let parameter = format!("/sys/module/{module}/parameters/{file}");
-        let value = read_text(root, &parameter, "Y or N").ok();
-        Some(Self { name: name.to_owned(), available, parameter: under(root, &parameter), value })
+        let value = root.text(&parameter, "Y or N").ok();
+        Some(Self { name: name.to_owned(), available, parameter: root.place(&parameter), value })
     }
 
     /// Whether the module uses it; `None` when its parameter is unknown or not decided.
@@ -109,7 +108,7 @@ mod tests {
     fn apicv_says_what_is_lacking() {
         let root = tempfile::tempdir().unwrap();
         let cpu = cpu("vmx", Some("vtpr vapic_reg vid"));
-        let found = InterruptVirtualization::read(root.path(), &cpu).unwrap();
+        let found = InterruptVirtualization::read(&Root::directory(root.path()), &cpu).unwrap();
         assert_eq!(found.available, Availability::No("the CPU lacks posted interrupts".to_owned()));
         assert_eq!(found.enabled(), None);
     }
@@ -129,7 +128,7 @@ mod tests {
         for (value, enabled) in values {
             fs::write(home.join("avic"), value).unwrap();
             let cpu = cpu("svm avic x2avic", None);
-            let found = InterruptVirtualization::read(root.path(), &cpu).unwrap();
+            let found = InterruptVirtualization::read(&Root::directory(root.path()), &cpu).unwrap();
             assert_eq!(found.name, "x2AVIC");
             assert_eq!(found.available, Availability::Yes);
             assert_eq!(found.enabled(), enabled, "{value:?}");
@@ -138,6 +137,6 @@ mod tests {
 
     #[test]
     fn a_cpu_without_virtualization_has_none() {
-        assert_eq!(InterruptVirtualization::read(Path::new("/"), &cpu("fpu", None)), None);
+        assert_eq!(InterruptVirtualization::read(&Root::live(), &cpu("fpu", None)), None);
     }
 }

@@ -1,12 +1,11 @@
 //! Whether `/dev/kvm` can be used, and if not, what to do.
 
 use crate::cpuinfo::Cpu;
-use crate::facts::{read_text, under};
-use crate::fingerprint::exists;
 use crate::interrupts::InterruptVirtualization;
+use crate::root::kind_of;
+use crate::{AbsenceKind, Root};
 use exits::Isa;
 use serde::{Deserialize, Serialize};
-use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,9 @@ use std::path::{Path, PathBuf};
 pub const INTEL: &str = "kvm_intel";
 /// AMD's vendor module.
 pub const AMD: &str = "kvm_amd";
+
+/// The device file.
+pub(crate) const DEVICE: &str = "/dev/kvm";
 
 /// What stands in the way, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -41,7 +43,11 @@ pub struct Kvm {
 /// The vendor module that is loaded on the host below `root`: [`INTEL`] or [`AMD`].
 #[must_use]
 pub fn vendor_module(root: &Path) -> Option<&'static str> {
-    [INTEL, AMD].into_iter().find(|module| exists(root, &format!("/sys/module/{module}")))
+    vendor_module_of(&Root::directory(root))
+}
+
+pub(crate) fn vendor_module_of(root: &Root) -> Option<&'static str> {
+    [INTEL, AMD].into_iter().find(|module| root.exists(&format!("/sys/module/{module}")))
 }
 
 /// The instruction set that a host with this vendor module has.
@@ -66,23 +72,32 @@ pub const fn module_of(isa: Isa) -> &'static str {
 /// Looks at the KVM of the host below `root` (`/` for this one). Opens the device, and closes it again.
 #[must_use]
 pub fn usable(root: &Path) -> Kvm {
-    let cpu = read_text(root, "/proc/cpuinfo", "a list of processors").ok();
+    let root = &Root::directory(root);
+    let cpu = root.text("/proc/cpuinfo", "a list of processors").ok();
     let cpu = cpu.and_then(|text| Cpu::parse(&text)).unwrap_or_default();
-    let device = under(root, "/dev/kvm");
-    let vendor_module = vendor_module(root);
-    let access = match OpenOptions::new().read(true).write(true).open(&device) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(obstacle(&device, &error, &cpu, vendor_module)),
-    };
+    let vendor_module = vendor_module_of(root);
+    let (device, access) =
+        (root.place(DEVICE), access(root, &cpu, vendor_module).map_err(|(_, obstacle)| obstacle));
     let interrupt_virtualization = InterruptVirtualization::read(root, &cpu);
     Kvm { device, access, vendor_module, interrupt_virtualization }
+}
+
+/// Opens the device and closes it again.
+pub(crate) fn access(
+    root: &Root,
+    cpu: &Cpu,
+    vendor_module: Option<&str>,
+) -> Result<(), (AbsenceKind, Obstacle)> {
+    root.open_device(DEVICE)
+        .map_err(|error| (kind_of(&error), obstacle(&root.place(DEVICE), &error, cpu, vendor_module)))
 }
 
 /// A switch of a module of KVM; `None` when the module has no such parameter, is not loaded, or the file may not be
 /// read.
 #[must_use]
 pub fn switch(root: &Path, module: &str, parameter: &str) -> Option<bool> {
-    let text = read_text(root, &format!("/sys/module/{module}/parameters/{parameter}"), "Y or N").ok()?;
+    let path = format!("/sys/module/{module}/parameters/{parameter}");
+    let text = Root::directory(root).text(&path, "Y or N").ok()?;
     match text.as_str() {
         "Y" | "y" | "1" => Some(true),
         "N" | "n" | "0" => Some(false),

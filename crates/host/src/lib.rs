@@ -8,6 +8,8 @@ mod cpuinfo;
 mod error;
 mod fact;
 mod facts;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 mod fingerprint;
 pub mod inspection;
 mod interrupts;

@@ -1,24 +1,24 @@
 //! Loaded kernel modules and their parameters.
 
-use crate::facts::under;
+use crate::Root;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Parameters of one module, name to value as sysfs prints it. `None` is a value that may not be read.
 pub type Parameters = BTreeMap<String, Option<String>>;
 
 /// The parameters of a module, `None` when it is not loaded (or built in without parameters).
-pub(crate) fn parameters(root: &Path, module: &str) -> Option<Parameters> {
-    let home = under(root, &format!("/sys/module/{module}"));
-    if !home.is_dir() {
+pub(crate) fn parameters(root: &Root, module: &str) -> Option<Parameters> {
+    let home = format!("/sys/module/{module}");
+    if !root.is_directory(&home) {
         return None;
     }
+    let home = format!("{home}/parameters");
     let mut parameters = Parameters::new();
     // A module without parameters has no such directory; it is loaded all the same.
-    for entry in std::fs::read_dir(home.join("parameters")).into_iter().flatten().flatten() {
-        let value = std::fs::read(entry.path()).ok();
+    for name in root.entries(&home, |_| true).unwrap_or_default() {
+        let value = root.read(&format!("{home}/{name}")).ok();
         let value = value.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
-        parameters.insert(entry.file_name().to_string_lossy().into_owned(), value);
+        parameters.insert(name, value);
     }
     Some(parameters)
 }

@@ -1,11 +1,10 @@
 //! Interrupts of devices that VMs have for themselves: whether the host's IOMMU can post them, and how many of them the
 //! host takes itself.
 
-use crate::facts::{read_text, under};
+use crate::Root;
 use crate::vms::{AssignedDevice, Vm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 /// An IOMMU and whether it can deliver interrupts to vCPUs.
@@ -35,21 +34,15 @@ pub struct DeviceInterrupt {
 /// The IOMMUs of the host below `root`; empty when there are none or they are off.
 #[must_use]
 pub fn iommus(root: &Path) -> Vec<Iommu> {
-    let entries = fs::read_dir(under(root, "/sys/class/iommu"));
-    let mut names: Vec<String> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    names.sort_unstable();
+    let root = &Root::directory(root);
+    let names = root.entries("/sys/class/iommu", |_| true).unwrap_or_default();
     names.into_iter().filter_map(|name| iommu(root, name)).collect()
 }
 
-fn iommu(root: &Path, name: String) -> Option<Iommu> {
+fn iommu(root: &Root, name: String) -> Option<Iommu> {
     let home = format!("/sys/class/iommu/{name}");
-    let read = |file: &str| read_text(root, &format!("{home}/{file}"), "a register").ok();
-    let known = |kind: &str| under(root, &format!("{home}/{kind}")).exists();
+    let read = |file: &str| root.text(&format!("{home}/{file}"), "a register").ok();
+    let known = |kind: &str| root.exists(&format!("{home}/{kind}"));
     let (register, posts): (_, fn(u64) -> bool) = if known("intel-iommu") {
         (read("intel-iommu/cap"), intel_posts)
     } else if known("amd-iommu") {
@@ -81,18 +74,21 @@ fn amd_posts(features: u64) -> bool {
 /// open, and those on its command line.
 #[must_use]
 pub fn devices_of(root: &Path, vm: &Vm) -> Vec<String> {
+    devices_in(&Root::directory(root), vm)
+}
+
+pub(crate) fn devices_in(root: &Root, vm: &Vm) -> Vec<String> {
     let mut found = BTreeSet::new();
     for path in &vm.vfio {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         if path.parent() == Some(Path::new("/dev/vfio/devices")) {
-            let device = fs::read_link(under(root, &format!("/sys/class/vfio-dev/{name}/device"))).ok();
+            let device = root.link(&format!("/sys/class/vfio-dev/{name}/device")).ok();
             found.extend(device.and_then(|device| Some(device.file_name()?.to_str()?.to_owned())));
         } else {
             let group = name.strip_prefix("noiommu-").unwrap_or(name);
-            let home = under(root, &format!("/sys/kernel/iommu_groups/{group}/devices"));
-            let members = fs::read_dir(home).into_iter().flatten().flatten();
-            let members = members.filter_map(|entry| entry.file_name().into_string().ok());
-            found.extend(members.filter(|device| is_vfios(root, device)));
+            let home = format!("/sys/kernel/iommu_groups/{group}/devices");
+            let members = root.entries(&home, |_| true).unwrap_or_default();
+            found.extend(members.into_iter().filter(|device| is_vfios(root, device)));
         }
     }
     found.extend(vm.devices.iter().filter_map(|device| match device {
@@ -103,8 +99,8 @@ pub fn devices_of(root: &Path, vm: &Vm) -> Vec<String> {
 }
 
 /// A group can also hold bridges, which stay with the host.
-fn is_vfios(root: &Path, device: &str) -> bool {
-    let driver = fs::read_link(under(root, &format!("/sys/bus/pci/devices/{device}/driver"))).ok();
+fn is_vfios(root: &Root, device: &str) -> bool {
+    let driver = root.link(&format!("/sys/bus/pci/devices/{device}/driver")).ok();
     let name = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     name.is_none_or(|name| name.contains("vfio"))
 }
@@ -113,7 +109,8 @@ fn is_vfios(root: &Path, device: &str) -> bool {
 /// posted are in the list, but not counted in it.
 #[must_use]
 pub fn device_interrupts(root: &Path) -> Vec<DeviceInterrupt> {
-    let text = read_text(root, "/proc/interrupts", "a line for each interrupt").unwrap_or_default();
+    let text =
+        Root::directory(root).text("/proc/interrupts", "a line for each interrupt").unwrap_or_default();
     text.lines().filter_map(device_interrupt).collect()
 }
 
@@ -134,6 +131,7 @@ fn device_interrupt(line: &str) -> Option<DeviceInterrupt> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     const INTERRUPTS: &str = "            CPU0       CPU1\n   0:         40          0  IR-IO-APIC    2-edge      timer\n\

@@ -3,7 +3,10 @@
 //! It can be this machine, a tree of files, or files kept in memory: an archive, or a made-up host. Since all reading
 //! goes through it, a recording root knows exactly what was looked at.
 
-mod ask;
+mod command;
+mod cpuid;
+mod message;
+mod msr;
 mod tree;
 
 use crate::facts::read_error;

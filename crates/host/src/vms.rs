@@ -14,12 +14,10 @@ mod selection;
 mod thread;
 mod vcpu;
 
-use crate::Error;
-use crate::facts::under;
+use crate::{Error, Root};
 use descriptors::Descriptors;
 use process::{Listing, Process};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use device::AssignedDevice;
@@ -96,15 +94,26 @@ impl Vms {
     /// # Errors
     /// [`Error::Read`] when the root has no readable `proc`.
     pub fn discover(root: &Path) -> Result<Self, Error> {
-        let proc = under(root, "/proc");
-        let entries = fs::read_dir(&proc).map_err(|source| Error::Read {
-            path: proc.clone(),
+        let root = &Root::directory(root);
+        let mut found = Self::discover_in(root)?;
+        for home in found.vms.iter_mut().flat_map(|vm| &mut vm.debugfs) {
+            *home = root.place(&home.to_string_lossy());
+        }
+        Ok(found)
+    }
+
+    /// The same through a root, which may be another machine's: `debugfs` of each VM as that machine names it.
+    ///
+    /// # Errors
+    /// As of [`Self::discover`].
+    pub fn discover_in(root: &Root) -> Result<Self, Error> {
+        let entries = root.entries("/proc", is_number).map_err(|source| Error::Read {
+            path: root.place("/proc"),
             expected: "a directory for each running process",
             next: "mount it with `mount -t proc proc /proc`, or give the directory that stands for /",
             source,
         })?;
-        let mut pids: Vec<i32> =
-            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let mut pids: Vec<i32> = entries.iter().filter_map(|name| name.parse().ok()).collect();
         pids.sort_unstable();
 
         let boot = process::boot_time(root);
@@ -114,12 +123,13 @@ impl Vms {
         for pid in pids {
             let process = Process::new(root, pid);
             match Descriptors::read(&process) {
-                Listing::Gone => {}
+                Listing::Gone => process.forget(),
                 Listing::Denied => found.count_unreadable(&process),
                 Listing::Read(descriptors) if descriptors.has_vm() => {
                     found.vms.extend(Vm::read(&process, descriptors, boot, &kernel_workers, &directories));
                 }
-                Listing::Read(_) => {}
+                Listing::Read(_) if kernel_workers.iter().any(|worker| worker.tid == pid) => {}
+                Listing::Read(_) => process.forget(),
             }
         }
         Ok(found)
@@ -140,10 +150,15 @@ impl Vms {
 /// The name of the VM that process `pid` owns, as its command line says it; whether it owns one is not looked at.
 #[must_use]
 pub fn name_of(root: &Path, pid: i32) -> Option<String> {
+    let root = &Root::directory(root);
     let process = Process::new(root, pid);
     let arguments = process.arguments();
     let vmm = Vmm::of(process.executable().as_deref(), &process.command()?, &arguments);
     name::of(vmm, &arguments)
+}
+
+fn is_number(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl Vm {

@@ -1,6 +1,7 @@
 //! Interrupts of devices, and the processors that take them.
 
-use crate::{CpuSet, Fact};
+use crate::root::kind_of;
+use crate::{CpuSet, Evidence, Fact, Root};
 
 /// The interrupts of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,10 +10,10 @@ pub struct Interrupts {
     pub devices: Fact<Vec<Interrupt>>,
     /// How many interrupts of devices there are whose chip remaps them (`IR-`), and how many in all.
     pub remapped: Fact<(u32, u32)>,
-    /// `PIN`, `PIW`, `NPI`: posted-interrupt notifications, wakeups and nested ones of all processors since boot
-    /// (Intel; `arch/x86/kernel/irq.c`); each absent where the kernel does not count it.
+    /// `PIN`: posted-interrupt notifications of all processors since boot
+    /// (Intel; `arch/x86/kernel/irq.c`); absent where the kernel does not count it.
     pub posted: Option<u64>,
-    /// As above: wakeups.
+    /// `PIW`: posted-interrupt wakeups.
     pub posted_wakeups: Option<u64>,
 }
 
@@ -44,4 +45,208 @@ pub struct Interrupt {
     pub affinity: Option<CpuSet>,
     /// Where it goes (`/proc/irq/N/effective_affinity_list`).
     pub effective: Option<CpuSet>,
+}
+
+const FILE: &str = "/proc/interrupts";
+/// Affinities of more interrupts than this are not asked for, each of which is two files.
+const MOST_ASKED: usize = 4096;
+
+impl Interrupts {
+    pub(super) fn read(root: &Root) -> Self {
+        let text = match root.read(FILE) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let why = format!("{FILE} cannot be read: {error}");
+                let absent = Fact::absent(kind_of(&error), why);
+                return Self {
+                    remapped: absent.part(|_: &Vec<Interrupt>| (0, 0)),
+                    devices: absent,
+                    ..Self::default()
+                };
+            }
+        };
+        let text = String::from_utf8_lossy(&text);
+        let mut found = Self::parse(&text);
+        if let Ok(devices) = &mut found.devices.value {
+            for one in devices.iter_mut().take(MOST_ASKED) {
+                let list = |name: &str| {
+                    let path = format!("/proc/irq/{}/{name}", one.number);
+                    root.text(&path, "a list such as 0-3").ok().and_then(|text| CpuSet::parse(&text))
+                };
+                (one.affinity, one.effective) = (list("smp_affinity_list"), list("effective_affinity_list"));
+            }
+        }
+        found
+    }
+
+    fn parse(text: &str) -> Self {
+        let columns = text.lines().next().unwrap_or_default().split_whitespace().count();
+        let (mut devices, mut remapped, mut sample, mut count) = (Vec::new(), 0, None, 0);
+        let (mut posted, mut wakeups) = (None, None);
+        for line in text.lines().skip(1) {
+            let Some((name, rest)) = line.split_once(':') else { continue };
+            let (sum, rest) = counts(rest, columns);
+            match name.trim() {
+                "PIN" => posted = Some(sum),
+                "PIW" => wakeups = Some(sum),
+                number => {
+                    let Ok(number) = number.parse() else { continue };
+                    let Some(one) = interrupt(number, sum, rest) else { continue };
+                    count += 1;
+                    if one.0.chip.starts_with("IR-") {
+                        remapped += 1;
+                        sample.get_or_insert_with(|| rest.trim().to_owned());
+                    }
+                    if let (one, Some(kind)) = one {
+                        devices.push(Interrupt { kind, ..one });
+                    }
+                }
+            }
+        }
+        devices.sort_by_key(|one| one.number);
+        let text = match sample {
+            Some(sample) => format!("{remapped} of {count} remapped, first: {sample}"),
+            None => format!("0 of {count} remapped"),
+        };
+        Self {
+            devices: Fact {
+                value: Ok(devices),
+                evidence: vec![Evidence::new(FILE, format!("{count} interrupts"))],
+            },
+            remapped: Fact::known((remapped, count), FILE, text),
+            posted,
+            posted_wakeups: wakeups,
+        }
+    }
+}
+
+/// The sum over the processors and what follows.
+fn counts(text: &str, columns: usize) -> (u64, &str) {
+    let (mut sum, mut rest) = (0u64, text.trim_start());
+    for _ in 0..columns {
+        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let Ok(count) = rest[..end].parse::<u64>() else { break };
+        sum = sum.saturating_add(count);
+        rest = rest[end..].trim_start();
+    }
+    (sum, rest)
+}
+
+/// An interrupt of a chip, and what it is of where that is of interest. After the counts come the chip, the number in
+/// the chip with its trigger (`0-edge`), and who asked for it (`kernel/irq/proc.c`, `show_interrupts`); before Linux 6.9
+/// or so chips of PCI had no address in their name.
+fn interrupt(number: u32, count: u64, rest: &str) -> Option<(Interrupt, Option<DeviceKind>)> {
+    let mut words = rest.splitn(2, char::is_whitespace);
+    let chip = words.next().filter(|chip| !chip.is_empty())?.to_owned();
+    let rest = words.next().unwrap_or_default().trim();
+    // The number in the chip and its trigger may be apart.
+    let action = rest
+        .find("edge")
+        .or_else(|| rest.find("fasteoi"))
+        .or_else(|| rest.find("level"))
+        .map_or(rest, |at| rest[at..].split_once(char::is_whitespace).map_or("", |(_, action)| action));
+    let action = action.trim().to_owned();
+    let kind = kind(&action);
+    let one =
+        Interrupt { number, chip, action, kind: DeviceKind::Network, count, affinity: None, effective: None };
+    Some((one, kind))
+}
+
+/// By the names that drivers give: what else there is has no queue for each processor, and seldom matters.
+fn kind(action: &str) -> Option<DeviceKind> {
+    const NETWORK: &[&str] = &[
+        "mlx5",
+        "mlx4",
+        "i40e",
+        "ixgbe",
+        "igb",
+        "igc",
+        "ice",
+        "iavf",
+        "e1000",
+        "bnxt",
+        "bnx2x",
+        "ena",
+        "enic",
+        "tg3",
+        "qede",
+        "hns3",
+        "virtio_net",
+        "gve",
+        "atlantic",
+        "r8169",
+        "nfp",
+        "sfc",
+        "cxgb4",
+        "octep",
+        "mana",
+    ];
+    const STORAGE: &[&str] =
+        &["nvme", "megasas", "mpt3sas", "mpi3mr", "aacraid", "smartpqi", "hpsa", "lpfc", "qla2xxx", "ahci"];
+    if action.contains("vfio-") {
+        return Some(DeviceKind::Assigned);
+    }
+    if STORAGE.iter().any(|name| action.starts_with(name)) {
+        return Some(DeviceKind::Storage);
+    }
+    let of_interface = action
+        .split(['-', '@', ' ', ':'])
+        .any(|part| NETWORK.iter().any(|name| part.starts_with(name)) || is_interface(part));
+    // virtio's queues are called by what they do.
+    if action.starts_with("virtio") {
+        if action.contains("req.") || action.contains("request") {
+            return Some(DeviceKind::Storage);
+        }
+        return (action.contains("input") || action.contains("output")).then_some(DeviceKind::Network);
+    }
+    of_interface.then_some(DeviceKind::Network)
+}
+
+/// `eth0`, `enp65s0f0np0`, `eno1`, `ens3f1`: names of the kernel and of systemd.
+fn is_interface(part: &str) -> bool {
+    let after = ["eth", "enp", "eno", "ens", "enP"].into_iter().find_map(|before| part.strip_prefix(before));
+    after.is_some_and(|after| after.bytes().next().is_some_and(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "            CPU0       CPU1\n   8:          0          1  IR-IO-APIC    8-edge      rtc0\n \
+        40:        100         11  IR-PCI-MSIX-0000:65:00.0    3-edge      mlx5_comp3@pci:0000:65:00.0\n \
+        41:          7          0  IR-PCI-MSI 1048577-edge      nvme0q1\n \
+        42:          5          0   PCI-MSIX-0000:03:00.0   1-edge      virtio2-req.0\n \
+        43:          6          0   PCI-MSIX-0000:04:00.0   1-edge      virtio3-input.0\n \
+        44:          1          2  IR-PCI-MSIX-0000:66:00.0    0-edge      vfio-msix[0](0000:66:00.0)\n \
+        45:          1          2  PCI-MSI 12-edge enp3s0f0-TxRx-1\nNMI:   1  2   Non-maskable interrupts\n\
+        PIN:          3          4   Posted-interrupt notification event\nPIW:          0          9   x\n";
+
+    #[test]
+    fn devices_by_their_names() {
+        let found = Interrupts::parse(TEXT);
+        let told: Vec<_> =
+            found.devices.get().unwrap().iter().map(|one| (one.number, one.kind, one.count)).collect();
+        let (network, storage) = (DeviceKind::Network, DeviceKind::Storage);
+        let expected = [
+            (40, network, 111),
+            (41, storage, 7),
+            (42, storage, 5),
+            (43, network, 6),
+            (44, DeviceKind::Assigned, 3),
+            (45, network, 3),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(found.remapped.value, Ok((4, 7)));
+        assert_eq!((found.posted, found.posted_wakeups), (Some(7), Some(9)));
+        assert_eq!(found.devices.get().unwrap()[0].action, "mlx5_comp3@pci:0000:65:00.0");
+        assert_eq!(found.devices.get().unwrap()[1].chip, "IR-PCI-MSI");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[A-Z0-9a-z:\\- \n]{0,200}") {
+            let _ = Interrupts::parse(&text);
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! IOMMUs: what they are able to, and whether interrupts go through them.
 
-use crate::Fact;
+use super::interrupt::Interrupts;
+use crate::root::kind_of;
+use crate::{AbsenceKind, Fact, Root};
 
 /// The IOMMUs of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -90,4 +92,142 @@ pub struct IntelCapabilities {
     pub interrupt_remapping: Option<bool>,
     /// Extended interrupt mode (x2APIC), bit 4 of the extended one.
     pub extended_interrupts: Option<bool>,
+}
+
+const UNITS: &str = "/sys/class/iommu";
+const GROUPS: &str = "/sys/kernel/iommu_groups";
+const TABLES: &str = "/sys/firmware/acpi/tables";
+
+impl Iommus {
+    pub(super) fn read(root: &Root, interrupts: &Interrupts) -> Self {
+        let names = root.entries(UNITS, |_| true).unwrap_or_default();
+        Self {
+            units: names.into_iter().map(|name| IommuUnit::read(root, name)).collect(),
+            groups: groups(root),
+            tables: AcpiTables { ivrs: table(root, "IVRS"), dmar: table(root, "DMAR") },
+            remapped: interrupts.remapped.part(|&(remapped, _)| remapped > 0),
+        }
+    }
+}
+
+fn groups(root: &Root) -> Fact<u32> {
+    let names = root.entries(GROUPS, |_| true);
+    match names {
+        Ok(names) => {
+            let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
+            Fact::known(count, GROUPS, format!("{count} entries"))
+        }
+        Err(error) => Fact::absent(kind_of(&error), format!("{GROUPS} cannot be listed: {error}")),
+    }
+}
+
+fn table(root: &Root, name: &str) -> Fact<bool> {
+    let path = format!("{TABLES}/{name}");
+    if !root.is_directory(TABLES) {
+        return Fact::absent(AbsenceKind::NotThere, format!("there is no {TABLES}"));
+    }
+    let there = root.exists(&path);
+    Fact::known(there, path, if there { "there" } else { "not there" })
+}
+
+impl IommuUnit {
+    fn read(root: &Root, name: String) -> Self {
+        let home = format!("{UNITS}/{name}");
+        let registers = if root.is_directory(&format!("{home}/amd-iommu")) {
+            IommuRegisters::Amd(root.fact(
+                &format!("{home}/amd-iommu/features"),
+                "the extended feature register in hexadecimal",
+                AmdFeatures::parse,
+            ))
+        } else if root.is_directory(&format!("{home}/intel-iommu")) {
+            let register = |name: &str| {
+                root.fact(&format!("{home}/intel-iommu/{name}"), "a register in hexadecimal", hexadecimal)
+            };
+            let (capability, extended) = (register("cap"), register("ecap"));
+            let extended_value = extended.get().copied();
+            let mut found = capability.map(|value| IntelCapabilities::of(value, extended_value));
+            found.evidence.extend(extended.evidence);
+            IommuRegisters::Intel(found)
+        } else {
+            IommuRegisters::Other
+        };
+        Self { name, registers }
+    }
+}
+
+impl AmdFeatures {
+    /// Both formats of sysfs: the register alone, and since Linux 6.1 the second one, a colon, and the first.
+    fn parse(text: &str) -> Option<Self> {
+        let (second, first) = match text.split_once(':') {
+            Some((second, first)) => (Some(hexadecimal(second)?), hexadecimal(first)?),
+            None => (None, hexadecimal(text)?),
+        };
+        let bit = |bit: u32| first & 1 << bit != 0;
+        Some(Self {
+            value: first,
+            second,
+            x2apic: bit(2),
+            guest_apic: bit(7),
+            guest_apic_modes: (first >> 21 & 0b111) as u8,
+            page_requests: bit(1),
+            guest_translation: bit(4),
+            secure_nested_paging: bit(63),
+            snp_avic: second.map(|second| (second >> 5 & 0b111) as u8),
+        })
+    }
+}
+
+impl IntelCapabilities {
+    fn of(capability: u64, extended: Option<u64>) -> Self {
+        Self {
+            capability,
+            extended,
+            posts: capability & 1 << 59 != 0,
+            interrupt_remapping: extended.map(|value| value & 1 << 3 != 0),
+            extended_interrupts: extended.map(|value| value & 1 << 4 != 0),
+        }
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    // `from_str_radix` alone would take a sign.
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn both_formats_of_the_feature_register() {
+        let plain = AmdFeatures::parse("25bf732fa2295afe\n").unwrap();
+        assert!(plain.guest_apic && plain.x2apic && plain.posts());
+        assert_eq!((plain.guest_apic_modes, plain.second), (1, None));
+        let both = AmdFeatures::parse("0x25:25bf732fa2295afe").unwrap();
+        assert_eq!((both.value, both.second, both.snp_avic), (plain.value, Some(0x25), Some(1)));
+        for wrong in ["", "x", "1:2:3", ":1", "+1", "25bf732fa2295afe0"] {
+            assert_eq!(AmdFeatures::parse(wrong), None, "{wrong}");
+        }
+        assert!(!AmdFeatures::parse("80").unwrap().posts(), "GASup without GAMSup");
+        assert!(!AmdFeatures::parse("200000").unwrap().posts(), "GAMSup without GASup");
+    }
+
+    #[test]
+    fn bits_of_intels_registers() {
+        let found = IntelCapabilities::of(0x08d2_078c_106f_0466, Some(0x00f0_20df));
+        assert!(found.posts);
+        assert_eq!((found.interrupt_remapping, found.extended_interrupts), (Some(true), Some(true)));
+        let found = IntelCapabilities::of(0x00d2_078c_106f_0466, None);
+        assert!(!found.posts && found.interrupt_remapping.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[0-9a-fx:+ ]{0,40}") {
+            let _ = AmdFeatures::parse(&text);
+        }
+    }
 }

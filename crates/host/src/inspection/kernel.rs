@@ -1,6 +1,10 @@
 //! The kernel, how it was built, and what it was told.
 
-use crate::{Fact, Parameters};
+use super::arguments::Arguments;
+use super::config::KernelConfig;
+use super::modprobe::ModprobeLine;
+use crate::root::kind_of;
+use crate::{Evidence, Fact, Parameters, Root, modules};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kernel. Release, build and lockdown are in the [`Fingerprint`](crate::Fingerprint) too, without evidence.
@@ -46,83 +50,97 @@ pub struct Distribution {
     pub name: Option<String>,
 }
 
-/// Whether an option is in the kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OptionState {
-    /// `=y`.
-    BuiltIn,
-    /// `=m`.
-    Module,
-    /// `is not set`, or not mentioned at all.
-    Off,
-    /// Another value: a number or a text.
-    Value(String),
-}
-
-/// The options that concern virtualization, interrupts, idling and tracing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KernelConfig {
-    /// The file (`/proc/config.gz`, `/boot/config-RELEASE`, `/lib/modules/RELEASE/config`).
-    pub file: String,
-    /// Options with their values, without `CONFIG_`; those that are not set are left out.
-    pub options: BTreeMap<String, String>,
-}
-
-impl KernelConfig {
-    /// The state of an option, with or without `CONFIG_`. Meaningful for options of the areas kept:
-    /// KVM, IOMMUs, VFIO, vhost, APIC, Xen, Hyper-V, lockdown, preemption, timers, tracing and debugfs.
-    #[must_use]
-    pub fn option(&self, name: &str) -> OptionState {
-        match self.options.get(name.strip_prefix("CONFIG_").unwrap_or(name)).map(String::as_str) {
-            Some("y") => OptionState::BuiltIn,
-            Some("m") => OptionState::Module,
-            Some(value) => OptionState::Value(value.to_owned()),
-            None => OptionState::Off,
-        }
-    }
-}
-
 /// Modules that are part of the kernel's image; only those that concern virtualization are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BuiltIn(pub BTreeSet<String>);
 
-/// One argument of the kernel's command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Argument {
-    /// Its name, as written.
-    pub name: String,
-    /// What follows the `=`, without quotes.
-    pub value: Option<String>,
+/// Modules whose parameters and lines in modprobe.d matter.
+const MODULES: &[&str] =
+    &["kvm", "kvm_amd", "kvm_intel", "vfio_iommu_type1", "vfio_pci", "vhost", "vhost_net", "irqbypass"];
+/// Beginnings of the built-in modules that are kept.
+const KEPT: &[&str] =
+    &["kvm", "vfio", "vhost", "irqbypass", "iommufd", "msr", "cpuid", "haltpoll", "xen", "tun", "tap"];
+
+impl Kernel {
+    pub(super) fn read(root: &Root) -> Self {
+        let line = |name: &str, expected| root.line(&format!("/proc/sys/kernel/{name}"), expected);
+        let release = line("osrelease", "a release");
+        let config = KernelConfig::read(root, release.get().map(String::as_str));
+        let built_in = built_in(root, release.get().map(String::as_str));
+        let parameters =
+            MODULES.iter().filter_map(|&name| Some((name.to_owned(), modules::parameters(root, name)?)));
+        Self {
+            version: line("version", "a build"),
+            distribution: distribution(root),
+            config,
+            arguments: root
+                .fact("/proc/cmdline", "the kernel's arguments", |text| Some(Arguments::parse(text))),
+            lockdown: root.fact("/sys/kernel/security/lockdown", "modes with one in brackets", |modes| {
+                let (_, rest) = modes.split_once('[')?;
+                Some(rest.split_once(']')?.0.to_owned())
+            }),
+            tainted: root.fact("/proc/sys/kernel/tainted", "a number", |text| text.parse().ok()),
+            loaded: loaded(root),
+            built_in,
+            parameters: parameters.collect(),
+            modprobe: ModprobeLine::read(root, MODULES),
+            vulnerabilities: vulnerabilities(root),
+            release,
+        }
+    }
 }
 
-/// The kernel's command line, in order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Arguments(pub Vec<Argument>);
-
-/// A line of modprobe's configuration (modprobe.d(5)).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModprobeLine {
-    /// The file.
-    pub file: String,
-    /// The line's number, from 1.
-    pub line: u32,
-    /// Its first word: `options`, `blacklist`, `install`, `softdep`, `alias`, `remove`.
-    pub command: String,
-    /// The module, with `_` for `-`.
-    pub module: String,
-    /// The rest of the line: of `options` the parameters.
-    pub rest: String,
-    /// The file of the same name that is read instead, when this one is not.
-    pub hidden_by: Option<String>,
+fn distribution(root: &Root) -> Fact<Distribution> {
+    let parse = |text: &str| {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            line.map(|value| value.trim().trim_matches(['"', '\'']).to_owned())
+        };
+        Some(Distribution {
+            id: field("ID")?,
+            like: field("ID_LIKE").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+            version: field("VERSION_ID"),
+            name: field("PRETTY_NAME").or_else(|| field("NAME")),
+        })
+    };
+    let own = "/etc/os-release";
+    let found = root.fact(own, "lines such as ID=debian", parse);
+    let found = found.or(|| root.fact("/usr/lib/os-release", "lines such as ID=debian", parse));
+    let text = found.get().map(|found| found.name.clone().unwrap_or_else(|| found.id.clone()));
+    Fact { evidence: text.map(|text| Evidence::new(own, text)).into_iter().collect(), ..found }
 }
 
-/// `/dev/kvm`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KvmDevice {
-    /// Permission bits, owner and group of the device file.
-    pub owner: Fact<crate::Ownership>,
-    /// Whether this process could open it for reading and writing; the reason holds the next step.
-    pub opened: Fact<()>,
-    /// The vendor's module that is loaded: `kvm_intel` or `kvm_amd`.
-    pub vendor_module: Option<&'static str>,
+fn loaded(root: &Root) -> Fact<BTreeSet<String>> {
+    let path = "/proc/modules";
+    let mut found = root.fact(path, "a line for each module", |text| {
+        let names = text.lines().filter_map(|line| line.split_whitespace().next());
+        Some(names.map(str::to_owned).collect::<BTreeSet<_>>())
+    });
+    let count = found.get().map_or(0, BTreeSet::len);
+    found.evidence = vec![Evidence::new(path, format!("{count} modules"))];
+    found
+}
+
+fn built_in(root: &Root, release: Option<&str>) -> Fact<BuiltIn> {
+    let release = release.filter(|release| !release.contains('/')).unwrap_or_default();
+    let path = format!("/lib/modules/{release}/modules.builtin");
+    let text = match root.read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) => return Fact::absent(kind_of(&error), format!("{path} cannot be read: {error}")),
+    };
+    let text = String::from_utf8_lossy(&text);
+    let name = |line: &str| {
+        let name = line.rsplit('/').next()?.split('.').next()?.replace('-', "_");
+        KEPT.iter().any(|kept| name.starts_with(kept)).then_some(name)
+    };
+    let names: BTreeSet<String> = text.lines().filter_map(name).collect();
+    let told = names.iter().cloned().collect::<Vec<_>>().join(" ");
+    Fact::known(BuiltIn(names), path, told)
+}
+
+fn vulnerabilities(root: &Root) -> BTreeMap<String, String> {
+    let home = "/sys/devices/system/cpu/vulnerabilities";
+    let names = root.entries(home, |_| true).unwrap_or_default();
+    let read = |name: String| Some((root.text(&format!("{home}/{name}"), "a state").ok()?, name));
+    names.into_iter().filter_map(read).map(|(text, name)| (name, text)).collect()
 }

@@ -1,5 +1,11 @@
 //! Who meets on a processor.
 
+use super::interrupt::Interrupt;
+use super::running::RunningVm;
+use super::topology::Topology;
+use crate::{CpuSet, Fact};
+use std::collections::BTreeMap;
+
 /// What a thread does for a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
@@ -43,4 +49,50 @@ pub struct Placement {
     pub occupants: Vec<Occupant>,
     /// Interrupts of devices that go to it alone, by number.
     pub interrupts: Vec<u32>,
+}
+
+impl Placement {
+    /// Who is where, by what was found of VMs and interrupts.
+    pub(super) fn of(
+        vms: &[RunningVm],
+        interrupts: &[Interrupt],
+        topology: &Topology,
+        online: Option<&CpuSet>,
+    ) -> Vec<Self> {
+        let mut found: BTreeMap<u32, Self> = BTreeMap::new();
+        let on = |cpu: u32| online.is_none_or(|online| online.contains(cpu));
+        for one in vms {
+            for thread in &one.threads {
+                let only = thread.allowed.as_ref().and_then(CpuSet::only);
+                let Some(cpu) = only.or(thread.last).filter(|&cpu| on(cpu)) else { continue };
+                found.entry(cpu).or_insert_with(|| Self::empty(cpu, topology)).occupants.push(Occupant {
+                    pid: one.vm.pid,
+                    vm: one.vm.name.clone(),
+                    tid: thread.tid,
+                    role: thread.role,
+                    pinned: only.is_some(),
+                });
+            }
+        }
+        for one in interrupts {
+            // Where it goes says more than where it may go.
+            let only = one.effective.as_ref().or(one.affinity.as_ref()).and_then(CpuSet::only);
+            let Some(cpu) = only.filter(|&cpu| on(cpu)) else { continue };
+            found.entry(cpu).or_insert_with(|| Self::empty(cpu, topology)).interrupts.push(one.number);
+        }
+        found.into_values().collect()
+    }
+
+    fn empty(cpu: u32, topology: &Topology) -> Self {
+        let node = topology.nodes.get().and_then(|nodes| nodes.iter().find(|node| node.cpus.contains(cpu)));
+        let among = |set: &Fact<CpuSet>| set.get().is_some_and(|set| set.contains(cpu));
+        Self {
+            cpu,
+            node: node.map(|node| node.number),
+            isolated: among(&topology.isolated),
+            nohz_full: among(&topology.nohz_full),
+            occupants: Vec::new(),
+            interrupts: Vec::new(),
+        }
+    }
 }

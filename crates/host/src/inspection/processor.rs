@@ -1,7 +1,7 @@
 //! What the processors are, and what they offer to hypervisors.
 
 use super::vmx::VmxFeatures;
-use crate::{Cpu, CpuSet, Fact};
+use crate::{Absence, AbsenceKind, Cpu, CpuSet, Evidence, Fact, Root};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The processors.
@@ -20,7 +20,8 @@ pub struct Processor {
     pub possible: Fact<CpuSet>,
     /// The greatest `apicid` of `/proc/cpuinfo`.
     pub largest_apic_id: Fact<u32>,
-    /// Leaves of CPUID as the first processor gives them: 0, 1h, 40000000h, 80000000h, 80000001h, 8000000Ah.
+    /// Leaves of CPUID as one processor gives them: 0, 1h, 40000000h, 80000000h, 80000001h, 8000000Ah, as far as it has
+    /// them.
     pub cpuid: Fact<Vec<CpuidLeaf>>,
     /// Whether CPUID says that there is a hypervisor below, and its signature (`KVMKVMKVM`, `XenVMMXenVMM`,
     /// `Microsoft Hv`); the inner `None` on bare metal, an empty text when there is one that is not named.
@@ -68,7 +69,7 @@ pub struct SvmFeatures {
     pub x2avic: bool,
     /// Virtual NMI, bit 25.
     pub vnmi: bool,
-    /// x2AVIC for up to 4096 vCPUs, bit 28 of ECX where the processor has it (`x2AVIC_EXT`; Zen 6).
+    /// x2AVIC for up to 4096 vCPUs: bit 6 of ECX (`X86_FEATURE_X2AVIC_EXT`, `arch/x86/kernel/cpu/scattered.c`).
     pub x2avic_extended: bool,
 }
 
@@ -92,4 +93,210 @@ pub struct FeatureControl {
     pub locked: bool,
     /// Bit 2: VMX may be used outside SMX.
     pub vmx: bool,
+}
+
+/// CPUID Fn8000_000A.
+const SVM_LEAF: u32 = 0x8000_000a;
+const VM_CR: u32 = 0xc001_0114;
+const FEATURE_CONTROL: u32 = 0x3a;
+
+impl Processor {
+    pub(super) fn read(root: &Root, cpuinfo: &Fact<String>) -> Self {
+        let first = whole(cpuinfo, "a processor", Cpu::parse);
+        let first = Fact { evidence: first.get().map(model_line).into_iter().collect(), ..first };
+        let flags = whole(cpuinfo, "a line of flags", |text| {
+            let line = values(text, "flags").next()?;
+            Some(line.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>())
+        });
+        let kept = first.get().map(|cpu| cpu.flags.join(" "));
+        let flags = Fact {
+            evidence: kept.iter().map(|kept| Evidence::new(CPUINFO, format!("flags: {kept}"))).collect(),
+            ..flags
+        };
+        let cpuid = leaves(root);
+        let amd = first.get().and_then(|cpu| cpu.vendor.as_deref());
+        let amd = amd.map(|vendor| matches!(vendor, "AuthenticAMD" | "HygonGenuine"));
+        let of_vendor = |is_amd: bool, number: u32| {
+            if amd == Some(!is_amd) {
+                let vendor = if is_amd { "AMD's and Hygon's" } else { "Intel's" };
+                return Fact::absent(AbsenceKind::NotApplicable, format!("MSR {number:X}h is {vendor}"));
+            }
+            root.msr(number)
+        };
+        Self {
+            microcode: revisions(cpuinfo),
+            online: root.fact("/sys/devices/system/cpu/online", "a list such as 0-3,6", CpuSet::parse),
+            possible: root.fact("/sys/devices/system/cpu/possible", "a list such as 0-7", CpuSet::parse),
+            largest_apic_id: largest_apic_id(cpuinfo),
+            hypervisor: hypervisor(&cpuid, &first),
+            svm: svm(&cpuid, &first, &flags),
+            vmx: VmxFeatures::read(root, first.get(), amd == Some(true)),
+            vm_cr: of_vendor(true, VM_CR).map(|value| VmCr {
+                value,
+                disabled: value & 1 << 4 != 0,
+                locked: value & 1 << 3 != 0,
+            }),
+            feature_control: of_vendor(false, FEATURE_CONTROL).map(|value| FeatureControl {
+                value,
+                locked: value & 1 != 0,
+                vmx: value & 1 << 2 != 0,
+            }),
+            erratum_1235: erratum_1235(&first),
+            first,
+            flags,
+            cpuid,
+        }
+    }
+}
+
+const CPUINFO: &str = "/proc/cpuinfo";
+
+/// Something out of all of `/proc/cpuinfo`, which is too long to be evidence as it is.
+fn whole<T>(cpuinfo: &Fact<String>, expected: &str, take: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
+    let value = cpuinfo.value.as_ref().map_err(Clone::clone).and_then(|text| {
+        take(text).ok_or_else(|| Absence {
+            kind: AbsenceKind::Malformed,
+            why: format!("{CPUINFO} does not name {expected}"),
+        })
+    });
+    Fact { value, evidence: Vec::new() }
+}
+
+/// The values of all lines called `name`, one a processor.
+fn values<'a>(cpuinfo: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    cpuinfo.lines().filter_map(move |line| {
+        let (key, value) = line.strip_prefix(name)?.split_once(':')?;
+        key.trim().is_empty().then(|| value.trim())
+    })
+}
+
+fn model_line(cpu: &Cpu) -> Evidence {
+    let number = |number: Option<u32>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let text = format!(
+        "{} family {} model {} stepping {}, {}",
+        cpu.vendor.as_deref().unwrap_or("?"),
+        number(cpu.family),
+        number(cpu.model),
+        number(cpu.stepping),
+        cpu.name.as_deref().unwrap_or("?"),
+    );
+    Evidence::new(CPUINFO, text)
+}
+
+fn revisions(cpuinfo: &Fact<String>) -> Fact<BTreeMap<String, u32>> {
+    let found = whole(cpuinfo, "a microcode", |text| {
+        let mut found = BTreeMap::new();
+        values(text, "microcode").for_each(|revision| *found.entry(revision.to_owned()).or_default() += 1);
+        (!found.is_empty()).then_some(found)
+    });
+    let text = found.get().map(|found| {
+        let each: Vec<String> =
+            found.iter().map(|(revision, count)| format!("{revision} on {count} CPUs")).collect();
+        format!("microcode: {}", each.join(", "))
+    });
+    Fact { evidence: text.map(|text| Evidence::new(CPUINFO, text)).into_iter().collect(), ..found }
+}
+
+fn largest_apic_id(cpuinfo: &Fact<String>) -> Fact<u32> {
+    let found = whole(cpuinfo, "an APIC ID", |text| {
+        values(text, "apicid").filter_map(|text| text.parse::<u32>().ok()).max()
+    });
+    let evidence = found.get().map(|largest| Evidence::new(CPUINFO, format!("apicid: {largest}")));
+    Fact { evidence: evidence.into_iter().collect(), ..found }
+}
+
+fn leaves(root: &Root) -> Fact<Vec<CpuidLeaf>> {
+    let ask = |leaf| Some(CpuidLeaf { leaf, subleaf: 0, registers: root.cpuid(leaf, 0)? });
+    let Some(first) = ask(0) else {
+        return Fact::absent(AbsenceKind::NotKept, "nobody kept the answers of CPUID on this host");
+    };
+    let mut found = vec![first];
+    found.extend(ask(1));
+    if found.get(1).is_some_and(|leaf| leaf.registers[2] >> 31 == 1) {
+        found.extend(ask(0x4000_0000));
+    }
+    let extended = ask(0x8000_0000);
+    let last = extended.map_or(0, |leaf| leaf.registers[0]);
+    found.extend(extended);
+    // An unknown leaf is answered with that of the last basic one on Intel.
+    found.extend([0x8000_0001, SVM_LEAF].into_iter().filter(|&leaf| leaf <= last).filter_map(ask));
+    Fact { value: Ok(found), evidence: Vec::new() }
+}
+
+fn leaf(cpuid: &Fact<Vec<CpuidLeaf>>, number: u32) -> Option<[u32; 4]> {
+    let found = cpuid.get()?.iter().find(|leaf| leaf.leaf == number)?;
+    Some(found.registers)
+}
+
+fn hypervisor(cpuid: &Fact<Vec<CpuidLeaf>>, first: &Fact<Cpu>) -> Fact<Option<String>> {
+    if let Some([_, _, ecx, _]) = leaf(cpuid, 1) {
+        let place = "CPUID 1h ECX bit 31";
+        if ecx >> 31 == 0 {
+            return Fact::known(None, place, format!("{ecx:#010x}"));
+        }
+        let [_, ebx, ecx_of, edx] = leaf(cpuid, 0x4000_0000).unwrap_or_default();
+        let bytes: Vec<u8> = [ebx, ecx_of, edx].into_iter().flat_map(u32::to_le_bytes).collect();
+        let name = String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned();
+        let mut fact = Fact::known(Some(name.clone()), place, format!("{ecx:#010x}"));
+        fact.evidence.push(Evidence::new("CPUID 40000000h", name));
+        return fact;
+    }
+    let flag = first.part(|cpu| cpu.hypervisor);
+    let value = flag.value.and_then(|flag| {
+        flag.map(|there| there.then(String::new)).ok_or_else(|| Absence {
+            kind: AbsenceKind::Malformed,
+            why: format!("{CPUINFO} has no line of flags"),
+        })
+    });
+    Fact { value, evidence: flag.evidence }
+}
+
+fn svm(cpuid: &Fact<Vec<CpuidLeaf>>, first: &Fact<Cpu>, flags: &Fact<BTreeSet<String>>) -> Fact<SvmFeatures> {
+    let has_svm = leaf(cpuid, 0x8000_0001).map(|[_, _, ecx, _]| ecx & 1 << 2 != 0);
+    if let (Some(true), Some([_, asids, ecx, edx])) = (has_svm, leaf(cpuid, SVM_LEAF)) {
+        let bit = |bit: u32| edx & 1 << bit != 0;
+        let features = SvmFeatures {
+            edx: Some(edx),
+            asids: Some(asids),
+            npt: bit(0),
+            avic: bit(13),
+            vgif: bit(16),
+            x2avic: bit(18),
+            vnmi: bit(25),
+            x2avic_extended: ecx & 1 << 6 != 0,
+        };
+        return Fact::known(features, "CPUID 8000000Ah EDX", format!("{edx:#010x}"));
+    }
+    if has_svm == Some(false) {
+        return Fact::absent(
+            AbsenceKind::NotApplicable,
+            "CPUID 80000001h ECX bit 2 says that there is no SVM",
+        );
+    }
+    let Some(words) = flags.get() else { return flags.part(|_| SvmFeatures::default()) };
+    if !words.contains("svm") {
+        let maker = first.get().and_then(|cpu| cpu.vendor.as_deref()).unwrap_or("an unknown maker");
+        return Fact::absent(
+            AbsenceKind::NotApplicable,
+            format!("the flags in {CPUINFO} have no `svm` (processor of {maker})"),
+        );
+    }
+    let has = |word: &str| words.contains(word);
+    flags.part(|_| SvmFeatures {
+        npt: has("npt"),
+        avic: has("avic"),
+        vgif: has("vgif"),
+        x2avic: has("x2avic"),
+        vnmi: has("vnmi"),
+        ..SvmFeatures::default()
+    })
+}
+
+fn erratum_1235(first: &Fact<Cpu>) -> Fact<bool> {
+    first.part(|cpu| {
+        matches!(
+            (cpu.vendor.as_deref(), cpu.family),
+            (Some("AuthenticAMD"), Some(0x17)) | (Some("HygonGenuine"), Some(0x18))
+        )
+    })
 }

@@ -1,8 +1,9 @@
 //! VMs that run, with where their threads do.
 
 use super::place::Role;
-use crate::vms::{LikelyVm, Vm};
-use crate::{CpuSet, Fact};
+use crate::root::kind_of;
+use crate::vms::{LikelyVm, NamedThread, Vm, Vmm, Vms};
+use crate::{CpuSet, Fact, Root};
 use std::collections::BTreeMap;
 
 /// The VMs of a host.
@@ -29,8 +30,10 @@ pub struct RunningVm {
     pub threads: Vec<ThreadPlace>,
     /// The control group (`/proc/PID/cgroup`): the path of the unified hierarchy, else of the cpuset controller.
     pub cgroup: Fact<String>,
-    /// The processors that the group may use (`cpuset.cpus.effective`).
+    /// The processors that the group may use (`cpuset.cpus.effective`, or `cpuset.effective_cpus` of the old hierarchy).
     pub cpuset: Fact<CpuSet>,
+    /// The PCI addresses, or other names, of the devices that it has for itself.
+    pub assigned: Vec<String>,
     /// KVM's counters of this VM in debugfs (`exits`, `irq_window_exits`, ...), summed over its directories; empty
     /// where debugfs cannot be read.
     pub counters: BTreeMap<String, u64>,
@@ -41,14 +44,10 @@ pub struct RunningVm {
 pub struct LibvirtDomain {
     /// Its name.
     pub name: String,
-    /// Where its definition lies: `/etc/libvirt/qemu/NAME.xml`.
-    pub defined: Option<String>,
-    /// That file's text.
+    /// Its definition: the text of `/etc/libvirt/qemu/NAME.xml`.
     pub definition: Fact<String>,
-    /// Where the status of the running one lies: `/run/libvirt/qemu/NAME.xml`.
-    pub status: Option<String>,
-    /// That file's text: `<domstatus>` around a `<domain>`.
-    pub running_definition: Fact<String>,
+    /// What runs: the text of `/run/libvirt/qemu/NAME.xml`, a `<domstatus>` around a `<domain>`.
+    pub status: Fact<String>,
 }
 
 /// A thread, and where it runs.
@@ -64,4 +63,195 @@ pub struct ThreadPlace {
     pub allowed: Option<CpuSet>,
     /// The processor it ran on last (proc_pid_stat(5), field 39).
     pub last: Option<u32>,
+}
+
+/// Definitions, and states of what runs.
+const DEFINED: &str = "/etc/libvirt/qemu";
+const STATUS: &str = "/run/libvirt/qemu";
+
+impl Running {
+    pub(super) fn read(root: &Root) -> Self {
+        let found = match Vms::discover_in(root) {
+            Ok(found) => found,
+            Err(error) => {
+                let kind = match &error {
+                    crate::Error::Read { source, .. } => kind_of(source),
+                    _ => crate::AbsenceKind::Unreadable,
+                };
+                return Self { vms: Fact::absent(kind, error.to_string()), ..Self::default() };
+            }
+        };
+        let mut domains = domains(root);
+        let vms = found.vms.into_iter().map(|vm| RunningVm::read(root, vm, &mut domains)).collect();
+        Self {
+            vms: Fact { value: Ok(vms), evidence: Vec::new() },
+            unreadable: found.unreadable,
+            likely: found.likely,
+            defined: domains.into_values().map(|(_, domain)| domain).collect(),
+        }
+    }
+}
+
+/// Domains by name, with their process where one is noted.
+fn domains(root: &Root) -> BTreeMap<String, (Option<i32>, LibvirtDomain)> {
+    let names_in = |folder: &str| {
+        let files = root.entries(folder, |name| name.ends_with(".xml")).unwrap_or_default();
+        files.into_iter().filter_map(|file| file.strip_suffix(".xml").map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let mut names = names_in(DEFINED);
+    names.extend(names_in(STATUS));
+    names.sort_unstable();
+    names.dedup();
+    let read = |name: String| {
+        let file = |folder: &str| {
+            let path = format!("{folder}/{name}.xml");
+            // The text is its own evidence.
+            Fact { evidence: vec![crate::Evidence::new(&path, "")], ..root.line(&path, "a domain in XML") }
+        };
+        let pid =
+            root.text(&format!("{STATUS}/{name}.pid"), "a process").ok().and_then(|text| text.parse().ok());
+        let domain = LibvirtDomain { definition: file(DEFINED), status: file(STATUS), name: name.clone() };
+        (name, (pid, domain))
+    };
+    names.into_iter().map(read).collect()
+}
+
+impl RunningVm {
+    fn read(root: &Root, vm: Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>) -> Self {
+        let cgroup = cgroup(root, vm.pid);
+        Self {
+            libvirt: libvirt(&vm, domains),
+            threads: threads(root, &vm),
+            cpuset: cpuset(root, cgroup.get()),
+            assigned: crate::posting::devices_in(root, &vm),
+            counters: counters(root, &vm),
+            cgroup: cgroup.map(|(path, _)| path),
+            vm,
+        }
+    }
+}
+
+/// By the process that libvirt noted, else by the name, which QEMU got from libvirt.
+fn libvirt(vm: &Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>) -> Option<LibvirtDomain> {
+    let noted = domains.iter().find(|(_, (pid, _))| *pid == Some(vm.pid)).map(|(name, _)| name.clone());
+    let named = || (vm.vmm == Vmm::Qemu && domains.contains_key(&vm.name)).then(|| vm.name.clone());
+    let name = noted.or_else(named)?;
+    domains.remove(&name).map(|(_, domain)| domain)
+}
+
+/// More threads of one VM than this are not looked at.
+const MOST_THREADS: usize = 16_384;
+
+fn threads(root: &Root, vm: &Vm) -> Vec<ThreadPlace> {
+    let vcpus: BTreeMap<i32, u32> =
+        vm.vcpus.iter().filter_map(|vcpu| Some((vcpu.thread?, vcpu.number))).collect();
+    let named = |threads: &[NamedThread], tid| threads.iter().any(|one| one.tid == tid);
+    let role = |tid: i32| match vcpus.get(&tid) {
+        Some(&number) => Role::Vcpu(number),
+        None if named(&vm.vhost, tid) => Role::Vhost,
+        None if named(&vm.iothreads, tid) => Role::IoThread,
+        None => Role::Emulator,
+    };
+    let own = vm.threads.iter().map(|&tid| (tid, format!("/proc/{}/task/{tid}", vm.pid)));
+    let workers = vm.vhost.iter().filter(|one| one.kernel);
+    let kernels = workers.map(|one| (one.tid, format!("/proc/{}", one.tid)));
+    let mut found: Vec<ThreadPlace> = own
+        .chain(kernels)
+        .take(MOST_THREADS)
+        .map(|(tid, home)| {
+            let text =
+                |file: &str| root.text(&format!("{home}/{file}"), "a thread's state").unwrap_or_default();
+            let status = text("status");
+            let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            ThreadPlace {
+                tid,
+                name: text("comm"),
+                role: role(tid),
+                allowed: allowed.and_then(CpuSet::parse),
+                last: last_cpu(&text("stat")),
+            }
+        })
+        .collect();
+    found.sort_by_key(|one| one.tid);
+    found
+}
+
+/// Field 39; the name, field 2, ends with the last bracket.
+fn last_cpu(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
+}
+
+/// The group and the file with its processors.
+fn cgroup(root: &Root, pid: i32) -> Fact<(String, String)> {
+    root.fact(&format!("/proc/{pid}/cgroup"), "lines such as 0::/machine.slice", |text| {
+        let mut parts = text.lines().filter_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            Some((parts.next()?, parts.next()?))
+        });
+        let old = parts.clone().find(|(controllers, _)| controllers.split(',').any(|one| one == "cpuset"));
+        let safe = |path: &str| !path.split('/').any(|part| part == "..");
+        match old.filter(|(_, path)| safe(path)) {
+            Some((_, path)) => {
+                Some((path.to_owned(), format!("/sys/fs/cgroup/cpuset{path}/cpuset.effective_cpus")))
+            }
+            None => {
+                let (_, path) = parts.find(|(controllers, path)| controllers.is_empty() && safe(path))?;
+                Some((path.to_owned(), format!("/sys/fs/cgroup{path}/cpuset.cpus.effective")))
+            }
+        }
+    })
+}
+
+fn cpuset(root: &Root, group: Option<&(String, String)>) -> Fact<CpuSet> {
+    match group {
+        Some((_, file)) => root.fact(file, "a list such as 0-7", CpuSet::parse),
+        None => Fact::absent(crate::AbsenceKind::NotThere, "the control group is unknown"),
+    }
+}
+
+/// Counters of debugfs worth a look before anything is recorded (`arch/x86/kvm/x86.c`).
+const COUNTERS: &[&str] = &[
+    "exits",
+    "io_exits",
+    "mmio_exits",
+    "halt_exits",
+    "irq_exits",
+    "irq_window_exits",
+    "nmi_window_exits",
+    "request_irq_exits",
+    "irq_injections",
+    "halt_wakeup",
+    "halt_successful_poll",
+    "halt_attempted_poll",
+    "signal_exits",
+    "preemption_timer_exits",
+    "directed_yield_attempted",
+    "guest_mode",
+];
+
+fn counters(root: &Root, vm: &Vm) -> BTreeMap<String, u64> {
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for home in &vm.debugfs {
+        for &name in COUNTERS {
+            let text = root.text(&format!("{}/{name}", home.display()), "a count");
+            if let Some(count) = text.ok().and_then(|text| text.parse::<u64>().ok()) {
+                let sum = found.entry(name.to_owned()).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_processor_of_a_thread() {
+        let rest =
+            "S 1 0 0 0 -1 4 5 6 7 8 9 10 11 12 20 0 6 0 341 7 8 9 1 2 3 4 5 6 7 8 9 10 11 12 13 17 23 0";
+        assert_eq!(last_cpu(&format!("133 (CPU 0/KVM) {rest}")), Some(23));
+        assert_eq!(last_cpu("133 (cut) S 1"), None);
+    }
 }

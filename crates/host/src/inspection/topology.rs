@@ -1,7 +1,7 @@
 //! How processors are laid out, and what they do when they have nothing to do.
 
-use crate::{CpuSet, Fact};
-use std::collections::BTreeMap;
+use crate::{AbsenceKind, CpuSet, Fact, Root};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The layout of processors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,8 +36,95 @@ pub struct Idle {
     pub driver: Fact<String>,
     /// `cpuidle/current_governor`.
     pub governor: Fact<String>,
-    /// How many processors are driven by which frequency governor (`performance`, `powersave`, `schedutil`).
+    /// How many frequency policies (mostly one a processor) are driven by which governor (`performance`, `powersave`, `schedutil`).
     pub frequency_governors: Fact<BTreeMap<String, u32>>,
     /// `cpufreq/policy0/scaling_driver`.
     pub frequency_driver: Fact<String>,
+}
+
+const CPUS: &str = "/sys/devices/system/cpu";
+const NODES: &str = "/sys/devices/system/node";
+
+impl Topology {
+    pub(super) fn read(root: &Root, online: Option<&CpuSet>) -> Self {
+        let list = |name: &str| root.fact(&format!("{CPUS}/{name}"), "a list such as 2-7", list_or_none);
+        let smt = root.line(&format!("{CPUS}/smt/control"), "a state such as on");
+        // Without SMT there is nothing to ask hundreds of processors for.
+        let siblings = match smt.get().map(String::as_str) {
+            Some("on") | None => siblings(root, online),
+            Some(_) => Vec::new(),
+        };
+        Self {
+            nodes: nodes(root),
+            smt,
+            siblings,
+            isolated: list("isolated"),
+            nohz_full: list("nohz_full"),
+            idle: Idle::read(root),
+        }
+    }
+}
+
+/// Kernels without the feature print `(null)`, those that have it and do not use it nothing.
+fn list_or_none(text: &str) -> Option<CpuSet> {
+    if text == "(null)" { Some(CpuSet::default()) } else { CpuSet::parse(text) }
+}
+
+fn siblings(root: &Root, online: Option<&CpuSet>) -> Vec<CpuSet> {
+    let Some(online) = online else { return Vec::new() };
+    let mut found: Vec<CpuSet> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for cpu in online.iter().take(MOST_CPUS) {
+        // A core is asked for once.
+        if seen.contains(&cpu) {
+            continue;
+        }
+        let path = format!("{CPUS}/cpu{cpu}/topology/thread_siblings_list");
+        let set = root.text(&path, "a list such as 0,4").ok().and_then(|text| CpuSet::parse(&text));
+        let Some(set) = set.filter(|set| set.count() > 1) else { continue };
+        seen.extend(set.iter().take(MOST_CPUS));
+        found.push(set);
+    }
+    found
+}
+
+/// More processors than this no x86 kernel has (`NR_CPUS_RANGE_END`, `arch/x86/Kconfig`).
+const MOST_CPUS: usize = 8192;
+
+fn nodes(root: &Root) -> Fact<Vec<Node>> {
+    root.fact(&format!("{NODES}/online"), "a list such as 0-1", CpuSet::parse).map(|numbers| {
+        let node = |number: u32| {
+            let text = root.text(&format!("{NODES}/node{number}/cpulist"), "a list such as 0-7").ok()?;
+            Some(Node { number, cpus: CpuSet::parse(&text)? })
+        };
+        numbers.iter().take(MOST_CPUS).filter_map(node).collect()
+    })
+}
+
+impl Idle {
+    fn read(root: &Root) -> Self {
+        let idle = |name: &str| root.line(&format!("{CPUS}/cpuidle/{name}"), "a name");
+        let frequency = format!("{CPUS}/cpufreq");
+        Self {
+            driver: idle("current_driver"),
+            // The second name is that of kernels before 5.7 (`drivers/cpuidle/sysfs.c`).
+            governor: idle("current_governor").or(|| idle("current_governor_ro")),
+            frequency_governors: governors(root, &frequency),
+            frequency_driver: root.line(&format!("{frequency}/policy0/scaling_driver"), "a name"),
+        }
+    }
+}
+
+fn governors(root: &Root, home: &str) -> Fact<BTreeMap<String, u32>> {
+    let policies = root.entries(home, |name| name.starts_with("policy")).unwrap_or_default();
+    let mut found: BTreeMap<String, u32> = BTreeMap::new();
+    for policy in &policies {
+        let governor = root.text(&format!("{home}/{policy}/scaling_governor"), "a governor");
+        governor.into_iter().for_each(|governor| *found.entry(governor).or_default() += 1);
+    }
+    if found.is_empty() {
+        return Fact::absent(AbsenceKind::NotThere, format!("{home} has no policy with a governor"));
+    }
+    let text: Vec<String> = found.iter().map(|(governor, count)| format!("{governor} ({count})")).collect();
+    Fact::known(found, format!("{home}/policy*/scaling_governor"), text.join(", "))
 }

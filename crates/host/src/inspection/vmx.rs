@@ -1,5 +1,7 @@
 //! What VMX offers.
 
+use crate::{AbsenceKind, Cpu, Fact, Root};
+
 /// Controls of VMX that can be switched on (Intel SDM volume 3, 25.6 and appendix A.3). `None` where neither the MSR
 /// nor the `vmx flags` line tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,4 +45,101 @@ impl VmxFeatures {
         }
         (!parts.contains(&None)).then_some(true)
     }
+}
+
+const BASIC: u32 = 0x480;
+const PIN: u32 = 0x481;
+const PRIMARY: u32 = 0x482;
+const SECONDARY: u32 = 0x48b;
+const EPT_VPID: u32 = 0x48c;
+const TRUE_PIN: u32 = 0x48d;
+const TRUE_PRIMARY: u32 = 0x48e;
+const TERTIARY: u32 = 0x492;
+
+impl VmxFeatures {
+    /// By the capability MSRs; where they cannot be read, by the `vmx flags` line.
+    pub(super) fn read(root: &Root, cpu: Option<&Cpu>, amd: bool) -> Fact<Self> {
+        if amd {
+            return Fact::absent(AbsenceKind::NotApplicable, "VMX is Intel's");
+        }
+        // Reading registers that are not there fills the kernel's log with nothing, but is not free either.
+        let has_vmx = cpu.is_none_or(|cpu| cpu.has("vmx"));
+        if !has_vmx {
+            return Fact::absent(AbsenceKind::NotApplicable, "the flags in /proc/cpuinfo have no `vmx`");
+        }
+        by_registers(root).or(|| by_flags(cpu))
+    }
+}
+
+/// The high half of a capability MSR holds the controls that may be 1 (SDM volume 3, A.3).
+fn by_registers(root: &Root) -> Fact<VmxFeatures> {
+    let basic = root.msr(BASIC);
+    let Some(&value) = basic.get() else { return basic.map(|_| VmxFeatures::default()) };
+    let mut evidence = basic.evidence;
+    let mut ask = |number: u32| {
+        let fact = root.msr(number);
+        evidence.extend(fact.evidence);
+        fact.value.ok()
+    };
+    // Bit 55: the TRUE registers say more of the same.
+    let has_true = value & 1 << 55 != 0;
+    let pin = ask(if has_true { TRUE_PIN } else { PIN });
+    let primary = ask(if has_true { TRUE_PRIMARY } else { PRIMARY });
+    let allowed = |register: Option<u64>, bit: u32| register.map(|value| value >> 32 & 1 << bit != 0);
+    // The further registers are there only where the primary control that uses them is.
+    let beyond = |used: Option<bool>, value: Option<u64>| if used == Some(false) { Some(0) } else { value };
+    let secondary_used = allowed(primary, 31);
+    let secondary = if secondary_used == Some(true) { ask(SECONDARY) } else { None };
+    let secondary = beyond(secondary_used, secondary);
+    let tertiary_used = allowed(primary, 17);
+    let tertiary = if tertiary_used == Some(true) { ask(TERTIARY) } else { None };
+    let tertiary = beyond(tertiary_used, tertiary);
+    if allowed(secondary, 1) == Some(true) {
+        ask(EPT_VPID);
+    }
+    let features = VmxFeatures {
+        tpr_shadow: allowed(primary, 21),
+        apic_accesses: allowed(secondary, 0),
+        x2apic_mode: allowed(secondary, 4),
+        apic_registers: allowed(secondary, 8),
+        interrupt_delivery: allowed(secondary, 9),
+        posted_interrupts: allowed(pin, 7),
+        // All 64 bits of this one are controls that may be 1.
+        ipi_virtualization: tertiary.map(|value| value & 1 << 4 != 0),
+        ept: allowed(secondary, 1),
+        vpid: allowed(secondary, 5),
+        unrestricted_guest: allowed(secondary, 7),
+        pause_loop_exiting: allowed(secondary, 10),
+        preemption_timer: allowed(pin, 6),
+        virtual_nmis: allowed(pin, 5),
+    };
+    Fact { value: Ok(features), evidence }
+}
+
+/// Words of the line: `arch/x86/include/asm/vmxfeatures.h`. Those of x2APIC mode are never printed; `flexpriority` and
+/// `apicv` stand for several controls, but `vtpr` and `vapic` are printed beside them.
+fn by_flags(cpu: Option<&Cpu>) -> Fact<VmxFeatures> {
+    let Some(line) = cpu.and_then(|cpu| cpu.vmx_flags.as_deref()) else {
+        return Fact::absent(
+            AbsenceKind::NotThere,
+            "/proc/cpuinfo has no line `vmx flags` (Linux before 5.7)",
+        );
+    };
+    let has = |word: &str| Some(line.split_whitespace().any(|one| one == word));
+    let features = VmxFeatures {
+        tpr_shadow: has("vtpr"),
+        apic_accesses: has("vapic"),
+        x2apic_mode: None,
+        apic_registers: has("vapic_reg"),
+        interrupt_delivery: has("vid"),
+        posted_interrupts: has("posted_intr"),
+        ipi_virtualization: has("ipi_virt"),
+        ept: has("ept"),
+        vpid: has("vpid"),
+        unrestricted_guest: has("unrestricted_guest"),
+        pause_loop_exiting: has("ple"),
+        preemption_timer: has("preemption_timer"),
+        virtual_nmis: has("vnmi"),
+    };
+    Fact::known(features, "/proc/cpuinfo", format!("vmx flags: {line}"))
 }

@@ -4,10 +4,9 @@
 //! `vcpuN` for each vCPU with the thread that runs it in `pid` (virt/kvm/kvm_main.c, arch/x86/kvm/debugfs.c;
 //! older kernels lack `pid`).
 
-use crate::facts::under;
+use crate::Root;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Directory {
@@ -19,23 +18,24 @@ pub(super) struct Directory {
 }
 
 /// All of them; none where debugfs is not there or may not be read.
-pub(super) fn directories(root: &Path) -> Vec<Directory> {
-    let Ok(entries) = fs::read_dir(under(root, "/sys/kernel/debug/kvm")) else { return Vec::new() };
-    let mut found: Vec<Directory> = entries.flatten().filter_map(|entry| directory(&entry.path())).collect();
+pub(super) fn directories(root: &Root) -> Vec<Directory> {
+    let names = root.entries("/sys/kernel/debug/kvm", |name| name.contains('-')).unwrap_or_default();
+    let mut found: Vec<Directory> = names.iter().filter_map(|name| directory(root, name)).collect();
     found.sort_unstable_by_key(|one| (one.maker, one.fd));
     found
 }
 
-fn directory(path: &Path) -> Option<Directory> {
-    let (maker, fd) = path.file_name()?.to_str()?.split_once('-')?;
+fn directory(root: &Root, name: &str) -> Option<Directory> {
+    let (maker, fd) = name.split_once('-')?;
     let (maker, fd) = (maker.parse().ok()?, fd.parse().ok()?);
-    let vcpu = |entry: fs::DirEntry| {
-        let number = entry.file_name().to_str()?.strip_prefix("vcpu")?.parse().ok()?;
-        let thread = fs::read_to_string(entry.path().join("pid")).ok()?.trim().parse().ok()?;
+    let path = format!("/sys/kernel/debug/kvm/{name}");
+    let vcpu = |name: &String| {
+        let number = name.strip_prefix("vcpu")?.parse().ok()?;
+        let thread = root.text(&format!("{path}/{name}/pid"), "a thread").ok()?.parse().ok()?;
         Some((number, thread))
     };
-    let vcpus = fs::read_dir(path).ok()?.flatten().filter_map(vcpu).collect();
-    Some(Directory { path: path.to_owned(), maker, fd, vcpus })
+    let vcpus = root.entries(&path, |name| name.starts_with("vcpu")).ok()?.iter().filter_map(vcpu).collect();
+    Some(Directory { path: PathBuf::from(path), maker, fd, vcpus })
 }
 
 /// Those of one process. Threads of vCPUs decide where there are any, for the maker may have ended since, and

@@ -19,7 +19,14 @@ pub(super) struct Descriptors {
 impl Descriptors {
     pub(super) fn read(process: &Process) -> Listing<Self> {
         match process.links() {
-            Listing::Read(links) => Listing::Read(Self::among(&links)),
+            Listing::Read(links) => {
+                for (number, target) in &links {
+                    if !is_kvm(target) && !is_vfio(target) {
+                        process.forget_descriptor(*number);
+                    }
+                }
+                Listing::Read(Self::among(&links))
+            }
             Listing::Denied => Listing::Denied,
             Listing::Gone => Listing::Gone,
         }
@@ -54,6 +61,10 @@ impl Descriptors {
 
 fn numbered(name: &str, before: &str) -> Option<u32> {
     name.strip_prefix(before)?.parse().ok()
+}
+
+fn is_kvm(target: &Path) -> bool {
+    target.to_str().is_some_and(|target| target.starts_with("anon_inode:kvm-"))
 }
 
 /// `/dev/vfio/vfio` is the container of groups, which says nothing of a device.

@@ -1,15 +1,16 @@
 //! One process below `/proc`.
 
 use super::NamedThread;
-use crate::facts::{read_text, under};
-use std::fs;
+use crate::Root;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Ticks of the times in `/proc`: `USER_HZ`, which is 100 on every x86 kernel (include/asm-generic/param.h).
 pub(super) const TICKS_PER_SECOND: u64 = 100;
 /// A command line is cut beyond this; the longest of QEMU are some tens of KiB.
 const LONGEST_ARGUMENTS: usize = 1 << 20;
+/// `ESRCH`: the process ended while it was looked at.
+const NO_SUCH_PROCESS: i32 = 3;
 
 /// What came of looking at something of a process.
 pub(super) enum Listing<T> {
@@ -20,31 +21,32 @@ pub(super) enum Listing<T> {
     Gone,
 }
 
-pub(super) struct Process {
-    home: PathBuf,
+pub(super) struct Process<'a> {
+    root: &'a Root,
+    home: String,
     pub(super) pid: i32,
 }
 
-impl Process {
-    pub(super) fn new(root: &Path, pid: i32) -> Self {
-        Self { home: under(root, &format!("/proc/{pid}")), pid }
+impl<'a> Process<'a> {
+    pub(super) fn new(root: &'a Root, pid: i32) -> Self {
+        Self { root, home: format!("/proc/{pid}"), pid }
     }
 
     /// The open descriptors with what they link to, by number ascending.
     pub(super) fn links(&self) -> Listing<Vec<(i32, PathBuf)>> {
-        let home = self.home.join("fd");
-        let entries = match fs::read_dir(&home) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Listing::Denied,
-            Err(_) => return Listing::Gone,
+        let home = format!("{}/fd", self.home);
+        // A directory that can be opened but not listed is that of a process that changed its user meanwhile.
+        let names = match self.root.entries(&home, super::is_number) {
+            Ok(names) => names,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Listing::Gone,
+            Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => return Listing::Gone,
+            Err(_) => return Listing::Denied,
         };
         let mut links = Vec::new();
-        // A directory that can be opened but not listed is that of a process that changed its user meanwhile.
-        for entry in entries {
-            let Ok(entry) = entry else { return Listing::Denied };
-            let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            match (number, fs::read_link(entry.path())) {
-                (Some(number), Ok(target)) => links.push((number, target)),
+        for name in names {
+            let path = format!("{home}/{name}");
+            match (name.parse(), self.root.link(&path)) {
+                (Ok(number), Ok(target)) => links.push((number, target)),
                 (_, Err(error)) if error.kind() == ErrorKind::PermissionDenied => return Listing::Denied,
                 _ => {}
             }
@@ -53,19 +55,29 @@ impl Process {
         Listing::Read(links)
     }
 
+    /// Leaves a descriptor out of what is recorded: which files a VM has open concerns nobody.
+    pub(super) fn forget_descriptor(&self, number: i32) {
+        self.root.forget(&format!("{}/fd/{number}", self.home));
+    }
+
+    /// Leaves the process out of what is recorded.
+    pub(super) fn forget(&self) {
+        self.root.forget(&self.home);
+    }
+
     pub(super) fn command(&self) -> Option<String> {
-        text(&self.home.join("comm"))
+        self.text("comm")
     }
 
     /// The file that the process runs, without the kernel's note that it was removed since.
     pub(super) fn executable(&self) -> Option<String> {
-        let target = fs::read_link(self.home.join("exe")).ok()?;
+        let target = self.root.link(&format!("{}/exe", self.home)).ok()?;
         let target = target.to_string_lossy();
         Some(target.strip_suffix(" (deleted)").unwrap_or(&target).to_owned())
     }
 
     pub(super) fn arguments(&self) -> Vec<String> {
-        let mut bytes = fs::read(self.home.join("cmdline")).unwrap_or_default();
+        let mut bytes = self.root.read(&format!("{}/cmdline", self.home)).unwrap_or_default();
         bytes.truncate(LONGEST_ARGUMENTS);
         let mut arguments: Vec<String> =
             bytes.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect();
@@ -77,25 +89,26 @@ impl Process {
     }
 
     pub(super) fn start_ticks(&self) -> Option<u64> {
-        start_ticks(&text(&self.home.join("stat"))?)
+        start_ticks(&self.text("stat")?)
     }
 
     /// All threads, ascending. Everybody may see these.
     pub(super) fn threads(&self) -> Vec<NamedThread> {
-        let Ok(entries) = fs::read_dir(self.home.join("task")) else { return Vec::new() };
-        let named = |entry: fs::DirEntry| {
-            let tid = entry.file_name().to_str()?.parse().ok()?;
-            Some(NamedThread { tid, name: text(&entry.path().join("comm"))?, kernel: false })
+        let home = format!("{}/task", self.home);
+        let named = |name: String| {
+            let tid = name.parse().ok()?;
+            Some(NamedThread { tid, name: self.text(&format!("task/{name}/comm"))?, kernel: false })
         };
-        let mut threads: Vec<_> = entries.flatten().filter_map(named).collect();
+        let names = self.root.entries(&home, super::is_number).unwrap_or_default();
+        let mut threads: Vec<_> = names.into_iter().filter_map(named).collect();
         threads.sort_unstable_by_key(|one| one.tid);
         threads
     }
-}
 
-fn text(path: &Path) -> Option<String> {
-    let bytes = fs::read(path).ok()?;
-    Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+    fn text(&self, file: &str) -> Option<String> {
+        let bytes = self.root.read(&format!("{}/{file}", self.home)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+    }
 }
 
 /// Field 22. Field 2, the name, may have blanks and brackets itself; the last bracket ends it.
@@ -105,8 +118,8 @@ fn start_ticks(stat: &str) -> Option<u64> {
 }
 
 /// When the host booted, in seconds since 1970.
-pub(super) fn boot_time(root: &Path) -> Option<u64> {
-    let stat = read_text(root, "/proc/stat", "a line `btime SECONDS`").ok()?;
+pub(super) fn boot_time(root: &Root) -> Option<u64> {
+    let stat = root.text("/proc/stat", "a line `btime SECONDS`").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 

@@ -1,8 +1,8 @@
 //! Threads that work for a VM beside its vCPUs.
 
 use super::process::Process;
+use crate::Root;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// A thread and its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ fn vhost_owner(name: &str) -> Option<i32> {
 }
 
 /// All of vhost's workers that are processes of the kernel. Linux from 6.17 can have them again.
-pub(super) fn kernel_workers(root: &Path, pids: &[i32]) -> Vec<NamedThread> {
+pub(super) fn kernel_workers(root: &Root, pids: &[i32]) -> Vec<NamedThread> {
     let worker = |&tid: &i32| {
         let process = Process::new(root, tid);
         let name = process.command()?;

@@ -1,0 +1,42 @@
+//! `/dev/kvm`.
+
+use crate::{AbsenceKind, Cpu, Evidence, Fact, Ownership, Root, kvm};
+
+/// `/dev/kvm`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KvmDevice {
+    /// Permission bits, owner and group of the device file.
+    pub owner: Fact<Ownership>,
+    /// Whether this process could open it for reading and writing; the reason holds the next step.
+    pub opened: Fact<()>,
+    /// The vendor's module that is loaded: `kvm_intel` or `kvm_amd`.
+    pub vendor_module: Option<&'static str>,
+}
+
+impl KvmDevice {
+    pub(super) fn read(root: &Root, cpu: Option<&Cpu>) -> Self {
+        let path = kvm::DEVICE;
+        let owner = match root.ownership(path) {
+            Ok(owner) => {
+                let text = format!("mode {:04o}, user {}, group {}", owner.mode, owner.user, owner.group);
+                Fact::known(owner, path, text)
+            }
+            Err(error) => {
+                Fact::absent(crate::root::kind_of(&error), format!("{path} cannot be looked at: {error}"))
+            }
+        };
+        let vendor_module = kvm::vendor_module_of(root);
+        let opened = match kvm::access(root, cpu.unwrap_or(&Cpu::default()), vendor_module) {
+            Ok(()) => Fact::known((), path, "opened for reading and writing"),
+            Err((kind, obstacle)) => Fact {
+                value: Err(crate::Absence { kind, why: obstacle.to_string() }),
+                evidence: if kind == AbsenceKind::NotThere {
+                    Vec::new()
+                } else {
+                    vec![Evidence::new(path, obstacle.why)]
+                },
+            },
+        };
+        Self { owner, opened, vendor_module }
+    }
+}

@@ -1,1 +1,0 @@
-//! Questions that a live machine answers otherwise than by files: instructions, registers, its log, commands.

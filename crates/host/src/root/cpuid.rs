@@ -1,0 +1,94 @@
+//! CPUID: of the live machine the instruction, of another the lines that `cpuid -r` prints.
+
+use super::{Kind, Root};
+
+/// Where the answers of another machine are.
+const KEPT: &str = "/exitless/cpuid";
+
+impl Root {
+    /// EAX, EBX, ECX and EDX of a leaf; `None` when that is not known.
+    pub(crate) fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        if self.live {
+            let registers = execute(leaf, subleaf)?;
+            self.append(KEPT, &line(leaf, subleaf, registers));
+            return Some(registers);
+        }
+        let text = self.read(KEPT).ok()?;
+        String::from_utf8_lossy(&text)
+            .lines()
+            .filter_map(parse)
+            .find_map(|(at, registers)| (at == (leaf, subleaf)).then_some(registers))
+    }
+
+    pub(super) fn append(&self, path: &str, line: &str) {
+        if let Some(record) = &self.record {
+            let mut record = record.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            record.append(path, line);
+            debug_assert!(matches!(record.node(path).map(|node| &node.kind), Some(Kind::File(_))));
+        }
+    }
+}
+
+fn line(leaf: u32, subleaf: u32, [eax, ebx, ecx, edx]: [u32; 4]) -> String {
+    format!("{leaf:#010x} {subleaf:#04x}: eax={eax:#010x} ebx={ebx:#010x} ecx={ecx:#010x} edx={edx:#010x}")
+}
+
+fn parse(line: &str) -> Option<((u32, u32), [u32; 4])> {
+    let (asked, answer) = line.split_once(':')?;
+    let mut asked = asked.split_whitespace().map(hexadecimal);
+    let asked = (asked.next()??, asked.next()??);
+    let mut registers = [0; 4];
+    for (register, (name, word)) in
+        registers.iter_mut().zip(["eax", "ebx", "ecx", "edx"].into_iter().zip(answer.split_whitespace()))
+    {
+        *register = hexadecimal(word.strip_prefix(name)?.strip_prefix('=')?)?;
+    }
+    (answer.split_whitespace().count() == 4).then_some((asked, registers))
+}
+
+fn hexadecimal(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn execute(leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+    use std::arch::x86_64::__cpuid_count;
+    // SAFETY: every x86-64 processor has the instruction, it touches nothing but its registers, and an unknown leaf is
+    // answered, not refused. (Newer compilers call the function safe for this reason.)
+    #[allow(unused_unsafe)]
+    let found = unsafe { __cpuid_count(leaf, subleaf) };
+    Some([found.eax, found.ebx, found.ecx, found.edx])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn execute(_leaf: u32, _subleaf: u32) -> Option<[u32; 4]> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_back_as_they_were_written() {
+        let registers = [1, 0x8000, 0, 0x119b_9cff];
+        assert_eq!(parse(&line(0x8000_000a, 0, registers)), Some(((0x8000_000a, 0), registers)));
+        let of_the_tool = "   0x8000000a 0x00: eax=0x00000001 ebx=0x00008000 ecx=0x00000000 edx=0x119b9cff";
+        assert_eq!(parse(of_the_tool), Some(((0x8000_000a, 0), registers)));
+        for wrong in
+            ["CPU 0:", "0x1 0x0: eax=0x1 ebx=0x1 ecx=0x1", "0x1: eax=0x1 ebx=0x1 ecx=0x1 edx=0x1", ""]
+        {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn this_machine_names_its_maker() {
+        let root = Root::live().recording();
+        let registers = root.cpuid(0, 0);
+        assert!(!cfg!(target_arch = "x86_64") || registers.is_some_and(|registers| registers[1] != 0));
+        let kept = Root::kept(root.into_record());
+        assert_eq!(kept.cpuid(0, 0), registers);
+        assert_eq!(kept.cpuid(1, 0), None);
+    }
+}
