@@ -2,6 +2,7 @@
 //! the change that mends it.
 
 mod finding;
+pub mod lint;
 mod section;
 
 pub use finding::{Evidence, Finding, Fix, State};

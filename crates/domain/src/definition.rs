@@ -77,6 +77,12 @@ pub struct Definition {
     pub vcpu_pins: Vec<Set<(u32, String)>>,
     /// Where the VMM's other threads, vhost's among them, may run.
     pub emulator_cpus: Option<Set<String>>,
+    /// Properties set for every device of a driver, as driver, property and value (QEMU `-global`), as far as no other
+    /// field has them.
+    pub globals: Vec<Set<(String, String, String)>>,
+    /// What the text says and the model has no field for, in order: an option's name without dashes and its argument,
+    /// or an element's path and its text.
+    pub other: Vec<Set<(String, String)>>,
     /// Parts of the text that were not understood, each as a sentence; nothing in them is lost when it is written.
     pub doubts: Vec<String>,
 }
@@ -99,6 +105,8 @@ impl Definition {
             devices: Vec::new(),
             vcpu_pins: Vec::new(),
             emulator_cpus: None,
+            globals: Vec::new(),
+            other: Vec::new(),
             doubts: Vec::new(),
         }
     }

@@ -5,15 +5,24 @@
 //! into the same text, and all bytes that it does not concern stay as they are.
 
 mod change;
+pub mod convert;
 mod cpu;
+mod defaults;
 mod definition;
 mod device;
+mod error;
+pub mod libvirt;
 mod machine;
 mod place;
+pub mod qemu;
+mod text;
+mod xml;
 
 pub use change::Change;
 pub use cpu::{CpuModel, FeatureState, GuestCpu, HyperV};
 pub use definition::{Definition, Form, IoThread, Vcpus};
 pub use device::{Backend, Device, DeviceKind, GuestIommu};
+pub use error::Error;
 pub use machine::{Accelerator, Irqchip, Machine, TickPolicy, Timers};
 pub use place::{Place, Set};
+pub use text::{Edit, Edited, Files, FilesBelow, NoFiles, Refusal, Text};

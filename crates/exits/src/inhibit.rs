@@ -98,7 +98,7 @@ const FACTS: &[Facts] = &[
     Facts {
         reason: InhibitReason::Nested,
         name: "NESTED",
-        set_by: "the vCPU runs a nested guest; in Linux 5.6 to 5.17 already offering SVM to the guest sets it",
+        set_by: "the vCPU runs a nested guest; in Linux 5.6 to 5.18 already offering SVM to the guest sets it",
         cure: "run no nested guest, or take svm out of the guest's CPU model",
     },
     Facts {

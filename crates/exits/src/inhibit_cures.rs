@@ -131,7 +131,7 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
         &[
             cure(Qemu, "-cpu ...,svm=off", KVM_HOST),
             cure(Libvirt, "<cpu><feature policy='disable' name='svm'/></cpu>", KVM_HOST),
-            cure(Host, "Linux 5.18 or newer, which inhibits only while a nested guest runs", KVM_HOST),
+            cure(Host, "Linux 5.19 or newer, which inhibits only while a nested guest runs", KVM_HOST),
         ],
     ),
     (

@@ -1,0 +1,80 @@
+//! Rules over a VM's definition: what in it inhibits interrupt virtualization, and what costs exits.
+//!
+//! A rule is a function and a row of a table. It looks at one [`Definition`], and at the [`HostSide`] where the VM is
+//! to run; without the latter it judges as if interrupt virtualization were wanted and there.
+
+mod apic;
+mod assigned;
+#[cfg(test)]
+mod cases;
+mod cpu;
+mod cpu_list;
+mod disks;
+mod enlightenments;
+mod host_side;
+mod interrupts;
+mod legacy;
+mod network;
+mod placement;
+mod rule;
+mod subject;
+mod timers;
+mod topology;
+mod virtio;
+
+pub use self::host_side::{HostSide, Technology};
+pub use self::rule::{Group, Rule};
+pub use self::topology::{Topology, highest_apic_id};
+
+use crate::{Finding, Section, State};
+use domain::{Definition, Form};
+
+use self::subject::Subject;
+
+/// The rules, in the order in which they are shown.
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
+    Group::ALL.iter().flat_map(|group| group.rules())
+}
+
+/// What all rules find in a definition, in the order of [`rules`].
+#[must_use]
+pub fn lint(definition: &Definition, host: &HostSide) -> Vec<Finding> {
+    let subject = Subject { vm: definition, host };
+    rules().map(|rule| judge(rule, &subject)).collect()
+}
+
+/// As [`lint`], with a section for each group of rules.
+#[must_use]
+pub fn lint_by_group(definition: &Definition, host: &HostSide) -> Vec<Section> {
+    let subject = Subject { vm: definition, host };
+    Group::ALL
+        .iter()
+        .map(|group| Section {
+            name: group.name().to_owned(),
+            title: group.title().to_owned(),
+            form: Some(definition.form),
+            findings: group.rules().iter().map(|rule| judge(rule, &subject)).collect(),
+        })
+        .collect()
+}
+
+fn judge(rule: &Rule, subject: &Subject<'_>) -> Finding {
+    if subject.vm.form == Form::Xl {
+        return rule.skipped("the rules are about QEMU and KVM, and this VM is Xen's");
+    }
+    if rule.needs_kvm && !subject.is_kvm() {
+        return rule.skipped("the VM does not run on KVM");
+    }
+    let verdict = (rule.check)(subject);
+    rule.finding(verdict)
+}
+
+impl Rule {
+    fn skipped(&self, why: &str) -> Finding {
+        self.finding(rule::Verdict::of(State::Skip(why.to_owned()), ""))
+    }
+}
+
+#[cfg(test)]
+#[path = "lint/lint_tests.rs"]
+mod tests;

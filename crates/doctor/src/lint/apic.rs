@@ -1,0 +1,161 @@
+//! Local APICs: their mode and their IDs.
+
+use domain::{Change, FeatureState, Irqchip};
+use exits::{InhibitReason, Isa, KernelVersion};
+
+use super::host_side::Technology;
+use super::rule::{Rule, Verdict};
+use super::subject::Subject;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "x2apic",
+        title: "x2APIC",
+        why: "it decides whether APIC accesses reach the hardware: AVIC takes xAPIC's, x2AVIC and APICv both",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_activate_vmcb; commit 0e311d33bfbe (6.0)",
+        guest_follows: false,
+        needs_kvm: true,
+        check: x2apic,
+    },
+    Rule {
+        name: "apic-id",
+        title: "Highest APIC ID",
+        why: "a vCPU whose APIC ID has no room in AVIC's table inhibits AVIC for the whole VM, or cannot start",
+        source: "Linux arch/x86/include/asm/svm.h, AVIC_MAX_PHYSICAL_ID and X2AVIC_MAX_PHYSICAL_ID",
+        guest_follows: true,
+        needs_kvm: true,
+        check: apic_id,
+    },
+    Rule {
+        name: "many-vcpus",
+        title: "APIC IDs above 254",
+        why: "interrupts of devices reach such vCPUs only in x2APIC mode, by extended destinations or remapped",
+        source: "Linux Documentation/virt/kvm/x86/cpuid.rst, KVM_FEATURE_MSI_EXT_DEST_ID; QEMU \
+                 hw/i386/x86-cpu.c, x86_cpus_init",
+        guest_follows: false,
+        needs_kvm: true,
+        check: many_vcpus,
+    },
+];
+
+/// Linux 6.0 takes x2APIC guests with AVIC.
+const X2APIC_WITH_AVIC: KernelVersion = KernelVersion::new(6, 0);
+
+fn x2apic(subject: &Subject<'_>) -> Verdict {
+    let held = subject.x2apic();
+    let with = |verdict: Verdict| match held.place {
+        Some(place) => verdict.seen(subject.form(), place),
+        None => verdict.unsaid("x2apic", if held.value { "on by default" } else { "off by default" }),
+    };
+    let change = |state| vec![Change::CpuFeature("x2apic".to_owned(), state)];
+    let amd = subject.host.isa == Some(Isa::Svm);
+    let technology = subject.host.technology;
+    if !held.value {
+        if amd && technology == Some(Technology::Avic) {
+            return with(Verdict::pass("off, as AVIC without x2AVIC wants it"));
+        }
+        if subject.irqchip().value == Irqchip::UserSpace {
+            return Verdict::skip("the local APICs are not in the kernel");
+        }
+        let found = match subject.host.isa {
+            Some(_) => format!("off, though {} takes it", subject.host.name()),
+            None => "off, though APICv and x2AVIC take it; with AVIC alone it is right".to_owned(),
+        };
+        return with(Verdict::warn(found)).fix(change(FeatureState::On));
+    }
+    if amd && subject.kernel_is_older(X2APIC_WITH_AVIC) == Some(true) {
+        let reason = InhibitReason::X2Apic;
+        let kernel = subject.host.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
+        return with(Verdict::fail(format!("on: {} ({reason})", reason.set_by())))
+            .host("the host's kernel", kernel)
+            .fix(change(FeatureState::Off));
+    }
+    if amd && technology == Some(Technology::Avic) {
+        let verdict = with(Verdict::warn(
+            "on, and the CPU has no x2AVIC: each APIC access exits, only the delivery is AVIC's",
+        ));
+        // Without x2APIC those vCPUs would not start.
+        return if subject.highest_apic_id() > 254 {
+            verdict
+        } else {
+            verdict.fix(change(FeatureState::Off))
+        };
+    }
+    with(Verdict::pass("on"))
+}
+
+fn apic_id(subject: &Subject<'_>) -> Verdict {
+    if !subject.may_be(Isa::Svm) {
+        return Verdict::pass("APICv takes every ID");
+    }
+    let (highest, largest) = (subject.highest_apic_id(), subject.largest_id_of_avic());
+    let vcpus = subject.vcpus();
+    let with = |verdict: Verdict| match subject.vcpus_place() {
+        Some(place) => verdict.seen(subject.form(), place),
+        None => verdict,
+    };
+    if highest <= largest {
+        return with(Verdict::pass(format!("{highest}, of {largest} at most")));
+    }
+    let reason = InhibitReason::PhysicalIdTooBig;
+    let topology = subject.topology();
+    let found = format!(
+        "{highest} with {vcpus} vCPUs, {} cores of {} threads a socket: more than {largest} ({reason})",
+        u64::from(topology.cores) * u64::from(topology.clusters) * u64::from(topology.dies),
+        topology.threads
+    );
+    let known = subject.host.isa.is_some() && subject.host.technology.is_some();
+    let verdict = if known {
+        Verdict::fail(found)
+    } else if highest > 511 {
+        Verdict::fail(format!("{found}, and than x2AVIC's 511"))
+    } else {
+        Verdict::warn(format!("{found}, which AVIC takes; x2AVIC takes 511"))
+    };
+    with(verdict).advice(reason.cure())
+}
+
+fn many_vcpus(subject: &Subject<'_>) -> Verdict {
+    let highest = subject.highest_apic_id();
+    if highest <= 254 {
+        return Verdict::pass(format!("none: the highest is {highest}"));
+    }
+    let form = subject.form();
+    let (x2apic, irqchip) = (subject.x2apic(), subject.irqchip());
+    let mut changes = Vec::new();
+    let mut lacking = Vec::new();
+    if !x2apic.value {
+        lacking.push("x2APIC");
+        changes.push(Change::CpuFeature("x2apic".to_owned(), FeatureState::On));
+    }
+    if irqchip.value != Irqchip::Split {
+        lacking.push("a split irqchip");
+        changes.push(Change::Irqchip(Irqchip::Split));
+    }
+    let remapping = subject.remaps_wide_ids();
+    let hidden = subject.hides_kvm();
+    let extended = subject.given("kvm-msi-ext-dest-id", !subject.machine_is_older((5, 2)));
+    let reached_without = extended.value && hidden.is_none();
+    let mut verdict = Verdict::fail("");
+    if remapping.is_none() && !reached_without {
+        lacking.push("kvm-msi-ext-dest-id or an IOMMU that remaps interrupts with eim");
+        changes.push(Change::InterruptRemapping);
+    }
+    if lacking.is_empty() {
+        return match remapping {
+            Some(iommu) => {
+                Verdict::pass(format!("up to {highest}, by the IOMMU's remapping")).seen(form, &iommu.place)
+            }
+            None => Verdict::pass(format!(
+                "up to {highest}, by kvm-msi-ext-dest-id; a Linux guest needs 5.11 for it, others an IOMMU"
+            )),
+        };
+    }
+    for place in [x2apic.place, irqchip.place, hidden, extended.place].into_iter().flatten() {
+        verdict = verdict.seen(form, place);
+    }
+    if let Some(place) = subject.vcpus_place() {
+        verdict = verdict.seen(form, place);
+    }
+    verdict.finds(format!("up to {highest}, without {}", lacking.join(", and without "))).fix(changes)
+}

@@ -1,0 +1,195 @@
+//! The CPU that the guest sees: its model, KVM's paravirtual features, and guests within the guest.
+
+use domain::{Change, CpuModel, FeatureState};
+use exits::{InhibitReason, Isa, KernelVersion};
+
+use super::rule::{Rule, Verdict};
+use super::subject::Subject;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "cpu-model",
+        title: "CPU model",
+        why: "the oldest models lack features that spare exits and time, the TSC deadline timer among them",
+        source: "QEMU docs, QEMU / KVM CPU model configuration: other non-recommended x86 CPUs",
+        guest_follows: true,
+        needs_kvm: true,
+        check: cpu_model,
+    },
+    Rule {
+        name: "nested",
+        title: "Guests within the guest",
+        why: "Linux 5.6 to 5.18 inhibits AVIC for every VM that is offered SVM; later only while a nested guest \
+              runs",
+        source: "Linux arch/x86/kvm/svm/svm.c, svm_vcpu_after_set_cpuid of 5.18; commit f44509f849fe (5.19)",
+        guest_follows: true,
+        needs_kvm: true,
+        check: nested,
+    },
+    Rule {
+        name: "topoext",
+        title: "Threads of a core",
+        why: "an AMD guest learns from TOPOEXT which vCPUs share a core, and QEMU gives it only on request",
+        source: "QEMU target/i386/cpu.c, no_autoenable_flags of CPUID_EXT3_TOPOEXT",
+        guest_follows: false,
+        needs_kvm: true,
+        check: topoext,
+    },
+    Rule {
+        name: "kvm-hidden",
+        title: "KVM's paravirtual features",
+        why: "a guest that does not see KVM has no kvmclock, no steal time and no extended destinations",
+        source: "Linux Documentation/virt/kvm/x86/cpuid.rst",
+        guest_follows: true,
+        needs_kvm: true,
+        check: kvm_hidden,
+    },
+    Rule {
+        name: "pv-eoi",
+        title: "Paravirtual EOI",
+        why: "without APICv or AVIC it spares most exits for EOIs; with them KVM does not use it",
+        source: "Linux arch/x86/kvm/lapic.c, apic_sync_pv_eoi_to_guest",
+        guest_follows: false,
+        needs_kvm: true,
+        check: pv_eoi,
+    },
+    Rule {
+        name: "pv-ipi",
+        title: "Paravirtual IPIs",
+        why: "a Linux guest sends IPIs to several vCPUs by hypercall then, an exit where the hardware needs none",
+        source: "Linux arch/x86/kernel/kvm.c, kvm_setup_pv_ipi",
+        guest_follows: false,
+        needs_kvm: true,
+        check: pv_ipi,
+    },
+];
+
+/// Models that QEMU's documentation advises against.
+const POOR_MODELS: &[&str] = &["qemu64", "qemu32", "kvm64", "kvm32"];
+
+/// Linux 5.19 inhibits AVIC only while a nested guest runs.
+const NESTED_WHILE_IT_RUNS: KernelVersion = KernelVersion::new(5, 19);
+
+fn cpu_model(subject: &Subject<'_>) -> Verdict {
+    let set = subject.vm.cpu.model.as_ref();
+    let with = |verdict: Verdict| match set {
+        Some(set) => verdict.seen(subject.form(), &set.place),
+        None => verdict.unsaid("the CPU model", "qemu64 is QEMU's default"),
+    };
+    match subject.model() {
+        CpuModel::Named(name) if POOR_MODELS.contains(&name.as_str()) => {
+            with(Verdict::warn(name)).fix(vec![Change::CpuModel(CpuModel::Host)])
+        }
+        CpuModel::Named(name) => with(Verdict::pass(name)),
+        CpuModel::Host => with(Verdict::pass("the host's")),
+        CpuModel::Maximum => with(Verdict::pass("all that the host can do")),
+        CpuModel::HostModel => with(Verdict::pass("the model nearest the host's")),
+    }
+}
+
+fn nested(subject: &Subject<'_>) -> Verdict {
+    if !subject.may_be(Isa::Svm) {
+        return Verdict::pass("nested guests do not inhibit APICv");
+    }
+    if subject.host.nested == Some(false) {
+        return Verdict::pass("KVM allows none (nested=0)");
+    }
+    // QEMU's named models come without SVM (target/i386/kvm/kvm-cpu.c, kvm_default_props).
+    let svm = subject.given("svm", subject.passes_host_through());
+    if !svm.value {
+        return Verdict::pass("SVM is not offered");
+    }
+    let model = subject.vm.cpu.model.as_ref();
+    let with = |verdict: Verdict| match (svm.place, model) {
+        (Some(place), _) => verdict.seen(subject.form(), place),
+        (None, Some(model)) => verdict.seen(subject.form(), &model.place),
+        (None, None) => verdict,
+    };
+    let reason = InhibitReason::Nested;
+    let off = || vec![Change::CpuFeature("svm".to_owned(), FeatureState::Off)];
+    match subject.kernel_is_older(NESTED_WHILE_IT_RUNS) {
+        Some(false) => {
+            with(Verdict::pass("SVM is offered; AVIC is inhibited only while a nested guest runs"))
+        }
+        Some(true) => {
+            let kernel = subject.host.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
+            with(Verdict::fail(format!("SVM is offered, which inhibits AVIC with this kernel ({reason})")))
+                .host("the host's kernel", kernel)
+                .fix(off())
+        }
+        None => with(Verdict::warn(format!(
+            "SVM is offered, which inhibits AVIC on hosts with Linux before 5.19 ({reason})"
+        )))
+        .fix(off()),
+    }
+}
+
+fn topoext(subject: &Subject<'_>) -> Verdict {
+    let threads = subject.topology().threads;
+    if threads < 2 {
+        return Verdict::pass("a core has one thread");
+    }
+    if !subject.may_be(Isa::Svm) {
+        return Verdict::pass("Intel's CPUs need no such feature");
+    }
+    if !matches!(subject.model(), CpuModel::Host | CpuModel::Maximum) {
+        return Verdict::pass("the model decides");
+    }
+    let held = subject.given("topoext", false);
+    if held.value {
+        return Verdict::pass("topoext is given");
+    }
+    let verdict =
+        Verdict::warn(format!("{threads} threads a core, and no topoext for an AMD guest to see them"));
+    let verdict = match held.place.or(subject.vm.vcpus.threads.as_ref().map(|set| &set.place)) {
+        Some(place) => verdict.seen(subject.form(), place),
+        None => verdict,
+    };
+    verdict.fix(vec![Change::CpuFeature("topoext".to_owned(), FeatureState::On)])
+}
+
+fn kvm_hidden(subject: &Subject<'_>) -> Verdict {
+    match subject.hides_kvm() {
+        None => Verdict::pass("the guest sees KVM"),
+        Some(place) => Verdict::warn("KVM is hidden from the guest")
+            .seen(subject.form(), place)
+            .fix(vec![Change::CpuFeature("kvm".to_owned(), FeatureState::On)]),
+    }
+}
+
+fn pv_eoi(subject: &Subject<'_>) -> Verdict {
+    let held = subject.given("kvm-pv-eoi", true);
+    if held.value {
+        return Verdict::pass("offered");
+    }
+    let with = |verdict: Verdict| match held.place {
+        Some(place) => verdict.seen(subject.form(), place),
+        None => verdict,
+    };
+    match subject.host.enabled {
+        Some(false) => with(Verdict::warn(format!("off, and so is {}", subject.host.name())))
+            .fix(vec![Change::CpuFeature("kvm-pv-eoi".to_owned(), FeatureState::On)]),
+        Some(true) => with(Verdict::pass(format!("off, and {} has no use for it", subject.host.name()))),
+        None => with(Verdict::pass("off, which is right with APICv or AVIC")),
+    }
+}
+
+fn pv_ipi(subject: &Subject<'_>) -> Verdict {
+    if subject.host.ipi_virtualization != Some(true) {
+        return Verdict::pass("the host is not known to deliver IPIs without exits");
+    }
+    if subject.vcpus() < 2 || subject.hides_kvm().is_some() {
+        return Verdict::pass("not used");
+    }
+    let held = subject.given("kvm-pv-ipi", subject.passes_host_through());
+    if !held.value {
+        return Verdict::pass("not offered");
+    }
+    let verdict = Verdict::warn("offered, and the host delivers IPIs without exits")
+        .host("enable_ipiv of the host", "on");
+    let verdict = match held.place {
+        Some(place) => verdict.seen(subject.form(), place),
+        None => verdict.unsaid("kvm-pv-ipi", "the guest gets what the host has"),
+    };
+    verdict.advice("measure the VM's load with and without -cpu ...,kvm-pv-ipi=off")
+}

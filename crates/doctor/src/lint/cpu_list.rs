@@ -1,0 +1,69 @@
+//! Lists of host CPUs as libvirt and the kernel write them.
+
+use std::collections::BTreeSet;
+
+/// More CPUs than a kernel can have (`CONFIG_NR_CPUS` is at most 8192 on x86).
+const MOST: u32 = 8192;
+
+/// The CPUs of a list such as `0-3,6` or `0-7,^3`; `None` when it is no such list.
+pub(super) fn cpus(list: &str) -> Option<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (part, without) = part.strip_prefix('^').map_or((part, false), |rest| (rest, true));
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
+        if first > last || last >= MOST {
+            return None;
+        }
+        for cpu in first..=last {
+            if without {
+                found.remove(&cpu);
+            } else {
+                found.insert(cpu);
+            }
+        }
+    }
+    Some(found)
+}
+
+/// The CPUs as a list, ranges joined.
+pub(super) fn list(cpus: &BTreeSet<u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let words = ranges.iter().map(
+        |&(first, last)| {
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
+        },
+    );
+    words.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ranges_single_cpus_and_exceptions() {
+        let read = |text| list(&cpus(text).unwrap());
+        assert_eq!(read("0-3,6"), "0-3,6");
+        assert_eq!(read(" 4, 0-2,^1"), "0,2,4");
+        for bad in ["3-1", "a", "0-99999999", "1-"] {
+            assert_eq!(cpus(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[0-9,^ -]{0,40}") {
+            if let Some(set) = cpus(&text) {
+                prop_assert_eq!(cpus(&list(&set)), Some(set));
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Disks and their controllers.
+
+use domain::{Backend, Change, Device, DeviceKind};
+
+use super::rule::{Rule, Verdict};
+use super::subject::{Subject, called, listed};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "emulated-disk",
+        title: "Emulated disks",
+        why: "each request to an emulated controller takes several exits to the VMM, virtio's one or none",
+        source: "QEMU docs, System Emulation: Device Emulation, virtio; Virtio 1.2, 2.9 Driver Notifications",
+        guest_follows: true,
+        needs_kvm: true,
+        check: emulated,
+    },
+    Rule {
+        name: "disk-iothread",
+        title: "I/O threads",
+        why: "without one the VMM's main loop serves the disk, along with monitor, timers and all other devices",
+        source: "QEMU docs/devel/multiple-iothreads.rst",
+        guest_follows: false,
+        needs_kvm: true,
+        check: iothread,
+    },
+    Rule {
+        name: "disk-queues",
+        title: "Queues of disks",
+        why: "with one queue all vCPUs share a lock and an interrupt, which takes IPIs between them",
+        source: "QEMU hw/core/machine.c, hw_compat_5_1 (num-queues is 1 for machine types before 5.2)",
+        guest_follows: false,
+        needs_kvm: true,
+        check: queues,
+    },
+    Rule {
+        name: "disk-aio",
+        title: "Asynchronous I/O",
+        why: "without the page cache the kernel's own way spares threads their switches; with it aio=native fails",
+        source: "QEMU block/file-posix.c, aio=native and cache.direct; QEMU docs, Disk image options",
+        guest_follows: false,
+        needs_kvm: true,
+        check: aio,
+    },
+];
+
+/// Disks on emulated controllers.
+const EMULATED_DISKS: &[&str] = &["ide-hd", "ide-drive", "usb-storage", "usb-uas", "sd-card"];
+
+/// Emulated controllers of SCSI disks, by the beginning of their names.
+const EMULATED_CONTROLLERS: &[&str] = &["lsi", "am53c974", "dc390", "megasas", "mptsas", "pvscsi"];
+
+/// vCPUs from which one queue is short.
+const MANY: u32 = 4;
+
+fn is_virtio_disk(device: &Device) -> bool {
+    device.model.starts_with("virtio-blk") || device.model.starts_with("virtio-scsi")
+}
+
+fn served_by_vmm(device: &Device) -> bool {
+    device.backend.as_ref().is_none_or(|backend| backend.value == Backend::Vmm)
+}
+
+/// Disks and the controllers that serve disks.
+fn disks<'a>(subject: &Subject<'a>) -> impl Iterator<Item = (usize, &'a Device)> {
+    let kinds = [DeviceKind::Disk, DeviceKind::Controller];
+    let devices = subject.vm.devices.iter().enumerate();
+    devices.filter(move |(_, device)| kinds.contains(&device.kind))
+}
+
+fn emulated(subject: &Subject<'_>) -> Verdict {
+    let is_bad = |device: &Device| match device.kind {
+        DeviceKind::Controller => EMULATED_CONTROLLERS.iter().any(|name| device.model.starts_with(name)),
+        _ => EMULATED_DISKS.contains(&device.model.as_str()),
+    };
+    let bad: Vec<_> = disks(subject).filter(|(_, device)| is_bad(device)).collect();
+    replaced(subject, &bad, "no disk needs an emulated controller", |device| {
+        if device.kind == DeviceKind::Controller { "virtio-scsi-pci" } else { "virtio-blk-pci" }
+    })
+}
+
+/// Devices that would better have another model.
+pub(super) fn replaced(
+    subject: &Subject<'_>,
+    bad: &[(usize, &Device)],
+    none: &str,
+    better: impl Fn(&Device) -> &'static str,
+) -> Verdict {
+    if bad.is_empty() {
+        return Verdict::pass(none);
+    }
+    let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
+    let changes = bad.iter().map(|&(position, device)| Change::DeviceModel {
+        device: position,
+        model: better(device).to_owned(),
+    });
+    let verdict = Verdict::warn(listed(&names)).fix(changes.collect());
+    bad.iter().fold(verdict, |verdict, (_, device)| {
+        if device.place.text.is_empty() {
+            return verdict.unsaid("-nodefaults", format!("the machine brings {} along", called(device)));
+        }
+        verdict.seen(subject.form(), &device.place)
+    })
+}
+
+fn iothread(subject: &Subject<'_>) -> Verdict {
+    let virtio: Vec<_> =
+        disks(subject).filter(|(_, device)| is_virtio_disk(device) && served_by_vmm(device)).collect();
+    if virtio.is_empty() {
+        return Verdict::pass("no virtio disk that the VMM serves");
+    }
+    let bad: Vec<_> = virtio.iter().filter(|(_, device)| device.iothreads.is_empty()).collect();
+    if bad.is_empty() {
+        return Verdict::pass("every virtio disk has one");
+    }
+    let taken: Vec<&str> = subject.vm.iothreads.iter().map(|thread| thread.id.as_str()).collect();
+    let mut free =
+        (1..).map(|number| format!("iothread{number}")).filter(|name| !taken.contains(&name.as_str()));
+    let changes =
+        bad.iter().filter_map(|&&(device, _)| Some(Change::IoThread { device, iothread: free.next()? }));
+    let changes = changes.collect();
+    let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
+    let verdict = Verdict::warn(format!("{}: served by the main loop", listed(&names))).fix(changes);
+    bad.iter().fold(verdict, |verdict, (_, device)| verdict.seen(subject.form(), &device.place))
+}
+
+fn queues(subject: &Subject<'_>) -> Verdict {
+    let vcpus = subject.vcpus();
+    if vcpus < MANY {
+        return Verdict::pass(format!("one is enough for fewer than {MANY} vCPUs"));
+    }
+    let by_default = if subject.machine_is_older((5, 2)) { 1 } else { vcpus };
+    let number = |device: &Device| device.queues.as_ref().map_or(by_default, |set| set.value);
+    let bad: Vec<_> =
+        disks(subject).filter(|(_, device)| is_virtio_disk(device) && number(device) < 2).collect();
+    if bad.is_empty() {
+        return Verdict::pass("no virtio disk has one queue alone");
+    }
+    let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
+    let changes = bad.iter().map(|&(device, _)| Change::Queues { device, queues: vcpus }).collect();
+    let verdict = Verdict::warn(format!("{}: one queue for {vcpus} vCPUs", listed(&names))).fix(changes);
+    bad.iter().fold(verdict, |verdict, (_, device)| match &device.queues {
+        Some(set) => verdict.seen(subject.form(), &set.place),
+        None => verdict.seen(subject.form(), &device.place),
+    })
+}
+
+fn aio(subject: &Subject<'_>) -> Verdict {
+    let mut verdict = None;
+    let mut changes = Vec::new();
+    for (position, device) in subject.devices(DeviceKind::Disk) {
+        let Some(cache) = &device.cache else { continue };
+        let direct = matches!(cache.value.as_str(), "none" | "directsync");
+        let way = device.aio.as_ref().map_or("threads", |set| set.value.as_str());
+        let better = match (direct, way) {
+            (true, "threads") if is_local(device) => "native",
+            // QEMU refuses to start.
+            (false, "native") => "io_uring",
+            _ => continue,
+        };
+        let words = format!("{}: aio={way} with cache={}", called(device), cache.value);
+        let place = device.aio.as_ref().map_or(&cache.place, |set| &set.place);
+        let before = verdict.take().unwrap_or_else(|| {
+            if better == "native" { Verdict::warn(words.clone()) } else { Verdict::fail(words.clone()) }
+        });
+        verdict = Some(before.seen(subject.form(), place));
+        changes.push(Change::Aio { device: position, aio: better.to_owned() });
+    }
+    match verdict {
+        None => Verdict::pass("no disk without the page cache is left to threads"),
+        Some(verdict) => verdict.fix(changes),
+    }
+}
+
+/// Only files and block devices of the host have a choice.
+fn is_local(device: &Device) -> bool {
+    let is_empty_drive = matches!(device.model.as_str(), "ide-cd" | "scsi-cd" | "floppy");
+    let remote = device.source.as_ref().is_some_and(|set| {
+        let source = set.value.as_str();
+        !source.starts_with('/') && source.split_once(':').is_some_and(|(kind, _)| kind != "file")
+    });
+    !is_empty_drive && !remote
+}

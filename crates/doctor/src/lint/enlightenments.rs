@@ -1,0 +1,164 @@
+//! Hyper-V's enlightenments, which are given to Windows guests.
+
+use domain::Change;
+use exits::InhibitReason;
+
+use super::rule::{Rule, Verdict};
+use super::subject::Subject;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "hyperv-auto-eoi",
+        title: "AutoEOI of the SynIC",
+        why: "KVM has to end interrupts with AutoEOI itself, and inhibits APICv and AVIC; hv-avic advises against it",
+        source: "QEMU docs/system/i386/hyperv.rst, hv-avic; Linux arch/x86/kvm/hyperv.c, synic_update_vector",
+        guest_follows: false,
+        needs_kvm: true,
+        check: auto_eoi,
+    },
+    Rule {
+        name: "hyperv-vapic",
+        title: "APIC accesses by Hyper-V's MSRs",
+        why: "hv-vapic without hv-avic recommends MSRs for EOI, ICR and TPR that no hardware takes: each exits",
+        source: "QEMU target/i386/kvm/kvm.c, hyperv_fill_cpuids (HV_APIC_ACCESS_RECOMMENDED)",
+        guest_follows: false,
+        needs_kvm: true,
+        check: vapic,
+    },
+    Rule {
+        name: "hyperv-avic-host",
+        title: "hv-avic and the host",
+        why: "without APICv or AVIC on the host, AutoEOI spares the exits that hv-avic makes the guest take",
+        source: "QEMU docs/system/i386/hyperv.rst, Recommendations",
+        guest_follows: false,
+        needs_kvm: true,
+        check: avic_of_the_host,
+    },
+    Rule {
+        name: "hyperv-stimer",
+        title: "Synthetic timers",
+        why: "Windows without them falls back to HPET or RTC, which cost CPU time even when it is idle",
+        source: "QEMU docs/system/i386/hyperv.rst, hv-stimer",
+        guest_follows: false,
+        needs_kvm: true,
+        check: stimer,
+    },
+    Rule {
+        name: "hyperv-stimer-direct",
+        title: "Direct synthetic timers",
+        why: "in direct mode a timer is an interrupt of the local APIC, otherwise a message of the SynIC as well",
+        source: "QEMU docs/system/i386/hyperv.rst, hv-stimer-direct",
+        guest_follows: false,
+        needs_kvm: true,
+        check: stimer_direct,
+    },
+    Rule {
+        name: "hyperv-time",
+        title: "Hyper-V's reference time",
+        why: "the reference TSC page lets Windows read the time without an exit",
+        source: "QEMU docs/system/i386/hyperv.rst, hv-time",
+        guest_follows: false,
+        needs_kvm: true,
+        check: time,
+    },
+];
+
+const NOT_ENLIGHTENED: &str = "no enlightenments are offered";
+
+fn on(names: &[&str]) -> Vec<Change> {
+    names.iter().map(|name| Change::HyperV((*name).to_owned(), true)).collect()
+}
+
+fn auto_eoi(subject: &Subject<'_>) -> Verdict {
+    let form = subject.form();
+    if let Some(place) = subject.every_enlightenment() {
+        return Verdict::pass("all of the host's enlightenments, the advice against AutoEOI too")
+            .seen(form, place);
+    }
+    let Some(synic) = subject.enlightenment("synic") else {
+        return Verdict::pass("no SynIC is offered");
+    };
+    if let Some(place) = subject.enlightenment("avic") {
+        return Verdict::pass("the guest is advised against it").seen(form, place);
+    }
+    if subject.host.enabled == Some(false) {
+        return Verdict::pass(format!("there is no {} to inhibit", subject.host.name())).seen(form, synic);
+    }
+    let reason = InhibitReason::HyperV;
+    let verdict = Verdict::fail(format!("hv-synic without hv-avic: Windows uses AutoEOI ({reason})"))
+        .seen(form, synic)
+        .fix(on(&["avic"]));
+    if subject.host.qemu.is_some_and(|version| version < (6, 2)) {
+        return verdict.advice("hv-avic takes QEMU 6.2");
+    }
+    verdict
+}
+
+fn vapic(subject: &Subject<'_>) -> Verdict {
+    let form = subject.form();
+    let everything = subject.every_enlightenment();
+    let Some(vapic) = everything.or_else(|| subject.enlightenment("vapic")) else {
+        return Verdict::pass("hv-vapic is not offered");
+    };
+    // Which of the two it is depends on the host's KVM.
+    if everything.is_some() || subject.enlightenment("avic").is_some() {
+        return Verdict::pass("hv-avic takes the recommendation away").seen(form, vapic);
+    }
+    if subject.host.enabled == Some(false) {
+        return Verdict::pass(format!("right without {}", subject.host.name())).seen(form, vapic);
+    }
+    Verdict::warn("hv-vapic without hv-avic: the guest leaves its APIC alone")
+        .seen(form, vapic)
+        .fix(on(&["avic"]))
+        .fix(vec![Change::HyperV("vapic".to_owned(), false)])
+}
+
+fn avic_of_the_host(subject: &Subject<'_>) -> Verdict {
+    let Some(place) = subject.enlightenment("avic") else {
+        return Verdict::pass("hv-avic is not offered");
+    };
+    if subject.host.enabled != Some(false) {
+        return Verdict::pass("hv-avic is offered").seen(subject.form(), place);
+    }
+    Verdict::warn(format!("hv-avic is offered, and {} is off on this host", subject.host.name()))
+        .seen(subject.form(), place)
+        .advice("switch it on on the host (`exitless enable`)")
+        .fix(vec![Change::HyperV("avic".to_owned(), false)])
+}
+
+fn stimer(subject: &Subject<'_>) -> Verdict {
+    if !subject.is_enlightened() {
+        return Verdict::pass(NOT_ENLIGHTENED);
+    }
+    if subject.every_enlightenment().is_some() || subject.enlightenment("stimer").is_some() {
+        return Verdict::pass("offered");
+    }
+    // It needs them, and none of them without hv-avic keeps interrupt virtualization on.
+    let changes = on(&["vpindex", "synic", "time", "stimer", "stimer-direct"]);
+    let changes =
+        if subject.host.enabled == Some(false) { changes } else { [changes, on(&["avic"])].concat() };
+    Verdict::warn("the guest is enlightened, and has no hv-stimer").fix(changes)
+}
+
+fn stimer_direct(subject: &Subject<'_>) -> Verdict {
+    let Some(place) = subject.enlightenment("stimer") else {
+        return Verdict::pass("no synthetic timers are offered one by one");
+    };
+    if subject.every_enlightenment().is_some() || subject.enlightenment("stimer-direct").is_some() {
+        return Verdict::pass("offered").seen(subject.form(), place);
+    }
+    Verdict::warn("hv-stimer without hv-stimer-direct")
+        .seen(subject.form(), place)
+        .fix(on(&["stimer-direct"]))
+}
+
+fn time(subject: &Subject<'_>) -> Verdict {
+    if !subject.is_enlightened() {
+        return Verdict::pass(NOT_ENLIGHTENED);
+    }
+    let clock = subject.vm.timers.hyperv_clock.as_ref().is_some_and(|set| set.value);
+    if clock || subject.every_enlightenment().is_some() || subject.enlightenment("time").is_some() {
+        return Verdict::pass("offered");
+    }
+    Verdict::warn("the guest is enlightened, and has no hv-time").fix(on(&["time"]))
+}

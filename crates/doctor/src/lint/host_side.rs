@@ -1,0 +1,155 @@
+//! What of a host decides how a definition is judged.
+
+use exits::{Isa, KernelVersion};
+use host::Fingerprint;
+use serde::{Deserialize, Serialize};
+
+/// How the CPU delivers interrupts to vCPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Technology {
+    /// AMD's, for guests with xAPIC.
+    Avic,
+    /// AMD's, for guests with x2APIC too.
+    X2Avic,
+    /// Intel's.
+    Apicv,
+}
+
+impl Technology {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Avic => "AVIC",
+            Self::X2Avic => "x2AVIC",
+            Self::Apicv => "APICv",
+        }
+    }
+}
+
+/// The host where a VM is to run, as far as rules ask for it. `None` is what is not known: a rule says then what holds
+/// where it matters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSide {
+    /// Its kind of virtualization.
+    pub isa: Option<Isa>,
+    /// Its kernel.
+    pub kernel: Option<KernelVersion>,
+    /// How its CPU delivers interrupts.
+    pub technology: Option<Technology>,
+    /// Whether KVM uses that (`enable_apicv`, `avic`).
+    pub enabled: Option<bool>,
+    /// Whether IPIs between running vCPUs take no exit (`enable_ipiv`, and the CPU).
+    pub ipi_virtualization: Option<bool>,
+    /// Whether KVM lets guests run guests (`nested`).
+    pub nested: Option<bool>,
+    /// The largest APIC ID for which interrupt virtualization works, where it is not the one of the technology.
+    pub largest_apic_id: Option<u32>,
+    /// The newest QEMU that is there, as `(major, minor)`.
+    pub qemu: Option<(u32, u32)>,
+}
+
+impl HostSide {
+    /// Any host of a vendor.
+    #[must_use]
+    pub fn of_vendor(isa: Isa) -> Self {
+        let technology = match isa {
+            Isa::Vmx => Some(Technology::Apicv),
+            // Both of them are met; rules tell what differs.
+            Isa::Svm => None,
+        };
+        Self { isa: Some(isa), technology, ..Self::default() }
+    }
+
+    /// The host with this fingerprint.
+    #[must_use]
+    pub fn of(host: &Fingerprint) -> Self {
+        let cpu = host.cpu.as_ref();
+        let has = |flag: &str| cpu.is_some_and(|cpu| cpu.has(flag));
+        let isa = match () {
+            () if has("svm") => Some(Isa::Svm),
+            () if has("vmx") => Some(Isa::Vmx),
+            () => None,
+        };
+        let parameter = |name: &str| {
+            let module = if isa? == Isa::Svm { "kvm_amd" } else { "kvm_intel" };
+            switch(host.parameter(module, name)?)
+        };
+        let (technology, switched_by) = match isa {
+            Some(Isa::Svm) if has("x2avic") => (Some(Technology::X2Avic), "avic"),
+            Some(Isa::Svm) if has("avic") => (Some(Technology::Avic), "avic"),
+            Some(Isa::Svm) => (None, "avic"),
+            _ => (
+                cpu.and_then(|cpu| cpu.has_vmx("apicv")).filter(|&apicv| apicv).map(|_| Technology::Apicv),
+                "enable_apicv",
+            ),
+        };
+        Self {
+            isa,
+            kernel: host.kernel(),
+            technology,
+            enabled: parameter(switched_by),
+            ipi_virtualization: parameter("enable_ipiv"),
+            nested: parameter("nested"),
+            largest_apic_id: None,
+            qemu: None,
+        }
+    }
+
+    /// What the host's interrupt virtualization is called.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.technology, self.isa) {
+            (Some(technology), _) => technology.name(),
+            (None, Some(Isa::Svm)) => "AVIC",
+            (None, Some(Isa::Vmx)) => "APICv",
+            (None, None) => "APICv or AVIC",
+        }
+    }
+}
+
+fn switch(value: &str) -> Option<bool> {
+    match value {
+        "Y" | "y" | "1" => Some(true),
+        "N" | "n" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_host_with_x2avic_is_known_by_its_files() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/cpuinfo", "processor : 0\nvendor_id : AuthenticAMD\nflags : svm avic x2avic npt\n");
+        write("proc/sys/kernel/osrelease", "6.12.107+deb13-amd64\n");
+        write("sys/module/kvm_amd/parameters/avic", "Y\n");
+        write("sys/module/kvm_amd/parameters/nested", "1\n");
+        write("sys/module/kvm_amd/parameters/enable_ipiv", "N\n");
+        let side = HostSide::of(&Fingerprint::read(root.path()).unwrap());
+        let expected = HostSide {
+            isa: Some(Isa::Svm),
+            kernel: Some(KernelVersion::new(6, 12)),
+            technology: Some(Technology::X2Avic),
+            enabled: Some(true),
+            ipi_virtualization: Some(false),
+            nested: Some(true),
+            ..HostSide::default()
+        };
+        assert_eq!(side, expected);
+    }
+
+    #[test]
+    fn nothing_is_known_of_an_empty_root() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(HostSide::of(&Fingerprint::read(root.path()).unwrap()), HostSide::default());
+    }
+}

@@ -1,0 +1,142 @@
+//! What runs the vCPUs, and where the interrupt controllers are.
+
+use domain::{Accelerator, Change, Irqchip, TickPolicy};
+use exits::{InhibitReason, Isa};
+
+use super::rule::{Rule, Verdict};
+use super::subject::Subject;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "accelerator",
+        title: "Accelerator",
+        why: "without KVM the VMM translates every instruction, and no hardware helps it",
+        source: "QEMU docs, System Emulation: Virtualisation Accelerators",
+        guest_follows: false,
+        needs_kvm: false,
+        check: accelerator,
+    },
+    Rule {
+        name: "irqchip",
+        title: "Interrupt controllers",
+        why: "KVM needs the local APICs; I/O APIC, PIC and PIT in the kernel inhibit AVIC and keep guests \
+              below 256 vCPUs",
+        source: "How to enable AMD AVIC and speed up your VMs (Oracle, 2024), kernel-irqchip=split",
+        guest_follows: false,
+        needs_kvm: true,
+        check: irqchip,
+    },
+    Rule {
+        name: "pit-lost-ticks",
+        title: "Lost ticks of the PIT",
+        why: "to inject a lost tick again KVM has to see each EOI, so it inhibits AVIC for the whole VM",
+        source: "Linux arch/x86/kvm/i8254.c, kvm_pit_set_reinject",
+        guest_follows: false,
+        needs_kvm: true,
+        check: pit_lost_ticks,
+    },
+    Rule {
+        name: "encrypted-memory",
+        title: "Encrypted memory",
+        why: "AVIC's tables would have to be shared with the guest, so KVM inhibits AVIC while SEV is on",
+        source: "Linux arch/x86/kvm/svm/sev.c, sev_guest_init",
+        guest_follows: false,
+        needs_kvm: true,
+        check: encrypted_memory,
+    },
+];
+
+fn accelerator(subject: &Subject<'_>) -> Verdict {
+    let form = subject.form();
+    match &subject.vm.machine.accelerator {
+        Some(set) => match set.value {
+            Accelerator::Kvm => Verdict::pass("KVM").seen(form, &set.place),
+            Accelerator::Tcg => Verdict::fail("QEMU translates: no KVM")
+                .seen(form, &set.place)
+                .advice("name KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
+            Accelerator::Xen | Accelerator::Other | _ => {
+                Verdict::skip("the VM runs on neither KVM nor QEMU's translator")
+            }
+        },
+        None if subject.is_kvm() => Verdict::pass("KVM, by the program's name"),
+        None => Verdict::fail("none is named, and QEMU translates then")
+            .unsaid("-accel", "tcg is QEMU's default")
+            .advice("name KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
+    }
+}
+
+fn irqchip(subject: &Subject<'_>) -> Verdict {
+    let held = subject.irqchip();
+    let with = |verdict: Verdict| match held.place {
+        Some(place) => verdict.seen(subject.form(), place),
+        None => verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.machine())),
+    };
+    let split = || vec![Change::Irqchip(Irqchip::Split)];
+    match held.value {
+        Irqchip::Split => with(Verdict::pass("split: local APICs in the kernel, the rest in the VMM")),
+        Irqchip::UserSpace => with(Verdict::fail(format!(
+            "all are in the VMM: {} ({})",
+            InhibitReason::Absent.set_by(),
+            InhibitReason::Absent
+        )))
+        .fix(split()),
+        Irqchip::Kernel if !subject.may_be(Isa::Svm) => {
+            with(Verdict::pass("all in the kernel, which does not stand in APICv's way"))
+        }
+        Irqchip::Kernel => {
+            with(Verdict::warn("all are in the kernel, not only the local APICs")).fix(split())
+        }
+    }
+}
+
+fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
+    let form = subject.form();
+    let irqchip = subject.irqchip();
+    if irqchip.value != Irqchip::Kernel {
+        return Verdict::pass("the PIT is not in the kernel");
+    }
+    if let Some(pit) = subject.vm.machine.pit.as_ref().filter(|pit| !pit.value) {
+        return Verdict::pass("there is no PIT").seen(form, &pit.place);
+    }
+    let policy = subject.vm.timers.pit.as_ref();
+    match policy {
+        Some(set) if set.value == TickPolicy::Discard => {
+            return Verdict::pass("it drops them").seen(form, &set.place);
+        }
+        Some(set) if set.value != TickPolicy::Delay => return Verdict::skip("KVM's PIT has no such policy"),
+        _ => {}
+    }
+    if !subject.may_be(Isa::Svm) {
+        return Verdict::pass("it injects them again, which does not inhibit APICv");
+    }
+    let reason = InhibitReason::PitReinject;
+    let whose = if subject.host.isa.is_none() { "; this inhibits AMD's AVIC, not APICv" } else { "" };
+    let verdict = Verdict::fail(format!("the PIT is in the kernel and injects them again ({reason}){whose}"));
+    let verdict = match irqchip.place {
+        Some(place) => verdict.seen(form, place),
+        None => verdict.unsaid("kernel-irqchip", "all controllers in the kernel, the PIT too"),
+    };
+    let verdict = match policy {
+        Some(set) => verdict.seen(form, &set.place),
+        None => verdict.unsaid("the PIT's policy for lost ticks", "delay: they are injected again"),
+    };
+    verdict.fix(vec![Change::Irqchip(Irqchip::Split)]).fix(vec![Change::PitTickPolicy(TickPolicy::Discard)])
+}
+
+fn encrypted_memory(subject: &Subject<'_>) -> Verdict {
+    const NAMES: &[&str] = &["confidential-guest-support", "memory-encryption"];
+    let said = subject.vm.machine.properties.iter().find(|set| {
+        let (name, value) = &set.value;
+        // Objects are named freely; TDX is Intel's, where KVM has no such inhibit.
+        NAMES.contains(&name.as_str()) && !value.contains("tdx")
+    });
+    match said {
+        None => Verdict::pass("none"),
+        Some(set) if !subject.may_be(Isa::Svm) => {
+            Verdict::pass("it is not AMD's").seen(subject.form(), &set.place)
+        }
+        Some(set) => Verdict::fail(format!("{} ({})", InhibitReason::Sev.set_by(), InhibitReason::Sev))
+            .seen(subject.form(), &set.place)
+            .advice("none while the memory is encrypted: decide what matters more"),
+    }
+}

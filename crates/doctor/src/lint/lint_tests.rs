@@ -1,0 +1,154 @@
+use super::cases::{self, amd, device, enlighten, feature, quiet, said};
+use super::*;
+use crate::Fix;
+use domain::{Change, CpuModel, DeviceKind, FeatureState, Irqchip, TickPolicy};
+use exits::{InhibitReason, Isa};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn finding(rule: &str, vm: &Definition, host: &HostSide) -> Finding {
+    lint(vm, host).into_iter().find(|finding| finding.rule == rule).unwrap()
+}
+
+fn mends(finding: &Finding) -> bool {
+    matches!(finding.state, State::Warn | State::Fail)
+}
+
+#[test]
+fn every_rule_has_cases_that_fire_and_cases_that_do_not() {
+    let cases = cases::all();
+    let names: Vec<_> = rules().map(|rule| rule.name).collect();
+    assert_eq!(names, cases.iter().map(|row| row.rule).collect::<Vec<_>>());
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    for row in cases {
+        assert!(!row.fires.is_empty() && !row.quiet.is_empty(), "{}", row.rule);
+        for (number, (host, change)) in row.fires.iter().enumerate() {
+            let mut vm = quiet();
+            change(&mut vm);
+            let finding = finding(row.rule, &vm, host);
+            assert!(mends(&finding), "{} {number}: {finding:?}", row.rule);
+            // Whoever reads it can check it, and can do something.
+            assert!(!finding.found.is_empty(), "{finding:?}");
+            let absent = ["hyperv-stimer", "hyperv-time"].contains(&row.rule);
+            assert!(absent || !finding.evidence.is_empty(), "{finding:?}");
+            let emulated_with_wide_ids = row.rule == "x2apic" && finding.fixes.is_empty();
+            assert!(emulated_with_wide_ids || !finding.fixes.is_empty(), "{finding:?}");
+        }
+        for (number, (host, change)) in row.quiet.iter().enumerate() {
+            let mut vm = quiet();
+            change(&mut vm);
+            let finding = finding(row.rule, &vm, host);
+            assert!(!mends(&finding), "{} {number}: {finding:?}", row.rule);
+        }
+    }
+}
+
+#[test]
+fn a_vm_in_order_has_nothing_to_mend() {
+    for finding in lint(&quiet(), &HostSide::default()) {
+        assert_eq!(finding.state, State::Pass, "{finding:?}");
+    }
+}
+
+#[test]
+fn rules_say_why_and_what_says_so_in_one_line() {
+    for rule in rules() {
+        assert!(rule.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte == b'2'));
+        assert!((20..=130).contains(&rule.why.len()), "{}: {}", rule.name, rule.why.len());
+        assert!(rule.source.len() > 10 && !rule.title.is_empty(), "{}", rule.name);
+        assert!(!rule.why.contains('\n') && !rule.why.contains("  "), "{}", rule.name);
+    }
+}
+
+#[test]
+fn findings_that_stand_for_an_inhibit_reason_name_it_as_the_kernel_does() {
+    let text = |rule, vm: &Definition, host: &HostSide| finding(rule, vm, host).found;
+    let mut vm = quiet();
+    vm.machine.irqchip = None;
+    let pit = text("pit-lost-ticks", &vm, &HostSide::of_vendor(Isa::Svm));
+    assert!(pit.contains(InhibitReason::PitReinject.name()), "{pit}");
+    let x2apic = text("x2apic", &quiet(), &amd(Technology::Avic, 5, 15));
+    assert!(x2apic.contains(InhibitReason::X2Apic.set_by()), "{x2apic}");
+    enlighten(&mut vm, &["synic"]);
+    assert!(text("hyperv-auto-eoi", &vm, &HostSide::default()).contains(InhibitReason::HyperV.name()));
+}
+
+#[test]
+fn the_first_fix_of_the_pit_is_the_one_of_the_irqchip() {
+    let mut vm = quiet();
+    vm.machine.irqchip = None;
+    let side = HostSide::of_vendor(Isa::Svm);
+    let split = Fix::Definition(vec![Change::Irqchip(Irqchip::Split)]);
+    let pit = finding("pit-lost-ticks", &vm, &side);
+    assert_eq!(pit.fixes, [split.clone(), Fix::Definition(vec![Change::PitTickPolicy(TickPolicy::Discard)])]);
+    assert_eq!(finding("irqchip", &vm, &side).fixes, [split]);
+    // Every change that a fix makes of the QEMU side has a cure of that reason behind it.
+    let cures = InhibitReason::PitReinject.cures();
+    assert!(cures.iter().any(|cure| cure.change.contains("split")));
+    assert!(cures.iter().any(|cure| cure.change.contains("discard")));
+}
+
+#[test]
+fn without_kvm_and_on_xen_nothing_is_judged() {
+    let mut vm = quiet();
+    vm.machine.accelerator = Some(said(domain::Accelerator::Tcg, "-accel tcg"));
+    let findings = lint(&vm, &HostSide::default());
+    assert_eq!(findings.iter().filter(|finding| mends(finding)).count(), 1);
+    assert!(findings.iter().skip(1).all(|finding| matches!(finding.state, State::Skip(_))));
+    vm.form = Form::Xl;
+    assert!(lint(&vm, &HostSide::default()).iter().all(|finding| matches!(finding.state, State::Skip(_))));
+}
+
+#[test]
+fn evidence_tells_lines_of_xml_and_bytes_of_arguments() {
+    let mut vm = quiet();
+    feature(&mut vm, "kvm", FeatureState::Off);
+    let place = |vm: &Definition| finding("kvm-hidden", vm, &HostSide::default()).evidence[0].place.clone();
+    assert_eq!(place(&vm), "byte 10");
+    vm.form = Form::Libvirt;
+    assert_eq!(place(&vm), "line 1");
+}
+
+#[test]
+fn devices_of_a_kind_are_one_finding_with_one_change_each() {
+    let mut vm = quiet();
+    for number in 0..5 {
+        let mut disk = device(DeviceKind::Disk, "ide-hd");
+        disk.id = Some(format!("disk{number}"));
+        vm.devices.push(disk);
+    }
+    let finding = finding("emulated-disk", &vm, &HostSide::default());
+    assert_eq!(finding.found, "ide-hd (disk0), ide-hd (disk1) and 3 others");
+    assert_eq!(finding.evidence.len(), 5);
+    let [Fix::Definition(changes)] = &finding.fixes[..] else { panic!("{finding:?}") };
+    let last = Change::DeviceModel { device: 4, model: "virtio-blk-pci".to_owned() };
+    assert_eq!((changes.len(), &changes[4]), (5, &last));
+}
+
+#[test]
+fn sections_hold_the_same_findings_in_the_same_order() {
+    let mut vm = quiet();
+    vm.machine.irqchip = None;
+    let sections = lint_by_group(&vm, &HostSide::default());
+    let together: Vec<_> = sections.into_iter().flat_map(|section| section.findings).collect();
+    assert_eq!(together, lint(&vm, &HostSide::default()));
+}
+
+proptest! {
+    #[test]
+    fn any_definition_is_judged_without_a_panic(
+        cores: u32, threads: u32, dies: u32, count: u32, cpus in "[0-9,^-]{0,12}", machine in "\\PC{0,20}"
+    ) {
+        let mut vm = quiet();
+        vm.vcpus.count = Some(said(count, "-smp"));
+        vm.vcpus.cores = Some(said(cores, "cores"));
+        vm.vcpus.threads = Some(said(threads, "threads"));
+        vm.vcpus.dies = Some(said(dies, "dies"));
+        vm.machine.kind = Some(said(machine, "-machine"));
+        vm.machine.irqchip = None;
+        vm.vcpu_pins = vec![said((0, cpus.clone()), "pin"), said((1, cpus.clone()), "pin")];
+        vm.emulator_cpus = Some(said(cpus, "emulator"));
+        vm.cpu.model = Some(said(CpuModel::Maximum, "-cpu max"));
+        prop_assert_eq!(lint(&vm, &HostSide::default()).len(), rules().count());
+    }
+}

@@ -1,0 +1,115 @@
+//! Network interfaces.
+
+use domain::{Backend, Change, Device, DeviceKind, Form};
+
+use super::disks::replaced;
+use super::rule::{Rule, Verdict};
+use super::subject::{Subject, called, listed};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "emulated-network",
+        title: "Emulated network interfaces",
+        why: "each packet takes several exits to the VMM: registers, masks and interrupts are emulated one by one",
+        source: "QEMU docs, System Emulation: Network emulation; Virtio 1.2, 5.1 Network Device",
+        guest_follows: true,
+        needs_kvm: true,
+        check: emulated,
+    },
+    Rule {
+        name: "network-vhost",
+        title: "vhost",
+        why: "vhost moves packets in the kernel; otherwise each notification wakes a thread of the VMM",
+        source: "Linux drivers/vhost/net.c; QEMU docs, invocation: -netdev tap,vhost=on",
+        guest_follows: false,
+        needs_kvm: true,
+        check: vhost,
+    },
+    Rule {
+        name: "network-queues",
+        title: "Queues of network interfaces",
+        why: "with one pair of queues one vCPU takes all interrupts, and one vhost thread moves all packets",
+        source: "Virtio 1.2, 5.1.6.5.5 Automatic receive steering in multiqueue mode; QEMU -netdev tap,queues=",
+        guest_follows: false,
+        needs_kvm: true,
+        check: queues,
+    },
+];
+
+/// Emulated interfaces, by the beginning of their names.
+const EMULATED: &[&str] =
+    &["e1000", "rtl8139", "ne2k", "pcnet", "i825", "vmxnet3", "tulip", "igb", "usb-net"];
+
+/// vCPUs from which one pair of queues is short.
+const MANY: u32 = 4;
+
+/// Pairs of queues beyond which more seldom help: each takes a vhost thread of the host.
+const PAIRS: u32 = 8;
+
+fn emulated(subject: &Subject<'_>) -> Verdict {
+    let bad: Vec<_> = subject
+        .devices(DeviceKind::Network)
+        .filter(|(_, device)| EMULATED.iter().any(|name| device.model.starts_with(name)))
+        .collect();
+    replaced(subject, &bad, "no interface is emulated", |_| "virtio-net-pci")
+}
+
+fn virtio<'a>(subject: &Subject<'a>) -> Vec<(usize, &'a Device)> {
+    let devices = subject.devices(DeviceKind::Network);
+    devices.filter(|(_, device)| device.model.starts_with("virtio-net")).collect()
+}
+
+/// Whether QEMU's user-mode network is behind it, which has neither vhost nor several queues.
+fn is_user_mode(device: &Device) -> bool {
+    device.source.as_ref().is_some_and(|set| set.value == "user")
+        || device.properties.iter().any(|(name, value)| name == "type" && value == "user")
+}
+
+fn vhost(subject: &Subject<'_>) -> Verdict {
+    let form = subject.form();
+    let bad: Vec<_> = virtio(subject)
+        .into_iter()
+        .filter(|(_, device)| match &device.backend {
+            Some(backend) => backend.value == Backend::Vmm,
+            // libvirt takes vhost when the host has it, QEMU when it is told.
+            None => form == Form::Qemu,
+        })
+        .collect();
+    if bad.is_empty() {
+        return Verdict::pass("no virtio interface is served by the VMM");
+    }
+    let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
+    let (user, rest): (Vec<_>, Vec<_>) = bad.iter().partition(|(_, device)| is_user_mode(device));
+    let verdict = Verdict::warn(format!("{}: served by the VMM", listed(&names)));
+    let verdict = bad.iter().fold(verdict, |verdict, (_, device)| match &device.backend {
+        Some(set) => verdict.seen(form, &set.place),
+        None => verdict.seen(form, &device.place),
+    });
+    let changes = rest.iter().map(|&(device, _)| Change::Vhost { device, on: true }).collect();
+    let verdict = verdict.fix(changes);
+    if user.is_empty() {
+        return verdict;
+    }
+    verdict.advice("put interfaces of user-mode networks on a tap or bridge; the former have no vhost")
+}
+
+fn queues(subject: &Subject<'_>) -> Verdict {
+    let vcpus = subject.vcpus();
+    if vcpus < MANY {
+        return Verdict::pass(format!("one pair is enough for fewer than {MANY} vCPUs"));
+    }
+    let few = |device: &Device| device.queues.as_ref().is_none_or(|set| set.value < 2);
+    let bad: Vec<_> =
+        virtio(subject).into_iter().filter(|(_, device)| few(device) && !is_user_mode(device)).collect();
+    if bad.is_empty() {
+        return Verdict::pass("no virtio interface could have more");
+    }
+    let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
+    let pairs = vcpus.min(PAIRS);
+    let changes = bad.iter().map(|&(device, _)| Change::Queues { device, queues: pairs }).collect();
+    let verdict = Verdict::warn(format!("{}: one pair for {vcpus} vCPUs", listed(&names))).fix(changes);
+    bad.iter().fold(verdict, |verdict, (_, device)| match &device.queues {
+        Some(set) => verdict.seen(subject.form(), &set.place),
+        None => verdict.seen(subject.form(), &device.place),
+    })
+}

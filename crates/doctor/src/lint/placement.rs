@@ -1,0 +1,106 @@
+//! Which CPUs of the host the VM's threads run on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cpu_list::{cpus, list};
+use super::rule::{Rule, Verdict};
+use super::subject::{Subject, listed};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "vcpu-pins",
+        title: "CPUs of the vCPUs",
+        why: "vCPUs that share a CPU wait for each other, and IPIs between them need an exit",
+        source: "libvirt formatdomain, CPU Tuning: vcpupin; AMD APM volume 2, 15.29.9.1",
+        guest_follows: false,
+        needs_kvm: true,
+        check: vcpu_pins,
+    },
+    Rule {
+        name: "emulator-pins",
+        title: "CPUs of the VMM",
+        why: "main loop and vhost threads that share a CPU with a vCPU take it away, with an exit each time",
+        source: "libvirt formatdomain, CPU Tuning: emulatorpin",
+        guest_follows: false,
+        needs_kvm: true,
+        check: emulator_pins,
+    },
+    Rule {
+        name: "iothread-pins",
+        title: "CPUs of the I/O threads",
+        why: "an I/O thread that shares a CPU with a vCPU takes it away just when it has asked for I/O",
+        source: "libvirt formatdomain, CPU Tuning: iothreadpin",
+        guest_follows: false,
+        needs_kvm: true,
+        check: iothread_pins,
+    },
+];
+
+const NOT_PINNED: &str = "no vCPU is pinned";
+
+/// CPUs that vCPUs are pinned to.
+fn of_vcpus(subject: &Subject<'_>) -> BTreeSet<u32> {
+    subject.vm.vcpu_pins.iter().filter_map(|set| cpus(&set.value.1)).flatten().collect()
+}
+
+fn vcpu_pins(subject: &Subject<'_>) -> Verdict {
+    let mut groups: BTreeMap<BTreeSet<u32>, Vec<_>> = BTreeMap::new();
+    for pin in &subject.vm.vcpu_pins {
+        if let Some(set) = cpus(&pin.value.1).filter(|set| !set.is_empty()) {
+            groups.entry(set).or_default().push(pin);
+        }
+    }
+    if groups.is_empty() {
+        return Verdict::pass(NOT_PINNED);
+    }
+    let Some((set, pins)) = groups.iter().find(|(set, pins)| pins.len() > set.len()) else {
+        return Verdict::pass("there are enough of them");
+    };
+    let vcpus: Vec<_> = pins.iter().map(|pin| pin.value.0.to_string()).collect();
+    let plural = if set.len() == 1 { "" } else { "s" };
+    let verdict = Verdict::warn(format!("vCPUs {} share CPU{plural} {}", listed(&vcpus), list(set)));
+    pins.iter()
+        .fold(verdict, |verdict, pin| verdict.seen(subject.form(), &pin.place))
+        .advice("pin each vCPU to a CPU of its own, threads of a core to threads of a core")
+}
+
+fn emulator_pins(subject: &Subject<'_>) -> Verdict {
+    let vcpus = of_vcpus(subject);
+    let Some(pin) = &subject.vm.emulator_cpus else {
+        return Verdict::pass("the VMM's other threads are not pinned");
+    };
+    let shared: BTreeSet<u32> = cpus(&pin.value).unwrap_or_default().intersection(&vcpus).copied().collect();
+    if vcpus.is_empty() {
+        return Verdict::pass(NOT_PINNED);
+    }
+    if shared.is_empty() {
+        return Verdict::pass("they are apart from the vCPUs'").seen(subject.form(), &pin.place);
+    }
+    Verdict::warn(format!("shared with vCPUs: {}", list(&shared)))
+        .seen(subject.form(), &pin.place)
+        .advice("pin the VMM's other threads to CPUs that no vCPU of this VM uses")
+}
+
+fn iothread_pins(subject: &Subject<'_>) -> Verdict {
+    let vcpus = of_vcpus(subject);
+    if vcpus.is_empty() {
+        return Verdict::pass(NOT_PINNED);
+    }
+    let mut bad = Vec::new();
+    for thread in &subject.vm.iothreads {
+        let Some(pin) = &thread.cpus else { continue };
+        let shared: BTreeSet<u32> =
+            cpus(&pin.value).unwrap_or_default().intersection(&vcpus).copied().collect();
+        if !shared.is_empty() {
+            bad.push((format!("{} on {}", thread.id, list(&shared)), &pin.place));
+        }
+    }
+    if bad.is_empty() {
+        return Verdict::pass("none shares a CPU with a vCPU");
+    }
+    let names: Vec<_> = bad.iter().map(|(name, _)| name.clone()).collect();
+    let verdict = Verdict::warn(format!("shared with vCPUs: {}", listed(&names)));
+    bad.iter()
+        .fold(verdict, |verdict, (_, place)| verdict.seen(subject.form(), place))
+        .advice("pin I/O threads to CPUs that no vCPU of this VM uses")
+}

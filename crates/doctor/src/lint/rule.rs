@@ -1,0 +1,225 @@
+//! What a rule is, and what it says of a definition.
+
+use crate::{Evidence, Finding, Fix, State};
+use domain::{Change, Form, Place};
+
+use super::subject::Subject;
+use super::{
+    apic, assigned, cpu, disks, enlightenments, interrupts, legacy, network, placement, timers, virtio,
+};
+
+/// A rule over a definition.
+pub struct Rule {
+    /// Its stable name in lower case with dashes.
+    pub name: &'static str,
+    /// What it looks at, in a few words.
+    pub title: &'static str,
+    /// Why that matters, in one line.
+    pub why: &'static str,
+    /// What says so.
+    pub source: &'static str,
+    /// Whether the guest has to follow its change: by another driver, or by doing without a feature. Such changes are
+    /// made only when the rule is named.
+    pub guest_follows: bool,
+    /// Whether it says something only of VMs that run on KVM.
+    pub(super) needs_kvm: bool,
+    pub(super) check: fn(&Subject<'_>) -> Verdict,
+}
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Rule").field(&self.name).finish()
+    }
+}
+
+impl Rule {
+    pub(super) fn finding(&self, verdict: Verdict) -> Finding {
+        Finding {
+            rule: self.name.to_owned(),
+            title: self.title.to_owned(),
+            state: verdict.state,
+            found: verdict.found,
+            why: self.why.to_owned(),
+            evidence: verdict.evidence,
+            fixes: verdict.fixes,
+            source: self.source.to_owned(),
+            children: Vec::new(),
+        }
+    }
+}
+
+/// What rules are about; each has a file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Interrupt controllers.
+    Interrupts,
+    /// Local APICs and their IDs.
+    Apic,
+    /// The CPU that the guest sees.
+    Cpu,
+    /// Hyper-V's enlightenments.
+    HyperV,
+    /// Timers.
+    Timers,
+    /// Devices of the host, and the guest's IOMMU.
+    Assigned,
+    /// Disks.
+    Disks,
+    /// Network interfaces.
+    Network,
+    /// How virtio devices notify.
+    Virtio,
+    /// Other emulated devices.
+    Legacy,
+    /// Which CPUs the VM's threads run on.
+    Placement,
+}
+
+impl Group {
+    /// All groups, in the order in which they are shown.
+    pub const ALL: &'static [Self] = &[
+        Self::Interrupts,
+        Self::Apic,
+        Self::Cpu,
+        Self::HyperV,
+        Self::Timers,
+        Self::Assigned,
+        Self::Disks,
+        Self::Network,
+        Self::Virtio,
+        Self::Legacy,
+        Self::Placement,
+    ];
+
+    /// Its stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupts => "interrupts",
+            Self::Apic => "apic",
+            Self::Cpu => "cpu",
+            Self::HyperV => "hyper-v",
+            Self::Timers => "timers",
+            Self::Assigned => "assigned",
+            Self::Disks => "disks",
+            Self::Network => "network",
+            Self::Virtio => "virtio",
+            Self::Legacy => "emulated",
+            Self::Placement => "placement",
+        }
+    }
+
+    /// Its heading.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Interrupts => "Interrupt controllers",
+            Self::Apic => "Local APICs",
+            Self::Cpu => "CPU",
+            Self::HyperV => "Hyper-V enlightenments",
+            Self::Timers => "Timers",
+            Self::Assigned => "Assigned devices and IOMMU",
+            Self::Disks => "Disks",
+            Self::Network => "Network",
+            Self::Virtio => "Virtio notifications",
+            Self::Legacy => "Emulated devices",
+            Self::Placement => "Placement",
+        }
+    }
+
+    /// Its rules.
+    #[must_use]
+    pub const fn rules(self) -> &'static [Rule] {
+        match self {
+            Self::Interrupts => interrupts::RULES,
+            Self::Apic => apic::RULES,
+            Self::Cpu => cpu::RULES,
+            Self::HyperV => enlightenments::RULES,
+            Self::Timers => timers::RULES,
+            Self::Assigned => assigned::RULES,
+            Self::Disks => disks::RULES,
+            Self::Network => network::RULES,
+            Self::Virtio => virtio::RULES,
+            Self::Legacy => legacy::RULES,
+            Self::Placement => placement::RULES,
+        }
+    }
+}
+
+/// What a rule says of a definition.
+pub(super) struct Verdict {
+    state: State,
+    found: String,
+    evidence: Vec<Evidence>,
+    fixes: Vec<Fix>,
+}
+
+impl Verdict {
+    pub(super) fn of(state: State, found: impl Into<String>) -> Self {
+        Self { state, found: found.into(), evidence: Vec::new(), fixes: Vec::new() }
+    }
+
+    pub(super) fn pass(found: impl Into<String>) -> Self {
+        Self::of(State::Pass, found)
+    }
+
+    pub(super) fn warn(found: impl Into<String>) -> Self {
+        Self::of(State::Warn, found)
+    }
+
+    pub(super) fn fail(found: impl Into<String>) -> Self {
+        Self::of(State::Fail, found)
+    }
+
+    pub(super) fn skip(why: impl Into<String>) -> Self {
+        Self::of(State::Skip(why.into()), "")
+    }
+
+    /// With the part of the definition that says it.
+    pub(super) fn seen(mut self, form: Form, place: &Place) -> Self {
+        if !place.text.is_empty() {
+            self.evidence.push(evidence(form, place));
+        }
+        self
+    }
+
+    /// With what holds because the definition does not say otherwise.
+    pub(super) fn unsaid(mut self, what: &str, holds: impl Into<String>) -> Self {
+        self.evidence.push(Evidence { place: format!("{what} is not said"), value: holds.into() });
+        self
+    }
+
+    /// With a fact about the host.
+    pub(super) fn host(mut self, what: &str, value: impl Into<String>) -> Self {
+        self.evidence.push(Evidence { place: what.to_owned(), value: value.into() });
+        self
+    }
+
+    /// Mended by these changes; each call adds one that is enough alone.
+    pub(super) fn fix(mut self, changes: Vec<Change>) -> Self {
+        if !changes.is_empty() {
+            self.fixes.push(Fix::Definition(changes));
+        }
+        self
+    }
+
+    /// With another word for what was found.
+    pub(super) fn finds(mut self, found: impl Into<String>) -> Self {
+        self.found = found.into();
+        self
+    }
+
+    pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.fixes.push(Fix::Advice(advice.into()));
+        self
+    }
+}
+
+/// Command lines have no lines, so that their places are told by bytes.
+fn evidence(form: Form, place: &Place) -> Evidence {
+    let at = match form {
+        Form::Qemu if place.line <= 1 => format!("byte {}", place.start),
+        _ => format!("line {}", place.line),
+    };
+    Evidence { place: at, value: place.text.clone() }
+}

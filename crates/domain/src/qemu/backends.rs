@@ -1,0 +1,127 @@
+//! What devices work on: `-drive`, `-blockdev` and `-netdev`.
+
+use super::items::Item;
+use super::reader::Reading;
+use crate::{Backend, Device, Set};
+use std::collections::HashMap;
+
+/// Positions of the items that devices refer to.
+#[derive(Debug, Default)]
+pub(super) struct Backends {
+    drives: HashMap<String, usize>,
+    nodes: HashMap<String, usize>,
+    networks: HashMap<String, usize>,
+}
+
+impl Backends {
+    /// Those of a command. Of two with one name the first counts, as QEMU takes no second.
+    pub(super) fn of(reading: &Reading<'_>) -> Self {
+        let mut found = Self::default();
+        for (number, item) in reading.items.iter().enumerate() {
+            let (names, key) = match item.name.as_str() {
+                "drive" => (&mut found.drives, "id"),
+                "blockdev" => (&mut found.nodes, "node-name"),
+                "netdev" => (&mut found.networks, "id"),
+                _ => continue,
+            };
+            if let Some(name) = item.text(key) {
+                names.entry(name).or_insert(number);
+            }
+        }
+        found
+    }
+
+    /// The item that a disk's `drive=` names.
+    pub(super) fn disk(&self, name: &str) -> Option<usize> {
+        self.nodes.get(name).or_else(|| self.drives.get(name)).copied()
+    }
+
+    /// The item that a network interface's `netdev=` names.
+    pub(super) fn network(&self, name: &str) -> Option<usize> {
+        self.networks.get(name).copied()
+    }
+
+    /// The nodes below a block device, itself first: format, filters, and the file.
+    fn chain(&self, reading: &Reading<'_>, first: usize) -> Vec<usize> {
+        // Longer ones are rings.
+        const LONGEST: usize = 16;
+        let mut found = vec![first];
+        while let Some(file) = found.last().and_then(|&last| reading.items[last].value("file")) {
+            match self.nodes.get(file) {
+                Some(&next) if found.len() < LONGEST => found.push(next),
+                _ => break,
+            }
+        }
+        found
+    }
+
+    /// The item of a disk's backend in which its way of reading and writing (`aio`) is said or would be.
+    pub(super) fn lowest(&self, reading: &Reading<'_>, first: usize) -> usize {
+        self.chain(reading, first).last().copied().unwrap_or(first)
+    }
+
+    /// Puts what a disk's backend says into the device.
+    pub(super) fn describe_disk(&self, reading: &Reading<'_>, first: usize, device: &mut Device) {
+        for number in self.chain(reading, first) {
+            let item = &reading.items[number];
+            for key in ["aio", "file.aio"] {
+                device.aio = device.aio.take().or_else(|| reading.set(item, key));
+            }
+            for key in ["filename", "file.filename", "file", "host_device", "vhost-user"] {
+                let set = reading.set(item, key).filter(|set| !self.nodes.contains_key(&set.value));
+                device.source = device.source.take().or(set);
+            }
+            device.cache = device.cache.take().or_else(|| cache(reading, item));
+        }
+    }
+
+    /// Puts what a network interface's backend says into the device.
+    pub(super) fn describe_network(reading: &Reading<'_>, item: &Item, device: &mut Device) {
+        let kind = item.value("type").unwrap_or_default();
+        let (backend, place) = match kind {
+            "vhost-user" => (Backend::VhostUser, reading.set(item, "type")),
+            "vhost-vdpa" => (Backend::Vdpa, reading.set(item, "type")),
+            "nic" | "none" | "" => return,
+            _ => {
+                let force = reading.switch(item, "vhostforce").filter(|set| set.value);
+                let switch = reading.switch(item, "vhost").or(force);
+                // File descriptors alone do not switch it on, but nobody passes them in vain: libvirt says both.
+                let on = switch.as_ref().is_some_and(|set| set.value);
+                let place = switch.map(|set| Set::new(String::new(), set.place));
+                (if on { Backend::Vhost } else { Backend::Vmm }, place)
+            }
+        };
+        let place = place.map_or_else(|| item.place.clone(), |set| set.place);
+        device.backend = Some(Set::new(backend, place));
+        for key in ["ifname", "vhostdev", "br", "chardev", "path"] {
+            device.source = device.source.take().or_else(|| reading.set(item, key));
+        }
+    }
+
+    /// Queue pairs that a network backend has; `None` when it does not say, which is one.
+    pub(super) fn queues(reading: &Reading<'_>, item: &Item) -> Option<Set<u32>> {
+        if let Some(queues) = reading.number(item, "queues") {
+            return Some(queues);
+        }
+        let descriptors = reading.set(item, "fds").or_else(|| reading.set(item, "vhostfds"))?;
+        let count = descriptors.value.split(':').count();
+        Some(Set::new(u32::try_from(count).ok()?, descriptors.place))
+    }
+}
+
+/// The cache mode: the name of `-drive cache=`, or the one that the two switches of a block node amount to
+/// (`bdrv_parse_cache_mode` in QEMU's `block.c`).
+fn cache(reading: &Reading<'_>, item: &Item) -> Option<Set<String>> {
+    if let Some(cache) = reading.set(item, "cache") {
+        return Some(cache);
+    }
+    let direct = reading.switch(item, "cache.direct");
+    let unsafe_ = reading.switch(item, "cache.no-flush").filter(|set| set.value);
+    match (direct, unsafe_) {
+        (_, Some(set)) => Some(Set::new("unsafe".to_owned(), set.place)),
+        (Some(set), None) => {
+            Some(Set::new(if set.value { "none" } else { "writeback" }.to_owned(), set.place))
+        }
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,315 @@
+//! Finds the QEMU command in a text, and its options.
+
+use super::argument::{Argument, Quote};
+use super::arrays;
+use super::options;
+use super::words::{Token, Words};
+use crate::{Error, Text};
+use std::path::Path;
+
+/// An option as given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Given {
+    /// Position of the option among the arguments.
+    pub(super) option: usize,
+    /// Position of its argument.
+    pub(super) argument: Option<usize>,
+}
+
+/// A QEMU command.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Command {
+    /// All arguments, in order; the program is among them.
+    pub(super) arguments: Vec<Argument>,
+    /// Position of the program; `None` for a text that begins with options.
+    pub(super) program: Option<usize>,
+    /// Options that QEMU has, in order.
+    pub(super) given: Vec<Given>,
+    /// Arguments that are no options: disk images.
+    pub(super) images: Vec<usize>,
+    /// Options that QEMU does not have, with what was taken for their argument.
+    pub(super) unknown: Vec<Given>,
+    /// What was not understood.
+    pub(super) doubts: Vec<String>,
+    /// Whether the arguments end in a NUL each.
+    pub(super) process: bool,
+}
+
+impl Command {
+    /// The name of an option as given, without dashes.
+    pub(super) fn name(&self, given: Given) -> &str {
+        options::name(&self.arguments[given.option].text).unwrap_or_default()
+    }
+
+    /// What an option's argument says.
+    pub(super) fn said(&self, given: Given) -> &str {
+        given.argument.map_or("", |argument| &self.arguments[argument].text)
+    }
+
+    /// Sorts the arguments after the program into options and images, as `qemu_init` in QEMU's `system/vl.c` does.
+    fn sort(&mut self) {
+        let mut next = self.program.map_or(0, |program| program + 1);
+        while next < self.arguments.len() {
+            let argument = &self.arguments[next];
+            let Some(name) = options::name(&argument.text) else {
+                if argument.text.starts_with('$') {
+                    let doubt = "is known to the shell alone; options in it were not read";
+                    self.doubts.push(format!("Line {}: {} {doubt}.", argument.line, cut(&argument.text)));
+                } else {
+                    self.images.push(next);
+                }
+                next += 1;
+                continue;
+            };
+            let known = options::takes_argument(name);
+            let follows = self.arguments.get(next + 1);
+            // What an unknown option is followed by is its argument rather than a disk.
+            let takes = known.unwrap_or_else(|| follows.is_some_and(|after| !after.text.starts_with('-')));
+            let given = Given { option: next, argument: (takes && follows.is_some()).then_some(next + 1) };
+            if known.is_some() {
+                if takes && given.argument.is_none() {
+                    self.doubts.push(format!("Line {}: -{name} lacks its argument.", argument.line));
+                }
+                self.given.push(given);
+            } else {
+                self.unknown.push(given);
+            }
+            next += if given.argument.is_some() { 2 } else { 1 };
+        }
+    }
+
+    fn of(arguments: Vec<Argument>, program: Option<usize>, process: bool) -> Self {
+        let mut command = Self { arguments, program, process, ..Self::default() };
+        command.sort();
+        command
+    }
+}
+
+/// Whether a word is QEMU's program, by its name or as a shell's variable that is called so.
+fn is_program(word: &str) -> bool {
+    if word.starts_with('$') {
+        return word.len() < 64 && word.to_ascii_lowercase().contains("qemu") && !word.contains("[@]");
+    }
+    let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let name = name.strip_suffix("-wrapped").unwrap_or(name);
+    match name.strip_prefix("qemu-system-") {
+        Some(target) => {
+            !target.is_empty()
+                && target.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+        }
+        None => matches!(name, "qemu-kvm" | "kvm" | "qemu"),
+    }
+}
+
+/// Finds the QEMU command.
+///
+/// # Errors
+///
+/// There is none, or a quotation mark in it is not closed.
+pub(super) fn find(text: &Text) -> Result<Command, Error> {
+    let missing = || {
+        Error::new(
+            &*text.name,
+            "no QEMU command line was found in it (a program such as qemu-system-x86_64 or qemu-kvm, with options)",
+            "Name a file or a process that has one",
+        )
+    };
+    if text.bytes.contains(&0) {
+        return process(&text.bytes).ok_or_else(missing);
+    }
+    let mut found = statements(text)?;
+    if found.is_empty() {
+        found.extend(bare_options(&text.bytes));
+    }
+    // A log of libvirt has a command for each start: the last one tells how the VM runs now.
+    let log = contains(&text.bytes, b": starting up libvirt version");
+    let best = found
+        .iter()
+        .enumerate()
+        .max_by_key(|(number, command)| {
+            (if log { *number } else { command.given.len() }, usize::MAX - number)
+        })
+        .map(|(number, _)| number)
+        .ok_or_else(missing)?;
+    let mut command = found.swap_remove(best);
+    for other in found.iter().filter(|_| !log) {
+        let line = other.arguments.first().map_or(1, |first| first.line);
+        command.doubts.push(format!("Line {line} has another QEMU command, which was not read."));
+    }
+    Ok(command)
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// The arguments of a process.
+fn process(bytes: &[u8]) -> Option<Command> {
+    let mut arguments = Vec::new();
+    let mut start = 0;
+    let whole = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    for part in whole.split(|&byte| byte == 0) {
+        let mut argument = Argument::new(start, 1);
+        argument.take(part, start, Quote::Plain);
+        arguments.push(argument);
+        start += part.len() + 1;
+    }
+    let named = arguments.iter().position(|argument| is_program(&argument.text));
+    // A wrapper such as `sudo` or `sh -c` has QEMU's name among its arguments; QEMU itself may be called anything.
+    let command = Command::of(arguments, Some(named.unwrap_or(0)), true);
+    let telling =
+        |given: &&Given| matches!(command.name(**given), "machine" | "M" | "m" | "smp" | "cpu" | "device");
+    let by_options = command.unknown.is_empty() && command.given.iter().filter(telling).count() > 1;
+    (named.is_some() || by_options).then_some(command)
+}
+
+/// How often what a statement has may be read again in search of another.
+const READINGS: usize = 8;
+
+/// All QEMU commands of a script, log or unit file.
+fn statements(text: &Text) -> Result<Vec<Command>, Error> {
+    let bytes = &text.bytes;
+    let mut found = Vec::new();
+    let mut unclosed = None;
+    let (mut at, mut line) = (0, 1);
+    let mut budget = READINGS * bytes.len() + 4096;
+    while at < bytes.len() {
+        let end =
+            bytes[at..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |length| at + length + 1);
+        let (mut next, mut next_line) = (end, line + 1);
+        if mentions_program(&bytes[at..end]) {
+            let mut words = Words::new(bytes, at, line);
+            let statement = statement(&mut words, bytes);
+            budget = budget.saturating_sub(words.at - at);
+            match statement {
+                Ok(commands) => {
+                    if !commands.is_empty() || budget == 0 {
+                        (next, next_line) = (words.at, words.line);
+                    }
+                    found.extend(commands);
+                }
+                Err(problem) => {
+                    unclosed.get_or_insert(problem);
+                    if budget == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        (at, line) = (next, next_line);
+    }
+    match unclosed {
+        Some((what, line)) if found.is_empty() => {
+            let problem = format!("a {what} is opened here and never closed");
+            Err(Error::new(&*text.name, problem, "Close it, and try again").at_line(line))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// Whether a line may have QEMU's program: what is read closer only then.
+fn mentions_program(line: &[u8]) -> bool {
+    let comment = line.trim_ascii_start().first().is_none_or(|&byte| byte == b'#');
+    !comment && line.windows(3).any(|part| part.eq_ignore_ascii_case(b"qem") || part == b"kvm")
+}
+
+/// The commands of a line and of what continues it.
+fn statement(words: &mut Words<'_>, bytes: &[u8]) -> Result<Vec<Command>, (&'static str, usize)> {
+    let mut found = Vec::new();
+    let mut arguments: Vec<Argument> = Vec::new();
+    let own = |arguments: &[Argument]| arguments.iter().any(|argument| is_program(bare(&argument.text)));
+    loop {
+        match words.next() {
+            Some(Token::Word(word)) => arguments.push(word),
+            Some(Token::Operator(_)) => found.extend(command(std::mem::take(&mut arguments), bytes)),
+            Some(Token::Unclosed { what, line }) => {
+                // Only a command's own quotation marks matter.
+                return if own(&arguments) || found.is_empty() { Err((what, line)) } else { Ok(found) };
+            }
+            Some(Token::LineEnd) => {
+                if !own(&arguments) || !continues(words, &mut arguments) {
+                    break;
+                }
+            }
+            None => break,
+        }
+    }
+    found.extend(command(arguments, bytes));
+    Ok(found)
+}
+
+/// Whether the line that begins here goes on with the command before it, as in files with one argument a line.
+fn continues(words: &mut Words<'_>, arguments: &mut Vec<Argument>) -> bool {
+    words.skip_to_word();
+    let awaits =
+        arguments.last().and_then(|last| options::name(&last.text)).and_then(options::takes_argument);
+    if awaits == Some(true) && arguments.len() > 1 {
+        // An argument that is a whole line needs no quotation marks.
+        arguments.extend(words.whole_line());
+        return true;
+    }
+    // No command of a shell begins with a dash.
+    words.begins_with_option()
+}
+
+/// What stands before a program in a unit file is dropped.
+fn bare(word: &str) -> &str {
+    let word = word.strip_prefix("ExecStart=").unwrap_or(word);
+    word.trim_start_matches(['-', '@', ':', '+', '!', '|'])
+}
+
+/// The command of a statement's words, if it is one of QEMU.
+fn command(mut arguments: Vec<Argument>, bytes: &[u8]) -> Option<Command> {
+    let program = arguments.iter().position(|argument| is_program(bare(&argument.text)))?;
+    let word = &arguments[program].text;
+    let extra = word.len() - bare(word).len();
+    if extra > 0 {
+        arguments[program] = std::mem::take(&mut arguments[program]).without_first(extra);
+    }
+    let arguments = arrays::expanded(arguments, bytes);
+    let follows = arguments.get(program + 1)?;
+    let option = follows.text.starts_with('$') || options::name(&follows.text).is_some();
+    let image = program == 0 && !option && arguments.len() == 2;
+    if !option && !image {
+        return None;
+    }
+    let command = Command::of(arguments, Some(program), false);
+    (image || !command.given.is_empty()).then_some(command)
+}
+
+/// A text that has options and no program.
+fn bare_options(bytes: &[u8]) -> Option<Command> {
+    let mut words = Words::new(bytes, 0, 1);
+    words.skip_to_word();
+    if !words.begins_with_option() {
+        return None;
+    }
+    let mut arguments: Vec<Argument> = Vec::new();
+    while let Some(token) = words.next() {
+        match token {
+            Token::Word(word) => arguments.push(word),
+            Token::LineEnd => {
+                let awaits = arguments
+                    .last()
+                    .and_then(|last| options::name(&last.text))
+                    .and_then(options::takes_argument);
+                words.skip_to_word();
+                if awaits == Some(true) {
+                    arguments.extend(words.whole_line());
+                }
+            }
+            Token::Operator(_) | Token::Unclosed { .. } => return None,
+        }
+    }
+    let command = Command::of(arguments, None, false);
+    (!command.given.is_empty()).then_some(command)
+}
+
+/// A text short enough for a sentence.
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

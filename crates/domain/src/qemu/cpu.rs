@@ -1,0 +1,184 @@
+//! `-cpu`: the model and what is given or withheld besides.
+
+use super::properties::switch;
+use super::reader::Reading;
+use crate::{CpuModel, FeatureState, Set};
+use std::ops::Range;
+
+/// A part of `-cpu` after the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The bytes of the argument that it has.
+    pub(super) at: Range<usize>,
+    /// The name, with dashes, as QEMU calls it today.
+    pub(super) name: String,
+    /// How it is said.
+    pub(super) how: How,
+}
+
+/// How a part says what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum How {
+    /// `+x`.
+    Plus,
+    /// `-x`.
+    Minus,
+    /// `x=value`, or `x` alone, which is `on`.
+    Value(String),
+}
+
+/// The parts of `-cpu`. Commas cannot be doubled here: QEMU splits this argument with `strtok`
+/// (`x86_cpu_parse_featurestr` in `target/i386/cpu.c`).
+pub(super) fn parts(said: &str) -> (Range<usize>, Vec<Part>) {
+    let mut found = Vec::new();
+    let mut start = 0;
+    let mut model = 0..said.len();
+    for (number, part) in said.split(',').enumerate() {
+        let at = start..start + part.len();
+        start = at.end + 1;
+        if number == 0 {
+            model = at;
+        } else if !part.is_empty() {
+            let (name, how) = match (part.strip_prefix('+'), part.strip_prefix('-'), part.split_once('=')) {
+                (Some(name), _, _) => (name, How::Plus),
+                (_, Some(name), _) => (name, How::Minus),
+                (_, _, Some((name, value))) => (name, How::Value(value.to_owned())),
+                _ => (part, How::Value("on".to_owned())),
+            };
+            found.push(Part { at, name: canonical(name), how });
+        }
+    }
+    (model, found)
+}
+
+/// The name that QEMU gives a feature today. Dashes stand for underscores (`feat2prop`), and old names are aliases
+/// (`x86_cpu_initfn` in `target/i386/cpu.c`).
+pub(super) fn canonical(name: &str) -> String {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    let name = match name.as_str() {
+        "sse3" => "pni",
+        "pclmuldq" => "pclmulqdq",
+        "sse4-1" => "sse4.1",
+        "sse4-2" => "sse4.2",
+        "xd" => "nx",
+        "ffxsr" => "fxsr-opt",
+        "i64" => "lm",
+        "hv-apicv" => "hv-avic",
+        _ => return name,
+    };
+    name.to_owned()
+}
+
+/// The part that decides on a feature: `-x` wins over `+x`, and that over the last `x=value`, wherever they stand
+/// (`x86_cpu_expand_features` applies the lists in that order, after the properties).
+pub(super) fn deciding<'a>(parts: &'a [Part], name: &str) -> Option<&'a Part> {
+    let named = || parts.iter().rev().filter(|part| part.name == name);
+    named()
+        .find(|part| part.how == How::Minus)
+        .or_else(|| named().find(|part| part.how == How::Plus))
+        .or_else(|| named().next())
+}
+
+/// The model by QEMU's name.
+pub(super) fn model(name: &str) -> CpuModel {
+    match name {
+        "host" => CpuModel::Host,
+        "max" => CpuModel::Maximum,
+        other => CpuModel::Named(other.to_owned()),
+    }
+}
+
+/// Reads `-cpu`, and `-global` of CPU drivers where `-cpu` says nothing. Of several `-cpu` the last one counts.
+pub(super) fn read(reading: &mut Reading<'_>) {
+    if let Some(item) = reading.items.iter().rposition(|item| item.name == "cpu") {
+        let item = reading.items[item].clone();
+        let said =
+            if item.given.is_some() { item.said.clone() } else { item.text("model").unwrap_or_default() };
+        let (model_at, parts) = parts(&said);
+        let place = |at: Range<usize>| match item.given.and_then(|given| given.argument) {
+            Some(argument) => reading.command.arguments[argument].place(at, &reading.text.bytes),
+            None => item.place.clone(),
+        };
+        let name = &said[model_at];
+        let mut cpu = std::mem::take(&mut reading.definition.cpu);
+        let mut doubts = Vec::new();
+        if !name.is_empty() {
+            cpu.model = Some(Set::new(model(name), item.place.clone()));
+        }
+        let mut names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
+        names.sort_unstable();
+        for same in names.chunk_by(|one, other| one == other) {
+            let Some(part) = deciding(&parts, same[0]) else { continue };
+            let place = place(part.at.clone());
+            match (&part.how, state(&part.how)) {
+                (How::Value(value), None) => valued(&mut cpu, &part.name, value, place),
+                (_, Some(state)) => feature(&mut cpu, &part.name, state, place),
+                _ => {}
+            }
+        }
+        // Properties with values keep the order of the text.
+        cpu.properties.sort_by_key(|set| set.place.start);
+        if parts.iter().any(|part| part.name.is_empty()) {
+            doubts.push(format!("Line {}: a part of -cpu has no name.", item.place.line));
+        }
+        reading.definition.cpu = cpu;
+        reading.definition.doubts.append(&mut doubts);
+    }
+    globals(reading);
+    clocks(reading);
+}
+
+fn state(how: &How) -> Option<FeatureState> {
+    let on = match how {
+        How::Plus => true,
+        How::Minus => false,
+        How::Value(value) => switch(value)?,
+    };
+    Some(if on { FeatureState::On } else { FeatureState::Off })
+}
+
+fn feature(cpu: &mut crate::GuestCpu, name: &str, state: FeatureState, place: crate::Place) {
+    let on = state == FeatureState::On;
+    match name.strip_prefix("hv-") {
+        Some("passthrough") => cpu.hyperv.passthrough = Some(Set::new(on, place)),
+        Some(name) => drop(cpu.hyperv.features.insert(name.to_owned(), Set::new(on, place))),
+        None => drop(cpu.features.insert(name.to_owned(), Set::new(state, place))),
+    }
+}
+
+fn valued(cpu: &mut crate::GuestCpu, name: &str, value: &str, place: crate::Place) {
+    if matches!(name, "hv-spinlocks" | "hv-vendor-id") {
+        feature(cpu, name, FeatureState::On, place.clone());
+    }
+    cpu.properties.push(Set::new((name.to_owned(), value.to_owned()), place));
+}
+
+/// Whether a driver is the CPU's, of any model.
+pub(super) fn is_cpu_driver(driver: &str) -> bool {
+    driver == "cpu" || driver.ends_with("x86_64-cpu") || driver.ends_with("i386-cpu")
+}
+
+fn globals(reading: &mut Reading<'_>) {
+    let definition = &mut reading.definition;
+    for global in definition.globals.iter().filter(|global| is_cpu_driver(&global.value.0)) {
+        let (_, property, value) = &global.value;
+        let name = canonical(property);
+        let known = match name.strip_prefix("hv-") {
+            Some(name) => definition.cpu.hyperv.features.contains_key(name),
+            None => definition.cpu.features.contains_key(&name),
+        };
+        if let (Some(state), false) = (state(&How::Value(value.clone())), known) {
+            feature(&mut definition.cpu, &name, state, global.place.clone());
+        }
+    }
+}
+
+/// The clocks that are features of the CPU here and timers in libvirt.
+fn clocks(reading: &mut Reading<'_>) {
+    let definition = &mut reading.definition;
+    if let Some(clock) = definition.cpu.features.get("kvmclock") {
+        let on = clock.value != FeatureState::Off;
+        definition.timers.kvm_clock = Some(Set::new(on, clock.place.clone()));
+    }
+    definition.timers.hyperv_clock = definition.cpu.hyperv.features.get("time").cloned();
+}

@@ -1,0 +1,178 @@
+//! The options of a command as items with properties, those of `-readconfig` files among them.
+
+use super::argument::place;
+use super::command::{Command, Given, cut};
+use super::properties::{Properties, Property};
+use super::readconfig;
+use crate::{Files, Place, Text};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// An option with its properties.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    /// Its name without dashes; `M` is `machine`.
+    pub(super) name: String,
+    /// Its properties.
+    pub(super) properties: Properties,
+    /// The argument as a whole.
+    pub(super) said: String,
+    /// Where the option is said, its argument included.
+    pub(super) place: Place,
+    /// The option in the command; `None` for what a file says.
+    pub(super) given: Option<Given>,
+    /// Places of properties that the argument itself does not say, by their position.
+    pub(super) elsewhere: BTreeMap<usize, Place>,
+}
+
+impl Item {
+    /// The value of a property.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        self.properties.value(key)
+    }
+
+    /// The value of a property that is not empty.
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        self.value(key).filter(|value| !value.is_empty()).map(str::to_owned)
+    }
+
+    /// All properties as written.
+    pub(super) fn pairs(&self) -> Vec<(String, String)> {
+        self.properties.list.iter().map(|one| (one.key.clone(), one.value.clone())).collect()
+    }
+}
+
+/// The key of an option's first part when that has none.
+pub(super) fn implied(option: &str) -> &'static str {
+    match option {
+        "machine" | "net" | "nic" | "netdev" | "display" => "type",
+        "accel" => "accel",
+        "cpu" => "model",
+        "smp" => "cpus",
+        "m" => "size",
+        "device" | "blockdev" | "audiodev" | "audio" => "driver",
+        "object" => "qom-type",
+        "chardev" => "backend",
+        "name" => "guest",
+        "vga" => "vga",
+        "mon" => "chardev",
+        "boot" => "order",
+        "virtfs" | "fsdev" => "fsdriver",
+        "fw_cfg" => "name",
+        _ => "",
+    }
+}
+
+/// The place of a property of an item.
+pub(super) fn property_place(item: &Item, property: &Property, command: &Command, bytes: &[u8]) -> Place {
+    let position = item.properties.list.iter().position(|one| std::ptr::eq(one, property));
+    if let Some(place) = position.and_then(|position| item.elsewhere.get(&position)) {
+        return place.clone();
+    }
+    match item.given.and_then(|given| given.argument) {
+        // The first part says little without its option.
+        Some(_) if property.whole.start == 0 && !property.pair => item.place.clone(),
+        Some(argument) => command.arguments[argument].place(property.whole.clone(), bytes),
+        None => item.place.clone(),
+    }
+}
+
+/// All items of a command, in the order in which they take effect.
+pub(super) fn items(
+    text: &Text,
+    command: &Command,
+    files: &dyn Files,
+    doubts: &mut Vec<String>,
+) -> Vec<Item> {
+    let mut found = Vec::new();
+    for &given in &command.given {
+        let name = match command.name(given) {
+            "M" => "machine",
+            name => name,
+        };
+        let place = option_place(text, command, given);
+        match name {
+            "readconfig" => config(command.said(given), &place, files, &mut found, doubts),
+            "set" => set(command.said(given), &place, &mut found, doubts),
+            "writeconfig" => {}
+            _ => {
+                let said = command.said(given).to_owned();
+                let properties = Properties::read(&said, implied(name));
+                if said.starts_with('{') && !properties.json {
+                    doubts.push(format!(
+                        "Line {}: the argument of -{name} is no whole JSON object.",
+                        place.line
+                    ));
+                }
+                let (name, elsewhere) = (name.to_owned(), BTreeMap::new());
+                found.push(Item { name, properties, said, place, given: Some(given), elsewhere });
+            }
+        }
+    }
+    found
+}
+
+/// The place of an option with its argument.
+pub(super) fn option_place(text: &Text, command: &Command, given: Given) -> Place {
+    let option = &command.arguments[given.option];
+    let end = given.argument.map_or(option.written.end, |argument| command.arguments[argument].written.end);
+    // The elements of an array may stand in another order.
+    let written = option.written.start..end.max(option.written.end);
+    place(written, option.line, &text.bytes)
+}
+
+fn config(path: &str, place: &Place, files: &dyn Files, found: &mut Vec<Item>, doubts: &mut Vec<String>) {
+    let bytes = match files.contents(Path::new(path)) {
+        Ok(bytes) => bytes,
+        Err(problem) => {
+            let path = cut(path);
+            doubts.push(format!(
+                "Line {}: the file of -readconfig {path} was not read: {problem}.",
+                place.line
+            ));
+            return;
+        }
+    };
+    for group in readconfig::groups(&String::from_utf8_lossy(&bytes), path, doubts) {
+        let elsewhere =
+            group.lines.iter().map(|(line, shown)| file_place(path, *line, shown, place)).enumerate();
+        found.push(Item {
+            place: file_place(path, group.line, &group.header, place),
+            elsewhere: elsewhere.collect(),
+            name: group.name,
+            said: String::new(),
+            properties: Properties { list: group.properties, json: false },
+            given: None,
+        });
+    }
+}
+
+/// The place of a line of a file that an option names.
+fn file_place(path: &str, line: usize, shown: &str, option: &Place) -> Place {
+    Place { text: format!("{path}, line {line}: {}", cut(shown)), ..option.clone() }
+}
+
+/// `-set group.id.key=value`.
+fn set(said: &str, place: &Place, found: &mut [Item], doubts: &mut Vec<String>) {
+    let parsed = said.split_once('=').and_then(|(path, value)| {
+        let mut parts = path.splitn(3, '.');
+        Some((parts.next()?, parts.next()?, parts.next()?, value))
+    });
+    let Some((group, id, key, value)) = parsed else {
+        doubts.push(format!("Line {}: {} is not of the form group.id.key=value.", place.line, cut(said)));
+        return;
+    };
+    let item = found.iter_mut().rev().find(|item| item.name == group && item.value("id") == Some(id));
+    let Some(item) = item else {
+        doubts.push(format!("Line {}: -set names {}, which is not there.", place.line, cut(said)));
+        return;
+    };
+    item.elsewhere.insert(item.properties.list.len(), place.clone());
+    item.properties.list.push(Property {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        value_at: 0..0,
+        whole: 0..0,
+        pair: true,
+    });
+}

@@ -1,0 +1,192 @@
+//! JSON objects as arguments of `-device`, `-blockdev`, `-object` and `-netdev`, with the place of every value.
+
+use super::properties::Property;
+use std::ops::Range;
+
+/// How deep an object may be nested: QEMU's own have four levels at most.
+const DEPTH: usize = 32;
+
+/// The values of an object, those of nested objects and lists under names with dots (`iothread-vq-mapping.0.iothread`).
+/// `None` when it is no object as a whole.
+pub(super) fn properties(text: &str) -> Option<Vec<Property>> {
+    let mut reader = Reader { text, at: 0, found: Vec::new() };
+    reader.value(&mut String::new(), 0, 0)?;
+    reader.space();
+    (reader.at == text.len() && text.starts_with('{')).then_some(reader.found)
+}
+
+/// A text as JSON.
+pub(super) fn written(value: &str) -> String {
+    serde_json::Value::from(value).to_string()
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    found: Vec<Property>,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_whitespace()) {
+            self.at += 1;
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.space();
+        (self.peek() == Some(byte)).then(|| self.at += 1)
+    }
+
+    /// The next thing after a member: whether another follows.
+    fn more(&mut self, close: u8) -> Option<bool> {
+        self.space();
+        let byte = self.peek()?;
+        self.at += 1;
+        match byte {
+            b',' => Some(true),
+            _ if byte == close => Some(false),
+            _ => None,
+        }
+    }
+
+    /// A value whose name begins at `whole`.
+    fn value(&mut self, path: &mut String, whole: usize, depth: usize) -> Option<()> {
+        self.space();
+        let start = self.at;
+        match self.peek()? {
+            _ if depth > DEPTH => return None,
+            b'{' => return self.object(path, depth),
+            b'[' => return self.list(path, depth),
+            b'"' => {
+                let value = self.string()?;
+                self.add(path, value, whole, start..self.at);
+            }
+            _ => {
+                let rest = &self.text[start..];
+                let length = rest.find(|one: char| !one.is_ascii_alphanumeric() && !"+-.".contains(one));
+                self.at = start + length.unwrap_or(rest.len());
+                let value = match &self.text[start..self.at] {
+                    "" => return None,
+                    "true" => "on",
+                    "false" => "off",
+                    other => other,
+                };
+                self.add(path, value.to_owned(), whole, start..self.at);
+            }
+        }
+        Some(())
+    }
+
+    fn add(&mut self, path: &str, value: String, whole: usize, value_at: Range<usize>) {
+        let whole = whole..value_at.end;
+        self.found.push(Property { key: path.to_owned(), value, value_at, whole, pair: true });
+    }
+
+    fn object(&mut self, path: &mut String, depth: usize) -> Option<()> {
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Some(());
+        }
+        loop {
+            self.space();
+            let start = self.at;
+            let key = self.string()?;
+            self.expect(b':')?;
+            self.member(path, &key, start, depth)?;
+            if !self.more(b'}')? {
+                return Some(());
+            }
+        }
+    }
+
+    fn list(&mut self, path: &mut String, depth: usize) -> Option<()> {
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Some(());
+        }
+        for number in 0_usize.. {
+            self.space();
+            self.member(path, &number.to_string(), self.at, depth)?;
+            if !self.more(b']')? {
+                break;
+            }
+        }
+        Some(())
+    }
+
+    fn member(&mut self, path: &mut String, key: &str, start: usize, depth: usize) -> Option<()> {
+        let length = path.len();
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(key);
+        self.value(path, start, depth + 1)?;
+        path.truncate(length);
+        Some(())
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let start = self.at;
+        self.expect(b'"')?;
+        let bytes = self.text.as_bytes();
+        loop {
+            match bytes.get(self.at)? {
+                b'"' => break,
+                b'\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+        self.at += 1;
+        serde_json::from_str(self.text.get(start..self.at)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_values_have_names_with_dots_and_places() {
+        let text = r#"{"driver": "virtio-blk-pci", "iothread-vq-mapping":[{"iothread":"a\"b","vqs":[0,1]}, {}],"x":true}"#;
+        let found = properties(text).expect("is an object");
+        let pairs: Vec<_> = found.iter().map(|one| (one.key.as_str(), one.value.as_str())).collect();
+        let expected = [
+            ("driver", "virtio-blk-pci"),
+            ("iothread-vq-mapping.0.iothread", "a\"b"),
+            ("iothread-vq-mapping.0.vqs.0", "0"),
+            ("iothread-vq-mapping.0.vqs.1", "1"),
+            ("x", "on"),
+        ];
+        assert_eq!(pairs, expected);
+        assert_eq!(&text[found[0].value_at.clone()], "\"virtio-blk-pci\"");
+        assert_eq!(&text[found[4].whole.clone()], "\"x\":true");
+    }
+
+    #[test]
+    fn what_is_no_object_gives_nothing() {
+        for text in [
+            "{",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{} x",
+            "{\"a\":1,}",
+            "[]",
+            "{\"a\":\"",
+            "{\"a\":\"\\",
+            "{\"a\":\"\\u12\"}",
+        ] {
+            assert_eq!(properties(text), None, "{text}");
+        }
+        assert_eq!(properties(&"{\"a\":".repeat(100_000)), None);
+        assert_eq!(properties("{}"), Some(Vec::new()));
+    }
+}

@@ -1,0 +1,289 @@
+//! `-machine`, `-accel`, `-smp`, `-m`, `-rtc` and their relatives.
+
+use super::items::Item;
+use super::properties::{same_name, switch};
+use super::reader::Reading;
+use crate::{Accelerator, GuestIommu, IoThread, Irqchip, Place, Set, TickPolicy};
+
+/// Reads all of them, in their order: later ones replace earlier ones.
+pub(super) fn read(reading: &mut Reading<'_>) {
+    for number in 0..reading.items.len() {
+        let item = reading.items[number].clone();
+        let place = item.place.clone();
+        match item.name.as_str() {
+            "machine" => machine(reading, &item),
+            "accel" => accelerator(reading, &item),
+            "enable-kvm" => reading.definition.machine.accelerator = Some(Set::new(Accelerator::Kvm, place)),
+            "no-kvm" => reading.definition.machine.accelerator = Some(Set::new(Accelerator::Tcg, place)),
+            "enable-hax" | "enable-hvf" => {
+                reading.definition.machine.accelerator = Some(Set::new(Accelerator::Other, place));
+            }
+            "no-kvm-irqchip" => {
+                reading.definition.machine.irqchip = Some(Set::new(Irqchip::UserSpace, place))
+            }
+            "no-kvm-pit-reinjection" => {
+                reading.definition.timers.pit = Some(Set::new(TickPolicy::Discard, place))
+            }
+            "no-hpet" => reading.definition.timers.hpet = Some(Set::new(false, place)),
+            "no-acpi" => {
+                let pair = ("acpi".to_owned(), "off".to_owned());
+                reading.definition.machine.properties.push(Set::new(pair, place));
+            }
+            "smp" => smp(reading, &item),
+            "m" => memory(reading, &item),
+            "rtc" => clock(reading, &item),
+            "global" => global(reading, &item),
+            "object" => object(reading, &item),
+            "device" => iommu(reading, &item),
+            _ => {}
+        }
+    }
+    memory_of_backend(reading);
+    iommu_globals(reading);
+}
+
+fn machine(reading: &mut Reading<'_>, item: &Item) {
+    for property in &item.properties.list {
+        let (value, place) = (property.value.as_str(), reading.place(item, property));
+        let key = property.key.replace('_', "-");
+        let machine = &mut reading.definition.machine;
+        match key.as_str() {
+            "type" => machine.kind = Some(Set::new(value.to_owned(), place)),
+            "accel" => machine.accelerator = Some(Set::new(first_accelerator(value), place)),
+            "kernel-irqchip" => irqchip(reading, value, place),
+            "pit" => machine.pit = switch(value).map(|on| Set::new(on, place)),
+            "pic" => machine.pic = switch(value).map(|on| Set::new(on, place)),
+            "vmport" => machine.vmport = switch(value).map(|on| Set::new(on, place)),
+            "hpet" => reading.definition.timers.hpet = switch(value).map(|on| Set::new(on, place)),
+            _ => match key.strip_prefix("smp.") {
+                Some(level) => topology(reading, level, value, place),
+                None => machine.properties.push(Set::new((key, value.to_owned()), place)),
+            },
+        }
+    }
+}
+
+/// The first of `kvm:tcg`: QEMU takes the next only when that cannot be had.
+fn first_accelerator(value: &str) -> Accelerator {
+    match value.split(':').next().unwrap_or_default() {
+        "kvm" => Accelerator::Kvm,
+        "tcg" => Accelerator::Tcg,
+        "xen" => Accelerator::Xen,
+        _ => Accelerator::Other,
+    }
+}
+
+fn irqchip(reading: &mut Reading<'_>, value: &str, place: Place) {
+    let chip = match (value, switch(value)) {
+        ("split", _) => Irqchip::Split,
+        (_, Some(true)) => Irqchip::Kernel,
+        (_, Some(false)) => Irqchip::UserSpace,
+        _ => {
+            let doubt = format!("Line {}: kernel-irqchip is {value}, not on, off or split.", place.line);
+            reading.definition.doubts.push(doubt);
+            return;
+        }
+    };
+    reading.definition.machine.irqchip = Some(Set::new(chip, place));
+}
+
+fn accelerator(reading: &mut Reading<'_>, item: &Item) {
+    let first = reading.items.iter().find(|other| other.name == "accel").map(|other| &other.place);
+    let first = first == Some(&item.place);
+    for property in &item.properties.list {
+        let place = reading.place(item, property);
+        if same_name(&property.key, "accel") {
+            // Of several, the first that can be had is taken.
+            if first {
+                let accelerator = first_accelerator(&property.value);
+                reading.definition.machine.accelerator = Some(Set::new(accelerator, place));
+            }
+        } else if same_name(&property.key, "kernel-irqchip") {
+            irqchip(reading, &property.value, place);
+        } else {
+            let pair = (property.key.replace('_', "-"), property.value.clone());
+            reading.definition.machine.properties.push(Set::new(pair, place));
+        }
+    }
+}
+
+fn smp(reading: &mut Reading<'_>, item: &Item) {
+    for property in &item.properties.list {
+        let place = reading.place(item, property);
+        topology(reading, &property.key, &property.value, place);
+    }
+    // Without a number, the topology says how many (`machine_parse_smp_config` in QEMU's `hw/core/machine-smp.c`).
+    let product = reading.definition.vcpus_in_force();
+    if reading.definition.vcpus.count.is_none() && !item.properties.list.is_empty() {
+        reading.definition.vcpus.count = Some(Set::new(product, item.place.clone()));
+    }
+}
+
+fn topology(reading: &mut Reading<'_>, level: &str, value: &str, place: Place) {
+    let Ok(number) = value.parse::<u32>() else {
+        let doubt = format!("Line {}: -smp {level}={value} is no number.", place.line);
+        reading.definition.doubts.push(doubt);
+        return;
+    };
+    let vcpus = &mut reading.definition.vcpus;
+    let field = match level {
+        "cpus" => &mut vcpus.count,
+        "maxcpus" => &mut vcpus.maximum,
+        "sockets" => &mut vcpus.sockets,
+        "dies" => &mut vcpus.dies,
+        "clusters" => &mut vcpus.clusters,
+        "cores" => &mut vcpus.cores,
+        "threads" => &mut vcpus.threads,
+        // One of each is what all but the newest guests have.
+        "modules" | "books" | "drawers" if number == 1 => return,
+        _ => {
+            let doubt = format!("Line {}: -smp {level}={value} is not part of the model.", place.line);
+            reading.definition.doubts.push(doubt);
+            return;
+        }
+    };
+    *field = Some(Set::new(number, place));
+}
+
+/// A size in bytes: a number, with a fraction or without, and a unit; MiB without one (`parse_size_suffix` in QEMU).
+pub(super) fn bytes(text: &str, default_unit: u64) -> Option<u64> {
+    let digits = text.find(|one: char| !one.is_ascii_digit() && one != '.').unwrap_or(text.len());
+    let unit = match text[digits..].to_ascii_lowercase().as_str() {
+        "" => default_unit,
+        "b" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        "t" => 1 << 40,
+        "p" => 1 << 50,
+        _ => return None,
+    };
+    let (whole, fraction) = text[..digits].split_once('.').unwrap_or((&text[..digits], ""));
+    let whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    if fraction.is_empty() {
+        return Some(whole);
+    }
+    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let part = fraction.parse::<u128>().ok()?.checked_mul(u128::from(unit))? / scale;
+    whole.checked_add(u64::try_from(part).ok()?)
+}
+
+fn memory(reading: &mut Reading<'_>, item: &Item) {
+    let Some(property) = item.properties.get("size") else { return };
+    let place = reading.place(item, property);
+    match bytes(&property.value, 1 << 20) {
+        Some(bytes) => reading.definition.memory_mib = Some(Set::new(bytes >> 20, place)),
+        None => {
+            let doubt =
+                format!("Line {}: -m {} is no size.", place.line, super::command::cut(&property.value));
+            reading.definition.doubts.push(doubt);
+        }
+    }
+}
+
+/// Without `-m`, the memory is as large as the backend that `-machine memory-backend=` names.
+fn memory_of_backend(reading: &mut Reading<'_>) {
+    if reading.definition.memory_mib.is_some() {
+        return;
+    }
+    let properties = &reading.definition.machine.properties;
+    let Some(id) = properties.iter().rev().find(|set| set.value.0 == "memory-backend") else { return };
+    let size =
+        reading.named("object", "id", &id.value.1).and_then(|item| reading.set(&reading.items[item], "size"));
+    reading.definition.memory_mib =
+        size.and_then(|set| Some(Set::new(bytes(&set.value, 1)? >> 20, set.place)));
+}
+
+/// A policy for lost ticks, by the names of QEMU's `LostTickPolicy`.
+fn tick_policy(value: &str) -> Option<TickPolicy> {
+    match value {
+        "delay" => Some(TickPolicy::Delay),
+        "discard" => Some(TickPolicy::Discard),
+        "merge" => Some(TickPolicy::Merge),
+        "slew" => Some(TickPolicy::CatchUp),
+        _ => None,
+    }
+}
+
+fn clock(reading: &mut Reading<'_>, item: &Item) {
+    if let Some(set) = reading.set(item, "driftfix") {
+        let policy = if set.value == "slew" { TickPolicy::CatchUp } else { TickPolicy::Discard };
+        reading.definition.timers.rtc = Some(Set::new(policy, set.place));
+    }
+}
+
+/// Driver, property and value of a `-global`.
+pub(super) fn global_parts(item: &Item) -> Option<(String, String, String)> {
+    if let (Some(driver), Some(property), Some(value)) =
+        (item.text("driver"), item.text("property"), item.text("value"))
+    {
+        return Some((driver, property, value));
+    }
+    // In a file it is a group with one line for each; as an argument the value may have commas.
+    let (path, value) = item.said.split_once('=')?;
+    let (driver, property) = path.split_once('.')?;
+    Some((driver.to_owned(), property.to_owned(), value.to_owned()))
+}
+
+fn global(reading: &mut Reading<'_>, item: &Item) {
+    let Some((driver, property, value)) = global_parts(item) else {
+        let said = super::command::cut(&item.said);
+        let doubt =
+            format!("Line {}: -global {said} is not of the form driver.property=value.", item.place.line);
+        reading.definition.doubts.push(doubt);
+        return;
+    };
+    let policy = || Some(Set::new(tick_policy(&value)?, item.place.clone()));
+    match (driver.as_str(), property.replace('-', "_").as_str()) {
+        ("kvm-pit", "lost_tick_policy") => reading.definition.timers.pit = policy(),
+        ("mc146818rtc", "lost_tick_policy") => reading.definition.timers.rtc = policy(),
+        _ => reading.definition.globals.push(Set::new((driver, property, value), item.place.clone())),
+    }
+}
+
+fn object(reading: &mut Reading<'_>, item: &Item) {
+    if item.value("qom-type") == Some("iothread") {
+        if let Some(id) = item.text("id") {
+            reading.definition.iothreads.push(IoThread { id, cpus: None });
+        }
+    }
+}
+
+/// Whether a driver is an IOMMU, and the model it is then.
+pub(super) fn iommu_model(driver: &str) -> Option<&str> {
+    match driver {
+        "intel-iommu" | "amd-iommu" => Some(driver),
+        "virtio-iommu" | "virtio-iommu-pci" | "virtio-iommu-device" => Some("virtio-iommu"),
+        _ => None,
+    }
+}
+
+fn iommu(reading: &mut Reading<'_>, item: &Item) {
+    let Some(model) = item.value("driver").and_then(iommu_model) else { return };
+    let iommu = GuestIommu {
+        model: model.to_owned(),
+        interrupt_remapping: reading.switch(item, "intremap"),
+        extended_interrupt_mode: reading.switch(item, "eim"),
+        caching_mode: reading.switch(item, "caching-mode"),
+        place: item.place.clone(),
+    };
+    reading.definition.iommus.push(iommu);
+}
+
+/// What `-global intel-iommu.eim=on` and the like say, where the device itself says nothing.
+fn iommu_globals(reading: &mut Reading<'_>) {
+    let definition = &mut reading.definition;
+    for global in &definition.globals {
+        let (driver, property, value) = &global.value;
+        let Some(on) = switch(value) else { continue };
+        for iommu in definition.iommus.iter_mut().filter(|iommu| iommu.model == *driver) {
+            let field = match property.replace('_', "-").as_str() {
+                "intremap" => &mut iommu.interrupt_remapping,
+                "eim" => &mut iommu.extended_interrupt_mode,
+                "caching-mode" => &mut iommu.caching_mode,
+                _ => continue,
+            };
+            field.get_or_insert_with(|| Set::new(on, global.place.clone()));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Network interfaces and what they work on.
+
+use super::backends::Backends;
+use super::devices::plain;
+use super::items::Item;
+use super::models;
+use super::reader::{Origin, Reading};
+use crate::{Device, DeviceKind, Set};
+
+/// Puts what the backend says into an interface.
+pub(super) fn join(reading: &Reading<'_>, item: &Item, backend: &Item, device: &mut Device) {
+    Backends::describe_network(reading, backend, device);
+    let Some(queues) = Backends::queues(reading, backend) else { return };
+    // The device uses all pairs only when it is told so (`virtio_net_properties`: mq is off).
+    let multiqueue = !device.model.starts_with("virtio-net") || item.properties.switch("mq") == Some(true);
+    device.queues = Some(if multiqueue { queues } else { Set::new(1, queues.place) });
+}
+
+/// The interface of `-nic` or of `-net nic`; `None` for backends alone.
+pub(super) fn device(reading: &Reading<'_>, number: usize) -> Option<(Device, Origin)> {
+    let item = &reading.items[number];
+    let kind = item.value("type").unwrap_or_default();
+    let nic = item.name == "nic";
+    if kind == "none" || (!nic && kind != "nic") {
+        return None;
+    }
+    let model = match item.value("model") {
+        Some(model) => models::network(model),
+        None => reading.definition.default_network_model().unwrap_or("e1000"),
+    };
+    let mut device = plain(DeviceKind::Network, model, item.place.clone());
+    device.id = item.text("id");
+    device.properties = item.pairs();
+    // `-net` joins all its interfaces and backends in one hub.
+    let hub = || {
+        reading
+            .items
+            .iter()
+            .rposition(|other| other.name == "net" && !matches!(other.value("type"), Some("nic" | "none")))
+    };
+    let named = item.value("netdev").and_then(|id| reading.named("netdev", "id", id));
+    let backend = if nic { Some(number) } else { named.or_else(hub) };
+    if let Some(backend) = backend {
+        join(reading, item, &reading.items[backend], &mut device);
+    }
+    Some((device, Origin { item: Some(number), backend, image: None }))
+}

@@ -1,0 +1,118 @@
+//! Texts that definitions are read from, and what became of one after changes.
+
+use super::change::Change;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// A text that a definition is read from and that changes are written into.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// What errors and doubts call it: a path, `process 4711`, `libvirt domain web`.
+    pub name: String,
+    /// Its bytes, as they are in the file or in `/proc/PID/cmdline`.
+    pub bytes: Vec<u8>,
+}
+
+impl Text {
+    /// A text by its name and bytes.
+    pub fn new(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { name: name.into(), bytes: bytes.into() }
+    }
+}
+
+/// Gives the files that a definition refers to (QEMU `-readconfig`). Nothing is opened but through it.
+pub trait Files {
+    /// The contents of a file by the path that the definition names it with.
+    ///
+    /// # Errors
+    ///
+    /// What stands in the way of reading it; the definition gets a doubt then.
+    fn contents(&self, path: &Path) -> io::Result<Vec<u8>>;
+}
+
+/// Gives no files: every reference to one becomes a doubt.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn contents(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "no files are read here"))
+    }
+}
+
+/// The most bytes that are taken of a file that a definition refers to.
+const FILE_LIMIT: u64 = 1 << 20;
+
+/// Gives the files below a root directory: absolute paths begin there, relative ones in a folder of it.
+#[derive(Debug, Clone)]
+pub struct FilesBelow {
+    root: PathBuf,
+    folder: PathBuf,
+}
+
+impl FilesBelow {
+    /// Files below `root`, where relative paths begin in `folder` (a path as seen from the root).
+    pub fn new(root: impl Into<PathBuf>, folder: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), folder: folder.into() }
+    }
+}
+
+impl Files for FilesBelow {
+    fn contents(&self, path: &Path) -> io::Result<Vec<u8>> {
+        use io::Read;
+        let mut whole = self.root.clone();
+        for part in self.folder.join(path).components() {
+            match part {
+                Component::Normal(name) => whole.push(name),
+                Component::ParentDir => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path leads upwards (..)"));
+                }
+                Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            }
+        }
+        // A FIFO would wait for ever.
+        if !std::fs::metadata(&whole)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::open(&whole)?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
+        if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it has more than 1 MiB"));
+        }
+        Ok(bytes)
+    }
+}
+
+/// A part of a text that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edit {
+    /// First byte of the replaced part, in the text as it was.
+    pub start: usize,
+    /// The byte after its last; `start` when something was put in.
+    pub end: usize,
+    /// What stands there now.
+    pub new: Vec<u8>,
+}
+
+/// A change that the text cannot take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The change.
+    pub change: Change,
+    /// Why not, and what to do instead: whole sentences.
+    pub reason: String,
+}
+
+/// A text after changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edited {
+    /// The new text; all bytes outside of `edits` are the old ones.
+    pub bytes: Vec<u8>,
+    /// What was replaced, in the order of the text, without overlaps.
+    pub edits: Vec<Edit>,
+    /// What else the reader should know, such as properties that a new device model does not have: whole sentences.
+    pub notes: Vec<String>,
+    /// Changes that were not made.
+    pub refused: Vec<Refusal>,
+}

@@ -1,0 +1,12 @@
+//! XML with the place of every part, for texts of which only a few bytes shall change.
+
+mod node;
+mod pieces;
+mod style;
+mod tag;
+mod tree;
+
+pub(crate) use node::{Node, Value};
+pub(crate) use pieces::Pieces;
+pub(crate) use style::{New, Replacement, Style};
+pub(crate) use tree::Tree;

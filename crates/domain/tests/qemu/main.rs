@@ -1,0 +1,4 @@
+//! QEMU command lines of the shapes that are met, read and changed.
+
+mod reading;
+mod summary;
