@@ -1,9 +1,11 @@
 //! Rules over facts of a host and definitions of VMs: each finding has its state, its evidence, why it matters, and
 //! the change that mends it.
 
+pub mod examination;
 mod finding;
 pub mod lint;
 mod section;
 
+pub use examination::{Conclusion, Examination, Outcome, VmSide, examine};
 pub use finding::{Evidence, Finding, Fix, State};
 pub use section::{Section, Tally};
