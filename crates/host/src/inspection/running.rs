@@ -249,9 +249,9 @@ mod tests {
 
     #[test]
     fn the_last_processor_of_a_thread() {
-        let rest =
-            "S 1 0 0 0 -1 4 5 6 7 8 9 10 11 12 20 0 6 0 341 7 8 9 1 2 3 4 5 6 7 8 9 10 11 12 13 17 23 0";
-        assert_eq!(last_cpu(&format!("133 (CPU 0/KVM) {rest}")), Some(23));
+        // Each field holds its own number.
+        let rest: Vec<String> = (4..=52).map(|field: u32| field.to_string()).collect();
+        assert_eq!(last_cpu(&format!("133 (CPU 0/KVM) S {}", rest.join(" "))), Some(39));
         assert_eq!(last_cpu("133 (cut) S 1"), None);
     }
 }

@@ -38,7 +38,9 @@ impl<'a> Process<'a> {
         // A directory that can be opened but not listed is that of a process that changed its user meanwhile.
         let names = match self.root.entries(&home, super::is_number) {
             Ok(names) => names,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Listing::Gone,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Listing::Gone;
+            }
             Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => return Listing::Gone,
             Err(_) => return Listing::Denied,
         };
