@@ -2,6 +2,8 @@
 //!
 //! Everything here is a function of facts that others read; nothing is opened or asked for.
 
+#[cfg(test)]
+mod cases;
 mod conclusion;
 mod contradictions;
 mod cpu;
@@ -9,6 +11,7 @@ mod iommu;
 mod kernel;
 mod kernels;
 mod kvm;
+mod kvm_features;
 mod limits;
 mod placement;
 mod release;

@@ -126,13 +126,16 @@ fn iommu_apic(subject: &Subject<'_>) -> Option<Verdict> {
     if svm.avic || !posts {
         return Some(Verdict::pass("they agree").resting_on(fact));
     }
-    let verdict = Verdict::fail("the IOMMUs offer guest APICs, and the CPU has no AVIC").resting_on(fact);
+    let warned = subject.host.log.evidence("enable_iommus_vapic");
+    let found = "the IOMMUs offer guest APICs, and the CPU has no AVIC";
+    // Many firmwares hide AVIC alone; it becomes a fault where the kernel trips over it.
+    let verdict = if warned.is_some() { Verdict::fail(found) } else { Verdict::warn(found) }.resting_on(fact);
     let register = subject.host.iommus.units.iter().find_map(|unit| match &unit.registers {
         IommuRegisters::Amd(fact) => Some(fact),
         _ => None,
     })?;
     let verdict = verdict.resting_on(register);
-    let verdict = match subject.host.log.evidence("enable_iommus_vapic") {
+    let verdict = match warned {
         Some(line) => verdict.seen(line.place, line.text),
         None => verdict,
     };

@@ -1,5 +1,6 @@
 //! KVM, its modules and their parameters.
 
+use super::kvm_features;
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Subject, parameter_path};
 use exits::Isa;
@@ -80,7 +81,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "without it the host takes every interrupt of an assigned device and injects it",
         source: "Linux arch/x86/kvm/x86.c, enable_device_posted_irqs (6.16)",
         parent: "kvm-interrupt-virtualization",
-        check: device_posting,
+        check: kvm_features::device_posting,
     },
     Rule {
         name: "kvm-vnmi",
@@ -89,7 +90,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "without it each NMI of a guest needs an exit when it ends",
         source: SVM_C,
         parent: "kvm-module",
-        check: vnmi,
+        check: kvm_features::vnmi,
     },
     Rule {
         name: "kvm-vgif",
@@ -98,7 +99,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "without it a nested hypervisor exits at each STGI and CLGI",
         source: SVM_C,
         parent: "kvm-module",
-        check: vgif,
+        check: kvm_features::vgif,
     },
     Rule {
         name: "kvm-flexpriority",
@@ -107,7 +108,7 @@ pub(super) const RULES: &[Rule] = &[
         why: "without it each access of a guest's task priority exits, and APICv is off as well",
         source: VMX_C,
         parent: "kvm-module",
-        check: flexpriority,
+        check: kvm_features::flexpriority,
     },
     Rule {
         name: "kvm-halt-polling",
@@ -117,12 +118,9 @@ pub(super) const RULES: &[Rule] = &[
               burns a CPU instead",
         source: "Linux Documentation/virt/kvm/halt-polling.rst",
         parent: "kvm-module",
-        check: halt_polling,
+        check: kvm_features::halt_polling,
     },
 ];
-
-/// From here on polling costs more than any wake-up: in nanoseconds.
-const LONG_POLLING: u64 = 1_000_000;
 
 fn module(subject: &Subject<'_>) -> Option<Verdict> {
     if subject.is_xen() {
@@ -176,7 +174,9 @@ fn device(subject: &Subject<'_>) -> Option<Verdict> {
         )
         .seen("/dev/kvm", "not there")
         .advice("give the container the device: docker --device /dev/kvm, or DeviceAllow= of systemd-nspawn"),
-        AbsenceKind::NotThere => Verdict::fail(found).advice("load KVM's module first"),
+        AbsenceKind::NotThere => {
+            Verdict::fail(found).seen("/dev/kvm", "not there").advice("load KVM's module first")
+        }
         AbsenceKind::Denied => Verdict::warn(found)
             .resting_on(fact)
             .resting_on(&kvm.owner)
@@ -308,85 +308,5 @@ fn nested(subject: &Subject<'_>) -> Option<Verdict> {
             .advice("load kvm_amd with nested=0, or give guests -cpu ...,svm=off")
             .advice("Linux 5.19 or later"),
         _ => Verdict::pass("offering SVM to guests inhibits nothing").seen(path, value),
-    })
-}
-
-fn device_posting(subject: &Subject<'_>) -> Option<Verdict> {
-    if subject.is_xen() || subject.is_enabled() != Some(true) {
-        return None;
-    }
-    // The vendor's module shows it; before the vendors shared the code, kvm did.
-    let modules = [subject.module(), "kvm"];
-    let (module, value) = modules
-        .iter()
-        .find_map(|module| Some((*module, subject.parameter(module, "enable_device_posted_irqs")?)))?;
-    let path = parameter_path(module, "enable_device_posted_irqs");
-    Some(match (subject.is_on(module, "enable_device_posted_irqs"), subject.iommus_post()) {
-        (Some(true), _) => Verdict::pass("KVM posts them").seen(path, value),
-        (Some(false), Some(true)) => Verdict::warn("it is off, though the IOMMUs can post")
-            .seen(path, value)
-            .advice(format!("load {module} with enable_device_posted_irqs=1")),
-        _ => Verdict::skip("the IOMMUs cannot post, or there are none").seen(path, value),
-    })
-}
-
-fn cpu_feature(subject: &Subject<'_>, name: &str, there: Option<bool>) -> Option<Verdict> {
-    if !subject.is_kvm_on(Isa::Svm) {
-        return None;
-    }
-    let value = subject.parameter("kvm_amd", name)?;
-    let path = parameter_path("kvm_amd", name);
-    Some(match (there, subject.is_on("kvm_amd", name)) {
-        (_, Some(true)) => Verdict::pass("it is on").seen(path, value),
-        (Some(true), Some(false)) => Verdict::warn("the CPU has it, and it is off")
-            .seen(path, value)
-            .advice(format!("take {name}=0 out of modprobe.d and the kernel's arguments")),
-        (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
-        _ => Verdict::skip("whether the CPU has it is not told").seen(path, value),
-    })
-}
-
-fn vnmi(subject: &Subject<'_>) -> Option<Verdict> {
-    cpu_feature(subject, "vnmi", subject.host.processor.svm.get().map(|svm| svm.vnmi))
-}
-
-fn vgif(subject: &Subject<'_>) -> Option<Verdict> {
-    cpu_feature(subject, "vgif", subject.host.processor.svm.get().map(|svm| svm.vgif))
-}
-
-fn flexpriority(subject: &Subject<'_>) -> Option<Verdict> {
-    if !subject.is_kvm_on(Isa::Vmx) {
-        return None;
-    }
-    let value = subject.parameter("kvm_intel", "flexpriority")?;
-    let path = parameter_path("kvm_intel", "flexpriority");
-    let able = subject.host.processor.vmx.get().and_then(|vmx| vmx.tpr_shadow);
-    Some(match (able, subject.is_on("kvm_intel", "flexpriority")) {
-        (_, Some(true)) => Verdict::pass("it is on").seen(path, value),
-        (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
-        _ => Verdict::warn("it is off")
-            .seen(path, value)
-            .advice("take flexpriority=0 out of modprobe.d and the kernel's arguments"),
-    })
-}
-
-fn halt_polling(subject: &Subject<'_>) -> Option<Verdict> {
-    if subject.is_xen() {
-        return None;
-    }
-    let value = subject.parameter("kvm", "halt_poll_ns")?;
-    let path = parameter_path("kvm", "halt_poll_ns");
-    let default = "echo 200000 > /sys/module/kvm/parameters/halt_poll_ns";
-    Some(match value.parse::<u64>() {
-        Ok(0) => Verdict::warn("KVM does not poll: each wake-up of a vCPU goes through the scheduler")
-            .seen(path, value)
-            .command(default),
-        Ok(time) if time > LONG_POLLING => {
-            Verdict::warn(format!("KVM polls for up to {} ms after each halt", time / 1_000_000))
-                .seen(path, value)
-                .command(default)
-        }
-        Ok(time) => Verdict::pass(format!("KVM polls for up to {} µs", time / 1000)).seen(path, value),
-        Err(_) => Verdict::skip(format!("{path} is no number")).seen(path, value),
     })
 }

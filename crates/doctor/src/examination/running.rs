@@ -52,7 +52,7 @@ pub(super) fn name(running: &RunningVm) -> &str {
 fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Option<Form>) {
     let read = match read(running) {
         Ok(read) => read,
-        Err(why) => return (vec![summary(State::Skip(why), String::new(), running)], None),
+        Err((state, found)) => return (vec![summary(state, found, running)], None),
     };
     let mut side = HostSide::of(&subject.host.fingerprint);
     side.largest_apic_id = limits::largest_apic_id(subject).map(|(largest, _)| largest);
@@ -70,34 +70,30 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
     (findings, Some(read.form))
 }
 
-fn read(running: &RunningVm) -> Result<Definition, String> {
+/// Its definition; or how that is told, and what was found instead.
+fn read(running: &RunningVm) -> Result<Definition, (State, String)> {
     if running.vm.vmm != Vmm::Qemu {
-        return Err("the rules over definitions are about QEMU".to_owned());
+        return Err((State::Skip("the rules over definitions are about QEMU".to_owned()), String::new()));
     }
     let pid = running.vm.pid;
     if let Some(libvirt) = &running.libvirt {
-        let sources =
-            [(&libvirt.definition, &libvirt.defined), (&libvirt.running_definition, &libvirt.status)];
-        for (text, place) in sources {
-            if let (Some(text), Some(place)) = (text.get(), place) {
-                let read = domain::libvirt::read(&Text::new(place.clone(), text.as_bytes()), &NoFiles);
-                if let Ok(read) = read {
-                    return Ok(read);
-                }
+        for fact in [&libvirt.definition, &libvirt.status] {
+            let (Some(text), Some(place)) = (fact.get(), fact.evidence.first()) else { continue };
+            let read = domain::libvirt::read(&Text::new(place.place.clone(), text.as_bytes()), &NoFiles);
+            // A domain always has a type; one without was not understood.
+            if let Some(read) = read.ok().filter(|read| read.machine.accelerator.is_some()) {
+                return Ok(read);
             }
         }
     }
     let mut bytes = running.vm.arguments.join("\0").into_bytes();
     bytes.push(0);
     domain::qemu::read(&Text::new(format!("process {pid}"), bytes), &NoFiles)
-        .map_err(|error| error.to_string())
+        .map_err(|error| (State::Warn, error.to_string()))
 }
 
 fn summary(state: State, found: String, running: &RunningVm) -> Finding {
-    let place = match running.libvirt.as_ref().and_then(|libvirt| libvirt.defined.clone()) {
-        Some(place) => place,
-        None => format!("/proc/{}/cmdline", running.vm.pid),
-    };
+    let place = format!("/proc/{}/cmdline", running.vm.pid);
     let value = format!("{} arguments", running.vm.arguments.len());
     vm::DEFINITION.finding(Verdict::of(state, found).seen(place, value))
 }

@@ -88,10 +88,6 @@ impl<'a> Subject<'a> {
         }
     }
 
-    pub(super) fn family(&self) -> Option<u32> {
-        self.host.processor.first.get()?.family
-    }
-
     /// Whether all IOMMUs can post; `None` without any, or when one cannot be told.
     pub(super) fn iommus_post(&self) -> Option<bool> {
         let units = &self.host.iommus.units;

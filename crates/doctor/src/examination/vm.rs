@@ -132,7 +132,9 @@ fn ipis(subject: &Subject<'_>) -> Option<Verdict> {
     Some(match side.ipi_virtualization {
         IpiVirtualization::On => Verdict::pass("they take no exit"),
         IpiVirtualization::Off(why) => {
-            let verdict = Verdict::warn(format!("they exit: {}", no_ipis(why)));
+            let path = super::subject::parameter_path(subject.module(), "enable_ipiv");
+            let value = subject.parameter(subject.module(), "enable_ipiv").unwrap_or("not there");
+            let verdict = Verdict::warn(format!("they exit: {}", no_ipis(why))).seen(path, value);
             match why {
                 NoIpiVirtualization::Parameter => {
                     verdict.advice(format!("load {} with enable_ipiv=1", subject.module()))
