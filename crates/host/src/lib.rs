@@ -18,6 +18,7 @@ pub mod kvm_statistics;
 mod modules;
 pub mod posting;
 mod root;
+pub mod snapshot;
 pub mod vms;
 
 pub use cpu_set::CpuSet;

@@ -70,6 +70,15 @@ impl Root {
         record.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// All paths of files kept in memory.
+    #[cfg(test)]
+    pub(crate) fn into_tree_paths(self) -> Vec<String> {
+        match self.source {
+            Source::Directory(_) => Vec::new(),
+            Source::Kept(tree) => tree.nodes().map(|(path, _)| path.to_owned()).collect(),
+        }
+    }
+
     /// Whether it is the machine that this program runs on.
     #[must_use]
     pub fn is_live(&self) -> bool {

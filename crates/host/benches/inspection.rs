@@ -1,0 +1,23 @@
+//! How long it takes to look at a host: this machine, and a made-up one with 384 processors.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use host::{Inspection, Root, fake};
+use std::hint::black_box;
+
+fn inspection(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("host/inspection");
+    group.sample_size(20);
+    group.bench_function("this machine", |bencher| {
+        bencher.iter(|| black_box(Inspection::read(&Root::live())));
+    });
+    let zen4 = fake::host("zen4");
+    if let Some(root) = &zen4 {
+        group.bench_function("384 processors, from memory", |bencher| {
+            bencher.iter(|| black_box(Inspection::read(root)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, inspection);
+criterion_main!(benches);

@@ -1,0 +1,176 @@
+//! The archive: tar, packed by zstd, the manifest first.
+
+use super::SnapshotError;
+use super::manifest::{FORMAT, Manifest, NAME};
+use crate::root::{Kind, Tree};
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::path::{Component, Path};
+use std::rc::Rc;
+
+/// Unpacked, an archive may have so many bytes: hosts with hundreds of processors and VMs have some tens of millions.
+const MOST_BYTES: u64 = 512 << 20;
+/// And so many entries.
+const MOST_ENTRIES: usize = 1_000_000;
+/// And one file so many bytes.
+const LONGEST_FILE: u64 = 64 << 20;
+/// zstd's window, as a power of two: what its own tool takes without being asked.
+const WINDOW: u32 = 27;
+
+pub(super) fn write(tree: &Tree, manifest: &Manifest, writer: impl Write) -> io::Result<()> {
+    let mut archive = tar::Builder::new(zstd::Encoder::new(writer, 0)?);
+    let header = |kind: tar::EntryType, size: u64, mode: u32| {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(size);
+        header.set_mode(mode);
+        header.set_mtime(manifest.created);
+        header
+    };
+    let text = serde_json::to_vec_pretty(manifest)?;
+    archive.append_data(
+        &mut header(tar::EntryType::Regular, text.len() as u64, 0o600),
+        NAME,
+        text.as_slice(),
+    )?;
+    for (path, node) in tree.nodes() {
+        let place = path.trim_start_matches('/');
+        let mode = node.ownership.map_or(0o600, |ownership| ownership.mode);
+        match &node.kind {
+            Kind::File(bytes) => {
+                let mut header = header(tar::EntryType::Regular, bytes.len() as u64, mode);
+                archive.append_data(&mut header, place, bytes.as_slice())?;
+            }
+            Kind::Directory => {
+                archive.append_data(&mut header(tar::EntryType::Directory, 0, 0o700), place, io::empty())?;
+            }
+            Kind::Link(target) => {
+                archive.append_link(&mut header(tar::EntryType::Symlink, 0, 0o777), place, target)?;
+            }
+            Kind::Name => {}
+        }
+    }
+    archive.into_inner()?.finish()?.flush()
+}
+
+/// Counts what was unpacked, for the offsets of warnings, and stops a stream that has no end.
+struct Counted<R> {
+    inner: R,
+    count: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.count.get() >= MOST_BYTES {
+            return Err(io::Error::other(format!("it unpacks to more than {} MiB", MOST_BYTES >> 20)));
+        }
+        let length = self.inner.read(buffer)?;
+        self.count.set(self.count.get() + length as u64);
+        Ok(length)
+    }
+}
+
+/// Nothing is written anywhere, links are never followed, and paths are keys: so none can lead outside.
+pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Vec<String>), SnapshotError> {
+    let no_snapshot = |why: String| SnapshotError::NoSnapshot { path: name.to_owned(), why };
+    let mut packed = zstd::Decoder::new(reader).map_err(|error| no_snapshot(error.to_string()))?;
+    packed.window_log_max(WINDOW).map_err(|error| no_snapshot(error.to_string()))?;
+    let count = Rc::new(Cell::new(0));
+    let mut archive = tar::Archive::new(Counted { inner: packed, count: Rc::clone(&count) });
+    let entries = archive.entries().map_err(|error| no_snapshot(error.to_string()))?;
+
+    let mut tree = Tree::default();
+    let mut manifest: Option<Manifest> = None;
+    let mut warnings = Vec::new();
+    for (number, entry) in entries.enumerate() {
+        let at = count.get();
+        let mut entry = match entry {
+            Ok(entry) if number < MOST_ENTRIES => entry,
+            Ok(_) => {
+                warnings.push(format!(
+                    "it has more than {MOST_ENTRIES} entries; those behind byte {at} were left out"
+                ));
+                break;
+            }
+            Err(error) => {
+                warnings.push(format!("it is damaged at byte {at} of what it unpacks to: {error}"));
+                break;
+            }
+        };
+        let path = entry.path().ok().and_then(|path| key(&path));
+        let kind = entry.header().entry_type();
+        let Some(path) = path else {
+            warnings.push(format!("an entry at byte {at} has a path that no snapshot has; it was left out"));
+            continue;
+        };
+        let kind = match kind {
+            tar::EntryType::Directory => Kind::Directory,
+            tar::EntryType::Symlink => match entry.link_name() {
+                Ok(Some(target)) => Kind::Link(target.into_owned()),
+                _ => continue,
+            },
+            tar::EntryType::Regular if entry.size() <= LONGEST_FILE => {
+                // Not with room for the size that it claims: a damaged header may claim anything.
+                let mut bytes = Vec::new();
+                if let Err(error) = entry.read_to_end(&mut bytes) {
+                    let at = count.get();
+                    warnings.push(format!(
+                        "{path} is cut: it is damaged at byte {at} of what it unpacks to ({error})"
+                    ));
+                    break;
+                }
+                Kind::File(bytes)
+            }
+            _ => {
+                warnings.push(format!("{path} at byte {at} is nothing that a snapshot has; it was left out"));
+                continue;
+            }
+        };
+        match kind {
+            Kind::File(bytes) if manifest.is_none() && path == format!("/{NAME}") => {
+                let read: Manifest = serde_json::from_slice(&bytes)
+                    .map_err(|error| no_snapshot(format!("its {NAME} cannot be understood: {error}")))?;
+                if read.format > FORMAT {
+                    return Err(SnapshotError::Format {
+                        path: name.to_owned(),
+                        found: read.format,
+                        known: FORMAT,
+                        tool: read.tool,
+                    });
+                }
+                manifest = Some(read);
+            }
+            _ if manifest.is_none() => return Err(no_snapshot(format!("its first file is no {NAME}"))),
+            kind => tree.make(&path).kind = kind,
+        }
+    }
+    let Some(manifest) = manifest else {
+        let why = warnings.first().cloned().unwrap_or_else(|| "it is empty".to_owned());
+        return Err(no_snapshot(why));
+    };
+    let is_there = |path: &String| matches!(tree.node(path).map(|node| &node.kind), Some(Kind::File(_)));
+    let lacking: Vec<&String> = manifest.files.keys().filter(|path| !is_there(path)).collect();
+    if let [first, ..] = lacking.as_slice() {
+        let (lacking, all) = (lacking.len(), manifest.files.len());
+        warnings.push(format!("{lacking} of its {all} files are not there, the first is {first}"));
+    }
+    manifest
+        .complete(&mut tree, |path| key(Path::new(path.trim_start_matches('/'))).as_deref() == Some(path));
+    Ok((tree, manifest, warnings))
+}
+
+/// The path of the host, of one below the archive's top; `None` for what leads elsewhere.
+fn key(path: &Path) -> Option<String> {
+    let mut key = String::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => {
+                key.push('/');
+                key.push_str(name.to_str()?);
+            }
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    (!key.is_empty()).then_some(key)
+}

@@ -1,0 +1,45 @@
+//! Why a snapshot cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failure to open a snapshot.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// The file cannot be read.
+    #[error(
+        "Cannot read {path}: expected an archive of `exitless snapshot` or a directory with proc and sys in it"
+    )]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// It is no snapshot.
+    #[error(
+        "{path} is no archive of `exitless snapshot` ({why}); make one with `exitless snapshot OUT.tar.zst` on the host"
+    )]
+    NoSnapshot {
+        /// The file.
+        path: PathBuf,
+        /// What was found instead.
+        why: String,
+    },
+    /// A later version wrote it.
+    #[error(
+        "{path} has format {found} and this program reads up to {known}; use the version that wrote it ({tool})"
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format's number.
+        found: u32,
+        /// The greatest that is known.
+        known: u32,
+        /// Who wrote it.
+        tool: String,
+    },
+}

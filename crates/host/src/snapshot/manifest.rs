@@ -1,0 +1,82 @@
+//! What an archive says of itself: `MANIFEST.json`, its first file.
+
+use crate::root::{Kind, Ownership, Tree};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The manifest's name in the archive.
+pub(super) const NAME: &str = "MANIFEST.json";
+/// Within one number fields are added, never changed.
+pub(super) const FORMAT: u32 = 1;
+
+/// What an archive says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The format's number: 1.
+    pub format: u32,
+    /// The program that wrote it and its version.
+    pub tool: String,
+    /// When, in seconds since 1970.
+    pub created: u64,
+    /// Every file, with the bytes that it has in the archive. Paths are the host's.
+    pub files: BTreeMap<String, u64>,
+    /// Secrets that were taken out.
+    #[serde(default)]
+    pub removed: Vec<Removed>,
+    /// Paths that could not be read, listed or opened, with the error's number (errno(3)).
+    #[serde(default)]
+    pub errors: BTreeMap<String, i32>,
+    /// Paths that are there, of which nothing more was asked.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// Owners of files, where they matter: permission bits, user and group.
+    #[serde(default)]
+    pub owners: BTreeMap<String, [u32; 3]>,
+}
+
+/// Secrets that were taken out of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// The file.
+    pub path: String,
+    /// What it was, by the name beside it: `password`, `data of secret`, `password in a URL`.
+    pub what: String,
+    /// How many of these.
+    pub count: u32,
+}
+
+impl Manifest {
+    pub(super) fn of(tree: &Tree, tool: &str, created: u64, removed: Vec<Removed>) -> Self {
+        let mut manifest =
+            Self { format: FORMAT, tool: tool.to_owned(), created, removed, ..Self::default() };
+        for (path, node) in tree.nodes() {
+            match &node.kind {
+                Kind::File(bytes) => {
+                    manifest.files.insert(path.to_owned(), bytes.len() as u64);
+                }
+                Kind::Name => manifest.names.push(path.to_owned()),
+                Kind::Directory | Kind::Link(_) => {}
+            }
+            if let Some(error) = node.error {
+                manifest.errors.insert(path.to_owned(), error);
+            }
+            if let Some(Ownership { mode, user, group }) = node.ownership {
+                manifest.owners.insert(path.to_owned(), [mode, user, group]);
+            }
+        }
+        manifest
+    }
+
+    /// Puts into a tree what the archive's own entries cannot say.
+    pub(super) fn complete(&self, tree: &mut Tree, is_path: impl Fn(&str) -> bool) {
+        for path in self.names.iter().filter(|path| is_path(path)) {
+            tree.make(path);
+        }
+        for (path, error) in self.errors.iter().filter(|(path, _)| is_path(path)) {
+            tree.make(path).error = Some(*error);
+        }
+        for (path, &[mode, user, group]) in self.owners.iter().filter(|(path, _)| is_path(path)) {
+            tree.make(path).ownership = Some(Ownership { mode, user, group });
+        }
+    }
+}

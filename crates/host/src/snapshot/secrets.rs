@@ -1,0 +1,239 @@
+//! Taking secrets out of what is kept.
+//!
+//! Too much is taken rather than too little: a value beside a name that sounds like a secret goes, whatever it is.
+//! Addresses of network cards, serial numbers and names of hosts and VMs stay: they tell VMs and devices apart.
+
+use super::manifest::Removed;
+use crate::root::{Kind, Tree};
+use std::collections::BTreeMap;
+
+/// What stands for a secret.
+const MARK: &str = "REMOVED";
+/// Parts of a name between dots, dashes and underscores, in lower case, which make its value a secret.
+const SECRET: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "pass",
+    "passwords",
+    "pwd",
+    "key",
+    "apikey",
+    "token",
+    "secret",
+    "credential",
+    "credentials",
+    "psk",
+    "cookie",
+    "auth",
+    "authkey",
+    "privatekey",
+];
+/// Switches, which are no secrets: `-vnc :1,password=on`.
+const SWITCHES: &[&str] = &["on", "off", "yes", "no", "true", "false", "none", "auto"];
+
+/// Takes the secrets out of all files that can hold any.
+pub(super) fn remove(tree: &mut Tree) -> Vec<Removed> {
+    let mut removed = Vec::new();
+    for (path, node) in tree.nodes_mut() {
+        let Kind::File(bytes) = &mut node.kind else { continue };
+        if !can_hold(path) {
+            continue;
+        }
+        let mut found: BTreeMap<String, u32> = BTreeMap::new();
+        let mut count = |what: &str| *found.entry(what.to_owned()).or_default() += 1;
+        let text = String::from_utf8_lossy(bytes);
+        let cleaned =
+            if is_command_line(path) { arguments(&text, &mut count) } else { clean(&text, &mut count) };
+        if !found.is_empty() {
+            *bytes = cleaned.into_bytes();
+            removed.extend(found.into_iter().map(|(what, count)| Removed {
+                path: path.to_owned(),
+                what,
+                count,
+            }));
+        }
+    }
+    removed
+}
+
+fn is_command_line(path: &str) -> bool {
+    path.starts_with("/proc/") && path.ends_with("/cmdline") && path != "/proc/cmdline"
+}
+
+fn can_hold(path: &str) -> bool {
+    const FOLDERS: &[&str] = &["/etc/libvirt/", "/run/libvirt/", "/exitless/dmesg", "/exitless/commands/"];
+    path.ends_with("/cmdline")
+        || path.contains("/modprobe.d/")
+        || FOLDERS.iter().any(|one| path.starts_with(one))
+}
+
+/// Of a process: arguments apart by NULs. What follows `--password` is one too.
+fn arguments(text: &str, count: &mut impl FnMut(&str)) -> String {
+    let mut cleaned: Vec<String> = Vec::new();
+    let mut before = "";
+    for one in text.split('\0') {
+        let option = before.strip_prefix("--").or_else(|| before.strip_prefix('-')).unwrap_or_default();
+        let after_option =
+            !option.contains('=') && is_secret(option) && !one.starts_with('-') && !one.is_empty();
+        cleaned.push(if after_option && !one.contains(['=', ',']) {
+            count(option);
+            MARK.to_owned()
+        } else {
+            // Firmware tables made on the command line carry whatever a guest shall find at its first start.
+            let given = match before {
+                "-fw_cfg" | "--fw_cfg" => Some("string"),
+                "-smbios" | "--smbios" => Some("value"),
+                _ => one.starts_with("secret").then_some("data").or_else(|| json_secret(one)),
+            };
+            clean_with(one, given, count)
+        });
+        before = one;
+    }
+    cleaned.join("\0")
+}
+
+/// QEMU's objects of the kind `secret`, as JSON.
+fn json_secret(argument: &str) -> Option<&'static str> {
+    (argument.starts_with('{') && argument.contains("\"secret")).then_some("data")
+}
+
+fn clean(text: &str, count: &mut impl FnMut(&str)) -> String {
+    clean_with(text, None, count)
+}
+
+/// Goes through a text once: names with `=`, names of JSON, elements of XML, and addresses with `user:password@`.
+fn clean_with(text: &str, given: Option<&str>, count: &mut impl FnMut(&str)) -> String {
+    let mut cleaned = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['=', ':', '>']) {
+        let (passed, after) = rest.split_at(at);
+        let (sign, after) = after.split_at(1);
+        cleaned.push_str(passed);
+        cleaned.push_str(sign);
+        rest = after;
+        let before = behind(text, text.len() - rest.len() - 1);
+        let name = match sign {
+            "=" => last_name(before),
+            ":" if before.ends_with('"') => {
+                before.trim_end_matches('"').rsplit('"').next().unwrap_or_default()
+            }
+            ":" if rest.starts_with("//") => {
+                let length = credentials(&rest[2..]);
+                if let Some((user, all)) = length {
+                    cleaned.push_str(&rest[..2 + user + 1]);
+                    cleaned.push_str(MARK);
+                    count("password in a URL");
+                    rest = &rest[2 + all..];
+                }
+                continue;
+            }
+            ">" => element(before),
+            _ => "",
+        };
+        if !(is_secret(name) || given == Some(name) || is_credential(rest)) {
+            continue;
+        }
+        let (kept, length) = value(rest, sign);
+        let secret = &rest[kept..kept + length];
+        if length > 0 && !SWITCHES.contains(&secret) && secret != MARK {
+            cleaned.push_str(&rest[..kept]);
+            cleaned.push_str(MARK);
+            rest = &rest[kept + length..];
+            count(if is_secret(name) {
+                name
+            } else if given == Some("data") {
+                "data of a secret"
+            } else {
+                "text for the guest"
+            });
+        }
+    }
+    cleaned.push_str(rest);
+    cleaned
+}
+
+/// What goes before a place, as far as a name or a tag can reach: looking back to the beginning each time would take the
+/// square of a long text's time.
+fn behind(text: &str, end: usize) -> &str {
+    const LONGEST_TAG: usize = 1024;
+    let mut begin = end.saturating_sub(LONGEST_TAG);
+    while !text.is_char_boundary(begin) {
+        begin += 1;
+    }
+    &text[begin..end]
+}
+
+/// systemd's credentials, as firmware strings give them to guests.
+fn is_credential(value: &str) -> bool {
+    value.trim_start_matches(['"', '\'']).starts_with("io.systemd.credential")
+}
+
+/// `password-secret=ID` and `key-secret=ID` name an object, and are needed.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let mut parts = name.split(['.', '-', '_']).rev();
+    let last = parts.next().unwrap_or_default();
+    if last == "secret" && parts.clone().next().is_some() {
+        return false;
+    }
+    SECRET.contains(&last) || parts.any(|part| SECRET.contains(&part) && part != "auth" && part != "key")
+}
+
+/// The name that ends a text.
+fn last_name(text: &str) -> &str {
+    let is_name = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
+    let begin = text
+        .rfind(|one: char| !is_name(one))
+        .map_or(0, |at| at + text[at..].chars().next().map_or(1, char::len_utf8));
+    &text[begin..]
+}
+
+/// The name of the element whose tag ends here; empty for an end tag or one without content.
+fn element(before: &str) -> &str {
+    let tag = before.rsplit('<').next().unwrap_or_default();
+    if tag.len() == before.len() || tag.starts_with('/') || tag.ends_with('/') {
+        return "";
+    }
+    tag.split(char::is_whitespace).next().unwrap_or_default()
+}
+
+/// Bytes before the value (blanks and a quote), and its own.
+fn value(text: &str, sign: &str) -> (usize, usize) {
+    if sign == ">" {
+        return (0, text.find('<').unwrap_or(text.len()));
+    }
+    let blanks = if sign == ":" { text.len() - text.trim_start().len() } else { 0 };
+    let text = &text[blanks..];
+    if let Some(quote) = text.chars().next().filter(|one| *one == '"' || *one == '\'') {
+        let mut escaped = false;
+        let end = text[1..].find(|one: char| {
+            let ends = one == quote && !escaped;
+            escaped = one == '\\' && !escaped;
+            ends
+        });
+        return (blanks + 1, end.unwrap_or(text.len() - 1));
+    }
+    // A comma inside a value is written twice.
+    let mut length = 0;
+    while let Some(at) = text[length..].find(|one: char| ",\0\"'<>&".contains(one) || one.is_whitespace()) {
+        length += at;
+        if !text[length..].starts_with(",,") {
+            return (blanks, length);
+        }
+        length += 2;
+    }
+    (blanks, text.len())
+}
+
+/// Of `user:password@host/...`: where the user ends, and where the password does.
+fn credentials(text: &str) -> Option<(usize, usize)> {
+    let end = text.find(|one: char| "/\"'<>,\0".contains(one) || one.is_whitespace()).unwrap_or(text.len());
+    let all = text[..end].rfind('@')?;
+    let user = text[..all].find(':')?;
+    (user + 1 < all && &text[user + 1..all] != MARK).then_some((user, all))
+}
+
+#[cfg(test)]
+#[path = "secrets_tests.rs"]
+mod tests;

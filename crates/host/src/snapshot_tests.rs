@@ -1,0 +1,186 @@
+use super::*;
+use crate::fake;
+use proptest::prelude::*;
+
+const TOOL: &str = "exitless 0.0.0";
+
+fn taken(text: &str) -> Snapshot {
+    Snapshot::take(fake::root(text), TOOL).unwrap()
+}
+
+fn packed(snapshot: &Snapshot) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    snapshot.write(&mut bytes).unwrap();
+    bytes
+}
+
+fn opened(bytes: &[u8]) -> Result<Opened, SnapshotError> {
+    read(bytes, Path::new("x.tar.zst"))
+}
+
+#[test]
+fn a_host_and_its_archive_are_judged_alike() {
+    for (name, text) in fake::HOSTS {
+        let snapshot = taken(text);
+        assert!(snapshot.manifest().removed.is_empty(), "{name}: {:?}", snapshot.manifest().removed);
+        let archive = opened(&packed(&snapshot)).unwrap();
+        assert_eq!(archive.warnings, [""; 0], "{name}");
+        let again = Inspection::read(&archive.root).unwrap();
+        assert_eq!(&again, &Inspection::read(&fake::root(text)).unwrap(), "{name}");
+        assert_eq!(&again, snapshot.inspection(), "{name}");
+        // And an archive of the archive is the same again.
+        let second = Snapshot::take(archive.root, TOOL).unwrap();
+        assert_eq!(second.manifest().files, snapshot.manifest().files, "{name}");
+        assert_eq!(second.tree, snapshot.tree, "{name}");
+    }
+}
+
+#[test]
+fn only_what_was_read_is_kept() {
+    let text = format!(
+        "{}\n== /etc/shadow\nroot:x\n== /proc/4000/environ\nTOKEN=hunter2\n== /proc/4000/fd/9 -> /var/lib/libvirt/images/web.qcow2\n\
+         == /proc/77/comm\nbash\n== /proc/77/fd/0 -> /dev/pts/0\n== /proc/77/cmdline arguments\nbash\n== /exitless/odd\nx",
+        fake::HOSTS.iter().find(|(name, _)| *name == "zen2").unwrap().1
+    );
+    let snapshot = taken(&text);
+    let kept: Vec<&str> = snapshot.tree.nodes().map(|(path, _)| path).collect();
+    for gone in
+        ["/etc/shadow", "/proc/4000/environ", "/proc/4000/fd/9", "/proc/77", "/proc/77/comm", "/exitless/odd"]
+    {
+        assert!(!kept.contains(&gone), "{gone}");
+    }
+    for there in ["/proc/4000/fd/11", "/proc/4010/comm", "/etc/libvirt/qemu/web.xml", "/exitless/cpuid"] {
+        assert!(kept.contains(&there), "{there}");
+    }
+}
+
+#[test]
+fn secrets_are_taken_out_and_listed() {
+    let text = format!(
+        "{}\n== /etc/libvirt/qemu/idle.xml\n<domain><graphics type='vnc' passwd='hunter2'/></domain>",
+        fake::HOSTS.iter().find(|(name, _)| *name == "zen2").unwrap().1
+    );
+    let snapshot = taken(&text);
+    let removed = &snapshot.manifest().removed;
+    assert_eq!(
+        (removed.len(), removed[0].path.as_str(), removed[0].what.as_str()),
+        (1, "/etc/libvirt/qemu/idle.xml", "passwd")
+    );
+    let unpacked = zstd::decode_all(packed(&snapshot).as_slice()).unwrap();
+    assert!(!unpacked.windows(7).any(|part| part == b"hunter2"));
+}
+
+#[test]
+fn a_file_is_written_whole_and_for_its_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("host.tar.zst");
+    fs::write(&path, "old").unwrap();
+    let snapshot = taken(fake::HOSTS[0].1);
+    snapshot.save(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+    let archive = open(&path).unwrap();
+    assert_eq!(archive.manifest.as_ref(), Some(snapshot.manifest()));
+    assert!(snapshot.save(Path::new("/no/such/folder/x")).is_err());
+    assert!(open(folder.path()).unwrap().root.path().is_some());
+}
+
+#[test]
+fn what_is_no_snapshot_is_named() {
+    let no_archive = opened(b"hello").unwrap_err().to_string();
+    assert!(no_archive.contains("x.tar.zst is no archive"), "{no_archive}");
+    assert!(opened(b"").is_err());
+    let mut other = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(1);
+    other.append_data(&mut header, "readme", &b"x"[..]).unwrap();
+    let bytes = zstd::encode_all(other.into_inner().unwrap().as_slice(), 0).unwrap();
+    assert!(opened(&bytes).unwrap_err().to_string().contains("MANIFEST.json"));
+    let mut snapshot = taken(fake::HOSTS[0].1);
+    snapshot.manifest.format = 9;
+    let error = opened(&packed(&snapshot)).unwrap_err().to_string();
+    assert!(error.contains("format 9") && error.contains(TOOL), "{error}");
+    assert!(matches!(open(Path::new("/no/such")), Err(SnapshotError::Read { .. })));
+}
+
+/// An archive with the entries given, behind a manifest.
+fn hostile(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let manifest = br#"{"format":1,"tool":"t","created":0,"files":{},"errors":{"/../x":5,"relative":5}}"#;
+    let all = [("MANIFEST.json", tar::EntryType::Regular, &manifest[..])];
+    for (path, kind, bytes) in all.iter().chain(entries) {
+        let mut header = tar::Header::new_gnu();
+        // Not by the library's own way, which refuses such paths.
+        header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_entry_type(*kind);
+        header.set_size(bytes.len() as u64);
+        if *kind == tar::EntryType::Symlink || *kind == tar::EntryType::Link {
+            header.set_link_name("/etc/passwd").unwrap();
+        }
+        header.set_cksum();
+        archive.append(&header, *bytes).unwrap();
+    }
+    zstd::encode_all(archive.into_inner().unwrap().as_slice(), 0).unwrap()
+}
+
+#[test]
+fn paths_and_links_lead_nowhere() {
+    use tar::EntryType::{Link, Regular, Symlink};
+    let bytes = hostile(&[
+        ("../../etc/x", Regular, b"x"),
+        ("/proc/../../x", Regular, b"x"),
+        ("proc/cpuinfo", Symlink, b""),
+        ("proc/cmdline", Link, b""),
+        ("proc/version", Regular, b"yes"),
+    ]);
+    let archive = opened(&bytes).unwrap();
+    assert_eq!(archive.warnings.len(), 3, "{:?}", archive.warnings);
+    assert!(archive.root.read("/proc/cpuinfo").is_err(), "a link is not followed");
+    assert!(archive.root.read("/proc/cmdline").is_err());
+    assert_eq!(archive.root.read("/proc/version").unwrap(), b"yes");
+    assert_eq!(archive.root.into_tree_paths(), ["/proc", "/proc/cpuinfo", "/proc/version"]);
+}
+
+#[test]
+fn a_bomb_is_left_unpacked() {
+    let zeros = vec![0u8; 65 << 20];
+    let archive = opened(&hostile(&[("big", tar::EntryType::Regular, &zeros)])).unwrap();
+    assert!(archive.warnings[0].contains("/big"), "{:?}", archive.warnings);
+}
+
+#[test]
+fn a_cut_archive_gives_what_was_whole() {
+    let snapshot = taken(fake::HOSTS.iter().find(|(name, _)| *name == "zen2").unwrap().1);
+    let unpacked = zstd::decode_all(packed(&snapshot).as_slice()).unwrap();
+    let whole = snapshot.manifest().files.len();
+    let mut last = 0;
+    for tenth in 4..10 {
+        let part = zstd::encode_all(&unpacked[..unpacked.len() * tenth / 10], 0).unwrap();
+        let archive = opened(&part).unwrap();
+        assert!(!archive.warnings.is_empty(), "{tenth}");
+        let lacking = archive.warnings.last().unwrap();
+        assert!(lacking.contains(&format!("of its {whole} files")), "{lacking}");
+        let there = archive.root.into_tree_paths().len();
+        assert!(there >= last, "{there} {last}");
+        last = there;
+    }
+    assert!(last > 50);
+    // Cut in the packed bytes, too.
+    let bytes = packed(&snapshot);
+    match opened(&bytes[..bytes.len() - 7]) {
+        Ok(archive) => assert!(!archive.warnings.is_empty()),
+        Err(error) => assert!(matches!(error, SnapshotError::NoSnapshot { .. })),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), at in 0usize..4000, change in any::<u8>()) {
+        let _ = opened(&bytes);
+        let _ = opened(&zstd::encode_all(bytes.as_slice(), 0).unwrap());
+        let mut unpacked = zstd::decode_all(hostile(&[("proc/x", tar::EntryType::Regular, b"x")]).as_slice()).unwrap();
+        let at = at % unpacked.len();
+        unpacked[at] ^= change;
+        let _ = opened(&zstd::encode_all(unpacked.as_slice(), 0).unwrap());
+    }
+}
