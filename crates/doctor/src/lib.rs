@@ -3,6 +3,7 @@
 
 pub mod examination;
 mod finding;
+pub mod fix;
 pub mod lint;
 mod section;
 

@@ -3,7 +3,18 @@
 //! The format is the one of libvirt's "Domain XML format" (formatdomain): as `virsh edit`, `virsh dumpxml`,
 //! virt-install, Nova and KubeVirt write it, alone or within `<domstatus>` and `<domainsnapshot>`.
 
-use crate::{Change, Definition, Edited, Error, Files, Form, Text};
+mod apply;
+mod devices;
+mod find;
+mod names;
+mod overrides;
+mod platform;
+mod processor;
+mod reading;
+mod resources;
+
+use crate::xml::{Node, Tree};
+use crate::{Change, Definition, Edited, Error, Files, Text};
 
 /// Reads a definition out of libvirt's XML.
 ///
@@ -14,9 +25,22 @@ use crate::{Change, Definition, Edited, Error, Files, Form, Text};
 /// The text is no well-formed XML in UTF-8, has a document type definition, is nested too deeply, has more than
 /// 100 MiB, or holds no domain or more than one. Unknown elements and values are doubts in the definition.
 pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
-    let _ = files;
-    crate::xml::Tree::read(&text.name, &text.bytes)?;
-    Ok(Definition::empty(Form::Libvirt))
+    let tree = Tree::read(&text.name, &text.bytes)?;
+    let domain = find::domain(&text.name, &tree)?;
+    Ok(read_domain(domain, files))
+}
+
+fn read_domain(domain: Node<'_>, files: &dyn Files) -> Definition {
+    let mut reading = reading::Reading::of(domain);
+    reading.machine();
+    reading.features();
+    reading.resources();
+    reading.processor();
+    reading.hyperv();
+    reading.clock();
+    reading.devices();
+    reading.overrides(files);
+    reading.definition
 }
 
 /// Makes changes in libvirt's XML; all bytes that they do not concern stay as they are.
@@ -25,6 +49,9 @@ pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
 ///
 /// As [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
 pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
-    let _ = changes;
-    Ok(Edited { bytes: text.bytes.clone(), edits: Vec::new(), notes: Vec::new(), refused: Vec::new() })
+    apply::apply(text, changes)
 }
+
+#[cfg(test)]
+#[path = "libvirt/read_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@ mod command;
 mod cpu;
 mod devices;
 mod drives;
+mod edit;
 mod implied;
 mod items;
 mod json;
@@ -38,10 +39,12 @@ pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
 
 /// Makes changes in QEMU's arguments; all bytes that they do not concern stay as they are.
 ///
+/// Devices are named by their positions in the definition that [`read`] gives for the same text and files. For a running
+/// process the result is a new command line with a NUL after each argument.
+///
 /// # Errors
 ///
 /// As [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
-pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
-    let _ = changes;
-    Ok(Edited { bytes: text.bytes.clone(), edits: Vec::new(), notes: Vec::new(), refused: Vec::new() })
+pub fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
+    edit::apply(text, files, changes)
 }

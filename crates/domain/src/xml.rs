@@ -6,7 +6,7 @@ mod style;
 mod tag;
 mod tree;
 
-pub(crate) use node::{Node, Value};
+pub(crate) use node::{Node, SECRET, Value};
 pub(crate) use pieces::Pieces;
-pub(crate) use style::{New, Replacement, Style};
+pub(crate) use style::{New, Replacement, Style, escape};
 pub(crate) use tree::Tree;

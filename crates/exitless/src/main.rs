@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, top,
-    trace, verify, vms,
+    trace, verify, vm, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -79,6 +79,9 @@ enum Command {
     /// VM may not be looked into; 2 for a wrong command line, or when no VM has the name; 125 when nothing could be
     /// read.
     Vms(vms::Arguments),
+    /// Definitions of VMs: QEMU's arguments, and libvirt's XML.
+    #[command(subcommand)]
+    Vm(vm::Command),
     /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
     ///
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),
+        Command::Vm(command) => vm::run(&command, arguments.verbose > 0),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),

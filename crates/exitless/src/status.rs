@@ -12,6 +12,8 @@ use host::vms::NoSuchVm;
 pub(crate) const ONE_ARM: u8 = 1;
 /// Some of what was asked for could not be measured or read.
 pub(crate) const SOME_FAILED: u8 = 1;
+/// Something is to be mended.
+pub(crate) const TO_MEND: u8 = 1;
 /// Interrupt virtualization is not active for some VM.
 pub(crate) const INHIBITED: u8 = 1;
 /// Whether it is active cannot be told.

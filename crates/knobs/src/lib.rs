@@ -1,1 +1,43 @@
 //! Changes of a host's settings: each is written to a journal before it is made, and undone from it.
+//!
+//! [`Changes`] makes changes and undoes the temporary ones when it goes away; [`restore()`] undoes what is left of earlier
+//! processes. Both take the directory that stands for `/`, and an [`Actions`] for what is more than writing a file, so
+//! a tree of plain files can play any machine.
+
+mod actions;
+mod change;
+mod changes;
+mod content;
+mod cut_short;
+mod entry;
+mod error;
+mod file;
+mod journal;
+mod module;
+mod owner;
+mod restore;
+mod undo;
+mod value;
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod fake;
+
+pub use actions::{Actions, RunningHost};
+pub use change::{After, Before, Change, FileState, Parameters};
+pub use changes::{Changes, Lasting, Made};
+pub use content::Content;
+pub use entry::{Entry, Progress};
+pub use error::Error;
+pub use journal::{Damage, Journal, Recorded};
+pub use owner::Owner;
+pub use restore::{Restore, Restored, restore};
+pub use undo::Outcome;
+
+use std::path::{Path, PathBuf};
+
+/// `path` of a running host, below `root`.
+pub(crate) fn under(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}

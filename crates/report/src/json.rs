@@ -3,6 +3,7 @@
 
 mod comparison;
 mod findings;
+mod mended;
 mod prediction;
 mod trace;
 mod vms;
@@ -18,6 +19,7 @@ use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
 pub use findings::{FindingsDocument, findings};
+pub use mended::{MendedDocument, mended};
 pub use prediction::{PredictionDocument, prediction};
 pub use trace::{TraceLine, trace_event, trace_loss};
 pub use vms::{VmsDocument, vms};

@@ -9,6 +9,7 @@ mod figure;
 pub mod html;
 pub mod json;
 pub mod parquet;
+mod mending;
 mod quantity;
 pub mod rows;
 mod running;

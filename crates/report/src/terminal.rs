@@ -2,9 +2,11 @@
 
 mod columns;
 mod comparison;
+mod converted;
 mod cost;
 mod evidence;
 mod findings;
+mod mended;
 mod prediction;
 mod probe;
 mod profile;
@@ -16,8 +18,10 @@ mod verify;
 mod vms;
 
 pub use self::comparison::comparison;
+pub use self::converted::converted;
 pub use self::cost::cost;
-pub use self::findings::{FindingsView, change_in_words, findings, findings_summary};
+pub use self::findings::{FindingsView, change_in_words, findings, findings_summary, linted};
+pub use self::mended::{MendedView, mended};
 pub use self::prediction::prediction;
 pub use self::probe::probe;
 pub use self::profile::profile;

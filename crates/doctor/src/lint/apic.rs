@@ -134,8 +134,11 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
     }
     let remapping = subject.remaps_wide_ids();
     let hidden = subject.hides_kvm();
-    let extended = subject.given("kvm-msi-ext-dest-id", !subject.machine_is_older((5, 2)));
-    let reached_without = extended.value && hidden.is_none();
+    let older = subject.machine_is_older((5, 2));
+    let extended = subject.said("kvm-msi-ext-dest-id").and_then(|said| said.place);
+    // What only the irqchip lacks is lacking once.
+    let reached_without = subject.vm.extended_destinations_in_force()
+        || (irqchip.value != Irqchip::Split && hidden.is_none() && extended.is_none() && !older);
     let mut verdict = Verdict::fail("");
     if remapping.is_none() && !reached_without {
         lacking.push("kvm-msi-ext-dest-id or an IOMMU that remaps interrupts with eim");
@@ -151,7 +154,7 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
             )),
         };
     }
-    for place in [x2apic.place, irqchip.place, hidden, extended.place].into_iter().flatten() {
+    for place in [x2apic.place, irqchip.place, hidden, extended].into_iter().flatten() {
         verdict = verdict.seen(form, place);
     }
     if let Some(place) = subject.vcpus_place() {

@@ -103,7 +103,9 @@ fn remapping(subject: &Subject<'_>) -> Verdict {
     let verdict = Verdict::fail("asked for, and the I/O APIC is in the kernel").seen(form, &iommu.place);
     let verdict = match irqchip.place {
         Some(place) => verdict.seen(form, place),
-        None => verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.machine())),
+        None => {
+            verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.vm.machine_kind()))
+        }
     };
     verdict.fix(vec![Change::Irqchip(Irqchip::Split)])
 }

@@ -347,16 +347,7 @@ fn of_cpu() -> Vec<Cases> {
                 }),
             ],
         ),
-        row(
-            "kvm-hidden",
-            vec![
-                (any(), |vm| feature(vm, "kvm", FeatureState::Off)),
-                (any(), |vm| {
-                    vm.cpu.properties.push(said(("kvm".to_owned(), "off".to_owned()), "kvm=off"));
-                }),
-            ],
-            vec![(any(), |_| {})],
-        ),
+        row("kvm-hidden", vec![(any(), |vm| feature(vm, "kvm", FeatureState::Off))], vec![(any(), |_| {})]),
         row(
             "pv-eoi",
             vec![(switched(false), |vm| feature(vm, "kvm-pv-eoi", FeatureState::Off))],
@@ -390,7 +381,6 @@ fn of_enlightenments() -> Vec<Cases> {
             vec![
                 (any(), |_| {}),
                 (any(), |vm| enlighten(vm, GOOD)),
-                (any(), |vm| enlighten(vm, &["synic", "apicv"])),
                 (switched(false), |vm| enlighten(vm, &["vpindex", "synic"])),
                 (any(), |vm| {
                     enlighten(vm, &["synic"]);
@@ -599,10 +589,7 @@ fn of_devices() -> Vec<Cases> {
             vec![
                 (any(), |vm| network(vm, |network| network.backend = None)),
                 (any(), |vm| {
-                    network(vm, |network| {
-                        network.backend = Some(said(Backend::Vmm, "-netdev user"));
-                        network.source = Some(said("user".to_owned(), "-netdev user"));
-                    });
+                    network(vm, |network| network.backend = Some(said(Backend::Vmm, "-netdev user,id=n")));
                 }),
             ],
             vec![
@@ -665,7 +652,13 @@ fn of_devices() -> Vec<Cases> {
         ),
         row(
             "floppy",
-            vec![(any(), |vm| vm.devices.push(device(DeviceKind::Disk, "floppy")))],
+            vec![
+                (any(), |vm| vm.devices.push(device(DeviceKind::Disk, "floppy"))),
+                (any(), |vm| {
+                    let place = Place::default();
+                    vm.devices.push(Device { place, ..device(DeviceKind::Disk, "floppy") });
+                }),
+            ],
             vec![(any(), |_| {})],
         ),
     ]

@@ -95,12 +95,7 @@ pub(super) fn replaced(
         model: better(device).to_owned(),
     });
     let verdict = Verdict::warn(listed(&names)).fix(changes.collect());
-    bad.iter().fold(verdict, |verdict, (_, device)| {
-        if device.place.text.is_empty() {
-            return verdict.unsaid("-nodefaults", format!("the machine brings {} along", called(device)));
-        }
-        verdict.seen(subject.form(), &device.place)
-    })
+    bad.iter().fold(verdict, |verdict, (_, device)| verdict.seen_device(subject.form(), device))
 }
 
 fn iothread(subject: &Subject<'_>) -> Verdict {

@@ -69,7 +69,9 @@ fn irqchip(subject: &Subject<'_>) -> Verdict {
     let held = subject.irqchip();
     let with = |verdict: Verdict| match held.place {
         Some(place) => verdict.seen(subject.form(), place),
-        None => verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.machine())),
+        None => {
+            verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.vm.machine_kind()))
+        }
     };
     let split = || vec![Change::Irqchip(Irqchip::Split)];
     match held.value {

@@ -88,6 +88,6 @@ fn floppy(subject: &Subject<'_>) -> Verdict {
     let verdict = Verdict::warn(listed(&names));
     drives
         .iter()
-        .fold(verdict, |verdict, device| verdict.seen(subject.form(), &device.place))
-        .advice("take it out, or give the guest its files by a virtio disk")
+        .fold(verdict, |verdict, device| verdict.seen_device(subject.form(), device))
+        .advice("take it out (-nodefaults leaves out the machine's own), or give the guest its files by a virtio disk")
 }

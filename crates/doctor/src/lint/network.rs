@@ -61,8 +61,9 @@ fn virtio<'a>(subject: &Subject<'a>) -> Vec<(usize, &'a Device)> {
 
 /// Whether QEMU's user-mode network is behind it, which has neither vhost nor several queues.
 fn is_user_mode(device: &Device) -> bool {
-    device.source.as_ref().is_some_and(|set| set.value == "user")
-        || device.properties.iter().any(|(name, value)| name == "type" && value == "user")
+    const WORDS: &[&str] = &["-netdev user", "-nic user", "-net user", "type='user'", "type=\"user\""];
+    let said = |text: &str| WORDS.iter().any(|words| text.contains(words));
+    said(&device.place.text) || device.backend.as_ref().is_some_and(|set| said(&set.place.text))
 }
 
 fn vhost(subject: &Subject<'_>) -> Verdict {

@@ -1,7 +1,7 @@
 //! What a rule is, and what it says of a definition.
 
 use crate::{Evidence, Finding, Fix, State};
-use domain::{Change, Form, Place};
+use domain::{Change, Device, Form, Place};
 
 use super::subject::Subject;
 use super::{
@@ -181,6 +181,14 @@ impl Verdict {
             self.evidence.push(evidence(form, place));
         }
         self
+    }
+
+    /// With the part that names a device, or that of the machine where it brings the device along.
+    pub(super) fn seen_device(self, form: Form, device: &Device) -> Self {
+        if device.place.text.is_empty() {
+            return self.unsaid("-nodefaults", format!("the machine brings {} along", device.model));
+        }
+        self.seen(form, &device.place)
     }
 
     /// With what holds because the definition does not say otherwise.

@@ -25,13 +25,8 @@ impl<'a> Subject<'a> {
         self.vm.form
     }
 
-    /// Whether KVM runs it. QEMU without a word translates, unless its name ends in `kvm` (QEMU `softmmu/vl.c`,
-    /// `configure_accelerators`).
     pub(super) fn is_kvm(&self) -> bool {
-        match &self.vm.machine.accelerator {
-            Some(set) => set.value == Accelerator::Kvm,
-            None => self.vm.program.as_ref().is_some_and(|program| program.value.ends_with("kvm")),
-        }
+        self.vm.accelerator_in_force() == Accelerator::Kvm
     }
 
     /// Whether it may run on this kind of CPU: it is, or nobody knows.
@@ -43,35 +38,15 @@ impl<'a> Subject<'a> {
         self.host.kernel.map(|kernel| kernel < than)
     }
 
-    pub(super) fn machine(&self) -> &str {
-        self.vm.machine.kind.as_ref().map_or("pc", |kind| kind.value.as_str())
-    }
-
-    pub(super) fn is_microvm(&self) -> bool {
-        self.machine().starts_with("microvm")
-    }
-
-    /// Version of the machine type (`pc-q35-8.2`, `pc-i440fx-rhel7.6.0` has none of QEMU's); `None` for the newest.
-    pub(super) fn machine_version(&self) -> Option<(u32, u32)> {
-        let (_, version) = self.machine().rsplit_once('-')?;
-        let mut numbers = version.split('.').map(str::parse::<u32>);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-    }
-
     /// Whether the machine type is older than this version of QEMU.
     pub(super) fn machine_is_older(&self, than: (u32, u32)) -> bool {
-        self.machine_version().is_some_and(|version| version < than)
+        self.vm.machine_version().is_some_and(|version| version < than)
     }
 
-    /// Where the interrupt controllers are. `microvm` and `pc-q35-4.0` alone are split by default
-    /// (`default_kernel_irqchip_split` in QEMU `hw/i386/microvm.c` and `hw/i386/pc_q35.c`; taken back in 4.0.1).
+    /// Where the interrupt controllers are.
     pub(super) fn irqchip(&self) -> Held<'a, Irqchip> {
-        if let Some(set) = &self.vm.machine.irqchip {
-            return Held { value: set.value, place: Some(&set.place) };
-        }
-        let split = self.is_microvm() || self.machine() == "pc-q35-4.0";
-        let value = if split { Irqchip::Split } else { Irqchip::Kernel };
-        Held { value, place: None }
+        let place = self.vm.machine.irqchip.as_ref().map(|set| &set.place);
+        Held { value: self.vm.irqchip_in_force(), place }
     }
 
     pub(super) fn model(&self) -> CpuModel {
@@ -101,30 +76,20 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Whether the guest is offered x2APIC: by default where the local APICs are in the kernel (QEMU
-    /// `target/i386/kvm/kvm-cpu.c`, `kvm_default_props`).
+    /// Whether the guest is offered x2APIC.
     pub(super) fn x2apic(&self) -> Held<'a, bool> {
-        self.given("x2apic", self.irqchip().value != Irqchip::UserSpace)
+        let place = self.said("x2apic").and_then(|said| said.place);
+        Held { value: self.vm.x2apic_in_force(), place }
     }
 
     /// Whether KVM hides itself, and with that all of its paravirtual features.
     pub(super) fn hides_kvm(&self) -> Option<&'a Place> {
-        if let Some(said) = self.said("kvm") {
-            return (said.value == FeatureState::Off).then_some(said.place).flatten();
-        }
-        let hidden = |(name, value): &(String, String)| name == "kvm" && value == "off";
-        self.vm.cpu.properties.iter().find(|set| hidden(&set.value)).map(|set| &set.place)
+        self.said("kvm").filter(|said| said.value == FeatureState::Off).and_then(|said| said.place)
     }
 
     /// Whether an enlightenment is on, and where that is said.
     pub(super) fn enlightenment(&self, name: &str) -> Option<&'a Place> {
-        // QEMU has two names for it.
-        let names: &[&str] = if name == "avic" { &["avic", "apicv"] } else { &[name] };
-        names
-            .iter()
-            .filter_map(|name| self.vm.cpu.hyperv.features.get(*name))
-            .find(|set| set.value)
-            .map(|set| &set.place)
+        self.vm.cpu.hyperv.features.get(name).filter(|set| set.value).map(|set| &set.place)
     }
 
     /// Whether the guest gets every enlightenment of the host.
@@ -139,8 +104,7 @@ impl<'a> Subject<'a> {
 
     /// vCPUs, those that can be added counted as well.
     pub(super) fn vcpus(&self) -> u32 {
-        let of = |set: &Option<domain::Set<u32>>| set.as_ref().map_or(0, |set| set.value);
-        of(&self.vm.vcpus.count).max(of(&self.vm.vcpus.maximum)).max(1)
+        self.vm.most_vcpus()
     }
 
     pub(super) fn vcpus_place(&self) -> Option<&'a Place> {
@@ -193,13 +157,27 @@ pub(super) fn called(device: &Device) -> String {
     }
 }
 
-/// "A", "A and B", "A, B and 3 others".
+/// "A", "A and B", "2 A and B", "A, B and 3 others".
 pub(super) fn listed(names: &[String]) -> String {
-    match names {
+    let mut counted: Vec<(&String, usize)> = Vec::new();
+    for name in names {
+        match counted.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, number)) => *number += 1,
+            None => counted.push((name, 1)),
+        }
+    }
+    let words = |&(name, number): &(&String, usize)| {
+        if number == 1 { name.clone() } else { format!("{number} {name}") }
+    };
+    let words: Vec<_> = counted.iter().map(words).collect();
+    match &words[..] {
         [] => String::new(),
         [one] => one.clone(),
         [one, other] => format!("{one} and {other}"),
         [one, other, third] => format!("{one}, {other} and {third}"),
-        [one, other, rest @ ..] => format!("{one}, {other} and {} others", rest.len()),
+        [one, other, ..] => {
+            let rest: usize = counted[2..].iter().map(|(_, number)| number).sum();
+            format!("{one}, {other} and {rest} others")
+        }
     }
 }

@@ -29,12 +29,12 @@ pub(super) const RULES: &[Rule] = &[
 fn hpet(subject: &Subject<'_>) -> Verdict {
     match &subject.vm.timers.hpet {
         Some(set) if !set.value => Verdict::pass("there is none").seen(subject.form(), &set.place),
-        None if subject.is_microvm() => Verdict::pass("machine type microvm has none"),
+        None if subject.vm.is_microvm() => Verdict::pass("machine type microvm has none"),
         Some(set) => {
             Verdict::warn("there is one").seen(subject.form(), &set.place).fix(vec![Change::Hpet(false)])
         }
         None => Verdict::warn("there is one")
-            .unsaid("hpet", format!("on by default of machine type {}", subject.machine()))
+            .unsaid("hpet", format!("on by default of machine type {}", subject.vm.machine_kind()))
             .fix(vec![Change::Hpet(false)]),
     }
 }

@@ -6,7 +6,7 @@ use crate::{Place, Set};
 /// The longest part that is shown as evidence.
 const LONGEST: usize = 160;
 /// Attributes that hold secrets: passwords of `<graphics>`.
-const SECRET: [&str; 2] = ["passwd", "password"];
+pub(crate) const SECRET: [&str; 2] = ["passwd", "password"];
 
 /// An element.
 #[derive(Debug, Clone, Copy)]

@@ -69,6 +69,11 @@ impl Pieces {
         self.pieces.len()
     }
 
+    /// Whether nothing was replaced.
+    pub(crate) fn is_untouched(&self) -> bool {
+        matches!(self.pieces[..], [Piece::Old(_)] | [])
+    }
+
     /// Where a byte of the old text is now; `None` when it is gone.
     pub(crate) fn now(&self, old: usize) -> Option<usize> {
         let mut start = 0;

@@ -127,6 +127,42 @@ impl Style {
         }
     }
 
+    /// Takes an attribute out, with the space before it.
+    pub(crate) fn remove_attribute(&self, node: Node<'_>, name: &str) -> Vec<Replacement> {
+        let text = node.tree.text;
+        let attributes = &node.element().attributes;
+        let found = attributes.iter().position(|one| text[one.name.clone()] == *name);
+        let Some(position) = found else { return Vec::new() };
+        let before = match position.checked_sub(1).and_then(|before| attributes.get(before)) {
+            Some(before) => before.value.end + 1,
+            None => node.element().name.end,
+        };
+        vec![(before..attributes[position].value.end + 1, String::new())]
+    }
+
+    /// Gives an element without children another text.
+    pub(crate) fn set_text(&self, node: Node<'_>, new: &str) -> Vec<Replacement> {
+        let element = node.element();
+        let new = escape(new, None);
+        match &element.close {
+            Some(close) => {
+                let between = element.tag.end..close.start;
+                let old = &node.tree.text[between.clone()];
+                let start = between.start + (old.len() - old.trim_start().len());
+                let end = (between.start + old.trim_end().len()).max(start);
+                vec![(start..end, new)]
+            }
+            None => {
+                let kept = node.tree.text[element.tag.clone()]
+                    .trim_end_matches('>')
+                    .trim_end_matches('/')
+                    .trim_end();
+                let part = element.tag.start + kept.len()..element.tag.end;
+                vec![(part, format!(">{new}</{}>", node.full_name()))]
+            }
+        }
+    }
+
     /// Puts a child into an element, behind the last one whose name is in `before`.
     pub(crate) fn insert(&self, parent: Node<'_>, before: &[&str], new: &New) -> Vec<Replacement> {
         let earlier = parent.children().filter(|child| before.contains(&child.full_name())).last();

@@ -12,6 +12,8 @@ const MOST_BYTES: usize = 100 << 20;
 const DEEPEST: usize = 256;
 /// A domain with a thousand vCPUs and devices has some ten thousand.
 const MOST_ELEMENTS: usize = 200_000;
+/// Names are repeated in paths.
+const LONGEST_NAME: usize = 256;
 
 /// An element.
 #[derive(Debug)]
@@ -130,6 +132,11 @@ impl<'t> Builder<'t, '_> {
         }
         if name == 0 {
             return Err(self.error(tag.start, "an element has no name"));
+        }
+        if name > LONGEST_NAME {
+            return Err(
+                self.error(tag.start, &format!("an element's name has more than {LONGEST_NAME} bytes"))
+            );
         }
         let attributes = attributes(self.tree.text, start + name..start + content)
             .map_err(|(at, problem)| self.error(at, &problem))?;

@@ -1,4 +1,7 @@
 //! QEMU command lines of the shapes that are met, read and changed.
 
+mod changing;
+mod hostile;
 mod reading;
+mod refusing;
 mod summary;

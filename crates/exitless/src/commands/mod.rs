@@ -16,6 +16,7 @@ pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod verify;
+pub(crate) mod vm;
 pub(crate) mod vms;
 mod watching;
 mod workload;

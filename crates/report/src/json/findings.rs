@@ -14,6 +14,9 @@ pub struct FindingsDocument<'a> {
     subject: &'a str,
     summary: Tally,
     sections: &'a [Section],
+    /// Parts of a definition that were not understood.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    doubts: &'a [String],
 }
 
 /// What `--json` prints of findings.
@@ -25,5 +28,15 @@ pub fn findings<'a>(subject: &'a str, sections: &'a [Section]) -> FindingsDocume
         subject,
         summary: Tally::of(sections.iter().flat_map(|section| &section.findings)),
         sections,
+        doubts: &[],
+    }
+}
+
+impl<'a> FindingsDocument<'a> {
+    /// With what of a definition was not understood.
+    #[must_use]
+    pub fn with_doubts(mut self, doubts: &'a [String]) -> Self {
+        self.doubts = doubts;
+        self
     }
 }

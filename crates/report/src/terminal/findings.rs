@@ -43,6 +43,29 @@ pub fn findings(sections: &[Section], view: FindingsView) -> String {
     text
 }
 
+/// What was found in a definition: the findings, what of the text was not understood, and the sum.
+#[must_use]
+pub fn linted(sections: &[Section], doubts: &[String], tally: Tally, view: FindingsView) -> String {
+    let mut text = findings(sections, view);
+    let width = view.width.max(NARROWEST);
+    let mut part = |heading: &str, lines: String| {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += heading;
+        text += &lines;
+    };
+    if !doubts.is_empty() {
+        let lines =
+            doubts.iter().map(|doubt| super::wrapped(doubt, width, "  - ", "    ")).collect::<String>();
+        part("Not understood\n\n", lines);
+    }
+    let sum = findings_summary(tally);
+    let sentence = if tally.to_mend() { format!("{sum}.") } else { format!("Nothing to mend: {sum}.") };
+    part("", super::wrapped(&sentence, width, "", ""));
+    text
+}
+
 /// "2 failures, 1 warning, 14 passed, 3 skipped", the sum of all findings.
 #[must_use]
 pub fn findings_summary(tally: Tally) -> String {

@@ -1,0 +1,252 @@
+//! Mending a VM's definition: which changes rules ask for, the text with them, and what remains then.
+
+use crate::lint::{self, HostSide, Rule};
+use crate::{Finding, Fix, Section, State};
+use domain::{Change, Definition, Edited, Error, Files, Form, Refusal, Text};
+use serde::{Deserialize, Serialize};
+use std::mem::discriminant;
+
+/// Which rules' changes are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chosen {
+    /// Those that the guest need not follow.
+    Safe,
+    /// All of them.
+    All,
+    /// Those of these rules alone.
+    Rules(Vec<String>),
+}
+
+/// A name that no rule has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("No rule is called {name:?}; the rules are {}", names())]
+pub struct UnknownRule {
+    name: String,
+}
+
+fn names() -> String {
+    lint::rules().map(|rule| rule.name).collect::<Vec<_>>().join(", ")
+}
+
+impl Chosen {
+    /// The rules with these names; [`Chosen::Safe`] for none.
+    ///
+    /// # Errors
+    ///
+    /// The first name that no rule has.
+    pub fn rules(names: &[String]) -> Result<Self, UnknownRule> {
+        match names.iter().find(|name| !lint::rules().any(|rule| rule.name == name.as_str())) {
+            Some(name) => Err(UnknownRule { name: name.clone() }),
+            None if names.is_empty() => Ok(Self::Safe),
+            None => Ok(Self::Rules(names.to_vec())),
+        }
+    }
+
+    fn takes(&self, rule: &Rule) -> bool {
+        match self {
+            Self::Safe => !rule.guest_follows,
+            Self::All => true,
+            Self::Rules(names) => names.iter().any(|name| name == rule.name),
+        }
+    }
+}
+
+/// The changes that a rule asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleChanges {
+    /// The rule.
+    pub rule: String,
+    /// Its changes, those included that another rule asked for first.
+    pub changes: Vec<Change>,
+}
+
+/// Why a finding is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Left {
+    /// The guest has to follow, so that its rule must be named.
+    GuestFollows,
+    /// Its rule was not among those that were named.
+    NotNamed,
+    /// No change of the definition is known to mend it; people have to.
+    Advice,
+    /// A change that goes before it says otherwise.
+    Contradicts,
+}
+
+/// A finding that is left as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftFinding {
+    /// Its rule.
+    pub rule: String,
+    /// Why.
+    pub why: Left,
+}
+
+/// Which changes mend findings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The changes, each once.
+    pub changes: Vec<Change>,
+    /// Which rule asks for which of them.
+    pub rules: Vec<RuleChanges>,
+    /// What is left.
+    pub left: Vec<LeftFinding>,
+}
+
+impl Plan {
+    /// The changes for findings. Of fixes that are enough alone the first is taken; where that one is for people, none.
+    #[must_use]
+    pub fn of(findings: &[Finding], chosen: &Chosen) -> Self {
+        let mut plan = Self::default();
+        for finding in findings.iter().filter(|one| matches!(one.state, State::Warn | State::Fail)) {
+            let rule = lint::rules().find(|rule| rule.name == finding.rule);
+            let why =
+                match (&finding.fixes.first(), rule) {
+                    (Some(Fix::Definition(_)), Some(rule)) if !chosen.takes(rule) => {
+                        if *chosen == Chosen::Safe { Left::GuestFollows } else { Left::NotNamed }
+                    }
+                    (Some(Fix::Definition(changes)), Some(_)) => {
+                        if plan.take(&finding.rule, changes) {
+                            continue;
+                        }
+                        Left::Contradicts
+                    }
+                    _ => Left::Advice,
+                };
+            plan.left.push(LeftFinding { rule: finding.rule.clone(), why });
+        }
+        plan
+    }
+
+    /// Takes all of a rule's changes, or none.
+    fn take(&mut self, rule: &str, changes: &[Change]) -> bool {
+        if changes.iter().any(|new| self.changes.iter().any(|old| old != new && same_thing(old, new))) {
+            return false;
+        }
+        let new = changes.iter().filter(|change| !self.changes.contains(change)).cloned();
+        let new: Vec<_> = new.collect();
+        self.changes.extend(new);
+        self.rules.push(RuleChanges { rule: rule.to_owned(), changes: changes.to_vec() });
+        true
+    }
+}
+
+/// Whether two changes are of the same thing.
+fn same_thing(one: &Change, other: &Change) -> bool {
+    let part = |change: &Change| match change {
+        Change::CpuFeature(name, _) | Change::HyperV(name, _) => (name.clone(), 0),
+        Change::DeviceModel { device, .. }
+        | Change::Vhost { device, .. }
+        | Change::Queues { device, .. }
+        | Change::IoThread { device, .. }
+        | Change::Aio { device, .. } => (String::new(), *device),
+        _ => (String::new(), 0),
+    };
+    discriminant(one) == discriminant(other) && part(one) == part(other)
+}
+
+/// A definition's text, mended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mended {
+    /// What was found in it, by group of rules.
+    pub before: Vec<Section>,
+    /// Which changes were made for that.
+    pub plan: Plan,
+    /// The text with them; the old one where nothing changed.
+    pub bytes: Vec<u8>,
+    /// What else the reader should know of the changes: whole sentences.
+    pub notes: Vec<String>,
+    /// Changes that the text cannot take.
+    pub refused: Vec<Refusal>,
+    /// What is found in the new text.
+    pub after: Vec<Section>,
+}
+
+/// A change can be what another rule speaks about: a new virtio interface wants its queues. This often it is looked
+/// again; rules that undid each other's changes would otherwise never end.
+const ROUNDS: usize = 4;
+
+/// Reads a text in this form.
+///
+/// # Errors
+///
+/// As [`domain::qemu::read`] and [`domain::libvirt::read`], and for forms that cannot be read yet.
+pub fn read(text: &Text, form: Form, files: &dyn Files) -> Result<Definition, Error> {
+    match form {
+        Form::Qemu => domain::qemu::read(text, files),
+        Form::Libvirt => domain::libvirt::read(text, files),
+        other => Err(unread(text, other)),
+    }
+}
+
+/// Mends a definition in a text.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn mend(
+    text: &Text,
+    form: Form,
+    files: &dyn Files,
+    host: &HostSide,
+    chosen: &Chosen,
+) -> Result<Mended, Error> {
+    let before = lint::lint_by_group(&read(text, form, files)?, host);
+    let mut mended = Mended {
+        after: before.clone(),
+        before,
+        plan: Plan::default(),
+        bytes: text.bytes.clone(),
+        notes: Vec::new(),
+        refused: Vec::new(),
+    };
+    for _ in 0..ROUNDS {
+        let findings = mended.after.iter().flat_map(|section| &section.findings);
+        let plan = Plan::of(&findings.cloned().collect::<Vec<_>>(), chosen);
+        mended.plan.left.clone_from(&plan.left);
+        let text = Text::new(text.name.clone(), mended.bytes.clone());
+        let edited = match form {
+            Form::Qemu => domain::qemu::apply(&text, &plan.changes)?,
+            Form::Libvirt => domain::libvirt::apply(&text, &plan.changes)?,
+            other => return Err(unread(&text, other)),
+        };
+        let same = edited.bytes == mended.bytes;
+        mended.refused.clone_from(&edited.refused);
+        if same {
+            break;
+        }
+        mended.take(plan, edited);
+        let text = Text::new(text.name, mended.bytes.clone());
+        mended.after = lint::lint_by_group(&read(&text, form, files)?, host);
+    }
+    Ok(mended)
+}
+
+impl Mended {
+    fn take(&mut self, plan: Plan, edited: Edited) {
+        let made = |change: &Change| !edited.refused.iter().any(|refusal| refusal.change == *change);
+        self.plan.changes.extend(plan.changes.iter().filter(|change| made(change)).cloned());
+        for rule in plan.rules.into_iter().filter(|rule| rule.changes.iter().any(made)) {
+            if !self.plan.rules.contains(&rule) {
+                self.plan.rules.push(rule);
+            }
+        }
+        let new = edited.notes.into_iter().filter(|note| !self.notes.contains(note));
+        let new: Vec<_> = new.collect();
+        self.notes.extend(new);
+        self.bytes = edited.bytes;
+    }
+}
+
+fn unread(text: &Text, form: Form) -> Error {
+    Error::new(
+        text.name.clone(),
+        format!("its form, {form:?}, is neither QEMU's nor libvirt's"),
+        "Name a QEMU command line or libvirt's XML",
+    )
+}
+
+#[cfg(test)]
+#[path = "fix_tests.rs"]
+mod tests;

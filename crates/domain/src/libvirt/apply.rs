@@ -1,0 +1,207 @@
+//! Changes in libvirt's XML, one after the other, each as a few replaced bytes.
+
+mod devices;
+mod holds;
+mod order;
+mod platform;
+mod processor;
+mod traffic;
+
+use super::{find, read_domain};
+use crate::xml::{Node, Pieces, Replacement, Style, Tree};
+use crate::{Change, Definition, Edited, Error, Irqchip, NoFiles, Refusal, Text};
+use holds::holds;
+
+/// What a change comes to: parts of the text with what shall stand there.
+#[derive(Debug, Default)]
+struct Made {
+    replacements: Vec<Replacement>,
+    notes: Vec<String>,
+}
+
+impl Made {
+    fn of(replacements: Vec<Replacement>) -> Self {
+        Self { replacements, notes: Vec::new() }
+    }
+
+    fn and(mut self, replacements: Vec<Replacement>) -> Self {
+        self.replacements.extend(replacements);
+        self
+    }
+
+    fn noting(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+}
+
+/// What a change can look at. A refusal is a `String`: whole sentences.
+struct Step<'t> {
+    domain: Node<'t>,
+    definition: &'t Definition,
+    style: Style,
+}
+
+/// The text while it is changed.
+struct Editing<'o> {
+    name: &'o str,
+    pieces: Pieces,
+    current: String,
+    /// Where each device of the definition began in the text as it was.
+    devices: Vec<usize>,
+}
+
+/// See [`apply`](super::apply).
+pub(super) fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
+    let tree = Tree::read(&text.name, &text.bytes)?;
+    let definition = read_domain(find::domain(&text.name, &tree)?, &NoFiles);
+    let mut editing = Editing {
+        name: &text.name,
+        pieces: Pieces::of(text.bytes.len()),
+        current: tree.text.to_owned(),
+        devices: definition.devices.iter().map(|device| device.place.start).collect(),
+    };
+    let mut edited = Edited { bytes: Vec::new(), edits: Vec::new(), notes: Vec::new(), refused: Vec::new() };
+    for change in changes {
+        match editing.make(change) {
+            Ok(notes) => edited.notes.extend(notes),
+            Err(reason) => edited.refused.push(Refusal { change: change.clone(), reason }),
+        }
+    }
+    edited.notes.extend(editing.missing_enlightenments());
+    let mut seen = Vec::new();
+    edited.notes.retain(|note| {
+        let new = !seen.contains(note);
+        seen.push(note.clone());
+        new
+    });
+    edited.edits = editing.pieces.edits(tree.text);
+    edited.bytes = editing.current.into_bytes();
+    Ok(edited)
+}
+
+impl Editing<'_> {
+    fn make(&mut self, change: &Change) -> Result<Vec<String>, String> {
+        let made = {
+            let (tree, definition) = (self.tree()?, self.definition()?);
+            let change = self.moved(change, &definition)?;
+            if holds(&definition, &change) {
+                return Ok(Vec::new());
+            }
+            let domain = find::domain(self.name, &tree).map_err(|error| error.to_string())?;
+            Step { domain, definition: &definition, style: Style::of(&tree) }.make(&change)?
+        };
+        let mut replacements = made.replacements;
+        // From the end, so that the earlier ones stay where they are; of those at one byte the last one first.
+        replacements.sort_by_key(|(part, _)| part.start);
+        let (mut pieces, mut current) = (self.pieces.clone(), self.current.clone());
+        for (part, new) in replacements.iter().rev() {
+            pieces.replace(part, new);
+            current.replace_range(part.clone(), new);
+        }
+        let after = Editing { name: self.name, pieces, current, devices: self.devices.clone() };
+        let definition = after.definition()?;
+        if !holds(&definition, &after.moved(change, &definition)?) {
+            return Err("QEMU's own arguments in the XML (<qemu:commandline> or <qemu:override>) say something else, \
+                        and win. Change them there."
+                .into());
+        }
+        *self = after;
+        Ok(made.notes)
+    }
+
+    fn tree(&self) -> Result<Tree<'_>, String> {
+        Tree::read(self.name, self.current.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    fn definition(&self) -> Result<Definition, String> {
+        let tree = self.tree()?;
+        Ok(read_domain(find::domain(self.name, &tree).map_err(|error| error.to_string())?, &NoFiles))
+    }
+
+    /// The change with its device's position in the text as it is now: an earlier change may have added one.
+    fn moved(&self, change: &Change, definition: &Definition) -> Result<Change, String> {
+        let mut change = change.clone();
+        let position = match &mut change {
+            Change::DeviceModel { device, .. }
+            | Change::Vhost { device, .. }
+            | Change::Queues { device, .. }
+            | Change::IoThread { device, .. }
+            | Change::Aio { device, .. } => device,
+            _ => return Ok(change),
+        };
+        let start = self.devices.get(*position).and_then(|old| self.pieces.now(*old));
+        let found = definition.devices.iter().position(|device| Some(device.place.start) == start);
+        *position = found.ok_or_else(|| format!("The definition has no device {position}."))?;
+        Ok(change)
+    }
+
+    /// What QEMU refuses to start for (`kvm_hyperv_properties` in QEMU's `target/i386/kvm/kvm.c`).
+    fn missing_enlightenments(&self) -> Vec<String> {
+        const NEEDS: [(&str, &str); 8] = [
+            ("synic", "vpindex"),
+            ("stimer", "synic"),
+            ("stimer", "time"),
+            ("stimer-direct", "stimer"),
+            ("tlbflush", "vpindex"),
+            ("tlbflush-ext", "tlbflush"),
+            ("ipi", "vpindex"),
+            ("evmcs", "vapic"),
+        ];
+        let Ok(definition) = self.definition() else { return Vec::new() };
+        let hyperv = &definition.cpu.hyperv;
+        if hyperv.passthrough.is_some() || self.pieces.is_untouched() {
+            return Vec::new();
+        }
+        let on = |name: &str| hyperv.features.get(name).is_some_and(|set| set.value);
+        let missing = NEEDS.iter().filter(|(name, needed)| on(name) && !on(needed));
+        missing
+            .map(|(name, needed)| {
+                format!(
+                    "The enlightenment {name} needs {needed}, which is off: QEMU will not start the guest."
+                )
+            })
+            .collect()
+    }
+}
+
+impl<'t> Step<'t> {
+    fn make(&self, change: &Change) -> Result<Made, String> {
+        match change {
+            Change::Irqchip(Irqchip::UserSpace) => {
+                Err("libvirt has no element for interrupt controllers in the VMM \
+                alone (kernel-irqchip=off), and interrupt virtualization cannot be used with them."
+                    .into())
+            }
+            Change::Irqchip(irqchip) => self.irqchip(*irqchip),
+            Change::PitTickPolicy(policy) => self.pit(*policy),
+            Change::Hpet(present) => Ok(self.timer("hpet", "present", if *present { "yes" } else { "no" })),
+            Change::CpuModel(model) => self.cpu_model(model),
+            Change::CpuFeature(name, state) => self.cpu_feature(name, *state),
+            Change::HyperV(name, on) => self.hyperv(name, *on),
+            Change::InterruptRemapping => self.interrupt_remapping(),
+            Change::DeviceModel { device, model } => self.device_model(*device, model),
+            Change::Vhost { device, on } => self.vhost(*device, *on),
+            Change::Queues { device, queues } => self.queues(*device, *queues),
+            Change::IoThread { device, iothread } => self.iothread(*device, iothread),
+            Change::Aio { device, aio } => self.aio(*device, aio),
+        }
+    }
+
+    /// The element of a device of the definition.
+    fn element(&self, device: usize) -> Result<Node<'t>, String> {
+        let device = self.definition.devices.get(device).ok_or("The definition has no such device.")?;
+        let start = device.place.start;
+        let devices = self.domain.child("devices").into_iter().flat_map(Node::children);
+        devices.into_iter().find(|node| node.element().tag.start == start).ok_or_else(|| {
+            format!(
+                "{} is given in <qemu:commandline> (line {}). Change it there.",
+                device.model, device.place.line
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "apply/tests.rs"]
+mod tests;

@@ -1,0 +1,249 @@
+//! The CPU's model and features, and the enlightenments.
+
+use super::order::{DOMAIN, before};
+use super::{Made, Step};
+use crate::xml::{New, Replacement};
+use crate::{CpuModel, FeatureState};
+
+/// Enlightenments that libvirt has an element for (formatdomain, "Hypervisor features").
+const ENLIGHTENMENTS: [&str; 15] = [
+    "relaxed",
+    "vapic",
+    "spinlocks",
+    "vpindex",
+    "runtime",
+    "synic",
+    "stimer",
+    "reset",
+    "vendor-id",
+    "frequencies",
+    "reenlightenment",
+    "tlbflush",
+    "ipi",
+    "evmcs",
+    "avic",
+];
+
+/// Those that came with later versions of libvirt.
+const LATER: [(&str, &str); 2] = [("emsr-bitmap", "10.7"), ("xmm-input", "10.7")];
+
+impl Step<'_> {
+    pub(super) fn cpu_model(&self, model: &CpuModel) -> Result<Made, String> {
+        let mode = match model {
+            CpuModel::Host => "host-passthrough",
+            CpuModel::Maximum => "maximum",
+            CpuModel::HostModel => "host-model",
+            CpuModel::Named(_) => "custom",
+        };
+        let named = match model {
+            CpuModel::Named(name) => Some(New::named("model").with("fallback", "forbid").saying(name)),
+            _ => None,
+        };
+        let note =
+            "The guest sees another CPU from its next cold start on; migration needs hosts that have it too.";
+        let Some(cpu) = self.domain.child("cpu") else {
+            let mut cpu = New::named("cpu").with("mode", mode);
+            cpu = match (model, named) {
+                (CpuModel::Named(_), Some(named)) => cpu.with("match", "exact").holding(named),
+                _ => cpu.with("check", "none"),
+            };
+            return Ok(Made::of(self.style.insert(self.domain, before(DOMAIN, "cpu"), &cpu)).noting(note));
+        };
+        let mut edits = self.style.set_attribute(cpu, "mode", mode);
+        if *model != CpuModel::Host {
+            edits.extend(self.style.remove_attribute(cpu, "migratable"));
+        }
+        match (named, cpu.child("model"), model) {
+            (Some(_), Some(old), CpuModel::Named(name)) => edits.extend(self.style.set_text(old, name)),
+            (Some(named), _, _) => edits.extend(self.style.insert(cpu, &[], &named)),
+            (None, old, _) => {
+                // A named model's vendor says nothing about the host's.
+                for gone in old.into_iter().chain(cpu.child("vendor")) {
+                    edits.extend(self.style.remove(gone));
+                }
+            }
+        }
+        Ok(Made::of(edits).noting(note))
+    }
+
+    pub(super) fn cpu_feature(&self, name: &str, state: FeatureState) -> Result<Made, String> {
+        let on = state != FeatureState::Off;
+        let switch = if on { "on" } else { "off" };
+        match name {
+            "kvm" => {
+                // `<hidden state='on'/>` hides KVM.
+                let hidden = if on { "off" } else { "on" };
+                return Ok(self.kvm("hidden", hidden));
+            }
+            "kvm-hint-dedicated" | "kvm-poll-control" | "kvm-pv-ipi" => {
+                return Ok(self.kvm(name.trim_start_matches("kvm-"), switch));
+            }
+            "kvm-pv-unhalt" => return Ok(Made::of(self.switch("pvspinlock", "state", switch))),
+            "kvm-pv-eoi" => return Ok(Made::of(self.switch("apic", "eoi", switch))),
+            "kvmclock" => return Ok(self.timer("kvmclock", "present", if on { "yes" } else { "no" })),
+            _ if name.starts_with("kvm-") => return Ok(self.property(name, switch)),
+            _ if name.starts_with("hv-") => {
+                return Err(format!("{name} is an enlightenment, and libvirt has it in <hyperv>."));
+            }
+            _ => {}
+        }
+        if self.definition.cpu.model.is_none() {
+            return Err(
+                "The domain names no CPU model, and libvirt takes features only beside one. Choose a model \
+                        first, such as <cpu mode='host-passthrough'/>."
+                    .into(),
+            );
+        }
+        let cpu = self.domain.child("cpu").ok_or("The domain has no <cpu>.")?;
+        let policy = match state {
+            FeatureState::On => "require",
+            FeatureState::Optional => "optional",
+            FeatureState::Off => "disable",
+        };
+        let said = cpu.all("feature").filter(|feature| {
+            feature.get("name").is_some_and(|said| super::super::processor::qemu_name(said) == name)
+        });
+        let made = Made::of(match said.last() {
+            Some(feature) => self.style.set_attribute(feature, "policy", policy),
+            None => {
+                let feature = New::named("feature").with("policy", policy).with("name", name);
+                let before = ["model", "vendor", "topology", "cache", "maxphysaddr", "feature"];
+                self.style.insert(cpu, &before, &feature)
+            }
+        });
+        if name == "invtsc" && on {
+            return Ok(
+                made.noting("A guest with invtsc migrates only to hosts whose TSC runs at the same rate.")
+            );
+        }
+        Ok(made)
+    }
+
+    /// A child of `<features><kvm>`.
+    fn kvm(&self, name: &str, state: &str) -> Made {
+        let child = New::named(name).with("state", state);
+        Made::of(match self.domain.child("features/kvm") {
+            None => self.feature(New::named("kvm").holding(child)),
+            Some(kvm) => match kvm.child(name) {
+                Some(child) => self.style.set_attribute(child, "state", state),
+                None => self.style.insert(kvm, &["hidden", "hint-dedicated", "poll-control"], &child),
+            },
+        })
+    }
+
+    /// A child of `<features>` with one attribute.
+    fn switch(&self, name: &str, attribute: &str, value: &str) -> Vec<Replacement> {
+        match self.domain.child(&format!("features/{name}")) {
+            Some(child) => self.style.set_attribute(child, attribute, value),
+            None => self.feature(New::named(name).with(attribute, value)),
+        }
+    }
+
+    /// A property of the CPU that libvirt has no word for: QEMU's own argument, of the type that all CPUs of x86 are.
+    fn property(&self, name: &str, value: &str) -> Made {
+        const NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
+        let property = format!("x86_64-cpu.{name}={value}");
+        let argument = |prefix: &str, value: &str| New::named(format!("{prefix}arg")).with("value", value);
+        let note = format!(
+            "libvirt has no element for {name}, so it is given as QEMU's own argument; libvirt marks the domain as \
+             tainted by that. It still asks for an IOMMU with eim where there are more than 255 vCPUs."
+        );
+        if let Some(commandline) = super::super::overrides::element(self.domain, "commandline") {
+            let prefix = commandline.full_name().trim_end_matches("commandline");
+            let last = format!("{prefix}arg");
+            let earlier = commandline.children().filter(|child| child.full_name() == last).last();
+            let both = [argument(prefix, "-global"), argument(prefix, &property)];
+            let edits = both.iter().flat_map(|new| match earlier {
+                Some(earlier) => self.style.insert_after(earlier, new),
+                None => self.style.insert(commandline, &[], new),
+            });
+            return Made::of(edits.collect()).noting(note);
+        }
+        let commandline = New::named("qemu:commandline")
+            .holding(argument("qemu:", "-global"))
+            .holding(argument("qemu:", &property));
+        let mut edits = Vec::new();
+        if self.domain.get("xmlns:qemu").is_none() {
+            edits.extend(self.style.set_attribute(self.domain, "xmlns:qemu", NAMESPACE));
+        }
+        edits.extend(self.style.insert(self.domain, DOMAIN, &commandline));
+        Made::of(edits).noting(note)
+    }
+
+    pub(super) fn hyperv(&self, name: &str, on: bool) -> Result<Made, String> {
+        if name == "time" {
+            return Ok(self.timer("hypervclock", "present", if on { "yes" } else { "no" }));
+        }
+        if self.definition.cpu.hyperv.passthrough.is_some() {
+            return Err(
+                "<hyperv mode='passthrough'> gives the guest all that the host has. Use mode='custom' to \
+                        choose."
+                    .into(),
+            );
+        }
+        let (parent, child) = match name.split_once('-') {
+            Some(("stimer", "direct")) => ("stimer", Some("direct")),
+            Some(("tlbflush", "direct")) => ("tlbflush", Some("direct")),
+            Some(("tlbflush", "ext")) => ("tlbflush", Some("extended")),
+            _ => (name, None),
+        };
+        let later = LATER.iter().find(|(later, _)| *later == parent);
+        if !ENLIGHTENMENTS.contains(&parent) && later.is_none() {
+            return Err(format!("libvirt has no element for the enlightenment {name}."));
+        }
+        let state = if on { "on" } else { "off" };
+        let parent = parent.replace('-', "_");
+        let hyperv = self.domain.child("features/hyperv");
+        let said = hyperv.and_then(|hyperv| hyperv.child(&parent));
+        if name == "vendor-id" && on && said.and_then(|said| said.get("value")).is_none() {
+            return Err("The enlightenment vendor-id needs a vendor, which only you know: \
+                        <vendor_id state='on' value='...'/>."
+                .into());
+        }
+        let mut edits = Vec::new();
+        match (said, child) {
+            (Some(said), None) => {
+                edits.extend(self.style.set_attribute(said, "state", state));
+                if name == "spinlocks" && on && said.get("retries").is_none() {
+                    edits.extend(self.style.set_attribute(said, "retries", "8191"));
+                }
+            }
+            (Some(said), Some(child)) => match said.child(child) {
+                Some(child) => edits.extend(self.style.set_attribute(child, "state", state)),
+                None => {
+                    edits.extend(self.style.insert(
+                        said,
+                        &["direct"],
+                        &New::named(child).with("state", state),
+                    ));
+                }
+            },
+            (None, _) => {
+                let mut new = New::named(&*parent).with("state", state);
+                if name == "spinlocks" {
+                    // What libvirt's documentation recommends for all Windows guests.
+                    new = new.with("retries", "8191");
+                }
+                if let Some(child) = child {
+                    new.children.push(New::named(child).with("state", state));
+                }
+                edits.extend(match hyperv {
+                    Some(hyperv) => {
+                        let written: Vec<String> =
+                            ENLIGHTENMENTS.iter().map(|other| other.replace('-', "_")).collect();
+                        let position = written.iter().position(|other| *other == parent);
+                        let before: Vec<&str> =
+                            written[..position.unwrap_or(written.len())].iter().map(String::as_str).collect();
+                        self.style.insert(hyperv, &before, &new)
+                    }
+                    None => self.feature(New::named("hyperv").with("mode", "custom").holding(new)),
+                });
+            }
+        }
+        let mut made = Made::of(edits);
+        if let Some((_, version)) = later.filter(|_| on) {
+            made = made.noting(format!("libvirt knows the enlightenment {name} from version {version} on."));
+        }
+        Ok(made)
+    }
+}

@@ -1,0 +1,299 @@
+use super::*;
+use crate::{CpuModel, FeatureState, Irqchip, TickPolicy};
+use proptest::prelude::*;
+
+const DOMAIN: &str = include_str!("../../../tests/fixtures/libvirt/virt-install-debian.xml");
+
+fn applied(text: &str, changes: &[Change]) -> Edited {
+    let edited = apply(&Text::new("a.xml", text), changes).unwrap();
+    // The edits tell the whole difference, in order and without overlaps.
+    let mut whole = Vec::new();
+    let mut reached = 0;
+    for edit in &edited.edits {
+        assert!(reached <= edit.start && edit.start <= edit.end, "{:?}", edited.edits);
+        whole.extend_from_slice(&text.as_bytes()[reached..edit.start]);
+        whole.extend_from_slice(&edit.new);
+        reached = edit.end;
+    }
+    whole.extend_from_slice(&text.as_bytes()[reached..]);
+    assert_eq!(String::from_utf8_lossy(&whole), String::from_utf8_lossy(&edited.bytes));
+    edited
+}
+
+/// The lines that are new, and those that are gone.
+fn difference(text: &str, change: Change) -> String {
+    let edited = applied(text, &[change]);
+    assert_eq!(edited.refused, [], "{text}");
+    let new = String::from_utf8(edited.bytes).unwrap();
+    let old: Vec<&str> = text.lines().collect();
+    let lines: Vec<&str> = new.lines().collect();
+    let mut told: Vec<String> =
+        old.iter().filter(|line| !lines.contains(line)).map(|line| format!("-{}", line.trim())).collect();
+    told.extend(lines.iter().filter(|line| !old.contains(line)).map(|line| format!("+{}", line.trim())));
+    told.join("\n")
+}
+
+fn refused(text: &str, change: Change) -> String {
+    let edited = applied(text, &[change]);
+    assert_eq!(String::from_utf8(edited.bytes).unwrap(), text);
+    edited.refused[0].reason.clone()
+}
+
+fn domain(parts: &str) -> String {
+    format!("<domain type='kvm'>\n  <name>a</name>\n{parts}\n</domain>\n")
+}
+
+#[test]
+fn an_irqchip_is_split_by_one_line() {
+    assert_eq!(difference(DOMAIN, Change::Irqchip(Irqchip::Split)), "+<ioapic driver=\"qemu\"/>");
+    let without = domain("  <os/>");
+    let edited = applied(&without, &[Change::Irqchip(Irqchip::Split)]);
+    let expected = domain("  <os/>\n  <features>\n    <ioapic driver='qemu'/>\n  </features>");
+    assert_eq!(String::from_utf8(edited.bytes).unwrap(), expected);
+    assert!(refused(DOMAIN, Change::Irqchip(Irqchip::UserSpace)).contains("kernel-irqchip=off"));
+    let tcg = DOMAIN.replace("type=\"kvm\"", "type=\"qemu\"");
+    assert!(refused(&tcg, Change::Irqchip(Irqchip::Split)).contains("type kvm"));
+}
+
+#[test]
+fn timers_are_changed_where_they_are() {
+    assert_eq!(
+        difference(DOMAIN, Change::PitTickPolicy(TickPolicy::Discard)),
+        "-<timer name=\"pit\" tickpolicy=\"delay\"/>\n+<timer name=\"pit\" tickpolicy=\"discard\"/>"
+    );
+    assert_eq!(
+        difference(&domain("  <clock offset='utc'/>"), Change::Hpet(false)),
+        "-<clock offset='utc'/>\n+<clock offset='utc'>\n+<timer name='hpet' present='no'/>\n+</clock>"
+    );
+    assert!(refused(DOMAIN, Change::PitTickPolicy(TickPolicy::CatchUp)).contains("nothing else"));
+}
+
+#[test]
+fn a_cpu_changes_its_model_and_features() {
+    let named =
+        domain("  <cpu mode='custom' match='exact'>\n    <model fallback='allow'>EPYC</model>\n  </cpu>");
+    let host = String::from_utf8(applied(&named, &[Change::CpuModel(CpuModel::Host)]).bytes).unwrap();
+    assert_eq!(host, domain("  <cpu mode='host-passthrough' match='exact'>\n  </cpu>"));
+    let genoa = Change::CpuModel(CpuModel::Named("EPYC-Genoa".into()));
+    assert_eq!(
+        difference(&named, genoa),
+        "-<model fallback='allow'>EPYC</model>\n+<model fallback='allow'>EPYC-Genoa</model>"
+    );
+    let feature = Change::CpuFeature("x2apic".into(), FeatureState::On);
+    assert_eq!(difference(&named, feature.clone()), "+<feature policy='require' name='x2apic'/>");
+    assert!(refused(&domain("  <cpu/>"), feature).contains("no CPU model"));
+    let hidden = Change::CpuFeature("kvm".into(), FeatureState::Off);
+    assert_eq!(
+        difference(&named, hidden),
+        "+<features>\n+<kvm>\n+<hidden state='on'/>\n+</kvm>\n+</features>"
+    );
+}
+
+#[test]
+fn enlightenments_are_put_in_libvirts_order() {
+    let text = domain(
+        "  <features>\n    <hyperv mode='custom'>\n      <relaxed state='on'/>\n      <stimer state='on'/>\n    \
+         </hyperv>\n  </features>",
+    );
+    let edited = applied(
+        &text,
+        &[
+            Change::HyperV("synic".into(), true),
+            Change::HyperV("stimer-direct".into(), true),
+            Change::HyperV("avic".into(), true),
+        ],
+    );
+    assert_eq!(edited.refused, []);
+    assert!(edited.notes.iter().any(|note| note.contains("synic needs vpindex")), "{:?}", edited.notes);
+    let new = String::from_utf8(edited.bytes).unwrap();
+    let place = |part: &str| new.find(part).unwrap_or_else(|| panic!("{part} is not in {new}"));
+    assert!(place("<relaxed") < place("<synic state='on'/>"));
+    assert!(place("<synic") < place("<stimer state='on'>\n        <direct state='on'/>\n      </stimer>"));
+    assert!(place("</stimer>") < place("<avic state='on'/>"));
+    assert!(refused(&text, Change::HyperV("syndbg".into(), true)).contains("no element"));
+    assert!(refused(&text, Change::HyperV("vendor-id".into(), true)).contains("which only you know"));
+}
+
+#[test]
+fn interrupt_remapping_brings_what_it_needs() {
+    let told = difference(DOMAIN, Change::InterruptRemapping);
+    assert!(told.contains("+<ioapic driver=\"qemu\"/>"), "{told}");
+    assert!(
+        told.contains("+<iommu model=\"intel\">\n+<driver intremap=\"on\" caching_mode=\"on\" eim=\"on\"/>"),
+        "{told}"
+    );
+    let old = DOMAIN.replace("pc-q35-7.2", "pc-i440fx-7.2");
+    assert!(refused(&old, Change::InterruptRemapping).contains("needs the machine q35"));
+}
+
+#[test]
+fn a_disk_moves_to_virtio_with_its_name_and_without_its_address() {
+    let text = domain(
+        "  <os><type machine='pc-i440fx-9.0'>hvm</type></os>\n  <devices>\n    <disk type='file' device='disk'>\n      \
+         <source file='/a'/>\n      <target dev='hda' bus='ide'/>\n      <address type='drive' controller='0'/>\n    \
+         </disk>\n    <disk type='file' device='disk'>\n      <target dev='vda' bus='virtio'/>\n    </disk>\n    \
+         <disk type='file' device='cdrom'>\n      <target dev='hdb' bus='ide'/>\n    </disk>\n  </devices>",
+    );
+    let model = |device, model: &str| Change::DeviceModel { device, model: model.into() };
+    assert_eq!(
+        difference(&text, model(0, "virtio-blk-pci")),
+        "-<target dev='hda' bus='ide'/>\n-<address type='drive' controller='0'/>\n+<target dev='vdb' bus='virtio'/>"
+    );
+    let edited = applied(&text, &[model(0, "virtio-blk-pci")]);
+    assert!(edited.notes[0].contains("hda is vdb"), "{:?}", edited.notes);
+    assert!(refused(&text, model(2, "virtio-blk-pci")).contains("virtio has no CD drive"));
+    // The first makes a controller, which moves all devices behind it by one.
+    let both = applied(&text, &[model(2, "scsi-cd"), model(1, "ide-hd")]);
+    assert_eq!(both.refused, []);
+    let new = String::from_utf8(both.bytes).unwrap();
+    assert!(new.contains("<controller type='scsi' index='0' model='virtio-scsi'/>"), "{new}");
+    assert!(
+        new.contains("<target dev='sda' bus='scsi'/>") && new.contains("<target dev='hdb' bus='ide'/>"),
+        "{new}"
+    );
+}
+
+#[test]
+fn network_interfaces_get_vhost_and_queues() {
+    let text = domain(
+        "  <vcpu>4</vcpu>\n  <devices>\n    <interface type='bridge'>\n      <source bridge='br0'/>\n      \
+         <model type='virtio'/>\n    </interface>\n    <interface type='user'>\n      <model type='virtio'/>\n    \
+         </interface>\n    <interface type='bridge'>\n      <model type='e1000'/>\n    </interface>\n  </devices>",
+    );
+    let on = |device| Change::Vhost { device, on: true };
+    assert_eq!(difference(&text, on(0)), "+<driver name='vhost'/>");
+    assert!(refused(&text, on(1)).contains("no tap device"));
+    assert!(refused(&text, on(2)).contains("Change the model first"));
+    let queues = Change::Queues { device: 0, queues: 8 };
+    let both = applied(&text, &[on(0), queues.clone()]);
+    assert!(String::from_utf8(both.bytes).unwrap().contains("<driver name='vhost' queues='8'/>"));
+    assert!(both.notes[0].contains("More queues (8) than vCPUs (4)"));
+    assert!(refused(&text, Change::Queues { device: 2, queues: 4 }).contains("no queues to choose"));
+    let model = Change::DeviceModel { device: 2, model: "virtio-net-pci".into() };
+    assert_eq!(difference(&text, model), "-<model type='e1000'/>");
+}
+
+#[test]
+fn disks_get_threads_of_their_own() {
+    let text = domain(
+        "  <vcpu>4</vcpu>\n  <devices>\n    <disk type='file' device='disk'>\n      <driver name='qemu' type='raw'/>\n      \
+         <target dev='vda' bus='virtio'/>\n    </disk>\n    <disk type='file' device='disk'>\n      \
+         <target dev='sda' bus='scsi'/>\n    </disk>\n    <controller type='scsi' model='virtio-scsi'/>\n  </devices>",
+    );
+    let thread = |device, name: &str| Change::IoThread { device, iothread: name.into() };
+    let edited = applied(&text, &[thread(0, "iothread1"), thread(1, "disk1"), thread(2, "iothread2")]);
+    assert_eq!(edited.refused, []);
+    let new = String::from_utf8(edited.bytes).unwrap();
+    assert!(new.contains("<vcpu>4</vcpu>\n  <iothreads>2</iothreads>"), "{new}");
+    assert!(new.contains("<driver name='qemu' type='raw' iothread='1'/>"), "{new}");
+    assert!(new.contains("model='virtio-scsi'>\n      <driver iothread='2'/>\n    </controller>"), "{new}");
+    let far = applied(&text, &[thread(0, "iothread7")]);
+    let new = String::from_utf8(far.bytes).unwrap();
+    assert!(new.contains("<iothreads>1</iothreads>\n  <iothreadids>\n    <iothread id='7'/>"), "{new}");
+    let aio = |device, aio: &str| Change::Aio { device, aio: aio.into() };
+    assert_eq!(
+        difference(&text, aio(0, "native")),
+        "-<driver name='qemu' type='raw'/>\n+<driver name='qemu' type='raw' cache='none' io='native'/>"
+    );
+    let cached = text.replace("type='raw'", "type='raw' cache='writeback'");
+    assert!(refused(&cached, aio(0, "native")).contains("has \"writeback\""));
+    assert_eq!(difference(&text, aio(1, "io_uring")), "+<driver name='qemu' io='io_uring'/>");
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let name = prop::sample::select(vec![
+        "x2apic",
+        "svm",
+        "kvm",
+        "kvm-pv-eoi",
+        "kvmclock",
+        "invtsc",
+        "kvm-hint-dedicated",
+    ]);
+    let enlightenment = prop::sample::select(vec![
+        "synic",
+        "stimer",
+        "stimer-direct",
+        "avic",
+        "time",
+        "spinlocks",
+        "emsr-bitmap",
+    ]);
+    let model = prop::sample::select(vec![
+        "virtio-blk-pci",
+        "scsi-hd",
+        "virtio-net-pci",
+        "e1000e",
+        "virtio-vga",
+        "qemu-xhci",
+        "ide-cd",
+    ]);
+    let state = prop::sample::select(vec![FeatureState::On, FeatureState::Off, FeatureState::Optional]);
+    let device = 0_usize..24;
+    prop_oneof![
+        prop::sample::select(vec![Irqchip::Kernel, Irqchip::Split, Irqchip::UserSpace])
+            .prop_map(Change::Irqchip),
+        prop::sample::select(vec![TickPolicy::Delay, TickPolicy::Discard, TickPolicy::Merge])
+            .prop_map(Change::PitTickPolicy),
+        any::<bool>().prop_map(Change::Hpet),
+        prop::sample::select(vec![
+            CpuModel::Host,
+            CpuModel::Maximum,
+            CpuModel::HostModel,
+            CpuModel::Named("EPYC".into())
+        ])
+        .prop_map(Change::CpuModel),
+        (name, state).prop_map(|(name, state)| Change::CpuFeature(name.into(), state)),
+        (enlightenment, any::<bool>()).prop_map(|(name, on)| Change::HyperV(name.into(), on)),
+        Just(Change::InterruptRemapping),
+        (device.clone(), model)
+            .prop_map(|(device, model)| Change::DeviceModel { device, model: model.into() }),
+        (device.clone(), any::<bool>()).prop_map(|(device, on)| Change::Vhost { device, on }),
+        (device.clone(), 1_u32..9).prop_map(|(device, queues)| Change::Queues { device, queues }),
+        (device.clone(), 1_u32..4).prop_map(|(device, number)| {
+            Change::IoThread { device, iothread: format!("iothread{number}") }
+        }),
+        (device, prop::sample::select(vec!["native", "io_uring", "threads"]))
+            .prop_map(|(device, aio)| Change::Aio { device, aio: aio.into() }),
+    ]
+}
+
+/// The same text in other manners of writing.
+fn written(manner: u8) -> String {
+    let text = DOMAIN.to_owned();
+    match manner {
+        0 => text,
+        1 => text.replace('\n', "\r\n"),
+        2 => text.lines().map(str::trim).collect(),
+        3 => text.replace('"', "'").replace("  ", "\t"),
+        _ => format!("\u{feff}{}", text.replace("/>\n", "/>\n<!-- a -->\n")),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_change_is_in_the_new_text_and_made_once(changes in prop::collection::vec(any_change(), 1..4), manner in 0_u8..5) {
+        let text = written(manner);
+        let first = applied(&text, &changes[..1]);
+        let new = Text::new("a.xml", first.bytes.clone());
+        if first.refused.is_empty() {
+            let second = apply(&new, &changes[..1]).unwrap();
+            // A device's position may have moved; all else is found again.
+            if !matches!(changes[0], Change::DeviceModel { .. }) {
+                prop_assert_eq!(&second.edits, &[]);
+                let definition = crate::libvirt::read(&new, &NoFiles).unwrap();
+                prop_assert!(holds(&definition, &changes[0]), "{:?}", changes[0]);
+            }
+        } else {
+            prop_assert_eq!(&first.bytes, text.as_bytes());
+            prop_assert!(first.refused[0].reason.ends_with('.'), "{}", first.refused[0].reason);
+        }
+        let together = applied(&text, &changes);
+        prop_assert!(crate::libvirt::read(&Text::new("a.xml", together.bytes.clone()), &NoFiles).is_ok());
+        // Line ends stay of one kind.
+        if manner == 1 {
+            let new = String::from_utf8(together.bytes).unwrap();
+            prop_assert_eq!(new.matches('\n').count(), new.matches("\r\n").count());
+        }
+    }
+}

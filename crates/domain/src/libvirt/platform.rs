@@ -1,0 +1,126 @@
+//! The machine, its features and its clock.
+
+use super::reading::Reading;
+use crate::xml::Node;
+use crate::{Accelerator, FeatureState, GuestIommu, Irqchip, Set, TickPolicy};
+
+/// Children of `<clock>`'s timers that KVM's guests can have.
+const POLICIES: [(&str, TickPolicy); 4] = [
+    ("delay", TickPolicy::Delay),
+    ("discard", TickPolicy::Discard),
+    ("catchup", TickPolicy::CatchUp),
+    ("merge", TickPolicy::Merge),
+];
+
+impl<'t> Reading<'t> {
+    pub(super) fn machine(&mut self) {
+        let domain = self.domain;
+        if let Some(kind) = domain.value("@type") {
+            let accelerator = match kind.text {
+                "kvm" => Accelerator::Kvm,
+                "qemu" => Accelerator::Tcg,
+                "xen" => Accelerator::Xen,
+                _ => Accelerator::Other,
+            };
+            self.definition.machine.accelerator = Some(kind.set(accelerator));
+        }
+        self.definition.machine.kind = domain.value("os/type@machine").map(|value| value.string());
+        self.definition.program = domain.value("devices/emulator").map(|value| value.string());
+    }
+
+    pub(super) fn features(&mut self) {
+        let Some(features) = self.domain.child("features") else { return };
+        if let Some(driver) = features.value("ioapic@driver") {
+            let known = [("kvm", Irqchip::Kernel), ("qemu", Irqchip::Split)];
+            self.definition.machine.irqchip = self.one_of(&driver, &known);
+        }
+        if let Some(vmport) = features.child("vmport") {
+            self.definition.machine.vmport = self.state(vmport);
+        }
+        if let Some(smm) = features.child("smm") {
+            if let Some(state) = self.state(smm) {
+                let value = if state.value { "on" } else { "off" };
+                let property = ("smm".to_owned(), value.to_owned());
+                self.definition.machine.properties.push(Set::new(property, state.place));
+            }
+        }
+        // Features of KVM's that are QEMU's properties of the CPU.
+        let named = [("pvspinlock@state", "kvm-pv-unhalt"), ("apic@eoi", "kvm-pv-eoi")];
+        for (path, name) in named {
+            if features.value(path).is_some() {
+                let state = self.switch(features, path);
+                self.feature(name, state, false);
+            }
+        }
+        let Some(kvm) = features.child("kvm") else { return };
+        for child in kvm.children() {
+            let (name, inverted) = match child.name() {
+                "hidden" => ("kvm", true),
+                "hint-dedicated" => ("kvm-hint-dedicated", false),
+                "poll-control" => ("kvm-poll-control", false),
+                "pv-ipi" => ("kvm-pv-ipi", false),
+                _ => continue,
+            };
+            let state = self.state(child);
+            self.feature(name, state, inverted);
+        }
+    }
+
+    fn feature(&mut self, name: &str, state: Option<Set<bool>>, inverted: bool) {
+        let Some(state) = state else { return };
+        let value = if state.value == inverted { FeatureState::Off } else { FeatureState::On };
+        self.definition.cpu.features.insert(name.to_owned(), Set::new(value, state.place));
+    }
+
+    pub(super) fn clock(&mut self) {
+        let Some(clock) = self.domain.child("clock") else { return };
+        for timer in clock.all("timer") {
+            let Some(name) = timer.attribute("name") else { continue };
+            let present = timer.attribute("present").and_then(|_| self.switch(timer, "@present"));
+            let policy = timer.value("@tickpolicy").and_then(|value| self.one_of(&value, &POLICIES));
+            match name.text {
+                "pit" => {
+                    self.definition.timers.pit = policy;
+                    self.definition.machine.pit = present;
+                }
+                "rtc" => self.definition.timers.rtc = policy,
+                "hpet" => self.definition.timers.hpet = present,
+                "kvmclock" => {
+                    self.feature("kvmclock", present.clone(), false);
+                    self.definition.timers.kvm_clock = present;
+                }
+                "hypervclock" => {
+                    if let Some(present) = present.clone() {
+                        self.definition.cpu.hyperv.features.insert("time".into(), present);
+                    }
+                    self.definition.timers.hyperv_clock = present;
+                }
+                "tsc" => self.tsc(timer),
+                "armvtimer" | "platform" => {}
+                _ => self.doubt(&name, "a timer of x86"),
+            }
+        }
+    }
+
+    fn tsc(&mut self, timer: Node<'t>) {
+        if let Some(frequency) = self.number::<u64>(timer, "@frequency") {
+            let property = ("tsc-frequency".to_owned(), frequency.value.to_string());
+            self.definition.cpu.properties.push(Set::new(property, frequency.place));
+        }
+    }
+
+    pub(super) fn iommu(&mut self, node: Node<'t>) {
+        let model = match node.find("@model").unwrap_or("intel") {
+            model @ ("intel" | "amd" | "virtio") => format!("{model}-iommu"),
+            other => other.to_owned(),
+        };
+        let iommu = GuestIommu {
+            model,
+            interrupt_remapping: self.switch(node, "driver@intremap"),
+            extended_interrupt_mode: self.switch(node, "driver@eim"),
+            caching_mode: self.switch(node, "driver@caching_mode"),
+            place: node.place(),
+        };
+        self.definition.iommus.push(iommu);
+    }
+}

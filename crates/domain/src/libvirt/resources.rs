@@ -1,0 +1,143 @@
+//! Memory, vCPUs, I/O threads, and where they may run.
+
+use super::reading::{MOST_THREADS, Reading};
+use crate::xml::{Node, Value};
+use crate::{IoThread, Set};
+use std::collections::BTreeSet;
+
+/// More characters than a list of 4096 CPUs with a gap after each.
+const LONGEST_LIST: usize = 20_000;
+
+impl<'t> Reading<'t> {
+    pub(super) fn resources(&mut self) {
+        let domain = self.domain;
+        self.definition.name = domain.value("name").map(|name| name.string());
+        if let Some(memory) = domain.value("memory") {
+            self.definition.memory_mib = self.mebibytes(&memory, domain.find("memory@unit"));
+        }
+        self.vcpus();
+        self.iothreads();
+        self.pins();
+    }
+
+    /// Memory with libvirt's units (`virScaleInteger`): KiB when none is said.
+    fn mebibytes(&mut self, value: &Value<'_>, unit: Option<&str>) -> Option<Set<u64>> {
+        let unit = unit.unwrap_or("KiB");
+        let decimal = unit.len() == 2 && unit.ends_with(['B', 'b']);
+        let base: u128 = if decimal { 1000 } else { 1024 };
+        let power = match unit.to_ascii_lowercase().chars().next() {
+            Some('b') => 0,
+            Some('k') => 1,
+            Some('m') => 2,
+            Some('g') => 3,
+            Some('t') => 4,
+            Some('p') => 5,
+            Some('e') => 6,
+            _ => {
+                self.doubt(value, "a size in b, KiB, MiB, GiB or TiB");
+                return None;
+            }
+        };
+        let mebibytes =
+            value.text.parse::<u64>().ok().and_then(|number| {
+                u64::try_from(u128::from(number).checked_mul(base.pow(power))? >> 20).ok()
+            });
+        if mebibytes.is_none() {
+            self.doubt(value, "a size");
+        }
+        mebibytes.map(|mebibytes| value.set(mebibytes))
+    }
+
+    fn vcpus(&mut self) {
+        let maximum = self.number::<u32>(self.domain, "vcpu");
+        let current = self.number::<u32>(self.domain, "vcpu@current");
+        self.definition.vcpus.count = current.or_else(|| maximum.clone());
+        self.definition.vcpus.maximum = maximum;
+    }
+
+    fn iothreads(&mut self) {
+        let mut numbers: Vec<u32> = Vec::new();
+        if let Some(ids) = self.domain.child("iothreadids") {
+            for thread in ids.all("iothread") {
+                let number = self.number::<u32>(thread, "@id").map(|id| id.value);
+                if let Some(number) =
+                    number.filter(|number| *number <= MOST_THREADS && !numbers.contains(number))
+                {
+                    numbers.push(number);
+                }
+            }
+        }
+        if let Some(count) = self.number::<u32>(self.domain, "iothreads") {
+            if count.value > MOST_THREADS {
+                let place = count.place;
+                let doubt = format!("Line {}: {} asks for more threads than can be.", place.line, place.text);
+                self.definition.doubts.push(doubt);
+            } else {
+                // libvirt numbers those without an <iothread> from 1, leaving out the ones that have one.
+                let wanted = count.value as usize;
+                for number in 1..=MOST_THREADS {
+                    if numbers.len() >= wanted {
+                        break;
+                    }
+                    if !numbers.contains(&number) {
+                        numbers.push(number);
+                    }
+                }
+            }
+        }
+        let threads = numbers.iter().map(|number| IoThread { id: format!("iothread{number}"), cpus: None });
+        self.definition.iothreads = threads.collect();
+    }
+
+    /// A list of CPUs. One is copied for every vCPU, so a list that no host has is not taken.
+    fn cpus(&mut self, node: Node<'t>, path: &str) -> Option<Set<String>> {
+        let value = node.value(path)?;
+        if value.text.len() > LONGEST_LIST {
+            self.doubt(&value, "a list of CPUs");
+            return None;
+        }
+        Some(value.string())
+    }
+
+    fn pins(&mut self) {
+        let domain = self.domain;
+        let everywhere = self.cpus(domain, "vcpu@cpuset");
+        self.definition.emulator_cpus =
+            self.cpus(domain, "cputune/emulatorpin@cpuset").or_else(|| everywhere.clone());
+        let mut pinned = Vec::new();
+        let mut alone = BTreeSet::new();
+        for pin in domain.child("cputune").into_iter().flat_map(|tune| tune.children()) {
+            let Some(cpus) = self.cpus(pin, "@cpuset") else { continue };
+            match pin.name() {
+                "vcpupin" => {
+                    if let Some(vcpu) = self.number::<u32>(pin, "@vcpu") {
+                        alone.insert(vcpu.value);
+                        pinned.push(Set::new((vcpu.value, cpus.value), pin.place()));
+                    }
+                }
+                "iothreadpin" => {
+                    let name = format!("iothread{}", pin.get("iothread").unwrap_or_default());
+                    let thread = self.definition.iothreads.iter_mut().find(|thread| thread.id == name);
+                    if let Some(thread) = thread {
+                        thread.cpus = Some(cpus);
+                    }
+                }
+                _ => {}
+            }
+        }
+        // `<vcpu cpuset=>` holds for all vCPUs that have no pin of their own, and for I/O threads.
+        if let Some(everywhere) = everywhere {
+            let count = self.definition.vcpus.maximum.as_ref().map_or(0, |count| count.value);
+            for vcpu in 0..count.min(MOST_THREADS) {
+                if !alone.contains(&vcpu) {
+                    let place = everywhere.place.clone();
+                    pinned.push(Set::new((vcpu, everywhere.value.clone()), place));
+                }
+            }
+            for thread in &mut self.definition.iothreads {
+                thread.cpus.get_or_insert_with(|| everywhere.clone());
+            }
+        }
+        self.definition.vcpu_pins = pinned;
+    }
+}

@@ -1,0 +1,137 @@
+//! Makes changes in a command line, and nothing besides.
+
+mod conversion;
+mod cpu;
+mod draft;
+mod editor;
+mod input_output;
+mod model;
+mod platform;
+
+use super::reader::{self, Reading};
+use crate::{Change, Edited, Error, Files, Refusal, Text};
+use draft::Draft;
+use editor::Editor;
+use std::collections::BTreeSet;
+
+/// How often one change may be begun: a disk may have to be written in another way first.
+const STEPS: usize = 8;
+
+/// Makes the changes in their order, those of devices that the machine brings along last.
+///
+/// # Errors
+///
+/// As [`reader::read`].
+pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
+    let before = reader::read(text, files)?;
+    let mut draft = Draft::new(&text.bytes);
+    let (mut notes, mut refused) = (Vec::new(), Vec::new());
+    // A device of the machine's own becomes one of the text, and others move.
+    let (own, said): (Vec<_>, Vec<_>) = changes.iter().partition(|change| implied(&before, change).is_some());
+    for change in said.into_iter().chain(own) {
+        let kept = draft.clone();
+        let result = make(&before, &mut draft, files, change);
+        match result {
+            Ok(mut more) => notes.append(&mut more),
+            Err(reason) => {
+                draft = kept;
+                refused.push(Refusal { change: change.clone(), reason });
+            }
+        }
+    }
+    let now = Text::new(&*text.name, draft.bytes());
+    notes.extend(newly_implied(&before, &reader::read(&now, files)?));
+    let mut seen = BTreeSet::new();
+    notes.retain(|note| seen.insert(note.clone()));
+    Ok(Edited { bytes: now.bytes, edits: draft.into_edits(), notes, refused })
+}
+
+/// The device of a change, when the machine brings it along.
+fn implied<'a>(before: &'a Reading<'_>, change: &Change) -> Option<&'a crate::Device> {
+    let device = position(change)?;
+    let origin = before.origins.get(device)?;
+    (origin.item.is_none() && origin.image.is_none()).then(|| &before.definition.devices[device])
+}
+
+/// The device that a change is about.
+fn position(change: &Change) -> Option<usize> {
+    match change {
+        Change::DeviceModel { device, .. }
+        | Change::Vhost { device, .. }
+        | Change::Queues { device, .. }
+        | Change::IoThread { device, .. }
+        | Change::Aio { device, .. } => Some(*device),
+        _ => None,
+    }
+}
+
+/// Makes one change in a draft; gives notes, or the reason why not.
+fn make(
+    before: &Reading<'_>,
+    draft: &mut Draft<'_>,
+    files: &dyn Files,
+    change: &Change,
+) -> Result<Vec<String>, String> {
+    let mut notes = Vec::new();
+    for _ in 0..STEPS {
+        let text = Text::new(&*before.text.name, draft.bytes());
+        let reading = reader::read(&text, files).map_err(|problem| problem.to_string())?;
+        let device = match (position(change), implied(before, change)) {
+            (None, _) => 0,
+            (Some(position), None) => position,
+            (Some(_), Some(device)) => {
+                // Found again among what the machine brings along now; gone when the change is made already.
+                let same = |(number, other): &(usize, &crate::Device)| {
+                    other.model == device.model && reading.origins[*number].item.is_none()
+                };
+                match reading.definition.devices.iter().enumerate().find(same) {
+                    Some((number, _)) => number,
+                    None => return Ok(notes),
+                }
+            }
+        };
+        if position(change).is_some() && device >= reading.definition.devices.len() {
+            let devices = reading.definition.devices.len();
+            return Err(format!("There is no device {device}; the text has {devices}. Read it again."));
+        }
+        let mut editor = Editor::new(&reading);
+        match change {
+            Change::Irqchip(chip) => platform::irqchip(&mut editor, *chip),
+            Change::PitTickPolicy(policy) => platform::pit(&mut editor, *policy),
+            Change::Hpet(on) => platform::hpet(&mut editor, *on),
+            Change::InterruptRemapping => platform::interrupt_remapping(&mut editor),
+            Change::CpuModel(model) => cpu::model(&mut editor, model),
+            Change::CpuFeature(name, state) => cpu::feature(&mut editor, name, *state),
+            Change::HyperV(name, on) => cpu::hyperv(&mut editor, name, *on),
+            Change::DeviceModel { model, .. } => model::change(&mut editor, device, model),
+            Change::Vhost { on, .. } => input_output::vhost(&mut editor, device, *on),
+            Change::Queues { queues, .. } => input_output::queues(&mut editor, device, *queues),
+            Change::IoThread { iothread, .. } => input_output::iothread(&mut editor, device, iothread),
+            Change::Aio { aio, .. } => input_output::aio(&mut editor, device, aio),
+        }?;
+        let again = editor.again;
+        notes.append(&mut editor.notes);
+        draft.replace(editor.into_replacements());
+        if !again {
+            break;
+        }
+    }
+    Ok(notes)
+}
+
+/// Devices that the machine did not bring along before and does now, as a note each.
+fn newly_implied(before: &Reading<'_>, after: &Reading<'_>) -> Vec<String> {
+    let models = |reading: &Reading<'_>| -> Vec<String> {
+        let devices = reading.definition.devices.iter().zip(&reading.origins);
+        let own = devices.filter(|(_, origin)| origin.item.is_none() && origin.image.is_none());
+        own.map(|(device, _)| device.model.clone()).collect()
+    };
+    let known = models(before);
+    let new = models(after).into_iter().filter(|model| !known.contains(model));
+    new.map(|model| {
+        format!(
+            "QEMU brings {model} along now, for nothing stands for it any more; -nodefaults leaves it out."
+        )
+    })
+    .collect()
+}

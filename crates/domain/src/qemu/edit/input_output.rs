@@ -1,0 +1,227 @@
+//! Who does a device's work, with how many queues, in which thread and how.
+
+use super::super::backends::Backends;
+use super::super::devices::controller;
+use super::super::items::Item;
+use super::super::properties::same_name;
+use super::conversion;
+use super::editor::{Editor, Outcome, Value};
+use crate::{Backend, DeviceKind};
+
+/// The item of a virtio network interface's tap; refused for all others.
+fn tap(editor: &Editor<'_>, device: usize, what: &str) -> Result<usize, String> {
+    let interface = &editor.reading.definition.devices[device];
+    if interface.kind != DeviceKind::Network {
+        return Err(format!("{} is no network interface. Name one.", interface.model));
+    }
+    if !interface.model.starts_with("virtio-net") {
+        return Err(format!(
+            "{} cannot have {what}. Change its model to virtio-net-pci first.",
+            interface.model
+        ));
+    }
+    let number = editor.reading.origins[device].backend.ok_or_else(|| {
+        "The interface has no network behind it that is written here. Give it a -netdev tap.".to_owned()
+    })?;
+    match editor.item(number).value("type") {
+        Some("tap") => Ok(number),
+        Some("vhost-user" | "vhost-vdpa") => Err("Another process or the hardware does its work already. \
+                                                  Leave it as it is."
+            .to_owned()),
+        Some(other) => Err(format!("-netdev {other} cannot have {what}. Make it a tap first.")),
+        None => Err("The kind of its network is not said. Make it a tap.".to_owned()),
+    }
+}
+
+/// Whether the kernel does a network interface's work.
+pub(super) fn vhost(editor: &mut Editor<'_>, device: usize, on: bool) -> Outcome {
+    let wanted = if on { Backend::Vhost } else { Backend::Vmm };
+    if editor.reading.definition.devices[device].backend.as_ref().map(|set| set.value) == Some(wanted) {
+        return Ok(());
+    }
+    let number = tap(editor, device, "vhost")?;
+    editor.set(number, "vhost", Value::Switch(on))?;
+    if on {
+        return Ok(());
+    }
+    // QEMU refuses descriptors for what is off.
+    let drops = |key: &str| matches!(key, "vhostfd" | "vhostfds" | "vhostforce");
+    let dropped = editor.drop_properties(number, drops)?;
+    if !dropped.is_empty() {
+        editor.notes.push(format!("Dropped with vhost: {}.", dropped.join(", ")));
+    }
+    Ok(())
+}
+
+/// How many queues a device has.
+pub(super) fn queues(editor: &mut Editor<'_>, device: usize, queues: u32) -> Outcome {
+    if queues == 0 {
+        return Err("A device has one queue at least. Say one or more.".to_owned());
+    }
+    let this = &editor.reading.definition.devices[device];
+    if this.queues.as_ref().map_or(1, |set| set.value) == queues
+        && (this.kind == DeviceKind::Network || this.queues.is_some())
+    {
+        return Ok(());
+    }
+    let of_option =
+        editor.reading.origins[device].item.filter(|&number| editor.item(number).name == "device");
+    match (this.model.as_str(), of_option) {
+        (_, number) if this.kind == DeviceKind::Network => pairs(editor, device, number, queues),
+        (model, Some(number)) if model.starts_with("virtio-blk") || model.starts_with("vhost-user-blk") => {
+            editor.set(number, "num-queues", Value::Number(queues))
+        }
+        (model, Some(number)) if model.starts_with("virtio-scsi") || model.starts_with("vhost-scsi") => {
+            editor.set(number, "num_queues", Value::Number(queues))
+        }
+        (model, None) if model.starts_with("virtio-blk") => conversion::longer(editor, device),
+        (model, _) if model.starts_with("scsi-") => {
+            Err("A SCSI disk has the queues of its controller. Change those of the controller.".to_owned())
+        }
+        (model, _) => Err(format!("{model} has no choice of queues. Change it to a virtio model first.")),
+    }
+}
+
+fn pairs(editor: &mut Editor<'_>, device: usize, of_device: Option<usize>, queues: u32) -> Outcome {
+    let number = tap(editor, device, "several queues")?;
+    let Some(of_device) = of_device else {
+        return Err("-nic and -net cannot switch on several queues of the interface. \
+                    Write it with -netdev and -device."
+            .to_owned());
+    };
+    if let Some(key) =
+        ["fd", "fds", "vhostfd", "vhostfds"].into_iter().find(|key| editor.item(number).value(key).is_some())
+    {
+        return Err(format!(
+            "The tap is handed over open ({key}=), a descriptor for each queue. Change it where QEMU is started from."
+        ));
+    }
+    editor.set(number, "queues", Value::Number(queues))?;
+    if queues > 1 || editor.item(of_device).value("mq").is_some() {
+        editor.set(of_device, "mq", Value::Switch(queues > 1))?;
+    }
+    if editor.item(of_device).value("vectors").is_some() {
+        // Two for each pair, one for the configuration and one for control (`virtio_net_pci_realize`).
+        editor.set(of_device, "vectors", Value::Number(queues.saturating_mul(2).saturating_add(2)))?;
+    }
+    Ok(())
+}
+
+/// An I/O thread for a disk.
+pub(super) fn iothread(editor: &mut Editor<'_>, device: usize, iothread: &str) -> Outcome {
+    if iothread.is_empty()
+        || !iothread.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    {
+        return Err(format!(
+            "{iothread:?} cannot be the name of an object. Use letters, digits, dashes and dots."
+        ));
+    }
+    let this = &editor.reading.definition.devices[device];
+    if this.iothreads.iter().any(|set| set.value == iothread) {
+        return Ok(());
+    }
+    if this.iothreads.len() > 1 {
+        return Err(
+            "The disk has several I/O threads, one for each of its queues. Change that list yourself."
+                .to_owned(),
+        );
+    }
+    let device = if this.model.starts_with("scsi-") {
+        let controller = controller(editor.reading, this).ok_or_else(|| {
+            "The disk's SCSI controller has no I/O threads. Put it on a virtio-scsi-pci.".to_owned()
+        })?;
+        editor.notes.push("The I/O thread serves all disks of the SCSI controller.".to_owned());
+        controller
+    } else {
+        device
+    };
+    let this = &editor.reading.definition.devices[device];
+    if !["virtio-blk", "virtio-scsi"].iter().any(|family| this.model.starts_with(family)) {
+        return Err(format!("{} has no I/O threads. Change its model to virtio-blk-pci first.", this.model));
+    }
+    let Some(number) =
+        editor.reading.origins[device].item.filter(|&number| editor.item(number).name == "device")
+    else {
+        return conversion::longer(editor, device);
+    };
+    if !editor.reading.definition.iothreads.iter().any(|thread| thread.id == iothread) {
+        if editor.reading.items.iter().any(|item| item.name == "object" && item.value("id") == Some(iothread))
+        {
+            return Err(format!("An object is called {iothread} and is no I/O thread. Choose another name."));
+        }
+        let given = editor.given(number)?;
+        editor.add_before(given, "object", &format!("iothread,id={iothread}"));
+    }
+    editor.set(number, "iothread", Value::Text(iothread))
+}
+
+/// How a disk is read and written.
+pub(super) fn aio(editor: &mut Editor<'_>, device: usize, aio: &str) -> Outcome {
+    if !matches!(aio, "threads" | "native" | "io_uring") {
+        return Err(format!("QEMU has no way called {aio:?}. Say threads, native or io_uring."));
+    }
+    let this = &editor.reading.definition.devices[device];
+    if this.kind != DeviceKind::Disk {
+        return Err(format!("{} is no disk. Name one.", this.model));
+    }
+    let now = this.aio.as_ref().map_or("threads", |set| set.value.as_str());
+    if now == aio {
+        return Ok(());
+    }
+    let origin = &editor.reading.origins[device];
+    let backend =
+        origin.backend.or_else(|| origin.item.filter(|&number| editor.item(number).name == "drive"));
+    let Some(backend) = backend else {
+        return if conversion::into_drive(editor, device)? {
+            Ok(())
+        } else {
+            Err("What is behind the disk is not written here. Give it a -blockdev.".to_owned())
+        };
+    };
+    let number = Backends::of(editor.reading).lowest(editor.reading, backend);
+    let item = editor.item(number);
+    let prefix = match (item.name.as_str(), driver(item)) {
+        ("blockdev", Some((prefix, "file" | "host_device"))) => prefix,
+        ("blockdev", driver) => {
+            let driver = driver.map_or("no driver", |(_, driver)| driver);
+            return Err(format!("A disk of {driver} is not read from a file. Leave it as it is."));
+        }
+        _ => "",
+    };
+    let said =
+        item.properties.list.iter().find(|property| property.key == "aio" || property.key == "file.aio");
+    let key = said.map_or_else(|| format!("{prefix}aio"), |property| property.key.clone());
+    if item.properties.json && said.is_none() && !prefix.is_empty() {
+        return Err("The file is written inside of its format. Give it a -blockdev of its own.".to_owned());
+    }
+    editor.set(number, &key, Value::Text(aio))?;
+    if aio == "native" { direct(editor, device, number, prefix) } else { Ok(()) }
+}
+
+/// The driver of the lowest block node that an item says, with the prefix of that node's keys.
+fn driver(item: &Item) -> Option<(&'static str, &str)> {
+    item.value("file.driver").map(|driver| ("file.", driver)).or_else(|| Some(("", item.value("driver")?)))
+}
+
+/// `aio=native` wants the host's page cache left out, or QEMU does not start (`raw_open_common`).
+fn direct(editor: &mut Editor<'_>, device: usize, number: usize, prefix: &str) -> Outcome {
+    let item = editor.item(number);
+    let cache = editor.reading.definition.devices[device].cache.as_ref().map(|set| set.value.as_str());
+    if matches!(cache, Some("none" | "directsync")) {
+        return Ok(());
+    }
+    editor
+        .notes
+        .push("The host's page cache is left out now (cache.direct), for aio=native wants that.".to_owned());
+    if item.name != "blockdev" {
+        return editor.set(number, "cache", Value::Text("none"));
+    }
+    let key = format!("{prefix}cache.direct");
+    if item.properties.json && !item.properties.list.iter().any(|property| same_name(&property.key, &key)) {
+        return Err(
+            "aio=native wants \"cache\": {\"direct\": true} of the block node. Write that into it first."
+                .to_owned(),
+        );
+    }
+    editor.set(number, &key, Value::Switch(true))
+}

@@ -1,0 +1,196 @@
+//! Another model for a device.
+
+use super::super::drives;
+use super::super::machine::iommu_model;
+use super::super::models::{self, full, kind};
+use super::conversion;
+use super::editor::{Editor, Outcome, Value};
+use crate::DeviceKind;
+
+/// Properties that every device has: those of `-device` itself and of PCI devices (`pci_props` in `hw/pci/pci.c`).
+const ALL: &[&str] = &[
+    "driver",
+    "id",
+    "addr",
+    "multifunction",
+    "romfile",
+    "rombar",
+    "romsize",
+    "acpi-index",
+    "failover_pair_id",
+];
+/// What network interfaces share (`DEFINE_NIC_PROPERTIES`), and their place in the boot order.
+const NETWORK: &[&str] = &["netdev", "mac", "bootindex", "bus"];
+/// What disks share (`DEFINE_BLOCK_PROPERTIES`), and their names.
+const DISK: &[&str] = &[
+    "drive",
+    "bootindex",
+    "serial",
+    "logical_block_size",
+    "physical_block_size",
+    "min_io_size",
+    "opt_io_size",
+    "discard_granularity",
+    "write-cache",
+    "share-rw",
+    "werror",
+    "rerror",
+    "account-invalid",
+    "account-failed",
+];
+/// What display adapters share.
+const DISPLAY: &[&str] = &["edid", "xres", "yres", "xmax", "ymax", "bus", "refresh_rate"];
+
+/// Properties that a model keeps from another one of its kind.
+fn keeps(kind: DeviceKind, key: &str) -> bool {
+    let own = match kind {
+        DeviceKind::Network => NETWORK,
+        DeviceKind::Disk => DISK,
+        DeviceKind::Display => DISPLAY,
+        _ => &[],
+    };
+    let same = |name: &&str| super::super::properties::same_name(name, key);
+    ALL.iter().any(|name| same(name)) || own.iter().any(|name| same(name))
+}
+
+/// Gives a device another model.
+pub(super) fn change(editor: &mut Editor<'_>, device: usize, model: &str) -> Outcome {
+    let model = full(model);
+    let old = &editor.reading.definition.devices[device];
+    let origin = &editor.reading.origins[device];
+    if old.model == model {
+        return Ok(());
+    }
+    if model.is_empty() || model.contains([',', '=', '{', '$']) || iommu_model(model).is_some() {
+        return Err(format!("{model:?} is no model of a device like this one. `-device help` lists them."));
+    }
+    if old.kind != kind(model) {
+        return Err(format!(
+            "{} cannot become {model}: they are not for the same purpose. Choose another model.",
+            old.model
+        ));
+    }
+    if is_cdrom(editor, device) {
+        return Err(format!(
+            "{} holds CDs, which {model} cannot change. Put the drive on a virtio-scsi-pci controller, as scsi-cd.",
+            old.model
+        ));
+    }
+    let Some(number) = origin.item else {
+        return if origin.image.is_some() { disk(editor, device, model) } else { own(editor, device, model) };
+    };
+    match editor.item(number).name.as_str() {
+        "device" => of_device(editor, number, device, model),
+        "nic" | "net" => editor.set(number, "model", Value::Text(model)),
+        "vga" => display(editor, number, model),
+        "drive" | "hda" | "hdb" | "hdc" | "hdd" => disk(editor, device, model),
+        name => Err(format!("-{name} leaves no choice of the model. Write the device with -device.")),
+    }
+}
+
+fn is_cdrom(editor: &Editor<'_>, device: usize) -> bool {
+    let device = &editor.reading.definition.devices[device];
+    device.model.ends_with("-cd")
+        || device.properties.iter().any(|(key, value)| key == "media" && value == "cdrom")
+}
+
+fn of_device(editor: &mut Editor<'_>, number: usize, device: usize, model: &str) -> Outcome {
+    let old = &editor.reading.definition.devices[device];
+    let (from, to) = (bus(&old.model), bus(model));
+    if to == "scsi" {
+        return Err(format!(
+            "{model} hangs on a SCSI controller. Choose virtio-blk-pci, or write both with -device."
+        ));
+    }
+    let moves = from != to;
+    let kind = old.kind;
+    let dropped = editor.drop_properties(number, |key| {
+        let own = match kind {
+            // Those of a family know each other's properties.
+            DeviceKind::Network => old.model.starts_with("virtio-net") && model.starts_with("virtio-net"),
+            DeviceKind::Disk => old.model.starts_with("virtio-blk") && model.starts_with("virtio-blk"),
+            _ => false,
+        };
+        let place = key == "addr" || key == "bus" || key == "multifunction";
+        if place { moves } else { !own && !keeps(kind, key) }
+    })?;
+    if !dropped.is_empty() {
+        let lacks = format!("{model} takes none of these properties of {}, which were dropped", old.model);
+        editor.notes.push(format!("{lacks}: {}.", dropped.join(", ")));
+    }
+    editor.set(number, "driver", Value::Text(model))
+}
+
+/// What a model hangs on.
+fn bus(model: &str) -> &'static str {
+    match model {
+        _ if model.ends_with("-device") => "virtio",
+        _ if model.starts_with("ide-") => "ide",
+        _ if model.starts_with("scsi-") => "scsi",
+        _ if model.starts_with("usb-") => "usb",
+        _ if model.starts_with("isa-") || model == "ne2k_isa" => "isa",
+        "floppy" => "floppy",
+        "sd-card" => "sd",
+        _ => "pci",
+    }
+}
+
+/// A disk of `-drive`, `-hda` or of an image alone.
+fn disk(editor: &mut Editor<'_>, device: usize, model: &str) -> Outcome {
+    let interface = match model {
+        "virtio-blk-pci" | "virtio-blk-device" => "virtio",
+        "ide-hd" => "ide",
+        other => {
+            return Err(format!(
+                "-drive has no disk of model {other}. Choose virtio-blk-pci, or write it with -device."
+            ));
+        }
+    };
+    let old = editor.reading.definition.devices[device].model.as_str();
+    if !matches!(old, "ide-hd" | "scsi-hd" | "virtio-blk-pci" | "virtio-blk-device") {
+        return Err(format!("{old} cannot become {model}. Write the disk with -drive and -device."));
+    }
+    if conversion::into_drive(editor, device)? {
+        return Ok(());
+    }
+    let Some(number) = editor.reading.origins[device].item else { return Ok(()) };
+    if drives::interface(editor.reading, editor.item(number)) != interface {
+        editor.set(number, "if", Value::Text(interface))?;
+    }
+    let dropped = editor.drop_properties(number, |key| matches!(key, "bus" | "unit"))?;
+    if !dropped.is_empty() {
+        let lost = dropped.join(" and ");
+        editor
+            .notes
+            .push(format!("{lost} of the disk named its place at the old interface, and were dropped."));
+    }
+    Ok(())
+}
+
+/// The word of `-vga` for a model.
+fn vga(model: &str) -> Option<&'static str> {
+    ["std", "cirrus", "vmware", "qxl", "virtio"].into_iter().find(|word| models::display(word) == Some(model))
+}
+
+fn display(editor: &mut Editor<'_>, number: usize, model: &str) -> Outcome {
+    let word = vga(model)
+        .ok_or_else(|| format!("-vga has no word for {model}. Write it with -device and -vga none."))?;
+    editor.set(number, "vga", Value::Text(word))
+}
+
+/// A device that the machine brings along: an option of its own takes its place.
+fn own(editor: &mut Editor<'_>, device: usize, model: &str) -> Outcome {
+    let old = &editor.reading.definition.devices[device];
+    match (old.kind, vga(model)) {
+        (DeviceKind::Display, Some(word)) => editor.add_last("vga", word),
+        // The network that a VM without a word of one has.
+        (DeviceKind::Network, _) => editor.add_last("nic", &format!("user,model={model}")),
+        _ => {
+            return Err(format!(
+                "The machine brings {} along. Leave it out with -nodefaults, and write the devices wanted with -device.",
+                old.model
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! Bytes that nobody meant, and command lines that are too long.
+
+use domain::qemu::{apply, read};
+use domain::{Change, CpuModel, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
+use proptest::prelude::*;
+use std::time::{Duration, Instant};
+
+fn problem(text: impl Into<Vec<u8>>) -> String {
+    read(&Text::new("run.sh", text), &NoFiles).expect_err("it is no command line").to_string()
+}
+
+#[test]
+fn texts_without_a_command_are_errors() {
+    for text in [
+        "",
+        "#!/bin/sh\necho qemu-system-x86_64\n",
+        "<domain type='kvm'/>",
+        "\0",
+        "\0\0\0",
+        "sleep\x0010\0",
+        "- a\n- b",
+    ] {
+        assert!(problem(text).contains("no QEMU command line"), "{text:?}: {}", problem(text));
+    }
+    assert!(problem(vec![0xff; 100]).starts_with("run.sh: "));
+}
+
+#[test]
+fn an_open_quotation_mark_is_named_with_its_line() {
+    let text = "#!/bin/sh\n# don't\nqemu-system-x86_64 \\\n  -m 4G \\\n  -name 'web\n";
+    assert!(problem(text).starts_with("run.sh, line 5: a quotation mark (')"), "{}", problem(text));
+    assert!(problem("kvm -m 1 -name \"$(hostname\"").contains("substitution"));
+    // Those of other lines are no concern of the command.
+    let text = "echo it\\'s 'fine\nqemu-kvm -m 4G\necho \"open\n";
+    assert!(read(&Text::new("run.sh", text), &NoFiles).is_ok());
+}
+
+#[test]
+fn unknown_options_and_broken_text_are_doubts() {
+    let text = b"kvm\0-m\0\xff\xfe\0-future\0on\0-device\0{\"driver\":\0-smp\0many\0-global\0x\0-set\0y\0-readconfig\0f\0-cpu".to_vec();
+    let vm = read(&Text::new("process 1", text), &NoFiles).expect("is a command line");
+    let expected = [
+        "UTF-8",
+        "-future",
+        "JSON",
+        "many",
+        "-m ",
+        "driver.property",
+        "group.id",
+        "-readconfig f",
+        "-cpu lacks",
+    ];
+    for part in expected {
+        assert!(vm.doubts.iter().any(|doubt| doubt.contains(part)), "{part}: {:?}", vm.doubts);
+    }
+    assert!(vm.devices.iter().all(|device| device.source.is_none()), "the argument of -future is no disk");
+}
+
+#[test]
+fn ten_megabytes_take_no_time() {
+    const SIZE: usize = 10 << 20;
+    let repeated = |start: &str, part: &str| {
+        let mut text = start.to_owned();
+        text.push_str(&part.repeat(SIZE / part.len()));
+        text
+    };
+    let texts = [
+        repeated("kvm", "\0-device\0e1000,id=a"),
+        repeated("kvm\0-m\x001\0-device\0{", "\"a\":{"),
+        repeated("kvm -m 1 -cpu host", ",+x2apic"),
+        repeated("kvm -m 1 -machine q35", ",a=b"),
+        repeated("", "qemu '"),
+        repeated("", "qemu \\\n"),
+        repeated("", "qemu \"$(\n"),
+        repeated("", "kvm -m 1\n"),
+        repeated("kvm -m 1", "\n"),
+        repeated("kvm -m 1 \"${a[@]}\"", "\na=( x"),
+        repeated("kvm -m 1", " -drive if=none,id=d -device scsi-hd,drive=d -device virtio-scsi-pci"),
+        repeated("kvm -m 1", " -blockdev file,node-name=a,file=a -device ide-hd,drive=a"),
+        repeated("kvm -m 1", " -net nic -net tap"),
+        repeated("kvm -m 1", " -set drive.d.file=x"),
+        repeated("kvm -m 1", " -audio a"),
+        repeated("kvm -m 1", " $X"),
+        repeated("kvm -m 1 -accel", " kvm -accel"),
+    ];
+    for text in texts {
+        let start = Instant::now();
+        let shown: String = text.chars().take(50).collect();
+        let _ = read(&Text::new("long", text), &NoFiles);
+        // Quadratic time would take hours; a slow machine takes a second.
+        assert!(start.elapsed() < Duration::from_secs(20), "{shown}: {:?}", start.elapsed());
+    }
+}
+
+fn changes() -> impl Strategy<Value = Change> {
+    let device = 0_usize..6;
+    prop_oneof![
+        prop_oneof![Just(Irqchip::Kernel), Just(Irqchip::Split), Just(Irqchip::UserSpace)]
+            .prop_map(Change::Irqchip),
+        prop_oneof![Just(TickPolicy::Delay), Just(TickPolicy::Discard)].prop_map(Change::PitTickPolicy),
+        any::<bool>().prop_map(Change::Hpet),
+        Just(Change::CpuModel(CpuModel::Host)),
+        ("x2apic|svm|hv-time", any::<bool>()).prop_map(|(name, on)| {
+            Change::CpuFeature(name, if on { FeatureState::On } else { FeatureState::Off })
+        }),
+        ("synic|vpindex|stimer|avic|spinlocks", any::<bool>())
+            .prop_map(|(name, on)| Change::HyperV(name, on)),
+        Just(Change::InterruptRemapping),
+        (device.clone(), "virtio-(blk|net)-pci|virtio-vga")
+            .prop_map(|(device, model)| Change::DeviceModel { device, model }),
+        (device.clone(), any::<bool>()).prop_map(|(device, on)| Change::Vhost { device, on }),
+        (device.clone(), 1_u32..5).prop_map(|(device, queues)| Change::Queues { device, queues }),
+        (device.clone(), "io[01]").prop_map(|(device, iothread)| Change::IoThread { device, iothread }),
+        (device, "threads|native|io_uring").prop_map(|(device, aio)| Change::Aio { device, aio }),
+    ]
+}
+
+/// Pieces that command lines are made of.
+const PIECES: &str = "(-M q35|-machine pc,accel=kvm|-accel kvm|-cpu host,-x2apic|-cpu 'EPYC,hv_vpindex'|-hda x|-hdb \"a b\"|\
+    -drive file=a,if=virtio|-drive if=none,id=d,file=$F|-device virtio-blk-pci,drive=d|-device ide-hd,drive=d|\
+    -netdev tap,id=n|-device e1000,netdev=n|-device virtio-net-pci,netdev=n,mq=on|-nic tap,model=virtio|-nodefaults|\
+    -vga std|-net nic -net user|-global kvm-pit.lost_tick_policy=delay|-no-hpet|-object iothread,id=io0|-enable-kvm|\
+    -device '[{]\"driver\":\"intel-iommu\",\"eim\":\"off\"[}]'|-device virtio-scsi-pci,id=s|-device scsi-hd,drive=d|\
+    -blockdev file,node-name=d,filename=f|old.img|-device vfio-pci,host=1:0.0|-unknown x|-smp 300)( | \\\\\n  )";
+
+/// What holds of a change that was made.
+fn holds(vm: &domain::Definition, change: &Change) -> bool {
+    match change {
+        Change::Irqchip(chip) => vm.irqchip_in_force() == *chip,
+        Change::PitTickPolicy(policy) => vm.kernel_pit_in_force() == Some(*policy),
+        Change::Hpet(on) => vm.has_hpet() == *on,
+        Change::CpuModel(model) => vm.cpu.model.as_ref().is_some_and(|set| set.value == *model),
+        Change::CpuFeature(name, state) if !name.starts_with("hv-") => vm.cpu.feature(name) == Some(*state),
+        Change::CpuFeature(name, state) => vm.hyperv(&name[3..]) == (*state == FeatureState::On),
+        Change::HyperV(name, on) => vm.hyperv(name) == *on,
+        Change::InterruptRemapping => vm.iommus.iter().any(|iommu| {
+            iommu.interrupt_remapping.as_ref().is_some_and(|set| set.value)
+                && iommu.extended_interrupt_mode.as_ref().is_some_and(|set| set.value)
+        }),
+        Change::DeviceModel { model, .. } => vm.devices.iter().any(|device| device.model == *model),
+        Change::Vhost { device, on } => vm.devices[*device]
+            .backend
+            .as_ref()
+            .is_some_and(|set| (set.value == domain::Backend::Vhost) == *on),
+        Change::Queues { device, queues } => {
+            vm.devices[*device].queues.as_ref().map_or(1, |set| set.value) == *queues
+        }
+        Change::IoThread { device, iothread } => {
+            vm.devices[*device].iothreads.iter().any(|set| set.value == *iothread)
+        }
+        Change::Aio { device, aio } => {
+            vm.devices[*device].aio.as_ref().map_or("threads", |set| set.value.as_str()) == aio
+        }
+        _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = read(&Text::new("any", &*bytes), &NoFiles);
+        let _ = read(&Text::new("any", [b"kvm -m 1 -device ", &*bytes].concat()), &NoFiles);
+        let _ = read(&Text::new("any", [b"kvm\0-m\0", &*bytes].concat()), &NoFiles);
+    }
+
+    #[test]
+    fn any_text_is_changed_without_a_panic(text in "[a-z0-9 ,=.{}\"':\\\\\n\0ö$-]{0,80}", change in changes()) {
+        for start in ["kvm -M q35 -device ", "kvm -m 1 -drive ", "kvm -m 1 -cpu ", "kvm\0-m\01\0-netdev\0"] {
+            let _ = apply(&Text::new("any", format!("{start}{text}")), &NoFiles, std::slice::from_ref(&change));
+        }
+    }
+
+    #[test]
+    fn a_change_is_there_afterwards_and_all_else_is_as_before(
+        pieces in proptest::collection::vec(PIECES, 1..8),
+        process in any::<bool>(),
+        change in changes(),
+    ) {
+        let mut bytes = format!("qemu-kvm -m 1 {}", pieces.concat()).trim_end_matches([' ', '\\', '\n']).as_bytes().to_vec();
+        if process {
+            bytes = String::from_utf8_lossy(&bytes).replace(" \\\n  ", "\0").replace(['\'', '"'], "").replace(' ', "\0").into_bytes();
+            bytes.push(0);
+        }
+        let text = Text::new("made", bytes);
+        let before = read(&text, &NoFiles).expect("is a command line");
+        let edited = apply(&text, &NoFiles, std::slice::from_ref(&change)).expect("is a command line");
+        let new = Text::new("made", &*edited.bytes);
+        let after = read(&new, &NoFiles).expect("is one still");
+        let shown = format!("{}\n{}", String::from_utf8_lossy(&text.bytes), String::from_utf8_lossy(&new.bytes));
+        if !edited.refused.is_empty() {
+            prop_assert_eq!(&text, &new, "{:?}", edited.refused);
+            return Ok(());
+        }
+        prop_assert!(holds(&after, &change), "{}", shown);
+        // Bytes outside of the edits are those that were there.
+        let mut rebuilt = text.bytes.clone();
+        edited.edits.iter().rev().for_each(|edit| drop(rebuilt.splice(edit.start..edit.end, edit.new.iter().copied())));
+        prop_assert_eq!(&rebuilt, &new.bytes);
+        // Once more changes nothing, unless a device of the machine's own has got a place in the text.
+        let own = matches!(&change, Change::DeviceModel { device, .. } if before.devices[*device].place.text.is_empty());
+        if !own {
+            let again = apply(&new, &NoFiles, std::slice::from_ref(&change)).expect("is one still");
+            prop_assert_eq!(&again.bytes, &new.bytes, "{}", shown);
+        }
+        // What the change is not about is as it was.
+        prop_assert_eq!(values(&before.vcpus.count), values(&after.vcpus.count));
+        prop_assert_eq!(values(&before.machine.kind), values(&after.machine.kind));
+        prop_assert_eq!(values(&before.machine.accelerator), values(&after.machine.accelerator));
+        prop_assert_eq!(before.doubts.len(), after.doubts.len(), "{:?} {}", after.doubts, shown);
+        let others = |vm: &domain::Definition| vm.devices.iter().filter(|one| !one.place.text.is_empty()).count();
+        prop_assert!(own || others(&before) == others(&after), "{}", shown);
+    }
+}
+
+fn values<T: Clone>(set: &Option<domain::Set<T>>) -> Option<T> {
+    set.as_ref().map(|set| set.value.clone())
+}

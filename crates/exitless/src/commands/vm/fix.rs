@@ -1,0 +1,125 @@
+//! `exitless vm fix`: the changes that rules ask for, in the definition's own text.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use doctor::fix::{Chosen, Mended, mend};
+use doctor::lint::HostSide;
+use report::terminal::MendedView;
+
+use super::lint::For;
+use super::subject::{Source, Subject};
+use super::write::{self, Written};
+use crate::status::Usage;
+use crate::{console, status};
+
+/// Arguments of `vm fix`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A file with libvirt's XML or a QEMU command line, - for standard input, a process, a running VM by its name, or
+    /// a domain of libvirt's.
+    #[arg(value_name = "FILE|PID|NAME|libvirt:NAME")]
+    subject: String,
+    /// Mend what this rule finds alone, also where the guest has to follow; may be given more than once.
+    #[arg(long = "rule", value_name = "NAME")]
+    rules: Vec<String>,
+    /// Mend also where the guest has to follow: with another driver, or by doing without a feature.
+    #[arg(long, conflicts_with = "rules")]
+    all: bool,
+    /// Write the new text back: a file, or a domain by `virsh define`.
+    #[arg(long)]
+    apply: bool,
+    /// The host where the VM is to run.
+    #[arg(long = "for", value_name = "HOST", value_enum, default_value = "this-host")]
+    host: For,
+    /// The directory that stands for /.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let chosen = if arguments.all {
+        Chosen::All
+    } else {
+        Chosen::rules(&arguments.rules).map_err(|error| Usage(error.to_string()))?
+    };
+    let subject = Subject::find(&arguments.root, &arguments.subject)?;
+    if arguments.apply {
+        refuse_what_cannot_be_written(&subject)?;
+    }
+    let host = arguments.host.host_side(&arguments.root)?;
+    let mended = mend(&subject.text, subject.form, subject.files(), &host, &chosen)?;
+    let written = if arguments.apply && mended.bytes != subject.text.bytes {
+        Some(apply(&subject, &mended, &host, &chosen)?)
+    } else {
+        None
+    };
+    let changed = mended.bytes != subject.text.bytes;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let document =
+            report::json::mended(&subject.text.name, &subject.text.bytes, &mended, written.is_some());
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+    } else {
+        let view = MendedView {
+            name: &subject.text.name,
+            form: subject.form,
+            old: &subject.text.bytes,
+            mended: &mended,
+            ending: &ending(&subject, changed, written.as_ref()),
+            width: console::width(),
+            colour: console::colour(),
+        };
+        out.write_all(report::terminal::mended(view).as_bytes())?;
+    }
+    let done = (!changed || written.is_some()) && mended.refused.is_empty();
+    Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(status::TO_MEND) })
+}
+
+fn refuse_what_cannot_be_written(subject: &Subject) -> Result<(), Usage> {
+    match &subject.source {
+        Source::File(_) | Source::Libvirt(_) => Ok(()),
+        Source::Input => Err(Usage(
+            "Standard input cannot be written back. Name the file, or leave --apply out.".to_owned(),
+        )),
+        Source::Process(pid) => Err(Usage(format!(
+            "The command line of a running process cannot be changed. Leave --apply out: `exitless vm fix {pid}` \
+             prints the new one, to start the VM with."
+        ))),
+    }
+}
+
+fn apply(subject: &Subject, mended: &Mended, host: &HostSide, chosen: &Chosen) -> anyhow::Result<Written> {
+    match &subject.source {
+        Source::File(path) => write::file(path, &mended.bytes),
+        Source::Libvirt(name) => {
+            write::domain(name, |text| Ok(mend(text, subject.form, subject.files(), host, chosen)?.bytes))
+        }
+        Source::Input | Source::Process(_) => Err(refuse_what_cannot_be_written(subject).unwrap_err().into()),
+    }
+}
+
+fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String {
+    match (written, &subject.source) {
+        (Some(Written::Journalled), Source::Libvirt(name)) => format!(
+            "libvirt has the new definition; {name} runs by it from its next start. `exitless restore` undoes it."
+        ),
+        (Some(Written::Journalled), _) => "Written; `exitless restore` undoes it.".to_owned(),
+        (Some(Written::KeptBeside(old)), _) => format!("Written; the old text is in {}.", old.display()),
+        (None, _) if !changed => "There is nothing to change.".to_owned(),
+        (None, Source::Process(_)) => {
+            "Nothing was changed: the command line of a running process cannot be. Start \
+                                       the VM with the new one."
+                .to_owned()
+        }
+        (None, Source::Input) => "Nothing was written.".to_owned(),
+        (None, _) => "Nothing was written; --apply writes it.".to_owned(),
+    }
+}

@@ -1,0 +1,77 @@
+//! `exitless vm lint`: what in a definition inhibits interrupt virtualization or costs exits.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use doctor::Tally;
+use doctor::lint::{HostSide, lint_by_group};
+use exits::Isa;
+use host::Fingerprint;
+use report::terminal::FindingsView;
+
+use super::subject::Subject;
+use crate::{console, status};
+
+/// Where a VM is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum For {
+    /// On this host, with its CPU, kernel and parameters.
+    ThisHost,
+    /// On any host with an Intel CPU.
+    Intel,
+    /// On any host with an AMD CPU.
+    Amd,
+}
+
+impl For {
+    /// What rules ask of that host; this one is the one below `root`.
+    pub(super) fn host_side(self, root: &Path) -> anyhow::Result<HostSide> {
+        Ok(match self {
+            Self::ThisHost => HostSide::of(&Fingerprint::read(root)?),
+            Self::Intel => HostSide::of_vendor(Isa::Vmx),
+            Self::Amd => HostSide::of_vendor(Isa::Svm),
+        })
+    }
+}
+
+/// Arguments of `vm lint`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A file with libvirt's XML or a QEMU command line, - for standard input, a process, a running VM by its name, or
+    /// a domain of libvirt's.
+    #[arg(value_name = "FILE|PID|NAME|libvirt:NAME")]
+    subject: String,
+    /// The host where the VM is to run.
+    #[arg(long = "for", value_name = "HOST", value_enum, default_value = "this-host")]
+    host: For,
+    /// The directory that stands for /.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand. `verbose` is the program's own option: all checks are shown then, those that passed too, with
+/// their rules' names and sources.
+pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCode> {
+    let subject = Subject::find(&arguments.root, &arguments.subject)?;
+    let definition = subject.definition()?;
+    let host = arguments.host.host_side(&arguments.root)?;
+    let sections = lint_by_group(&definition, &host);
+    let tally = Tally::of(sections.iter().flat_map(|section| &section.findings));
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let document = report::json::findings(&subject.text.name, &sections).with_doubts(&definition.doubts);
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+    } else {
+        let view =
+            FindingsView { width: console::width(), colour: console::colour(), passes: verbose, verbose };
+        let text = report::terminal::linted(&sections, &definition.doubts, tally, view);
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(if tally.to_mend() { ExitCode::from(status::TO_MEND) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,218 @@
+//! What a command about definitions is about: a file, a process, a running VM, or a domain of libvirt's.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, anyhow};
+use domain::{Change, Definition, Edited, FilesBelow, Form, Text};
+use host::vms::Vms;
+
+use crate::status::Usage;
+
+/// The most that a definition has; libvirt's XML is not read beyond that either.
+const MOST_BYTES: u64 = 100 << 20;
+
+/// Where a definition came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A file, which can be written back.
+    File(PathBuf),
+    /// Standard input.
+    Input,
+    /// A running process: its arguments cannot be changed any more.
+    Process(i32),
+    /// A domain of libvirt's by its name: `virsh define` writes it back.
+    Libvirt(String),
+}
+
+/// A definition's text, and what it is.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    /// The text.
+    pub(crate) text: Text,
+    /// What it is written in.
+    pub(crate) form: Form,
+    /// Where it came from.
+    pub(crate) source: Source,
+    files: FilesBelow,
+}
+
+impl Subject {
+    /// Finds what `wanted` names: a file, `-` for standard input, a process by its number, a running VM by its name,
+    /// or `libvirt:NAME`. Processes and libvirt's files are those below `root`.
+    pub(crate) fn find(root: &Path, wanted: &str) -> anyhow::Result<Self> {
+        if let Some(name) = wanted.strip_prefix("libvirt:") {
+            return libvirt(root, name);
+        }
+        if wanted == "-" {
+            let bytes = limited(io::stdin().lock()).context("Reading standard input failed")?;
+            let files = FilesBelow::new("/", std::env::current_dir().unwrap_or_default());
+            return Ok(Self::of_text("standard input", bytes, Source::Input, files));
+        }
+        if let Ok(pid) = wanted.parse::<i32>() {
+            return process(root, pid);
+        }
+        let path = Path::new(wanted);
+        if path.exists() || wanted.contains('/') {
+            return file(path);
+        }
+        let vms = Vms::discover(root)?;
+        match vms.select(&[wanted.to_owned()]) {
+            Ok(found) => match found[..] {
+                [vm] => process(root, vm.pid),
+                _ => {
+                    let pids: Vec<String> = found.iter().map(|vm| vm.pid.to_string()).collect();
+                    let pids = pids.join(", ");
+                    Err(Usage(format!("Several VMs are called {wanted:?}. Name one by its process: {pids}.")).into())
+                }
+            },
+            Err(missing) => Err(Usage(format!(
+                "There is no file {wanted:?}, and no running VM of that name. ({missing}) For a domain of libvirt's \
+                 that does not run, say libvirt:{wanted}."
+            ))
+            .into()),
+        }
+    }
+
+    fn of_text(name: impl Into<String>, bytes: Vec<u8>, source: Source, files: FilesBelow) -> Self {
+        let form = form(&bytes);
+        Self { text: Text::new(name, bytes), form, source, files }
+    }
+
+    /// Reads the definition.
+    ///
+    /// # Errors
+    ///
+    /// As [`domain::qemu::read`] and [`domain::libvirt::read`].
+    pub(crate) fn definition(&self) -> Result<Definition, domain::Error> {
+        match self.form {
+            Form::Libvirt => domain::libvirt::read(&self.text, &self.files),
+            _ => domain::qemu::read(&self.text, &self.files),
+        }
+    }
+
+    /// Makes changes in the text.
+    ///
+    /// # Errors
+    ///
+    /// As [`domain::qemu::apply`] and [`domain::libvirt::apply`].
+    pub(crate) fn apply(&self, changes: &[Change]) -> Result<Edited, domain::Error> {
+        match self.form {
+            Form::Libvirt => domain::libvirt::apply(&self.text, changes),
+            _ => domain::qemu::apply(&self.text, changes),
+        }
+    }
+
+    /// The files that the definition may refer to.
+    pub(crate) fn files(&self) -> &FilesBelow {
+        &self.files
+    }
+}
+
+/// XML begins with `<`, whatever its encoding; all else is taken for QEMU's arguments.
+fn form(bytes: &[u8]) -> Form {
+    let first = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start().first();
+    let utf16 = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
+    if first == Some(&b'<') || utf16 { Form::Libvirt } else { Form::Qemu }
+}
+
+fn limited(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > MOST_BYTES) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it has more than 100 MiB, which no definition has",
+        ));
+    }
+    Ok(bytes)
+}
+
+fn file(path: &Path) -> anyhow::Result<Subject> {
+    let opened = match File::open(path) {
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => {
+            return Err(
+                Usage(format!("There is no file {}. Give one with a definition.", path.display())).into()
+            );
+        }
+        opened => opened,
+    };
+    let bytes = opened.and_then(limited).with_context(|| format!("Reading {} failed", path.display()))?;
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = absolute.parent().unwrap_or(Path::new("/"));
+    let files = FilesBelow::new("/", folder);
+    Ok(Subject::of_text(path.display().to_string(), bytes, Source::File(path.to_owned()), files))
+}
+
+fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
+    let folder = root.join(format!("proc/{pid}"));
+    let path = folder.join("cmdline");
+    let bytes = match File::open(&path) {
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => {
+            let hint = if Path::new(&pid.to_string()).exists() {
+                format!(" For the file of that name, say ./{pid}.")
+            } else {
+                String::new()
+            };
+            return Err(Usage(format!("There is no process {pid}.{hint}")).into());
+        }
+        opened => opened.and_then(limited).with_context(|| format!("Reading {} failed", path.display()))?,
+    };
+    if bytes.is_empty() {
+        return Err(anyhow!("Process {pid} has no arguments: it belongs to the kernel, or has ended."));
+    }
+    let directory = std::fs::read_link(folder.join("cwd")).unwrap_or_else(|_| "/".into());
+    let text = Text::new(format!("process {pid}"), bytes);
+    let files = FilesBelow::new(root, directory);
+    Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), files })
+}
+
+/// The XML of a domain: what libvirt says, else the file that it keeps.
+fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return Err(Usage(format!("{name:?} is no domain's name. `virsh list --all` lists them.")).into());
+    }
+    let source = Source::Libvirt(name.to_owned());
+    let files = FilesBelow::new(root, "/");
+    let mut said = None;
+    if root == Path::new("/") {
+        match Command::new("virsh").args(["--readonly", "dumpxml", "--domain", name]).output() {
+            Ok(output) if output.status.success() => {
+                return Ok(Subject::of_text(format!("libvirt domain {name}"), output.stdout, source, files));
+            }
+            Ok(output) => said = Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+            // Without virsh, its files are there all the same.
+            Err(_) => {}
+        }
+    }
+    let kept =
+        ["etc/libvirt/qemu", "run/libvirt/qemu"].map(|folder| root.join(folder).join(format!("{name}.xml")));
+    let mut denied = None;
+    for path in &kept {
+        match File::open(path).and_then(limited) {
+            Ok(bytes) => return Ok(Subject::of_text(path.display().to_string(), bytes, source, files)),
+            Err(problem) if problem.kind() == io::ErrorKind::NotFound => {}
+            Err(problem) => {
+                denied.get_or_insert_with(|| {
+                    anyhow!(problem).context(format!("Reading {} failed", path.display()))
+                });
+            }
+        }
+    }
+    if let Some(denied) = denied {
+        return Err(denied);
+    }
+    let [defined, running] = kept.map(|path| path.display().to_string());
+    let said = said.map(|said| format!(" virsh says: {said}.")).unwrap_or_default();
+    Err(Usage(format!(
+        "libvirt has no domain {name:?} here: neither {defined} nor {running} is there.{said} `virsh list --all` lists \
+         its domains."
+    ))
+    .into())
+}
+
+#[cfg(test)]
+#[path = "subject_tests.rs"]
+mod tests;

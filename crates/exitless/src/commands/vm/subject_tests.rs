@@ -1,0 +1,57 @@
+use super::*;
+use std::fs;
+
+const XML: &str = "<domain type='kvm'><name>web</name></domain>";
+
+fn root() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for folder in ["etc/libvirt/qemu", "run/libvirt/qemu", "proc/17"] {
+        fs::create_dir_all(root.path().join(folder)).unwrap();
+    }
+    root
+}
+
+#[test]
+fn a_domain_is_found_where_libvirt_keeps_it() {
+    let root = root();
+    fs::write(root.path().join("run/libvirt/qemu/web.xml"), format!("<domstatus>{XML}</domstatus>")).unwrap();
+    let running = Subject::find(root.path(), "libvirt:web").unwrap();
+    assert_eq!(running.form, Form::Libvirt);
+    assert_eq!(running.definition().unwrap().name.unwrap().value, "web");
+    fs::write(root.path().join("etc/libvirt/qemu/web.xml"), XML).unwrap();
+    let defined = Subject::find(root.path(), "libvirt:web").unwrap();
+    assert!(defined.text.name.ends_with("etc/libvirt/qemu/web.xml"), "{}", defined.text.name);
+    assert_eq!(defined.source, Source::Libvirt("web".into()));
+    let missing = Subject::find(root.path(), "libvirt:mail").unwrap_err();
+    assert!(
+        missing.is::<Usage>() && missing.to_string().contains("libvirt has no domain \"mail\""),
+        "{missing}"
+    );
+    assert!(Subject::find(root.path(), "libvirt:../web").unwrap_err().is::<Usage>());
+}
+
+#[test]
+fn a_number_is_a_process() {
+    let root = root();
+    fs::write(root.path().join("proc/17/cmdline"), "qemu-system-x86_64\0-name\0web\0-m\x002G\0").unwrap();
+    let found = Subject::find(root.path(), "17").unwrap();
+    assert_eq!((found.form, found.source.clone()), (Form::Qemu, Source::Process(17)));
+    assert_eq!(found.definition().unwrap().name.unwrap().value, "web");
+    assert!(Subject::find(root.path(), "18").unwrap_err().to_string().contains("no process 18"));
+    fs::write(root.path().join("proc/17/cmdline"), "").unwrap();
+    assert!(Subject::find(root.path(), "17").unwrap_err().to_string().contains("belongs to the kernel"));
+}
+
+#[test]
+fn a_file_is_told_by_its_first_character() {
+    let root = root();
+    let path = root.path().join("a");
+    for (text, form) in [("\u{feff}\n <domain/>", Form::Libvirt), ("qemu-system-x86_64 -m 1G", Form::Qemu)] {
+        fs::write(&path, text).unwrap();
+        assert_eq!(Subject::find(root.path(), path.to_str().unwrap()).unwrap().form, form);
+    }
+    let missing = Subject::find(root.path(), "/nowhere/a.xml").unwrap_err();
+    assert!(missing.is::<Usage>() && missing.to_string().contains("no file /nowhere/a.xml"), "{missing}");
+    let nobody = Subject::find(root.path(), "nobody").unwrap_err();
+    assert!(nobody.is::<Usage>() && nobody.to_string().contains("libvirt:nobody"), "{nobody}");
+}

@@ -1,0 +1,135 @@
+//! Writing a mended definition back, so that it can be undone.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, anyhow, bail};
+use domain::Text;
+use knobs::{Change, Changes, Content, Lasting, RunningHost};
+
+/// How a definition was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It is in the journal, and `exitless restore` undoes it.
+    Journalled,
+    /// Without root there is no journal: the old text is in this file beside it.
+    KeptBeside(PathBuf),
+}
+
+/// Where definitions of domains are kept for `exitless restore`. Nobody else may look into the directory above: they
+/// can have passwords.
+const DOMAINS: &str = "/var/lib/exitless/domains";
+
+/// Replaces a file at once; mode and owner stay.
+pub(super) fn file(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
+    // A link stays a link.
+    let path = fs::canonicalize(path).with_context(|| format!("Finding {} failed", path.display()))?;
+    let name = path.to_str().ok_or_else(|| anyhow!("{} is no path in UTF-8. Rename it", path.display()))?;
+    let mut changes = match journal() {
+        Ok(changes) => changes,
+        Err(knobs::Error::JournalWrite { .. }) => return beside(&path, bytes),
+        Err(error) => return Err(error.into()),
+    };
+    let content = Some(Content(bytes.to_vec()));
+    changes.make(Change::File { path: name.to_owned(), content }, Lasting::UntilRestored)?;
+    Ok(Written::Journalled)
+}
+
+fn journal() -> Result<Changes<RunningHost>, knobs::Error> {
+    Changes::begin(Path::new("/"), RunningHost, std::env::args().collect())
+}
+
+/// Replaces a file at once, and keeps the old one under another name.
+fn beside(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
+    let kept = keep(path).with_context(|| format!("Keeping the old {} beside it failed", path.display()))?;
+    let write = || -> io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let old = fs::metadata(path)?;
+        let mut new = tempfile::NamedTempFile::new_in(folder)?;
+        new.write_all(bytes)?;
+        let made = new.as_file().metadata()?;
+        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+            fchown(new.as_file(), Some(old.uid()), Some(old.gid()))?;
+        }
+        new.as_file().set_permissions(old.permissions())?;
+        new.as_file().sync_all()?;
+        new.persist(path)?;
+        File::open(folder)?.sync_all()
+    };
+    write().with_context(|| format!("Writing {} failed; the old text is whole", path.display()))?;
+    Ok(Written::KeptBeside(kept))
+}
+
+/// A copy of the file under the first free name with `.orig` at its end.
+fn keep(path: &Path) -> io::Result<PathBuf> {
+    for number in 0..1000 {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if number == 0 { ".orig".to_owned() } else { format!(".orig.{number}") });
+        let kept = PathBuf::from(name);
+        match File::create_new(&kept) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(_) => return fs::copy(path, &kept).map(|_| kept),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "all names up to .orig.999 are taken"))
+}
+
+/// Gives libvirt the new definition of a domain. `mended` makes it of the one that libvirt starts the domain with, which
+/// is not the one that runs now, and has the passwords that `virsh dumpxml` leaves out otherwise.
+pub(super) fn domain(
+    name: &str,
+    mended: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<Written> {
+    let dump = ["dumpxml", "--inactive", "--security-info", "--domain", name];
+    let said = Command::new("virsh").args(dump).output().with_context(|| {
+        format!(
+            "Running virsh failed. Save the definition to a file, mend it with `exitless vm fix FILE --apply`, and give \
+             it to libvirt where virsh is, by `virsh define FILE` (domain {name})"
+        )
+    })?;
+    if !said.status.success() {
+        bail!("`virsh {}` failed: {}", dump.join(" "), String::from_utf8_lossy(&said.stderr).trim());
+    }
+    let old = Text::new(format!("libvirt domain {name}"), said.stdout);
+    let new = mended(&old)?;
+    let [before, after] = ["before", "after"].map(|when| format!("{DOMAINS}/{name}.{when}.xml"));
+    let define = |path: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path.to_owned()]);
+    let mut changes = journal()?;
+    let steps = [
+        Change::File { path: before.clone(), content: Some(Content(old.bytes)) },
+        Change::File { path: after.clone(), content: Some(Content(new)) },
+        Change::Command { run: define(&after), undo: define(&before) },
+    ];
+    for step in steps {
+        changes.make(step, Lasting::UntilRestored)?;
+    }
+    Ok(Written::Journalled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn without_a_journal_the_old_text_is_kept_beside_and_no_copy_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vm.xml");
+        fs::write(&path, "one").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        for (number, (old, new)) in [("one", "two"), ("two", "three")].into_iter().enumerate() {
+            let Written::KeptBeside(kept) = beside(&path, new.as_bytes()).unwrap() else {
+                panic!("{number}")
+            };
+            assert_eq!(fs::read_to_string(&kept).unwrap(), old);
+            assert_eq!(fs::read_to_string(&path).unwrap(), new);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        assert!(beside(&folder.path().join("none"), b"").is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! What takes more than writing a file: modules, programs, threads.
+
+use crate::{Error, Parameters};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+/// How modules are loaded, programs run and threads moved. Tests play a machine with it.
+pub trait Actions {
+    /// Loads a module that is not loaded.
+    ///
+    /// # Errors
+    /// [`Error::Start`] or [`Error::Command`].
+    fn load(&mut self, module: &str, parameters: &Parameters) -> Result<(), Error>;
+
+    /// Removes a module that is loaded. Modules on which it rests stay, with the parameters they were given.
+    ///
+    /// # Errors
+    /// [`Error::Start`] or [`Error::Command`]; the latter also when it is in use.
+    fn unload(&mut self, module: &str) -> Result<(), Error>;
+
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// [`Error::Start`] or [`Error::Command`].
+    fn run(&mut self, command: &[String]) -> Result<(), Error>;
+
+    /// The CPUs on which a thread may run, as the kernel lists CPUs.
+    ///
+    /// # Errors
+    /// [`Error::ThreadGone`].
+    fn affinity(&self, tid: i32) -> Result<String, Error>;
+
+    /// Lets a thread run on these CPUs only.
+    ///
+    /// # Errors
+    /// [`Error::ThreadGone`], [`Error::Cpus`], or [`Error::Access`] when the kernel refuses.
+    fn set_affinity(&mut self, tid: i32, cpus: &str) -> Result<(), Error>;
+}
+
+/// The machine that this program runs on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunningHost;
+
+/// Where the programs of administration lie; a root shell got by `su` may not have them in its PATH.
+const PLACES: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+/// Of what a program says, the last lines are told.
+const LINES: usize = 5;
+
+impl Actions for RunningHost {
+    fn load(&mut self, module: &str, parameters: &Parameters) -> Result<(), Error> {
+        let mut command = vec!["modprobe".to_owned(), module.to_owned()];
+        command.extend(parameters.iter().map(|(name, value)| format!("{name}={value}")));
+        self.run(&command)
+    }
+
+    fn unload(&mut self, module: &str) -> Result<(), Error> {
+        // `modprobe -r` would remove kvm as well, and the parameters with which that was loaded would be lost.
+        self.run(&["rmmod".to_owned(), module.to_owned()])
+    }
+
+    fn run(&mut self, command: &[String]) -> Result<(), Error> {
+        let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+        let whole = command.join(" ");
+        let path = match std::env::var("PATH") {
+            Ok(path) if !path.is_empty() => format!("{path}:{PLACES}"),
+            _ => PLACES.to_owned(),
+        };
+        let output = Command::new(program)
+            .args(arguments)
+            .env("PATH", path)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            // Ctrl-C is for exitless, which undoes; half of what update-grub does helps nobody.
+            .process_group(0)
+            .output()
+            .map_err(|source| Error::Start { command: whole.clone(), source })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+        let said = lines[lines.len().saturating_sub(LINES)..].join("; ");
+        Err(Error::Command { command: whole, status: output.status.to_string(), said })
+    }
+
+    fn affinity(&self, tid: i32) -> Result<String, Error> {
+        let gone = Error::ThreadGone { tid };
+        let Some(pid) = Pid::from_raw(tid) else { return Err(gone) };
+        let set = sched_getaffinity(Some(pid)).map_err(|_| gone)?;
+        Ok(list((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu))))
+    }
+
+    fn set_affinity(&mut self, tid: i32, cpus: &str) -> Result<(), Error> {
+        let bad = || Error::Cpus { cpus: cpus.to_owned() };
+        let mut set = CpuSet::new();
+        for cpu in numbers(cpus).ok_or_else(bad)? {
+            set.set(cpu);
+        }
+        let pid = Pid::from_raw(tid).ok_or(Error::ThreadGone { tid })?;
+        sched_setaffinity(Some(pid), &set).map_err(|errno| match errno {
+            rustix::io::Errno::SRCH => Error::ThreadGone { tid },
+            other => Error::access("set the CPUs of", format!("/proc/{tid}"))(other.into()),
+        })
+    }
+}
+
+/// A list as the kernel writes it: `0-3,6`.
+fn list(cpus: impl Iterator<Item = usize>) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let text = ranges.iter().map(|&(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    text.collect::<Vec<_>>().join(",")
+}
+
+fn numbers(list: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last >= CpuSet::MAX_CPU {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_go_both_ways() {
+        assert_eq!(numbers("0-3,6"), Some(vec![0, 1, 2, 3, 6]));
+        assert_eq!(list([0, 1, 2, 3, 6].into_iter()), "0-3,6");
+        for bad in ["", "3-1", "a", "0,", "0-99999999999", "4294967295"] {
+            assert_eq!(numbers(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_threads_cpus_are_read_and_given_back() {
+        let tid = i32::try_from(std::process::id()).unwrap();
+        let mut host = RunningHost;
+        let before = host.affinity(tid).unwrap();
+        let first = numbers(&before).unwrap()[0].to_string();
+        host.set_affinity(tid, &first).unwrap();
+        assert_eq!(host.affinity(tid).unwrap(), first);
+        host.set_affinity(tid, &before).unwrap();
+        assert_eq!(host.affinity(tid).unwrap(), before);
+        assert!(matches!(host.affinity(i32::MAX), Err(Error::ThreadGone { .. })));
+    }
+
+    #[test]
+    fn a_program_that_fails_is_told_with_its_last_words() {
+        let command = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let error =
+            RunningHost.run(&command(&["sh", "-c", "echo no room >&2; exit 3"])).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.ends_with("no room"), "{error}");
+        let error = RunningHost.run(&command(&["exitless-has-no-such-program"])).unwrap_err();
+        assert!(matches!(error, Error::Start { .. }), "{error}");
+        RunningHost.run(&command(&["true"])).unwrap();
+    }
+}

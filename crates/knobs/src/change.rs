@@ -1,0 +1,135 @@
+//! What can be changed, and what is kept of it so that it can be undone.
+
+use crate::Content;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Parameters of a kernel module, name to value as sysfs prints it. Those that may not be read are left out.
+pub type Parameters = BTreeMap<String, String>;
+
+/// One change of the host. Paths are those of a running host (`/etc/modprobe.d/exitless.conf`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Change {
+    /// A file gets this content at once, or goes when there is none. Directories that lack are made.
+    File {
+        /// The file.
+        path: String,
+        /// All its bytes.
+        content: Option<Content>,
+    },
+    /// A value is written to a file of the kernel: sysfs, procfs or a control group.
+    Value {
+        /// The file, which must be there.
+        path: String,
+        /// What is written.
+        value: String,
+    },
+    /// A kernel module is loaded with these parameters; one that is loaded is removed first.
+    Load {
+        /// The module's name as in `/sys/module`.
+        module: String,
+        /// The parameters that are given; the others are as modprobe.d and the kernel's command line say.
+        parameters: Parameters,
+    },
+    /// A kernel module is removed.
+    Unload {
+        /// The module's name as in `/sys/module`.
+        module: String,
+    },
+    /// A program is run.
+    ///
+    /// Changes are undone in reverse. A program that works out files from others (`update-grub`) is therefore named
+    /// twice: with only `undo` before the change of its input, and with only `run` after it.
+    Command {
+        /// What is run now; nothing when there is none.
+        run: Option<Vec<String>>,
+        /// What undoes it; it must do no harm when it is run twice, or when `run` never was.
+        undo: Option<Vec<String>>,
+    },
+    /// A thread may run on these CPUs only.
+    Affinity {
+        /// The thread.
+        tid: i32,
+        /// When it started, in clock ticks since boot (proc_pid_stat(5), field 22): another thread that gets its number
+        /// later is not touched.
+        start_ticks: u64,
+        /// CPUs as the kernel lists them: `0-3,6`.
+        cpus: String,
+    },
+}
+
+impl Change {
+    /// Whether the next boot undoes it anyway.
+    #[must_use]
+    pub fn volatile(&self) -> bool {
+        match self {
+            Self::Value { .. } | Self::Load { .. } | Self::Unload { .. } | Self::Affinity { .. } => true,
+            Self::File { path, .. } => {
+                ["/run/", "/sys/", "/proc/", "/dev/"].iter().any(|place| path.starts_with(place))
+            }
+            Self::Command { .. } => false,
+        }
+    }
+}
+
+/// A file as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// All its bytes.
+    pub content: Content,
+    /// Permission bits (inode(7)).
+    pub mode: u32,
+    /// The owner's number.
+    pub user: u32,
+    /// The group's number.
+    pub group: u32,
+}
+
+/// What was there before a change, as far as it takes to undo it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Before {
+    /// Of [`Change::File`].
+    File {
+        /// The file; `None` when there was none.
+        file: Option<FileState>,
+        /// Directories above it that were not there, the outermost first.
+        missing: Vec<String>,
+    },
+    /// Of [`Change::Value`].
+    Value {
+        /// What the kernel said.
+        value: String,
+    },
+    /// Of [`Change::Load`] and [`Change::Unload`].
+    Module {
+        /// The parameters; `None` when the module was not loaded.
+        parameters: Option<Parameters>,
+    },
+    /// Of [`Change::Affinity`].
+    Affinity {
+        /// CPUs as the kernel lists them.
+        cpus: String,
+    },
+    /// Of [`Change::Command`], whose inverse is all that is known.
+    Unknown,
+}
+
+/// What a change led to, read back from the kernel, for changes that the kernel may answer in its own words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum After {
+    /// Of [`Change::Value`].
+    Value {
+        /// What the kernel says.
+        value: String,
+    },
+    /// Of [`Change::Load`] and [`Change::Unload`].
+    Module {
+        /// The parameters; `None` when it is not loaded.
+        parameters: Option<Parameters>,
+    },
+    /// Of the other changes, which are as they were asked for.
+    AsAsked,
+}

@@ -1,0 +1,213 @@
+//! Making changes, and taking back those that end with their process.
+
+use crate::undo::{self, Outcome};
+use crate::{Actions, After, Before, Change, Entry, Error, Journal, Owner, Progress, file, module, value};
+use std::path::Path;
+
+/// How long a change is to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// Until its [`Changes`] goes away: at the end, on an error, on a panic.
+    WhileHeld,
+    /// Until [`restore()`](crate::restore()).
+    UntilRestored,
+}
+
+/// What became of a change that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Made {
+    /// It was made.
+    Changed(Box<Entry>),
+    /// All was so already, and nothing was written.
+    AlreadySo,
+}
+
+/// Changes of one process. Those made [`Lasting::WhileHeld`] are undone, the newest first, when this goes away.
+///
+/// A signal must end the work and so let this go away, as the flag of `signal-hook` does; what a `kill -9` leaves,
+/// [`restore()`](crate::restore()) undoes.
+#[derive(Debug)]
+pub struct Changes<A: Actions> {
+    journal: Journal,
+    actions: A,
+    owner: Owner,
+    command: Vec<String>,
+    held: Vec<Entry>,
+}
+
+impl<A: Actions> Changes<A> {
+    /// Prepares changes of the host below `root`. `command` is the command line that the journal shows.
+    ///
+    /// # Errors
+    /// [`Error::JournalWrite`] when there can be no journal.
+    pub fn begin(root: &Path, actions: A, command: Vec<String>) -> Result<Self, Error> {
+        let journal = Journal::open(root)?;
+        Ok(Self { owner: Owner::current(root), journal, actions, command, held: Vec::new() })
+    }
+
+    /// Makes a change: it is announced in the journal, made, and read back.
+    ///
+    /// # Errors
+    /// Of all kinds; then nothing is changed, or [`Error::HalfMade`] says that something is.
+    pub fn make(&mut self, change: Change, lasting: Lasting) -> Result<Made, Error> {
+        let lock = self.journal.lock()?;
+        let root = self.journal.root().to_owned();
+        let before = look(&root, &self.actions, &change)?;
+        if is_so(&change, &before) {
+            return Ok(Made::AlreadySo);
+        }
+        let temporary = lasting == Lasting::WhileHeld;
+        let who = (&self.owner, &self.command[..]);
+        let mut entry = self.journal.intend(&lock, who, temporary, change, before)?;
+        let made = perform(&root, &mut self.actions, &entry)
+            .and_then(|()| after(&root, &self.actions, &entry.change));
+        let after = match made {
+            Ok(after) => after,
+            Err(error) => return Err(self.take_back(&entry, error)),
+        };
+        if let Err(error) = self.journal.done(&entry, &after) {
+            let path = self.journal.path(&entry.change);
+            let outcome = match undo::undo(&root, &mut self.actions, &entry, true) {
+                Ok(_) => "it was undone".to_owned(),
+                Err(failure) => format!("and it could not be undone: {failure}"),
+            };
+            let Error::JournalWrite { source, .. } = error else { return Err(error) };
+            return Err(Error::JournalDone { path, outcome, source });
+        }
+        entry.progress = Progress::Done { after };
+        if temporary {
+            self.held.push(entry.clone());
+        }
+        Ok(Made::Changed(Box::new(entry)))
+    }
+
+    /// Undoes one change now.
+    ///
+    /// # Errors
+    /// When it cannot be undone; it stays in the journal then.
+    pub fn undo(&mut self, entry: &Entry) -> Result<Outcome, Error> {
+        self.undo_after(entry, false)
+    }
+
+    fn undo_after(&mut self, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
+        let _lock = self.journal.lock()?;
+        let recorded = Journal::read(self.journal.root())?;
+        let later = |later: &&Entry| later.open() && later.id > entry.id && later.rests_on(entry);
+        if let Some(later) = recorded.entries.iter().find(later) {
+            let what = format!("change {} rests on it and is to be undone first", later.id);
+            return Ok(Outcome::ChangedSince { what });
+        }
+        let outcome = undo::undo_recorded(&self.journal, &mut self.actions, entry, false)?;
+        if let Some(how) = outcome.settled().filter(|_| undo::forget(entry, something_left)) {
+            self.journal.undone(entry, how)?;
+            self.held.retain(|held| held.id != entry.id);
+        }
+        Ok(outcome)
+    }
+
+    /// Undoes now what would be undone when this goes away, the newest first, and tells of each.
+    pub fn release(&mut self) -> Vec<(Entry, Result<Outcome, Error>)> {
+        let mut released = Vec::new();
+        let mut left = false;
+        while let Some(entry) = self.held.pop() {
+            let outcome = self.undo_after(&entry, left);
+            left |= outcome.as_ref().map_or(true, Outcome::left);
+            released.push((entry, outcome));
+        }
+        released
+    }
+
+    fn take_back(&mut self, entry: &Entry, error: Error) -> Error {
+        let undone = undo::undo(self.journal.root(), &mut self.actions, entry, true)
+            .and_then(|_| self.journal.undone(entry, "failed"));
+        match undone {
+            Ok(()) => error,
+            Err(failure) => Error::HalfMade { failure: failure.to_string(), source: Box::new(error) },
+        }
+    }
+}
+
+impl<A: Actions> Drop for Changes<A> {
+    fn drop(&mut self) {
+        for (entry, outcome) in self.release() {
+            match outcome {
+                Ok(Outcome::ChangedSince { what }) => {
+                    tracing::warn!("A temporary change stays, for others changed it since: {what}");
+                }
+                Err(error) => {
+                    tracing::warn!("Change {} is left; run `exitless restore`: {error}", entry.id);
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+/// What is there before a change.
+fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, Error> {
+    Ok(match change {
+        Change::File { path, .. } => Before::File {
+            file: file::look(&file::place(root, path)?)?,
+            missing: file::missing_directories(root, path),
+        },
+        Change::Value { path, .. } => Before::Value { value: value::read(&file::place(root, path)?)? },
+        Change::Load { module, .. } | Change::Unload { module } => {
+            Before::Module { parameters: module::parameters(root, module) }
+        }
+        Change::Command { .. } => Before::Unknown,
+        Change::Affinity { tid, start_ticks, .. } => {
+            if crate::owner::start_ticks(root, *tid) != Some(*start_ticks) {
+                return Err(Error::ThreadGone { tid: *tid });
+            }
+            Before::Affinity { cpus: actions.affinity(*tid)? }
+        }
+    })
+}
+
+fn is_so(change: &Change, before: &Before) -> bool {
+    match (change, before) {
+        (Change::File { content, .. }, Before::File { file, .. }) => {
+            content.as_ref() == file.as_ref().map(|file| &file.content)
+        }
+        (Change::Value { value, .. }, Before::Value { value: old }) => value.trim() == old,
+        (Change::Unload { .. }, Before::Module { parameters }) => parameters.is_none(),
+        (Change::Affinity { cpus, .. }, Before::Affinity { cpus: old }) => cpus == old,
+        _ => false,
+    }
+}
+
+fn perform(root: &Path, actions: &mut impl Actions, entry: &Entry) -> Result<(), Error> {
+    match (&entry.change, &entry.before) {
+        (Change::File { path, content }, Before::File { file: old, missing }) => {
+            let place = file::place(root, path)?;
+            match content {
+                Some(content) => {
+                    file::make_directories(root, missing)?;
+                    file::replace(&place, content, old.as_ref(), entry.id)
+                }
+                None => file::remove(&place),
+            }
+        }
+        (Change::Value { path, value }, _) => value::write(&file::place(root, path)?, value),
+        (Change::Load { module, parameters }, _) => module::reload(root, actions, module, parameters),
+        (Change::Unload { module }, _) => module::unload(root, actions, module),
+        (Change::Command { run: Some(command), .. }, _) => module::run(actions, command),
+        (Change::Affinity { tid, cpus, .. }, _) => actions.set_affinity(*tid, cpus),
+        _ => Ok(()),
+    }
+}
+
+fn after(root: &Path, actions: &impl Actions, change: &Change) -> Result<After, Error> {
+    Ok(match change {
+        Change::Value { path, .. } => After::Value { value: value::read(&file::place(root, path)?)? },
+        Change::Load { module, .. } | Change::Unload { module } => {
+            After::Module { parameters: module::parameters(root, module) }
+        }
+        Change::Affinity { tid, .. } => After::Value { value: actions.affinity(*tid)? },
+        Change::File { .. } | Change::Command { .. } => After::AsAsked,
+    })
+}
+
+#[cfg(test)]
+#[path = "changes_tests.rs"]
+mod tests;

@@ -1,0 +1,172 @@
+use super::*;
+use crate::fake::{MODULE, Machine, host, tree};
+use crate::journal::{PERSISTENT, VOLATILE};
+use crate::{Restore, restore, under};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+fn file(path: &str, content: &str) -> Change {
+    Change::File { path: path.to_owned(), content: Some(content.into()) }
+}
+
+fn governor(value: &str) -> Change {
+    Change::Value { path: "/sys/governor".to_owned(), value: value.to_owned() }
+}
+
+fn load(name: &str, value: &str) -> Change {
+    let parameters = [(name.to_owned(), value.to_owned())].into();
+    Change::Load { module: MODULE.to_owned(), parameters }
+}
+
+fn changes(root: &Path) -> Changes<Machine> {
+    Changes::begin(root, Machine::new(root), vec!["exitless".to_owned()]).unwrap()
+}
+
+fn text(root: &Path, path: &str) -> String {
+    fs::read_to_string(under(root, path)).unwrap()
+}
+
+fn restored(root: &Path, how: Restore) -> Vec<Outcome> {
+    let restored = restore(root, &mut Machine::new(root), how).unwrap();
+    restored.changes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+#[test]
+fn what_is_held_ends_with_its_guard_and_the_rest_with_restore() {
+    let root = host();
+    let before = tree(root.path());
+    let mut guard = changes(root.path());
+    guard.make(governor("performance"), Lasting::WhileHeld).unwrap();
+    guard
+        .make(file("/etc/modprobe.d/exitless.conf", "options kvm_amd avic=1\n"), Lasting::UntilRestored)
+        .unwrap();
+    guard.make(load("avic", "1"), Lasting::UntilRestored).unwrap();
+    assert_eq!(text(root.path(), "/sys/governor"), "performance\n");
+    drop(guard);
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+    assert_eq!(text(root.path(), "/sys/module/kvm_amd/parameters/avic"), "Y\n");
+    assert_eq!(restored(root.path(), Restore::default()), [Outcome::Undone, Outcome::Undone]);
+    assert_eq!(tree(root.path()), before);
+}
+
+#[test]
+fn a_panic_undoes_what_is_held() {
+    let root = host();
+    let mut guard = changes(root.path());
+    guard.make(governor("performance"), Lasting::WhileHeld).unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(move || {
+        let _guard = guard;
+        panic!("an experiment");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+}
+
+#[test]
+fn nothing_is_written_where_all_is_so_already() {
+    let root = host();
+    let mut guard = changes(root.path());
+    assert_eq!(guard.make(governor("powersave"), Lasting::UntilRestored).unwrap(), Made::AlreadySo);
+    let same = file("/etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+    assert_eq!(guard.make(same, Lasting::UntilRestored).unwrap(), Made::AlreadySo);
+    assert!(!under(root.path(), PERSISTENT).exists() && !under(root.path(), VOLATILE).exists());
+}
+
+#[test]
+fn what_others_changed_since_is_left_until_it_is_forced() {
+    let root = host();
+    changes(root.path()).make(file("/etc/default/grub", "ours\n"), Lasting::UntilRestored).unwrap();
+    changes(root.path()).make(governor("performance"), Lasting::UntilRestored).unwrap();
+    fs::write(under(root.path(), "/etc/default/grub"), "theirs\n").unwrap();
+    fs::write(under(root.path(), "/sys/governor"), "schedutil\n").unwrap();
+    let since = |what: &str| Outcome::ChangedSince { what: what.to_owned() };
+    let expected = [since("/sys/governor is schedutil"), since("/etc/default/grub has other content")];
+    assert_eq!(restored(root.path(), Restore::default()), expected);
+    assert_eq!(text(root.path(), "/etc/default/grub"), "theirs\n");
+    let forced = Restore { force: true, dry_run: true };
+    assert_eq!(restored(root.path(), forced), [Outcome::WouldUndo, Outcome::WouldUndo]);
+    assert_eq!(text(root.path(), "/sys/governor"), "schedutil\n");
+    let forced = Restore { force: true, dry_run: false };
+    assert_eq!(restored(root.path(), forced), [Outcome::Undone, Outcome::Undone]);
+    assert_eq!(text(root.path(), "/etc/default/grub"), "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+    assert_eq!(restored(root.path(), Restore::default()), []);
+}
+
+#[test]
+fn a_module_that_does_not_load_again_gets_its_old_parameters() {
+    let root = host();
+    let mut guard = changes(root.path());
+    guard.make(load("nested", "0"), Lasting::UntilRestored).unwrap();
+    let error = guard.make(load("unknown", "1"), Lasting::UntilRestored).unwrap_err();
+    assert!(matches!(error, Error::Command { .. }), "{error}");
+    assert_eq!(text(root.path(), "/sys/module/kvm_amd/parameters/nested"), "0\n");
+    let open: Vec<_> = Journal::read(root.path()).unwrap().entries.iter().map(Entry::open).collect();
+    assert_eq!(open, [true, false]);
+}
+
+#[test]
+fn a_module_in_use_stays_and_is_not_even_asked() {
+    let root = host();
+    fs::write(under(root.path(), "/sys/module/kvm_amd/refcnt"), "3\n").unwrap();
+    let mut guard = changes(root.path());
+    let error = guard.make(load("avic", "1"), Lasting::UntilRestored).unwrap_err();
+    assert!(matches!(error, Error::ModuleInUse { users: 3, .. }), "{error}");
+    assert!(guard.actions.ran.is_empty());
+}
+
+#[test]
+fn a_thread_that_got_an_old_number_is_not_touched() {
+    let root = host();
+    let mut machine = Machine::new(root.path());
+    machine.affinity.insert(41, "0-3".to_owned());
+    let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
+    let pin = |start_ticks| Change::Affinity { tid: 41, start_ticks, cpus: "1".to_owned() };
+    assert!(matches!(guard.make(pin(340), Lasting::WhileHeld), Err(Error::ThreadGone { tid: 41 })));
+    guard.make(pin(341), Lasting::WhileHeld).unwrap();
+    let stat = text(root.path(), "/proc/41/stat").replace(" 341 ", " 999 ");
+    fs::write(under(root.path(), "/proc/41/stat"), stat).unwrap();
+    let released = guard.release();
+    assert!(matches!(&released[0].1, Ok(Outcome::Already { why }) if why == "the thread has ended"));
+    assert_eq!(guard.actions.affinity[&41], "1");
+}
+
+#[test]
+fn a_boot_undoes_what_the_kernel_forgets_and_nothing_else() {
+    let root = host();
+    let mut guard = changes(root.path());
+    guard.make(governor("performance"), Lasting::UntilRestored).unwrap();
+    guard.make(file("/etc/a", "x"), Lasting::UntilRestored).unwrap();
+    drop(guard);
+    fs::write(under(root.path(), "/proc/sys/kernel/random/boot_id"), "second\n").unwrap();
+    let booted = Outcome::Already { why: "the host was booted since".to_owned() };
+    assert_eq!(restored(root.path(), Restore::default()), [Outcome::Undone, booted]);
+    assert_eq!(text(root.path(), "/sys/governor"), "performance\n");
+}
+
+#[test]
+fn what_a_running_process_holds_is_not_taken_from_it() {
+    let root = host();
+    let pid = std::process::id();
+    let home = under(root.path(), &format!("/proc/{pid}"));
+    fs::create_dir_all(&home).unwrap();
+    fs::copy(under(root.path(), "/proc/41/stat"), home.join("stat")).unwrap();
+    let mut guard = changes(root.path());
+    guard.make(governor("performance"), Lasting::WhileHeld).unwrap();
+    let pid = i32::try_from(pid).unwrap();
+    assert_eq!(restored(root.path(), Restore::default()), [Outcome::Held { pid }]);
+    assert_eq!(text(root.path(), "/sys/governor"), "performance\n");
+}
+
+#[test]
+fn without_a_journal_nothing_is_changed() {
+    let root = host();
+    fs::write(root.path().join("var"), "").unwrap();
+    let error = Changes::begin(root.path(), Machine::new(root.path()), Vec::new()).err().unwrap().to_string();
+    assert!(error.contains("so nothing was changed"), "{error}");
+    fs::remove_file(root.path().join("var")).unwrap();
+    let mut guard = changes(root.path());
+    // A directory in the journal's place cannot be written, whoever tries.
+    fs::create_dir(under(root.path(), VOLATILE)).unwrap();
+    assert!(guard.make(governor("performance"), Lasting::UntilRestored).is_err());
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+}

@@ -1,0 +1,86 @@
+//! Any sequence of changes, cut short at any place, is undone by a restore, which may be cut short as well.
+
+use crate::fake::{MODULE, Machine, host, tree};
+use crate::{Change, Changes, Lasting, Parameters, Restore, cut_short, restore};
+use proptest::prelude::*;
+
+fn command(words: &str) -> Vec<String> {
+    words.split(' ').map(str::to_owned).collect()
+}
+
+/// One step of a user: mostly one change, for a boot loader the three that belong together, without which its input is
+/// not changed.
+fn steps() -> impl Strategy<Value = Vec<Change>> {
+    let paths =
+        prop::sample::select(vec!["/etc/modules", "/etc/modprobe.d/exitless.conf", "/a/b/c/new", "/a/x"]);
+    let content = prop::option::weighted(0.8, prop::sample::select(vec!["", "one\n", "two\n", "no end"]));
+    let file = (paths, content).prop_map(|(path, content)| {
+        vec![Change::File { path: path.to_owned(), content: content.map(Into::into) }]
+    });
+    let value = prop::sample::select(vec!["performance", "powersave", "schedutil"])
+        .prop_map(|value| vec![Change::Value { path: "/sys/governor".to_owned(), value: value.to_owned() }]);
+    let given =
+        prop::sample::subsequence(vec![("avic", "1"), ("nested", "0"), ("npt", "0"), ("bad", "1")], 0..3);
+    let load = given.prop_map(|given| {
+        let parameters: Parameters =
+            given.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        vec![Change::Load { module: MODULE.to_owned(), parameters }]
+    });
+    let unload = Just(vec![Change::Unload { module: MODULE.to_owned() }]);
+    let grub = prop::sample::select(vec!["a\n", "b\n"]).prop_map(|content| {
+        let copy = Some(command("copy /etc/default/grub /boot/grub.cfg"));
+        vec![
+            Change::Command { run: None, undo: copy.clone() },
+            Change::File { path: "/etc/default/grub".to_owned(), content: Some(content.into()) },
+            Change::Command { run: copy, undo: None },
+        ]
+    });
+    let fails = Just(vec![Change::Command { run: Some(command("false")), undo: None }]);
+    prop_oneof![4 => file, 2 => value, 2 => load, 1 => unload, 2 => grub, 1 => fails]
+}
+
+/// Makes the changes until the process ends after so many places; whether it came to its end.
+fn make(root: &std::path::Path, sequence: &[(Vec<Change>, bool)], places: u64) -> bool {
+    cut_short::after(Some(places));
+    if let Ok(mut changes) = Changes::begin(root, Machine::new(root), command("exitless test")) {
+        for (step, temporary) in sequence {
+            let lasting = if *temporary { Lasting::WhileHeld } else { Lasting::UntilRestored };
+            for change in step {
+                // What fails leaves nothing behind; the others go on.
+                let _ = changes.make(change.clone(), lasting);
+            }
+        }
+    }
+    let whole = !cut_short::ended();
+    cut_short::after(None);
+    whole
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_cut_at_every_place_is_mended(
+        sequence in prop::collection::vec((steps(), any::<bool>()), 1..5),
+        second in 1_u64..12,
+    ) {
+        for places in 1.. {
+            let root = host();
+            let before = tree(root.path());
+            let whole = make(root.path(), &sequence, places);
+            // The restore is cut short too, and then done again.
+            cut_short::after(Some(second));
+            let _ = restore(root.path(), &mut Machine::new(root.path()), Restore::default());
+            cut_short::after(None);
+            let how = Restore::default();
+            let restored = restore(root.path(), &mut Machine::new(root.path()), how).unwrap();
+            prop_assert!(!restored.incomplete(), "{places}: {:?}", restored.changes);
+            prop_assert_eq!(tree(root.path()), before, "cut after {} places", places);
+            let again = restore(root.path(), &mut Machine::new(root.path()), how).unwrap();
+            prop_assert!(again.changes.is_empty());
+            if whole {
+                break;
+            }
+        }
+    }
+}

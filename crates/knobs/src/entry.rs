@@ -1,0 +1,128 @@
+//! One change in the journal.
+
+use crate::{After, Before, Change, Owner};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The format's number. Within one number fields are added, never changed.
+pub(crate) const FORMAT: u32 = 1;
+
+/// One line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    pub(crate) format: u32,
+    #[serde(flatten)]
+    pub(crate) said: Said,
+}
+
+/// What a line says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Said {
+    /// A change will be made. On the disk before it is.
+    Intend(Box<Intent>),
+    /// It was made.
+    Done { id: u64, after: After },
+    /// What takes more than one step is about to be undone.
+    Undoing { id: u64 },
+    /// It was undone, or need not be any more.
+    Undone { id: u64, how: String },
+}
+
+/// What is known of a change before it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Intent {
+    pub(crate) id: u64,
+    pub(crate) time: u64,
+    pub(crate) owner: Owner,
+    pub(crate) command: Vec<String>,
+    pub(crate) temporary: bool,
+    pub(crate) change: Change,
+    pub(crate) before: Before,
+}
+
+/// How far a change has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "progress")]
+pub enum Progress {
+    /// It was about to be made; whether it was is not known.
+    Intended,
+    /// It was made.
+    Done {
+        /// What it led to.
+        after: After,
+    },
+    /// It was about to be undone; how far that came is not known.
+    Undoing,
+    /// It was undone.
+    Undone {
+        /// How, in one word of the journal: `undone`, `already`, `boot`, `failed`.
+        how: String,
+    },
+}
+
+/// One change that was made, with what it takes to undo it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Its number; later changes have higher ones.
+    pub id: u64,
+    /// When, in seconds since 1970.
+    pub time: u64,
+    /// Who made it.
+    pub owner: Owner,
+    /// The command line of exitless.
+    pub command: Vec<String>,
+    /// Whether it was to end with its process.
+    pub temporary: bool,
+    /// What was changed.
+    pub change: Change,
+    /// What was there.
+    pub before: Before,
+    /// How far it came.
+    #[serde(flatten)]
+    pub progress: Progress,
+}
+
+impl Entry {
+    pub(crate) fn new(intent: Intent) -> Self {
+        let Intent { id, time, owner, command, temporary, change, before } = intent;
+        Self { id, time, owner, command, temporary, change, before, progress: Progress::Intended }
+    }
+
+    /// Whether it is still to be undone.
+    #[must_use]
+    pub fn open(&self) -> bool {
+        !matches!(self.progress, Progress::Undone { .. })
+    }
+
+    /// Whether this change found what the earlier one had left, so that the two are undone in reverse order only.
+    pub(crate) fn rests_on(&self, earlier: &Self) -> bool {
+        match (&self.change, &earlier.change) {
+            (Change::File { path, .. }, Change::File { path: other, .. }) => {
+                let in_its_directory =
+                    |made: &Vec<String>| made.iter().any(|directory| Path::new(path).starts_with(directory));
+                path == other
+                    || matches!(&earlier.before, Before::File { missing, .. } if in_its_directory(missing))
+            }
+            (Change::Value { path, .. }, Change::Value { path: other, .. }) => path == other,
+            (
+                Change::Load { module, .. } | Change::Unload { module },
+                Change::Load { module: other, .. } | Change::Unload { module: other },
+            ) => module == other,
+            (Change::Affinity { tid, .. }, Change::Affinity { tid: other, .. }) => tid == other,
+            (Change::Command { undo: Some(undo), .. }, Change::Command { undo: Some(other), .. }) => {
+                undo == other
+            }
+            _ => false,
+        }
+    }
+
+    /// What the change led to, when that is known.
+    #[must_use]
+    pub fn after(&self) -> Option<&After> {
+        match &self.progress {
+            Progress::Done { after } => Some(after),
+            _ => None,
+        }
+    }
+}

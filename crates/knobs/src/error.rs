@@ -1,0 +1,156 @@
+//! What can go wrong while a host is changed.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failure to change a host, or to change it back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The journal could not be written, so the change was not made.
+    #[error("Cannot write the journal {path}, so nothing was changed; {}", next_step(source))]
+    JournalWrite {
+        /// The journal or its directory.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The change was made, and that could not be written down.
+    #[error("The journal {path} does not say that a change was made; {outcome}")]
+    JournalDone {
+        /// The journal.
+        path: PathBuf,
+        /// What became of the change.
+        outcome: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The journal could not be read.
+    #[error("Cannot read the journal {path}; run as root, or see the cause")]
+    JournalRead {
+        /// The journal.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Another exitless changes the host now.
+    #[error("Another exitless has held {path} for {seconds} s; let it end, then try again")]
+    Locked {
+        /// The lock.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// Something of the host could not be read or written.
+    #[error("Cannot {doing} {path}; {}", next_step(source))]
+    Access {
+        /// What was tried, as a verb.
+        doing: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is of a kind that is not replaced.
+    #[error("{path} is {found}, expected a regular file; change what it stands for instead")]
+    Kind {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// A path does not name one file of the host.
+    #[error("`{path}` is not a path from the root without `..`")]
+    Path {
+        /// The path.
+        path: String,
+    },
+    /// A file is too large to be kept in the journal.
+    #[error("{path} has {size} bytes, and the journal keeps files of at most {limit}; change it by hand")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A program could not be run.
+    #[error("Cannot run `{command}`; is it installed?")]
+    Start {
+        /// The program with its arguments.
+        command: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("`{command}` failed ({status}): {said}")]
+    Command {
+        /// The program with its arguments.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// What it said last.
+        said: String,
+    },
+    /// A module is in use.
+    #[error("The module {module} is in use {users} times; end the VMs and close what has /dev/kvm open")]
+    ModuleInUse {
+        /// The module.
+        module: String,
+        /// Its use count.
+        users: u64,
+    },
+    /// A module does not take its old parameters back.
+    #[error("The module {module} does not take its old parameters back: {parameters}")]
+    Parameters {
+        /// The module.
+        module: String,
+        /// Names with both values.
+        parameters: String,
+    },
+    /// A thread is not the one that was meant.
+    #[error("Thread {tid} has ended, or its number belongs to another thread now")]
+    ThreadGone {
+        /// The thread.
+        tid: i32,
+    },
+    /// CPUs that no kernel lists.
+    #[error("`{cpus}` is no list of CPUs such as 0-3,6")]
+    Cpus {
+        /// The list.
+        cpus: String,
+    },
+    /// A change failed, and what it had begun could not be undone.
+    #[error("A change failed and is left half made; run `exitless restore`: {failure}")]
+    HalfMade {
+        /// Why it could not be undone.
+        failure: String,
+        /// Why it failed.
+        #[source]
+        source: Box<Error>,
+    },
+}
+
+impl Error {
+    pub(crate) fn access(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Access { doing, path, source }
+    }
+}
+
+fn next_step(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "run as root",
+        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only: mount it writable first",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on its file system",
+        io::ErrorKind::NotFound => "it is not there",
+        io::ErrorKind::InvalidInput => "the kernel does not take the value",
+        _ => "see the cause",
+    }
+}

@@ -1,0 +1,159 @@
+//! The journal: what was changed, on the disk before it is changed.
+//!
+//! Two files of one line of JSON a fact: what a boot undoes anyway is kept where a boot forgets it. A line is synced
+//! before the change that it announces. Lines are only ever added; one that a crash cut is passed over, for the change
+//! that it would have announced was never made.
+
+mod lock;
+mod read;
+
+use crate::entry::{FORMAT, Intent, Line, Said};
+use crate::{After, Before, Change, Entry, Error, Owner, cut_short, file, under};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub(crate) use lock::Lock;
+pub use read::{Damage, Recorded};
+
+/// Of changes that outlast a boot.
+pub(crate) const PERSISTENT: &str = "/var/lib/exitless/journal";
+/// Of changes that a boot undoes.
+pub(crate) const VOLATILE: &str = "/run/exitless/journal";
+/// Where nothing is left to undo, a journal beyond this begins anew, in bytes.
+const TURN: u64 = 1 << 20;
+
+/// The journal of a host.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    root: PathBuf,
+}
+
+impl Journal {
+    /// Makes the journal's directories where they lack, so that an [`Error::JournalWrite`] comes before anything is
+    /// changed.
+    ///
+    /// # Errors
+    /// [`Error::JournalWrite`].
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        let journal = Self { root: root.to_owned() };
+        for path in [PERSISTENT, VOLATILE] {
+            let path = under(root, path);
+            let directory = path.parent().unwrap_or(root);
+            // Old files may be secret, and are kept in it.
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+            made.map_err(|source| Error::JournalWrite { path: directory.to_owned(), source })?;
+        }
+        Ok(journal)
+    }
+
+    /// All that the journal of the host below `root` tells. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::JournalRead`]. Damage is no error: what is whole is told, with where the rest is.
+    pub fn read(root: &Path) -> Result<Recorded, Error> {
+        read::both(root)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn lock(&self) -> Result<Lock, Error> {
+        Lock::take(&self.root)
+    }
+
+    /// Announces a change. `_lock` proves that nobody else takes the same number.
+    pub(crate) fn intend(
+        &self,
+        _lock: &Lock,
+        who: (&Owner, &[String]),
+        temporary: bool,
+        change: Change,
+        before: Before,
+    ) -> Result<Entry, Error> {
+        let recorded = read::both(&self.root)?;
+        self.turn(&recorded)?;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let id = recorded.entries.last().map_or(0, |entry| entry.id).saturating_add(1);
+        let (owner, command) = (who.0.clone(), who.1.to_vec());
+        let intent = Intent { id, time, owner, command, temporary, change, before };
+        self.append(&intent.change, Said::Intend(Box::new(intent.clone())))?;
+        Ok(Entry::new(intent))
+    }
+
+    pub(crate) fn done(&self, entry: &Entry, after: &After) -> Result<(), Error> {
+        self.append(&entry.change, Said::Done { id: entry.id, after: after.clone() })
+    }
+
+    pub(crate) fn undoing(&self, entry: &Entry) -> Result<(), Error> {
+        self.append(&entry.change, Said::Undoing { id: entry.id })
+    }
+
+    pub(crate) fn undone(&self, entry: &Entry, how: &str) -> Result<(), Error> {
+        self.append(&entry.change, Said::Undone { id: entry.id, how: how.to_owned() })
+    }
+
+    pub(crate) fn path(&self, change: &Change) -> PathBuf {
+        under(&self.root, if change.volatile() { VOLATILE } else { PERSISTENT })
+    }
+
+    fn append(&self, change: &Change, said: Said) -> Result<(), Error> {
+        let path = self.path(change);
+        self.append_line(&path, said).map_err(|source| Error::JournalWrite { path, source })
+    }
+
+    fn append_line(&self, path: &Path, said: Said) -> io::Result<()> {
+        let is_new = !path.exists();
+        cut_short::here()?;
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let whole = file.metadata()?.len();
+        let mut line = Vec::new();
+        if whole > 0 {
+            let mut last = [0];
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            // A crash cut the line before: it must not swallow this one.
+            if last != *b"\n" {
+                line.push(b'\n');
+            }
+        }
+        serde_json::to_writer(&mut line, &Line { format: FORMAT, said })?;
+        line.push(b'\n');
+        let written = file
+            .write_all(cut_short::written(&line))
+            .and_then(|()| cut_short::here())
+            .and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // On a full disk half a line may be there.
+            if cut_short::here().is_ok() {
+                let _ = file.set_len(whole);
+            }
+            return Err(error);
+        }
+        if is_new {
+            let above = path.parent().unwrap_or(path);
+            File::open(above)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn turn(&self, recorded: &Recorded) -> Result<(), Error> {
+        if recorded.entries.iter().any(Entry::open) {
+            return Ok(());
+        }
+        for path in [PERSISTENT, VOLATILE] {
+            let path = under(&self.root, path);
+            if fs::metadata(&path).is_ok_and(|about| about.len() > TURN) {
+                file::remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+//! Undoing what earlier processes left.
+
+use crate::undo::{self, Outcome};
+use crate::{Actions, Damage, Entry, Error, Journal, owner};
+use serde::Serialize;
+use std::path::Path;
+
+/// How to restore.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restore {
+    /// Undo also what others changed since.
+    pub force: bool,
+    /// Only say what would be undone.
+    pub dry_run: bool,
+}
+
+/// What became of the changes that were to be undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// Each change with its outcome, the newest first.
+    pub changes: Vec<(Entry, Outcome)>,
+    /// Lines of the journal that could not be read.
+    pub damage: Vec<Damage>,
+}
+
+impl Restored {
+    /// Whether something is left that was to be undone.
+    #[must_use]
+    pub fn incomplete(&self) -> bool {
+        self.changes.iter().any(|(_, outcome)| outcome.left())
+    }
+}
+
+/// Undoes all changes of the host below `root` whose processes have ended, the newest first.
+///
+/// One that cannot be undone does not keep the others from it.
+///
+/// # Errors
+/// When the journal cannot be read, or not be written.
+pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<Restored, Error> {
+    let recorded = Journal::read(root)?;
+    if how.dry_run || !recorded.entries.iter().any(Entry::open) {
+        let changes = open(recorded.entries).map(|entry| {
+            let outcome = settled_by_itself(root, &entry)
+                .map_or_else(|| undo::examine(root, actions, &entry), Ok)
+                .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
+            let forced = how.force && matches!(outcome, Outcome::ChangedSince { .. });
+            (entry, if forced { Outcome::WouldUndo } else { outcome })
+        });
+        return Ok(Restored { changes: changes.collect(), damage: recorded.damage });
+    }
+    let journal = Journal::open(root)?;
+    let _lock = journal.lock()?;
+    // Others may have undone some while the lock was waited for.
+    let recorded = Journal::read(root)?;
+    let mut changes = Vec::new();
+    let mut left = false;
+    for entry in open(recorded.entries) {
+        let outcome = settled_by_itself(root, &entry)
+            .map_or_else(|| undo::undo_recorded(&journal, actions, &entry, how.force), Ok)
+            .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
+        left |= outcome.left();
+        if let Some(word) = outcome.settled().filter(|_| undo::forget(&entry, left)) {
+            journal.undone(&entry, word)?;
+        }
+        changes.push((entry, outcome));
+    }
+    Ok(Restored { changes, damage: recorded.damage })
+}
+
+fn open(entries: Vec<Entry>) -> impl Iterator<Item = Entry> {
+    entries.into_iter().rev().filter(Entry::open)
+}
+
+/// What needs no look at the host: the process runs, or a boot has undone it.
+fn settled_by_itself(root: &Path, entry: &Entry) -> Option<Outcome> {
+    if entry.owner.alive(root) {
+        return Some(Outcome::Held { pid: entry.owner.pid });
+    }
+    let rebooted = entry.change.volatile() && entry.owner.boot != owner::boot(root);
+    rebooted.then(|| Outcome::Already { why: "the host was booted since".to_owned() })
+}
+
+fn told(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error} ({cause})"),
+        None => error.to_string(),
+    }
+}

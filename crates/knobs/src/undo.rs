@@ -1,0 +1,238 @@
+//! Undoing one change.
+
+use crate::error::Error;
+use crate::{
+    Actions, After, Before, Change, Content, Entry, FileState, Journal, Parameters, file, module, value,
+};
+use serde::Serialize;
+use std::path::Path;
+
+/// What became of a change that was to be undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum Outcome {
+    /// It is undone.
+    Undone,
+    /// There is nothing to undo.
+    Already {
+        /// Why.
+        why: String,
+    },
+    /// Others changed it since, and it is left as it is. Force undoes it all the same.
+    ChangedSince {
+        /// What is there now.
+        what: String,
+    },
+    /// Its process still runs, and will undo it.
+    Held {
+        /// The process.
+        pid: i32,
+    },
+    /// It would be undone.
+    WouldUndo,
+    /// It could not be undone.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Outcome {
+    /// How the journal says that nothing is left to undo; `None` when something is.
+    pub(crate) fn settled(&self) -> Option<&'static str> {
+        match self {
+            Self::Undone => Some("undone"),
+            Self::Already { .. } => Some("already"),
+            _ => None,
+        }
+    }
+
+    /// Whether something stays changed that was to be undone.
+    pub(crate) fn left(&self) -> bool {
+        matches!(self, Self::ChangedSince { .. } | Self::Held { .. } | Self::Failed { .. })
+    }
+}
+
+/// Whether an undone change may be forgotten. A program that works out files from others must run once more when what
+/// is left of later changes is undone.
+pub(crate) fn forget(entry: &Entry, something_left: bool) -> bool {
+    !(something_left && matches!(entry.change, Change::Command { undo: Some(_), .. }))
+}
+
+/// Whether there is something to undo: [`Outcome::WouldUndo`], [`Outcome::Already`] or [`Outcome::ChangedSince`].
+pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Result<Outcome, Error> {
+    let already = |why: &str| Ok(Outcome::Already { why: why.to_owned() });
+    match (&entry.change, &entry.before) {
+        (Change::File { path, content }, Before::File { file: old, .. }) => {
+            let now = file::look(&file::place(root, path)?)?;
+            let now = now.as_ref().map(|file| &file.content);
+            Ok(compare_files(path, now, content.as_ref(), old.as_ref()))
+        }
+        (Change::Value { path, .. }, Before::Value { value: old }) => {
+            let place = file::place(root, path)?;
+            if !place.exists() {
+                return already("the kernel has the file no more");
+            }
+            Ok(compare(path, &value::read(&place)?, old, entry.after()))
+        }
+        (Change::Load { module, .. } | Change::Unload { module }, Before::Module { parameters: old }) => {
+            Ok(compare_modules(root, module, old.as_ref(), entry))
+        }
+        (Change::Command { undo: None, .. }, _) => already("it needs no undoing"),
+        (Change::Affinity { tid, start_ticks, .. }, Before::Affinity { cpus: old }) => {
+            if crate::owner::start_ticks(root, *tid) != Some(*start_ticks) {
+                return already("the thread has ended");
+            }
+            match actions.affinity(*tid) {
+                Ok(now) => Ok(compare(&format!("the CPUs of thread {tid}"), &now, old, entry.after())),
+                Err(Error::ThreadGone { .. }) => already("the thread has ended"),
+                Err(error) => Err(error),
+            }
+        }
+        _ => Ok(Outcome::WouldUndo),
+    }
+}
+
+/// Undoes a change of the journal. May be done again after it was cut short.
+pub(crate) fn undo_recorded(
+    journal: &Journal,
+    actions: &mut impl Actions,
+    entry: &Entry,
+    force: bool,
+) -> Result<Outcome, Error> {
+    let root = journal.root();
+    // A module that is removed and not loaded again would look like the work of others.
+    if matches!(entry.change, Change::Load { .. } | Change::Unload { .. })
+        && matches!(examine(root, actions, entry)?, Outcome::WouldUndo)
+    {
+        journal.undoing(entry)?;
+    }
+    undo(root, actions, entry, force)
+}
+
+/// Undoes a change. May be done again after it was cut short.
+pub(crate) fn undo(
+    root: &Path,
+    actions: &mut impl Actions,
+    entry: &Entry,
+    force: bool,
+) -> Result<Outcome, Error> {
+    let found = examine(root, actions, entry)?;
+    let needed =
+        matches!(found, Outcome::WouldUndo) || force && matches!(found, Outcome::ChangedSince { .. });
+    match (&entry.change, &entry.before) {
+        (Change::File { path, .. }, Before::File { file: old, missing }) => {
+            let place = file::place(root, path)?;
+            if needed {
+                match old {
+                    Some(old) => file::replace(&place, &old.content, Some(old), entry.id)?,
+                    None => file::remove(&place)?,
+                }
+            }
+            // Also where the change was cut short before the file was there.
+            file::clear(&place, entry.id)?;
+            file::remove_directories(root, missing)?;
+        }
+        _ if !needed => {}
+        (Change::Value { path, .. }, Before::Value { value: old }) => {
+            value::write(&file::place(root, path)?, old)?;
+        }
+        (
+            change @ (Change::Load { module, .. } | Change::Unload { module }),
+            Before::Module { parameters: old },
+        ) => match old {
+            None => module::unload(root, actions, module)?,
+            Some(old) => {
+                let first = first_given(change, old, entry.after());
+                module::give_back(root, actions, module, old, first)?;
+            }
+        },
+        (Change::Command { undo: Some(command), .. }, _) => module::run(actions, command)?,
+        (Change::Affinity { tid, .. }, Before::Affinity { cpus: old }) => actions.set_affinity(*tid, old)?,
+        _ => {}
+    }
+    Ok(if needed { Outcome::Undone } else { found })
+}
+
+fn compare_files(
+    path: &str,
+    now: Option<&Content>,
+    new: Option<&Content>,
+    old: Option<&FileState>,
+) -> Outcome {
+    let old = old.map(|old| &old.content);
+    if now == old {
+        Outcome::Already { why: format!("{path} is as it was") }
+    } else if now == new {
+        Outcome::WouldUndo
+    } else if now.is_none() {
+        Outcome::ChangedSince { what: format!("{path} was removed") }
+    } else {
+        Outcome::ChangedSince { what: format!("{path} has other content") }
+    }
+}
+
+fn compare(what: &str, now: &str, old: &str, after: Option<&After>) -> Outcome {
+    match after {
+        _ if now == old => Outcome::Already { why: format!("{what} is {old}") },
+        // Whether it was written is unknown, so it is ours as far as anybody can tell.
+        None => Outcome::WouldUndo,
+        Some(After::Value { value }) if value == now => Outcome::WouldUndo,
+        _ => Outcome::ChangedSince { what: format!("{what} is {now}") },
+    }
+}
+
+fn compare_modules(root: &Path, module: &str, old: Option<&Parameters>, entry: &Entry) -> Outcome {
+    let now = module::parameters(root, module);
+    let changed = |other: Option<&Parameters>| match (&now, other) {
+        (None, None) => None,
+        (Some(now), Some(other)) => {
+            let concerned = other
+                .iter()
+                .find(|&(name, value)| concerns(name, old, entry) && now.get(name) != Some(value));
+            concerned.map(|(name, _)| {
+                let value = now.get(name).map_or("not there", String::as_str);
+                format!("{module} has {name} {value}")
+            })
+        }
+        (None, Some(_)) => Some(format!("{module} is not loaded")),
+        (Some(_), None) => Some(format!("{module} is loaded")),
+    };
+    if changed(old).is_none() {
+        return Outcome::Already { why: format!("{module} is as it was") };
+    }
+    match entry.after() {
+        Some(After::Module { parameters: after }) => match changed(after.as_ref()) {
+            Some(what) => Outcome::ChangedSince { what },
+            None => Outcome::WouldUndo,
+        },
+        _ => Outcome::WouldUndo,
+    }
+}
+
+/// Whether a parameter is of those that the change concerns: those given, and those that came out otherwise. Where that
+/// is not known, all are.
+fn concerns(name: &str, old: Option<&Parameters>, entry: &Entry) -> bool {
+    if let Change::Load { parameters, .. } = &entry.change {
+        if parameters.contains_key(name) {
+            return true;
+        }
+    }
+    match (old, entry.after()) {
+        (Some(old), Some(After::Module { parameters: Some(after) })) => old.get(name) != after.get(name),
+        _ => true,
+    }
+}
+
+/// What a module is first given to become as it was: what was given to it, and what came out otherwise.
+fn first_given(change: &Change, old: &Parameters, after: Option<&After>) -> Parameters {
+    let differs = |name: &str, value: &str| match (change, after) {
+        (Change::Load { parameters, .. }, _) if parameters.contains_key(name) => true,
+        (Change::Load { .. }, Some(After::Module { parameters: Some(after) })) => {
+            after.get(name).is_some_and(|new| new != value)
+        }
+        _ => false,
+    };
+    let chosen = old.iter().filter(|(name, value)| differs(name, value));
+    chosen.map(|(name, value)| (name.clone(), value.clone())).collect()
+}

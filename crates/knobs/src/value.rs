@@ -1,0 +1,48 @@
+//! Values of the kernel: files of sysfs, procfs and control groups.
+
+use crate::{Error, cut_short};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
+
+/// What the file says; of a list of choices (`none [mq-deadline] kyber`) the one that is chosen, for that is what is
+/// written to such a file.
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    let bytes = std::fs::read(path).map_err(Error::access("read", path))?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    Ok(chosen.map_or_else(|| text.clone(), str::to_owned))
+}
+
+pub(crate) fn write(path: &Path, value: &str) -> Result<(), Error> {
+    cut_short::here()
+        .and_then(|()| OpenOptions::new().write(true).truncate(true).open(path))
+        // One call: the kernel takes each write as a value of its own.
+        .and_then(|mut file| file.write_all(format!("{value}\n").as_bytes()))
+        .map_err(Error::access("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_one_of_several_is_the_value() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("scheduler");
+        for (text, value) in
+            [("none [mq-deadline] kyber\n", "mq-deadline"), ("Y\n", "Y"), ("0-3,6\n", "0-3,6")]
+        {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read(&path).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn a_file_that_the_kernel_does_not_have_is_not_made() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("avic");
+        assert!(write(&path, "1").unwrap_err().to_string().contains("it is not there"));
+        assert!(!path.exists());
+    }
+}

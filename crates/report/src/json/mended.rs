@@ -1,0 +1,55 @@
+//! What `exitless vm fix --json` prints.
+
+use doctor::Tally;
+use doctor::fix::{LeftFinding, Mended, RuleChanges};
+use domain::Refusal;
+use serde::Serialize;
+
+use super::FORMAT;
+use crate::mending::{arguments, in_lines, unified_diff};
+
+/// A mended definition.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MendedDocument<'a> {
+    format: u32,
+    version: &'static str,
+    subject: &'a str,
+    /// Whether the new text was written.
+    applied: bool,
+    rules: &'a [RuleChanges],
+    left: &'a [LeftFinding],
+    refused: &'a [Refusal],
+    notes: &'a [String],
+    /// Empty where nothing changes.
+    diff: String,
+    /// The whole new text: a shell command where it is a process.
+    text: String,
+    /// The arguments one by one, of a process alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Vec<String>>,
+    before: Tally,
+    after: Tally,
+}
+
+/// The document of a definition that was `old`.
+#[must_use]
+pub fn mended<'a>(subject: &'a str, old: &[u8], mended: &'a Mended, applied: bool) -> MendedDocument<'a> {
+    let (before, text) = (in_lines(old), in_lines(&mended.bytes));
+    let tally =
+        |sections: &[doctor::Section]| Tally::of(sections.iter().flat_map(|section| &section.findings));
+    MendedDocument {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        subject,
+        applied,
+        rules: &mended.plan.rules,
+        left: &mended.plan.left,
+        refused: &mended.refused,
+        notes: &mended.notes,
+        diff: unified_diff(subject, &before, &text),
+        text,
+        arguments: old.contains(&0).then(|| arguments(&mended.bytes)),
+        before: tally(&mended.before),
+        after: tally(&mended.after),
+    }
+}

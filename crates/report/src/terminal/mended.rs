@@ -1,0 +1,155 @@
+//! A definition that rules mended: the diff, which rule asked for what, and what is left.
+
+use std::fmt::Write as _;
+
+use doctor::Tally;
+use doctor::fix::{Left, Mended};
+use domain::Form;
+
+use super::findings::{change_in_words, findings_summary};
+use super::{NARROWEST, wrapped};
+use crate::figure::printable;
+use crate::mending::{in_lines, unified_diff};
+
+/// A mended definition as it is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct MendedView<'a> {
+    /// What the definition's text is called.
+    pub name: &'a str,
+    /// What it is written in.
+    pub form: Form,
+    /// The text as it was.
+    pub old: &'a [u8],
+    /// What became of it.
+    pub mended: &'a Mended,
+    /// What was done with the new text, or what the reader can do: a sentence.
+    pub ending: &'a str,
+    /// Columns of the terminal. The diff's lines are not wrapped.
+    pub width: usize,
+    /// Whether escape sequences colour the diff.
+    pub colour: bool,
+}
+
+/// The diff, the rules with their changes, what is left and why, and the ending.
+#[must_use]
+pub fn mended(view: MendedView<'_>) -> String {
+    let width = view.width.max(NARROWEST);
+    let MendedView { form, mended, .. } = view;
+    let mut text = diff(&view);
+    let name_width = mended.plan.rules.iter().map(|rule| rule.rule.len()).max().unwrap_or(0);
+    if !mended.plan.rules.is_empty() {
+        text += "\nChanges\n\n";
+        for rule in &mended.plan.rules {
+            for (number, change) in rule.changes.iter().enumerate() {
+                let name = if number == 0 { rule.rule.as_str() } else { "" };
+                let first = format!("  {name:<name_width$}  ");
+                let rest = " ".repeat(first.len());
+                text += &wrapped(&change_in_words(change, form), width, &first, &rest);
+            }
+        }
+    }
+    if view.old.contains(&0) && !mended.plan.changes.is_empty() {
+        let _ = write!(text, "\nCommand line\n\n{}", lines(&in_lines(&mended.bytes)));
+    }
+    text += &left(mended, width);
+    for (heading, sentences) in [
+        ("Refused", mended.refused.iter().map(|refusal| &refusal.reason).collect::<Vec<_>>()),
+        ("Notes", mended.notes.iter().collect()),
+    ] {
+        if !sentences.is_empty() {
+            let _ = write!(text, "\n{heading}\n\n");
+            for sentence in sentences {
+                text += &wrapped(sentence, width, "  - ", "    ");
+            }
+        }
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text += &wrapped(view.ending, width, "", "");
+    let tally = Tally::of(mended.after.iter().flat_map(|section| &section.findings));
+    let remain = format!("What remains: {}.", findings_summary(tally));
+    text += &wrapped(&remain, width, "", "");
+    text
+}
+
+fn left(mended: &Mended, width: usize) -> String {
+    let mut text = String::new();
+    for (why, words) in [
+        (Left::GuestFollows, "the guest has to follow; --rule NAME or --all makes the change"),
+        (Left::Contradicts, "another rule's change contradicts"),
+        (Left::Advice, "for people; see `exitless vm lint`"),
+    ] {
+        let rules: Vec<_> =
+            mended.plan.left.iter().filter(|left| left.why == why).map(|left| left.rule.as_str()).collect();
+        if !rules.is_empty() {
+            let sentence = format!("{}: {words}", rules.join(", "));
+            text += &wrapped(&sentence, width, "  - ", "    ");
+        }
+    }
+    if text.is_empty() { text } else { format!("\nLeft\n\n{text}") }
+}
+
+fn diff(view: &MendedView<'_>) -> String {
+    let diff = unified_diff(view.name, &in_lines(view.old), &in_lines(&view.mended.bytes));
+    let lines = lines(&diff);
+    if !view.colour {
+        return lines;
+    }
+    let coloured = |line: &str| {
+        let code = match line.as_bytes().first() {
+            Some(b'+') => "32",
+            Some(b'-') => "31",
+            Some(b'@') => "36",
+            _ => return format!("{line}\n"),
+        };
+        format!("\u{1b}[{code}m{line}\u{1b}[0m\n")
+    };
+    lines.lines().map(coloured).collect()
+}
+
+/// Lines without control characters; tabs are blanks.
+fn lines(text: &str) -> String {
+    text.lines().map(|line| printable(&line.replace('\t', "    ")) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doctor::fix::{Chosen, mend};
+    use doctor::lint::HostSide;
+    use domain::{NoFiles, Text};
+    use exits::Isa;
+
+    const XML: &str = include_str!("mended/domain.xml");
+
+    fn view(chosen: &Chosen, show: impl Fn(MendedView<'_>) -> String) -> String {
+        let text = Text::new("web.xml", XML);
+        let host = HostSide::of_vendor(Isa::Svm);
+        let mended = mend(&text, Form::Libvirt, &NoFiles, &host, chosen).unwrap();
+        show(MendedView {
+            name: "web.xml",
+            form: Form::Libvirt,
+            old: XML.as_bytes(),
+            mended: &mended,
+            ending: "Nothing was written; --apply writes it.",
+            width: 80,
+            colour: false,
+        })
+    }
+
+    #[test]
+    fn the_diff_the_rules_and_what_is_left() {
+        insta::assert_snapshot!(view(&Chosen::Safe, mended));
+    }
+
+    #[test]
+    fn colour_adds_escape_sequences_alone() {
+        let plain = view(&Chosen::All, mended);
+        let coloured = view(&Chosen::All, |view| mended(MendedView { colour: true, ..view }));
+        let stripped = ["\u{1b}[32m", "\u{1b}[31m", "\u{1b}[36m", "\u{1b}[0m"];
+        let stripped = stripped.iter().fold(coloured.clone(), |text, code| text.replace(code, ""));
+        assert_ne!(coloured, plain);
+        assert_eq!(stripped, plain);
+    }
+}
