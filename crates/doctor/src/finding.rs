@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a check ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "state", content = "why")]
+#[serde(rename_all = "kebab-case", tag = "state", content = "reason")]
 pub enum State {
     /// All is as it should be.
     Pass,
@@ -61,4 +61,27 @@ pub struct Finding {
     pub source: String,
     /// Checks that have a meaning only when this one did not fail.
     pub children: Vec<Finding>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skipped_finding_is_whole_in_json() {
+        let finding = Finding {
+            rule: "pit".to_owned(),
+            title: "PIT".to_owned(),
+            state: State::Skip("no KVM".to_owned()),
+            found: String::new(),
+            why: "it matters".to_owned(),
+            evidence: Vec::new(),
+            fixes: Vec::new(),
+            source: "Linux".to_owned(),
+            children: Vec::new(),
+        };
+        let text = serde_json::to_string(&finding).unwrap();
+        assert!(text.contains(r#""state":"skip","reason":"no KVM""#), "{text}");
+        assert_eq!(serde_json::from_str::<Finding>(&text).unwrap(), finding);
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
-use domain::{Change, Definition, Edited, FilesBelow, Form, Text};
+use domain::{Definition, FilesBelow, Form, Text};
 use host::vms::Vms;
 
 use crate::status::Usage;
@@ -90,18 +90,6 @@ impl Subject {
         match self.form {
             Form::Libvirt => domain::libvirt::read(&self.text, &self.files),
             _ => domain::qemu::read(&self.text, &self.files),
-        }
-    }
-
-    /// Makes changes in the text.
-    ///
-    /// # Errors
-    ///
-    /// As [`domain::qemu::apply`] and [`domain::libvirt::apply`].
-    pub(crate) fn apply(&self, changes: &[Change]) -> Result<Edited, domain::Error> {
-        match self.form {
-            Form::Libvirt => domain::libvirt::apply(&self.text, changes),
-            _ => domain::qemu::apply(&self.text, changes),
         }
     }
 
