@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, top,
+    diff, doctor, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, top,
     trace, verify, vm, vms,
 };
 
@@ -27,6 +27,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Examine this host: whether it can run guests without interrupt exits, whether that is on, and for each running VM
+    /// whether it is active, and what mends it if not.
+    ///
+    /// With --verbose, all that each check rests on is shown, and what says so.
+    ///
+    /// Exit status: 0 when nothing failed; 1 when something did; 2 for a wrong command line, or a VM, directory or archive
+    /// that is not there; 4 when an archive is damaged and what is whole of it was used; 125 when nothing could be read.
+    Doctor(doctor::Arguments),
     /// Show what interrupt virtualization is worth: both arms, on this host or in a laboratory.
     ///
     /// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 2 for a wrong command line;
@@ -101,6 +109,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     console::log_to_standard_error(arguments.verbose);
     let outcome = match arguments.command {
+        Command::Doctor(own) => doctor::run(&own, arguments.verbose > 0),
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),

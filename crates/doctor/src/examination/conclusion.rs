@@ -169,12 +169,13 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
         };
         return Conclusion::new(Outcome::Inhibited, sentence, Some(&format!("exitless vm fix {target}")));
     }
-    let unsure = running.iter().filter(|one| status(one.vm.pid) == Status::Unknown).count();
-    if unsure > 0 {
-        let sentence = format!(
-            "{name} is on; whether it is active for {unsure} of {} VMs cannot be told.",
-            running.len()
-        );
+    let unsure: Vec<_> = running.iter().filter(|one| status(one.vm.pid) == Status::Unknown).collect();
+    if let Some(first) = unsure.first() {
+        let of = match (unsure.len(), running.len()) {
+            (1, 1) => format!("VM {}", running::name(first)),
+            (some, all) => format!("{some} of {all} VMs"),
+        };
+        let sentence = format!("{name} is on; whether it is active for {of} cannot be told.");
         let next = if subject.host.live { "exitless verify" } else { "exitless verify (on that host)" };
         return Conclusion::new(Outcome::Unsure, sentence, Some(next));
     }

@@ -166,22 +166,24 @@ fn device(subject: &Subject<'_>) -> Option<Verdict> {
     let Some(absence) = fact.absence() else {
         return Some(Verdict::pass("it can be opened").resting_on(fact));
     };
-    let found = absence.why.clone();
+    if kvm.vendor_module.is_none() {
+        return Some(Verdict::skip("KVM's module is not loaded"));
+    }
+    let (found, next) = absence.why.split_once("; ").unwrap_or((&absence.why, "run as root"));
     Some(match absence.kind {
         AbsenceKind::NotKept | AbsenceKind::NotApplicable => Verdict::unknown(fact),
-        AbsenceKind::NotThere if kvm.vendor_module.is_some() => Verdict::fail(
-            "the module is loaded, and the device is not here: a container without it?",
+        AbsenceKind::NotThere => Verdict::fail(
+            "the module is loaded, and the device is not here, as in a container",
         )
         .seen("/dev/kvm", "not there")
         .advice("give the container the device: docker --device /dev/kvm, or DeviceAllow= of systemd-nspawn"),
-        AbsenceKind::NotThere => {
-            Verdict::fail(found).seen("/dev/kvm", "not there").advice("load KVM's module first")
-        }
         AbsenceKind::Denied => Verdict::warn(found)
             .resting_on(fact)
             .resting_on(&kvm.owner)
             .command("usermod --append --groups kvm USER"),
-        AbsenceKind::Unreadable | AbsenceKind::Malformed => Verdict::fail(found).resting_on(fact),
+        AbsenceKind::Unreadable | AbsenceKind::Malformed => {
+            Verdict::fail(found).resting_on(fact).advice(next)
+        }
     })
 }
 

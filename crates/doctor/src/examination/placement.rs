@@ -66,13 +66,16 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
         1 => "1 VM runs".to_owned(),
         some => format!("{some} VMs run"),
     };
+    let closed = match running.unreadable {
+        1 => "1 process".to_owned(),
+        some => format!("{some} processes"),
+    };
     Some(if running.unreadable == 0 {
         Verdict::pass(found).seen("/proc", "all processes were looked into")
     } else {
-        let verdict =
-            Verdict::warn(format!("{found}; {} processes may not be looked into", running.unreadable))
-                .seen("/proc", format!("{} processes of other users", running.unreadable))
-                .advice("run as root");
+        let verdict = Verdict::warn(format!("{found}; {closed} may not be looked into"))
+            .seen("/proc", format!("{closed} of other users"))
+            .advice("run as root");
         running.likely.iter().fold(verdict, |verdict, likely| {
             let text = format!("{} has {} threads named as vCPUs are", likely.command, likely.vcpu_threads);
             verdict.seen(format!("process {}", likely.pid), text)

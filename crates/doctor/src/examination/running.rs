@@ -1,5 +1,7 @@
 //! The VMs that run, each with a section of its own: its state now, and its definition judged.
 
+use super::kernels::{Has, ROWS};
+use super::release::Tree;
 use super::rule::Verdict;
 use super::subject::{Of, Subject};
 use super::vm_side::VmSide;
@@ -7,6 +9,7 @@ use super::{limits, tree, vm};
 use crate::lint::{HostSide, lint};
 use crate::{Finding, Section, State};
 use domain::{Definition, Form, NoFiles, Text};
+use exits::KernelVersion;
 use host::inspection::RunningVm;
 use host::vms::Vmm;
 
@@ -55,6 +58,7 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
         Err((state, found)) => return (vec![summary(state, found, running)], None),
     };
     let mut side = HostSide::of(&subject.host.fingerprint);
+    side.kernel = mainline(subject);
     side.largest_apic_id = limits::largest_apic_id(subject).map(|(largest, _)| largest);
     let found = lint(&read, &side);
     let mends = |finding: &Finding| matches!(finding.state, State::Fail | State::Warn);
@@ -68,6 +72,19 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
     let mut findings = vec![summary(State::Pass, told, running)];
     findings.extend(found.into_iter().filter(mends));
     (findings, Some(read.form))
+}
+
+/// The mainline kernel by which rules over definitions judge: of vendors' trees the number alone does not tell it.
+fn mainline(subject: &Subject<'_>) -> Option<KernelVersion> {
+    let release = subject.release.as_ref()?;
+    let own = KernelVersion::new(release.version.0, release.version.1);
+    let row = ROWS.iter().find(|row| row.rule == "kernel-x2avic")?;
+    match (release.tree, row.judge(release)) {
+        (Tree::Stable, _) => Some(own),
+        // What it took on purpose is what those rules ask for.
+        (_, Has::Yes) => Some(own.max(KernelVersion::new(row.since.0, row.since.1))),
+        _ => None,
+    }
 }
 
 /// Its definition; or how that is told, and what was found instead.

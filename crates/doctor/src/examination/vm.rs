@@ -212,7 +212,10 @@ fn vhost_places(subject: &Subject<'_>) -> Option<Verdict> {
         Verdict::warn(format!("{roaming} of {} workers may run where pinned vCPUs run", workers.len()))
             .advice("libvirt: <emulatorpin>; else taskset -p of each worker")
     } else {
-        Verdict::pass(format!("{} workers keep away from pinned vCPUs", workers.len()))
+        Verdict::pass(match workers.len() {
+            1 => "its worker keeps away from pinned vCPUs".to_owned(),
+            some => format!("its {some} workers keep away from pinned vCPUs"),
+        })
     };
     Some(workers.iter().take(4).fold(verdict, |verdict, thread| {
         verdict.seen(format!("{} (thread {})", thread.name, thread.tid), told(thread))

@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub(crate) mod diff;
+pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod lab_self_test;
 pub(crate) mod plan;
