@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, doctor, lab as lab_command, lab_self_test, predict, probe, prove, record, report, stat, timeline, top,
-    trace, verify, vm, vms,
+    diff, doctor, lab as lab_command, lab_self_test, predict, probe, prove, record, report, snapshot, stat,
+    timeline, top, trace, verify, vm, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -90,6 +90,11 @@ enum Command {
     /// Definitions of VMs: QEMU's arguments, and libvirt's XML.
     #[command(subcommand)]
     Vm(vm::Command),
+    /// Keep all that is read to judge this host in one archive, without secrets, so that it can be judged elsewhere.
+    ///
+    /// Exit status: 0; 1 when this user may not read all of it, and the archive has the rest; 2 for a wrong command line;
+    /// 4 when --root is a damaged archive, of which the whole part was used; 125 when nothing could be read or written.
+    Snapshot(snapshot::Arguments),
     /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
     ///
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
@@ -122,6 +127,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),
         Command::Vm(command) => vm::run(&command, arguments.verbose > 0),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),

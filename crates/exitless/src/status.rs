@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use exits::{BadGrouping, NotThere};
 use experiment::prove::{BadPlan, CollectError};
+use host::snapshot::SnapshotError;
 use host::vms::NoSuchVm;
 
 /// The host has one arm of the comparison only.
@@ -58,6 +59,10 @@ fn code(error: &anyhow::Error) -> u8 {
         || error.is::<BadGrouping>()
         || error.is::<NotThere>()
         || error.is::<NoSuchVm>()
+        || matches!(
+            error.downcast_ref(),
+            Some(SnapshotError::Format { .. } | SnapshotError::NoSnapshot { .. })
+        )
         || matches!(error.downcast_ref(), Some(CollectError::Plan(_)))
     {
         return USAGE;

@@ -158,10 +158,14 @@ impl Root {
                 tree.node(path).is_some_and(|node| matches!(node.kind, Kind::Directory | Kind::Name))
             }
         };
-        if found {
+        let present = || match &self.source {
+            Source::Directory(_) => self.place(path).exists(),
+            Source::Kept(tree) => tree.node(path).is_some(),
+        };
+        if self.record.is_some() && (found || present()) {
             self.keep(path, |node| {
                 if node.kind == Kind::Name {
-                    node.kind = Kind::Directory;
+                    node.kind = if found { Kind::Directory } else { Kind::File(Vec::new()) };
                 }
             });
         }
@@ -190,7 +194,7 @@ impl Root {
             }),
             Source::Kept(tree) => {
                 let ownership = tree.node(path).and_then(|node| node.ownership);
-                ownership.ok_or_else(|| io::ErrorKind::NotFound.into())
+                ownership.ok_or_else(|| io::Error::from_raw_os_error(NOT_THERE))
             }
         };
         if let Ok(ownership) = found {
@@ -268,6 +272,8 @@ impl Root {
     }
 }
 
+/// `ENOENT`.
+const NOT_THERE: i32 = 2;
 /// `EIO`, for errors that have no number.
 const EIO: i32 = 5;
 

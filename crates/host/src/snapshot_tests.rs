@@ -44,6 +44,9 @@ fn only_what_was_read_is_kept() {
     );
     let snapshot = taken(&text);
     let kept: Vec<&str> = snapshot.tree.nodes().map(|(path, _)| path).collect();
+    let container = fake::HOSTS.iter().find(|(name, _)| *name == "container").unwrap().1;
+    let denied = taken(container).tree;
+    assert!(denied.node("/proc/1/fd").is_some() && denied.node("/proc/1/comm").is_none());
     for gone in
         ["/etc/shadow", "/proc/4000/environ", "/proc/4000/fd/9", "/proc/77", "/proc/77/comm", "/exitless/odd"]
     {
@@ -182,5 +185,42 @@ proptest! {
         let at = at % unpacked.len();
         unpacked[at] ^= change;
         let _ = opened(&zstd::encode_all(unpacked.as_slice(), 0).unwrap());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn odd_files_are_survived_and_kept_alike(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), "[ -~\n\t\u{0}é]{0,40}|[0-9a-f:,x-]{1,20}"), 1..4),
+        host in 0..fake::HOSTS.len(),
+    ) {
+        let text = fake::HOSTS[host].1;
+        let paths: Vec<String> = taken(text).manifest.files.into_keys().collect();
+        let changed = changes.iter().fold(text.to_owned(), |text, (index, content)| {
+            format!("{text}\n== {}\n{}", index.get(&paths), content.replace("== ", ""))
+        });
+        let first = Inspection::read(&fake::root(&changed)).unwrap();
+        let snapshot = taken(&changed);
+        prop_assert_eq!(snapshot.inspection(), &first);
+        let again = Inspection::read(&opened(&packed(&snapshot)).unwrap().root).unwrap();
+        if snapshot.manifest().removed.is_empty() {
+            prop_assert_eq!(again, first);
+        }
+    }
+}
+
+#[test]
+fn this_machine_and_its_archive_tell_the_same() {
+    let snapshot = Snapshot::take(Root::live(), TOOL).unwrap();
+    let archive = opened(&packed(&snapshot)).unwrap();
+    assert_eq!(archive.warnings, [""; 0]);
+    let again = Inspection::read(&archive.root).unwrap();
+    assert!(snapshot.inspection().live && !again.live);
+    // The kernel's command line may hold what is taken out.
+    if snapshot.manifest().removed.is_empty() {
+        assert_eq!(again, Inspection { live: false, ..snapshot.inspection().clone() });
+    } else {
+        assert_eq!(again.processor, snapshot.inspection().processor);
     }
 }

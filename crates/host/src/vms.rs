@@ -143,6 +143,8 @@ impl Vms {
             let command = process.command().unwrap_or_default();
             let vcpu_threads = u32::try_from(vcpu_threads).unwrap_or(u32::MAX);
             self.likely.push(LikelyVm { pid: process.pid, command, vcpu_threads });
+        } else {
+            process.forget_threads();
         }
     }
 }

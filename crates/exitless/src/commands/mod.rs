@@ -12,6 +12,7 @@ mod quantity;
 pub(crate) mod record;
 pub(crate) mod recordings;
 pub(crate) mod report;
+pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod timeline;
 pub(crate) mod top;

@@ -9,6 +9,7 @@ mod faults;
 mod intel_apicv;
 mod prediction;
 mod record;
+mod snapshot;
 mod stat;
 mod top;
 mod trace;

@@ -103,7 +103,7 @@ impl Tree {
         match (&node.kind, node.error) {
             (_, Some(error)) => Err(io::Error::from_raw_os_error(error)),
             (Kind::File(bytes), None) => Ok(bytes.clone()),
-            (Kind::Directory, None) => Err(io::ErrorKind::IsADirectory.into()),
+            (Kind::Directory, None) => Err(io::Error::from_raw_os_error(IS_A_DIRECTORY)),
             _ => Err(not_there()),
         }
     }
@@ -112,6 +112,9 @@ impl Tree {
         let node = self.nodes.get(path).ok_or_else(not_there)?;
         if let Some(error) = node.error {
             return Err(io::Error::from_raw_os_error(error));
+        }
+        if matches!(node.kind, Kind::File(_) | Kind::Link(_)) {
+            return Err(io::Error::from_raw_os_error(NO_DIRECTORY));
         }
         let from = path.trim_end_matches('/').len() + 1;
         let names = self.below(path).filter_map(|below| below.get(from..));
@@ -123,14 +126,21 @@ impl Tree {
         match (&node.kind, node.error) {
             (_, Some(error)) => Err(io::Error::from_raw_os_error(error)),
             (Kind::Link(target), None) => Ok(target.clone()),
-            _ => Err(io::ErrorKind::InvalidInput.into()),
+            _ => Err(io::Error::from_raw_os_error(INVALID)),
         }
     }
 }
 
 fn not_there() -> io::Error {
-    io::ErrorKind::NotFound.into()
+    io::Error::from_raw_os_error(NOT_THERE)
 }
+
+// Numbers as the kernel gives them, so that what is recorded of them is the same when it is read again: `ENOENT`,
+// `ENOTDIR`, `EISDIR`, `EINVAL`.
+const NOT_THERE: i32 = 2;
+const NO_DIRECTORY: i32 = 20;
+const IS_A_DIRECTORY: i32 = 21;
+const INVALID: i32 = 22;
 
 #[cfg(test)]
 mod tests {

@@ -67,6 +67,13 @@ impl Manifest {
         manifest
     }
 
+    /// Paths that the user who took it might not read.
+    pub fn denied(&self) -> impl Iterator<Item = &str> {
+        /// `EPERM` and `EACCES`.
+        const DENIED: [i32; 2] = [1, 13];
+        self.errors.iter().filter(|(_, error)| DENIED.contains(error)).map(|(path, _)| path.as_str())
+    }
+
     /// Puts into a tree what the archive's own entries cannot say.
     pub(super) fn complete(&self, tree: &mut Tree, is_path: impl Fn(&str) -> bool) {
         for path in self.names.iter().filter(|path| is_path(path)) {

@@ -62,6 +62,13 @@ impl<'a> Process<'a> {
         self.root.forget(&format!("{}/fd/{number}", self.home));
     }
 
+    /// Leaves the threads and their names out of what is recorded, and keeps that the process may not be looked into.
+    pub(super) fn forget_threads(&self) {
+        for below in ["task", "comm", "cmdline"] {
+            self.root.forget(&format!("{}/{below}", self.home));
+        }
+    }
+
     /// Leaves the process out of what is recorded.
     pub(super) fn forget(&self) {
         self.root.forget(&self.home);
