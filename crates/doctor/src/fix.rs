@@ -207,7 +207,7 @@ pub fn mend(
         mended.plan.left.clone_from(&plan.left);
         let text = Text::new(text.name.clone(), mended.bytes.clone());
         let edited = match form {
-            Form::Qemu => domain::qemu::apply(&text, files, &plan.changes)?,
+            Form::Qemu => domain::qemu::apply(&text, &plan.changes)?,
             Form::Libvirt => domain::libvirt::apply(&text, &plan.changes)?,
             other => return Err(unread(&text, other)),
         };

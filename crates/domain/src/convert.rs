@@ -1,5 +1,10 @@
 //! QEMU's arguments out of libvirt's XML, and the other way round.
 
+mod arguments;
+mod document;
+mod seen;
+mod shell;
+
 use crate::{Error, Files, Text};
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +38,7 @@ pub struct Converted {
 ///
 /// As [`libvirt::read`](crate::libvirt::read).
 pub fn to_arguments(text: &Text) -> Result<Converted, Error> {
-    let _ = text;
-    Ok(Converted::default())
+    arguments::convert(text)
 }
 
 /// libvirt's XML for QEMU's arguments.
@@ -43,6 +47,5 @@ pub fn to_arguments(text: &Text) -> Result<Converted, Error> {
 ///
 /// As [`qemu::read`](crate::qemu::read).
 pub fn to_xml(text: &Text, files: &dyn Files) -> Result<Converted, Error> {
-    let _ = (text, files);
-    Ok(Converted::default())
+    document::convert(text, files)
 }

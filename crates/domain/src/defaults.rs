@@ -13,16 +13,22 @@ impl Definition {
         self.machine.kind.as_ref().map_or("pc", |kind| kind.value.as_str())
     }
 
+    /// The machine type without what Proxmox adds to it (`q35+pve0`).
+    fn qemus_kind(&self) -> &str {
+        let kind = self.machine_kind();
+        kind.split_once('+').map_or(kind, |(kind, _)| kind)
+    }
+
     /// Whether the machine is a Q35.
     #[must_use]
     pub fn is_q35(&self) -> bool {
-        self.machine_kind() == "q35" || self.machine_kind().starts_with("pc-q35-")
+        self.qemus_kind() == "q35" || self.qemus_kind().starts_with("pc-q35-")
     }
 
     /// Whether the machine is an i440FX.
     #[must_use]
     pub fn is_i440fx(&self) -> bool {
-        let kind = self.machine_kind();
+        let kind = self.qemus_kind();
         let versioned =
             kind.strip_prefix("pc-").is_some_and(|rest| rest.starts_with(|one: char| one.is_ascii_digit()));
         let native = self.program.as_ref().is_none_or(|program| !runs_other_than_x86(&program.value));
@@ -34,15 +40,14 @@ impl Definition {
     /// Whether the machine is a microvm.
     #[must_use]
     pub fn is_microvm(&self) -> bool {
-        self.machine_kind() == "microvm" || self.machine_kind().starts_with("microvm-")
+        self.qemus_kind() == "microvm" || self.qemus_kind().starts_with("microvm-")
     }
 
     /// Version of QEMU that the machine type is that of (`pc-q35-8.2`, `pc-i440fx-9.0+pve0`); `None` where the name has
     /// none, and for types of distributions (`pc-q35-rhel9.4.0`).
     #[must_use]
     pub fn machine_version(&self) -> Option<(u32, u32)> {
-        let (_, version) = self.machine_kind().rsplit_once('-')?;
-        let version = version.split('+').next()?;
+        let (_, version) = self.qemus_kind().rsplit_once('-')?;
         let mut numbers = version.split('.').map(str::parse::<u32>);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
@@ -63,7 +68,7 @@ impl Definition {
         if self.accelerator_in_force() == Accelerator::Tcg {
             return Irqchip::UserSpace;
         }
-        let split = self.is_microvm() || self.machine_kind() == "pc-q35-4.0";
+        let split = self.is_microvm() || self.qemus_kind() == "pc-q35-4.0";
         let default = if split { Irqchip::Split } else { Irqchip::Kernel };
         self.machine.irqchip.as_ref().map_or(default, |set| set.value)
     }
@@ -161,3 +166,7 @@ fn runs_other_than_x86(program: &str) -> bool {
     let target = program.rsplit_once("qemu-system-").map(|(_, target)| target);
     target.is_some_and(|target| !target.starts_with("x86_64") && !target.starts_with("i386"))
 }
+
+#[cfg(test)]
+#[path = "defaults_tests.rs"]
+mod tests;

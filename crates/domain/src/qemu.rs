@@ -11,6 +11,7 @@ mod cpu;
 mod devices;
 mod drives;
 mod edit;
+pub(crate) mod given;
 mod implied;
 mod items;
 mod json;
@@ -23,7 +24,7 @@ mod readconfig;
 mod reader;
 mod words;
 
-use crate::{Change, Definition, Edited, Error, Files, Text};
+use crate::{Change, Definition, Edited, Error, Files, NoFiles, Text};
 
 /// Reads a definition out of QEMU's arguments.
 ///
@@ -39,12 +40,23 @@ pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
 
 /// Makes changes in QEMU's arguments; all bytes that they do not concern stay as they are.
 ///
-/// Devices are named by their positions in the definition that [`read`] gives for the same text and files. For a running
-/// process the result is a new command line with a NUL after each argument.
+/// Devices are named by their positions in the definition that [`read`] gives for the same text. For a running process
+/// the result is a new command line with a NUL after each argument. A text that refers to other files (`-readconfig`)
+/// has devices in them: changes of devices are refused then; see [`apply_with`].
 ///
 /// # Errors
 ///
 /// As [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
-pub fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
+pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
+    apply_with(text, &NoFiles, changes)
+}
+
+/// Makes changes as [`apply`], in a text that may refer to other files. Those are read, for devices in them have
+/// positions too, and never changed.
+///
+/// # Errors
+///
+/// As [`apply`].
+pub fn apply_with(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
     edit::apply(text, files, changes)
 }

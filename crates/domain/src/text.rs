@@ -71,6 +71,14 @@ impl Files for FilesBelow {
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
             }
         }
+        // What a link says holds for the machine that the tree is of, and leads elsewhere here.
+        let whole = whole.canonicalize()?;
+        if !whole.starts_with(self.root.canonicalize()?) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a link leads out of the root directory",
+            ));
+        }
         // A FIFO would wait for ever.
         if !std::fs::metadata(&whole)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
@@ -115,4 +123,31 @@ pub struct Edited {
     pub notes: Vec<String>,
     /// Changes that were not made.
     pub refused: Vec<Refusal>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_from_below_the_root_alone() {
+        let root = tempfile::tempdir().expect("a folder can be made");
+        let path = root.path();
+        std::fs::create_dir_all(path.join("etc/qemu")).expect("a folder can be made");
+        std::fs::write(path.join("etc/qemu/a.cfg"), "[machine]").expect("a file can be written");
+        std::fs::write(path.join("b.cfg"), vec![b'#'; 2 << 20]).expect("a file can be written");
+        std::os::unix::fs::symlink("/proc/self/status", path.join("link")).expect("a link can be made");
+        let files = FilesBelow::new(path, "/etc/qemu");
+        let contents = |name: &str| files.contents(Path::new(name)).map_err(|problem| problem.to_string());
+        assert_eq!(contents("a.cfg").as_deref(), Ok(&b"[machine]"[..]), "relative paths begin in the folder");
+        assert_eq!(contents("/etc/qemu/a.cfg").as_deref(), Ok(&b"[machine]"[..]));
+        for (name, part) in
+            [("../qemu/a.cfg", "upwards"), ("/link", "out of the root"), ("/etc", "no regular file")]
+        {
+            assert!(contents(name).is_err_and(|problem| problem.contains(part)), "{name}");
+        }
+        assert!(contents("/b.cfg").is_err_and(|problem| problem.contains("1 MiB")));
+        assert!(contents("/none").is_err());
+        assert!(NoFiles.contents(Path::new("a")).is_err());
+    }
 }

@@ -7,11 +7,12 @@ mod status;
 
 use std::process::ExitCode;
 
+use ::doctor::enable::Arm;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, doctor, lab as lab_command, lab_self_test, predict, probe, prove, record, report, snapshot, stat,
-    timeline, top, trace, verify, vm, vms,
+    diff, doctor, enable, lab as lab_command, lab_self_test, predict, probe, prove, record, report, restore,
+    snapshot, stat, timeline, top, trace, verify, vm, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -100,6 +101,20 @@ enum Command {
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
     /// nothing can be traced.
     Trace(trace::Arguments),
+    /// Switch interrupt virtualization of this host on: show the steps as differences and commands, or make them.
+    ///
+    /// Exit status: 0 when all that was asked for is so, was made, or could be; 1 when it is refused or a step is blocked
+    /// or failed; 2 for a wrong command line; 125 when the host or the journal cannot be read or written.
+    Enable(enable::Arguments),
+    /// Switch interrupt virtualization of this host off: the other arm of a test.
+    ///
+    /// Exit status: as of `enable`.
+    Disable(enable::Arguments),
+    /// Undo what exitless changed of this host, the newest change first, also after a crash.
+    ///
+    /// Exit status: 0 when nothing is left to undo; 1 when something is left: others changed it since, its process still
+    /// runs, or it failed; 2 for a wrong command line; 125 when the journal cannot be read or written.
+    Restore(restore::Arguments),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -129,6 +144,9 @@ fn main() -> ExitCode {
         Command::Vm(command) => vm::run(&command, arguments.verbose > 0),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Enable(arguments) => enable::run(&arguments, Arm::On),
+        Command::Disable(arguments) => enable::run(&arguments, Arm::Off),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

@@ -15,6 +15,8 @@ pub(crate) const ONE_ARM: u8 = 1;
 pub(crate) const SOME_FAILED: u8 = 1;
 /// Something is to be mended.
 pub(crate) const TO_MEND: u8 = 1;
+/// What was asked of the host is refused, blocked, or failed.
+pub(crate) const REFUSED: u8 = 1;
 /// Interrupt virtualization is not active for some VM.
 pub(crate) const INHIBITED: u8 = 1;
 /// Whether it is active cannot be told.

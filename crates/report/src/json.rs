@@ -2,6 +2,7 @@
 //! changed. `docs/report.md` tells what they mean.
 
 mod comparison;
+mod enable;
 mod examination;
 mod findings;
 mod mended;
@@ -19,6 +20,7 @@ use traces::{Recording, Recordings};
 use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
+pub use enable::{JournalDocument, PlanDocument, kept, plan, restored};
 pub use examination::{ExaminationDocument, examination};
 pub use findings::{FindingsDocument, findings};
 pub use mended::{MendedDocument, mended};

@@ -68,7 +68,8 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
         let kernel = subject.host.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
         return with(Verdict::fail(format!("on: {} ({reason})", reason.set_by())))
             .host("the host's kernel", kernel)
-            .fix(change(FeatureState::Off));
+            .fix(change(FeatureState::Off))
+            .cured_elsewhere(reason);
     }
     if amd && technology == Some(Technology::Avic) {
         let verdict = with(Verdict::warn(

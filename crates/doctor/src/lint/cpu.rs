@@ -116,11 +116,13 @@ fn nested(subject: &Subject<'_>) -> Verdict {
             with(Verdict::fail(format!("SVM is offered, which inhibits AVIC with this kernel ({reason})")))
                 .host("the host's kernel", kernel)
                 .fix(off())
+                .cured_elsewhere(reason)
         }
         None => with(Verdict::warn(format!(
             "SVM is offered, which inhibits AVIC on hosts with Linux before 5.19 ({reason})"
         )))
-        .fix(off()),
+        .fix(off())
+        .cured_elsewhere(reason),
     }
 }
 

@@ -85,9 +85,9 @@ fn auto_eoi(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass(format!("there is no {} to inhibit", subject.host.name())).seen(form, synic);
     }
     let reason = InhibitReason::HyperV;
-    let verdict = Verdict::fail(format!("hv-synic without hv-avic: Windows uses AutoEOI ({reason})"))
-        .seen(form, synic)
-        .fix(on(&["avic"]));
+    let where_it_is = if subject.host.enabled.is_none() { "; no harm where neither is on" } else { "" };
+    let found = format!("hv-synic without hv-avic: Windows uses AutoEOI ({reason}){where_it_is}");
+    let verdict = Verdict::fail(found).seen(form, synic).fix(on(&["avic"]));
     if subject.host.qemu.is_some_and(|version| version < (6, 2)) {
         return verdict.advice("hv-avic takes QEMU 6.2");
     }

@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "irqchip",
-        title: "Interrupt controllers",
+        title: "Irqchip",
         why: "KVM needs the local APICs; I/O APIC, PIC and PIT in the kernel inhibit AVIC and keep guests \
               below 256 vCPUs",
         source: "How to enable AMD AVIC and speed up your VMs (Oracle, 2024), kernel-irqchip=split",

@@ -2,6 +2,7 @@
 
 use crate::{Evidence, Finding, Fix, State};
 use domain::{Change, Device, Form, Place};
+use exits::{Cure, CurePlace, InhibitReason};
 
 use super::subject::Subject;
 use super::{
@@ -209,6 +210,13 @@ impl Verdict {
             self.fixes.push(Fix::Definition(changes));
         }
         self
+    }
+
+    /// With what else takes an inhibit reason away, on the host or in the guest.
+    pub(super) fn cured_elsewhere(self, reason: InhibitReason) -> Self {
+        let elsewhere = |cure: &&Cure| matches!(cure.place, CurePlace::Host | CurePlace::Guest);
+        let cures = reason.cures().iter().filter(elsewhere);
+        cures.fold(self, |verdict, cure| verdict.advice(format!("{}: {}", cure.place.name(), cure.change)))
     }
 
     /// With another word for what was found.

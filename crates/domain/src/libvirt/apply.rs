@@ -11,6 +11,7 @@ use super::{find, read_domain};
 use crate::xml::{Node, Pieces, Replacement, Style, Tree};
 use crate::{Change, Definition, Edited, Error, Irqchip, NoFiles, Refusal, Text};
 use holds::holds;
+pub(crate) use order::DEVICES;
 
 /// What a change comes to: parts of the text with what shall stand there.
 #[derive(Debug, Default)]

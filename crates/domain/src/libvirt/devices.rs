@@ -163,7 +163,7 @@ fn source(node: Node<'_>) -> Option<Set<String>> {
 }
 
 /// `0000:03:00.0`, from an address in hexadecimal or decimal digits.
-pub(super) fn pci_address(address: Node<'_>) -> Option<String> {
+pub(crate) fn pci_address(address: Node<'_>) -> Option<String> {
     let part = |name: &str| {
         let text = address.get(name)?;
         match text.strip_prefix("0x") {

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::xml::{Node, Tree};
 
 /// The one domain of a text: its root, or within what libvirt wraps around domains.
-pub(super) fn domain<'t>(name: &str, tree: &'t Tree<'t>) -> Result<Node<'t>, Error> {
+pub(crate) fn domain<'t>(name: &str, tree: &'t Tree<'t>) -> Result<Node<'t>, Error> {
     let mut domains = tree.roots.iter().filter_map(|&index| within(Node { tree, index }));
     let Some(domain) = domains.next() else {
         let root = Node { tree, index: tree.roots.first().copied().unwrap_or_default() };

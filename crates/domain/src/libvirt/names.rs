@@ -6,7 +6,7 @@ use crate::xml::Node;
 const DEFAULT_NETWORK: &str = "rtl8139";
 
 /// A virtio device: its bus and its revision are part of QEMU's name.
-pub(super) fn virtio(node: Node<'_>, base: &str) -> String {
+pub(crate) fn virtio(node: Node<'_>, base: &str) -> String {
     let model = node.find("@model").or_else(|| node.find("model@type")).unwrap_or_default();
     let bus = match node.find("address@type") {
         Some("ccw") => return format!("{base}-ccw"),
@@ -20,7 +20,7 @@ pub(super) fn virtio(node: Node<'_>, base: &str) -> String {
 }
 
 /// The bus of a disk: said, or told by the name in the guest (libvirt `virDiskNameToBusDeviceIndex`).
-pub(super) fn disk_bus<'t>(disk: Node<'t>) -> &'t str {
+pub(crate) fn disk_bus<'t>(disk: Node<'t>) -> &'t str {
     disk.find("target@bus").unwrap_or_else(|| match disk.find("target@dev").unwrap_or_default().get(..2) {
         Some("vd") => "virtio",
         Some("sd") => "scsi",
@@ -31,7 +31,7 @@ pub(super) fn disk_bus<'t>(disk: Node<'t>) -> &'t str {
     })
 }
 
-pub(super) fn disk(disk: Node<'_>) -> String {
+pub(crate) fn disk(disk: Node<'_>) -> String {
     let optical = disk.find("@device") == Some("cdrom");
     let kind = if optical { "cd" } else { "hd" };
     match (disk_bus(disk), disk.find("@type")) {
@@ -50,7 +50,7 @@ pub(super) fn disk(disk: Node<'_>) -> String {
     }
 }
 
-pub(super) fn interface(interface: Node<'_>) -> String {
+pub(crate) fn interface(interface: Node<'_>) -> String {
     if interface.find("@type") == Some("hostdev") {
         return "vfio-pci".into();
     }
@@ -64,7 +64,7 @@ pub(super) fn interface(interface: Node<'_>) -> String {
 }
 
 /// `None` for what belongs to the machine and is no device of its own.
-pub(super) fn controller(controller: Node<'_>, machine: &str) -> Option<String> {
+pub(crate) fn controller(controller: Node<'_>, machine: &str) -> Option<String> {
     let model = controller.find("@model");
     let first = matches!(controller.find("@index"), None | Some("0"));
     let q35 = machine.contains("q35");
@@ -113,7 +113,7 @@ pub(super) fn controller(controller: Node<'_>, machine: &str) -> Option<String> 
 }
 
 /// A display adapter; the first one, or the one that says so, is the one with VGA's registers.
-pub(super) fn video(video: Node<'_>, primary: bool) -> Option<String> {
+pub(crate) fn video(video: Node<'_>, primary: bool) -> Option<String> {
     let accelerated = video.find("model/acceleration@accel3d") == Some("yes");
     let suffix = if accelerated { "-gl" } else { "" };
     if video.find("driver@name") == Some("vhostuser") {
@@ -132,7 +132,7 @@ pub(super) fn video(video: Node<'_>, primary: bool) -> Option<String> {
     })
 }
 
-pub(super) fn sound(sound: Node<'_>) -> String {
+pub(crate) fn sound(sound: Node<'_>) -> String {
     match sound.find("@model").unwrap_or("ich6") {
         "ich6" => "intel-hda".into(),
         "ich9" => "ich9-intel-hda".into(),
@@ -144,7 +144,7 @@ pub(super) fn sound(sound: Node<'_>) -> String {
     }
 }
 
-pub(super) fn input(input: Node<'_>) -> String {
+pub(crate) fn input(input: Node<'_>) -> String {
     let kind = input.find("@type").unwrap_or("mouse");
     let bus = input.find("@bus").unwrap_or(if kind == "tablet" { "usb" } else { "ps2" });
     match (kind, bus) {
@@ -158,7 +158,7 @@ pub(super) fn input(input: Node<'_>) -> String {
 }
 
 /// A serial line, parallel port, console or channel.
-pub(super) fn character(device: Node<'_>) -> String {
+pub(crate) fn character(device: Node<'_>) -> String {
     let target = device.find("target@type");
     match (device.name(), target) {
         ("serial", Some("usb-serial")) => "usb-serial".into(),
@@ -173,7 +173,7 @@ pub(super) fn character(device: Node<'_>) -> String {
 }
 
 /// All other devices.
-pub(super) fn other(device: Node<'_>) -> Option<String> {
+pub(crate) fn other(device: Node<'_>) -> Option<String> {
     let model = device.find("@model");
     Some(match (device.name(), model) {
         ("memballoon", Some("none")) => return None,
@@ -210,7 +210,7 @@ pub(super) fn other(device: Node<'_>) -> Option<String> {
 }
 
 /// A device of the host.
-pub(super) fn assigned(device: Node<'_>) -> String {
+pub(crate) fn assigned(device: Node<'_>) -> String {
     let model = device.find("@model");
     match device.find("@type") {
         Some("usb") => "usb-host".into(),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
 
 /// An element of QEMU's namespace below the domain.
-pub(super) fn element<'t>(domain: Node<'t>, name: &str) -> Option<Node<'t>> {
+pub(crate) fn element<'t>(domain: Node<'t>, name: &str) -> Option<Node<'t>> {
     domain.children().find(|child| {
         child.full_name().contains(':') && child.name() == name && child.namespace() == Some(NAMESPACE)
     })

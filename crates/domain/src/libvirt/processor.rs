@@ -17,6 +17,23 @@ pub(super) fn qemu_name(name: &str) -> String {
     name.replace('_', "-")
 }
 
+/// libvirt's name of a feature: those that it writes with underscores (`cpu_map/x86_features.xml`).
+pub(crate) fn libvirt_name(name: &str) -> String {
+    const UNDERSCORES: [&str; 10] = [
+        "cmp-legacy",
+        "ds-cpl",
+        "fxsr-opt",
+        "lahf-lm",
+        "mbm-local",
+        "mbm-total",
+        "nodeid-msr",
+        "perfctr-core",
+        "perfctr-nb",
+        "tsc-adjust",
+    ];
+    if UNDERSCORES.contains(&name) { name.replace('-', "_") } else { name.to_owned() }
+}
+
 impl<'t> Reading<'t> {
     pub(super) fn processor(&mut self) {
         let Some(cpu) = self.domain.child("cpu") else { return };

@@ -1,6 +1,7 @@
 //! What devices work on: `-drive`, `-blockdev` and `-netdev`.
 
 use super::items::Item;
+use super::properties::{Property, switch};
 use super::reader::Reading;
 use crate::{Backend, Device, Set};
 use std::collections::HashMap;
@@ -46,8 +47,8 @@ impl Backends {
         // Longer ones are rings.
         const LONGEST: usize = 16;
         let mut found = vec![first];
-        while let Some(file) = found.last().and_then(|&last| reading.items[last].value("file")) {
-            match self.nodes.get(file) {
+        while let Some(file) = found.last().and_then(|&last| lowest_property(&reading.items[last], "file")) {
+            match self.nodes.get(&file.value) {
                 Some(&next) if found.len() < LONGEST => found.push(next),
                 _ => break,
             }
@@ -64,12 +65,12 @@ impl Backends {
     pub(super) fn describe_disk(&self, reading: &Reading<'_>, first: usize, device: &mut Device) {
         for number in self.chain(reading, first) {
             let item = &reading.items[number];
-            for key in ["aio", "file.aio"] {
-                device.aio = device.aio.take().or_else(|| reading.set(item, key));
-            }
-            for key in ["filename", "file.filename", "file", "host_device", "vhost-user"] {
-                let set = reading.set(item, key).filter(|set| !self.nodes.contains_key(&set.value));
-                device.source = device.source.take().or(set);
+            let aio = lowest_property(item, "aio");
+            device.aio = device.aio.take().or_else(|| Some(reading.said(item, aio?)));
+            for key in ["filename", "file", "host_device", "vhost-user"] {
+                let property = lowest_property(item, key);
+                let named = property.filter(|property| !self.nodes.contains_key(&property.value));
+                device.source = device.source.take().or_else(|| Some(reading.said(item, named?)));
             }
             device.cache = device.cache.take().or_else(|| cache(reading, item));
         }
@@ -109,14 +110,31 @@ impl Backends {
     }
 }
 
+/// A property of a block node, whether the node is said at once or within those above it (`file.file.aio`). Of several
+/// the lowest node's.
+pub(super) fn lowest_property<'a>(item: &'a Item, name: &str) -> Option<&'a Property> {
+    let named = item.properties.list.iter().filter(|property| {
+        let mut key = property.key.as_str();
+        while let Some(below) = key.strip_prefix("file.") {
+            key = below;
+        }
+        key == name
+    });
+    named.max_by_key(|property| property.key.len())
+}
+
 /// The cache mode: the name of `-drive cache=`, or the one that the two switches of a block node amount to
 /// (`bdrv_parse_cache_mode` in QEMU's `block.c`).
 fn cache(reading: &Reading<'_>, item: &Item) -> Option<Set<String>> {
     if let Some(cache) = reading.set(item, "cache") {
         return Some(cache);
     }
-    let direct = reading.switch(item, "cache.direct");
-    let unsafe_ = reading.switch(item, "cache.no-flush").filter(|set| set.value);
+    let nested = |name| {
+        let property = lowest_property(item, name)?;
+        Some(Set::new(switch(&property.value)?, reading.place(item, property)))
+    };
+    let direct = nested("cache.direct");
+    let unsafe_ = nested("cache.no-flush").filter(|set| set.value);
     match (direct, unsafe_) {
         (_, Some(set)) => Some(Set::new("unsafe".to_owned(), set.place)),
         (Some(set), None) => {

@@ -7,6 +7,9 @@ use super::words::{Token, Words};
 use crate::{Error, Text};
 use std::path::Path;
 
+/// The most doubts that are told about a command's words.
+const DOUBTS: usize = 20;
+
 /// An option as given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Given {
@@ -52,7 +55,9 @@ impl Command {
         while next < self.arguments.len() {
             let argument = &self.arguments[next];
             let Some(name) = options::name(&argument.text) else {
-                if argument.text.starts_with('$') {
+                if argument.text.starts_with('$') && self.doubts.len() >= DOUBTS {
+                    // Enough was said.
+                } else if argument.text.starts_with('$') {
                     let doubt = "is known to the shell alone; options in it were not read";
                     self.doubts.push(format!("Line {}: {} {doubt}.", argument.line, cut(&argument.text)));
                 } else {
@@ -116,28 +121,52 @@ pub(super) fn find(text: &Text) -> Result<Command, Error> {
         )
     };
     if text.bytes.contains(&0) {
-        return process(&text.bytes).ok_or_else(missing);
+        return limited(process(&text.bytes).ok_or_else(missing)?, text);
     }
     let mut found = statements(text)?;
-    if found.is_empty() {
-        found.extend(bare_options(&text.bytes));
+    if found.best.is_none() {
+        found.best = bare_options(&text.bytes);
     }
-    // A log of libvirt has a command for each start: the last one tells how the VM runs now.
-    let log = contains(&text.bytes, b": starting up libvirt version");
-    let best = found
-        .iter()
-        .enumerate()
-        .max_by_key(|(number, command)| {
-            (if log { *number } else { command.given.len() }, usize::MAX - number)
-        })
-        .map(|(number, _)| number)
-        .ok_or_else(missing)?;
-    let mut command = found.swap_remove(best);
-    for other in found.iter().filter(|_| !log) {
-        let line = other.arguments.first().map_or(1, |first| first.line);
+    let mut command = found.best.ok_or_else(missing)?;
+    for line in found.others {
         command.doubts.push(format!("Line {line} has another QEMU command, which was not read."));
     }
-    Ok(command)
+    limited(command, text)
+}
+
+/// The most options that a command may have: what people write has hundreds.
+const OPTIONS: usize = 1 << 16;
+
+fn limited(command: Command, text: &Text) -> Result<Command, Error> {
+    let options = command.given.len() + command.unknown.len() + command.images.len();
+    if options <= OPTIONS {
+        return Ok(command);
+    }
+    let problem = format!("it has {options} options, and no more than {OPTIONS} are read");
+    Err(Error::new(&*text.name, problem, "Name a file with the command line of one VM"))
+}
+
+/// The commands of a text: the one that is read, and the lines of others.
+#[derive(Debug, Default)]
+struct Found {
+    best: Option<Command>,
+    others: Vec<usize>,
+}
+
+impl Found {
+    /// The most others that are told of.
+    const TOLD: usize = 10;
+
+    /// Takes a command if it is a better one: one with more options. In a log of libvirt every start has one, and the
+    /// last tells how the VM runs now.
+    fn consider(&mut self, command: Command, log: bool) {
+        let better = self.best.as_ref().is_none_or(|best| log || command.given.len() > best.given.len());
+        let other = if better { self.best.replace(command) } else { Some(command) };
+        if let (Some(other), false) = (other, log || self.others.len() >= Self::TOLD) {
+            self.others.push(other.arguments.first().map_or(1, |first| first.line));
+            self.others.sort_unstable();
+        }
+    }
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
@@ -167,10 +196,11 @@ fn process(bytes: &[u8]) -> Option<Command> {
 /// How often what a statement has may be read again in search of another.
 const READINGS: usize = 8;
 
-/// All QEMU commands of a script, log or unit file.
-fn statements(text: &Text) -> Result<Vec<Command>, Error> {
+/// The QEMU commands of a script, log or unit file.
+fn statements(text: &Text) -> Result<Found, Error> {
     let bytes = &text.bytes;
-    let mut found = Vec::new();
+    let log = contains(bytes, b": starting up libvirt version");
+    let mut found = Found::default();
     let mut unclosed = None;
     let (mut at, mut line) = (0, 1);
     let mut budget = READINGS * bytes.len() + 4096;
@@ -180,17 +210,18 @@ fn statements(text: &Text) -> Result<Vec<Command>, Error> {
         let (mut next, mut next_line) = (end, line + 1);
         if mentions_program(&bytes[at..end]) {
             let mut words = Words::new(bytes, at, line);
-            let statement = statement(&mut words, bytes);
-            budget = budget.saturating_sub(words.at - at);
-            match statement {
+            match statement(&mut words, bytes) {
                 Ok(commands) => {
+                    budget = budget.saturating_sub(words.at - at);
                     if !commands.is_empty() || budget == 0 {
                         (next, next_line) = (words.at, words.line);
                     }
-                    found.extend(commands);
+                    commands.into_iter().for_each(|command| found.consider(command, log));
                 }
                 Err(problem) => {
                     unclosed.get_or_insert(problem);
+                    // It was looked for up to the end.
+                    budget = budget.saturating_sub(bytes.len() - at);
                     if budget == 0 {
                         break;
                     }
@@ -200,7 +231,7 @@ fn statements(text: &Text) -> Result<Vec<Command>, Error> {
         (at, line) = (next, next_line);
     }
     match unclosed {
-        Some((what, line)) if found.is_empty() => {
+        Some((what, line)) if found.best.is_none() => {
             let problem = format!("a {what} is opened here and never closed");
             Err(Error::new(&*text.name, problem, "Close it, and try again").at_line(line))
         }

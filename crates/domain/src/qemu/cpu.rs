@@ -69,14 +69,11 @@ pub(super) fn canonical(name: &str) -> String {
     name.to_owned()
 }
 
-/// The part that decides on a feature: `-x` wins over `+x`, and that over the last `x=value`, wherever they stand
-/// (`x86_cpu_expand_features` applies the lists in that order, after the properties).
-pub(super) fn deciding<'a>(parts: &'a [Part], name: &str) -> Option<&'a Part> {
-    let named = || parts.iter().rev().filter(|part| part.name == name);
-    named()
-        .find(|part| part.how == How::Minus)
-        .or_else(|| named().find(|part| part.how == How::Plus))
-        .or_else(|| named().next())
+/// The part that decides on a feature, of those that name it: `-x` wins over `+x`, and that over the last `x=value`,
+/// wherever they stand (`x86_cpu_expand_features` applies the lists in that order, after the properties).
+pub(super) fn deciding<'a>(named: &[&'a Part]) -> Option<&'a Part> {
+    let last = |how: &How| named.iter().rev().find(|part| part.how == *how);
+    last(&How::Minus).or_else(|| last(&How::Plus)).or(named.last()).copied()
 }
 
 /// The model by QEMU's name.
@@ -105,10 +102,11 @@ pub(super) fn read(reading: &mut Reading<'_>) {
         if !name.is_empty() {
             cpu.model = Some(Set::new(model(name), item.place.clone()));
         }
-        let mut names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
-        names.sort_unstable();
-        for same in names.chunk_by(|one, other| one == other) {
-            let Some(part) = deciding(&parts, same[0]) else { continue };
+        let mut sorted: Vec<&Part> = parts.iter().collect();
+        // Stable: those of one name keep their order.
+        sorted.sort_by(|one, other| one.name.cmp(&other.name));
+        for named in sorted.chunk_by(|one, other| one.name == other.name) {
+            let Some(part) = deciding(named) else { continue };
             let place = place(part.at.clone());
             match (&part.how, state(&part.how)) {
                 (How::Value(value), None) => valued(&mut cpu, &part.name, value, place),

@@ -8,11 +8,13 @@ mod input_output;
 mod model;
 mod platform;
 
+use super::command::cut;
 use super::reader::{self, Reading};
 use crate::{Change, Edited, Error, Files, Refusal, Text};
 use draft::Draft;
 use editor::Editor;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// How often one change may be begun: a disk may have to be written in another way first.
 const STEPS: usize = 8;
@@ -25,12 +27,18 @@ const STEPS: usize = 8;
 pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
     let before = reader::read(text, files)?;
     let mut draft = Draft::new(&text.bytes);
+    let unread = unread(&before, files);
     let (mut notes, mut refused) = (Vec::new(), Vec::new());
     // A device of the machine's own becomes one of the text, and others move.
     let (own, said): (Vec<_>, Vec<_>) = changes.iter().partition(|change| implied(&before, change).is_some());
     for change in said.into_iter().chain(own) {
         let kept = draft.clone();
-        let result = make(&before, &mut draft, files, change);
+        let result = match &unread {
+            Some(path) if position(change).is_some() => Err(format!(
+                "{path} was not read, and it may have devices that come before this one. Give that file as well."
+            )),
+            _ => make(&before, &mut draft, files, change),
+        };
         match result {
             Ok(mut more) => notes.append(&mut more),
             Err(reason) => {
@@ -44,6 +52,14 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Resul
     let mut seen = BTreeSet::new();
     notes.retain(|note| seen.insert(note.clone()));
     Ok(Edited { bytes: now.bytes, edits: draft.into_edits(), notes, refused })
+}
+
+/// A file that the command names and that cannot be read.
+fn unread(before: &Reading<'_>, files: &dyn Files) -> Option<String> {
+    let command = &before.command;
+    let named = command.given.iter().filter(|given| command.name(**given) == "readconfig");
+    let mut paths = named.map(|given| command.said(*given));
+    paths.find(|path| files.contents(Path::new(path)).is_err()).map(cut)
 }
 
 /// The device of a change, when the machine brings it along.

@@ -65,9 +65,11 @@ pub(super) fn implied(option: &str) -> &'static str {
 
 /// The place of a property of an item.
 pub(super) fn property_place(item: &Item, property: &Property, command: &Command, bytes: &[u8]) -> Place {
-    let position = item.properties.list.iter().position(|one| std::ptr::eq(one, property));
-    if let Some(place) = position.and_then(|position| item.elsewhere.get(&position)) {
-        return place.clone();
+    if !item.elsewhere.is_empty() {
+        let position = item.properties.list.iter().position(|one| std::ptr::eq(one, property));
+        if let Some(place) = position.and_then(|position| item.elsewhere.get(&position)) {
+            return place.clone();
+        }
     }
     match item.given.and_then(|given| given.argument) {
         // The first part says little without its option.

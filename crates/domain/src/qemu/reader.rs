@@ -41,8 +41,12 @@ impl Reading<'_> {
 
     /// The value of a property, with its place.
     pub(super) fn set(&self, item: &Item, key: &str) -> Option<Set<String>> {
-        let property = item.properties.get(key)?;
-        Some(Set::new(property.value.clone(), self.place(item, property)))
+        Some(self.said(item, item.properties.get(key)?))
+    }
+
+    /// What a property says, with its place.
+    pub(super) fn said(&self, item: &Item, property: &Property) -> Set<String> {
+        Set::new(property.value.clone(), self.place(item, property))
     }
 
     /// The value of a switch, with its place.

@@ -1,19 +1,19 @@
 //! What each change does to the text: that, and nothing besides.
 
-use domain::qemu::{apply, read};
+use domain::qemu::{apply, apply_with, read};
 use domain::{Change, CpuModel, Edited, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
 
 /// Applies changes, and checks what holds of every one: the edits amount to the new text, and doing it again does
 /// nothing.
 pub(crate) fn edited(text: &str, changes: &[Change]) -> Edited {
     let old = Text::new("test", text);
-    let edited = apply(&old, &NoFiles, changes).expect("the text is a command line");
+    let edited = apply(&old, changes).expect("the text is a command line");
     let mut rebuilt = text.as_bytes().to_vec();
     for edit in edited.edits.iter().rev() {
         rebuilt.splice(edit.start..edit.end, edit.new.iter().copied());
     }
     assert_eq!(rebuilt, edited.bytes, "{:?}", edited.edits);
-    let again = apply(&Text::new("test", &*edited.bytes), &NoFiles, changes).expect("it is one still");
+    let again = apply(&Text::new("test", &*edited.bytes), changes).expect("it is one still");
     let (first, second) = (String::from_utf8_lossy(&edited.bytes), String::from_utf8_lossy(&again.bytes));
     // A device of the machine's own has another position once the text says it.
     let moves =
@@ -50,8 +50,8 @@ fn the_irqchip_goes_where_the_machine_is_said() {
             "qemu-kvm \\\n  -machine kernel-irqchip=split \\\n  -m 4G \\\n  -smp 2",
         ),
         ("qemu-kvm -M \"$TYPE\" # don't", "qemu-kvm -M \"$TYPE,kernel-irqchip=split\" # don't"),
-        ("kvm\0-M\0q35\0-m\04G\0", "kvm\0-M\0q35,kernel-irqchip=split\0-m\04G\0"),
-        ("kvm\0-m\04G\0", "kvm\0-machine\0kernel-irqchip=split\0-m\04G\0"),
+        ("kvm\0-M\0q35\0-m\x004G\0", "kvm\0-M\0q35,kernel-irqchip=split\0-m\x004G\0"),
+        ("kvm\0-m\x004G\0", "kvm\0-machine\0kernel-irqchip=split\0-m\x004G\0"),
         ("qemu-kvm -no-kvm-irqchip -M q35", "qemu-kvm -M q35,kernel-irqchip=split"),
         ("qemu-kvm\n-M\nq35\n-m\n4G\n", "qemu-kvm\n-M\nq35,kernel-irqchip=split\n-m\n4G\n"),
         ("-m 4G -enable-kvm", "-machine kernel-irqchip=split -m 4G -enable-kvm"),
@@ -208,7 +208,7 @@ fn what_the_machine_brings_along_can_be_named_too() {
         |name: &str| vm.devices.iter().position(|device| device.model == name).expect("is there by default");
     let changes =
         [model(of("VGA"), "virtio-vga"), model(of("e1000e"), "virtio-net-pci"), model(0, "virtio-blk-pci")];
-    let edited = apply(&Text::new("test", text), &NoFiles, &changes).expect("it is a command line");
+    let edited = apply(&Text::new("test", text), &changes).expect("it is a command line");
     assert_eq!(edited.refused, []);
     assert_eq!(
         String::from_utf8_lossy(&edited.bytes),
@@ -291,6 +291,15 @@ fn native_reading_leaves_the_page_cache_out() {
     let chain = "kvm -blockdev '{\"driver\":\"file\",\"filename\":\"f\",\"node-name\":\"s\",\"aio\":\"threads\"}' \
                  -blockdev qcow2,node-name=d,file=s -device virtio-blk-pci,drive=d";
     assert_eq!(after(chain, aio("io_uring")), chain.replace("threads", "io_uring"));
+    // As Proxmox 9 nests them.
+    let nested = r#"kvm -blockdev '{"driver":"throttle","file":{"driver":"raw","file":{"driver":"host_device","filename":"/dev/x"}},"node-name":"d"}' -device virtio-blk-pci,drive=d"#;
+    let file = r#""filename":"/dev/x""#;
+    let with = |more: &str| nested.replace(file, &format!("{file}{more}"));
+    assert_eq!(after(nested, aio("io_uring")), with(r#","aio":"io_uring""#));
+    assert_eq!(after(nested, aio("native")), with(r#","aio":"native","cache":{"direct":true}"#));
+    let cached = with(r#","cache":{"no-flush":false}"#);
+    let expected = with(r#","aio":"native","cache":{"no-flush":false,"direct":true}"#);
+    assert_eq!(after(&cached, aio("native")), expected);
 }
 
 #[test]
@@ -304,7 +313,7 @@ fn all_at_once_in_a_script_with_comments_and_arrays() {
         Change::IoThread { device: 1, iothread: "io9".into() },
         Change::Hpet(false),
     ];
-    let edited = apply(&text, &crate::summary::fixtures(), &changes).expect("it is a command line");
+    let edited = apply_with(&text, &crate::summary::fixtures(), &changes).expect("it is a command line");
     assert_eq!(edited.refused, []);
     insta::assert_snapshot!(String::from_utf8_lossy(&edited.bytes));
 }

@@ -51,3 +51,8 @@ fn arrays_of_a_shell() {
 fn spellings_of_old() {
     kept("legacy.sh");
 }
+
+#[test]
+fn block_nodes_nested_as_proxmox_9_does() {
+    kept("proxmox-9.txt");
+}

@@ -68,7 +68,11 @@ fn what_a_configuration_file_says_is_changed_there() {
     let text = crate::summary::text("windows.service");
     let change = Change::Queues { device: 1, queues: 2 };
     let edited =
-        domain::qemu::apply(&text, &crate::summary::fixtures(), &[change]).expect("is a command line");
+        domain::qemu::apply_with(&text, &crate::summary::fixtures(), &[change]).expect("is a command line");
     assert_eq!(edited.bytes, text.bytes);
     assert!(edited.refused[0].reason.contains("accounting.cfg, line 11"), "{:?}", edited.refused);
+    let changes = [Change::Queues { device: 1, queues: 2 }, Change::Hpet(false)];
+    let blind = domain::qemu::apply(&text, &changes).expect("is a command line");
+    assert!(blind.refused[0].reason.contains("accounting.cfg was not read"), "{:?}", blind.refused);
+    assert_eq!((blind.refused.len(), blind.edits.len()), (1, 1), "changes of no device are made");
 }

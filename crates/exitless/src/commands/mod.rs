@@ -2,6 +2,7 @@
 
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod enable;
 pub(crate) mod lab;
 pub(crate) mod lab_self_test;
 pub(crate) mod plan;
@@ -12,6 +13,7 @@ mod quantity;
 pub(crate) mod record;
 pub(crate) mod recordings;
 pub(crate) mod report;
+pub(crate) mod restore;
 pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod timeline;

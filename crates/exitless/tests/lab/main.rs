@@ -14,3 +14,4 @@ mod stat;
 mod top;
 mod trace;
 mod verify;
+mod vm_lint;

@@ -63,7 +63,7 @@ pub(super) const FEATURES: &[&str] = &[
     "hpt",
 ];
 
-pub(super) const DEVICES: &[&str] = &[
+pub(crate) const DEVICES: &[&str] = &[
     "emulator",
     "disk",
     "controller",

@@ -106,6 +106,7 @@ impl Step<'_> {
         let made = Made::of(match said.last() {
             Some(feature) => self.style.set_attribute(feature, "policy", policy),
             None => {
+                let name = super::super::processor::libvirt_name(name);
                 let feature = New::named("feature").with("policy", policy).with("name", name);
                 let before = ["model", "vendor", "topology", "cache", "maxphysaddr", "feature"];
                 self.style.insert(cpu, &before, &feature)

@@ -81,7 +81,8 @@ fn give(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
     let argument = editor.argument(number)?;
     let said = &editor.item(number).said;
     let (_, parts) = parts(said);
-    let Some(part) = deciding(&parts, name) else {
+    let named: Vec<&Part> = parts.iter().filter(|part| part.name == name).collect();
+    let Some(part) = deciding(&named) else {
         let new = appended(&parts, name, on);
         editor.write(argument, said.len()..said.len(), &new);
         return Ok(());

@@ -141,6 +141,25 @@ impl<'a> Editor<'a> {
         }
     }
 
+    /// Adds a property to a JSON object, behind another one of it. A name with a dot becomes an object of its own.
+    pub(super) fn write_beside(
+        &mut self,
+        number: usize,
+        sibling: &Property,
+        name: &str,
+        value: Value<'_>,
+    ) -> Outcome {
+        let argument = self.argument(number)?;
+        let written = match name.split_once('.') {
+            Some((outer, inner)) => {
+                format!(",{}:{{{}:{}}}", json::written(outer), json::written(inner), value.json())
+            }
+            None => format!(",{}:{}", json::written(name), value.json()),
+        };
+        self.write(argument, sibling.whole.end..sibling.whole.end, &written);
+        Ok(())
+    }
+
     /// Drops every property of an item that has one of some names; gives those that were there.
     pub(super) fn drop_properties(
         &mut self,

@@ -1,9 +1,8 @@
 //! Who does a device's work, with how many queues, in which thread and how.
 
-use super::super::backends::Backends;
+use super::super::backends::{Backends, lowest_property};
 use super::super::devices::controller;
-use super::super::items::Item;
-use super::super::properties::same_name;
+use super::super::properties::switch;
 use super::conversion;
 use super::editor::{Editor, Outcome, Value};
 use crate::{Backend, DeviceKind};
@@ -180,48 +179,49 @@ pub(super) fn aio(editor: &mut Editor<'_>, device: usize, aio: &str) -> Outcome 
     };
     let number = Backends::of(editor.reading).lowest(editor.reading, backend);
     let item = editor.item(number);
-    let prefix = match (item.name.as_str(), driver(item)) {
-        ("blockdev", Some((prefix, "file" | "host_device"))) => prefix,
-        ("blockdev", driver) => {
-            let driver = driver.map_or("no driver", |(_, driver)| driver);
+    if item.name == "blockdev" {
+        let driver = lowest_property(item, "driver").map_or("no driver", |property| property.value.as_str());
+        if !matches!(driver, "file" | "host_device") {
             return Err(format!("A disk of {driver} is not read from a file. Leave it as it is."));
         }
-        _ => "",
-    };
-    let said =
-        item.properties.list.iter().find(|property| property.key == "aio" || property.key == "file.aio");
-    let key = said.map_or_else(|| format!("{prefix}aio"), |property| property.key.clone());
-    if item.properties.json && said.is_none() && !prefix.is_empty() {
-        return Err("The file is written inside of its format. Give it a -blockdev of its own.".to_owned());
     }
-    editor.set(number, &key, Value::Text(aio))?;
-    if aio == "native" { direct(editor, device, number, prefix) } else { Ok(()) }
+    beside_file(editor, number, "aio", Value::Text(aio))?;
+    if aio == "native" { direct(editor, device, number) } else { Ok(()) }
 }
 
-/// The driver of the lowest block node that an item says, with the prefix of that node's keys.
-fn driver(item: &Item) -> Option<(&'static str, &str)> {
-    item.value("file.driver").map(|driver| ("file.", driver)).or_else(|| Some(("", item.value("driver")?)))
+/// Gives a property to the block node that has the file.
+fn beside_file(editor: &mut Editor<'_>, number: usize, name: &str, value: Value<'_>) -> Outcome {
+    let item = editor.item(number);
+    if let Some(property) = lowest_property(item, name) {
+        return editor.set(number, &property.key, value);
+    }
+    let file = lowest_property(item, "filename");
+    let prefix = file.and_then(|property| property.key.strip_suffix("filename")).unwrap_or("");
+    match file {
+        Some(file) if item.properties.json => editor.write_beside(number, file, name, value),
+        _ => editor.set(number, &format!("{prefix}{name}"), value),
+    }
 }
 
 /// `aio=native` wants the host's page cache left out, or QEMU does not start (`raw_open_common`).
-fn direct(editor: &mut Editor<'_>, device: usize, number: usize, prefix: &str) -> Outcome {
+fn direct(editor: &mut Editor<'_>, device: usize, number: usize) -> Outcome {
     let item = editor.item(number);
     let cache = editor.reading.definition.devices[device].cache.as_ref().map(|set| set.value.as_str());
-    if matches!(cache, Some("none" | "directsync")) {
+    if item.name != "blockdev" && matches!(cache, Some("none" | "directsync")) {
         return Ok(());
     }
-    editor
-        .notes
-        .push("The host's page cache is left out now (cache.direct), for aio=native wants that.".to_owned());
+    if lowest_property(item, "cache.direct").is_some_and(|property| switch(&property.value) == Some(true)) {
+        return Ok(());
+    }
+    let note = "The host's page cache is left out now (cache.direct), for aio=native wants that.";
+    editor.notes.push(note.to_owned());
     if item.name != "blockdev" {
         return editor.set(number, "cache", Value::Text("none"));
     }
-    let key = format!("{prefix}cache.direct");
-    if item.properties.json && !item.properties.list.iter().any(|property| same_name(&property.key, &key)) {
-        return Err(
-            "aio=native wants \"cache\": {\"direct\": true} of the block node. Write that into it first."
-                .to_owned(),
-        );
+    if item.properties.json && lowest_property(item, "cache.direct").is_none() {
+        if let Some(sibling) = lowest_property(item, "cache.no-flush") {
+            return editor.write_beside(number, sibling, "direct", Value::Switch(true));
+        }
     }
-    editor.set(number, &key, Value::Switch(true))
+    beside_file(editor, number, "cache.direct", Value::Switch(true))
 }

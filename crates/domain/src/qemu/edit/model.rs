@@ -50,7 +50,7 @@ fn keeps(kind: DeviceKind, key: &str) -> bool {
         _ => &[],
     };
     let same = |name: &&str| super::super::properties::same_name(name, key);
-    ALL.iter().any(|name| same(name)) || own.iter().any(|name| same(name))
+    ALL.iter().chain(own).any(same)
 }
 
 /// Gives a device another model.

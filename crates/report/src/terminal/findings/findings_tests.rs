@@ -1,6 +1,7 @@
 use super::*;
 use doctor::Evidence;
 use domain::{Change, CpuModel, FeatureState, Irqchip, TickPolicy};
+use exits::{CurePlace, InhibitReason};
 
 fn finding(rule: &str, title: &str, state: State, found: &str) -> Finding {
     Finding {
@@ -115,4 +116,25 @@ fn each_change_reads_as_its_form_writes_it() {
     let words = |form| changes.iter().map(|change| change_in_words(change, form)).collect::<Vec<_>>();
     insta::assert_snapshot!(words(Form::Qemu).join("\n"));
     insta::assert_snapshot!(words(Form::Libvirt).join("\n"));
+}
+
+#[test]
+fn a_change_for_an_inhibit_reason_is_the_cure_that_verify_names() {
+    let feature = |name: &str| Change::CpuFeature(name.to_owned(), FeatureState::Off);
+    let rows = [
+        (InhibitReason::Absent, Change::Irqchip(Irqchip::Split)),
+        (InhibitReason::IrqWindow, Change::Irqchip(Irqchip::Split)),
+        (InhibitReason::PitReinject, Change::Irqchip(Irqchip::Split)),
+        (InhibitReason::PitReinject, Change::PitTickPolicy(TickPolicy::Discard)),
+        (InhibitReason::HyperV, Change::HyperV("avic".to_owned(), true)),
+        (InhibitReason::Nested, feature("svm")),
+        (InhibitReason::X2Apic, feature("x2apic")),
+    ];
+    for (reason, change) in rows {
+        for (form, place) in [(Form::Qemu, CurePlace::Qemu), (Form::Libvirt, CurePlace::Libvirt)] {
+            let words = change_in_words(&change, form);
+            let mut cures = reason.cures().iter().filter(|cure| cure.place == place);
+            assert!(cures.any(|cure| cure.change.starts_with(&words)), "{reason}: {words}");
+        }
+    }
 }

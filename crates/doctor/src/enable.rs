@@ -1,0 +1,64 @@
+//! Switching interrupt virtualization on or off: a plan of steps, each with what it changes, and making it.
+//!
+//! A plan changes nothing. What it would change is in each step as a difference or a command, and [`apply`] makes it
+//! through the journal of `knobs`.
+
+mod apply;
+mod boot;
+mod grub;
+mod harmful;
+mod initramfs;
+mod modprobe;
+mod persist;
+mod plan;
+mod refusal;
+mod reload;
+mod target;
+mod words;
+mod xen;
+
+pub use apply::{Applied, StepOutcome, apply};
+pub use plan::{Arm, Difference, Effect, Plan, Refusal, Standing, Step, Wish};
+
+use boot::Boot;
+use host::Inspection;
+use std::path::Path;
+use target::Target;
+
+impl Plan {
+    /// Plans for the host below `root`, which `inspection` describes. Reads its configuration, and changes nothing.
+    #[must_use]
+    pub fn new(root: &Path, inspection: &Inspection, wish: Wish) -> Self {
+        let release = inspection.kernel.release.get().map(String::as_str).unwrap_or_default();
+        let boot = Boot::detect(root, release);
+        if let Some(found) = xen::plan(&boot, inspection, wish) {
+            return found;
+        }
+        let target = match Target::of(inspection, wish.arm) {
+            Ok(target) => target,
+            Err(refusal) => return Self::refused(wish, refusal),
+        };
+        let mut plan = Self {
+            arm: wish.arm,
+            technology: target.technology.clone(),
+            place: format!("/sys/module/{}/parameters/{}", target.module, target.switch().name),
+            now: target.switch().now.clone(),
+            so_already: target.is_so(),
+            refusals: refusal::all(root, inspection, &target),
+            steps: Vec::new(),
+            notes: target.notes(inspection),
+            module: target.module.to_owned(),
+            wanted: target.switch().on,
+        };
+        if plan.refusals.is_empty() {
+            plan.steps.extend(persist::steps(root, &boot, inspection, &target, wish));
+            plan.steps.extend(initramfs::suggestion(root, &target, &plan.steps));
+            plan.steps.extend(reload::step(root, inspection, &target, wish));
+        }
+        plan
+    }
+}
+
+#[cfg(test)]
+#[path = "enable/hosts_tests.rs"]
+mod tests;

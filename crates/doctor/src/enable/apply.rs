@@ -1,0 +1,129 @@
+//! Making a plan.
+
+use super::plan::Plan;
+use super::target::switch;
+use knobs::{Actions, After, Before, Change, Changes, Error, Lasting, Made};
+use serde::Serialize;
+
+/// What became of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum StepOutcome {
+    /// It was made.
+    Made,
+    /// All was so already.
+    AlreadySo,
+    /// It failed, or did not have its effect, and was undone as far as it had come.
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// One before it failed.
+    NotReached,
+}
+
+/// What became of a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    /// The steps that were ready, by name, in order.
+    pub steps: Vec<(String, StepOutcome)>,
+    /// What the running kernel says afterwards, when the module was loaded again.
+    pub reads: Option<String>,
+    /// What came out otherwise than before besides.
+    pub notes: Vec<String>,
+}
+
+impl Applied {
+    /// Whether all steps were made.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let whole = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Made | StepOutcome::AlreadySo);
+        self.steps.iter().all(|(_, outcome)| whole(outcome))
+    }
+}
+
+/// Makes the steps that are ready, each through the journal, until one fails or `stop` says so.
+///
+/// A module that was loaded again is asked whether it took the parameter; if not, it is loaded as it was before.
+pub fn apply<A: Actions>(plan: &Plan, changes: &mut Changes<A>, stop: &dyn Fn() -> bool) -> Applied {
+    let mut applied = Applied::default();
+    let mut failed = false;
+    for step in plan.ready() {
+        let outcome = if failed || stop() {
+            StepOutcome::NotReached
+        } else {
+            make(plan, &step.changes, changes, &mut applied).unwrap_or_else(|why| StepOutcome::Failed { why })
+        };
+        failed |= !matches!(outcome, StepOutcome::Made | StepOutcome::AlreadySo);
+        applied.steps.push((step.name.clone(), outcome));
+    }
+    applied
+}
+
+fn make<A: Actions>(
+    plan: &Plan,
+    wanted: &[Change],
+    changes: &mut Changes<A>,
+    applied: &mut Applied,
+) -> Result<StepOutcome, String> {
+    let mut made = Vec::new();
+    let mut outcome = StepOutcome::AlreadySo;
+    for change in wanted {
+        let so_far = match changes.make(change.clone(), Lasting::UntilRestored) {
+            Ok(Made::AlreadySo) => Ok(()),
+            Ok(Made::Changed(entry)) => {
+                outcome = StepOutcome::Made;
+                let took = took(plan, &entry.before, entry.after(), applied);
+                made.push(entry);
+                took
+            }
+            Err(error) => Err(told(&error)),
+        };
+        let Err(mut why) = so_far else { continue };
+        // A step is whole or not at all.
+        for entry in made.iter().rev() {
+            if let Err(error) = changes.undo(entry) {
+                why = format!(
+                    "{why}; and what it had changed is left, run `exitless restore`: {}",
+                    told(&error)
+                );
+            }
+        }
+        return Err(why);
+    }
+    Ok(outcome)
+}
+
+/// Whether the module took its parameter.
+fn took(plan: &Plan, before: &Before, after: Option<&After>, applied: &mut Applied) -> Result<(), String> {
+    let Some(After::Module { parameters }) = after else { return Ok(()) };
+    let Some(name) = plan.place.rsplit('/').next() else { return Ok(()) };
+    let reads = parameters.as_ref().and_then(|all| all.get(name)).cloned();
+    applied.reads.clone_from(&reads);
+    let Some(reads) = reads else {
+        return Err(format!("{} was loaded, and has no readable parameter {name}", plan.module));
+    };
+    if switch(&reads) != Some(plan.wanted) {
+        return Err(format!(
+            "{} was loaded and reads {name} {reads}: it found the CPU or the firmware unable (see `dmesg | grep -i kvm`)",
+            plan.module
+        ));
+    }
+    if let (Before::Module { parameters: Some(old) }, Some(new)) = (before, parameters) {
+        for (other, was) in old.iter().filter(|(other, was)| *other != name && new.get(*other) != Some(was)) {
+            let is = new.get(other).map_or("not there", String::as_str);
+            applied.notes.push(format!("{} had {other} {was}, and has {is} now.", plan.module));
+        }
+    }
+    Ok(())
+}
+
+fn told(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        text = format!("{text} ({source})");
+        cause = source.source();
+    }
+    text
+}

@@ -1,0 +1,264 @@
+//! How this host's boot loader gets the kernel's arguments, and the smallest change there.
+
+mod detect;
+mod entries;
+
+use super::grub;
+use super::words::{self, WordChange};
+use knobs::{Change, Content};
+
+/// Who keeps the kernel's arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Boot {
+    /// `rpm-ostree kargs`; the options of the boot loader's entries.
+    RpmOstree(Vec<String>),
+    /// `grubby`; the options of the boot loader's entries.
+    Grubby(Vec<String>),
+    /// `kernelstub`; the text of its configuration.
+    Kernelstub(String),
+    /// Settings of grub-mkconfig, in the order in which they are read, and the program that works the rest out.
+    Grub { files: Vec<(String, String)>, refresh: Option<Vec<String>> },
+    /// One file with all arguments, and the program that works the rest out.
+    CommandLine { path: String, text: String, refresh: Vec<String> },
+    /// Entries of systemd-boot that somebody wrote.
+    Entries(Vec<(String, String)>),
+    /// None that is known.
+    Unknown,
+}
+
+/// Of grub-mkconfig: the first is for usual boots, the second for those into recovery as well.
+const VARIABLES: [&str; 2] = ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX"];
+
+/// Whose arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    Linux,
+    Xen,
+}
+
+/// What a change of arguments takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The configuration says so already.
+    Nothing,
+    /// These changes.
+    Changes(Vec<Change>),
+    /// It cannot be done for the user: why, and the next step.
+    ByHand(String, String),
+}
+
+impl Boot {
+    /// The kernel's command lines as they are configured, those of Linux.
+    pub(super) fn lines(&self) -> Vec<String> {
+        match self {
+            Self::RpmOstree(options) | Self::Grubby(options) => options.clone(),
+            Self::Kernelstub(configuration) => vec![kernelstub_words(configuration).join(" ")],
+            Self::Grub { files, .. } => {
+                let lines = files.iter().flat_map(|(_, text)| {
+                    let all = VARIABLES
+                        .iter()
+                        .flat_map(|variable| grub::assignments(text, variable).unwrap_or_default());
+                    all.map(|one| text[one.value].to_owned()).collect::<Vec<_>>()
+                });
+                lines.collect()
+            }
+            Self::CommandLine { text, .. } => vec![text.clone()],
+            Self::Entries(files) => files.iter().map(|(_, text)| entries::options(text)).collect(),
+            Self::Unknown => Vec::new(),
+        }
+    }
+
+    pub(super) fn take(&self, whose: Whose, changes: &[WordChange]) -> Taken {
+        let told = || {
+            let words: Vec<_> = changes.iter().map(told).collect();
+            format!("change the arguments by hand: {}", words.join(", "))
+        };
+        if whose == Whose::Xen && !matches!(self, Self::Grub { .. }) {
+            return Taken::ByHand("only GRUB's settings of Xen's command line are known".to_owned(), told());
+        }
+        match self {
+            Self::RpmOstree(options) => by_program(options, changes, |removed, added| {
+                let removed = removed.iter().map(|word| format!("--delete-if-present={word}"));
+                let added = added.iter().map(|word| format!("--append-if-missing={word}"));
+                ["rpm-ostree".to_owned(), "kargs".to_owned()]
+                    .into_iter()
+                    .chain(removed)
+                    .chain(added)
+                    .collect()
+            }),
+            Self::Grubby(options) => by_program(options, changes, |removed, added| {
+                let mut command = vec!["grubby".to_owned(), "--update-kernel=ALL".to_owned()];
+                if !removed.is_empty() {
+                    command.push(format!("--remove-args={}", removed.join(" ")));
+                }
+                if !added.is_empty() {
+                    command.push(format!("--args={}", added.join(" ")));
+                }
+                command
+            }),
+            Self::Kernelstub(configuration) => kernelstub(configuration, changes),
+            Self::Grub { files, refresh } => match grub_files(files, whose, changes) {
+                Err(line) => Taken::ByHand(format!("`{line}` is more than plain text"), told()),
+                Ok(new) if new.is_empty() => Taken::Nothing,
+                Ok(new) => match refresh {
+                    Some(refresh) => Taken::Changes(refreshed(new, refresh)),
+                    None => {
+                        Taken::ByHand("neither update-grub nor grub-mkconfig is there".to_owned(), told())
+                    }
+                },
+            },
+            Self::CommandLine { path, text, refresh } => {
+                let new = words::changed(text, changes);
+                if new == *text {
+                    return Taken::Nothing;
+                }
+                Taken::Changes(refreshed(vec![(path.clone(), new)], refresh))
+            }
+            Self::Entries(files) => {
+                let new = files.iter().map(|(path, text)| (path.clone(), entries::changed(text, changes)));
+                let new: Vec<_> =
+                    new.zip(files).filter(|(new, old)| new.1 != old.1).map(|(new, _)| new).collect();
+                if new.is_empty() {
+                    Taken::Nothing
+                } else {
+                    Taken::Changes(new.into_iter().map(file).collect())
+                }
+            }
+            Self::Unknown => {
+                Taken::ByHand("no boot loader that is known keeps arguments here".to_owned(), told())
+            }
+        }
+    }
+}
+
+fn told(change: &WordChange) -> String {
+    match (&change.old, &change.new) {
+        (Some(old), Some(new)) => format!("{old} to {new}"),
+        (Some(old), None) => format!("without {old}"),
+        (None, new) => format!("with {}", new.as_deref().unwrap_or_default()),
+    }
+}
+
+fn file((path, text): (String, String)) -> Change {
+    Change::File { path, content: Some(Content(text.into_bytes())) }
+}
+
+/// The program runs after the files are changed, and when they are changed back.
+fn refreshed(files: Vec<(String, String)>, refresh: &[String]) -> Vec<Change> {
+    let before = Change::Command { run: None, undo: Some(refresh.to_vec()) };
+    let after = Change::Command { run: Some(refresh.to_vec()), undo: None };
+    [before].into_iter().chain(files.into_iter().map(file)).chain([after]).collect()
+}
+
+/// A program that adds and removes words, told only what is not so yet: so its inverse is right too.
+fn by_program(
+    options: &[String],
+    changes: &[WordChange],
+    command: impl Fn(&[String], &[String]) -> Vec<String>,
+) -> Taken {
+    let any = |word: &String| options.iter().any(|line| words::has(line, word));
+    let all = |word: &String| !options.is_empty() && options.iter().all(|line| words::has(line, word));
+    let removed: Vec<String> = changes.iter().filter_map(|change| change.old.clone()).filter(any).collect();
+    let added: Vec<String> =
+        changes.iter().filter_map(|change| change.new.clone()).filter(|word| !all(word)).collect();
+    if removed.is_empty() && added.is_empty() {
+        return Taken::Nothing;
+    }
+    Taken::Changes(vec![Change::Command {
+        run: Some(command(&removed, &added)),
+        undo: Some(command(&added, &removed)),
+    }])
+}
+
+fn kernelstub_words(configuration: &str) -> Vec<String> {
+    serde_json::from_str::<serde_json::Value>(configuration)
+        .ok()
+        .and_then(|all| all["user"]["kernel_options"].as_array().cloned())
+        .into_iter()
+        .flatten()
+        .filter_map(|word| word.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn kernelstub(configuration: &str, changes: &[WordChange]) -> Taken {
+    let words = kernelstub_words(configuration);
+    let command =
+        |option: &str, word: &str| vec!["kernelstub".to_owned(), option.to_owned(), word.to_owned()];
+    let (add, delete) = ("--add-options", "--delete-options");
+    let mut found = Vec::new();
+    for change in changes {
+        if let Some(old) = change.old.as_ref().filter(|old| words.contains(old)) {
+            found.push(Change::Command { run: Some(command(delete, old)), undo: Some(command(add, old)) });
+        }
+        if let Some(new) = change.new.as_ref().filter(|new| !words.contains(new)) {
+            found.push(Change::Command { run: Some(command(add, new)), undo: Some(command(delete, new)) });
+        }
+    }
+    if found.is_empty() { Taken::Nothing } else { Taken::Changes(found) }
+}
+
+/// The files that change, with their new text; `Err` is an assignment that cannot be changed safely.
+fn grub_files(
+    files: &[(String, String)],
+    whose: Whose,
+    changes: &[WordChange],
+) -> Result<Vec<(String, String)>, String> {
+    let variables = match whose {
+        Whose::Linux => VARIABLES,
+        Whose::Xen => ["GRUB_CMDLINE_XEN_DEFAULT", "GRUB_CMDLINE_XEN"],
+    };
+    let mut new: Vec<(String, String)> = files.to_vec();
+    for change in changes {
+        let mut placed = change.new.is_none();
+        for (_, text) in &mut new {
+            for variable in variables {
+                let count = grub::assignments(text, variable)?.len();
+                for at in 0..count {
+                    // Each change moves those behind it.
+                    let Some(assignment) = grub::assignments(text, variable)?.into_iter().nth(at) else {
+                        break;
+                    };
+                    let words = &text[assignment.value.clone()];
+                    placed |= change.new.as_deref().is_some_and(|word| words::has(words, word));
+                    if change.old.as_deref().is_some_and(|old| words::has(words, old)) {
+                        let here = WordChange {
+                            old: change.old.clone(),
+                            new: change.new.clone().filter(|_| !placed),
+                        };
+                        *text = grub::changed(text, &assignment, &[here])?;
+                        placed = true;
+                    }
+                }
+            }
+        }
+        if let (Some(word), false) = (&change.new, placed) {
+            add(&mut new, variables, word)?;
+        }
+    }
+    new.retain(|(path, text)| !files.iter().any(|(old, was)| old == path && was == text));
+    Ok(new)
+}
+
+/// Adds a word to the assignment that counts: the last one of the last file.
+fn add(files: &mut [(String, String)], variables: [&str; 2], word: &str) -> Result<(), String> {
+    let change = [WordChange::add(word)];
+    for variable in variables {
+        for (_, text) in files.iter_mut().rev() {
+            if let Some(assignment) = grub::assignments(text, variable)?.last() {
+                *text = grub::changed(text, assignment, &change)?;
+                return Ok(());
+            }
+        }
+    }
+    if let Some((_, text)) = files.first_mut() {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!("{}=\"{word}\"\n", variables[0]));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "boot_tests.rs"]
+mod tests;

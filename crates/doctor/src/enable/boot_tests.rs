@@ -1,0 +1,77 @@
+use super::*;
+
+fn grub(files: &[(&str, &str)], changes: &[WordChange]) -> Result<Vec<(String, String)>, String> {
+    let files: Vec<_> = files.iter().map(|&(path, text)| (path.to_owned(), text.to_owned())).collect();
+    grub_files(&files, Whose::Linux, changes)
+}
+
+fn one(path: &str, text: &str) -> Vec<(String, String)> {
+    vec![(path.to_owned(), text.to_owned())]
+}
+
+fn replaced(old: &str, new: Option<&str>) -> [WordChange; 1] {
+    [WordChange { old: Some(old.to_owned()), new: new.map(str::to_owned) }]
+}
+
+#[test]
+fn the_assignment_that_counts_is_in_the_last_file_that_makes_it() {
+    let files = [
+        ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"\"\n"),
+        ("/etc/default/grub.d/50-cloudimg-settings.cfg", "GRUB_CMDLINE_LINUX_DEFAULT=\"console=ttyS0\"\n"),
+        ("/etc/default/grub.d/60-other.cfg", "GRUB_TIMEOUT=0\n"),
+    ];
+    let new = grub(&files, &[WordChange::add("kvm_amd.avic=1")]).unwrap();
+    let text = "GRUB_CMDLINE_LINUX_DEFAULT=\"console=ttyS0 kvm_amd.avic=1\"\n";
+    assert_eq!(new, one("/etc/default/grub.d/50-cloudimg-settings.cfg", text));
+}
+
+#[test]
+fn a_word_goes_wherever_it_stands_and_comes_once() {
+    let text = "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet a=0\"\nGRUB_CMDLINE_LINUX=\"a=0 b\"\n";
+    let new = grub(&[("g", text)], &replaced("a=0", Some("a=1"))).unwrap();
+    assert_eq!(new, one("g", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet a=1\"\nGRUB_CMDLINE_LINUX=\"b\"\n"));
+    let new = grub(&[("g", text)], &replaced("a=0", None)).unwrap();
+    assert_eq!(new, one("g", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"b\"\n"));
+    assert_eq!(grub(&[("g", text)], &replaced("c", None)), Ok(Vec::new()));
+    assert_eq!(grub(&[("g", text)], &[WordChange::add("b")]), Ok(Vec::new()));
+}
+
+#[test]
+fn settings_without_an_assignment_get_one_and_a_shells_work_is_left_alone() {
+    let new = grub(&[("g", "GRUB_TIMEOUT=5")], &[WordChange::add("a=1")]).unwrap();
+    assert_eq!(new, one("g", "GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX_DEFAULT=\"a=1\"\n"));
+    let error = grub(&[("g", "GRUB_CMDLINE_LINUX=\"$(x)\"\n")], &[WordChange::add("a=1")]).unwrap_err();
+    assert_eq!(error, "GRUB_CMDLINE_LINUX=\"$(x)\"");
+}
+
+#[test]
+fn a_program_is_told_only_what_is_not_so_yet() {
+    let boot = Boot::Grubby(vec!["root=x a=0 c".to_owned(), "root=y c".to_owned()]);
+    let changes =
+        [replaced("a=0", Some("a=1"))[0].clone(), WordChange::add("c"), replaced("d", None)[0].clone()];
+    let Taken::Changes(taken) = boot.take(Whose::Linux, &changes) else { panic!() };
+    let command = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect());
+    let expected = Change::Command {
+        run: command(&["grubby", "--update-kernel=ALL", "--remove-args=a=0", "--args=a=1"]),
+        undo: command(&["grubby", "--update-kernel=ALL", "--remove-args=a=1", "--args=a=0"]),
+    };
+    assert_eq!(taken, [expected]);
+    assert_eq!(boot.take(Whose::Linux, &[WordChange::add("c")]), Taken::Nothing);
+    assert!(matches!(boot.take(Whose::Xen, &changes), Taken::ByHand(..)));
+}
+
+#[test]
+fn entries_of_systemd_boot_keep_all_but_the_word() {
+    let text = "title Arch\nlinux /vmlinuz\noptions root=x  a=0\noptions rw\n";
+    assert_eq!(
+        entries::changed(text, &[WordChange::add("b=1")]),
+        "title Arch\nlinux /vmlinuz\noptions root=x  a=0\noptions rw b=1\n"
+    );
+    assert_eq!(
+        entries::changed(text, &replaced("a=0", Some("a=1"))),
+        "title Arch\nlinux /vmlinuz\noptions root=x  a=1\noptions rw\n"
+    );
+    let windows = "title Windows\nefi /EFI/x.efi\noptions a=0\n";
+    assert_eq!(entries::changed(windows, &replaced("a=0", Some("a=1"))), windows);
+    assert_eq!(entries::options(text), "root=x  a=0 rw");
+}

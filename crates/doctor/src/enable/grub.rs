@@ -1,0 +1,97 @@
+//! The settings of grub-mkconfig: assignments of a shell.
+
+use super::words::{self, WordChange};
+use std::ops::Range;
+
+/// An assignment whose value is plain text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Assignment {
+    /// The text between the quotes, or the bare word.
+    pub(super) value: Range<usize>,
+    /// The quote, if any.
+    quote: Option<char>,
+}
+
+/// All assignments of a variable in a file, in order. `Err` names one that is more than plain text.
+pub(super) fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>, String> {
+    let mut found = Vec::new();
+    let mut begin = 0;
+    for line in text.split_inclusive('\n') {
+        let start = begin;
+        begin += line.len();
+        let trimmed = line.trim_start();
+        let rest = trimmed.strip_prefix("export ").map_or(trimmed, str::trim_start);
+        let Some(value) = rest.strip_prefix(variable).and_then(|rest| {
+            // `NAME+=` adds to the value before it, which is as good a place for a word.
+            rest.strip_prefix('=').or_else(|| rest.strip_prefix("+="))
+        }) else {
+            continue;
+        };
+        let at = start + line.len() - value.len();
+        let value = value.trim_end_matches('\n');
+        found.push(plain(value, at).ok_or_else(|| line.trim().to_owned())?);
+    }
+    Ok(found)
+}
+
+fn plain(value: &str, at: usize) -> Option<Assignment> {
+    let quote = value.chars().next().filter(|first| ['"', '\''].contains(first));
+    let (inner, rest) = match quote {
+        Some(quote) => value[1..].split_once(quote)?,
+        None => value.split_at(value.find(char::is_whitespace).unwrap_or(value.len())),
+    };
+    let ends =
+        rest.trim().is_empty() || rest.trim_start().starts_with('#') && rest.starts_with(char::is_whitespace);
+    // What the shell works out can hold words that are not seen here; a mere variable cannot hide the end.
+    let worked_out = quote != Some('\'') && (inner.contains(['`', '\\']) || inner.contains("$("));
+    let start = at + usize::from(quote.is_some());
+    (ends && !worked_out).then(|| Assignment { value: start..start + inner.len(), quote })
+}
+
+/// The file with the changes made to one assignment; `Err` when the assignment cannot hold them.
+pub(super) fn changed(text: &str, assignment: &Assignment, changes: &[WordChange]) -> Result<String, String> {
+    let old = &text[assignment.value.clone()];
+    let new = words::changed(old, changes);
+    let forbidden: &[char] = if assignment.quote == Some('\'') { &['\''] } else { &['"', '$', '`', '\\'] };
+    if changes.iter().filter_map(|change| change.new.as_ref()).any(|word| word.contains(forbidden)) {
+        return Err("a word with quotes cannot be written there".to_owned());
+    }
+    let mut whole = text.to_owned();
+    let quoted = if assignment.quote.is_none() && new.contains(char::is_whitespace) {
+        format!("\"{new}\"")
+    } else {
+        new
+    };
+    whole.replace_range(assignment.value.clone(), &quoted);
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(text: &str, variable: &str, new: &str) -> String {
+        let all = assignments(text, variable).unwrap();
+        changed(text, all.last().unwrap(), &[WordChange::add(new)]).unwrap()
+    }
+
+    #[test]
+    fn the_last_assignment_gets_the_word_and_the_rest_stays() {
+        let text = "# GRUB_CMDLINE_LINUX=\"x\"\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"a\" # why\n \
+            export GRUB_CMDLINE_LINUX='b  c'\nGRUB_TIMEOUT=5";
+        let expected = text.replace("'b  c'", "'b  c d=1'");
+        assert_eq!(change(text, "GRUB_CMDLINE_LINUX", "d=1"), expected);
+        assert_eq!(change("A=\n", "A", "d=1"), "A=d=1\n");
+        assert_eq!(change("A=quiet\n", "A", "d=1"), "A=\"quiet d=1\"\n");
+        assert_eq!(change("A=\"$A x\"\n", "A", "d=1"), "A=\"$A x d=1\"\n");
+        assert_eq!(change("A+=\" x\"\n", "A", "d=1"), "A+=\" x d=1\"\n");
+    }
+
+    #[test]
+    fn what_a_shell_works_out_is_named() {
+        for text in ["A=\"$(cat x)\"\n", "A=\"a\\\n b\"\n", "A=\"never closed\n", "A='a'b\n"] {
+            assert!(assignments(text, "A").is_err(), "{text}");
+        }
+        assert_eq!(assignments("AB=1\nB=A=1\n", "A").unwrap(), []);
+    }
+}

@@ -1,0 +1,104 @@
+//! Arguments of the kernel that keep interrupts from being delivered in hardware.
+
+use super::words::{self, WordChange};
+
+struct Harmful {
+    name: &'static str,
+    /// One of the words apart by commas.
+    word: &'static str,
+    why: &'static str,
+    source: &'static str,
+}
+
+const PARAMETERS: &str = "Linux Documentation/admin-guide/kernel-parameters.txt";
+
+const HARMFUL: [Harmful; 4] = [
+    Harmful {
+        name: "amd_iommu_intr",
+        word: "legacy",
+        why: "interrupts of assigned devices are not delivered to vCPUs by the IOMMU",
+        source: PARAMETERS,
+    },
+    Harmful {
+        name: "amd_iommu",
+        word: "off",
+        why: "without an IOMMU no device's interrupt is delivered to a vCPU, and none can be assigned",
+        source: PARAMETERS,
+    },
+    Harmful {
+        name: "intremap",
+        word: "nopost",
+        why: "interrupts of assigned devices are remapped but not posted to vCPUs",
+        source: "Linux drivers/iommu/irq_remapping.c, irq_remapping_cap",
+    },
+    Harmful {
+        name: "intremap",
+        word: "off",
+        why: "without interrupt remapping no device's interrupt is posted to a vCPU",
+        source: PARAMETERS,
+    },
+];
+
+/// A harmful argument of a command line, with the change that takes it away.
+pub(super) struct Found {
+    pub(super) change: WordChange,
+    pub(super) why: &'static str,
+    pub(super) source: &'static str,
+}
+
+/// In these command lines, each argument once.
+pub(super) fn find(lines: &[String]) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for one in lines.iter().flat_map(|line| in_line(line)) {
+        if !found.iter().any(|other| other.change == one.change) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+fn in_line(command_line: &str) -> Vec<Found> {
+    let mut found = Vec::new();
+    for range in words::words(command_line) {
+        let word = &command_line[range];
+        if word == "--" {
+            break;
+        }
+        let Some((name, value)) = word.split_once('=') else { continue };
+        let parts: Vec<&str> = value.split(',').collect();
+        let named = HARMFUL.iter().filter(|one| one.name == name.replace('-', "_"));
+        for one in named.filter(|one| parts.contains(&one.word)) {
+            let rest: Vec<&str> = parts.iter().copied().filter(|part| *part != one.word).collect();
+            let new = (!rest.is_empty()).then(|| format!("{name}={}", rest.join(",")));
+            let change = WordChange { old: Some(word.to_owned()), new };
+            found.push(Found { change, why: one.why, source: one.source });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_found_and_the_rest_of_its_words_kept() {
+        let found = in_line(
+            "ro amd_iommu_intr=legacy intremap=nosid,nopost amd-iommu=off intremap=off -- intremap=off",
+        );
+        let told: Vec<_> =
+            found.iter().map(|one| (one.change.old.as_deref().unwrap(), one.change.new.as_deref())).collect();
+        let expected = [
+            ("amd_iommu_intr=legacy", None),
+            ("intremap=nosid,nopost", Some("intremap=nosid")),
+            ("amd-iommu=off", None),
+            ("intremap=off", None),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_does_no_harm_is_left() {
+        assert!(in_line("amd_iommu=on amd_iommu_intr=vapic iommu=pt intremap=on intel_iommu=off").is_empty());
+    }
+}

@@ -1,0 +1,297 @@
+use super::*;
+use knobs::{Changes, Outcome, Restore, restore};
+use machine::{Host, Machine};
+use std::fmt::Write as _;
+
+#[path = "machine_tests.rs"]
+mod machine;
+
+const ALL: Wish = Wish { arm: Arm::On, persist: true, reload: true };
+const OFF: Wish = Wish { arm: Arm::Off, ..ALL };
+/// Arguments that force a boot loader to be changed.
+const ARGUMENTS: (&str, &str) =
+    ("/proc/cmdline", "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu_intr=legacy quiet\n");
+
+/// What each distribution keeps where.
+fn distributions() -> Vec<(&'static str, Host)> {
+    let grub = "# If you change this file\nGRUB_TIMEOUT=5\n\
+        GRUB_CMDLINE_LINUX_DEFAULT=\"quiet kvm_amd.avic=0 amd_iommu_intr=legacy\"\nGRUB_CMDLINE_LINUX=\"\"\n";
+    let cloud = "GRUB_CMDLINE_LINUX_DEFAULT=\"console=ttyS0 kvm_amd.avic=0 amd_iommu_intr=legacy\"\n";
+    let entry = "title Linux\nversion 6.12\nlinux /vmlinuz\n\
+        options root=/dev/sda1 ro amd_iommu_intr=legacy kvm_amd.avic=0\n";
+    let words = "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu_intr=legacy quiet";
+    let stub =
+        r#"{"default":{},"user":{"kernel_options":["quiet","amd_iommu_intr=legacy","kvm_amd.avic=0"]}}"#;
+    let program = |path| (path, "");
+    vec![
+        (
+            "debian",
+            Host::amd(&[
+                ("/proc/cmdline", "root=/dev/sda1 ro amd_iommu_intr=legacy quiet\n"),
+                program("/usr/sbin/update-grub"),
+                ("/etc/default/grub", grub),
+                ("/boot/grub/grub.cfg", grub),
+                ("/etc/modprobe.d/kvm.conf", "# nested guests\noptions kvm-amd nested=1 avic=0\n"),
+                ("/etc/initramfs-tools/modules", "# early\nkvm_amd\n"),
+            ]),
+        ),
+        (
+            "ubuntu-cloud",
+            Host::amd(&[
+                ARGUMENTS,
+                program("/usr/sbin/update-grub"),
+                (
+                    "/etc/default/grub",
+                    "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash\"\nGRUB_CMDLINE_LINUX=\"\"\n",
+                ),
+                ("/etc/default/grub.d/50-cloudimg-settings.cfg", cloud),
+                (
+                    "/boot/grub/grub.cfg",
+                    &format!("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash\"\nGRUB_CMDLINE_LINUX=\"\"\n{cloud}"),
+                ),
+            ]),
+        ),
+        (
+            "fedora",
+            Host::amd(&[
+                ARGUMENTS,
+                program("/usr/sbin/grubby"),
+                ("/etc/default/grub", "GRUB_ENABLE_BLSCFG=true\n"),
+                ("/boot/loader/entries/a-6.12.conf", entry),
+                ("/boot/loader/entries/a-0-rescue.conf", entry),
+            ]),
+        ),
+        (
+            "suse",
+            Host::amd(&[
+                ARGUMENTS,
+                program("/usr/sbin/grub2-mkconfig"),
+                ("/etc/default/grub", grub),
+                ("/boot/grub2/grub.cfg", grub),
+            ]),
+        ),
+        (
+            "pop",
+            Host::amd(&[
+                ARGUMENTS,
+                program("/usr/bin/kernelstub"),
+                ("/etc/kernelstub/configuration", stub),
+                ("/boot/efi/loader/entries/Pop_OS-current.conf", entry),
+            ]),
+        ),
+        (
+            "arch",
+            Host::amd(&[
+                ARGUMENTS,
+                ("/boot/loader/entries/arch.conf", entry),
+                ("/etc/mkinitcpio.conf", "MODULES=()\n"),
+            ]),
+        ),
+        (
+            "proxmox",
+            Host::amd(&[
+                ARGUMENTS,
+                program("/usr/sbin/proxmox-boot-tool"),
+                program("/usr/sbin/update-grub"),
+                ("/etc/kernel/proxmox-boot-uuids", "AAAA-BBBB\n"),
+                ("/etc/kernel/cmdline", words),
+                ("/boot/efi/cmdline", words),
+            ]),
+        ),
+    ]
+}
+
+fn plan(host: &Host, wish: Wish) -> Plan {
+    Plan::new(host.root(), &host.inspection(), wish)
+}
+
+fn make(host: &Host, wish: Wish) -> Applied {
+    let mut changes = Changes::begin(host.root(), Machine::new(host), vec!["exitless".to_owned()]).unwrap();
+    apply(&plan(host, wish), &mut changes, &|| false)
+}
+
+fn told(plan: &Plan) -> String {
+    let mut text = format!("{} {:?}, {:?}\n", plan.technology, plan.arm, plan.now);
+    for refusal in &plan.refusals {
+        writeln!(text, "refused, {}: {}\n    {}", refusal.name, refusal.why, refusal.next).unwrap();
+    }
+    for step in &plan.steps {
+        writeln!(
+            text,
+            "\n{} ({:?}, {:?})\n    {}\n    {}",
+            step.name, step.standing, step.effect, step.title, step.why
+        )
+        .unwrap();
+        step.commands.iter().for_each(|command| writeln!(text, "    $ {command}").unwrap());
+        step.files.iter().for_each(|file| text.push_str(&file.diff));
+    }
+    plan.notes.iter().for_each(|note| writeln!(text, "\n{note}").unwrap());
+    text
+}
+
+/// By distribution: what comes of its own program may put words into another order.
+fn sorted(
+    tree: std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>,
+) -> Vec<(std::path::PathBuf, Vec<String>)> {
+    let words = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).unwrap();
+        let mut words: Vec<String> = text.split([' ', '\n', ',', '[', ']']).map(str::to_owned).collect();
+        words.sort();
+        words
+    };
+    tree.into_iter().map(|(path, bytes)| (path, words(bytes))).collect()
+}
+
+#[test]
+fn each_distribution_is_changed_in_its_own_way() {
+    for (name, host) in distributions() {
+        insta::assert_snapshot!(name, told(&plan(&host, ALL)));
+    }
+}
+
+#[test]
+fn made_twice_it_changes_nothing_and_restored_all_is_as_it_was() {
+    for (name, host) in distributions() {
+        let before = host.tree();
+        let applied = make(&host, ALL);
+        assert!(applied.is_whole(), "{name}: {applied:?}");
+        assert_eq!(applied.reads.as_deref(), Some("Y"), "{name}");
+        let made = host.tree();
+        assert_ne!(made, before, "{name}");
+
+        let again = plan(&host, ALL);
+        let left: Vec<_> = again.ready().map(|step| &step.name).collect();
+        assert!(left.is_empty(), "{name}: {left:?}");
+        assert!(again.so_already && make(&host, ALL).steps.is_empty(), "{name}");
+        assert_eq!(host.tree(), made, "{name}");
+
+        let restored = restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
+        assert!(!restored.incomplete(), "{name}: {:?}", restored.changes);
+        // grubby and kernelstub put a word that comes back to the end.
+        if ["fedora", "pop"].contains(&name) {
+            assert_eq!(sorted(host.tree()), sorted(before), "{name}");
+        } else {
+            assert_eq!(host.tree(), before, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_other_arm_is_a_plan_too() {
+    let host = Host::intel(&[]);
+    host.module("kvm_intel", &[("enable_apicv", "Y"), ("enable_ipiv", "Y"), ("nested", "Y")]);
+    insta::assert_snapshot!("intel-off", told(&plan(&host, OFF)));
+    let before = host.tree();
+    assert!(make(&host, OFF).is_whole());
+    assert_eq!(host.text("/sys/module/kvm_intel/parameters/enable_apicv"), "N\n");
+    // On again is the smallest change of what the other arm wrote.
+    insta::assert_snapshot!("intel-on-again", told(&plan(&host, ALL)));
+    assert!(make(&host, ALL).is_whole());
+    let mut machine = Machine::new(&host);
+    let restored = restore(host.root(), &mut machine, Restore::default()).unwrap();
+    assert!(
+        restored.changes.iter().all(|(_, outcome)| *outcome == Outcome::Undone),
+        "{:?}",
+        restored.changes
+    );
+    assert_eq!(host.tree(), before);
+}
+
+#[test]
+fn a_module_in_use_is_never_loaded_again() {
+    let host = Host::amd(&[("/sys/module/kvm_amd/refcnt", "2\n")]);
+    let plan = plan(&host, Wish { persist: false, ..ALL });
+    assert!(plan.is_refused());
+    let Standing::Blocked { why, .. } = &plan.steps.last().unwrap().standing else { panic!("{plan:?}") };
+    assert_eq!(why, "kvm_amd is in use 2 times");
+    assert!(make(&host, ALL).steps.iter().all(|(name, _)| name != "reload"));
+    assert_eq!(host.text("/sys/module/kvm_amd/parameters/avic"), "N\n");
+}
+
+#[test]
+fn what_is_not_asked_for_is_shown_and_not_made() {
+    let host = Host::amd(&[]);
+    let plan = plan(&host, Wish { arm: Arm::On, persist: false, reload: false });
+    assert!(plan.awaits_options() && !plan.is_refused());
+    let standings: Vec<_> = plan.steps.iter().map(|step| &step.standing).collect();
+    let asks = |option: &str| Standing::NotAsked { option: option.to_owned() };
+    assert_eq!(standings, [&asks("--persist"), &asks("--reload")]);
+}
+
+#[test]
+fn contradictions_are_refused_by_name() {
+    let lacking = machine::AMD.replace(" avic", "");
+    let name = |host: &Host, wish| plan(host, wish).refusals.first().map(|one| one.name.clone());
+    let host = Host::amd(&[("/proc/cpuinfo", &lacking)]);
+    assert_eq!(name(&host, ALL).as_deref(), Some("cpu"));
+    assert_eq!(name(&host, OFF), None);
+    host.module("kvm_amd", &[("avic", "Y"), ("force_avic", "Y")]);
+    assert_eq!(name(&host, ALL).as_deref(), Some("contradiction"));
+    assert!(plan(&host, ALL).refusals[0].why.ends_with("force_avic overrules the CPU"));
+    let host = Host::amd(&[("/run/.containerenv", "")]);
+    assert_eq!(name(&host, ALL).as_deref(), Some("container"));
+    assert_eq!(name(&host, OFF).as_deref(), Some("container"));
+    let without_pi = machine::INTEL.replace(" posted_intr apicv", "");
+    let host = Host::intel(&[("/proc/cpuinfo", &without_pi)]);
+    assert!(
+        plan(&host, ALL).refusals[0].why.contains("posted interrupts"),
+        "{:?}",
+        plan(&host, ALL).refusals
+    );
+    let host = Host::amd(&[("/proc/cpuinfo", "processor : 0\nflags : fpu hypervisor\n")]);
+    std::fs::remove_dir_all(host.path("/sys/module/kvm_amd")).unwrap();
+    assert!(plan(&host, ALL).refusals[0].next.contains("nested virtualization"));
+}
+
+#[test]
+fn a_module_that_does_not_take_it_is_loaded_as_it_was() {
+    let host = Host::amd(&[]);
+    let before = host.tree();
+    let machine = Machine { unable: &["avic"], ..Machine::new(&host) };
+    let mut changes = Changes::begin(host.root(), machine, Vec::new()).unwrap();
+    let applied = apply(&plan(&host, Wish { persist: false, ..ALL }), &mut changes, &|| false);
+    let (name, StepOutcome::Failed { why }) = &applied.steps[0] else { panic!("{applied:?}") };
+    assert!(name == "reload" && why.contains("reads avic N"), "{why}");
+    assert_eq!(host.tree(), before);
+}
+
+#[test]
+fn a_module_that_is_built_in_is_told_by_the_kernels_command_line() {
+    let host = Host::amd(&[
+        ("/lib/modules/6.12.107/modules.builtin", "kernel/arch/x86/kvm/kvm-amd.ko\n"),
+        ("/usr/sbin/update-grub", ""),
+        ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=quiet\n"),
+    ]);
+    insta::assert_snapshot!("built-in", told(&plan(&host, ALL)));
+}
+
+#[test]
+fn a_boot_loader_that_is_not_known_leaves_it_to_people() {
+    let host = Host::amd(&[ARGUMENTS]);
+    let plan = plan(&host, ALL);
+    let Standing::Blocked { next, .. } = &plan.steps[0].standing else { panic!("{plan:?}") };
+    assert_eq!(
+        next,
+        "change the arguments by hand: kvm_amd.avic=0 to kvm_amd.avic=1, without amd_iommu_intr=legacy"
+    );
+}
+
+#[test]
+fn old_kernels_are_named_where_nesting_costs_avic() {
+    let host = Host::amd(&[("/proc/sys/kernel/osrelease", "5.15.0\n")]);
+    assert!(plan(&host, ALL).notes[0].contains("before 5.19"));
+    let host = Host::amd(&[("/proc/sys/kernel/osrelease", "6.18.1\n")]);
+    // There AVIC can be on without being told, so that off must be said.
+    assert_eq!(plan(&host, OFF).steps[0].name, "modprobe-options");
+    assert!(plan(&Host::amd(&[]), OFF).steps.is_empty());
+}
+
+#[test]
+fn a_stop_leaves_what_was_not_reached() {
+    let host = Host::amd(&[]);
+    let mut changes = Changes::begin(host.root(), Machine::new(&host), Vec::new()).unwrap();
+    let before = host.tree();
+    let applied = apply(&plan(&host, ALL), &mut changes, &|| true);
+    assert!(applied.steps.iter().all(|(_, outcome)| *outcome == StepOutcome::NotReached));
+    assert_eq!((applied.is_whole(), host.tree()), (false, before));
+}

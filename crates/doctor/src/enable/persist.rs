@@ -1,0 +1,148 @@
+//! What makes the parameters last: lines of modprobe.d, or arguments of the kernel.
+
+use super::boot::{Boot, Taken, Whose};
+use super::harmful;
+use super::modprobe::Modprobe;
+use super::plan::{Arm, Effect, Standing, Step, Wish, asked};
+use super::target::{Switch, Target, switch};
+use super::words::{self, WordChange};
+use host::Inspection;
+use knobs::{Change, Content};
+use std::path::Path;
+
+pub(super) fn steps(
+    root: &Path,
+    boot: &Boot,
+    inspection: &Inspection,
+    target: &Target,
+    wish: Wish,
+) -> Vec<Step> {
+    let command_line = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
+    // Of this boot, and of the next.
+    let mut lines = vec![command_line.to_owned()];
+    lines.extend(boot.lines());
+    let mut modprobe = Modprobe::read(root);
+    let mut arguments = Vec::new();
+    for one in target.switches() {
+        let contradicting = contradicting(&lines, target.module, one);
+        if !contradicting.is_empty() {
+            arguments.extend(contradicting);
+        } else if target.built_in {
+            if !said(command_line, target.module, one) && one.default != Some(one.on) {
+                arguments.push(WordChange::add(format!("{}.{}={}", target.module, one.name, one.value())));
+            }
+        } else {
+            let so = match modprobe.setting(target.module, one.name) {
+                Some(setting) => switch(&setting.value) == Some(one.on),
+                None => one.default == Some(one.on) || said(command_line, target.module, one),
+            };
+            if !so {
+                modprobe.set(target.module, one.name, one.value());
+            }
+        }
+    }
+    let mut steps: Vec<Step> = options(root, &modprobe, target, wish).into_iter().collect();
+    let mut reasons = Vec::new();
+    if !arguments.is_empty() {
+        let module = target.module;
+        reasons.push(if target.built_in {
+            format!("{module} is built into the kernel, so only the kernel's command line tells it")
+        } else {
+            format!("{module} gets the kernel's arguments after those of modprobe.d, and the last one counts")
+        });
+    }
+    let mut source = vec!["kmod, libkmod/libkmod-config.c"; reasons.len()];
+    if target.arm == Arm::On {
+        for found in harmful::find(&lines) {
+            let old = found.change.old.as_deref().unwrap_or_default();
+            reasons.push(format!("with {old}, {}", found.why));
+            source.push(found.source);
+            arguments.push(found.change);
+        }
+    }
+    source.dedup();
+    // One step, for they are in one file and one program works out the rest.
+    let step = if arguments.is_empty() { None } else { by_boot_loader(root, boot, &arguments, wish) };
+    steps.extend(step.map(|step| step.called(title(&arguments), reasons.join("; ")).by(source.join("; "))));
+    steps.extend(obstacles(root, &modprobe, target));
+    steps
+}
+
+fn options(root: &Path, modprobe: &Modprobe, target: &Target, wish: Wish) -> Option<Step> {
+    let changes: Vec<Change> = modprobe
+        .changes()
+        .into_iter()
+        .map(|(path, _, text)| Change::File { path, content: Some(Content(text.into_bytes())) })
+        .collect();
+    if changes.is_empty() {
+        return None;
+    }
+    let word = if target.arm == Arm::On { "on" } else { "off" };
+    let title = format!("Tell modprobe to load {} with {} {word}", target.module, target.switch().name);
+    let step =
+        Step::of(root, "modprobe-options", Effect::NextLoad, asked(wish.persist, "--persist"), changes);
+    Some(step.called(title, "so that it outlasts this boot").by("modprobe.d(5)"))
+}
+
+/// Lines of modprobe.d that are not ours to change, but keep the module away.
+fn obstacles(root: &Path, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
+    let found = modprobe.obstacles(target.module);
+    let step = |(path, line): (String, String)| {
+        let step = Step::of(root, "modprobe-obstacle", Effect::NextLoad, Standing::Suggested, Vec::new());
+        step.called(
+            format!("Look at `{line}` in {path}"),
+            "it keeps the module from being loaded as it is told",
+        )
+        .by("modprobe.d(5)")
+    };
+    found.into_iter().map(step).collect()
+}
+
+fn by_boot_loader(root: &Path, boot: &Boot, changes: &[WordChange], wish: Wish) -> Option<Step> {
+    let (standing, name) = (asked(wish.persist, "--persist"), "kernel-arguments");
+    match boot.take(Whose::Linux, changes) {
+        Taken::Nothing => None,
+        Taken::Changes(changes) => Some(Step::of(root, name, Effect::NextBoot, standing, changes)),
+        Taken::ByHand(why, next) => {
+            let standing = if wish.persist { Standing::Blocked { why, next } } else { standing };
+            Some(Step::of(root, name, Effect::NextBoot, standing, Vec::new()))
+        }
+    }
+}
+
+pub(super) fn title(changes: &[WordChange]) -> String {
+    let told = changes.iter().map(|change| match (&change.old, &change.new) {
+        (Some(old), Some(new)) => format!("Change the argument {old} to {new}"),
+        (Some(old), None) => format!("Take the argument {old} away"),
+        (None, new) => format!("Give the kernel the argument {}", new.as_deref().unwrap_or_default()),
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// The module's arguments of this name, as written; `-` and `_` are the same.
+fn arguments<'a>(line: &'a str, module: &str, name: &str) -> Vec<(&'a str, &'a str)> {
+    let full = format!("{module}.{name}");
+    let all = words::words(line).into_iter().map(|range| &line[range]);
+    let before_init = all.take_while(|word| *word != "--");
+    let named = before_init.filter_map(|word| {
+        let (name, value) = word.split_once('=').unwrap_or((word, "1"));
+        (name.replace('-', "_") == full).then_some((word, value))
+    });
+    named.collect()
+}
+
+fn contradicting(lines: &[String], module: &str, one: &Switch) -> Vec<WordChange> {
+    let wrong = lines.iter().flat_map(|line| arguments(line, module, one.name));
+    let wrong = wrong.filter(|(_, value)| switch(value) != Some(one.on));
+    let change = |(word, _): (&str, &str)| WordChange {
+        old: Some(word.to_owned()),
+        new: Some(format!("{module}.{}={}", one.name, one.value())),
+    };
+    let mut changes: Vec<WordChange> = wrong.map(change).collect();
+    changes.dedup();
+    changes
+}
+
+fn said(line: &str, module: &str, one: &Switch) -> bool {
+    arguments(line, module, one.name).last().is_some_and(|(_, value)| switch(value) == Some(one.on))
+}

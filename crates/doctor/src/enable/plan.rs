@@ -1,0 +1,227 @@
+//! A plan, as it is shown and made.
+
+use knobs::{Change, Content};
+use serde::Serialize;
+use similar::TextDiff;
+use std::fs;
+use std::path::Path;
+
+/// Which arm of a test the host is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    /// With interrupt virtualization.
+    On,
+    /// Without.
+    Off,
+}
+
+/// What is wished for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// Which arm.
+    pub arm: Arm,
+    /// Beyond the next load of the module and the next boot.
+    pub persist: bool,
+    /// Now, by loading the module again.
+    pub reload: bool,
+}
+
+/// When a step takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// At once.
+    Now,
+    /// When the module is loaded next, at the latest at the next boot.
+    NextLoad,
+    /// At the next boot.
+    NextBoot,
+}
+
+/// Whether a step will be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "standing")]
+pub enum Standing {
+    /// It will.
+    Ready,
+    /// It was not asked for.
+    NotAsked {
+        /// What asks for it: `--persist`, `--reload`.
+        option: String,
+    },
+    /// It was asked for, and something stands in the way.
+    Blocked {
+        /// What.
+        why: String,
+        /// What to do about it.
+        next: String,
+    },
+    /// It is for people to do.
+    Suggested,
+}
+
+/// A file before and after, as a unified difference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The file.
+    pub path: String,
+    /// `diff -u`, from what is there to what is to be.
+    pub diff: String,
+}
+
+/// One step of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Its stable name: `modprobe-options`, `kernel-arguments`, `modprobe-obstacle`, `initramfs`,
+    /// `reload`, `xen-arguments`.
+    pub name: String,
+    /// What it does, in a few words.
+    pub title: String,
+    /// Why, in one line.
+    pub why: String,
+    /// What says so, where that is not plain: a manual, a file of the kernel.
+    pub source: Option<String>,
+    /// When it takes effect.
+    pub effect: Effect,
+    /// Whether it will be made.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// The files that it changes.
+    pub files: Vec<Difference>,
+    /// The commands that it runs, as they are typed.
+    pub commands: Vec<String>,
+    /// What is made, in order.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
+}
+
+/// Why nothing is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// Its stable name: `cpu`, `contradiction`, `container`, `module`, `xen`.
+    pub name: String,
+    /// What was found.
+    pub why: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+/// What it takes to switch interrupt virtualization on or off on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// Which arm.
+    pub arm: Arm,
+    /// `APICv`, `AVIC` or `x2AVIC`.
+    pub technology: String,
+    /// Where the running kernel says whether it is on.
+    pub place: String,
+    /// What it says; `None` when the module is not loaded or the file may not be read.
+    pub now: Option<String>,
+    /// Whether the running kernel has it as wished for.
+    pub so_already: bool,
+    /// Why nothing is done; empty when nothing stands in the way.
+    pub refusals: Vec<Refusal>,
+    /// What is to be done, in order.
+    pub steps: Vec<Step>,
+    /// What is worth knowing besides.
+    pub notes: Vec<String>,
+    /// The module whose parameter decides.
+    #[serde(skip)]
+    pub(super) module: String,
+    /// The switch as wished for.
+    #[serde(skip)]
+    pub(super) wanted: bool,
+}
+
+impl Plan {
+    /// A plan that does nothing.
+    #[must_use]
+    pub fn refused(wish: Wish, refusal: Refusal) -> Self {
+        Self {
+            arm: wish.arm,
+            technology: "interrupt virtualization".to_owned(),
+            place: String::new(),
+            now: None,
+            so_already: false,
+            refusals: vec![refusal],
+            steps: Vec::new(),
+            notes: Vec::new(),
+            module: String::new(),
+            wanted: wish.arm == Arm::On,
+        }
+    }
+
+    /// Steps that will be made.
+    pub fn ready(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| step.standing == Standing::Ready)
+    }
+
+    /// Whether something that was asked for cannot be done.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        let blocked = |step: &Step| matches!(step.standing, Standing::Blocked { .. });
+        !self.refusals.is_empty() || self.steps.iter().any(blocked)
+    }
+
+    /// Whether there are steps that would be made, had they been asked for.
+    #[must_use]
+    pub fn awaits_options(&self) -> bool {
+        self.ready().next().is_none()
+            && self.steps.iter().any(|step| matches!(step.standing, Standing::NotAsked { .. }))
+    }
+}
+
+impl Step {
+    /// A step of these changes of the host below `root`.
+    pub(super) fn of(
+        root: &Path,
+        name: &str,
+        effect: Effect,
+        standing: Standing,
+        changes: Vec<Change>,
+    ) -> Self {
+        let files = changes.iter().filter_map(|change| difference(root, change)).collect();
+        let commands = changes.iter().filter_map(command).collect();
+        let (name, title, why) = (name.to_owned(), String::new(), String::new());
+        Self { name, title, why, source: None, effect, standing, files, commands, changes }
+    }
+
+    pub(super) fn called(self, title: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { title: title.into(), why: why.into(), ..self }
+    }
+
+    pub(super) fn by(self, source: impl Into<String>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+}
+
+pub(super) fn asked(asked: bool, option: &str) -> Standing {
+    if asked { Standing::Ready } else { Standing::NotAsked { option: option.to_owned() } }
+}
+
+fn difference(root: &Path, change: &Change) -> Option<Difference> {
+    let Change::File { path, content: Some(Content(new)) } = change else { return None };
+    let old = fs::read(root.join(path.trim_start_matches('/'))).ok();
+    let was = if old.is_some() { format!("a{path}") } else { "/dev/null".to_owned() };
+    let (old, new) = (old.unwrap_or_default(), String::from_utf8_lossy(new));
+    let old = String::from_utf8_lossy(&old);
+    let diff = TextDiff::from_lines(old.as_ref(), new.as_ref());
+    let diff = diff.unified_diff().header(&was, &format!("b{path}")).to_string();
+    Some(Difference { path: path.clone(), diff })
+}
+
+fn command(change: &Change) -> Option<String> {
+    match change {
+        Change::Command { run: Some(words), .. } => {
+            let typed =
+                words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
+            Some(typed.collect::<Vec<_>>().join(" "))
+        }
+        Change::Load { module, parameters } => {
+            let given: Vec<_> = parameters.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            Some(format!("rmmod {module}; modprobe {module}{}", given.concat()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,59 @@
+//! The module loaded again, with the parameters given to it.
+
+use super::plan::{Arm, Effect, Standing, Step, Wish, asked};
+use super::target::Target;
+use host::Inspection;
+use knobs::Change;
+use std::fs;
+use std::path::Path;
+
+pub(super) fn step(root: &Path, inspection: &Inspection, target: &Target, wish: Wish) -> Option<Step> {
+    if target.is_so() {
+        return None;
+    }
+    let wrong = target.switches().iter().filter(|one| !one.is_so());
+    let parameters = wrong.map(|one| (one.name.to_owned(), one.value().to_owned())).collect();
+    let change = Change::Load { module: target.module.to_owned(), parameters };
+    let standing = match obstacle(root, inspection, target) {
+        Some(blocked) if wish.reload => blocked,
+        _ => asked(wish.reload, "--reload"),
+    };
+    let changes = if target.built_in { Vec::new() } else { vec![change] };
+    let mut step = Step::of(root, "reload", Effect::Now, standing, changes);
+    if !target.loaded {
+        step.commands.iter_mut().for_each(|command| {
+            *command = command.rsplit("; ").next().unwrap_or_default().to_owned();
+        });
+    }
+    let word = if target.arm == Arm::On { "on" } else { "off" };
+    let again = if target.loaded { " again" } else { "" };
+    let title = format!("Load {}{again}, with {} {word}", target.module, target.switch().name);
+    Some(step.called(title, "the parameter is read when the module is loaded, and never after"))
+}
+
+/// Only a module that nobody uses is touched.
+fn obstacle(root: &Path, inspection: &Inspection, target: &Target) -> Option<Standing> {
+    let blocked = |why: String, next: &str| Some(Standing::Blocked { why, next: next.to_owned() });
+    if target.built_in {
+        let why = format!("{} is built into the kernel and cannot be loaded again", target.module);
+        return blocked(why, "use --persist, and boot");
+    }
+    let vms = inspection.running.vms.get().map_or(&[][..], Vec::as_slice);
+    if !vms.is_empty() {
+        let names: Vec<_> =
+            vms.iter().map(|one| format!("{} (process {})", one.vm.name, one.vm.pid)).collect();
+        return blocked(
+            format!("VMs run: {}", names.join(", ")),
+            "end or migrate them first, or use --persist and boot",
+        );
+    }
+    let count = root.join("sys/module").join(target.module).join("refcnt");
+    let users = fs::read_to_string(count).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    match users {
+        Some(users @ 1..) => blocked(
+            format!("{} is in use {users} times", target.module),
+            "end what has /dev/kvm open (`fuser -v /dev/kvm`)",
+        ),
+        _ => None,
+    }
+}

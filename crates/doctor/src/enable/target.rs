@@ -1,0 +1,144 @@
+//! What the parameters of a vendor's module should be.
+
+use super::plan::{Arm, Refusal};
+use exits::KernelVersion;
+use host::kvm;
+use host::{Inspection, Parameters};
+
+/// AVIC is `auto` from here on: on where a CPU has x2AVIC, from Zen 4 (arch/x86/kvm/svm/avic.c of 6.18).
+const AVIC_BY_ITSELF: KernelVersion = KernelVersion::new(6, 18);
+/// From here on AVIC is inhibited only while a nested guest runs, before that in every VM that is offered SVM (commit
+/// f44509f849fe).
+const NESTED_WHILE_IT_RUNS: KernelVersion = KernelVersion::new(5, 19);
+
+/// A switch of the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Switch {
+    pub(super) name: &'static str,
+    /// What it should be.
+    pub(super) on: bool,
+    /// What it is without being told, where that is known.
+    pub(super) default: Option<bool>,
+    /// What the running kernel says.
+    pub(super) now: Option<String>,
+}
+
+impl Switch {
+    /// As it is written.
+    pub(super) fn value(&self) -> &'static str {
+        if self.on { "1" } else { "0" }
+    }
+
+    pub(super) fn is_so(&self) -> bool {
+        self.now.as_deref().and_then(switch) == Some(self.on)
+    }
+}
+
+/// The module and its switches, the one that decides first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) arm: Arm,
+    pub(super) technology: String,
+    pub(super) module: &'static str,
+    pub(super) loaded: bool,
+    pub(super) built_in: bool,
+    switches: Vec<Switch>,
+}
+
+/// A switch as modprobe.d and the kernel take it (lib/kstrtox.c, `kstrtobool`).
+pub(super) fn switch(text: &str) -> Option<bool> {
+    match text.trim() {
+        "1" | "y" | "Y" | "t" | "T" | "on" | "On" | "ON" => Some(true),
+        "0" | "n" | "N" | "f" | "F" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
+    }
+}
+
+impl Target {
+    /// What this host's vendor takes. `Err` when no CPU or module says which that is.
+    pub(super) fn of(inspection: &Inspection, arm: Arm) -> Result<Self, Refusal> {
+        let flags = inspection.processor.flags.get();
+        let has = |flag: &str| flags.is_some_and(|flags| flags.contains(flag));
+        let loaded = |module: &str| inspection.kernel.parameters.contains_key(module);
+        let module = if has("svm") || loaded(kvm::AMD) {
+            kvm::AMD
+        } else if has("vmx") || loaded(kvm::INTEL) {
+            kvm::INTEL
+        } else {
+            let guest = inspection.processor.hypervisor.get().is_some_and(Option::is_some);
+            return Err(Refusal {
+                name: "cpu".to_owned(),
+                why: "the CPU shows neither vmx nor svm".to_owned(),
+                next: if guest {
+                    "this machine is itself a guest: let its host offer nested virtualization"
+                } else {
+                    "switch virtualization on in the firmware"
+                }
+                .to_owned(),
+            });
+        };
+        let parameters = inspection.kernel.parameters.get(module);
+        let on = arm == Arm::On;
+        let switch = |name, on, default| Switch { name, on, default, now: now(parameters, name) };
+        let young = inspection.fingerprint.kernel().is_none_or(|kernel| kernel >= AVIC_BY_ITSELF);
+        let (technology, switches) = if module == kvm::AMD {
+            let mut switches = vec![switch("avic", on, (!young).then_some(false))];
+            if on {
+                // Without nested paging the module takes AVIC back (arch/x86/kvm/svm/avic.c, `avic_hardware_setup`).
+                switches.push(switch("npt", true, Some(true)));
+            }
+            (if has("x2avic") { "x2AVIC" } else { "AVIC" }, switches)
+        } else {
+            let mut switches = vec![switch("enable_apicv", on, Some(true))];
+            let ipis = inspection.processor.vmx.get().and_then(|vmx| vmx.ipi_virtualization);
+            if on && ipis == Some(true) {
+                switches.push(switch("enable_ipiv", true, Some(true)));
+            }
+            ("APICv", switches)
+        };
+        let built_in = inspection.kernel.built_in.get().is_some_and(|built_in| built_in.0.contains(module));
+        let (technology, loaded) = (technology.to_owned(), parameters.is_some());
+        Ok(Self { arm, technology, module, loaded, built_in, switches })
+    }
+
+    /// The one that decides.
+    pub(super) fn switch(&self) -> &Switch {
+        &self.switches[0]
+    }
+
+    pub(super) fn switches(&self) -> &[Switch] {
+        &self.switches
+    }
+
+    pub(super) fn is_so(&self) -> bool {
+        self.switches.iter().all(Switch::is_so)
+    }
+
+    pub(super) fn notes(&self, inspection: &Inspection) -> Vec<String> {
+        let mut notes = Vec::new();
+        let old = inspection.fingerprint.kernel().is_some_and(|kernel| kernel < NESTED_WHILE_IT_RUNS);
+        let nested = now(inspection.kernel.parameters.get(self.module), "nested");
+        if self.module == kvm::AMD
+            && self.arm == Arm::On
+            && old
+            && nested.as_deref().and_then(switch) == Some(true)
+        {
+            notes.push(
+                "Linux before 5.19 inhibits AVIC in every VM that is offered SVM: take svm from such VMs \
+                 (-cpu host,svm=off), or load kvm_amd with nested=0."
+                    .to_owned(),
+            );
+        }
+        if inspection.kernel.lockdown.get().is_some_and(|mode| mode != "none") {
+            notes.push(
+                "The kernel is locked down: it loads signed modules only, such as the distribution's."
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+fn now(parameters: Option<&Parameters>, name: &str) -> Option<String> {
+    parameters?.get(name)?.clone()
+}

@@ -1,0 +1,131 @@
+//! Words of a kernel's command line, changed where they stand.
+
+use std::ops::Range;
+
+/// One word that goes, comes, or becomes another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WordChange {
+    /// The word as it stands; `None` when nothing goes.
+    pub(super) old: Option<String>,
+    /// What is to stand there; `None` when nothing comes.
+    pub(super) new: Option<String>,
+}
+
+impl WordChange {
+    pub(super) fn add(word: impl Into<String>) -> Self {
+        Self { old: None, new: Some(word.into()) }
+    }
+}
+
+/// Where the words of a line are: apart by blanks, except inside double quotes (lib/cmdline.c, `next_arg`).
+pub(super) fn words(line: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut begin, mut quoted) = (None, false);
+    for (at, character) in line.char_indices() {
+        if character == '"' {
+            quoted = !quoted;
+        }
+        if character.is_whitespace() && !quoted {
+            found.extend(begin.take().map(|begin| begin..at));
+        } else if begin.is_none() {
+            begin = Some(at);
+        }
+    }
+    found.extend(begin.map(|begin| begin..line.len()));
+    found
+}
+
+pub(super) fn has(line: &str, word: &str) -> bool {
+    words(line).into_iter().any(|range| &line[range] == word)
+}
+
+/// The line with the changes, all else byte for byte. A word is added at the end, and not twice.
+pub(super) fn changed(line: &str, changes: &[WordChange]) -> String {
+    changes.iter().fold(line.to_owned(), |line, change| one(&line, change))
+}
+
+fn one(line: &str, change: &WordChange) -> String {
+    let mut line = line.to_owned();
+    let mut placed = change.new.as_deref().is_none_or(|new| has(&line, new));
+    if let Some(old) = &change.old {
+        // From the end, so that what comes before keeps its place.
+        for range in
+            words(&line).into_iter().rev().filter(|range| &line[range.clone()] == old).collect::<Vec<_>>()
+        {
+            match &change.new {
+                Some(new) if !placed => {
+                    line.replace_range(range, new);
+                    placed = true;
+                }
+                _ => line.replace_range(with_blank(&line, range), ""),
+            }
+        }
+    }
+    if let (Some(new), false) = (&change.new, placed) {
+        // What follows `--` is for init.
+        let end =
+            words(&line).into_iter().find(|range| &line[range.clone()] == "--").map(|range| range.start);
+        match end {
+            Some(at) => line.insert_str(at, &format!("{new} ")),
+            None => {
+                let end = line.trim_end().len();
+                let blank = if end == 0 { "" } else { " " };
+                line.insert_str(end, &format!("{blank}{new}"));
+            }
+        }
+    }
+    line
+}
+
+/// The word with one blank beside it, so that none is left over.
+fn with_blank(line: &str, range: Range<usize>) -> Range<usize> {
+    if line[..range.start].ends_with(' ') {
+        range.start - 1..range.end
+    } else if line[range.end..].starts_with(' ') {
+        range.start..range.end + 1
+    } else {
+        range
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn change(old: Option<&str>, new: Option<&str>) -> WordChange {
+        WordChange { old: old.map(str::to_owned), new: new.map(str::to_owned) }
+    }
+
+    #[test]
+    fn only_the_word_changes() {
+        for (line, old, new, expected) in [
+            ("quiet splash", None, Some("a=1"), "quiet splash a=1"),
+            ("", None, Some("a=1"), "a=1"),
+            ("quiet  a=0 ro", Some("a=0"), Some("a=1"), "quiet  a=1 ro"),
+            ("quiet  a=0 ro", Some("a=0"), None, "quiet  ro"),
+            ("a=0", Some("a=0"), None, ""),
+            ("a=0 ro a=0", Some("a=0"), Some("a=1"), "ro a=1"),
+            ("a=00 b", Some("a=0"), None, "a=00 b"),
+            ("x=\"b c\" b", Some("b"), None, "x=\"b c\""),
+            ("root=x\n", None, Some("a=1"), "root=x a=1\n"),
+            ("ro -- single", None, Some("a=1"), "ro a=1 -- single"),
+            ("ro a=1", None, Some("a=1"), "ro a=1"),
+        ] {
+            assert_eq!(changed(line, &[change(old, new)]), expected, "{line:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_change_made_twice_is_the_change(line in "[ab=\" \n-]{0,30}", old in "[ab=]{1,3}", new in "[ab=]{1,3}") {
+            for change in [change(Some(&old), Some(&new)), change(None, Some(&new)), change(Some(&old), None)] {
+                let once = changed(&line, std::slice::from_ref(&change));
+                // An unclosed quote takes in all that follows.
+                if line.matches('"').count() % 2 == 0 && old != new {
+                    prop_assert_eq!(changed(&once, std::slice::from_ref(&change)), once);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Below Xen the hypervisor delivers interrupts, and its own command line decides.
+
+use super::boot::{Boot, Taken, Whose};
+use super::persist::title;
+use super::plan::{Arm, Effect, Plan, Refusal, Standing, Step, Wish, asked};
+use super::target::switch;
+use super::words::{self, WordChange};
+use host::Inspection;
+use std::path::Path;
+
+const SOURCE: &str = "Xen docs/misc/xen-command-line.pandoc, apicv";
+
+/// `None` where no Xen is below.
+pub(super) fn plan(boot: &Boot, inspection: &Inspection, wish: Wish) -> Option<Plan> {
+    let xen = inspection.xen.as_ref()?;
+    let refuse = |why: &str, next: &str| {
+        let refusal = Refusal { name: "xen".to_owned(), why: why.to_owned(), next: next.to_owned() };
+        Some(Plan::refused(wish, refusal))
+    };
+    if xen.control.get() != Some(&true) {
+        return refuse(
+            "this is a guest of Xen, and Xen delivers its interrupts",
+            "run exitless in the control domain",
+        );
+    }
+    let amd = inspection.processor.first.get().and_then(|cpu| cpu.vendor.as_deref()) != Some("GenuineIntel");
+    if amd {
+        return refuse("Xen has no AVIC, in no release up to 4.20", "use KVM where AVIC is wanted");
+    }
+    let line = xen.info.get().and_then(|info| info.field("xen_commandline")).unwrap_or_default();
+    let on = wish.arm == Arm::On;
+    let wrong =
+        words::words(line).into_iter().map(|range| &line[range]).filter(|word| says(word) == Some(!on));
+    let mut changes: Vec<WordChange> =
+        wrong.map(|word| WordChange { old: Some(word.to_owned()), new: None }).collect();
+    let now =
+        words::words(line).into_iter().filter_map(|range| says(&line[range])).next_back().unwrap_or(true);
+    if !on {
+        // It is on by default.
+        changes.push(WordChange::add("apicv=0"));
+    }
+    let taken = if changes.is_empty() { Taken::Nothing } else { boot.take(Whose::Xen, &changes) };
+    let standing = asked(wish.persist, "--persist");
+    let step = match taken {
+        Taken::Nothing => None,
+        Taken::Changes(taken) => Some((standing, taken)),
+        Taken::ByHand(why, next) => {
+            Some((if wish.persist { Standing::Blocked { why, next } } else { standing }, Vec::new()))
+        }
+    };
+    let step = step.map(|(standing, taken)| {
+        let step = Step::of(Path::new("/"), "xen-arguments", Effect::NextBoot, standing, taken);
+        step.called(title(&changes), "Xen reads it when it boots").by(SOURCE)
+    });
+    Some(Plan {
+        arm: wish.arm,
+        technology: "APICv of Xen".to_owned(),
+        place: "xl info, xen_commandline".to_owned(),
+        now: Some(if now { "apicv on" } else { "apicv off" }.to_owned()),
+        so_already: now == on,
+        refusals: Vec::new(),
+        steps: step.into_iter().collect(),
+        notes: Vec::new(),
+        module: String::new(),
+        wanted: on,
+    })
+}
+
+/// Whether a word of Xen's command line switches APICv. Xen takes `no-` before a switch.
+fn says(word: &str) -> Option<bool> {
+    match word.split_once('=') {
+        Some(("apicv", "yes" | "true" | "enable")) => Some(true),
+        Some(("apicv", "no" | "false" | "disable")) => Some(false),
+        Some(("apicv", value)) => switch(value),
+        None if word == "apicv" => Some(true),
+        None if word == "no-apicv" => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,110 @@
+//! `exitless enable` and `exitless disable`: interrupt virtualization of this host, switched through a plan.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use doctor::enable::{Applied, Arm, Plan, Wish, apply};
+use host::{Inspection, Root};
+use knobs::{Changes, RunningHost};
+
+use crate::{console, interrupt, status};
+
+/// Arguments of `enable` and `disable`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Make the steps; without it, only show them.
+    #[arg(long)]
+    apply: bool,
+    /// Make it last: a line of modprobe.d, arguments of the kernel, as the distribution does it.
+    #[arg(long)]
+    persist: bool,
+    /// Make it so now, by loading the module again; only when no VM runs.
+    #[arg(long)]
+    reload: bool,
+    /// Plan for the host whose files are below this directory.
+    #[arg(long, value_name = "DIR", default_value = "/", conflicts_with = "apply")]
+    root: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
+    let root: &Path = &arguments.root;
+    let inspection = Inspection::read(&Root::directory(root))?;
+    let wish = Wish { arm, persist: arguments.persist, reload: arguments.reload };
+    let plan = Plan::new(root, &inspection, wish);
+    let refused = if arguments.apply { refused(&plan) } else { None };
+    let applied = if arguments.apply && refused.is_none() { applied(root, &plan)? } else { None };
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let document = report::json::plan(&plan, refused.as_deref(), applied.as_ref());
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+    } else {
+        let width = console::width();
+        let text = match &applied {
+            Some(applied) => report::terminal::applied(&plan, applied, width),
+            None => report::terminal::plan(&plan, width, console::colour()),
+        };
+        out.write_all(text.as_bytes())?;
+        writeln!(out, "\n{}", last_words(arguments, &plan, refused.as_deref(), applied.as_ref()))?;
+    }
+    let failed = applied.is_some_and(|applied| !applied.is_whole());
+    let status = if refused.is_some() || plan.is_refused() || failed { status::REFUSED } else { 0 };
+    Ok(ExitCode::from(status))
+}
+
+/// Why nothing is made although there are steps.
+fn refused(plan: &Plan) -> Option<String> {
+    if plan.awaits_options() && !plan.is_refused() {
+        return Some("Say what to do: --persist, --reload, or both".to_owned());
+    }
+    let steps: Vec<&str> = plan.ready().map(|step| step.name.as_str()).collect();
+    let needs_root = !steps.is_empty() && !rustix::process::geteuid().is_root();
+    needs_root.then(|| format!("Run it as root: {} need it", steps.join(", ")))
+}
+
+/// `None` when there is nothing to make, so that not even a journal is.
+fn applied(root: &Path, plan: &Plan) -> anyhow::Result<Option<Applied>> {
+    if plan.ready().next().is_none() {
+        return Ok(None);
+    }
+    let stop = interrupt::flag()?;
+    let mut changes = Changes::begin(root, RunningHost, std::env::args().collect())?;
+    Ok(Some(apply(plan, &mut changes, &|| stop.load(Ordering::Relaxed))))
+}
+
+fn last_words(
+    arguments: &Arguments,
+    plan: &Plan,
+    refused: Option<&str>,
+    applied: Option<&Applied>,
+) -> String {
+    if let Some(why) = refused {
+        return format!("Nothing was changed. {why}.");
+    }
+    if let Some(applied) = applied {
+        return match applied.is_whole() {
+            true => {
+                "`exitless verify` tells of each VM whether it is active; `exitless restore` undoes this."
+                    .to_owned()
+            }
+            false => "`exitless restore` undoes what was done.".to_owned(),
+        };
+    }
+    let pending = plan.ready().count();
+    if !plan.refusals.is_empty() {
+        "Nothing was changed.".to_owned()
+    } else if pending > 0 && !arguments.apply {
+        "Nothing was changed; --apply makes it so.".to_owned()
+    } else if plan.awaits_options() {
+        "Nothing was changed; add --persist or --reload, and --apply.".to_owned()
+    } else {
+        "Nothing to do.".to_owned()
+    }
+}

@@ -1,0 +1,65 @@
+use doctor::enable::{Difference, Refusal};
+
+use super::*;
+
+fn shown() -> Plan {
+    let step = |name: &str, standing, effect, diff: &str, command: &str| Step {
+        name: name.to_owned(),
+        title: format!("The step {name}"),
+        why: "the parameter is read when the module is loaded, and never after; it is longer than one line"
+            .to_owned(),
+        source: Some("modprobe.d(5)".to_owned()),
+        effect,
+        standing,
+        files: vec![Difference { path: "/etc/x".to_owned(), diff: diff.to_owned() }],
+        commands: vec![command.to_owned()],
+        changes: Vec::new(),
+    };
+    let blocked =
+        Standing::Blocked { why: "VMs run: web (process 7)".to_owned(), next: "end them".to_owned() };
+    let diff = "--- a/etc/x\n+++ b/etc/x\n@@ -1 +1 @@\n-old\n+n\u{1b}[2Jew\n";
+    let mut plan = Plan::refused(
+        doctor::enable::Wish { arm: Arm::On, persist: true, reload: true },
+        Refusal {
+            name: "cpu".to_owned(),
+            why: "the CPU lacks it".to_owned(),
+            next: "buy another".to_owned(),
+        },
+    );
+    plan.technology = "AVIC".to_owned();
+    plan.place = "/sys/module/kvm_amd/parameters/avic".to_owned();
+    plan.now = Some("N".to_owned());
+    plan.steps = vec![
+        step("one", Standing::Ready, Effect::NextLoad, diff, "update-grub"),
+        step("two", blocked, Effect::Now, "", "rmmod kvm_amd; modprobe kvm_amd avic=1"),
+    ];
+    plan.notes = vec!["A note.".to_owned()];
+    plan
+}
+
+#[test]
+fn a_plan_is_shown_with_what_it_changes() {
+    insta::assert_snapshot!(plan(&shown(), 80, false));
+}
+
+#[test]
+fn a_files_escape_sequences_do_not_reach_the_terminal() {
+    let text = plan(&shown(), 80, true);
+    assert!(!text.contains("\u{1b}[2J") && text.contains("\u{1b}[31m-old\u{1b}[0m"), "{text}");
+}
+
+#[test]
+fn each_outcome_is_told() {
+    let outcomes = Applied {
+        steps: vec![
+            ("one".to_owned(), StepOutcome::Made),
+            ("two".to_owned(), StepOutcome::Failed { why: "no room".to_owned() }),
+            ("three".to_owned(), StepOutcome::NotReached),
+        ],
+        reads: Some("Y".to_owned()),
+        notes: Vec::new(),
+    };
+    let expected = "Done: The step one.\nFailed, and undone: The step two. no room.\nNot reached: three.\n\
+        /sys/module/kvm_amd/parameters/avic says Y.\n";
+    assert_eq!(applied(&shown(), &outcomes, 80), expected);
+}

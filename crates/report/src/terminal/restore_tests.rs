@@ -1,0 +1,52 @@
+use std::path::PathBuf;
+
+use knobs::{Before, Owner};
+
+use super::*;
+
+fn entry(change: Change) -> Entry {
+    Entry {
+        id: 3,
+        time: 1_700_000_000,
+        owner: Owner { pid: 7, start_ticks: 1, boot: String::new() },
+        command: vec!["exitless".to_owned(), "enable".to_owned()],
+        temporary: false,
+        change,
+        before: Before::Unknown,
+        progress: Progress::Intended,
+    }
+}
+
+#[test]
+fn every_outcome_and_every_change_has_its_line() {
+    let file = || Change::File { path: "/etc/x".to_owned(), content: None };
+    let command = |run: Option<&str>, undo: Option<&str>| Change::Command {
+        run: run.map(|word| vec![word.to_owned()]),
+        undo: undo.map(|word| vec![word.to_owned()]),
+    };
+    let load = Change::Load {
+        module: "kvm_amd".to_owned(),
+        parameters: [("avic".to_owned(), "1".to_owned())].into(),
+    };
+    let value = Change::Value { path: "/sys/x".to_owned(), value: "1".to_owned() };
+    let why = || "because".to_owned();
+    let outcomes = Restored {
+        changes: vec![
+            (entry(file()), Outcome::Undone),
+            (entry(load), Outcome::WouldUndo),
+            (entry(value), Outcome::ChangedSince { what: "/sys/x is 2".to_owned() }),
+            (entry(command(Some("update-grub"), None)), Outcome::Already { why: why() }),
+            (entry(command(None, Some("update-grub"))), Outcome::Failed { why: why() }),
+            (entry(Change::Unload { module: "kvm".to_owned() }), Outcome::Held { pid: 9 }),
+        ],
+        damage: vec![Damage {
+            path: PathBuf::from("/run/exitless/journal"),
+            offset: 12,
+            why: "cut".to_owned(),
+        }],
+    };
+    insta::assert_snapshot!(restored(&outcomes, 80));
+    let recorded = Recorded { entries: vec![entry(file())], damage: Vec::new() };
+    let expected = "3 2023-11-14T22:13:20Z (begun): /etc/x removed\n  by exitless enable, process 7\n";
+    assert_eq!(kept(&recorded, 80), expected);
+}

@@ -1,0 +1,1 @@
+çsudo qemu-system-x86_64 -no-kvm-irqchip --enable-kvm -no-hpet -soundhw hda,ac97 -usb -usbdevice tablet -net nic,model=virtio -net tap,ifname=tap0,vhost=on -net nic,model=rtl8139 -drive file=a.img,index=0,media=disk -drive file=b.img,if=scsi -hdb "c d.img" -fda f.img -balloon virtio -watchdog i6300esb -vga cirrus -serial none -parallel none -rtc-speed 7 -no-acpi old.img
