@@ -104,6 +104,15 @@ fn children_of_what_failed_are_skipped_with_the_cause() {
 }
 
 #[test]
+fn an_interrupt_of_an_assigned_device_belongs_beside_its_vcpu() {
+    let host = on("sapphire-rapids").inspect();
+    let assigned = host.interrupts.devices.get().unwrap().iter().find(|one| one.number == 44).unwrap();
+    assert_eq!(assigned.kind, host::inspection::DeviceKind::Assigned);
+    assert!(host.placements.iter().any(|place| place.cpu == 4 && place.interrupts == [44]));
+    assert_eq!(said(&examine(&host, &[], &[]), "place-interrupts")[0].state, State::Pass);
+}
+
+#[test]
 fn parents_are_rules_of_the_same_category() {
     let rules = rules();
     for rule in rules.iter().filter(|rule| !rule.parent.is_empty()) {

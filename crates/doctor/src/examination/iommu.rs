@@ -166,11 +166,14 @@ fn posting(subject: &Subject<'_>) -> Option<Verdict> {
         (0, false) => Verdict::pass("all IOMMUs can post interrupts to vCPUs"),
         (0, true) => Verdict::skip("a register of an IOMMU cannot be read"),
         // Intel's graphics has a unit of its own, which never posts; the kernel takes posting where all can.
-        (some, _) => {
-            Verdict::warn(format!("{some} of {} IOMMUs cannot post interrupts to vCPUs", units.len())).advice(
-                "a newer firmware, or settings such as \"Guest Virtual APIC\" in its setup; else nothing",
-            )
-        }
+        (some, _) => Verdict::warn(format!(
+            "{some} of {} IOMMUs cannot post interrupts to vCPUs",
+            units.len()
+        ))
+        .advice(match subject.isa {
+            Some(Isa::Svm) => "a newer firmware, or \"Guest Virtual APIC\" in its setup; else nothing",
+            _ => "a newer firmware; else nothing: these IOMMUs have none",
+        }),
     };
     let shown = if without.is_empty() { units.iter().collect() } else { without };
     let more = shown.len().saturating_sub(SHOWN);

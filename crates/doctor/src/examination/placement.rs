@@ -2,7 +2,7 @@
 
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
-use host::inspection::{Occupant, Placement, Role};
+use host::inspection::{DeviceKind, Occupant, Placement, Role};
 
 const PINNING: &str = "sched(7) and Linux Documentation/admin-guide/kernel-per-CPU-kthreads.rst: one processor runs \
                        one thread at a time";
@@ -118,7 +118,11 @@ fn meeting(
     let found: Vec<(u32, String)> =
         with_pins.iter().filter_map(|(place, pinned)| Some((place.cpu, meets(place, pinned)?))).collect();
     if found.is_empty() {
-        return Some(Verdict::pass(format!("none on the {} processors with pinned vCPUs", with_pins.len())));
+        let on = match with_pins.len() {
+            1 => "the processor with a pinned vCPU".to_owned(),
+            some => format!("the {some} processors with pinned vCPUs"),
+        };
+        return Some(Verdict::pass(format!("none on {on}")));
     }
     let on = if found.len() == 1 { "1 processor".to_owned() } else { format!("{} processors", found.len()) };
     let verdict = Verdict::warn(format!("{what} on {on}")).advice(advice);
@@ -162,7 +166,12 @@ fn interrupts(subject: &Subject<'_>) -> Option<Verdict> {
     let advice = "move the interrupts: /proc/irq/N/smp_affinity_list, irqbalance's IRQBALANCE_BANNED_CPULIST, or \
                   isolcpus=managed_irq";
     meeting(subject, "interrupts of devices meet vCPUs", advice, |place, pinned| {
-        let numbers: Vec<String> = place.interrupts.iter().take(8).map(u32::to_string).collect();
+        // Those of assigned devices belong where their vCPU runs.
+        let host = subject.host.interrupts.devices.get().map_or(&[][..], Vec::as_slice);
+        let assigned =
+            |number: u32| host.iter().any(|one| one.number == number && one.kind == DeviceKind::Assigned);
+        let numbers = place.interrupts.iter().filter(|number| !assigned(**number));
+        let numbers: Vec<String> = numbers.take(8).map(u32::to_string).collect();
         (!numbers.is_empty()).then(|| format!("{}; interrupts {}", listed(pinned), numbers.join(", ")))
     })
 }
