@@ -11,10 +11,19 @@ fn of_rules() -> String {
     let rules = rules();
     let mut text = String::new();
     for category in Category::OF_HOST.iter().chain(&[Category::Vm]) {
-        let _ = write!(text, "### {}\n\n| rule | looks at | why | source |\n|---|---|---|---|\n", category.title());
+        let _ = write!(
+            text,
+            "### {}\n\n| rule | looks at | why | source |\n|---|---|---|---|\n",
+            category.title()
+        );
         for rule in rules.iter().filter(|rule| rule.category == *category) {
-            let after = if rule.parent.is_empty() { String::new() } else { format!(" (after `{}`)", rule.parent) };
-            let _ = writeln!(text, "| `{}` | {}{after} | {} | {} |", rule.name, rule.title, rule.why, rule.source);
+            let after =
+                if rule.parent.is_empty() { String::new() } else { format!(" (after `{}`)", rule.parent) };
+            let _ = writeln!(
+                text,
+                "| `{}` | {}{after} | {} | {} |",
+                rule.name, rule.title, rule.why, rule.source
+            );
         }
         text.push('\n');
     }

@@ -6,6 +6,7 @@ use super::subject::Subject;
 use crate::{Finding, State};
 use exits::Isa;
 use host::inspection::OptionState;
+use std::collections::BTreeSet;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -132,18 +133,23 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
         return false;
     }
     let processor = &subject.host.processor;
+    // What KVM has is nothing to a host that cannot use KVM.
+    let able = |flags: &BTreeSet<String>| flags.contains("svm") || flags.contains("vmx");
+    if processor.flags.get().is_some_and(|flags| !able(flags)) {
+        return false;
+    }
+    // A module can be forced to use what the CPU denies.
+    let may_have = subject.cpu_has() != Some(false) || subject.is_enabled() == Some(true);
     let posts = subject.iommus_post() != Some(false);
     match row.rule {
-        "kernel-irte-caching" => {
-            posts && subject.cpu_has() != Some(false) && !subject.host.iommus.units.is_empty()
-        }
+        "kernel-irte-caching" => posts && may_have && !subject.host.iommus.units.is_empty(),
         "kernel-ipi-virtualization" => {
             processor.vmx.get().is_some_and(|vmx| vmx.ipi_virtualization == Some(true))
         }
         "kernel-x2avic-4k" => processor.svm.get().is_some_and(|svm| svm.x2avic_extended),
         "kernel-avic-default" => processor.svm.get().is_some_and(|svm| svm.x2avic),
         "kernel-bug-avic-tpr" | "kernel-bug-avic-passthrough" => subject.is_enabled() == Some(true),
-        _ => subject.cpu_has() != Some(false),
+        _ => may_have,
     }
 }
 

@@ -54,9 +54,12 @@ fn the_pit_that_inhibits_a_running_vm_is_named_with_its_cure() {
 fn a_host_with_apicv_passes_and_is_ready() {
     let said = bare("intel-apicv", "exitless doctor --json");
     let seen = said.json();
-    for (section, rule) in
-        [("cpu", "cpu-firmware"), ("cpu", "cpu-apicv"), ("kvm", "kvm-interrupt-virtualization"), ("kvm", "kvm-device")]
-    {
+    for (section, rule) in [
+        ("cpu", "cpu-firmware"),
+        ("cpu", "cpu-apicv"),
+        ("kvm", "kvm-interrupt-virtualization"),
+        ("kvm", "kvm-device"),
+    ] {
         assert_eq!(find(&seen, section, rule)["state"], "pass", "{section} {rule}: {seen}");
     }
     assert_eq!(seen["conclusion"]["outcome"], "ready", "{seen}");
