@@ -2,10 +2,12 @@
 //! the change that mends it.
 
 pub mod enable;
+pub mod examination;
 mod finding;
 pub mod fix;
 pub mod lint;
 mod section;
 
+pub use examination::{Conclusion, Examination, Outcome, VmSide, examine};
 pub use finding::{Evidence, Finding, Fix, State};
 pub use section::{Section, Tally};

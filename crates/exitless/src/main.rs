@@ -7,12 +7,12 @@ mod status;
 
 use std::process::ExitCode;
 
+use ::doctor::enable::Arm;
 use clap::{Parser, Subcommand};
-use doctor::enable::Arm;
 
 use crate::commands::{
-    diff, enable, iocm as iocm_command, lab as lab_command, lab_self_test, predict, probe, prove, record,
-    report, restore, snapshot, stat, timeline, top, trace, verify, vm, vms,
+    diff, doctor, enable, iocm as iocm_command, lab as lab_command, lab_self_test, predict, probe, prove,
+    record, report, restore, snapshot, stat, timeline, top, trace, verify, vm, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -28,6 +28,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Examine this host: whether it can run guests without interrupt exits, whether that is on, and for each running VM
+    /// whether it is active, and what mends it if not.
+    ///
+    /// With --verbose, all that each check rests on is shown, and what says so.
+    ///
+    /// Exit status: 0 when nothing failed; 1 when something did; 2 for a wrong command line, or a VM, directory or archive
+    /// that is not there; 4 when an archive is damaged and what is whole of it was used; 125 when nothing could be read.
+    Doctor(doctor::Arguments),
     /// Show what interrupt virtualization is worth: both arms, on this host or in a laboratory.
     ///
     /// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 2 for a wrong command line;
@@ -80,6 +88,9 @@ enum Command {
     /// VM may not be looked into; 2 for a wrong command line, or when no VM has the name; 125 when nothing could be
     /// read.
     Vms(vms::Arguments),
+    /// Definitions of VMs: QEMU's arguments, and libvirt's XML.
+    #[command(subcommand)]
+    Vm(vm::Command),
     /// Keep all that is read to judge this host in one archive, without secrets, so that it can be judged elsewhere.
     ///
     /// Exit status: 0; 1 when this user may not read all of it, and the archive has the rest; 2 for a wrong command line;
@@ -124,6 +135,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     console::log_to_standard_error(arguments.verbose);
     let outcome = match arguments.command {
+        Command::Doctor(own) => doctor::run(&own, arguments.verbose > 0),
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
@@ -139,6 +151,8 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Iocm(command) => iocm_command::run(command),
         Command::Vm(command) => vm::run(&command, arguments.verbose > 0),
+        Command::Vm(command) => vm::run(&command, arguments.verbose > 0),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Enable(arguments) => enable::run(&arguments, Arm::On),
         Command::Disable(arguments) => enable::run(&arguments, Arm::Off),

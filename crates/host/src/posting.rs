@@ -46,15 +46,19 @@ fn iommu(root: &Root, name: String) -> Option<Iommu> {
     let (register, posts): (_, fn(u64) -> bool) = if known("intel-iommu") {
         (read("intel-iommu/cap"), intel_posts)
     } else if known("amd-iommu") {
-        // Since Linux 6.1 the second extended register goes before the first, apart by a colon.
+        // Since Linux 6.1 the second extended register goes before the first, apart by a colon; since 6.7 behind it. The
+        // first has bits up to 63, the second few and low ones.
         (read("amd-iommu/features"), amd_posts)
     } else {
         // virtio-iommu and others have nothing to do with posting.
         return None;
     };
     let value = register.as_deref().and_then(|text| {
-        let last = text.rsplit(':').next()?.trim();
-        u64::from_str_radix(last.strip_prefix("0x").unwrap_or(last), 16).ok()
+        let register = |part: &str| {
+            let part = part.trim();
+            u64::from_str_radix(part.strip_prefix("0x").unwrap_or(part), 16).ok()
+        };
+        text.split(':').map(register).collect::<Option<Vec<u64>>>()?.into_iter().max()
     });
     Some(Iommu { name, posts: value.map(posts), register })
 }

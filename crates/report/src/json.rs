@@ -3,6 +3,7 @@
 
 mod comparison;
 mod enable;
+mod examination;
 mod findings;
 mod mended;
 mod prediction;
@@ -20,6 +21,7 @@ use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
 pub use comparison::{ComparisonDocument, comparison};
 pub use enable::{JournalDocument, PlanDocument, kept, plan, restored};
+pub use examination::{ExaminationDocument, examination};
 pub use findings::{FindingsDocument, findings};
 pub use mended::{MendedDocument, mended};
 pub use prediction::{PredictionDocument, prediction};

@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub(crate) mod diff;
+pub(crate) mod doctor;
 pub(crate) mod enable;
 pub(crate) mod iocm;
 pub(crate) mod lab;

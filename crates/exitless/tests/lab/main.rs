@@ -4,6 +4,7 @@
 
 mod amd_svm;
 mod command;
+mod doctor;
 mod enable;
 mod faults;
 mod intel_apicv;

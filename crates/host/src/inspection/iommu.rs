@@ -156,10 +156,15 @@ impl IommuUnit {
 }
 
 impl AmdFeatures {
-    /// Both formats of sysfs: the register alone, and since Linux 6.1 the second one, a colon, and the first.
+    /// All formats of sysfs: the register alone; since Linux 6.1 the second one, a colon, and the first; since 6.7 the
+    /// other way round (`drivers/iommu/amd/init.c`, `amd_iommu_show_features`, 7b7563a93437). The first has bits up to
+    /// 63 on all processors with AVIC, the second few and low ones: the greater is the first.
     fn parse(text: &str) -> Option<Self> {
         let (second, first) = match text.split_once(':') {
-            Some((second, first)) => (Some(hexadecimal(second)?), hexadecimal(first)?),
+            Some((one, other)) => {
+                let (one, other) = (hexadecimal(one)?, hexadecimal(other)?);
+                (Some(one.min(other)), one.max(other))
+            }
             None => (None, hexadecimal(text)?),
         };
         let bit = |bit: u32| first & 1 << bit != 0;
@@ -208,6 +213,7 @@ mod tests {
         assert_eq!((plain.guest_apic_modes, plain.second), (1, None));
         let both = AmdFeatures::parse("0x25:25bf732fa2295afe").unwrap();
         assert_eq!((both.value, both.second, both.snp_avic), (plain.value, Some(0x25), Some(1)));
+        assert_eq!(AmdFeatures::parse("25bf732fa2295afe:25"), Some(both), "since Linux 6.7");
         for wrong in ["", "x", "1:2:3", ":1", "+1", "25bf732fa2295afe0"] {
             assert_eq!(AmdFeatures::parse(wrong), None, "{wrong}");
         }

@@ -1,0 +1,141 @@
+//! A host examined: a tree of checks by category, one section a running VM, and one sentence at the end.
+//!
+//! Everything here is a function of facts that others read; nothing is opened or asked for.
+
+#[cfg(test)]
+mod cases;
+mod conclusion;
+mod contradictions;
+mod cpu;
+mod iommu;
+mod kernel;
+mod kernels;
+mod kvm;
+mod kvm_features;
+mod limits;
+mod placement;
+mod release;
+mod rule;
+mod running;
+mod subject;
+mod vm;
+mod vm_side;
+mod xen;
+
+pub use conclusion::{Conclusion, Outcome};
+pub use kernels::{Build, Has, Kind, ROWS as KERNELS, Row as KernelRow};
+pub use release::{Release, Tree};
+pub use rule::{Category, Rule};
+pub use vm_side::VmSide;
+
+use crate::{Finding, Section, State, Tally};
+use host::Inspection;
+use rule::Verdict;
+use serde::{Deserialize, Serialize};
+use subject::Subject;
+
+/// What came of an examination.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Examination {
+    /// The host's categories, and after them the VMs. Those without findings are left out.
+    pub sections: Vec<Section>,
+    /// How many findings there are of each state.
+    pub summary: Tally,
+    /// What it comes to.
+    pub conclusion: Conclusion,
+}
+
+/// Every rule, in the order in which they are shown: those with a function of their own, and the rows of [`KERNELS`].
+#[must_use]
+pub fn rules() -> Vec<Rule> {
+    let rows = |category| {
+        let rows = KERNELS.iter().filter(move |_| category == Category::Kernel);
+        rows.map(kernel::rule_of)
+    };
+    let categories = Category::OF_HOST.iter().chain(&[Category::Vm]);
+    categories.flat_map(|&category| of(category).iter().copied().chain(rows(category))).collect()
+}
+
+const fn of(category: Category) -> &'static [Rule] {
+    match category {
+        Category::Cpu => cpu::RULES,
+        Category::Contradictions => contradictions::RULES,
+        Category::Kernel => kernel::RULES,
+        Category::Kvm => kvm::RULES,
+        Category::Iommu => iommu::RULES,
+        Category::Limits => limits::RULES,
+        Category::Placement => placement::RULES,
+        Category::Xen => xen::RULES,
+        Category::Vm => vm::RULES,
+    }
+}
+
+/// Examines a host. `sides` says what was found out of running VMs by other means than files; VMs without one are
+/// looked at all the same. `chosen` are processes of VMs to look at alone; none for all of them.
+#[must_use]
+pub fn examine(host: &Inspection, sides: &[VmSide], chosen: &[i32]) -> Examination {
+    let subject = Subject::new(host);
+    let mut sections: Vec<Section> = Category::OF_HOST
+        .iter()
+        .map(|&category| {
+            let mut findings = tree(of(category), &subject);
+            if category == Category::Kernel {
+                findings.extend(kernel::versions(&subject));
+            }
+            section(category, findings)
+        })
+        .collect();
+    sections.extend(running::sections(&subject, sides, chosen));
+    sections.retain(|section| !section.findings.is_empty());
+    let summary = Tally::of(sections.iter().flat_map(|section| &section.findings));
+    let conclusion = conclusion::conclude(&subject, &sections, sides, chosen);
+    Examination { sections, summary, conclusion }
+}
+
+fn section(category: Category, findings: Vec<Finding>) -> Section {
+    Section { name: category.name().to_owned(), title: category.title().to_owned(), form: None, findings }
+}
+
+/// The findings of some rules as a tree. What has no meaning here is left out, and its children take its place.
+fn tree(rules: &[Rule], subject: &Subject<'_>) -> Vec<Finding> {
+    let judged: Vec<(&Rule, Option<Verdict>)> =
+        rules.iter().map(|rule| (rule, (rule.check)(subject))).collect();
+    let has = |name: &str| judged.iter().any(|(rule, verdict)| rule.name == name && verdict.is_some());
+    let roots = judged.iter().filter(|(rule, _)| !has(rule.parent));
+    roots.filter_map(|(rule, verdict)| Some(branch(rule, verdict.clone()?, &judged))).collect()
+}
+
+fn branch(rule: &Rule, verdict: Verdict, judged: &[(&Rule, Option<Verdict>)]) -> Finding {
+    let cause = match &verdict.state {
+        State::Fail => Some(format!("{}: {}", rule.title, verdict.found)),
+        _ => None,
+    };
+    let mut finding = rule.finding(verdict);
+    let children = judged.iter().filter(|(child, _)| child.parent == rule.name);
+    finding.children = children
+        .filter_map(|(child, verdict)| {
+            let verdict = verdict.clone()?;
+            let verdict = match &cause {
+                Some(cause) => Verdict::skip(cause.clone()),
+                None => verdict,
+            };
+            Some(match &cause {
+                // Its own children have the same cause, and nothing of their own to say.
+                Some(cause) => skipped(child, cause, judged),
+                None => branch(child, verdict, judged),
+            })
+        })
+        .collect();
+    finding
+}
+
+fn skipped(rule: &Rule, cause: &str, judged: &[(&Rule, Option<Verdict>)]) -> Finding {
+    let mut finding = rule.finding(Verdict::skip(cause));
+    let children = judged.iter().filter(|(child, verdict)| child.parent == rule.name && verdict.is_some());
+    finding.children = children.map(|(child, _)| skipped(child, cause, judged)).collect();
+    finding
+}
+
+#[cfg(test)]
+#[path = "examination/examination_tests.rs"]
+mod tests;

@@ -1,0 +1,194 @@
+//! What an examination comes to: one sentence, and the command that goes on from there.
+
+use super::rule::Category;
+use super::running;
+use super::subject::Subject;
+use super::vm_side::VmSide;
+use crate::{Finding, Section, State};
+use exits::activation::Status;
+use serde::{Deserialize, Serialize};
+
+/// How a host stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Interrupt virtualization is on, and active for every VM that runs.
+    Active,
+    /// It is on, and no VM runs.
+    Ready,
+    /// It is on, and inhibited for some VM.
+    Inhibited,
+    /// It is on; whether it is active for a VM cannot be told.
+    Unsure,
+    /// The hardware has it, and the module has it off.
+    SwitchedOff,
+    /// The CPU has none, or a hypervisor below hides it.
+    Unavailable,
+    /// Sources contradict each other.
+    Contradicted,
+    /// Guests cannot be run in hardware here.
+    NoVirtualization,
+    /// What would tell cannot be read.
+    Unknown,
+}
+
+/// What an examination comes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conclusion {
+    /// How the host stands.
+    pub outcome: Outcome,
+    /// The same as a sentence.
+    pub sentence: String,
+    /// The command that goes on from there.
+    pub next: Option<String>,
+}
+
+impl Conclusion {
+    fn new(outcome: Outcome, sentence: impl Into<String>, next: Option<&str>) -> Self {
+        Self { outcome, sentence: sentence.into(), next: next.map(str::to_owned) }
+    }
+}
+
+pub(super) fn conclude(
+    subject: &Subject<'_>,
+    sections: &[Section],
+    sides: &[VmSide],
+    chosen: &[i32],
+) -> Conclusion {
+    if subject.is_xen() {
+        return xen(sections);
+    }
+    let fails = |category: Category| failures(sections, category);
+    for rule in ["cpu-firmware", "cpu-virtualization"] {
+        if let Some(finding) = fails(Category::Cpu).find(|finding| finding.rule == rule) {
+            let sentence = format!("This host cannot run guests in hardware: {}.", finding.found);
+            return Conclusion::new(
+                Outcome::NoVirtualization,
+                sentence,
+                Some("exitless prove --lab intel-apicv"),
+            );
+        }
+    }
+    if let Some(finding) = fails(Category::Contradictions).next() {
+        let sentence = format!("Settle first what contradicts itself: {}.", finding.found);
+        return Conclusion::new(Outcome::Contradicted, sentence, Some("exitless doctor --verbose"));
+    }
+    if let Some(finding) =
+        fails(Category::Kvm).find(|one| one.rule == "kvm-module" || one.rule == "kvm-device")
+    {
+        let sentence = format!("Guests cannot be run here: {}.", finding.found);
+        return Conclusion::new(Outcome::NoVirtualization, sentence, None);
+    }
+    let name = subject.technology();
+    match (subject.is_enabled(), subject.cpu_has()) {
+        (Some(true), _) => enabled(subject, sides, chosen),
+        (_, Some(false)) => {
+            let sentence =
+                format!("There is no {name} here, so that interrupts of guests cost exits whatever is set.");
+            Conclusion::new(Outcome::Unavailable, sentence, Some("exitless predict"))
+        }
+        (Some(false), _) => {
+            let sentence = format!("{name} is there and switched off: no VM has it.");
+            Conclusion::new(Outcome::SwitchedOff, sentence, Some("exitless enable --apply"))
+        }
+        (None, _) => {
+            let sentence = format!("Whether {name} is used cannot be told from what may be read here.");
+            Conclusion::new(Outcome::Unknown, sentence, Some("sudo exitless doctor"))
+        }
+    }
+}
+
+/// Failures of a category, children included.
+fn failures(sections: &[Section], category: Category) -> impl Iterator<Item = &Finding> {
+    let of_it =
+        sections.iter().filter(move |section| section.name == category.name() && section.form.is_none());
+    of_it.flat_map(|section| &section.findings).flat_map(flat).filter(|finding| finding.state == State::Fail)
+}
+
+fn flat(finding: &Finding) -> Vec<&Finding> {
+    let mut all = vec![finding];
+    all.extend(finding.children.iter().flat_map(flat));
+    all
+}
+
+fn xen(sections: &[Section]) -> Conclusion {
+    let mut failed = failures(sections, Category::Xen);
+    if let Some(finding) = failed.next() {
+        let sentence = format!("Xen does without the hardware's help: {}.", finding.found);
+        return Conclusion::new(Outcome::Unavailable, sentence, None);
+    }
+    let findings =
+        || sections.iter().filter(|one| one.name == Category::Xen.name()).flat_map(|one| &one.findings);
+    let passed =
+        |rule: &str| findings().flat_map(flat).any(|one| one.rule == rule && one.state == State::Pass);
+    if passed("xen-apicv") || passed("xen-avic") {
+        let sentence = "Xen uses the hardware's interrupt virtualization for its HVM guests.";
+        return Conclusion::new(Outcome::Ready, sentence, Some("exitless report RECORDING-OF-XENTRACE"));
+    }
+    let sentence = "Whether Xen uses the hardware's interrupt virtualization cannot be told, or it does not.";
+    Conclusion::new(Outcome::Unknown, sentence, None)
+}
+
+fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusion {
+    let name = subject.technology();
+    let wanted = |pid: i32| chosen.is_empty() || chosen.contains(&pid);
+    let running: Vec<_> = subject.running().iter().filter(|one| wanted(one.vm.pid)).collect();
+    if running.is_empty() {
+        let sentence = format!("{name} is on, and no VM runs that could use it.");
+        return Conclusion::new(Outcome::Ready, sentence, Some("exitless verify --provoke"));
+    }
+    let status = |pid: i32| {
+        let mut of_it = sides.iter().filter(|side| side.pid == pid).map(|side| side.activation.status);
+        let first = of_it.next().unwrap_or(Status::Unknown);
+        of_it.fold(first, |worst, one| if rank(one) > rank(worst) { one } else { worst })
+    };
+    let inhibited: Vec<_> = running
+        .iter()
+        .filter(|one| matches!(status(one.vm.pid), Status::Inhibited | Status::Partly))
+        .collect();
+    if let Some(first) = inhibited.first() {
+        let reasons: Vec<&str> = sides
+            .iter()
+            .filter(|side| side.pid == first.vm.pid)
+            .flat_map(|side| side.reasons().map(exits::InhibitReason::name))
+            .collect();
+        let by = if reasons.is_empty() { String::new() } else { format!(" by {}", reasons.join(", ")) };
+        let sentence = if running.len() == 1 {
+            format!("{name} is on, and inhibited for VM {}{by}.", running::name(first))
+        } else {
+            format!(
+                "{name} is on, and inhibited for {} of {} VMs: for {}{by}.",
+                inhibited.len(),
+                running.len(),
+                running::name(first)
+            )
+        };
+        let target = match &first.libvirt {
+            Some(libvirt) => format!("libvirt:{}", libvirt.name),
+            None => first.vm.pid.to_string(),
+        };
+        return Conclusion::new(Outcome::Inhibited, sentence, Some(&format!("exitless vm fix {target}")));
+    }
+    let unsure: Vec<_> = running.iter().filter(|one| status(one.vm.pid) == Status::Unknown).collect();
+    if let Some(first) = unsure.first() {
+        let of = match (unsure.len(), running.len()) {
+            (1, 1) => format!("VM {}", running::name(first)),
+            (some, all) => format!("{some} of {all} VMs"),
+        };
+        let sentence = format!("{name} is on; whether it is active for {of} cannot be told.");
+        let next = if subject.host.live { "exitless verify" } else { "exitless verify (on that host)" };
+        return Conclusion::new(Outcome::Unsure, sentence, Some(next));
+    }
+    let of =
+        if running.len() == 1 { "the VM that runs".to_owned() } else { format!("all {} VMs", running.len()) };
+    Conclusion::new(Outcome::Active, format!("{name} is on, and active for {of}."), Some("exitless verify"))
+}
+
+const fn rank(status: Status) -> u8 {
+    match status {
+        Status::Active => 0,
+        Status::Unknown => 1,
+        Status::Partly => 2,
+        Status::Inhibited => 3,
+    }
+}

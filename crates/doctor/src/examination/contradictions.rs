@@ -1,0 +1,269 @@
+//! What one source says, and another denies.
+
+use super::rule::{Category, Rule, Verdict};
+use super::subject::{Subject, parameter_path, switch};
+use exits::Isa;
+use host::inspection::{IommuRegisters, ModprobeLine};
+use std::collections::BTreeSet;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "contradiction-forced-avic",
+        title: "AVIC against CPUID",
+        category: Category::Contradictions,
+        why: "AVIC that the CPU does not offer may crash guests or the host, and results do not hold elsewhere",
+        source: "Linux arch/x86/kvm/svm/avic.c, force_avic (it taints the kernel)",
+        parent: "",
+        check: forced_avic,
+    },
+    Rule {
+        name: "contradiction-parameter",
+        title: "Module against CPU",
+        category: Category::Contradictions,
+        why: "the module believes in what the CPU denies: one of the two is not what it seems",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_hardware_setup; vmx/vmx.c, vmx_hardware_setup",
+        parent: "",
+        check: parameter,
+    },
+    Rule {
+        name: "contradiction-iommu-apic",
+        title: "IOMMU against CPU",
+        category: Category::Contradictions,
+        why: "a firmware that leaves the IOMMU's guest APIC on without AVIC makes the kernel warn at each boot, and \
+              its GA log does not start",
+        source: "Linux drivers/iommu/amd/init.c, enable_iommus_vapic; AMD I/O Virtualization Technology \
+                 specification, GASup and GAMSup",
+        parent: "",
+        check: iommu_apic,
+    },
+    Rule {
+        name: "contradiction-x2avic",
+        title: "x2AVIC without AVIC",
+        category: Category::Contradictions,
+        why: "Linux takes it for a fault of the firmware, and uses neither",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_hardware_setup, FW_BUG",
+        parent: "",
+        check: x2avic_alone,
+    },
+    Rule {
+        name: "contradiction-iommu-units",
+        title: "IOMMUs among themselves",
+        category: Category::Contradictions,
+        why: "the kernel uses what all of them can, so that one decides for all",
+        source: "Linux drivers/iommu/amd/init.c, get_global_efr",
+        parent: "",
+        check: iommu_units,
+    },
+    Rule {
+        name: "contradiction-configured",
+        title: "Parameter in force against what is configured",
+        category: Category::Contradictions,
+        why: "what is configured counts when the module is next loaded: after the next boot the host is another one",
+        source: "modprobe.d(5); Linux Documentation/admin-guide/kernel-parameters.rst, module parameters",
+        parent: "",
+        check: configured,
+    },
+    Rule {
+        name: "contradiction-log",
+        title: "Warnings in the kernel's log",
+        category: Category::Contradictions,
+        why: "the kernel says itself that something of virtualization is not as it should be",
+        source: "Linux include/asm-generic/bug.h, WARN; include/linux/printk.h, FW_BUG",
+        parent: "",
+        check: log,
+    },
+];
+
+fn forced_avic(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) {
+        return None;
+    }
+    let value = subject.parameter("kvm_amd", "force_avic")?;
+    let path = parameter_path("kvm_amd", "force_avic");
+    let fact = &subject.host.processor.svm;
+    Some(match (subject.is_on("kvm_amd", "force_avic"), subject.cpu_has()) {
+        (Some(true), Some(false)) => Verdict::warn("kvm_amd uses AVIC although the CPU denies it")
+            .seen(path, value)
+            .resting_on(fact)
+            .advice("take force_avic=1 out of modprobe.d and the kernel's arguments, but for experiments"),
+        (Some(true), None) => Verdict::skip("CPUID is not told").seen(path, value),
+        _ => Verdict::pass("nothing is forced").seen(path, value),
+    })
+}
+
+fn parameter(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() || subject.is_enabled().is_none() {
+        return None;
+    }
+    if subject.is_on("kvm_amd", "force_avic") == Some(true) {
+        return None;
+    }
+    let (module, name) = (subject.module(), subject.switch());
+    let path = parameter_path(module, name);
+    let value = subject.parameter(module, name)?;
+    let verdict = match (subject.is_enabled(), subject.cpu_has()) {
+        (_, None) => return Some(Verdict::skip("what the CPU offers is not told").seen(path, value)),
+        (Some(true), Some(false)) => {
+            Verdict::fail(format!("{module} uses {}, and the CPU denies it", subject.technology()))
+                .advice("compare the processors of this host: the kernel asks the one it boots on")
+        }
+        _ => Verdict::pass("they agree"),
+    };
+    let verdict = verdict.seen(path, value);
+    Some(match subject.isa? {
+        Isa::Svm => verdict.resting_on(&subject.host.processor.svm),
+        Isa::Vmx => verdict.resting_on(&subject.host.processor.vmx),
+    })
+}
+
+fn iommu_apic(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) {
+        return None;
+    }
+    let posts = subject.iommus_post()?;
+    let fact = &subject.host.processor.svm;
+    let svm = fact.get()?;
+    if svm.avic || !posts {
+        return Some(Verdict::pass("they agree").resting_on(fact));
+    }
+    let warned = subject.host.log.evidence("enable_iommus_vapic");
+    let found = "the IOMMUs offer guest APICs, and the CPU has no AVIC";
+    // Many firmwares hide AVIC alone; it becomes a fault where the kernel trips over it.
+    let verdict = if warned.is_some() { Verdict::fail(found) } else { Verdict::warn(found) }.resting_on(fact);
+    let register = subject.host.iommus.units.iter().find_map(|unit| match &unit.registers {
+        IommuRegisters::Amd(fact) => Some(fact),
+        _ => None,
+    })?;
+    let verdict = verdict.resting_on(register);
+    let verdict = match warned {
+        Some(line) => verdict.seen(line.place, line.text),
+        None => verdict,
+    };
+    Some(
+        verdict
+            .advice("a newer firmware, which hides the guest APIC of the IOMMU or offers AVIC")
+            .advice("add amd_iommu_intr=legacy to the kernel's arguments until then"),
+    )
+}
+
+fn x2avic_alone(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) {
+        return None;
+    }
+    let fact = &subject.host.processor.svm;
+    let svm = fact.get()?;
+    Some(if svm.x2avic && !svm.avic {
+        Verdict::fail("the CPU offers x2AVIC without AVIC")
+            .resting_on(fact)
+            .advice("look for AVIC in the firmware's setup, and for a newer firmware")
+    } else {
+        Verdict::pass("they agree").resting_on(fact)
+    })
+}
+
+fn iommu_units(subject: &Subject<'_>) -> Option<Verdict> {
+    let registers: Vec<(String, u64)> = subject
+        .host
+        .iommus
+        .units
+        .iter()
+        .filter_map(|unit| match &unit.registers {
+            IommuRegisters::Amd(fact) => Some((unit.name.clone(), fact.get()?.value)),
+            _ => None,
+        })
+        .collect();
+    if registers.len() < 2 {
+        return None;
+    }
+    let values: BTreeSet<u64> = registers.iter().map(|(_, value)| *value).collect();
+    let place = |name: &str| format!("/sys/class/iommu/{name}/amd-iommu/features");
+    if values.len() == 1 {
+        let (name, value) = &registers[0];
+        return Some(
+            Verdict::pass(format!("all {} offer the same", registers.len()))
+                .seen(place(name), format!("{value:#x}")),
+        );
+    }
+    let verdict = Verdict::warn("the IOMMUs of this host offer different features")
+        .advice("a newer firmware: it fills these registers");
+    let one_of_each = values.iter().filter_map(|value| registers.iter().find(|(_, one)| one == value));
+    Some(one_of_each.fold(verdict, |verdict, (name, value)| verdict.seen(place(name), format!("{value:#x}"))))
+}
+
+/// What modprobe's files or the kernel's arguments say of a parameter; the last counts, and arguments before files.
+fn said(subject: &Subject<'_>, module: &str, name: &str) -> Option<(String, String, String)> {
+    let argument = format!("{module}.{name}");
+    if let Some(value) = subject.argument(&argument) {
+        let value = value.unwrap_or("Y").to_owned();
+        return Some(("/proc/cmdline".to_owned(), format!("{argument}={value}"), value));
+    }
+    let lines = subject.host.kernel.modprobe.iter();
+    let counts =
+        |line: &&ModprobeLine| line.module == module && line.command == "options" && line.hidden_by.is_none();
+    let mut found = None;
+    for line in lines.filter(counts) {
+        for word in line.rest.split_whitespace() {
+            if let Some(value) = word.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) {
+                let text = format!("options {} {}", line.module, line.rest);
+                found = Some((format!("{}:{}", line.file, line.line), text, value.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+fn configured(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let (module, name) = (subject.module(), subject.switch());
+    let in_force = subject.is_enabled()?;
+    let (path, value) = (parameter_path(module, name), subject.parameter(module, name)?);
+    let Some((place, text, word)) = said(subject, module, name) else {
+        return Some(Verdict::pass("nothing is configured").seen(path, value));
+    };
+    let wanted = switch(&word)?;
+    // The module takes back what the CPU cannot do.
+    if wanted == in_force || (wanted && subject.cpu_has() == Some(false)) {
+        return Some(Verdict::pass("they agree").seen(path, value).seen(place, text));
+    }
+    Some(
+        Verdict::warn(format!("{name} is {value} now, and configured to be {word}"))
+            .seen(path, value)
+            .seen(place, text)
+            .advice(format!(
+                "when no VM runs: modprobe -r {module} && modprobe {module}; if it comes back, rebuild the initramfs"
+            )),
+    )
+}
+
+/// Parts of lines that say that something is wrong, of which both have to be there.
+const WRONG: &[(&str, &str)] = &[
+    ("WARNING:", "avic"),
+    ("WARNING:", "arch/x86/kvm"),
+    ("WARNING:", "drivers/iommu"),
+    ("[Firmware Bug]", "AMD-Vi"),
+    ("[Firmware Bug]", "DMAR"),
+    ("[Firmware Bug]", "x2AVIC"),
+    ("Found inconsistent EFR", ""),
+];
+/// So many lines are shown.
+const LINES: usize = 3;
+
+fn log(subject: &Subject<'_>) -> Option<Verdict> {
+    let fact = &subject.host.log.lines;
+    let Some(lines) = fact.get() else { return Some(Verdict::unknown(fact)) };
+    let wrong = |text: &str| WRONG.iter().any(|(one, other)| text.contains(one) && text.contains(other));
+    let found: Vec<&str> = lines.iter().map(|line| line.text.as_str()).filter(|text| wrong(text)).collect();
+    if found.is_empty() {
+        return Some(if subject.host.log.whole {
+            Verdict::pass("the log has none")
+        } else {
+            Verdict::pass("what is left of the log has none")
+        });
+    }
+    let lines = if found.len() == 1 { "1 line".to_owned() } else { format!("{} lines", found.len()) };
+    let verdict = Verdict::warn(format!("{lines} of the log say that something is wrong"))
+        .command("dmesg | grep -A20 -e WARNING -e 'Firmware Bug'");
+    Some(found.into_iter().take(LINES).fold(verdict, |verdict, line| verdict.seen("kernel log", line)))
+}

@@ -1,0 +1,294 @@
+//! What the CPU and its firmware offer.
+
+use super::rule::{Category, Rule, Verdict};
+use super::subject::Subject;
+use exits::Isa;
+use host::inspection::VmxFeatures;
+
+const APM3: &str = "AMD64 Architecture Programmer's Manual volume 3, E.4.9, CPUID Fn8000_000A";
+const SDM: &str =
+    "Intel SDM volume 3, appendix A.3; Linux arch/x86/kvm/vmx/capabilities.h, cpu_has_vmx_apicv";
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "cpu-firmware",
+        title: "Firmware lets virtualization be used",
+        category: Category::Cpu,
+        why: "what the firmware locks stays off until the next reset",
+        source: "AMD64 Architecture Programmer's Manual volume 2, 15.30.1, VM_CR; Intel SDM volume 4, \
+                 IA32_FEATURE_CONTROL",
+        parent: "",
+        check: firmware,
+    },
+    Rule {
+        name: "cpu-virtualization",
+        title: "Hardware virtualization",
+        category: Category::Cpu,
+        why: "KVM runs guests by SVM or VMX alone",
+        source: "Linux Documentation/virt/kvm; arch/x86/kvm/svm/svm.c and vmx/vmx.c",
+        parent: "cpu-firmware",
+        check: virtualization,
+    },
+    Rule {
+        name: "cpu-hypervisor",
+        title: "Bare metal",
+        category: Category::Cpu,
+        why: "below another hypervisor each exit of a guest becomes several, and AVIC is not offered",
+        source: "CPUID Fn0000_0001 ECX bit 31 and Fn4000_0000",
+        parent: "cpu-virtualization",
+        check: hypervisor,
+    },
+    Rule {
+        name: "cpu-avic",
+        title: "AVIC",
+        category: Category::Cpu,
+        why: "without it the host takes part in every interrupt and every IPI of a guest",
+        source: APM3,
+        parent: "cpu-virtualization",
+        check: avic,
+    },
+    Rule {
+        name: "cpu-x2avic",
+        title: "x2AVIC",
+        category: Category::Cpu,
+        why: "without it each access of a guest's x2APIC registers exits, and APIC IDs end at 254",
+        source: APM3,
+        parent: "cpu-avic",
+        check: x2avic,
+    },
+    Rule {
+        name: "cpu-apicv",
+        title: "APICv",
+        category: Category::Cpu,
+        why: "without it the host takes part in every interrupt and every EOI of a guest",
+        source: SDM,
+        parent: "cpu-virtualization",
+        check: apicv,
+    },
+    Rule {
+        name: "cpu-x2apic-mode",
+        title: "Virtualized x2APIC mode",
+        category: Category::Cpu,
+        why: "without it each access of a guest's x2APIC registers exits",
+        source: SDM,
+        parent: "cpu-apicv",
+        check: x2apic_mode,
+    },
+    Rule {
+        name: "cpu-nested-paging",
+        title: "Nested paging",
+        category: Category::Cpu,
+        why: "AVIC needs it, and without it every change of a guest's page tables exits",
+        source: "AMD64 Architecture Programmer's Manual volume 2, 15.29; Linux arch/x86/kvm/svm/avic.c, \
+                 avic_hardware_setup",
+        parent: "cpu-virtualization",
+        check: nested_paging,
+    },
+    Rule {
+        name: "cpu-microcode",
+        title: "One microcode on all processors",
+        category: Category::Cpu,
+        why: "processors that differ behave differently, so that faults come and go with where a vCPU runs",
+        source: "Linux Documentation/arch/x86/microcode.rst; /proc/cpuinfo, microcode",
+        parent: "",
+        check: microcode,
+    },
+];
+
+fn firmware(subject: &Subject<'_>) -> Option<Verdict> {
+    let processor = &subject.host.processor;
+    // In a guest these registers tell what the hypervisor below offers, which is a check of its own.
+    if subject.is_xen() || matches!(processor.hypervisor.get(), Some(Some(_))) {
+        return None;
+    }
+    match subject.isa? {
+        Isa::Svm => {
+            Some(match processor.vm_cr.get() {
+                Some(register) if register.disabled => {
+                    let lock = if register.locked { "and locked it" } else { "without locking it" };
+                    Verdict::fail(format!("the firmware switched SVM off {lock}"))
+                    .resting_on(&processor.vm_cr)
+                    .advice("switch SVM (\"SVM Mode\", \"Secure Virtual Machine\") on in the firmware's setup")
+                }
+                Some(_) => Verdict::pass("SVM is not switched off").resting_on(&processor.vm_cr),
+                None => Verdict::unknown(&processor.vm_cr),
+            })
+        }
+        Isa::Vmx => Some(match processor.feature_control.get() {
+            Some(register) if register.locked && !register.vmx => {
+                Verdict::fail("the firmware locked VMX out")
+                    .resting_on(&processor.feature_control)
+                    .advice("switch VT-x (\"Intel Virtualization Technology\") on in the firmware's setup")
+            }
+            Some(_) => Verdict::pass("VMX is not locked out").resting_on(&processor.feature_control),
+            None => Verdict::unknown(&processor.feature_control),
+        }),
+    }
+}
+
+fn virtualization(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let processor = &subject.host.processor;
+    let Some(flags) = processor.flags.get() else { return Some(Verdict::unknown(&processor.flags)) };
+    for (flag, name) in [("svm", "SVM"), ("vmx", "VMX")] {
+        if flags.contains(flag) {
+            return Some(Verdict::pass(format!("the CPU has {name}")).seen("/proc/cpuinfo, flags", flag));
+        }
+    }
+    let below = processor.hypervisor.get().cloned().flatten();
+    let verdict = match &below {
+        Some(name) if name.is_empty() => Verdict::fail("the hypervisor below offers neither SVM nor VMX"),
+        Some(name) => Verdict::fail(format!("the hypervisor below ({name}) offers neither SVM nor VMX")),
+        None => Verdict::fail("the CPU offers neither SVM nor VMX"),
+    };
+    let verdict = verdict.seen("/proc/cpuinfo, flags", "neither svm nor vmx");
+    Some(match below {
+        Some(_) => verdict.resting_on(&processor.hypervisor).advice(
+            "let the hypervisor below offer it: kvm_amd or kvm_intel nested=1 there, and -cpu host for this \
+             guest",
+        ),
+        None => verdict.advice("switch virtualization on in the firmware's setup"),
+    })
+}
+
+fn hypervisor(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let fact = &subject.host.processor.hypervisor;
+    Some(match fact.get() {
+        Some(None) => Verdict::pass("no hypervisor is below").resting_on(fact),
+        Some(Some(name)) => {
+            let named = if name.is_empty() { String::new() } else { format!(" ({name})") };
+            Verdict::warn(format!("this host is a guest itself: a hypervisor is below{named}"))
+                .resting_on(fact)
+                .advice("measure and run guests on the host below where that is possible")
+        }
+        None => Verdict::unknown(fact),
+    })
+}
+
+fn avic(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) {
+        return None;
+    }
+    let fact = &subject.host.processor.svm;
+    let Some(svm) = fact.get() else { return Some(Verdict::unknown(fact)) };
+    if svm.avic {
+        return Some(Verdict::pass("the CPU has AVIC").resting_on(fact));
+    }
+    let below = matches!(subject.host.processor.hypervisor.get(), Some(Some(_)));
+    let verdict = if below {
+        Verdict::fail("the hypervisor below offers no AVIC; it is not virtualized for guests")
+            .advice("run guests on the host below")
+    } else {
+        Verdict::fail("the CPU or its firmware offers no AVIC").advice(
+            "look for AVIC in the firmware's setup, and for a newer firmware; Zen 4 and later have it",
+        )
+    };
+    Some(verdict.resting_on(fact))
+}
+
+fn x2avic(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) {
+        return None;
+    }
+    let fact = &subject.host.processor.svm;
+    Some(match fact.get() {
+        Some(svm) if svm.x2avic && svm.x2avic_extended => {
+            Verdict::pass("the CPU has x2AVIC, for up to 4096 vCPUs").resting_on(fact)
+        }
+        Some(svm) if svm.x2avic => Verdict::pass("the CPU has x2AVIC, for up to 512 vCPUs").resting_on(fact),
+        Some(_) => Verdict::warn("the CPU has no x2AVIC: x2APIC guests get AVIC for delivery alone")
+            .resting_on(fact)
+            .advice("give guests of up to 255 vCPUs -cpu ...,x2apic=off, if IPIs and EOIs are many"),
+        None => Verdict::unknown(fact),
+    })
+}
+
+/// Parts of APICv with their names.
+fn parts(vmx: &VmxFeatures) -> [(Option<bool>, &'static str); 4] {
+    [
+        (vmx.tpr_shadow, "TPR shadow"),
+        (vmx.apic_registers, "APIC-register virtualization"),
+        (vmx.interrupt_delivery, "virtual-interrupt delivery"),
+        (vmx.posted_interrupts, "posted interrupts"),
+    ]
+}
+
+fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Vmx) {
+        return None;
+    }
+    let fact = &subject.host.processor.vmx;
+    let Some(vmx) = fact.get() else { return Some(Verdict::unknown(fact)) };
+    let lacking: Vec<&str> =
+        parts(vmx).into_iter().filter(|(there, _)| *there == Some(false)).map(|(_, name)| name).collect();
+    Some(match vmx.apicv() {
+        Some(true) => {
+            let ipis = match vmx.ipi_virtualization {
+                Some(true) => ", IPI virtualization too",
+                _ => "",
+            };
+            Verdict::pass(format!("the CPU has all of APICv{ipis}")).resting_on(fact)
+        }
+        Some(false) => Verdict::fail(format!("the CPU lacks {}", lacking.join(", ")))
+            .resting_on(fact)
+            .advice("Xeons since Ivy Bridge-EP have APICv; client CPUs of that time and a hypervisor below may not"),
+        None => Verdict::skip("neither the MSRs nor the vmx flags tell all parts; run as root").resting_on(fact),
+    })
+}
+
+fn x2apic_mode(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Vmx) {
+        return None;
+    }
+    let fact = &subject.host.processor.vmx;
+    Some(match fact.get()?.x2apic_mode {
+        Some(true) => Verdict::pass("x2APIC accesses of guests can be virtualized").resting_on(fact),
+        Some(false) => Verdict::warn("x2APIC accesses of guests exit")
+            .resting_on(fact)
+            .advice("nothing on this CPU; guests of up to 255 vCPUs can be started with -cpu ...,x2apic=off"),
+        None => Verdict::skip("neither the MSRs nor the vmx flags tell").resting_on(fact),
+    })
+}
+
+fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let processor = &subject.host.processor;
+    let (there, name, fails) = match subject.isa? {
+        Isa::Svm => (processor.svm.get().map(|svm| svm.npt), "NPT", true),
+        Isa::Vmx => (processor.vmx.get().and_then(|vmx| vmx.ept), "EPT", false),
+    };
+    let verdict = match there {
+        Some(true) => Verdict::pass(format!("the CPU has {name}")),
+        Some(false) if fails => Verdict::fail(format!("the CPU has no {name}, so that AVIC cannot be used")),
+        Some(false) => Verdict::warn(format!("the CPU has no {name}")),
+        None => Verdict::skip(format!("whether the CPU has {name} is not told")),
+    };
+    let verdict = match subject.isa? {
+        Isa::Svm => verdict.resting_on(&processor.svm),
+        Isa::Vmx => verdict.resting_on(&processor.vmx),
+    };
+    Some(if there == Some(false) { verdict.advice("another CPU") } else { verdict })
+}
+
+fn microcode(subject: &Subject<'_>) -> Option<Verdict> {
+    let fact = &subject.host.processor.microcode;
+    let Some(revisions) = fact.get() else { return Some(Verdict::unknown(fact)) };
+    let told: Vec<String> =
+        revisions.iter().map(|(revision, count)| format!("{revision} on {count}")).collect();
+    Some(match revisions.len() {
+        0 => Verdict::skip("no processor tells its microcode"),
+        1 => Verdict::pass(told.join(", ")).seen("/proc/cpuinfo, microcode", told.join(", ")),
+        _ => Verdict::warn("processors run different microcode")
+            .seen("/proc/cpuinfo, microcode", told.join(", "))
+            .advice(
+                "update the firmware and reboot; a late update of microcode that went halfway leaves this",
+            ),
+    })
+}

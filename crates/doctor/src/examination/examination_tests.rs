@@ -1,0 +1,169 @@
+use super::cases::{CASES, Case, Made, active, inhibited, on};
+use super::*;
+use crate::Fix;
+use exits::Isa;
+use host::Fact;
+use std::collections::BTreeSet;
+
+fn flat(findings: &[Finding]) -> Vec<&Finding> {
+    findings.iter().flat_map(|finding| std::iter::once(finding).chain(flat(&finding.children))).collect()
+}
+
+fn said<'a>(examination: &'a Examination, rule: &str) -> Vec<&'a Finding> {
+    let all = examination.sections.iter().flat_map(|section| flat(&section.findings));
+    all.filter(|finding| finding.rule == rule).collect()
+}
+
+fn examined(made: &Made) -> Examination {
+    examine(&made.inspect(), &(made.sides)(), &[])
+}
+
+fn mends(finding: &Finding) -> bool {
+    matches!(finding.state, State::Fail | State::Warn)
+}
+
+#[test]
+fn each_rule_has_a_host_on_which_it_fires_and_one_on_which_it_does_not() {
+    for Case(rule, fires, quiet) in CASES {
+        let (fires, quiet) = (examined(fires), examined(quiet));
+        let found = said(&fires, rule);
+        assert!(found.iter().any(|one| mends(one)), "{rule} does not fire: {found:?}");
+        let found = said(&quiet, rule);
+        assert!(!found.is_empty() && !found.iter().any(|one| mends(one)), "{rule} is not quiet: {found:?}");
+    }
+}
+
+#[test]
+fn no_rule_is_without_a_case_and_no_case_without_a_rule() {
+    let rules: BTreeSet<&str> = rules().iter().map(|rule| rule.name).collect();
+    assert_eq!(rules.len(), super::rules().len(), "two rules have one name");
+    let rows: BTreeSet<&str> = KERNELS.iter().map(|row| row.rule).collect();
+    let cases: BTreeSet<&str> = CASES.iter().map(|case| case.0).chain(rows).collect();
+    assert_eq!(rules, cases);
+}
+
+#[test]
+fn each_row_of_the_kernels_speaks_of_releases_before_it() {
+    for row in KERNELS {
+        let judged = |release: String| {
+            let host = if row.isa == Some(Isa::Vmx) { on("sapphire-rapids") } else { on("zen4") };
+            let mut host = host.inspect();
+            if let Ok(svm) = &mut host.processor.svm.value {
+                svm.x2avic_extended = true;
+            }
+            host.kernel.release = Fact::known(release.clone(), "/proc/sys/kernel/osrelease", release);
+            host.kernel.version = Fact::default();
+            examine(&host, &[], &[])
+        };
+        let (major, minor) = row.since;
+        let before = match (row.last_bad_candidate, minor) {
+            (Some(bad), _) => format!("{major}.{minor}.0-rc{bad}"),
+            (None, 0) => format!("{}.19.0", major - 1),
+            (None, _) => format!("{major}.{}.0", minor - 1),
+        };
+        let (without, with) = (judged(before), judged(format!("{major}.{minor}.3")));
+        let (without, with) = (said(&without, row.rule), said(&with, row.rule));
+        assert_eq!(with[0].state, State::Pass, "{}", row.rule);
+        assert_ne!(without[0].state, State::Pass, "{}", row.rule);
+        assert_eq!(mends(without[0]), row.kind != Kind::Extra, "{}", row.rule);
+    }
+}
+
+#[test]
+fn what_is_to_be_mended_says_how_and_everything_says_why_and_by_whom() {
+    let made = CASES.iter().flat_map(|case| [&case.1, &case.2]);
+    for finding in made.map(examined).flat_map(|one| one.sections).flat_map(|section| section.findings) {
+        for finding in flat(std::slice::from_ref(&finding)) {
+            for text in [&finding.why, &finding.source, &finding.title, &finding.rule] {
+                assert!(text.len() > 3 && !text.ends_with('.'), "{finding:?}");
+            }
+            match &finding.state {
+                State::Skip(why) => assert!(!why.is_empty() && !why.ends_with('.'), "{finding:?}"),
+                _ => assert!(!finding.found.is_empty() && !finding.found.ends_with('.'), "{finding:?}"),
+            }
+            let of_host = rules().iter().any(|rule| rule.name == finding.rule);
+            if of_host && mends(finding) && finding.rule != "vm-definition" {
+                assert!(!finding.fixes.is_empty() && !finding.evidence.is_empty(), "{finding:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn children_of_what_failed_are_skipped_with_the_cause() {
+    let examination = examined(&on("container"));
+    let avic = said(&examination, "cpu-avic")[0];
+    assert_eq!(avic.state, State::Fail);
+    let State::Skip(cause) = &avic.children[0].state else { panic!("{avic:?}") };
+    assert_eq!(
+        (avic.children[0].rule.as_str(), cause.as_str()),
+        ("cpu-x2avic", "AVIC: the CPU or its firmware offers no AVIC")
+    );
+    // One that is passed has its children judged.
+    assert_eq!(said(&examined(&on("zen4")), "cpu-x2avic")[0].state, State::Pass);
+}
+
+#[test]
+fn an_interrupt_of_an_assigned_device_belongs_beside_its_vcpu() {
+    let host = on("sapphire-rapids").inspect();
+    let assigned = host.interrupts.devices.get().unwrap().iter().find(|one| one.number == 44).unwrap();
+    assert_eq!(assigned.kind, host::inspection::DeviceKind::Assigned);
+    assert!(host.placements.iter().any(|place| place.cpu == 4 && place.interrupts == [44]));
+    assert_eq!(said(&examine(&host, &[], &[]), "place-interrupts")[0].state, State::Pass);
+}
+
+#[test]
+fn parents_are_rules_of_the_same_category() {
+    let rules = rules();
+    for rule in rules.iter().filter(|rule| !rule.parent.is_empty()) {
+        let parent = rules.iter().find(|one| one.name == rule.parent).expect(rule.name);
+        assert_eq!(parent.category, rule.category, "{}", rule.name);
+    }
+}
+
+#[test]
+fn each_host_comes_to_its_conclusion() {
+    let of = |name| examined(&on(name)).conclusion;
+    let told = |name| {
+        let conclusion = of(name);
+        (conclusion.outcome, conclusion.next.unwrap_or_default())
+    };
+    let next = |text: &str| text.to_owned();
+    assert_eq!(told("zen2"), (Outcome::SwitchedOff, next("exitless enable --apply")));
+    assert_eq!(told("zen4"), (Outcome::Unsure, next("exitless verify (on that host)")));
+    assert_eq!(told("ivy-bridge"), (Outcome::Ready, next("exitless verify --provoke")));
+    assert_eq!(told("sapphire-rapids").0, Outcome::Unsure);
+    assert_eq!(told("guest").0, Outcome::NoVirtualization);
+    assert_eq!(told("container").0, Outcome::NoVirtualization);
+    assert_eq!(told("lockdown").0, Outcome::Unsure);
+    assert_eq!(told("xen-dom0").0, Outcome::Ready);
+    let zen4 = on("zen4").inspect();
+    assert_eq!(examine(&zen4, &active(), &[]).conclusion.outcome, Outcome::Active);
+    let found = examine(&zen4, &inhibited(), &[]);
+    assert_eq!(found.conclusion.next.as_deref(), Some("exitless vm fix 5000"));
+    assert!(found.conclusion.sentence.contains("by PIT_REINJ"), "{:?}", found.conclusion);
+    let fixes = &said(&found, "vm-interrupt-virtualization")[0].fixes;
+    assert!(fixes.contains(&Fix::Advice("QEMU: -machine kernel-irqchip=split".to_owned())), "{fixes:?}");
+    assert!(
+        !fixes.iter().any(|fix| matches!(fix, Fix::Advice(text) if text.starts_with("libvirt"))),
+        "{fixes:?}"
+    );
+}
+
+#[test]
+fn a_chosen_vm_is_the_only_one_that_is_told_of() {
+    let host = on("sapphire-rapids").inspect();
+    let pids: Vec<i32> = host.running.vms.get().unwrap().iter().map(|vm| vm.vm.pid).collect();
+    let vms = |chosen: &[i32]| {
+        let sections = examine(&host, &[], chosen).sections;
+        sections.iter().filter(|section| section.title.starts_with("VM ")).count()
+    };
+    assert_eq!((vms(&[]), vms(&pids[..1])), (pids.len(), 1));
+}
+
+#[test]
+fn nothing_is_known_of_an_empty_host_and_nothing_is_wrong_with_it() {
+    let examination = examine(&Inspection::default(), &[], &[]);
+    assert_eq!((examination.summary.fail, examination.summary.pass), (0, 0));
+    assert_eq!(examination.conclusion.outcome, Outcome::Unknown);
+}

@@ -1,0 +1,234 @@
+//! IOMMUs, and how interrupts of devices come to the host and to guests.
+
+use super::rule::{Category, Rule, Verdict};
+use super::subject::{Subject, parameter_path};
+use exits::Isa;
+use host::inspection::{IommuRegisters, IommuUnit};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "iommu-present",
+        title: "IOMMU",
+        category: Category::Iommu,
+        why: "assigned devices and posting of their interrupts need one",
+        source: "Linux drivers/iommu/amd/init.c and drivers/iommu/intel/dmar.c; /sys/class/iommu",
+        parent: "",
+        check: present,
+    },
+    Rule {
+        name: "iommu-remapping",
+        title: "Interrupt remapping",
+        category: Category::Iommu,
+        why: "posting is a kind of remapping, and without it an assigned device can raise any interrupt of the host",
+        source: "Linux Documentation/admin-guide/kernel-parameters.txt, intremap=; /proc/interrupts, chips IR-",
+        parent: "iommu-present",
+        check: remapping,
+    },
+    Rule {
+        name: "iommu-posting",
+        title: "Posting of device interrupts",
+        category: Category::Iommu,
+        why: "an IOMMU that posts hands interrupts of assigned devices to the vCPU; else the host injects each",
+        source: "AMD I/O Virtualization Technology specification, MMIO offset 30h, GASup and GAMSup, and table 21; \
+                 Intel VT-d specification, 11.4.2, bit 59",
+        parent: "iommu-remapping",
+        check: posting,
+    },
+    Rule {
+        name: "iommu-posting-argument",
+        title: "Arguments against posting",
+        category: Category::Iommu,
+        why: "the kernel posts nothing when it was told not to",
+        source: "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr= and intremap=",
+        parent: "iommu-present",
+        check: posting_argument,
+    },
+    Rule {
+        name: "iommu-snp",
+        title: "Guest APICs beside SEV-SNP",
+        category: Category::Iommu,
+        why: "with SNP on, the IOMMU posts only where it says that it can do both",
+        source: "Linux drivers/iommu/amd/init.c, enable_iommus_vapic, FEATURE_SNPAVICSUP_GAM",
+        parent: "iommu-posting",
+        check: snp,
+    },
+    Rule {
+        name: "iommu-unsafe-interrupts",
+        title: "VFIO's safety",
+        category: Category::Iommu,
+        why: "with it a guest can raise any interrupt of the host through its device",
+        source: "Linux drivers/vfio/vfio_iommu_type1.c, allow_unsafe_interrupts",
+        parent: "",
+        check: unsafe_interrupts,
+    },
+];
+
+fn present(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let iommus = &subject.host.iommus;
+    if !iommus.units.is_empty() {
+        let names: Vec<&str> = iommus.units.iter().map(|unit| unit.name.as_str()).collect();
+        let count = if names.len() == 1 { "1 IOMMU".to_owned() } else { format!("{} IOMMUs", names.len()) };
+        return Some(Verdict::pass(count).seen("/sys/class/iommu", names.join(" ")));
+    }
+    let (table, argument) = match subject.isa? {
+        Isa::Svm => (&iommus.tables.ivrs, "amd_iommu"),
+        Isa::Vmx => (&iommus.tables.dmar, "intel_iommu"),
+    };
+    let off = ["off"].iter().find(|word| subject.has_word(argument, word) || subject.has_word("iommu", word));
+    let verdict = Verdict::warn("the kernel drives no IOMMU").seen("/sys/class/iommu", "empty");
+    Some(match (table.get(), off) {
+        (Some(true), Some(word)) => Verdict::warn("the IOMMUs are switched off by the kernel's arguments")
+            .resting_on(table)
+            .seen("/proc/cmdline", format!("{argument}={word} or iommu={word}"))
+            .advice(format!("take {argument}=off and iommu=off out of the kernel's arguments")),
+        (Some(true), None) if subject.isa == Some(Isa::Vmx) => {
+            verdict.resting_on(table).advice("add intel_iommu=on to the kernel's arguments")
+        }
+        (Some(true), None) => verdict.resting_on(table).advice("see the kernel's log for AMD-Vi"),
+        (Some(false), _) => Verdict::warn("the firmware describes no IOMMU")
+            .resting_on(table)
+            .advice("switch the IOMMU (\"VT-d\", \"AMD-Vi\", \"IOMMU\") on in the firmware's setup"),
+        (None, _) => {
+            Verdict::warn("the kernel drives no IOMMU, and the firmware's tables are not there to be read")
+                .seen("/sys/class/iommu", "empty")
+                .advice("switch the IOMMU on in the firmware's setup, or have the hypervisor below offer one")
+        }
+    })
+}
+
+fn remapping(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let fact = &subject.host.iommus.remapped;
+    Some(match fact.get() {
+        Some(true) => Verdict::pass("interrupts of devices are remapped").resting_on(fact),
+        Some(false) => {
+            let verdict = Verdict::warn("interrupts of devices are not remapped").resting_on(fact);
+            let lines = ["AMD-Vi: Interrupt remapping", "DMAR-IR:", "IRQ remapping"];
+            let line = lines.iter().find_map(|text| subject.host.log.evidence(text));
+            let verdict = match line {
+                Some(line) => verdict.seen(line.place, line.text),
+                None => verdict,
+            };
+            if subject.argument("intremap").flatten() == Some("off")
+                || subject.argument("nointremap").is_some()
+            {
+                verdict
+                    .seen("/proc/cmdline", "intremap=off")
+                    .advice("take intremap=off out of the kernel's arguments")
+            } else {
+                verdict.advice("switch interrupt remapping and x2APIC on in the firmware's setup")
+            }
+        }
+        None => Verdict::unknown(fact),
+    })
+}
+
+/// Whether a unit posts, in words, with its register.
+fn posts(unit: &IommuUnit) -> Option<(Option<bool>, String, String)> {
+    let place = |file: &str| format!("/sys/class/iommu/{}/{file}", unit.name);
+    match &unit.registers {
+        IommuRegisters::Amd(fact) => {
+            let file = place("amd-iommu/features");
+            let Some(found) = fact.get() else { return Some((None, file, String::new())) };
+            let register = format!(
+                "{:#x}: GASup {}, GAMSup {}",
+                found.value,
+                u8::from(found.guest_apic),
+                found.guest_apic_modes
+            );
+            Some((Some(found.posts()), file, register))
+        }
+        IommuRegisters::Intel(fact) => {
+            let file = place("intel-iommu/cap");
+            let Some(found) = fact.get() else { return Some((None, file, String::new())) };
+            let register = format!("{:#x}: bit 59 is {}", found.capability, u8::from(found.posts));
+            Some((Some(found.posts), file, register))
+        }
+        IommuRegisters::Other => None,
+    }
+}
+
+fn posting(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let units: Vec<_> = subject.host.iommus.units.iter().filter_map(posts).collect();
+    if units.is_empty() {
+        return None;
+    }
+    let without: Vec<_> = units.iter().filter(|(posts, ..)| *posts == Some(false)).collect();
+    let verdict = match (without.len(), units.iter().any(|(posts, ..)| posts.is_none())) {
+        (0, false) => Verdict::pass("all IOMMUs can post interrupts to vCPUs"),
+        (0, true) => Verdict::skip("a register of an IOMMU cannot be read"),
+        // Intel's graphics has a unit of its own, which never posts; the kernel takes posting where all can.
+        (some, _) => Verdict::warn(format!(
+            "{some} of {} IOMMUs cannot post interrupts to vCPUs",
+            units.len()
+        ))
+        .advice(match subject.isa {
+            Some(Isa::Svm) => "a newer firmware, or \"Guest Virtual APIC\" in its setup; else nothing",
+            _ => "a newer firmware; else nothing: these IOMMUs have none",
+        }),
+    };
+    let shown = if without.is_empty() { units.iter().collect() } else { without };
+    let more = shown.len().saturating_sub(SHOWN);
+    let verdict = shown
+        .iter()
+        .take(SHOWN)
+        .fold(verdict, |verdict, (_, file, register)| verdict.seen(file, register.clone()));
+    Some(if more > 0 { verdict.seen("and so", format!("{more} more")) } else { verdict })
+}
+
+/// So many IOMMUs are told of one by one.
+const SHOWN: usize = 3;
+
+fn posting_argument(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() || subject.host.kernel.arguments.get().is_none() {
+        return None;
+    }
+    let (name, words): (_, &[&str]) = match subject.isa? {
+        Isa::Svm => ("amd_iommu_intr", &["legacy"]),
+        Isa::Vmx => ("intremap", &["nopost", "off"]),
+    };
+    let said = words.iter().find(|word| subject.has_word(name, word));
+    Some(match said {
+        Some(word) => Verdict::warn(format!("{name}={word} keeps the kernel from posting"))
+            .seen("/proc/cmdline", format!("{name}={word}"))
+            .advice(format!("take {name}={word} out of the kernel's arguments and reboot")),
+        None => Verdict::pass("no argument keeps the kernel from posting")
+            .seen("/proc/cmdline", format!("no {name}=")),
+    })
+}
+
+fn snp(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) {
+        return None;
+    }
+    let log = &subject.host.log;
+    if let Some(line) = log.evidence("disable Virtual APIC due to SNP") {
+        return Some(
+            Verdict::warn("SNP is on, and the IOMMU cannot post beside it")
+                .seen(line.place, line.text)
+                .advice("without SEV-SNP guests: boot without SNP (in the firmware setup)"),
+        );
+    }
+    let line = log.evidence("Virtual APIC enabled")?;
+    Some(Verdict::pass("the kernel switched guest APICs of the IOMMU on").seen(line.place, line.text))
+}
+
+fn unsafe_interrupts(subject: &Subject<'_>) -> Option<Verdict> {
+    let (module, name) = ("vfio_iommu_type1", "allow_unsafe_interrupts");
+    let value = subject.parameter(module, name)?;
+    let path = parameter_path(module, name);
+    Some(match subject.is_on(module, name) {
+        Some(true) => Verdict::warn("devices are assigned without interrupt remapping")
+            .seen(path, value)
+            .command(format!("echo N > {}", parameter_path(module, name))),
+        _ => Verdict::pass("devices are assigned with interrupt remapping alone").seen(path, value),
+    })
+}

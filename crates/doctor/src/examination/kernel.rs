@@ -1,0 +1,218 @@
+//! The kernel: how it was configured, what it lets be read, and what its version has.
+
+use super::kernels::{Has, Kind, ROWS, Row};
+use super::rule::{Category, Rule, Verdict};
+use super::subject::Subject;
+use crate::{Finding, State};
+use exits::Isa;
+use host::inspection::OptionState;
+use std::collections::BTreeSet;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "kernel-config-kvm",
+        title: "KVM in the kernel's configuration",
+        category: Category::Kernel,
+        why: "a kernel without the vendor's part of KVM runs no guests",
+        source: "Linux arch/x86/kvm/Kconfig",
+        parent: "",
+        check: config_kvm,
+    },
+    Rule {
+        name: "kernel-config-iommu",
+        title: "IOMMU in the kernel's configuration",
+        category: Category::Kernel,
+        why: "without these options the kernel neither drives the IOMMU nor remaps interrupts",
+        source: "Linux drivers/iommu/Kconfig, IRQ_REMAP; drivers/iommu/amd/Kconfig and intel/Kconfig",
+        parent: "",
+        check: config_iommu,
+    },
+    Rule {
+        name: "kernel-config-x2apic",
+        title: "x2APIC in the kernel's configuration",
+        category: Category::Kernel,
+        why: "without it processors with APIC IDs above 254 stay off",
+        source: "Linux arch/x86/Kconfig, X86_X2APIC",
+        parent: "",
+        check: config_x2apic,
+    },
+    Rule {
+        name: "kernel-btf",
+        title: "Type information of the kernel",
+        category: Category::Kernel,
+        why: "KVM's own state of a VM is read by it: the strongest evidence whether AVIC or APICv is active",
+        source: "Linux lib/Kconfig.debug, DEBUG_INFO_BTF",
+        parent: "",
+        check: btf,
+    },
+    Rule {
+        name: "kernel-lockdown",
+        title: "Lockdown",
+        category: Category::Kernel,
+        why: "what may not be read cannot be told: MSRs and debugfs, and in confidentiality mode KVM's state, \
+              tracepoints and exits as well",
+        source: "kernel_lockdown(7); Linux include/linux/security.h, enum lockdown_reason",
+        parent: "",
+        check: lockdown,
+    },
+];
+
+fn option(subject: &Subject<'_>, wanted: &[(&str, bool)], what: &str) -> Option<Verdict> {
+    let fact = &subject.host.kernel.config;
+    let Some(config) = fact.get() else { return Some(Verdict::unknown(fact)) };
+    let state = |name: &str| match config.option(name) {
+        OptionState::BuiltIn => "y".to_owned(),
+        OptionState::Module => "m".to_owned(),
+        OptionState::Off => "not set".to_owned(),
+        OptionState::Value(value) => value,
+    };
+    let off: Vec<&(&str, bool)> =
+        wanted.iter().filter(|(name, _)| config.option(name) == OptionState::Off).collect();
+    let verdict = match off.first() {
+        None => Verdict::pass(format!("{what} is in")),
+        Some((name, fails)) => {
+            let found = format!("CONFIG_{name} is not set");
+            let verdict = if *fails { Verdict::fail(found) } else { Verdict::warn(found) };
+            verdict.advice(format!("a kernel with CONFIG_{name}"))
+        }
+    };
+    Some(wanted.iter().fold(verdict, |verdict, (name, _)| {
+        verdict.seen(config.file.as_str(), format!("CONFIG_{name}: {}", state(name)))
+    }))
+}
+
+fn config_kvm(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    match subject.isa? {
+        Isa::Svm => option(subject, &[("KVM", true), ("KVM_AMD", true)], "KVM_AMD"),
+        Isa::Vmx => option(subject, &[("KVM", true), ("KVM_INTEL", true)], "KVM_INTEL"),
+    }
+}
+
+fn config_iommu(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    match subject.isa? {
+        Isa::Svm => {
+            option(subject, &[("AMD_IOMMU", false), ("IRQ_REMAP", false)], "AMD_IOMMU with IRQ_REMAP")
+        }
+        Isa::Vmx => {
+            option(subject, &[("INTEL_IOMMU", false), ("IRQ_REMAP", false)], "INTEL_IOMMU with IRQ_REMAP")
+        }
+    }
+}
+
+fn config_x2apic(subject: &Subject<'_>) -> Option<Verdict> {
+    option(subject, &[("X86_X2APIC", false)], "X86_X2APIC")
+}
+
+fn btf(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    option(subject, &[("DEBUG_INFO_BTF", false)], "DEBUG_INFO_BTF")
+}
+
+fn lockdown(subject: &Subject<'_>) -> Option<Verdict> {
+    let fact = &subject.host.kernel.lockdown;
+    Some(match fact.get().map(String::as_str) {
+        Some("none") => Verdict::pass("the kernel is not locked down").resting_on(fact),
+        Some(mode) => Verdict::warn(format!("the kernel is locked down ({mode})")).resting_on(fact).advice(
+            "nothing, where lockdown is wanted; else switch Secure Boot off, or boot with lockdown=none",
+        ),
+        None => Verdict::unknown(fact),
+    })
+}
+
+/// Whether a row says something of this host.
+fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
+    if subject.is_xen() || subject.isa.is_none() || row.isa.is_some_and(|isa| Some(isa) != subject.isa) {
+        return false;
+    }
+    let processor = &subject.host.processor;
+    // What KVM has is nothing to a host that cannot use KVM.
+    let able = |flags: &BTreeSet<String>| flags.contains("svm") || flags.contains("vmx");
+    if processor.flags.get().is_some_and(|flags| !able(flags)) {
+        return false;
+    }
+    // A module can be forced to use what the CPU denies.
+    let may_have = subject.cpu_has() != Some(false) || subject.is_enabled() == Some(true);
+    let posts = subject.iommus_post() != Some(false);
+    match row.rule {
+        "kernel-irte-caching" => posts && may_have && !subject.host.iommus.units.is_empty(),
+        "kernel-ipi-virtualization" => {
+            processor.vmx.get().is_some_and(|vmx| vmx.ipi_virtualization == Some(true))
+        }
+        "kernel-x2avic-4k" => processor.svm.get().is_some_and(|svm| svm.x2avic_extended),
+        "kernel-avic-default" => processor.svm.get().is_some_and(|svm| svm.x2avic),
+        "kernel-bug-avic-tpr" | "kernel-bug-avic-passthrough" => subject.is_enabled() == Some(true),
+        _ => may_have,
+    }
+}
+
+/// A finding for each row of the kernels' table that concerns this host.
+pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
+    let Some(release) = &subject.release else { return Vec::new() };
+    let finding = |row: &'static Row| {
+        let (state, found) = match (row.judge(release), row.kind) {
+            (Has::Yes, _) => (State::Pass, row.with),
+            (Has::No, Kind::Extra) => {
+                (State::Skip(format!("{} (since Linux {})", row.without, row.first())), "")
+            }
+            (Has::No, Kind::Feature) if row.rule == "kernel-avic" => (State::Fail, row.without),
+            (Has::No, _) => (State::Warn, row.without),
+            (Has::Unknown, kind) => {
+                let what = if kind == Kind::Bug { "mended" } else { "there" };
+                let why = format!(
+                    "{what} in Linux {} and later; whether this vendor's kernel took it, its number does not tell",
+                    row.first()
+                );
+                (State::Skip(why), "")
+            }
+        };
+        let mends = matches!(state, State::Warn | State::Fail);
+        let verdict = Verdict::of(state, found).seen("/proc/sys/kernel/osrelease", release.text.clone());
+        let verdict = match row.rule {
+            _ if !mends => verdict,
+            "kernel-irte-caching" => verdict.advice(newer(row)).advice(
+                "add amd_iommu_intr=legacy to the kernel's arguments where vCPUs halt often: IPIs stay fast",
+            ),
+            "kernel-avic-nested" => {
+                verdict.advice(newer(row)).advice("-cpu ...,svm=off for guests, or nested=0")
+            }
+            "kernel-x2avic" => {
+                verdict.advice(newer(row)).advice("-cpu ...,x2apic=off for guests up to 255 vCPUs")
+            }
+            "kernel-autoeoi" => verdict.advice(newer(row)).advice("leave hv-synic and hv-stimer out"),
+            _ => verdict.advice(newer(row)),
+        };
+        rule_of(row).finding(verdict)
+    };
+    ROWS.iter().filter(|row| concerns(row, subject)).map(finding).collect()
+}
+
+fn newer(row: &Row) -> String {
+    let stable: Vec<String> =
+        row.stable.iter().map(|((major, minor), patch)| format!("{major}.{minor}.{patch}")).collect();
+    if stable.is_empty() {
+        format!("Linux {} or later", row.first())
+    } else {
+        format!("Linux {} or later, or {} of its series", row.first(), stable.join(", "))
+    }
+}
+
+/// A row as a rule, for what is said of both.
+pub(super) fn rule_of(row: &'static Row) -> Rule {
+    Rule {
+        name: row.rule,
+        title: row.title,
+        category: Category::Kernel,
+        why: row.why,
+        source: row.source,
+        parent: "",
+        check: |_| None,
+    }
+}

@@ -1,0 +1,314 @@
+//! KVM, its modules and their parameters.
+
+use super::kvm_features;
+use super::rule::{Category, Rule, Verdict};
+use super::subject::{Subject, parameter_path};
+use exits::Isa;
+use host::AbsenceKind;
+
+const SVM_C: &str = "Linux arch/x86/kvm/svm/svm.c and svm/avic.c, module parameters";
+const VMX_C: &str = "Linux arch/x86/kvm/vmx/vmx.c, module parameters";
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "kvm-module",
+        title: "KVM's module",
+        category: Category::Kvm,
+        why: "without it nothing runs guests in hardware",
+        source: "Linux arch/x86/kvm/Kconfig, KVM_AMD and KVM_INTEL",
+        parent: "",
+        check: module,
+    },
+    Rule {
+        name: "kvm-device",
+        title: "/dev/kvm",
+        category: Category::Kvm,
+        why: "VMMs make VMs through it",
+        source: "Linux Documentation/virt/kvm/api.rst, 2. File descriptors",
+        parent: "kvm-module",
+        check: device,
+    },
+    Rule {
+        name: "kvm-interrupt-virtualization",
+        title: "AVIC or APICv in use",
+        category: Category::Kvm,
+        why: "while the module has it off, no VM can have it",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic; vmx/vmx.c, enable_apicv",
+        parent: "kvm-module",
+        check: interrupt_virtualization,
+    },
+    Rule {
+        name: "kvm-nested-paging",
+        title: "Nested paging in use",
+        category: Category::Kvm,
+        why: "AVIC is switched off with it, and shadow paging exits at every change of a guest's page tables",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_hardware_setup; svm/svm.c, npt; vmx/vmx.c, ept",
+        parent: "kvm-module",
+        check: nested_paging,
+    },
+    Rule {
+        name: "kvm-ipi-virtualization",
+        title: "IPI virtualization in use",
+        category: Category::Kvm,
+        why: "without it each IPI between vCPUs exits, though interrupts are delivered in hardware",
+        source: "Linux arch/x86/kvm/x86.c, enable_ipiv (6.0 on Intel, 6.17 on AMD)",
+        parent: "kvm-interrupt-virtualization",
+        check: ipi_virtualization,
+    },
+    Rule {
+        name: "kvm-erratum-1235",
+        title: "Erratum 1235",
+        category: Category::Kvm,
+        why: "the CPU may miss that a vCPU stopped running, and the IPI to it is lost: the guest hangs",
+        source: "KVM IRQ changes for 6.17 (AMD family 17h); Linux arch/x86/kvm/svm/avic.c, 9a12fa5213cf (Hygon \
+                 family 18h, 7.1)",
+        parent: "kvm-interrupt-virtualization",
+        check: erratum_1235,
+    },
+    Rule {
+        name: "kvm-nested",
+        title: "Nested guests",
+        category: Category::Kvm,
+        why: "on these kernels AVIC is inhibited for every guest that is offered SVM",
+        source: "Linux arch/x86/kvm/svm/svm.c, nested; f44509f849fe (5.19)",
+        parent: "kvm-interrupt-virtualization",
+        check: nested,
+    },
+    Rule {
+        name: "kvm-device-posting",
+        title: "Posting of device interrupts in use",
+        category: Category::Kvm,
+        why: "without it the host takes every interrupt of an assigned device and injects it",
+        source: "Linux arch/x86/kvm/x86.c, enable_device_posted_irqs (6.16)",
+        parent: "kvm-interrupt-virtualization",
+        check: kvm_features::device_posting,
+    },
+    Rule {
+        name: "kvm-vnmi",
+        title: "Virtual NMI in use",
+        category: Category::Kvm,
+        why: "without it each NMI of a guest needs an exit when it ends",
+        source: SVM_C,
+        parent: "kvm-module",
+        check: kvm_features::vnmi,
+    },
+    Rule {
+        name: "kvm-vgif",
+        title: "Virtual GIF in use",
+        category: Category::Kvm,
+        why: "without it a nested hypervisor exits at each STGI and CLGI",
+        source: SVM_C,
+        parent: "kvm-module",
+        check: kvm_features::vgif,
+    },
+    Rule {
+        name: "kvm-flexpriority",
+        title: "TPR shadow in use",
+        category: Category::Kvm,
+        why: "without it each access of a guest's task priority exits, and APICv is off as well",
+        source: VMX_C,
+        parent: "kvm-module",
+        check: kvm_features::flexpriority,
+    },
+    Rule {
+        name: "kvm-halt-polling",
+        title: "Halt polling",
+        category: Category::Kvm,
+        why: "a vCPU that waits for an interrupt is woken by the scheduler when KVM does not poll; polling for long \
+              burns a CPU instead",
+        source: "Linux Documentation/virt/kvm/halt-polling.rst",
+        parent: "kvm-module",
+        check: kvm_features::halt_polling,
+    },
+];
+
+fn module(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let kernel = &subject.host.kernel;
+    if let Some(module) = subject.host.kvm.vendor_module {
+        return Some(
+            Verdict::pass(format!("{module} is loaded")).seen(format!("/sys/module/{module}"), "there"),
+        );
+    }
+    let isa = subject.isa?;
+    let flag = if isa == Isa::Svm { "svm" } else { "vmx" };
+    let able = subject.host.processor.flags.get().is_some_and(|flags| flags.contains(flag));
+    if !able {
+        return Some(Verdict::skip("the CPU offers no virtualization that it could use"));
+    }
+    let module = subject.module();
+    let verdict =
+        Verdict::fail(format!("{module} is not loaded")).seen(format!("/sys/module/{module}"), "not there");
+    let barred = kernel.modprobe.iter().find(|line| {
+        line.module == module
+            && line.hidden_by.is_none()
+            && (line.command == "blacklist" || line.command == "install")
+    });
+    Some(match barred {
+        Some(line) => verdict
+            .seen(
+                format!("{}:{}", line.file, line.line),
+                format!("{} {} {}", line.command, line.module, line.rest),
+            )
+            .advice(format!("take line {} out of {}, then `modprobe {module}`", line.line, line.file)),
+        None => verdict.command(format!("modprobe {module}")),
+    })
+}
+
+fn device(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let kvm = &subject.host.kvm;
+    let fact = &kvm.opened;
+    let Some(absence) = fact.absence() else {
+        return Some(Verdict::pass("it can be opened").resting_on(fact));
+    };
+    if kvm.vendor_module.is_none() {
+        return Some(Verdict::skip("KVM's module is not loaded"));
+    }
+    let (found, next) = absence.why.split_once("; ").unwrap_or((&absence.why, "run as root"));
+    Some(match absence.kind {
+        AbsenceKind::NotKept | AbsenceKind::NotApplicable => Verdict::unknown(fact),
+        AbsenceKind::NotThere => Verdict::fail(
+            "the module is loaded, and the device is not here, as in a container",
+        )
+        .seen("/dev/kvm", "not there")
+        .advice("give the container the device: docker --device /dev/kvm, or DeviceAllow= of systemd-nspawn"),
+        AbsenceKind::Denied => Verdict::warn(found)
+            .resting_on(fact)
+            .resting_on(&kvm.owner)
+            .command("usermod --append --groups kvm USER"),
+        AbsenceKind::Unreadable | AbsenceKind::Malformed => {
+            Verdict::fail(found).resting_on(fact).advice(next)
+        }
+    })
+}
+
+fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() || subject.host.kvm.vendor_module.is_none() {
+        return None;
+    }
+    let (module, name) = (subject.module(), subject.switch());
+    let technology = subject.technology();
+    let path = parameter_path(module, name);
+    let value = subject.parameter(module, name);
+    if let Some(true) = subject.is_enabled() {
+        return Some(
+            Verdict::pass(format!("{module} uses {technology}")).seen(path, value.unwrap_or_default()),
+        );
+    }
+    let Some(value) = value else {
+        return Some(Verdict::skip(format!("{path} is not there, or may not be read")));
+    };
+    match subject.cpu_has() {
+        Some(false) => return Some(Verdict::skip(format!("the CPU has no {technology}")).seen(path, value)),
+        None if subject.is_enabled().is_none() => {
+            return Some(Verdict::skip(format!("{path} is neither on nor off")).seen(path, value));
+        }
+        _ => {}
+    }
+    Some(
+        Verdict::fail(format!("{technology} is switched off in {module}"))
+            .seen(path, value)
+            .command("exitless enable --apply")
+            .command(format!(
+                "echo 'options {module} {name}=1' > /etc/modprobe.d/{module}.conf\nmodprobe -r {module} && \
+                 modprobe {module}"
+            )),
+    )
+}
+
+fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let isa = subject.isa?;
+    let (module, name) = (subject.module(), if isa == Isa::Svm { "npt" } else { "ept" });
+    let value = subject.parameter(module, name)?;
+    let path = parameter_path(module, name);
+    Some(match subject.is_on(module, name) {
+        Some(false) => {
+            let found = format!("{module} does without it ({name}={value})");
+            let verdict = if isa == Isa::Svm { Verdict::fail(found) } else { Verdict::warn(found) };
+            verdict
+                .seen(path, value)
+                .advice(format!("take {name}=0 out of modprobe.d and the kernel's arguments"))
+        }
+        _ => Verdict::pass(format!("{module} uses it")).seen(path, value),
+    })
+}
+
+fn ipi_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() || subject.is_enabled() != Some(true) {
+        return None;
+    }
+    let module = subject.module();
+    let path = parameter_path(module, "enable_ipiv");
+    let value = subject.parameter(module, "enable_ipiv");
+    let erratum = subject.host.processor.erratum_1235.get() == Some(&true);
+    let cpu = subject.host.processor.vmx.get().and_then(|vmx| vmx.ipi_virtualization);
+    match (subject.isa?, subject.is_on(module, "enable_ipiv")) {
+        (Isa::Vmx, _) if cpu == Some(false) => Some(Verdict::skip("this CPU has none")),
+        (Isa::Vmx, None) => Some(Verdict::skip("the module has no such parameter")),
+        // Before the parameter came it was a part of AVIC.
+        (Isa::Svm, None) => None,
+        (_, Some(true)) => Some(Verdict::pass("it is on").seen(path, value.unwrap_or_default())),
+        (Isa::Svm, Some(false)) if erratum => {
+            Some(Verdict::skip("KVM leaves it off for erratum 1235").seen(path, value.unwrap_or_default()))
+        }
+        (_, Some(false)) => Some(
+            Verdict::warn("it is off, so that each IPI exits")
+                .seen(path, value.unwrap_or_default())
+                .advice(format!("load {module} with enable_ipiv=1")),
+        ),
+    }
+}
+
+fn erratum_1235(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) || subject.is_enabled() != Some(true) {
+        return None;
+    }
+    let fact = &subject.host.processor.erratum_1235;
+    let path = parameter_path("kvm_amd", "enable_ipiv");
+    Some(match (fact.get(), subject.is_on("kvm_amd", "enable_ipiv")) {
+        (Some(false), _) => Verdict::pass("it does not concern this CPU").resting_on(fact),
+        (None, _) => Verdict::unknown(fact),
+        (Some(true), Some(false)) => {
+            Verdict::pass("it concerns this CPU, and KVM takes IPIs itself").resting_on(fact).seen(path, "N")
+        }
+        (Some(true), setting) => {
+            let verdict = Verdict::warn("it concerns this CPU, and IPIs go through AVIC").resting_on(fact);
+            let verdict = match setting {
+                Some(_) => verdict.seen(path, "Y"),
+                None => verdict.seen(path, "not there: this kernel cannot leave IPIs out"),
+            };
+            let verdict = if setting.is_some() {
+                verdict.advice("load kvm_amd with enable_ipiv=0")
+            } else {
+                verdict.advice("Linux 6.17 or later, which takes IPIs itself on this CPU (7.1 on Hygon)")
+            };
+            verdict.command("exitless disable --apply")
+        }
+    })
+}
+
+fn nested(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) || subject.is_enabled() != Some(true) {
+        return None;
+    }
+    let value = subject.parameter("kvm_amd", "nested")?;
+    let path = parameter_path("kvm_amd", "nested");
+    let row = super::kernels::ROWS.iter().find(|row| row.rule == "kernel-avic-nested")?;
+    let bad = row.judge(subject.release.as_ref()?) == super::kernels::Has::No;
+    Some(match subject.is_on("kvm_amd", "nested") {
+        Some(true) if bad => Verdict::warn("guests are offered SVM, and this kernel inhibits AVIC for these")
+            .seen(path, value)
+            .seen("/proc/sys/kernel/osrelease", subject.release.as_ref().map_or("", |one| one.text.as_str()))
+            .advice("load kvm_amd with nested=0, or give guests -cpu ...,svm=off")
+            .advice("Linux 5.19 or later"),
+        _ => Verdict::pass("offering SVM to guests inhibits nothing").seen(path, value),
+    })
+}

@@ -1,0 +1,88 @@
+//! Parameters of KVM's modules for single features.
+
+use super::rule::Verdict;
+use super::subject::{Subject, parameter_path};
+use exits::Isa;
+
+/// From here on polling costs more than any wake-up: in nanoseconds.
+const LONG_POLLING: u64 = 1_000_000;
+
+pub(super) fn device_posting(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() || subject.is_enabled() != Some(true) {
+        return None;
+    }
+    // The vendor's module shows it; before the vendors shared the code, kvm did.
+    let modules = [subject.module(), "kvm"];
+    let (module, value) = modules
+        .iter()
+        .find_map(|module| Some((*module, subject.parameter(module, "enable_device_posted_irqs")?)))?;
+    let path = parameter_path(module, "enable_device_posted_irqs");
+    Some(match (subject.is_on(module, "enable_device_posted_irqs"), subject.iommus_post()) {
+        (Some(true), _) => Verdict::pass("KVM posts them").seen(path, value),
+        (Some(false), Some(true)) => Verdict::warn("it is off, though the IOMMUs can post")
+            .seen(path, value)
+            .advice(format!("load {module} with enable_device_posted_irqs=1")),
+        _ => Verdict::skip("the IOMMUs cannot post, or there are none").seen(path, value),
+    })
+}
+
+fn cpu_feature(subject: &Subject<'_>, name: &str, there: Option<bool>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) {
+        return None;
+    }
+    let value = subject.parameter("kvm_amd", name)?;
+    let path = parameter_path("kvm_amd", name);
+    Some(match (there, subject.is_on("kvm_amd", name)) {
+        (_, Some(true)) => Verdict::pass("it is on").seen(path, value),
+        (Some(true), Some(false)) => Verdict::warn("the CPU has it, and it is off")
+            .seen(path, value)
+            .advice(format!("take {name}=0 out of modprobe.d and the kernel's arguments")),
+        (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
+        _ => Verdict::skip("whether the CPU has it is not told").seen(path, value),
+    })
+}
+
+pub(super) fn vnmi(subject: &Subject<'_>) -> Option<Verdict> {
+    cpu_feature(subject, "vnmi", subject.host.processor.svm.get().map(|svm| svm.vnmi))
+}
+
+pub(super) fn vgif(subject: &Subject<'_>) -> Option<Verdict> {
+    cpu_feature(subject, "vgif", subject.host.processor.svm.get().map(|svm| svm.vgif))
+}
+
+pub(super) fn flexpriority(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Vmx) {
+        return None;
+    }
+    let value = subject.parameter("kvm_intel", "flexpriority")?;
+    let path = parameter_path("kvm_intel", "flexpriority");
+    let able = subject.host.processor.vmx.get().and_then(|vmx| vmx.tpr_shadow);
+    Some(match (able, subject.is_on("kvm_intel", "flexpriority")) {
+        (_, Some(true)) => Verdict::pass("it is on").seen(path, value),
+        (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
+        _ => Verdict::warn("it is off")
+            .seen(path, value)
+            .advice("take flexpriority=0 out of modprobe.d and the kernel's arguments"),
+    })
+}
+
+pub(super) fn halt_polling(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
+    let value = subject.parameter("kvm", "halt_poll_ns")?;
+    let path = parameter_path("kvm", "halt_poll_ns");
+    let default = "echo 200000 > /sys/module/kvm/parameters/halt_poll_ns";
+    Some(match value.parse::<u64>() {
+        Ok(0) => Verdict::warn("KVM does not poll: each wake-up of a vCPU goes through the scheduler")
+            .seen(path, value)
+            .command(default),
+        Ok(time) if time > LONG_POLLING => {
+            Verdict::warn(format!("KVM polls for up to {} ms after each halt", time / 1_000_000))
+                .seen(path, value)
+                .command(default)
+        }
+        Ok(time) => Verdict::pass(format!("KVM polls for up to {} µs", time / 1000)).seen(path, value),
+        Err(_) => Verdict::skip(format!("{path} is no number")).seen(path, value),
+    })
+}

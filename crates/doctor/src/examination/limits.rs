@@ -1,0 +1,82 @@
+//! How far hardware and kernel go.
+
+use super::kernels::{Has, ROWS};
+use super::rule::{Category, Rule, Verdict};
+use super::subject::{Subject, vcpus};
+use exits::Isa;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "limits-guest-apic-ids",
+        title: "APIC IDs of guests",
+        category: Category::Limits,
+        why: "one vCPU with an APIC ID beyond the hardware's table inhibits AVIC for its whole VM",
+        source: "Linux arch/x86/include/asm/svm.h, AVIC_MAX_PHYSICAL_ID, X2AVIC_MAX_PHYSICAL_ID and \
+                 X2AVIC_4K_MAX_PHYSICAL_ID",
+        parent: "",
+        check: guest_apic_ids,
+    },
+    Rule {
+        name: "limits-host-apic-ids",
+        title: "APIC IDs of the host",
+        category: Category::Limits,
+        why: "without interrupt remapping no device can interrupt a processor whose APIC ID is above 254",
+        source: "Intel SDM volume 3, 11.11.1, message address; Linux arch/x86/kernel/apic/apic.c, try_to_enable_x2apic",
+        parent: "",
+        check: host_apic_ids,
+    },
+];
+
+/// The largest APIC ID in AVIC's table, in x2AVIC's, and in the extended one.
+const LARGEST: [u32; 3] = [0xfe, 0x1ff, 0xfff];
+/// The largest APIC ID that a message without remapping can name; one more is the broadcast.
+const LARGEST_IN_MESSAGE: u32 = 0xfe;
+
+/// The largest APIC ID of a guest for which AVIC works here, and what sets it.
+pub(super) fn largest_apic_id(subject: &Subject<'_>) -> Option<(u32, &'static str)> {
+    let svm = subject.host.processor.svm.get()?;
+    let extended = ROWS.iter().find(|row| row.rule == "kernel-x2avic-4k").is_some_and(|row| {
+        svm.x2avic_extended && subject.release.as_ref().is_some_and(|release| row.judge(release) == Has::Yes)
+    });
+    Some(match (svm.x2avic, extended) {
+        (true, true) => (LARGEST[2], "x2AVIC with its extension"),
+        (true, false) => (LARGEST[1], "x2AVIC"),
+        _ => (LARGEST[0], "AVIC"),
+    })
+}
+
+fn guest_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
+    if !subject.is_kvm_on(Isa::Svm) || subject.is_enabled() != Some(true) {
+        return None;
+    }
+    let (largest, by) = largest_apic_id(subject)?;
+    // IDs have gaps where the topology is no power of two, so this is the least that a VM can have.
+    let beyond = |count: usize| u32::try_from(count).unwrap_or(u32::MAX) > largest + 1;
+    let over: Vec<_> = subject.running().iter().filter(|vm| beyond(vcpus(vm))).collect();
+    let verdict = match over.as_slice() {
+        [] => Verdict::pass(format!("{by} takes APIC IDs up to {largest}")),
+        some => Verdict::fail(format!(
+            "{} of the running VMs have APIC IDs above {largest}, where {by} ends",
+            some.len()
+        ))
+        .advice("fewer vCPUs, and topologies whose cores and threads are powers of two"),
+    };
+    let verdict = verdict.resting_on(&subject.host.processor.svm);
+    Some(over.iter().fold(verdict, |verdict, vm| {
+        verdict.seen(format!("process {}", vm.vm.pid), format!("{} has {} vCPUs", vm.vm.name, vcpus(vm)))
+    }))
+}
+
+fn host_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
+    let fact = &subject.host.processor.largest_apic_id;
+    let Some(&largest) = fact.get() else { return Some(Verdict::unknown(fact)) };
+    let remapped = &subject.host.iommus.remapped;
+    Some(if largest > LARGEST_IN_MESSAGE && remapped.get() == Some(&false) {
+        Verdict::warn(format!("processors have APIC IDs up to {largest}, and interrupts are not remapped"))
+            .resting_on(fact)
+            .resting_on(remapped)
+            .advice("switch interrupt remapping and x2APIC on in the firmware's setup")
+    } else {
+        Verdict::pass(format!("the largest is {largest}")).resting_on(fact)
+    })
+}

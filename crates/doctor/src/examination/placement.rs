@@ -1,0 +1,177 @@
+//! Threads of VMs and interrupts of devices that meet on one processor.
+
+use super::rule::{Category, Rule, Verdict};
+use super::subject::Subject;
+use host::inspection::{DeviceKind, Occupant, Placement, Role};
+
+const PINNING: &str = "sched(7) and Linux Documentation/admin-guide/kernel-per-CPU-kthreads.rst: one processor runs \
+                       one thread at a time";
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "vms-readable",
+        title: "Processes that may be looked into",
+        category: Category::Placement,
+        why: "each process that may not be looked into may be one more VM",
+        source: "proc_pid_fd(5): its entries are readable by their owner and by root",
+        parent: "",
+        check: readable,
+    },
+    Rule {
+        name: "place-vcpus",
+        title: "vCPUs that share a processor",
+        category: Category::Placement,
+        why: "two vCPUs that may run nowhere else take turns, and an interrupt waits while the other one runs",
+        source: PINNING,
+        parent: "",
+        check: vcpus,
+    },
+    Rule {
+        name: "place-vhost",
+        title: "vhost workers beside vCPUs",
+        category: Category::Placement,
+        why: "the worker that serves a queue displaces the vCPU that waits for it",
+        source: PINNING,
+        parent: "",
+        check: vhost,
+    },
+    Rule {
+        name: "place-threads",
+        title: "I/O threads beside vCPUs",
+        category: Category::Placement,
+        why: "the VMM's thread that serves a device displaces the vCPU that waits for it",
+        source: PINNING,
+        parent: "",
+        check: threads,
+    },
+    Rule {
+        name: "place-interrupts",
+        title: "Device interrupts beside vCPUs",
+        category: Category::Placement,
+        why: "each such interrupt takes the vCPU out of its guest: an exit that is not its own",
+        source: "Linux Documentation/core-api/irq/irq-affinity.rst",
+        parent: "",
+        check: interrupts,
+    },
+];
+
+/// So many processors are told of one by one.
+const SHOWN: usize = 4;
+
+fn readable(subject: &Subject<'_>) -> Option<Verdict> {
+    let running = &subject.host.running;
+    let Some(vms) = running.vms.get() else { return Some(Verdict::unknown(&running.vms)) };
+    let found = match vms.len() {
+        0 => "no VM runs".to_owned(),
+        1 => "1 VM runs".to_owned(),
+        some => format!("{some} VMs run"),
+    };
+    let closed = match running.unreadable {
+        1 => "1 process".to_owned(),
+        some => format!("{some} processes"),
+    };
+    Some(if running.unreadable == 0 {
+        Verdict::pass(found).seen("/proc", "all processes were looked into")
+    } else {
+        let verdict = Verdict::warn(format!("{found}; {closed} may not be looked into"))
+            .seen("/proc", format!("{closed} of other users"))
+            .advice("run as root");
+        running.likely.iter().fold(verdict, |verdict, likely| {
+            let text = format!("{} has {} threads named as vCPUs are", likely.command, likely.vcpu_threads);
+            verdict.seen(format!("process {}", likely.pid), text)
+        })
+    })
+}
+
+fn role(occupant: &Occupant) -> String {
+    let what = match occupant.role {
+        Role::Vcpu(number) => format!("vCPU {number}"),
+        Role::Vhost => format!("vhost worker {}", occupant.tid),
+        Role::IoThread => format!("I/O thread {}", occupant.tid),
+        Role::Emulator => format!("emulator thread {}", occupant.tid),
+    };
+    format!("{what} of {}", occupant.vm)
+}
+
+/// vCPUs that may run nowhere else.
+fn pinned(place: &Placement) -> Vec<&Occupant> {
+    place.occupants.iter().filter(|one| one.pinned && matches!(one.role, Role::Vcpu(_))).collect()
+}
+
+/// A verdict over all processors on which something meets a vCPU that is bound to it.
+fn meeting(
+    subject: &Subject<'_>,
+    what: &str,
+    advice: &str,
+    meets: impl Fn(&Placement, &[&Occupant]) -> Option<String>,
+) -> Option<Verdict> {
+    let with_pins: Vec<(&Placement, Vec<&Occupant>)> = subject
+        .host
+        .placements
+        .iter()
+        .map(|place| (place, pinned(place)))
+        .filter(|(_, pinned)| !pinned.is_empty())
+        .collect();
+    if with_pins.is_empty() {
+        return None;
+    }
+    let found: Vec<(u32, String)> =
+        with_pins.iter().filter_map(|(place, pinned)| Some((place.cpu, meets(place, pinned)?))).collect();
+    if found.is_empty() {
+        let on = match with_pins.len() {
+            1 => "the processor with a pinned vCPU".to_owned(),
+            some => format!("the {some} processors with pinned vCPUs"),
+        };
+        return Some(Verdict::pass(format!("none on {on}")));
+    }
+    let on = if found.len() == 1 { "1 processor".to_owned() } else { format!("{} processors", found.len()) };
+    let verdict = Verdict::warn(format!("{what} on {on}")).advice(advice);
+    let more = found.len().saturating_sub(SHOWN);
+    let verdict = found
+        .into_iter()
+        .take(SHOWN)
+        .fold(verdict, |verdict, (cpu, text)| verdict.seen(format!("CPU {cpu}"), text));
+    Some(if more > 0 { verdict.seen("and so", format!("{more} more")) } else { verdict })
+}
+
+fn listed(occupants: &[&Occupant]) -> String {
+    occupants.iter().map(|one| role(one)).collect::<Vec<_>>().join(", ")
+}
+
+fn beside(wanted: impl Fn(Role) -> bool) -> impl Fn(&Placement, &[&Occupant]) -> Option<String> {
+    move |place, pinned| {
+        let others: Vec<&Occupant> =
+            place.occupants.iter().filter(|one| one.pinned && wanted(one.role)).collect();
+        (!others.is_empty()).then(|| format!("{}; {}", listed(pinned), listed(&others)))
+    }
+}
+
+fn vcpus(subject: &Subject<'_>) -> Option<Verdict> {
+    let several = |_: &Placement, pinned: &[&Occupant]| (pinned.len() > 1).then(|| listed(pinned));
+    meeting(subject, "vCPUs meet", "give each vCPU a processor of its own (<vcpupin>, taskset)", several)
+}
+
+fn vhost(subject: &Subject<'_>) -> Option<Verdict> {
+    let advice = "move the workers to housekeeping processors (<emulatorpin>, or taskset -p of the worker)";
+    meeting(subject, "vhost workers meet vCPUs", advice, beside(|role| role == Role::Vhost))
+}
+
+fn threads(subject: &Subject<'_>) -> Option<Verdict> {
+    let advice = "move them to housekeeping processors (<iothreadpin> and <emulatorpin>, or taskset -p)";
+    let wanted = |role| matches!(role, Role::IoThread | Role::Emulator);
+    meeting(subject, "threads of the VMM meet vCPUs", advice, beside(wanted))
+}
+
+fn interrupts(subject: &Subject<'_>) -> Option<Verdict> {
+    let advice = "move the interrupts: /proc/irq/N/smp_affinity_list, irqbalance's IRQBALANCE_BANNED_CPULIST, or \
+                  isolcpus=managed_irq";
+    meeting(subject, "interrupts of devices meet vCPUs", advice, |place, pinned| {
+        // Those of assigned devices belong where their vCPU runs.
+        let host = subject.host.interrupts.devices.get().map_or(&[][..], Vec::as_slice);
+        let assigned =
+            |number: u32| host.iter().any(|one| one.number == number && one.kind == DeviceKind::Assigned);
+        let numbers = place.interrupts.iter().filter(|number| !assigned(**number));
+        let numbers: Vec<String> = numbers.take(8).map(u32::to_string).collect();
+        (!numbers.is_empty()).then(|| format!("{}; interrupts {}", listed(pinned), numbers.join(", ")))
+    })
+}

@@ -1,0 +1,145 @@
+//! What a kernel's release says of the code in it.
+
+use std::cmp::Ordering;
+
+/// Whose tree a release comes from: with those of vendors, the version says where the tree began, not what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tree {
+    /// The mainline's or stable's, or that of a distribution which follows stable releases.
+    Stable,
+    /// Oracle's Unbreakable Enterprise Kernel.
+    Uek,
+    /// One that takes changes of later releases under its own numbers: Red Hat's and its kin, SUSE's, Ubuntu's.
+    Vendor,
+}
+
+/// A release, as far as rules compare it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// As `uname -r` prints it.
+    pub text: String,
+    /// Major and minor version.
+    pub version: (u16, u16),
+    /// The stable release (`49` of 6.12.49); `None` where the text does not tell it.
+    pub patch: Option<u16>,
+    /// The release candidate (`2` of 5.6.0-rc2); `None` for a release.
+    pub candidate: Option<u16>,
+    /// Whose it is.
+    pub tree: Tree,
+    /// The numbers after the dash, of vendors' trees (`[204, 146, 1]` of 5.15.0-204.146.1.el8uek.x86_64).
+    pub build: Vec<u32>,
+}
+
+impl Release {
+    /// Reads a release (`uname -r`), with the help of the build (`uname -v`), in which Debian tells the stable release.
+    /// `None` where it does not begin with two numbers.
+    #[must_use]
+    pub fn parse(text: &str, build: Option<&str>) -> Option<Self> {
+        let text = text.trim();
+        let (base, rest) = text.split_once('-').unwrap_or((text, ""));
+        let mut numbers = base.split('.').map(leading);
+        let version = (numbers.next()??, numbers.next()??);
+        let tree = tree(text, build);
+        let own = numbers.next().flatten();
+        let patch = match tree {
+            Tree::Stable => build.and_then(|build| debian_patch(build, version)).or(own),
+            Tree::Uek | Tree::Vendor => None,
+        };
+        let candidate = rest.split(['-', '.', '+']).next().and_then(|word| leading(word.strip_prefix("rc")?));
+        let build = rest.split(['.', '-']).map_while(|word| word.parse().ok()).collect();
+        Some(Self { text: text.to_owned(), version, patch, candidate, tree, build })
+    }
+
+    /// Whether the mainline of this version, or of an earlier one, is in it.
+    #[must_use]
+    pub fn reaches(&self, major: u16, minor: u16) -> bool {
+        self.version >= (major, minor)
+    }
+
+    /// How its build compares with another of the same tree and version; `None` with that of another.
+    #[must_use]
+    pub fn compare_build(&self, version: (u16, u16), build: &[u32]) -> Option<Ordering> {
+        (self.version == version).then(|| self.build.as_slice().cmp(build))
+    }
+}
+
+fn leading(text: &str) -> Option<u16> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+fn tree(text: &str, build: Option<&str>) -> Tree {
+    let word = |word: &str| text.split(['.', '-', '_', '+']).any(|one| one == word);
+    let begins = |start: &str| {
+        text.split(['.', '-', '_', '+']).any(|one| {
+            one.strip_prefix(start).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
+    };
+    if text.contains("uek") {
+        return Tree::Uek;
+    }
+    let ubuntu = build.is_some_and(|build| build.contains("-Ubuntu "));
+    // Proxmox builds Ubuntu's tree.
+    if begins("el")
+        || begins("an")
+        || begins("oe")
+        || ubuntu
+        || word("generic")
+        || word("default")
+        || word("pve")
+    {
+        return Tree::Vendor;
+    }
+    Tree::Stable
+}
+
+/// `#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)`: the release itself says `6.1.0-28-amd64`.
+fn debian_patch(build: &str, version: (u16, u16)) -> Option<u16> {
+    let mut numbers = build.split("Debian ").nth(1)?.split(['.', '-', '~', '+', ' ']).map(leading);
+    let told = (numbers.next()??, numbers.next()??);
+    (told == version).then(|| numbers.next().flatten()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn releases_of_many_houses() {
+        let read = |text: &str| {
+            let found = Release::parse(text, None).unwrap();
+            (found.version, found.patch, found.tree)
+        };
+        assert_eq!(read("6.12.49+deb13-amd64"), ((6, 12), Some(49), Tree::Stable));
+        assert_eq!(read("6.12.49-1-lts"), ((6, 12), Some(49), Tree::Stable));
+        assert_eq!(read("5.14.0-427.13.1.el9_4.x86_64"), ((5, 14), None, Tree::Vendor));
+        assert_eq!(read("6.8.0-45-generic"), ((6, 8), None, Tree::Vendor));
+        assert_eq!(read("6.4.0-150600.21-default"), ((6, 4), None, Tree::Vendor));
+        assert_eq!(read("6.8.12-4-pve"), ((6, 8), None, Tree::Vendor));
+        assert_eq!(read("6.15.4-200.fc42.x86_64"), ((6, 15), Some(4), Tree::Stable));
+        let uek = Release::parse("5.15.0-204.146.1.el8uek.x86_64", None).unwrap();
+        assert_eq!((uek.tree, uek.build.as_slice()), (Tree::Uek, &[204, 146, 1][..]));
+        assert_eq!(uek.compare_build((5, 15), &[204, 147]), Some(Ordering::Less));
+        assert_eq!(uek.compare_build((5, 4), &[1]), None);
+        assert_eq!(Release::parse("linux", None), None);
+    }
+
+    #[test]
+    fn debian_tells_its_stable_release_in_the_build() {
+        let build = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)";
+        assert_eq!(Release::parse("6.1.0-28-amd64", Some(build)).unwrap().patch, Some(119));
+        assert_eq!(Release::parse("6.2.0-28-amd64", Some(build)).unwrap().patch, Some(0));
+        let candidate = Release::parse("5.6.0-rc2-custom", None).unwrap();
+        assert_eq!((candidate.candidate, candidate.patch), (Some(2), Some(0)));
+        assert_eq!(Release::parse("7.0-rc1", None).unwrap().candidate, Some(1));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,30}", build in "\\PC{0,30}") {
+            let _ = Release::parse(&text, Some(&build));
+            let _ = Release::parse(&format!("6.1.0-{text}"), Some(&format!("Debian {build}")));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What a rule over a host is, and what it says.
+
+use super::subject::Subject;
+use crate::{Evidence, Finding, Fix, State};
+use host::{Absence, Fact};
+
+/// What rules are about; each has a section of its own in what is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Category {
+    /// The CPU and its firmware.
+    Cpu,
+    /// What contradicts what.
+    Contradictions,
+    /// The kernel: its version, its configuration, what it was told.
+    Kernel,
+    /// KVM and its modules.
+    Kvm,
+    /// IOMMUs and interrupts of devices.
+    Iommu,
+    /// How far hardware and kernel go.
+    Limits,
+    /// Threads and interrupts that meet on a processor.
+    Placement,
+    /// Xen.
+    Xen,
+    /// One running VM.
+    Vm,
+}
+
+impl Category {
+    /// All of the host's, in the order in which they are shown.
+    pub const OF_HOST: &'static [Self] = &[
+        Self::Xen,
+        Self::Cpu,
+        Self::Kernel,
+        Self::Kvm,
+        Self::Iommu,
+        Self::Contradictions,
+        Self::Limits,
+        Self::Placement,
+    ];
+
+    /// Its stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Contradictions => "contradictions",
+            Self::Kernel => "kernel",
+            Self::Kvm => "kvm",
+            Self::Iommu => "iommu",
+            Self::Limits => "limits",
+            Self::Placement => "placement",
+            Self::Xen => "xen",
+            Self::Vm => "vm",
+        }
+    }
+
+    /// Its heading.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU and firmware",
+            Self::Contradictions => "Contradictions",
+            Self::Kernel => "Kernel",
+            Self::Kvm => "KVM",
+            Self::Iommu => "IOMMU and device interrupts",
+            Self::Limits => "Limits",
+            Self::Placement => "Running VMs and where their threads meet",
+            Self::Xen => "Xen",
+            Self::Vm => "Each running VM",
+        }
+    }
+}
+
+/// A rule over a host, or over one VM that runs on it.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Its stable name in lower case with dashes.
+    pub name: &'static str,
+    /// What is looked at, in a few words.
+    pub title: &'static str,
+    /// What it is about.
+    pub category: Category,
+    /// Why it matters, in one line.
+    pub why: &'static str,
+    /// What says so.
+    pub source: &'static str,
+    /// The rule of the same category without which this one has no meaning; empty for none.
+    pub parent: &'static str,
+    pub(super) check: fn(&Subject<'_>) -> Option<Verdict>,
+}
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Rule").field(&self.name).finish()
+    }
+}
+
+impl Rule {
+    pub(super) fn finding(&self, verdict: Verdict) -> Finding {
+        Finding {
+            rule: self.name.to_owned(),
+            title: self.title.to_owned(),
+            state: verdict.state,
+            found: verdict.found,
+            why: self.why.to_owned(),
+            evidence: verdict.evidence,
+            fixes: verdict.fixes,
+            source: self.source.to_owned(),
+            children: Vec::new(),
+        }
+    }
+}
+
+/// What a rule says.
+#[derive(Debug, Clone)]
+pub(super) struct Verdict {
+    pub(super) state: State,
+    pub(super) found: String,
+    pub(super) evidence: Vec<Evidence>,
+    pub(super) fixes: Vec<Fix>,
+}
+
+impl Verdict {
+    pub(super) fn of(state: State, found: impl Into<String>) -> Self {
+        Self { state, found: found.into(), evidence: Vec::new(), fixes: Vec::new() }
+    }
+
+    pub(super) fn pass(found: impl Into<String>) -> Self {
+        Self::of(State::Pass, found)
+    }
+
+    pub(super) fn warn(found: impl Into<String>) -> Self {
+        Self::of(State::Warn, found)
+    }
+
+    pub(super) fn fail(found: impl Into<String>) -> Self {
+        Self::of(State::Fail, found)
+    }
+
+    pub(super) fn skip(why: impl Into<String>) -> Self {
+        Self::of(State::Skip(why.into()), "")
+    }
+
+    /// Not looked at, for a fact is not known.
+    pub(super) fn unknown<T>(fact: &Fact<T>) -> Self {
+        Self::absent(fact.absence()).resting_on(fact)
+    }
+
+    pub(super) fn absent(absence: Option<&Absence>) -> Self {
+        Self::skip(absence.map_or("it was not looked at", |absence| absence.why.as_str()))
+    }
+
+    /// With a place and what it says.
+    pub(super) fn seen(mut self, place: impl Into<String>, value: impl Into<String>) -> Self {
+        self.evidence.push(Evidence { place: place.into(), value: value.into() });
+        self
+    }
+
+    /// With what a fact rests on.
+    pub(super) fn resting_on<T>(mut self, fact: &Fact<T>) -> Self {
+        let evidence = fact.evidence.iter();
+        self.evidence
+            .extend(evidence.map(|one| Evidence { place: one.place.clone(), value: one.text.clone() }));
+        self
+    }
+
+    pub(super) fn command(mut self, command: impl Into<String>) -> Self {
+        self.fixes.push(Fix::Command(command.into()));
+        self
+    }
+
+    pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.fixes.push(Fix::Advice(advice.into()));
+        self
+    }
+}

@@ -1,0 +1,116 @@
+//! The VMs that run, each with a section of its own: its state now, and its definition judged.
+
+use super::kernels::{Has, ROWS};
+use super::release::Tree;
+use super::rule::Verdict;
+use super::subject::{Of, Subject};
+use super::vm_side::VmSide;
+use super::{limits, tree, vm};
+use crate::lint::{HostSide, lint};
+use crate::{Finding, Section, State};
+use domain::{Definition, Form, NoFiles, Text};
+use exits::KernelVersion;
+use host::inspection::RunningVm;
+use host::vms::Vmm;
+
+/// A section for each VM that is wanted.
+pub(super) fn sections(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Vec<Section> {
+    let wanted = |vm: &&RunningVm| chosen.is_empty() || chosen.contains(&vm.vm.pid);
+    subject.running().iter().filter(wanted).flat_map(|running| sections_of(subject, running, sides)).collect()
+}
+
+fn sections_of(subject: &Subject<'_>, running: &RunningVm, sides: &[VmSide]) -> Vec<Section> {
+    // A process can hold several VMs, each with a state of its own.
+    let mut of_it: Vec<Option<&VmSide>> =
+        sides.iter().filter(|side| side.pid == running.vm.pid).map(Some).collect();
+    if of_it.is_empty() {
+        of_it.push(None);
+    }
+    let several = of_it.len() > 1;
+    let section = |(at, side): (usize, Option<&VmSide>)| {
+        let mut findings = tree(vm::RULES, &subject.with_vm(Of { running, side }));
+        let mut form = None;
+        if at == 0 {
+            let (of_definition, written_in) = definition(subject, running);
+            findings.extend(of_definition);
+            form = written_in;
+        }
+        let which = if several { format!(", VM {}", at + 1) } else { String::new() };
+        Section {
+            name: name(running).to_owned(),
+            title: format!("VM {} (process {}{which})", name(running), running.vm.pid),
+            form,
+            findings,
+        }
+    };
+    of_it.into_iter().enumerate().map(section).collect()
+}
+
+/// What its owner calls it.
+pub(super) fn name(running: &RunningVm) -> &str {
+    running.libvirt.as_ref().map_or(running.vm.name.as_str(), |libvirt| libvirt.name.as_str())
+}
+
+/// What the rules over definitions find: what is to be mended, and one line about the rest.
+fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Option<Form>) {
+    let read = match read(running) {
+        Ok(read) => read,
+        Err((state, found)) => return (vec![summary(state, found, running)], None),
+    };
+    let mut side = HostSide::of(&subject.host.fingerprint);
+    side.kernel = mainline(subject);
+    side.largest_apic_id = limits::largest_apic_id(subject).map(|(largest, _)| largest);
+    let found = lint(&read, &side);
+    let mends = |finding: &Finding| matches!(finding.state, State::Fail | State::Warn);
+    let judged = found.iter().filter(|one| !matches!(one.state, State::Skip(_))).count();
+    let count = found.iter().filter(|one| mends(one)).count();
+    let told = match count {
+        0 => format!("{judged} rules find nothing against it"),
+        1 => format!("1 of {judged} rules finds something, as follows"),
+        some => format!("{some} of {judged} rules find something, as follows"),
+    };
+    let mut findings = vec![summary(State::Pass, told, running)];
+    findings.extend(found.into_iter().filter(mends));
+    (findings, Some(read.form))
+}
+
+/// The mainline kernel by which rules over definitions judge: of vendors' trees the number alone does not tell it.
+fn mainline(subject: &Subject<'_>) -> Option<KernelVersion> {
+    let release = subject.release.as_ref()?;
+    let own = KernelVersion::new(release.version.0, release.version.1);
+    let row = ROWS.iter().find(|row| row.rule == "kernel-x2avic")?;
+    match (release.tree, row.judge(release)) {
+        (Tree::Stable, _) => Some(own),
+        // What it took on purpose is what those rules ask for.
+        (_, Has::Yes) => Some(own.max(KernelVersion::new(row.since.0, row.since.1))),
+        _ => None,
+    }
+}
+
+/// Its definition; or how that is told, and what was found instead.
+fn read(running: &RunningVm) -> Result<Definition, (State, String)> {
+    if running.vm.vmm != Vmm::Qemu {
+        return Err((State::Skip("the rules over definitions are about QEMU".to_owned()), String::new()));
+    }
+    let pid = running.vm.pid;
+    if let Some(libvirt) = &running.libvirt {
+        for fact in [&libvirt.definition, &libvirt.status] {
+            let (Some(text), Some(place)) = (fact.get(), fact.evidence.first()) else { continue };
+            let read = domain::libvirt::read(&Text::new(place.place.clone(), text.as_bytes()), &NoFiles);
+            // A domain always has a type; one without was not understood.
+            if let Some(read) = read.ok().filter(|read| read.machine.accelerator.is_some()) {
+                return Ok(read);
+            }
+        }
+    }
+    let mut bytes = running.vm.arguments.join("\0").into_bytes();
+    bytes.push(0);
+    domain::qemu::read(&Text::new(format!("process {pid}"), bytes), &NoFiles)
+        .map_err(|error| (State::Warn, error.to_string()))
+}
+
+fn summary(state: State, found: String, running: &RunningVm) -> Finding {
+    let place = format!("/proc/{}/cmdline", running.vm.pid);
+    let value = format!("{} arguments", running.vm.arguments.len());
+    vm::DEFINITION.finding(Verdict::of(state, found).seen(place, value))
+}

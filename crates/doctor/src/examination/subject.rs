@@ -1,0 +1,158 @@
+//! A host with what follows from its facts at once.
+
+use super::release::Release;
+use super::vm_side::VmSide;
+use exits::Isa;
+use host::Inspection;
+use host::inspection::{IommuRegisters, Role, RunningVm};
+
+/// A host, and of rules over VMs the VM.
+pub(super) struct Subject<'a> {
+    pub(super) host: &'a Inspection,
+    pub(super) release: Option<Release>,
+    pub(super) isa: Option<Isa>,
+    pub(super) vm: Option<Of<'a>>,
+}
+
+/// The VM that a rule is asked about.
+#[derive(Clone, Copy)]
+pub(super) struct Of<'a> {
+    pub(super) running: &'a RunningVm,
+    pub(super) side: Option<&'a VmSide>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(host: &'a Inspection) -> Self {
+        let kernel = &host.kernel;
+        let release = kernel
+            .release
+            .get()
+            .and_then(|release| Release::parse(release, kernel.version.get().map(String::as_str)));
+        Self { host, release, isa: isa(host), vm: None }
+    }
+
+    pub(super) fn with_vm(&self, vm: Of<'a>) -> Self {
+        Self { host: self.host, release: self.release.clone(), isa: self.isa, vm: Some(vm) }
+    }
+
+    /// Whether KVM is not what runs VMs here: rules over it say nothing then.
+    pub(super) fn is_xen(&self) -> bool {
+        self.host.xen.is_some()
+    }
+
+    /// Whether it is a KVM host with CPUs of this kind, or may become one.
+    pub(super) fn is_kvm_on(&self, isa: Isa) -> bool {
+        !self.is_xen() && self.isa == Some(isa)
+    }
+
+    /// The vendor's module.
+    pub(super) fn module(&self) -> &'static str {
+        if self.isa == Some(Isa::Svm) { "kvm_amd" } else { "kvm_intel" }
+    }
+
+    /// The parameter that switches interrupt virtualization.
+    pub(super) fn switch(&self) -> &'static str {
+        if self.isa == Some(Isa::Svm) { "avic" } else { "enable_apicv" }
+    }
+
+    /// What the vendor calls it.
+    pub(super) fn technology(&self) -> &'static str {
+        match self.isa {
+            Some(Isa::Svm) => "AVIC",
+            Some(Isa::Vmx) => "APICv",
+            None => "interrupt virtualization",
+        }
+    }
+
+    /// A module's parameter as sysfs shows it; `None` when the module, the parameter or its value is not there.
+    pub(super) fn parameter(&self, module: &str, name: &str) -> Option<&'a str> {
+        self.host.kernel.parameters.get(module)?.get(name)?.as_deref()
+    }
+
+    /// A parameter that is a switch.
+    pub(super) fn is_on(&self, module: &str, name: &str) -> Option<bool> {
+        switch(self.parameter(module, name)?)
+    }
+
+    /// Whether KVM uses interrupt virtualization; `None` when that cannot be told.
+    pub(super) fn is_enabled(&self) -> Option<bool> {
+        self.is_on(self.module(), self.switch())
+    }
+
+    /// Whether the CPU has interrupt virtualization; `None` when that cannot be told.
+    pub(super) fn cpu_has(&self) -> Option<bool> {
+        let processor = &self.host.processor;
+        match self.isa? {
+            Isa::Svm => processor.svm.get().map(|svm| svm.avic),
+            Isa::Vmx => processor.vmx.get().and_then(host::inspection::VmxFeatures::apicv),
+        }
+    }
+
+    /// Whether all IOMMUs can post; `None` without any, or when one cannot be told.
+    pub(super) fn iommus_post(&self) -> Option<bool> {
+        let units = &self.host.iommus.units;
+        let posts = units.iter().filter_map(|unit| match &unit.registers {
+            IommuRegisters::Amd(fact) => Some(fact.get().map(host::inspection::AmdFeatures::posts)),
+            IommuRegisters::Intel(fact) => Some(fact.get().map(|found| found.posts)),
+            IommuRegisters::Other => None,
+        });
+        let posts: Vec<Option<bool>> = posts.collect();
+        if posts.is_empty() {
+            return None;
+        }
+        if posts.contains(&Some(false)) {
+            return Some(false);
+        }
+        (!posts.contains(&None)).then_some(true)
+    }
+
+    pub(super) fn running(&self) -> &'a [RunningVm] {
+        self.host.running.vms.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// What the kernel was told under this name, the last time.
+    pub(super) fn argument(&self, name: &str) -> Option<Option<&'a str>> {
+        self.host.kernel.arguments.get()?.last(name)
+    }
+
+    pub(super) fn has_word(&self, argument: &str, word: &str) -> bool {
+        self.host.kernel.arguments.get().is_some_and(|arguments| arguments.has_word(argument, word))
+    }
+}
+
+/// The place of a module's parameter.
+pub(super) fn parameter_path(module: &str, name: &str) -> String {
+    format!("/sys/module/{module}/parameters/{name}")
+}
+
+/// `Y`, `1` and their like.
+pub(super) fn switch(value: &str) -> Option<bool> {
+    match value {
+        "Y" | "y" | "1" | "on" | "yes" | "true" => Some(true),
+        "N" | "n" | "0" | "off" | "no" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+fn isa(host: &Inspection) -> Option<Isa> {
+    let processor = &host.processor;
+    let flag = |name: &str| processor.flags.get().is_some_and(|flags| flags.contains(name));
+    if flag("svm") {
+        return Some(Isa::Svm);
+    }
+    if flag("vmx") {
+        return Some(Isa::Vmx);
+    }
+    // The firmware, or a hypervisor below, can hide the flag.
+    match processor.first.get()?.vendor.as_deref()? {
+        "AuthenticAMD" | "HygonGenuine" => Some(Isa::Svm),
+        "GenuineIntel" | "CentaurHauls" | "  Shanghai  " => Some(Isa::Vmx),
+        _ => None,
+    }
+}
+
+/// How many vCPUs a VM has, by its threads.
+pub(super) fn vcpus(vm: &RunningVm) -> usize {
+    let threads = vm.threads.iter().filter(|thread| matches!(thread.role, Role::Vcpu(_))).count();
+    threads.max(vm.vm.vcpus.len())
+}

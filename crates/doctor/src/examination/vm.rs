@@ -1,0 +1,223 @@
+//! One running VM.
+
+use super::rule::{Category, Rule, Verdict};
+use super::subject::{Of, Subject};
+use super::vm_side::VmSide;
+use exits::CurePlace;
+use exits::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, Status};
+use host::inspection::Role;
+
+/// What is told of a VM's definition as a whole; its findings are those of other rules.
+pub(super) const DEFINITION: Rule = Rule {
+    name: "vm-definition",
+    title: "Its definition",
+    category: Category::Vm,
+    why: "what inhibits interrupt virtualization is mostly written in the definition",
+    source: "the rules of `exitless vm lint`",
+    parent: "",
+    check: |_| None,
+};
+
+pub(super) const RULES: &[Rule] = &[
+    DEFINITION,
+    Rule {
+        name: "vm-interrupt-virtualization",
+        title: "Interrupt virtualization now",
+        category: Category::Vm,
+        why: "a module that uses it and a VM that has it are two things: KVM inhibits it for each VM by reasons that \
+              come and go",
+        source: "Linux arch/x86/include/asm/kvm_host.h, enum kvm_apicv_inhibit",
+        parent: "",
+        check: interrupt_virtualization,
+    },
+    Rule {
+        name: "vm-ipis",
+        title: "IPIs between vCPUs",
+        category: Category::Vm,
+        why: "an IPI that is not virtualized exits on the sender, and often on the receiver",
+        source: "Linux arch/x86/kvm/x86.c, enable_ipiv; Intel SDM volume 3, 30.1.6; AMD64 APM volume 2, 15.29.2",
+        parent: "vm-interrupt-virtualization",
+        check: ipis,
+    },
+    Rule {
+        name: "vm-device-interrupts",
+        title: "Interrupts of assigned devices",
+        category: Category::Vm,
+        why: "an interrupt that the host takes costs an exit where the vCPU runs, and an injection",
+        source: "Linux arch/x86/kvm/irq.c, kvm_arch_irq_bypass_add_producer; /proc/interrupts, vfio-msi",
+        parent: "vm-interrupt-virtualization",
+        check: devices,
+    },
+    Rule {
+        name: "vm-vhost-places",
+        title: "Where vhost's workers may run",
+        category: Category::Vm,
+        why: "a worker without a place of its own displaces vCPUs that have one",
+        source: "sched(7); libvirt formatdomain, emulatorpin (since Linux 6.4 it holds for vhost's workers too)",
+        parent: "",
+        check: vhost_places,
+    },
+];
+
+fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
+    let Of { running, side } = subject.vm?;
+    let Some(side) = side else {
+        let why = if subject.host.live {
+            "KVM's own state was not read"
+        } else {
+            "KVM's own state can be read on the host itself alone"
+        };
+        return Some(Verdict::skip(why));
+    };
+    let activation = &side.activation;
+    let verdict = match activation.status {
+        Status::Active => Verdict::pass(format!("{} is active for all vCPUs", mode(activation.mode))),
+        Status::Partly => Verdict::warn(format!(
+            "it is active for {} of {} vCPUs",
+            activation.active_vcpus, activation.vcpus
+        ))
+        .advice("vCPUs that idle follow when they next run; look again with `exitless verify`"),
+        Status::Inhibited => {
+            let reasons: Vec<&str> = side.reasons().map(exits::InhibitReason::name).collect();
+            let by = if reasons.is_empty() { "an unnamed reason".to_owned() } else { reasons.join(", ") };
+            let set_by: Vec<&str> = side.reasons().map(exits::InhibitReason::set_by).collect();
+            let verdict = Verdict::fail(format!("inhibited by {by}: {}", set_by.join("; ")));
+            cures(verdict, side, running.libvirt.is_some())
+        }
+        Status::Unknown => Verdict::skip(unknown(side)),
+    };
+    let verdict = match side.inhibits {
+        Some(mask) => verdict.seen(
+            format!("KVM's state of process {}", side.pid),
+            format!(
+                "inhibit mask {:#x}, active for {} of {} vCPUs",
+                mask.0, activation.active_vcpus, activation.vcpus
+            ),
+        ),
+        None => verdict,
+    };
+    Some(side.missing.iter().fold(verdict, |verdict, why| verdict.seen("not to be had", why.clone())))
+}
+
+fn unknown(side: &VmSide) -> String {
+    if side.activation.doubts.contains(&Doubt::CpuDenies) {
+        return "KVM uses it, and the CPU denies it: only exits can tell".to_owned();
+    }
+    side.missing
+        .first()
+        .cloned()
+        .unwrap_or_else(|| "what would tell is missing; run `exitless verify`".to_owned())
+}
+
+fn mode(mode: Option<Mode>) -> &'static str {
+    match mode {
+        Some(Mode::Apicv) => "APICv",
+        Some(Mode::Avic) => "AVIC",
+        Some(Mode::X2avic) => "x2AVIC",
+        Some(Mode::HybridAvic) => "AVIC (for delivery alone: the guest uses x2APIC)",
+        Some(Mode::None) | None => "interrupt virtualization",
+    }
+}
+
+fn cures(verdict: Verdict, side: &VmSide, libvirt: bool) -> Verdict {
+    // What the owner of the VM can write down goes first, in the form that it is written in.
+    let other = if libvirt { CurePlace::Qemu } else { CurePlace::Libvirt };
+    side.cures()
+        .filter(|cure| cure.place != other)
+        .fold(verdict, |verdict, cure| verdict.advice(format!("{}: {}", cure.place.name(), cure.change)))
+}
+
+fn ipis(subject: &Subject<'_>) -> Option<Verdict> {
+    let side = subject.vm?.side?;
+    Some(match side.ipi_virtualization {
+        IpiVirtualization::On => Verdict::pass("they take no exit"),
+        IpiVirtualization::Off(why) => {
+            let path = super::subject::parameter_path(subject.module(), "enable_ipiv");
+            let value = subject.parameter(subject.module(), "enable_ipiv").unwrap_or("not there");
+            let verdict = Verdict::warn(format!("they exit: {}", no_ipis(why))).seen(path, value);
+            match why {
+                NoIpiVirtualization::Parameter => {
+                    verdict.advice(format!("load {} with enable_ipiv=1", subject.module()))
+                }
+                _ => verdict.advice("see what inhibits interrupt virtualization"),
+            }
+        }
+        IpiVirtualization::NotAvailable(why) => Verdict::skip(no_ipis(why)),
+        IpiVirtualization::Unknown => Verdict::skip("what would tell is missing"),
+    })
+}
+
+fn no_ipis(why: NoIpiVirtualization) -> &'static str {
+    match why {
+        NoIpiVirtualization::Inhibited => "interrupt virtualization is not active",
+        NoIpiVirtualization::Parameter => "enable_ipiv is off",
+        NoIpiVirtualization::Erratum1235 => "KVM leaves it off for erratum 1235",
+        NoIpiVirtualization::Controls => "the CPU's controls of this VM leave it out",
+        NoIpiVirtualization::Cpu => "the CPU has none",
+        NoIpiVirtualization::Kernel => "this kernel has none",
+    }
+}
+
+fn devices(subject: &Subject<'_>) -> Option<Verdict> {
+    let side = subject.vm?.side?;
+    if side.devices.is_empty() {
+        return None;
+    }
+    let of =
+        |delivery: DeviceDelivery| side.devices.iter().filter(move |one| one.delivery == delivery).count();
+    let by_host = of(DeviceDelivery::ByHost);
+    let verdict = if by_host > 0 {
+        Verdict::warn(format!("the host takes those of {by_host} of {} devices", side.devices.len()))
+            .advice("see what keeps the IOMMU from posting; INTx is never posted")
+    } else if of(DeviceDelivery::Posted) == side.devices.len() {
+        Verdict::pass("all are posted")
+    } else {
+        Verdict::skip("none came while it was looked at: run `exitless verify` while the devices work")
+    };
+    Some(side.devices.iter().fold(verdict, |verdict, device| {
+        let how = match device.delivery {
+            DeviceDelivery::Posted => "posted",
+            DeviceDelivery::ByHost => "taken by the host",
+            DeviceDelivery::None => "none set up",
+            DeviceDelivery::Unknown => "cannot be told",
+        };
+        verdict.seen(device.device.clone(), how)
+    }))
+}
+
+fn vhost_places(subject: &Subject<'_>) -> Option<Verdict> {
+    let running = subject.vm?.running;
+    let workers: Vec<_> = running.threads.iter().filter(|thread| thread.role == Role::Vhost).collect();
+    if workers.is_empty() {
+        return None;
+    }
+    let pinned: Vec<u32> = running
+        .threads
+        .iter()
+        .filter(|thread| matches!(thread.role, Role::Vcpu(_)))
+        .filter_map(|thread| thread.allowed.as_ref()?.only())
+        .collect();
+    let told = |thread: &host::inspection::ThreadPlace| {
+        let allowed = thread.allowed.as_ref().map_or("unknown".to_owned(), ToString::to_string);
+        let last = thread.last.map_or(String::new(), |cpu| format!(", last on {cpu}"));
+        format!("may run on {allowed}{last}")
+    };
+    let roams = |thread: &&host::inspection::ThreadPlace| {
+        thread.allowed.as_ref().is_some_and(|allowed| {
+            allowed.only().is_none() && pinned.iter().any(|&cpu| allowed.contains(cpu))
+        })
+    };
+    let roaming = workers.iter().copied().filter(|thread| roams(thread)).count();
+    let verdict = if roaming > 0 {
+        Verdict::warn(format!("{roaming} of {} workers may run where pinned vCPUs run", workers.len()))
+            .advice("libvirt: <emulatorpin>; else taskset -p of each worker")
+    } else {
+        Verdict::pass(match workers.len() {
+            1 => "its worker keeps away from pinned vCPUs".to_owned(),
+            some => format!("its {some} workers keep away from pinned vCPUs"),
+        })
+    };
+    Some(workers.iter().take(4).fold(verdict, |verdict, thread| {
+        verdict.seen(format!("{} (thread {})", thread.name, thread.tid), told(thread))
+    }))
+}

@@ -1,0 +1,35 @@
+//! What was found out of a running VM by other means than files.
+
+use exits::activation::{Activation, DeviceVerdict, IpiVirtualization};
+use exits::{Cure, InhibitReason};
+
+/// One running VM: KVM's own state of it, judged.
+///
+/// It is plain data: reading the kernel's memory is done elsewhere.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VmSide {
+    /// Its process.
+    pub pid: i32,
+    /// Whether interrupt virtualization is active for it, and what inhibits it.
+    pub activation: Activation,
+    /// Whether IPIs between its vCPUs take no exit.
+    pub ipi_virtualization: IpiVirtualization,
+    /// How the interrupts of its devices come.
+    pub devices: Vec<DeviceVerdict>,
+    /// The mask of inhibit reasons, as KVM keeps it; `None` where it could not be read.
+    pub inhibits: Option<exits::Inhibits>,
+    /// Evidence that could not be had, each as a sentence without its full stop.
+    pub missing: Vec<String>,
+}
+
+impl VmSide {
+    /// The reasons in force that have a name.
+    pub fn reasons(&self) -> impl Iterator<Item = InhibitReason> {
+        self.activation.reasons.iter().filter_map(|one| one.reason)
+    }
+
+    /// The changes that take the reasons in force away, the least invasive of each reason first.
+    pub fn cures(&self) -> impl Iterator<Item = &'static Cure> {
+        self.reasons().flat_map(InhibitReason::cures)
+    }
+}

@@ -1,0 +1,172 @@
+//! Hosts that run Xen.
+
+use super::rule::{Category, Rule, Verdict};
+use super::subject::{Subject, switch};
+use exits::Isa;
+use host::inspection::{Xen, XenInfo};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "xen-control",
+        title: "Xen's control domain",
+        category: Category::Xen,
+        why: "only the control domain can ask Xen what it uses",
+        source: "/proc/xen/capabilities, control_d; xl(1)",
+        parent: "",
+        check: control,
+    },
+    Rule {
+        name: "xen-hvm",
+        title: "Hardware virtualization in Xen",
+        category: Category::Xen,
+        why: "HVM and PVH guests need it; PV guests have no interrupts that hardware could deliver",
+        source: "xl(1), info, virt_caps; Xen tools/xl/xl_info.c",
+        parent: "xen-control",
+        check: hvm,
+    },
+    Rule {
+        name: "xen-apicv-argument",
+        title: "APICv in Xen's arguments",
+        category: Category::Xen,
+        why: "Xen uses APICv unless it is told not to",
+        source: "Xen docs/misc/xen-command-line.pandoc, apicv",
+        parent: "xen-hvm",
+        check: apicv_argument,
+    },
+    Rule {
+        name: "xen-apicv",
+        title: "APICv in Xen",
+        category: Category::Xen,
+        why: "without it Xen takes part in every interrupt and every EOI of a guest",
+        source: "Xen xen/arch/x86/hvm/vmx/vmcs.c, vmx_display_features",
+        parent: "xen-apicv-argument",
+        check: apicv,
+    },
+    Rule {
+        name: "xen-avic",
+        title: "AVIC in Xen",
+        category: Category::Xen,
+        why: "Xen takes part in every interrupt of a guest on AMD, whatever the CPU has",
+        source: "Xen xen/arch/x86/hvm/svm/svm.c, start_svm, which knows no AVIC",
+        parent: "xen-hvm",
+        check: avic,
+    },
+    Rule {
+        name: "xen-posted-interrupts",
+        title: "Posted interrupts in Xen",
+        category: Category::Xen,
+        why: "without them Xen takes every interrupt of an assigned device and injects it",
+        source: "Xen docs/misc/xen-command-line.pandoc, iommu=intpost; xen/drivers/passthrough/vtd/iommu.c",
+        parent: "xen-hvm",
+        check: posted,
+    },
+];
+
+fn info<'a>(subject: &Subject<'a>) -> Option<(&'a Xen, &'a XenInfo)> {
+    let xen = subject.host.xen.as_ref()?;
+    Some((xen, xen.info.get()?))
+}
+
+fn control(subject: &Subject<'_>) -> Option<Verdict> {
+    let xen = subject.host.xen.as_ref()?;
+    Some(match xen.control.get() {
+        Some(true) => {
+            let version = xen.version.get().map_or(String::new(), |version| format!(" of Xen {version}"));
+            Verdict::pass(format!("this is the control domain{version}")).resting_on(&xen.control)
+        }
+        Some(false) => Verdict::fail("this is a guest of Xen, and not its control domain")
+            .resting_on(&xen.control)
+            .advice("run exitless in dom0"),
+        None => Verdict::unknown(&xen.control),
+    })
+}
+
+fn hvm(subject: &Subject<'_>) -> Option<Verdict> {
+    let xen = subject.host.xen.as_ref()?;
+    let Some(info) = xen.info.get() else { return Some(Verdict::unknown(&xen.info)) };
+    let caps = info.field("virt_caps").unwrap_or_default();
+    Some(if caps.split_whitespace().any(|cap| cap == "hvm") {
+        Verdict::pass("Xen runs HVM guests").seen("xl info, virt_caps", caps)
+    } else {
+        Verdict::fail("Xen runs PV guests alone")
+            .seen("xl info, virt_caps", caps)
+            .advice("switch virtualization (VT-x, SVM) on in the firmware's setup")
+    })
+}
+
+fn apicv_argument(subject: &Subject<'_>) -> Option<Verdict> {
+    let (_, info) = info(subject)?;
+    if subject.isa == Some(Isa::Svm) {
+        return None;
+    }
+    let arguments = info.arguments();
+    let off = match (arguments.last("apicv"), arguments.last("no-apicv")) {
+        (Some(value), _) => value.and_then(switch) == Some(false),
+        (None, said) => said.is_some(),
+    };
+    let line = info.field("xen_commandline").unwrap_or_default();
+    Some(if off {
+        Verdict::fail("Xen was told not to use APICv")
+            .seen("xl info, xen_commandline", line)
+            .advice("take apicv=0 out of Xen's arguments (GRUB_CMDLINE_XEN_DEFAULT) and reboot")
+    } else {
+        Verdict::pass("Xen was not told to do without APICv").seen("xl info, xen_commandline", line)
+    })
+}
+
+/// What Xen lists where it uses APICv.
+const APICV: &[&str] =
+    &["APIC Register Virtualization", "Virtual Interrupt Delivery", "Posted Interrupt Processing"];
+
+fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
+    let (xen, _) = info(subject)?;
+    if subject.isa == Some(Isa::Svm) {
+        return None;
+    }
+    let Some(log) = xen.log.get() else { return Some(Verdict::unknown(&xen.log)) };
+    if log.features.is_empty() {
+        return Some(Verdict::skip(
+            "Xen's log does not reach back to its start, where it lists what it uses",
+        ));
+    }
+    let lacking: Vec<&str> = APICV.iter().copied().filter(|feature| !log.has(feature)).collect();
+    let seen = log.features.join(", ");
+    Some(if lacking.is_empty() {
+        Verdict::pass("Xen uses APICv").seen("xl dmesg", seen)
+    } else {
+        Verdict::fail(format!("Xen does not list {}", lacking.join(", ")))
+            .seen("xl dmesg", seen)
+            .advice("a CPU with APICv (Xeons since Ivy Bridge-EP)")
+    })
+}
+
+fn avic(subject: &Subject<'_>) -> Option<Verdict> {
+    let (xen, _) = info(subject)?;
+    if subject.isa == Some(Isa::Vmx) {
+        return None;
+    }
+    let log = xen.log.get()?;
+    if log.has("AVIC") || log.has("Virtual APIC") {
+        return Some(Verdict::pass("Xen lists AVIC").seen("xl dmesg", log.features.join(", ")));
+    }
+    Some(
+        Verdict::warn("Xen uses no AVIC")
+            .seen("xl dmesg", log.features.join(", "))
+            .advice("nothing in Xen; KVM uses AVIC on such a CPU"),
+    )
+}
+
+fn posted(subject: &Subject<'_>) -> Option<Verdict> {
+    let (xen, info) = info(subject)?;
+    let log = xen.log.get()?;
+    let said = log.posted_interrupts.as_deref()?;
+    let verdict = if said.starts_with("not") {
+        let line = info.field("xen_commandline").unwrap_or_default();
+        Verdict::warn("Xen posts no interrupts of devices")
+            .seen("xl info, xen_commandline", line)
+            .advice("add iommu=intpost to Xen's arguments where the hardware can; Xen calls it off by default for corner cases")
+    } else {
+        Verdict::pass("Xen can post interrupts of devices")
+    };
+    Some(verdict.seen("xl dmesg", format!("Intel VT-d Posted Interrupt {said}")))
+}

@@ -1,0 +1,111 @@
+//! `exitless doctor`: a host examined, from its firmware to the threads of its VMs.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use doctor::{VmSide, examine};
+use experiment::verify::{Verification, Verify, verify};
+use host::snapshot::{self, Opened, SnapshotError};
+use host::vms::{Vm, Vms};
+use host::{Inspection, Root};
+use report::terminal::FindingsView;
+
+use super::watching::HOST;
+use crate::console::{self, StatusLine};
+use crate::status;
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The host: a directory that stands for /, or an archive of `exitless snapshot`.
+    #[arg(long, value_name = "DIR|ARCHIVE", default_value = "/")]
+    root: PathBuf,
+    /// Of the running VMs only this one, by its name or process; may be given more than once.
+    #[arg(long = "vm", value_name = "NAME|PID")]
+    vms: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand. `verbose` is the program's own option: all evidence and sources are shown then.
+pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCode> {
+    let Opened { root, warnings, .. } = open(&arguments.root)?;
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    let host = Inspection::read(&root)?;
+    let found = running(&host);
+    let chosen = found.select(&arguments.vms)?;
+    let sides = if root.is_live() { sides(&found, &chosen, !arguments.vms.is_empty()) } else { Vec::new() };
+    let pids: Vec<i32> = match arguments.vms.is_empty() {
+        true => Vec::new(),
+        false => chosen.iter().map(|vm| vm.pid).collect(),
+    };
+    let examination = examine(&host, &sides, &pids);
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let subject = arguments.root.display().to_string();
+        serde_json::to_writer_pretty(
+            &mut out,
+            &report::json::examination(&subject, &examination, &warnings),
+        )?;
+        writeln!(out)?;
+    } else {
+        let view = FindingsView { width: console::width(), colour: console::colour(), passes: true, verbose };
+        out.write_all(report::terminal::examination(&host, &examination, view).as_bytes())?;
+    }
+    Ok(ExitCode::from(match (warnings.is_empty(), examination.summary.fail) {
+        (false, _) => status::DAMAGED,
+        (true, 0) => 0,
+        (true, _) => status::SOME_FAILED,
+    }))
+}
+
+fn open(path: &Path) -> anyhow::Result<Opened> {
+    if path == Path::new(HOST) {
+        return Ok(Opened { root: Root::live(), manifest: None, warnings: Vec::new() });
+    }
+    snapshot::open(path).map_err(|error| match &error {
+        SnapshotError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            status::Usage(format!("{error}: there is nothing")).into()
+        }
+        _ => error.into(),
+    })
+}
+
+/// The VMs of a host, as they are selected.
+fn running(host: &Inspection) -> Vms {
+    let running = &host.running;
+    let vms = running.vms.get().map_or(&[][..], Vec::as_slice).iter().map(|one| one.vm.clone());
+    Vms { vms: vms.collect(), unreadable: running.unreadable, likely: running.likely.clone() }
+}
+
+/// What KVM keeps of the VMs now. Nothing is watched: reading takes no longer than it must.
+fn sides(found: &Vms, vms: &[&Vm], chosen: bool) -> Vec<VmSide> {
+    if vms.is_empty() {
+        return Vec::new();
+    }
+    let line = StatusLine::new();
+    line.show("Reading KVM's state");
+    let wanted = Verify { root: Path::new(HOST), found, vms, chosen, duration: Duration::ZERO };
+    let seen = verify(&wanted, &AtomicBool::new(false));
+    drop(line);
+    seen.vms.iter().map(|vm| side(&seen, vm)).collect()
+}
+
+fn side(seen: &Verification, vm: &experiment::verify::VmVerification) -> VmSide {
+    let of_it = seen.missing.iter().filter(|one| one.pid.is_none_or(|pid| pid == vm.pid));
+    VmSide {
+        pid: vm.pid,
+        activation: vm.activation.clone(),
+        ipi_virtualization: vm.ipi_virtualization,
+        devices: vm.devices.clone(),
+        inhibits: vm.state.as_ref().and_then(|state| state.last.inhibits),
+        missing: of_it.map(|one| format!("{}: {}", one.what, one.why)).collect(),
+    }
+}

@@ -1,0 +1,38 @@
+//! What `exitless doctor` found, for programs.
+
+use doctor::{Conclusion, Examination, Section, Tally};
+use serde::Serialize;
+
+use super::FORMAT;
+
+/// An examination.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExaminationDocument<'a> {
+    format: u32,
+    version: &'static str,
+    /// What was looked at: `/`, a directory or an archive.
+    subject: &'a str,
+    /// What is wrong with the archive, with byte offsets.
+    warnings: &'a [String],
+    conclusion: &'a Conclusion,
+    summary: Tally,
+    sections: &'a [Section],
+}
+
+/// What `doctor --json` prints.
+#[must_use]
+pub fn examination<'a>(
+    subject: &'a str,
+    examination: &'a Examination,
+    warnings: &'a [String],
+) -> ExaminationDocument<'a> {
+    ExaminationDocument {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        subject,
+        warnings,
+        conclusion: &examination.conclusion,
+        summary: examination.summary,
+        sections: &examination.sections,
+    }
+}

@@ -1,0 +1,47 @@
+//! What `exitless doctor` found: the tree of checks, their sum, one sentence, and the command that goes on from there.
+
+use doctor::Examination;
+use host::Inspection;
+
+use super::findings::{FindingsView, findings, findings_summary};
+use super::{NARROWEST, wrapped};
+use crate::figure::printable;
+
+/// All checks by category and VM; what it comes to is last, where the eye is.
+#[must_use]
+pub fn examination(host: &Inspection, found: &Examination, view: FindingsView) -> String {
+    let width = view.width.max(NARROWEST);
+    let mut text = wrapped(&of(host), width, "", "  ");
+    text.push('\n');
+    text += &findings(&found.sections, view);
+    text.push('\n');
+    text += &wrapped(&format!("{}.", findings_summary(found.summary)), width, "", "");
+    let sentence = printable(&found.conclusion.sentence);
+    text.push('\n');
+    if view.colour {
+        text += "\u{1b}[1m";
+    }
+    text += wrapped(&sentence, width, "", "").trim_end();
+    if view.colour {
+        text += "\u{1b}[0m";
+    }
+    text.push('\n');
+    if let Some(next) = &found.conclusion.next {
+        text += &format!("next: {}\n", printable(next));
+    }
+    text
+}
+
+/// The kernel and the processor.
+fn of(host: &Inspection) -> String {
+    let kernel =
+        host.kernel.release.get().map_or("a kernel without a name".to_owned(), |one| format!("Linux {one}"));
+    let cpu = host.processor.first.get().and_then(|cpu| cpu.name.clone());
+    let system = host.kernel.distribution.get().and_then(|one| one.name.clone());
+    let parts = [Some(kernel), system, cpu];
+    printable(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+#[path = "examination_tests.rs"]
+mod tests;
