@@ -91,22 +91,6 @@ enum Command {
     /// Definitions of VMs: QEMU's arguments, and libvirt's XML.
     #[command(subcommand)]
     Vm(vm::Command),
-    /// Keep all that is read to judge this host in one archive, without secrets, so that it can be judged elsewhere.
-    ///
-    /// Exit status: 0; 1 when this user may not read all of it, and the archive has the rest; 2 for a wrong command line;
-    /// 4 when --root is a damaged archive, of which the whole part was used; 125 when nothing could be read or written.
-    Snapshot(snapshot::Arguments),
-    /// Definitions of VMs: QEMU's arguments, and libvirt's XML.
-    #[command(subcommand)]
-    Vm(vm::Command),
-    /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
-    ///
-    /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
-    /// nothing can be traced.
-    Trace(trace::Arguments),
-    /// Serve virtio devices of many VMs from shared I/O workers.
-    #[command(subcommand)]
-    Iocm(iocm_command::Command),
     /// Switch interrupt virtualization of this host on: show the steps as differences and commands, or make them.
     ///
     /// Exit status: 0 when all that was asked for is so, was made, or could be; 1 when it is refused or a step is blocked
@@ -121,6 +105,19 @@ enum Command {
     /// Exit status: 0 when nothing is left to undo; 1 when something is left: others changed it since, its process still
     /// runs, or it failed; 2 for a wrong command line; 125 when the journal cannot be read or written.
     Restore(restore::Arguments),
+    /// Keep all that is read to judge this host in one archive, without secrets, so that it can be judged elsewhere.
+    ///
+    /// Exit status: 0; 1 when this user may not read all of it, and the archive has the rest; 2 for a wrong command line;
+    /// 4 when --root is a damaged archive, of which the whole part was used; 125 when nothing could be read or written.
+    Snapshot(snapshot::Arguments),
+    /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
+    ///
+    /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
+    /// nothing can be traced.
+    Trace(trace::Arguments),
+    /// Serve virtio devices of many VMs from shared I/O workers.
+    #[command(subcommand)]
+    Iocm(iocm_command::Command),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -147,16 +144,13 @@ fn main() -> ExitCode {
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),
-        Command::Snapshot(arguments) => snapshot::run(&arguments),
-        Command::Trace(arguments) => trace::run(&arguments),
-        Command::Iocm(command) => iocm_command::run(command),
         Command::Vm(command) => vm::run(&command, arguments.verbose > 0),
-        Command::Vm(command) => vm::run(&command, arguments.verbose > 0),
-        Command::Snapshot(arguments) => snapshot::run(&arguments),
-        Command::Trace(arguments) => trace::run(&arguments),
         Command::Enable(arguments) => enable::run(&arguments, Arm::On),
         Command::Disable(arguments) => enable::run(&arguments, Arm::Off),
         Command::Restore(arguments) => restore::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
+        Command::Iocm(command) => iocm_command::run(command),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };
