@@ -6,6 +6,11 @@ use crate::Device;
 use crate::qemu::given::GivenOption;
 use crate::xml::New;
 
+/// Block drivers that reach what a disk is on the host.
+const PROTOCOLS: [&str; 3] = ["file", "host_device", "host_cdrom"];
+/// Block drivers between a format and what is above it.
+const FILTERS: [&str; 5] = ["throttle", "copy-on-read", "preallocate", "blkdebug", "blkverify"];
+
 impl<'a> Writing<'a> {
     /// The block nodes from one down to its file; they are taken.
     pub(super) fn chain(&self, node: &str) -> Vec<&'a GivenOption> {
@@ -127,12 +132,20 @@ impl<'a> Writing<'a> {
     }
 
     fn disk_driver(&mut self, device: &Device, back: &[&GivenOption], filled: bool, kind: &str) -> New {
-        let format = back.iter().find_map(|option| match option.name.as_str() {
-            "drive" => option.get("format"),
-            _ => {
-                option.get("driver").filter(|driver| !["file", "host_device", "host_cdrom"].contains(driver))
-            }
+        // Nodes may be written within each other.
+        let drivers = back.iter().filter(|option| option.name != "drive").flat_map(|option| {
+            ["driver", "file.driver", "file.file.driver"].into_iter().filter_map(|key| option.get(key))
         });
+        let format = back.iter().find_map(|option| option.get("format").filter(|_| option.name == "drive"));
+        let format = format.or_else(|| {
+            drivers.clone().find(|driver| !PROTOCOLS.contains(driver) && !FILTERS.contains(driver))
+        });
+        for filter in drivers.filter(|driver| FILTERS.contains(driver)) {
+            self.loss(
+                format!("-blockdev driver={filter}"),
+                "libvirt puts filters over a disk by itself: <iotune>, <driver copy_on_read=>.",
+            );
+        }
         let path = device.source.as_ref().map_or("", |set| set.value.as_str());
         let format = format.map(str::to_owned).unwrap_or_else(|| {
             let guess = if path.ends_with(".qcow2") { "qcow2" } else { "raw" };
