@@ -67,7 +67,7 @@ fn statuses_tell_what_was_found_and_what_was_not_there() {
     let odd = folder.path().join("odd");
     std::fs::write(&odd, "no archive").unwrap();
     let said = doctor(&["--root", odd.to_str().unwrap()]);
-    assert_eq!(said.status, 125, "{}", said.err);
+    assert_eq!(said.status, 2, "{}", said.err);
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
             .seen(path, value)
             .command("exitless enable --apply")
             .command(format!(
-                "echo 'options {module} {name}=1' > /etc/modprobe.d/{module}.conf\nmodprobe -r {module} && \
+                "echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf\nmodprobe -r {module} && \
                  modprobe {module}"
             )),
     )
