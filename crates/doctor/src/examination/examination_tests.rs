@@ -129,7 +129,7 @@ fn each_host_comes_to_its_conclusion() {
         (conclusion.outcome, conclusion.next.unwrap_or_default())
     };
     let next = |text: &str| text.to_owned();
-    assert_eq!(told("zen2"), (Outcome::SwitchedOff, next("exitless enable --apply")));
+    assert_eq!(told("zen2"), (Outcome::SwitchedOff, next("exitless enable --persist --reload --apply")));
     assert_eq!(told("zen4"), (Outcome::Unsure, next("exitless verify (on that host)")));
     assert_eq!(told("ivy-bridge"), (Outcome::Ready, next("exitless verify --provoke")));
     assert_eq!(told("sapphire-rapids").0, Outcome::Unsure);

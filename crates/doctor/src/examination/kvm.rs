@@ -213,7 +213,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     Some(
         Verdict::fail(format!("{technology} is switched off in {module}"))
             .seen(path, value)
-            .command("exitless enable --apply")
+            .command("exitless enable --persist --reload --apply")
             .command(format!(
                 "echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf\nmodprobe -r {module} && \
                  modprobe {module}"
