@@ -55,7 +55,7 @@ fn a_host_with_apicv_passes_and_is_ready() {
     let said = bare("intel-apicv", "exitless doctor --json");
     let seen = said.json();
     for (section, rule) in [
-        ("cpu", "cpu-firmware"),
+        ("cpu", "cpu-virtualization"),
         ("cpu", "cpu-apicv"),
         ("kvm", "kvm-interrupt-virtualization"),
         ("kvm", "kvm-device"),
