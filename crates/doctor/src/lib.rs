@@ -7,6 +7,7 @@ mod finding;
 pub mod fix;
 pub mod lint;
 mod section;
+mod verdict;
 
 pub use examination::{Conclusion, Examination, Outcome, VmSide, examine};
 pub use finding::{Evidence, Finding, Fix, State};

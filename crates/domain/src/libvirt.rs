@@ -15,7 +15,7 @@ mod resources;
 
 use crate::xml::{Node, Tree};
 use crate::{Change, Definition, Edited, Error, Files, Text};
-pub(crate) use apply::DEVICES;
+pub(crate) use apply::{DEVICES, has_element};
 pub(crate) use devices::pci_address;
 pub(crate) use find::domain as domain_of;
 pub(crate) use overrides::element as qemu_element;

@@ -89,7 +89,11 @@ pub(super) fn conclude(
         }
         (Some(false), _) => {
             let sentence = format!("{name} is there and switched off: no VM has it.");
-            Conclusion::new(Outcome::SwitchedOff, sentence, Some("exitless enable --persist --reload --apply"))
+            Conclusion::new(
+                Outcome::SwitchedOff,
+                sentence,
+                Some("exitless enable --persist --reload --apply"),
+            )
         }
         (None, _) => {
             let sentence = format!("Whether {name} is used cannot be told from what may be read here.");

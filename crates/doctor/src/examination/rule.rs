@@ -1,7 +1,8 @@
 //! What a rule over a host is, and what it says.
 
 use super::subject::Subject;
-use crate::{Evidence, Finding, Fix, State};
+pub(super) use crate::verdict::Verdict;
+use crate::{Evidence, Finding, Fix};
 use host::{Absence, Fact};
 
 /// What rules are about; each has a section of its own in what is shown.
@@ -113,36 +114,7 @@ impl Rule {
     }
 }
 
-/// What a rule says.
-#[derive(Debug, Clone)]
-pub(super) struct Verdict {
-    pub(super) state: State,
-    pub(super) found: String,
-    pub(super) evidence: Vec<Evidence>,
-    pub(super) fixes: Vec<Fix>,
-}
-
 impl Verdict {
-    pub(super) fn of(state: State, found: impl Into<String>) -> Self {
-        Self { state, found: found.into(), evidence: Vec::new(), fixes: Vec::new() }
-    }
-
-    pub(super) fn pass(found: impl Into<String>) -> Self {
-        Self::of(State::Pass, found)
-    }
-
-    pub(super) fn warn(found: impl Into<String>) -> Self {
-        Self::of(State::Warn, found)
-    }
-
-    pub(super) fn fail(found: impl Into<String>) -> Self {
-        Self::of(State::Fail, found)
-    }
-
-    pub(super) fn skip(why: impl Into<String>) -> Self {
-        Self::of(State::Skip(why.into()), "")
-    }
-
     /// Not looked at, for a fact is not known.
     pub(super) fn unknown<T>(fact: &Fact<T>) -> Self {
         Self::absent(fact.absence()).resting_on(fact)
@@ -150,12 +122,6 @@ impl Verdict {
 
     pub(super) fn absent(absence: Option<&Absence>) -> Self {
         Self::skip(absence.map_or("it was not looked at", |absence| absence.why.as_str()))
-    }
-
-    /// With a place and what it says.
-    pub(super) fn seen(mut self, place: impl Into<String>, value: impl Into<String>) -> Self {
-        self.evidence.push(Evidence { place: place.into(), value: value.into() });
-        self
     }
 
     /// With what a fact rests on.
@@ -168,11 +134,6 @@ impl Verdict {
 
     pub(super) fn command(mut self, command: impl Into<String>) -> Self {
         self.fixes.push(Fix::Command(command.into()));
-        self
-    }
-
-    pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
-        self.fixes.push(Fix::Advice(advice.into()));
         self
     }
 }

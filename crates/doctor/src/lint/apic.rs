@@ -44,7 +44,7 @@ const X2APIC_WITH_AVIC: KernelVersion = KernelVersion::new(6, 0);
 fn x2apic(subject: &Subject<'_>) -> Verdict {
     let held = subject.x2apic();
     let with = |verdict: Verdict| match held.place {
-        Some(place) => verdict.seen(subject.form(), place),
+        Some(place) => verdict.said(subject.form(), place),
         None => verdict.unsaid("x2apic", if held.value { "on by default" } else { "off by default" }),
     };
     let change = |state| vec![Change::CpuFeature("x2apic".to_owned(), state)];
@@ -67,7 +67,7 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
         let reason = InhibitReason::X2Apic;
         let kernel = subject.host.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
         return with(Verdict::fail(format!("on: {} ({reason})", reason.set_by())))
-            .host("the host's kernel", kernel)
+            .seen("the host's kernel", kernel)
             .fix(change(FeatureState::Off))
             .cured_elsewhere(reason);
     }
@@ -92,7 +92,7 @@ fn apic_id(subject: &Subject<'_>) -> Verdict {
     let (highest, largest) = (subject.highest_apic_id(), subject.largest_id_of_avic());
     let vcpus = subject.vcpus();
     let with = |verdict: Verdict| match subject.vcpus_place() {
-        Some(place) => verdict.seen(subject.form(), place),
+        Some(place) => verdict.said(subject.form(), place),
         None => verdict,
     };
     if highest <= largest {
@@ -148,7 +148,7 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
     if lacking.is_empty() {
         return match remapping {
             Some(iommu) => {
-                Verdict::pass(format!("up to {highest}, by the IOMMU's remapping")).seen(form, &iommu.place)
+                Verdict::pass(format!("up to {highest}, by the IOMMU's remapping")).said(form, &iommu.place)
             }
             None => Verdict::pass(format!(
                 "up to {highest}, by kvm-msi-ext-dest-id; a Linux guest needs 5.11 for it, others an IOMMU"
@@ -156,10 +156,10 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
         };
     }
     for place in [x2apic.place, irqchip.place, hidden, extended].into_iter().flatten() {
-        verdict = verdict.seen(form, place);
+        verdict = verdict.said(form, place);
     }
     if let Some(place) = subject.vcpus_place() {
-        verdict = verdict.seen(form, place);
+        verdict = verdict.said(form, place);
     }
     verdict.finds(format!("up to {highest}, without {}", lacking.join(", and without "))).fix(changes)
 }

@@ -52,7 +52,7 @@ fn assigned_interrupts(subject: &Subject<'_>) -> Verdict {
     if irqchip.value == Irqchip::UserSpace {
         let verdict = Verdict::fail("the interrupt controllers are in the VMM, so that KVM delivers none");
         let verdict = match irqchip.place {
-            Some(place) => verdict.seen(form, place),
+            Some(place) => verdict.said(form, place),
             None => verdict,
         };
         return verdict.fix(vec![Change::Irqchip(Irqchip::Split)]);
@@ -68,7 +68,7 @@ fn assigned_interrupts(subject: &Subject<'_>) -> Verdict {
     let names: Vec<_> = bad.iter().map(|device| called(device)).collect();
     let verdict = Verdict::fail(format!("{}: through the VMM, for debugging", listed(&names)));
     bad.iter()
-        .fold(verdict, |verdict, device| verdict.seen(form, &device.place))
+        .fold(verdict, |verdict, device| verdict.said(form, &device.place))
         .advice("take the properties x-no-kvm-intx, x-no-kvm-msi and x-no-kvm-msix out")
 }
 
@@ -80,11 +80,11 @@ fn caching_mode(subject: &Subject<'_>) -> Verdict {
     };
     let form = subject.form();
     if iommu.caching_mode.as_ref().is_some_and(|set| set.value) {
-        return Verdict::pass("caching mode is on").seen(form, &iommu.place);
+        return Verdict::pass("caching mode is on").said(form, &iommu.place);
     }
     Verdict::fail(format!("{} is assigned, and the IOMMU's caching mode is off", called(device)))
-        .seen(form, &iommu.place)
-        .seen(form, &device.place)
+        .said(form, &iommu.place)
+        .said(form, &device.place)
         .fix(vec![Change::InterruptRemapping])
 }
 
@@ -98,11 +98,11 @@ fn remapping(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
     let irqchip = subject.irqchip();
     if irqchip.value != Irqchip::Kernel {
-        return Verdict::pass("the I/O APIC is in the VMM").seen(form, &iommu.place);
+        return Verdict::pass("the I/O APIC is in the VMM").said(form, &iommu.place);
     }
-    let verdict = Verdict::fail("asked for, and the I/O APIC is in the kernel").seen(form, &iommu.place);
+    let verdict = Verdict::fail("asked for, and the I/O APIC is in the kernel").said(form, &iommu.place);
     let verdict = match irqchip.place {
-        Some(place) => verdict.seen(form, place),
+        Some(place) => verdict.said(form, place),
         None => {
             verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.vm.machine_kind()))
         }

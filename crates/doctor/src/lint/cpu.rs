@@ -73,7 +73,7 @@ const NESTED_WHILE_IT_RUNS: KernelVersion = KernelVersion::new(5, 19);
 fn cpu_model(subject: &Subject<'_>) -> Verdict {
     let set = subject.vm.cpu.model.as_ref();
     let with = |verdict: Verdict| match set {
-        Some(set) => verdict.seen(subject.form(), &set.place),
+        Some(set) => verdict.said(subject.form(), &set.place),
         None => verdict.unsaid("the CPU model", "qemu64 is QEMU's default"),
     };
     match subject.model() {
@@ -101,8 +101,8 @@ fn nested(subject: &Subject<'_>) -> Verdict {
     }
     let model = subject.vm.cpu.model.as_ref();
     let with = |verdict: Verdict| match (svm.place, model) {
-        (Some(place), _) => verdict.seen(subject.form(), place),
-        (None, Some(model)) => verdict.seen(subject.form(), &model.place),
+        (Some(place), _) => verdict.said(subject.form(), place),
+        (None, Some(model)) => verdict.said(subject.form(), &model.place),
         (None, None) => verdict,
     };
     let reason = InhibitReason::Nested;
@@ -114,7 +114,7 @@ fn nested(subject: &Subject<'_>) -> Verdict {
         Some(true) => {
             let kernel = subject.host.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
             with(Verdict::fail(format!("SVM is offered, which inhibits AVIC with this kernel ({reason})")))
-                .host("the host's kernel", kernel)
+                .seen("the host's kernel", kernel)
                 .fix(off())
                 .cured_elsewhere(reason)
         }
@@ -144,7 +144,7 @@ fn topoext(subject: &Subject<'_>) -> Verdict {
     let verdict =
         Verdict::warn(format!("{threads} threads a core, and no topoext for an AMD guest to see them"));
     let verdict = match held.place.or(subject.vm.vcpus.threads.as_ref().map(|set| &set.place)) {
-        Some(place) => verdict.seen(subject.form(), place),
+        Some(place) => verdict.said(subject.form(), place),
         None => verdict,
     };
     verdict.fix(vec![Change::CpuFeature("topoext".to_owned(), FeatureState::On)])
@@ -154,7 +154,7 @@ fn kvm_hidden(subject: &Subject<'_>) -> Verdict {
     match subject.hides_kvm() {
         None => Verdict::pass("the guest sees KVM"),
         Some(place) => Verdict::warn("KVM is hidden from the guest")
-            .seen(subject.form(), place)
+            .said(subject.form(), place)
             .fix(vec![Change::CpuFeature("kvm".to_owned(), FeatureState::On)]),
     }
 }
@@ -165,7 +165,7 @@ fn pv_eoi(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("offered");
     }
     let with = |verdict: Verdict| match held.place {
-        Some(place) => verdict.seen(subject.form(), place),
+        Some(place) => verdict.said(subject.form(), place),
         None => verdict,
     };
     match subject.host.enabled {
@@ -188,9 +188,9 @@ fn pv_ipi(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("not offered");
     }
     let verdict = Verdict::warn("offered, and the host delivers IPIs without exits")
-        .host("enable_ipiv of the host", "on");
+        .seen("enable_ipiv of the host", "on");
     let verdict = match held.place {
-        Some(place) => verdict.seen(subject.form(), place),
+        Some(place) => verdict.said(subject.form(), place),
         None => verdict.unsaid("kvm-pv-ipi", "the guest gets what the host has"),
     };
     verdict.advice("measure the VM's load with and without -cpu ...,kvm-pv-ipi=off")

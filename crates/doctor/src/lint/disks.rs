@@ -95,7 +95,7 @@ pub(super) fn replaced(
         model: better(device).to_owned(),
     });
     let verdict = Verdict::warn(listed(&names)).fix(changes.collect());
-    bad.iter().fold(verdict, |verdict, (_, device)| verdict.seen_device(subject.form(), device))
+    bad.iter().fold(verdict, |verdict, (_, device)| verdict.said_of_device(subject.form(), device))
 }
 
 fn iothread(subject: &Subject<'_>) -> Verdict {
@@ -116,7 +116,7 @@ fn iothread(subject: &Subject<'_>) -> Verdict {
     let changes = changes.collect();
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
     let verdict = Verdict::warn(format!("{}: served by the main loop", listed(&names))).fix(changes);
-    bad.iter().fold(verdict, |verdict, (_, device)| verdict.seen(subject.form(), &device.place))
+    bad.iter().fold(verdict, |verdict, (_, device)| verdict.said(subject.form(), &device.place))
 }
 
 fn queues(subject: &Subject<'_>) -> Verdict {
@@ -135,8 +135,8 @@ fn queues(subject: &Subject<'_>) -> Verdict {
     let changes = bad.iter().map(|&(device, _)| Change::Queues { device, queues: vcpus }).collect();
     let verdict = Verdict::warn(format!("{}: one queue for {vcpus} vCPUs", listed(&names))).fix(changes);
     bad.iter().fold(verdict, |verdict, (_, device)| match &device.queues {
-        Some(set) => verdict.seen(subject.form(), &set.place),
-        None => verdict.seen(subject.form(), &device.place),
+        Some(set) => verdict.said(subject.form(), &set.place),
+        None => verdict.said(subject.form(), &device.place),
     })
 }
 
@@ -158,7 +158,7 @@ fn aio(subject: &Subject<'_>) -> Verdict {
         let before = verdict.take().unwrap_or_else(|| {
             if better == "native" { Verdict::warn(words.clone()) } else { Verdict::fail(words.clone()) }
         });
-        verdict = Some(before.seen(subject.form(), place));
+        verdict = Some(before.said(subject.form(), place));
         changes.push(Change::Aio { device: position, aio: better.to_owned() });
     }
     match verdict {

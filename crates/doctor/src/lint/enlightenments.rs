@@ -73,21 +73,21 @@ fn auto_eoi(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
     if let Some(place) = subject.every_enlightenment() {
         return Verdict::pass("all of the host's enlightenments, the advice against AutoEOI too")
-            .seen(form, place);
+            .said(form, place);
     }
     let Some(synic) = subject.enlightenment("synic") else {
         return Verdict::pass("no SynIC is offered");
     };
     if let Some(place) = subject.enlightenment("avic") {
-        return Verdict::pass("the guest is advised against it").seen(form, place);
+        return Verdict::pass("the guest is advised against it").said(form, place);
     }
     if subject.host.enabled == Some(false) {
-        return Verdict::pass(format!("there is no {} to inhibit", subject.host.name())).seen(form, synic);
+        return Verdict::pass(format!("there is no {} to inhibit", subject.host.name())).said(form, synic);
     }
     let reason = InhibitReason::HyperV;
     let where_it_is = if subject.host.enabled.is_none() { "; no harm where neither is on" } else { "" };
     let found = format!("hv-synic without hv-avic: Windows uses AutoEOI ({reason}){where_it_is}");
-    let verdict = Verdict::fail(found).seen(form, synic).fix(on(&["avic"]));
+    let verdict = Verdict::fail(found).said(form, synic).fix(on(&["avic"]));
     if subject.host.qemu.is_some_and(|version| version < (6, 2)) {
         return verdict.advice("hv-avic takes QEMU 6.2");
     }
@@ -102,13 +102,13 @@ fn vapic(subject: &Subject<'_>) -> Verdict {
     };
     // Which of the two it is depends on the host's KVM.
     if everything.is_some() || subject.enlightenment("avic").is_some() {
-        return Verdict::pass("hv-avic takes the recommendation away").seen(form, vapic);
+        return Verdict::pass("hv-avic takes the recommendation away").said(form, vapic);
     }
     if subject.host.enabled == Some(false) {
-        return Verdict::pass(format!("right without {}", subject.host.name())).seen(form, vapic);
+        return Verdict::pass(format!("right without {}", subject.host.name())).said(form, vapic);
     }
     Verdict::warn("hv-vapic without hv-avic: the guest leaves its APIC alone")
-        .seen(form, vapic)
+        .said(form, vapic)
         .fix(on(&["avic"]))
         .fix(vec![Change::HyperV("vapic".to_owned(), false)])
 }
@@ -118,10 +118,10 @@ fn avic_of_the_host(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("hv-avic is not offered");
     };
     if subject.host.enabled != Some(false) {
-        return Verdict::pass("hv-avic is offered").seen(subject.form(), place);
+        return Verdict::pass("hv-avic is offered").said(subject.form(), place);
     }
     Verdict::warn(format!("hv-avic is offered, and {} is off on this host", subject.host.name()))
-        .seen(subject.form(), place)
+        .said(subject.form(), place)
         .advice("switch it on on the host (`exitless enable`)")
         .fix(vec![Change::HyperV("avic".to_owned(), false)])
 }
@@ -145,10 +145,10 @@ fn stimer_direct(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("no synthetic timers are offered one by one");
     };
     if subject.every_enlightenment().is_some() || subject.enlightenment("stimer-direct").is_some() {
-        return Verdict::pass("offered").seen(subject.form(), place);
+        return Verdict::pass("offered").said(subject.form(), place);
     }
     Verdict::warn("hv-stimer without hv-stimer-direct")
-        .seen(subject.form(), place)
+        .said(subject.form(), place)
         .fix(on(&["stimer-direct"]))
 }
 

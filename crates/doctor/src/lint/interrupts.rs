@@ -50,9 +50,9 @@ fn accelerator(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
     match &subject.vm.machine.accelerator {
         Some(set) => match set.value {
-            Accelerator::Kvm => Verdict::pass("KVM").seen(form, &set.place),
+            Accelerator::Kvm => Verdict::pass("KVM").said(form, &set.place),
             Accelerator::Tcg => Verdict::fail("QEMU translates: no KVM")
-                .seen(form, &set.place)
+                .said(form, &set.place)
                 .advice("name KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
             Accelerator::Xen | Accelerator::Other | _ => {
                 Verdict::skip("the VM runs on neither KVM nor QEMU's translator")
@@ -68,7 +68,7 @@ fn accelerator(subject: &Subject<'_>) -> Verdict {
 fn irqchip(subject: &Subject<'_>) -> Verdict {
     let held = subject.irqchip();
     let with = |verdict: Verdict| match held.place {
-        Some(place) => verdict.seen(subject.form(), place),
+        Some(place) => verdict.said(subject.form(), place),
         None => {
             verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.vm.machine_kind()))
         }
@@ -98,12 +98,12 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("the PIT is not in the kernel");
     }
     if let Some(pit) = subject.vm.machine.pit.as_ref().filter(|pit| !pit.value) {
-        return Verdict::pass("there is no PIT").seen(form, &pit.place);
+        return Verdict::pass("there is no PIT").said(form, &pit.place);
     }
     let policy = subject.vm.timers.pit.as_ref();
     match policy {
         Some(set) if set.value == TickPolicy::Discard => {
-            return Verdict::pass("it drops them").seen(form, &set.place);
+            return Verdict::pass("it drops them").said(form, &set.place);
         }
         Some(set) if set.value != TickPolicy::Delay => return Verdict::skip("KVM's PIT has no such policy"),
         _ => {}
@@ -115,11 +115,11 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
     let whose = if subject.host.isa.is_none() { "; this inhibits AMD's AVIC, not APICv" } else { "" };
     let verdict = Verdict::fail(format!("the PIT is in the kernel and injects them again ({reason}){whose}"));
     let verdict = match irqchip.place {
-        Some(place) => verdict.seen(form, place),
+        Some(place) => verdict.said(form, place),
         None => verdict.unsaid("kernel-irqchip", "all controllers in the kernel, the PIT too"),
     };
     let verdict = match policy {
-        Some(set) => verdict.seen(form, &set.place),
+        Some(set) => verdict.said(form, &set.place),
         None => verdict.unsaid("the PIT's policy for lost ticks", "delay: they are injected again"),
     };
     verdict.fix(vec![Change::Irqchip(Irqchip::Split)]).fix(vec![Change::PitTickPolicy(TickPolicy::Discard)])
@@ -135,10 +135,10 @@ fn encrypted_memory(subject: &Subject<'_>) -> Verdict {
     match said {
         None => Verdict::pass("none"),
         Some(set) if !subject.may_be(Isa::Svm) => {
-            Verdict::pass("it is not AMD's").seen(subject.form(), &set.place)
+            Verdict::pass("it is not AMD's").said(subject.form(), &set.place)
         }
         Some(set) => Verdict::fail(format!("{} ({})", InhibitReason::Sev.set_by(), InhibitReason::Sev))
-            .seen(subject.form(), &set.place)
+            .said(subject.form(), &set.place)
             .advice("none while the memory is encrypted: decide what matters more"),
     }
 }

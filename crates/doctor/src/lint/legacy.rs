@@ -71,10 +71,10 @@ fn usb(subject: &Subject<'_>) -> Verdict {
     if let [(_, only)] = controllers[..]
         && !only.place.text.is_empty()
     {
-        return replaced(subject, &controllers, "", |_| "qemu-xhci").seen(subject.form(), &first.place);
+        return replaced(subject, &controllers, "", |_| "qemu-xhci").said(subject.form(), &first.place);
     }
     Verdict::warn(format!("{} poll {}", listed(&names), called(first)))
-        .seen(subject.form(), &first.place)
+        .said(subject.form(), &first.place)
         .advice("put the device on a controller of model qemu-xhci, and take the others out")
 }
 
@@ -88,6 +88,6 @@ fn floppy(subject: &Subject<'_>) -> Verdict {
     let verdict = Verdict::warn(listed(&names));
     drives
         .iter()
-        .fold(verdict, |verdict, device| verdict.seen_device(subject.form(), device))
+        .fold(verdict, |verdict, device| verdict.said_of_device(subject.form(), device))
         .advice("take it out (-nodefaults leaves out the machine's own), or give the guest its files by a virtio disk")
 }

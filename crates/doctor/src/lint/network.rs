@@ -83,8 +83,8 @@ fn vhost(subject: &Subject<'_>) -> Verdict {
     let (user, rest): (Vec<_>, Vec<_>) = bad.iter().partition(|(_, device)| is_user_mode(device));
     let verdict = Verdict::warn(format!("{}: served by the VMM", listed(&names)));
     let verdict = bad.iter().fold(verdict, |verdict, (_, device)| match &device.backend {
-        Some(set) => verdict.seen(form, &set.place),
-        None => verdict.seen(form, &device.place),
+        Some(set) => verdict.said(form, &set.place),
+        None => verdict.said(form, &device.place),
     });
     let changes = rest.iter().map(|&(device, _)| Change::Vhost { device, on: true }).collect();
     let verdict = verdict.fix(changes);
@@ -110,7 +110,7 @@ fn queues(subject: &Subject<'_>) -> Verdict {
     let changes = bad.iter().map(|&(device, _)| Change::Queues { device, queues: pairs }).collect();
     let verdict = Verdict::warn(format!("{}: one pair for {vcpus} vCPUs", listed(&names))).fix(changes);
     bad.iter().fold(verdict, |verdict, (_, device)| match &device.queues {
-        Some(set) => verdict.seen(subject.form(), &set.place),
-        None => verdict.seen(subject.form(), &device.place),
+        Some(set) => verdict.said(subject.form(), &set.place),
+        None => verdict.said(subject.form(), &device.place),
     })
 }

@@ -60,7 +60,7 @@ fn vcpu_pins(subject: &Subject<'_>) -> Verdict {
     let plural = if set.len() == 1 { "" } else { "s" };
     let verdict = Verdict::warn(format!("vCPUs {} share CPU{plural} {}", listed(&vcpus), list(set)));
     pins.iter()
-        .fold(verdict, |verdict, pin| verdict.seen(subject.form(), &pin.place))
+        .fold(verdict, |verdict, pin| verdict.said(subject.form(), &pin.place))
         .advice("pin each vCPU to a CPU of its own, threads of a core to threads of a core")
 }
 
@@ -74,10 +74,10 @@ fn emulator_pins(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass(NOT_PINNED);
     }
     if shared.is_empty() {
-        return Verdict::pass("they are apart from the vCPUs'").seen(subject.form(), &pin.place);
+        return Verdict::pass("they are apart from the vCPUs'").said(subject.form(), &pin.place);
     }
     Verdict::warn(format!("shared with vCPUs: {}", list(&shared)))
-        .seen(subject.form(), &pin.place)
+        .said(subject.form(), &pin.place)
         .advice("pin the VMM's other threads to CPUs that no vCPU of this VM uses")
 }
 
@@ -101,6 +101,6 @@ fn iothread_pins(subject: &Subject<'_>) -> Verdict {
     let names: Vec<_> = bad.iter().map(|(name, _)| name.clone()).collect();
     let verdict = Verdict::warn(format!("shared with vCPUs: {}", listed(&names)));
     bad.iter()
-        .fold(verdict, |verdict, (_, place)| verdict.seen(subject.form(), place))
+        .fold(verdict, |verdict, (_, place)| verdict.said(subject.form(), place))
         .advice("pin I/O threads to CPUs that no vCPU of this VM uses")
 }

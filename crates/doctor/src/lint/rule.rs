@@ -1,6 +1,6 @@
 //! What a rule is, and what it says of a definition.
 
-use crate::{Evidence, Finding, Fix, State};
+use crate::{Evidence, Finding, Fix};
 use domain::{Change, Device, Form, Place};
 use exits::{Cure, CurePlace, InhibitReason};
 
@@ -8,6 +8,7 @@ use super::subject::Subject;
 use super::{
     apic, assigned, cpu, disks, enlightenments, interrupts, legacy, network, placement, timers, virtio,
 };
+pub(super) use crate::verdict::Verdict;
 
 /// A rule over a definition.
 pub struct Rule {
@@ -147,37 +148,9 @@ impl Group {
     }
 }
 
-/// What a rule says of a definition.
-pub(super) struct Verdict {
-    state: State,
-    found: String,
-    evidence: Vec<Evidence>,
-    fixes: Vec<Fix>,
-}
-
 impl Verdict {
-    pub(super) fn of(state: State, found: impl Into<String>) -> Self {
-        Self { state, found: found.into(), evidence: Vec::new(), fixes: Vec::new() }
-    }
-
-    pub(super) fn pass(found: impl Into<String>) -> Self {
-        Self::of(State::Pass, found)
-    }
-
-    pub(super) fn warn(found: impl Into<String>) -> Self {
-        Self::of(State::Warn, found)
-    }
-
-    pub(super) fn fail(found: impl Into<String>) -> Self {
-        Self::of(State::Fail, found)
-    }
-
-    pub(super) fn skip(why: impl Into<String>) -> Self {
-        Self::of(State::Skip(why.into()), "")
-    }
-
     /// With the part of the definition that says it.
-    pub(super) fn seen(mut self, form: Form, place: &Place) -> Self {
+    pub(super) fn said(mut self, form: Form, place: &Place) -> Self {
         if !place.text.is_empty() {
             self.evidence.push(evidence(form, place));
         }
@@ -185,23 +158,16 @@ impl Verdict {
     }
 
     /// With the part that names a device, or that of the machine where it brings the device along.
-    pub(super) fn seen_device(self, form: Form, device: &Device) -> Self {
+    pub(super) fn said_of_device(self, form: Form, device: &Device) -> Self {
         if device.place.text.is_empty() {
             return self.unsaid("-nodefaults", format!("the machine brings {} along", device.model));
         }
-        self.seen(form, &device.place)
+        self.said(form, &device.place)
     }
 
     /// With what holds because the definition does not say otherwise.
-    pub(super) fn unsaid(mut self, what: &str, holds: impl Into<String>) -> Self {
-        self.evidence.push(Evidence { place: format!("{what} is not said"), value: holds.into() });
-        self
-    }
-
-    /// With a fact about the host.
-    pub(super) fn host(mut self, what: &str, value: impl Into<String>) -> Self {
-        self.evidence.push(Evidence { place: what.to_owned(), value: value.into() });
-        self
+    pub(super) fn unsaid(self, what: &str, holds: impl Into<String>) -> Self {
+        self.seen(format!("{what} is not said"), holds)
     }
 
     /// Mended by these changes; each call adds one that is enough alone.
@@ -222,11 +188,6 @@ impl Verdict {
     /// With another word for what was found.
     pub(super) fn finds(mut self, found: impl Into<String>) -> Self {
         self.found = found.into();
-        self
-    }
-
-    pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
-        self.fixes.push(Fix::Advice(advice.into()));
         self
     }
 }

@@ -28,10 +28,10 @@ pub(super) const RULES: &[Rule] = &[
 
 fn hpet(subject: &Subject<'_>) -> Verdict {
     match &subject.vm.timers.hpet {
-        Some(set) if !set.value => Verdict::pass("there is none").seen(subject.form(), &set.place),
+        Some(set) if !set.value => Verdict::pass("there is none").said(subject.form(), &set.place),
         None if subject.vm.is_microvm() => Verdict::pass("machine type microvm has none"),
         Some(set) => {
-            Verdict::warn("there is one").seen(subject.form(), &set.place).fix(vec![Change::Hpet(false)])
+            Verdict::warn("there is one").said(subject.form(), &set.place).fix(vec![Change::Hpet(false)])
         }
         None => Verdict::warn("there is one")
             .unsaid("hpet", format!("on by default of machine type {}", subject.vm.machine_kind()))
@@ -59,6 +59,6 @@ fn clock_source(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("the TSC, which the guest knows to be invariant");
     }
     Verdict::warn("neither kvmclock nor hv-time nor invtsc is offered")
-        .seen(form, place)
+        .said(form, place)
         .fix(vec![Change::CpuFeature("invtsc".to_owned(), FeatureState::On)])
 }

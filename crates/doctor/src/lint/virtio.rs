@@ -44,7 +44,7 @@ fn with_property(
     let verdict = Verdict::warn(format!("{}: {bad}", listed(&names)));
     devices
         .iter()
-        .fold(verdict, |verdict, device| verdict.seen(subject.form(), &device.place))
+        .fold(verdict, |verdict, device| verdict.said(subject.form(), &device.place))
         .advice(format!("take {bad} out"))
 }
 

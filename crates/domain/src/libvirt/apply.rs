@@ -12,6 +12,7 @@ use crate::xml::{Node, Pieces, Replacement, Style, Tree};
 use crate::{Change, Definition, Edited, Error, Irqchip, NoFiles, Refusal, Text};
 use holds::holds;
 pub(crate) use order::DEVICES;
+pub(crate) use processor::has_element;
 
 /// What a change comes to: parts of the text with what shall stand there.
 #[derive(Debug, Default)]

@@ -36,7 +36,7 @@ pub enum NoIpiVirtualization {
     Controls,
     /// The CPU has none.
     Cpu,
-    /// This kernel's module has none (Intel before Linux 5.19).
+    /// This kernel's module has none (Intel before Linux 6.0).
     Kernel,
 }
 

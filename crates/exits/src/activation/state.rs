@@ -25,7 +25,7 @@ pub enum Controls {
         pin: u32,
         /// Secondary processor-based.
         secondary: u32,
-        /// Tertiary processor-based; `None` before Linux 5.19.
+        /// Tertiary processor-based; `None` before Linux 6.0.
         tertiary: Option<u64>,
     },
     /// Of the VMCB (AMD64 APM volume 2, 15.29 and appendix B).

@@ -160,7 +160,7 @@ impl Layout {
                 for (what, size, path) in fields {
                     match vendor.member(structure, path) {
                         Some(at) => self.set(what, size, &[at]),
-                        // Kernels before 5.19 know none.
+                        // Kernels before 6.0 know none.
                         None if what == What::Tertiary => {}
                         None => self.note(structure, path),
                     }

@@ -1,7 +1,7 @@
 //! `<features>`, `<cpu>` and `<clock>`.
 
 use super::Writing;
-use crate::libvirt::libvirt_name;
+use crate::libvirt::{has_element, libvirt_name};
 use crate::xml::New;
 use crate::{CpuModel, FeatureState, Irqchip, TickPolicy};
 
@@ -103,7 +103,7 @@ impl Writing<'_> {
             if name == "time" || below {
                 continue;
             }
-            if !KNOWN.contains(&name.as_str()) {
+            if !has_element(name) {
                 self.added.extend(["-global".into(), format!("x86_64-cpu.hv-{name}={}", state(set.value))]);
                 continue;
             }
@@ -309,27 +309,6 @@ use TickPolicy::CatchUp;
 
 /// Switches of `-cpu` that are no features.
 const PROPERTIES: [&str; 3] = ["host-cache-info", "l3-cache", "host-phys-bits"];
-
-/// Enlightenments with an element in `<hyperv>`.
-const KNOWN: [&str; 17] = [
-    "relaxed",
-    "vapic",
-    "spinlocks",
-    "vpindex",
-    "runtime",
-    "synic",
-    "stimer",
-    "reset",
-    "vendor-id",
-    "frequencies",
-    "reenlightenment",
-    "tlbflush",
-    "ipi",
-    "evmcs",
-    "avic",
-    "emsr-bitmap",
-    "xmm-input",
-];
 
 /// How often a guest tries a spinlock before it tells the host; libvirt writes it in decimal digits.
 fn retries(said: Option<&str>) -> u64 {

@@ -24,6 +24,11 @@ const ENLIGHTENMENTS: [&str; 15] = [
     "avic",
 ];
 
+/// Whether libvirt has an element for an enlightenment, in whichever of its versions.
+pub(crate) fn has_element(enlightenment: &str) -> bool {
+    ENLIGHTENMENTS.contains(&enlightenment) || LATER.iter().any(|(later, _)| *later == enlightenment)
+}
+
 /// Those that came with later versions of libvirt.
 const LATER: [(&str, &str); 2] = [("emsr-bitmap", "10.7"), ("xmm-input", "10.7")];
 

@@ -78,7 +78,7 @@ pub(super) fn ipis(state: IpiVirtualization, parameter: Option<bool>) -> String 
         }
         NoIpiVirtualization::Controls => "KVM leaves it out of the CPU's controls for this VM",
         NoIpiVirtualization::Cpu => "the CPU has no IPI virtualization; each IPI takes an exit of its sender",
-        NoIpiVirtualization::Kernel => "this kernel's KVM has none (Linux 5.19 is needed)",
+        NoIpiVirtualization::Kernel => "this kernel's KVM has none (Linux 6.0 is needed)",
     };
     match state {
         IpiVirtualization::On if parameter.is_none() => "virtualized, as a part of AVIC".to_owned(),

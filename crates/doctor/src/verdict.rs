@@ -1,0 +1,46 @@
+//! What a rule says: the part of a finding that differs from host to host and from definition to definition.
+
+use crate::{Evidence, Fix, State};
+
+/// What a rule says.
+#[derive(Debug, Clone)]
+pub(crate) struct Verdict {
+    pub(crate) state: State,
+    pub(crate) found: String,
+    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) fixes: Vec<Fix>,
+}
+
+impl Verdict {
+    pub(crate) fn of(state: State, found: impl Into<String>) -> Self {
+        Self { state, found: found.into(), evidence: Vec::new(), fixes: Vec::new() }
+    }
+
+    pub(crate) fn pass(found: impl Into<String>) -> Self {
+        Self::of(State::Pass, found)
+    }
+
+    pub(crate) fn warn(found: impl Into<String>) -> Self {
+        Self::of(State::Warn, found)
+    }
+
+    pub(crate) fn fail(found: impl Into<String>) -> Self {
+        Self::of(State::Fail, found)
+    }
+
+    pub(crate) fn skip(why: impl Into<String>) -> Self {
+        Self::of(State::Skip(why.into()), "")
+    }
+
+    /// With a place and what it says.
+    pub(crate) fn seen(mut self, place: impl Into<String>, value: impl Into<String>) -> Self {
+        self.evidence.push(Evidence { place: place.into(), value: value.into() });
+        self
+    }
+
+    /// Mended by what only people can do.
+    pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.fixes.push(Fix::Advice(advice.into()));
+        self
+    }
+}
