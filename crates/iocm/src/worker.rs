@@ -5,6 +5,7 @@ mod mailbox;
 mod pace;
 mod run;
 mod share;
+mod turn;
 mod uring;
 
 use crate::queue::{Queue, QueueKey};

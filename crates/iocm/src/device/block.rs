@@ -3,6 +3,7 @@
 mod config;
 mod queue;
 mod request;
+mod slot;
 mod storage;
 
 use super::{Device, Limit};

@@ -1,0 +1,92 @@
+//! Going on behind another back-end, which took requests and did not give them back.
+
+use super::{AVAILABLE, INDIRECT, Lap, PackedRing, USED};
+use crate::ring::chain::Chain;
+use crate::ring::{Descriptor, RingError};
+use std::sync::atomic::Ordering;
+
+/// A descriptor of a packed ring, as it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawDescriptor {
+    /// Address in the guest.
+    pub guest: u64,
+    /// Bytes.
+    pub size: u32,
+    /// The buffer's name.
+    pub id: u16,
+    /// Flags.
+    pub flags: u16,
+}
+
+impl PackedRing {
+    /// The descriptors of the last chain that was taken, whose name is `id`.
+    #[must_use]
+    pub fn last_taken(&self, id: u16) -> Vec<RawDescriptor> {
+        let count = self.taken.get(usize::from(id)).copied().unwrap_or(0);
+        let back = Lap { at: (self.next.at + self.size - count) % self.size, wrap: true };
+        let places = (0..count).map(|number| back.forward(number, self.size).at);
+        let raw = places.map(|at| {
+            let Descriptor { guest, size, halves: [id, flags] } = self.descriptor(at);
+            RawDescriptor { guest, size, id, flags }
+        });
+        let mut raw: Vec<_> = raw.collect();
+        if let Some(last) = raw.last_mut() {
+            last.id = id;
+        }
+        raw
+    }
+
+    /// Whether the driver was shown an entry that was given back at a place in this lap.
+    #[must_use]
+    pub fn was_given_at(&self, at: u16, wrap: bool) -> bool {
+        let flags = if at < self.size { self.flags(at).load(Ordering::Acquire) } else { return false };
+        (flags & AVAILABLE != 0) == wrap && (flags & USED != 0) == wrap
+    }
+
+    /// Goes on behind requests that another back-end took: `given` is to be given back next, and `left` are not yet.
+    ///
+    /// # Errors
+    /// [`RingError`] when these cannot be.
+    pub fn resume(&mut self, given: u16, left: &[(u16, u16)]) -> Result<(), RingError> {
+        let given = Lap::from_bits(given);
+        let count: u32 = left.iter().map(|(_, count)| u32::from(*count)).sum();
+        if given.at >= self.size || count > u32::from(self.size) {
+            return Err(RingError::Index(given.at));
+        }
+        (self.given, self.next) = (given, given.forward(count as u16, self.size));
+        // Entries that the other back-end wrote but never let the driver see would be seen with the next one.
+        for number in 0..count as u16 {
+            let place = given.forward(number, self.size);
+            if self.was_given_at(place.at, place.wrap) {
+                let flags = if place.wrap { AVAILABLE } else { USED };
+                self.flags(place.at).store(flags, Ordering::Relaxed);
+            }
+        }
+        for (id, count) in left {
+            let taken = self.taken.get_mut(usize::from(*id)).ok_or(RingError::Index(*id))?;
+            if std::mem::replace(taken, *count) != 0 || *count == 0 {
+                return Err(RingError::InUse(*id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a chain again of which the descriptors were kept.
+    ///
+    /// # Errors
+    /// As of [`super::Ring::pop`].
+    pub fn collect_again(&self, id: u16, raw: &[RawDescriptor], chain: &mut Chain) -> Result<(), RingError> {
+        chain.clear(id);
+        for RawDescriptor { guest, size, flags, .. } in raw.iter().copied() {
+            let descriptor = Descriptor { guest, size, halves: [id, flags] };
+            if flags & INDIRECT != 0 {
+                return match raw.len() {
+                    1 => self.collect_indirect(&descriptor, flags, chain),
+                    _ => Err(RingError::Indirect),
+                };
+            }
+            chain.add(&self.memory, &descriptor, flags)?;
+        }
+        Ok(())
+    }
+}

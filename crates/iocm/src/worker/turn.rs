@@ -1,0 +1,50 @@
+//! A queue's turn.
+
+use super::entry::Entry;
+use super::uring::Uring;
+use crate::clock::ticks;
+use crate::statistics::WorkerCounters;
+
+/// A queue that had nothing in so many sweeps while others had is left to its kicks.
+const COLD_AFTER: u32 = 64;
+
+/// Gives a queue its turn. How many requests it had.
+#[inline]
+pub(super) fn serve(entry: &mut Entry, uring: &mut Uring, counters: &WorkerCounters, now: u64) -> u64 {
+    let began = ticks();
+    let before = entry.queue.lane.state().counters.bytes.get();
+    let budget = entry.share.turn(entry.queue.weight);
+    let key = entry.queue.key;
+    let served = entry.queue.serve(&mut uring.submitter(key), budget);
+    entry.queue.lane.publish();
+    let state = entry.queue.lane.state();
+    let figures = &state.counters;
+    let bytes = figures.bytes.get().wrapping_sub(before);
+    entry.share.used(served.requests, bytes, served.more);
+    entry.held_until = served.held_back_ns.map_or(0, |ns| now + ns);
+    let kicked = std::mem::take(&mut entry.kicked);
+    let found = u64::from(served.requests);
+    if found == 0 {
+        figures.polls_empty.add(1);
+        entry.empty += 1;
+        if entry.hot && entry.empty >= COLD_AFTER && served.held_back_ns.is_none() {
+            entry.cool();
+        }
+    } else {
+        figures.polls_full.add(1);
+        figures.in_flight.set(entry.queue.in_flight() as u64);
+        figures.kicks_saved.add(found - u64::from(kicked));
+        state.delays.add(now - entry.looked.min(now), found);
+        let useful = ticks().wrapping_sub(began);
+        figures.useful_ticks.add(useful);
+        counters.useful_ticks.add(useful);
+        if let Some(since) = entry.stuck.take() {
+            figures.stuck_ns.add(now - since.min(now));
+        }
+        entry.empty = 0;
+        entry.heat();
+    }
+    entry.stuck = served.more.then_some(now);
+    entry.looked = now;
+    found
+}
