@@ -74,8 +74,8 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
         Verdict::pass(found).seen("/proc", "all processes were looked into")
     } else {
         let verdict = Verdict::warn(format!("{found}; {closed} may not be looked into"))
-            .seen("/proc", format!("{closed} of other users"))
-            .advice("run as root");
+            .seen("/proc", format!("{closed} closed to this user"))
+            .advice("run as root, with CAP_SYS_PTRACE (containers lack it)");
         running.likely.iter().fold(verdict, |verdict, likely| {
             let text = format!("{} has {} threads named as vCPUs are", likely.command, likely.vcpu_threads);
             verdict.seen(format!("process {}", likely.pid), text)
