@@ -4,12 +4,14 @@
 //! copied out by value, once, and what was copied is what is checked and used.
 
 mod dirty;
+mod fault;
 mod mapping;
 
 use std::fs::File;
 use std::sync::Arc;
 
 pub use dirty::{DirtyLog, LogError};
+pub use fault::was_cut;
 pub use mapping::{MapError, Mapping};
 
 /// A region of a guest's memory, as the front-end describes it.

@@ -1,5 +1,6 @@
 //! Files mapped into this process.
 
+use super::fault::Guard;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::io;
@@ -16,6 +17,8 @@ pub struct Mapping {
     lead: usize,
     /// Bytes that were asked for.
     size: u64,
+    /// Let go before the bytes are unmapped.
+    guard: Option<Guard>,
 }
 
 // SAFETY: the bytes belong to the mapping alone, which any thread may use and unmap.
@@ -70,7 +73,8 @@ impl Mapping {
         let base = NonNull::new(base.cast()).ok_or_else(|| refused(io::ErrorKind::Other.into()))?;
         // At most a page.
         let lead = lead as usize;
-        Ok(Self { base, mapped, lead, size })
+        let guard = Some(Guard::new(base, mapped));
+        Ok(Self { base, mapped, lead, size, guard })
     }
 
     /// Bytes that were asked for.
@@ -91,6 +95,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.guard = None;
         // SAFETY: the mapping is this one's alone, and nothing that points into it outlives it.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.mapped) };
         if let Err(error) = unmapped {
