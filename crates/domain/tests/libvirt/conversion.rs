@@ -1,5 +1,5 @@
 use crate::reading::{fixtures, folder, text};
-use domain::convert::{Converted, to_arguments};
+use domain::convert::{Converted, to_arguments, to_xml};
 use domain::{Definition, NoFiles, Text};
 use std::fmt::Write;
 
@@ -31,6 +31,17 @@ fn every_command_line_becomes_xml_as_before() {
         let (_, converted) = xml_of(&name);
         insta::assert_snapshot!(format!("xml-{}", name.replace('.', "-")), told(&converted));
     }
+}
+
+#[test]
+fn a_usb_device_brings_its_controller_along() {
+    let usb = |line: &str| {
+        let text = Text::new("a command line", line.as_bytes().to_vec());
+        told(&to_xml(&text, &NoFiles).unwrap()).contains("<controller type='usb' model='none'/>")
+    };
+    assert!(usb("qemu-system-x86_64 -M pc"), "libvirt adds one to a domain that does not say no");
+    assert!(!usb("qemu-system-x86_64 -M pc -usbdevice tablet"));
+    assert!(!usb("qemu-system-x86_64 -M pc -usb"));
 }
 
 /// A fixture of a QEMU command line, and libvirt's XML for it.

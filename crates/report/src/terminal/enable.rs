@@ -31,7 +31,9 @@ pub fn plan(plan: &Plan, width: usize, colour: bool) -> String {
 fn state(plan: &Plan, width: usize) -> String {
     let wish = if plan.arm == Arm::On { "on" } else { "off" };
     let Some(now) = &plan.now else {
-        return wrapped(&format!("{} is to be {wish}.", plan.technology), width, "", "  ");
+        let sentence = format!("{} is to be {wish}.", plan.technology);
+        let (first, rest) = sentence.split_at(sentence.chars().next().map_or(0, char::len_utf8));
+        return wrapped(&(first.to_uppercase() + rest), width, "", "  ");
     };
     let already = if plan.so_already { "is already" } else { "is to be" };
     wrapped(&format!("{} {already} {wish}: {} says {now}.", plan.technology, plan.place), width, "", "  ")

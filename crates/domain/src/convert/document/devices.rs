@@ -33,7 +33,10 @@ impl Writing<'_> {
             let scsi = New::named("controller").with("type", "scsi").with("index", "0");
             self.devices.push(scsi.with("model", "lsilogic"));
         }
-        if self.take("usb").is_some() {
+        // `-usbdevice` brings the machine's controller along, as `-usb` does.
+        let needs_usb =
+            !has("usb") && definition.devices.iter().any(|device| device.model.starts_with("usb-"));
+        if self.take("usb").is_some() || needs_usb {
             self.devices.push(New::named("controller").with("type", "usb").with("index", "0"));
         } else if !has("usb") {
             // libvirt adds one to a domain that does not say no.
