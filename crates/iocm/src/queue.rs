@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use handler::{Handler, Served, Submission, Submitter, Token};
+pub use handler::{Handler, NoRoom, Served, Submission, Submitter, Token};
 pub use lane::Lane;
 
 /// A queue's number in the whole daemon; no two queues ever have the same.

@@ -64,7 +64,7 @@ fn every_call_of_every_thread_is_counted_and_timed() {
     }
 }
 
-/// However the intervals fall, each call is in one of them.
+/// However the intervals fall, each call is in one of them, or among the losses.
 #[test]
 fn intervals_taken_under_load_add_up() {
     let Some(mut collector) = may(Collector::attach_to_system_calls(&own())) else { return };
@@ -76,7 +76,11 @@ fn intervals_taken_under_load_add_up() {
         }
     });
     sum.merge(&collector.finish().unwrap());
-    assert_eq!(calls(&sum), THREADS * 4 * CALLS);
+    // A kernel that puts a thread aside within a program leaves the program out for all others of that processor, and
+    // tells how often, whoever's calls they were. Each call is counted, or among those.
+    let (counted, made, lost) = (calls(&sum), THREADS * 4 * CALLS, sum.losses.lost_exits);
+    assert!(counted <= made && counted + lost >= made, "{counted} of {made}, {lost} lost");
+    assert!(lost > 0 || counted == made);
 }
 
 #[test]

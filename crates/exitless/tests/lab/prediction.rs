@@ -57,7 +57,7 @@ fn exits_without_apicv_foretell_those_with_it() {
     let mut said = record();
     // While every exit is traced the emulator now and then loses a posted interrupt, which the probe tells. What is
     // compared here is whole recordings.
-    for _ in 0..2 {
+    for _ in 0..4 {
         if said.err.contains("An interrupt was probably lost") {
             eprintln!("recording again: {}", said.err);
             said = record();
