@@ -74,7 +74,7 @@ impl PackedRing {
     /// Takes a chain again of which the descriptors were kept.
     ///
     /// # Errors
-    /// As of [`super::Ring::pop`].
+    /// As of [`Ring::pop`](crate::ring::Ring::pop).
     pub fn collect_again(&self, id: u16, raw: &[RawDescriptor], chain: &mut Chain) -> Result<(), RingError> {
         chain.clear(id);
         for RawDescriptor { guest, size, flags, .. } in raw.iter().copied() {
