@@ -2,6 +2,7 @@
 
 pub mod prove;
 pub mod statistics;
+pub mod study;
 pub mod verify;
 mod waiting;
 

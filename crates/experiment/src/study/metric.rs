@@ -1,0 +1,92 @@
+//! What a workload or a sampler measured, as one number.
+
+use serde::{Deserialize, Serialize};
+
+/// One figure of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Stable name within its source, in words joined by dots: `random-read.throughput`, `cpu.guest`.
+    pub name: String,
+    /// What the value is counted in.
+    pub unit: Unit,
+    /// Which way is the good one.
+    pub better: Better,
+    /// How the figures of several guests become that of the run.
+    pub combine: Combine,
+    /// The value.
+    pub value: f64,
+}
+
+/// The unit of a [`Metric`], always the plain one: prefixes are for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Bits per second.
+    BitsPerSecond,
+    /// Events, requests, messages or exits per second.
+    PerSecond,
+    /// Seconds.
+    Seconds,
+    /// Hundredths of the whole: of all CPU time, of all requests.
+    Percent,
+    /// A plain number.
+    Count,
+    /// Events for each operation of the workload.
+    PerOperation,
+    /// Cycles of the time-stamp counter.
+    Cycles,
+}
+
+/// Which way of a figure is the good one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// Throughput.
+    Higher,
+    /// Latency, exits.
+    Lower,
+    /// It depends: CPU time may be work or waste.
+    Neither,
+}
+
+/// How the figures of several guests that ran at once become that of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Combine {
+    /// They add up: throughput.
+    Sum,
+    /// Their mean: CPU utilisation of guests.
+    Mean,
+    /// The largest counts: tail latency.
+    Worst,
+    /// There is one only: a figure of the host.
+    Single,
+}
+
+impl Combine {
+    /// The figure of the run; `None` without values.
+    pub fn apply(self, values: &[f64]) -> Option<f64> {
+        let sum = || values.iter().sum::<f64>();
+        (!values.is_empty()).then(|| match self {
+            Self::Sum => sum(),
+            Self::Mean => sum() / values.len() as f64,
+            Self::Worst => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            Self::Single => values[0],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_become_one_figure() {
+        let values = [1.0, 4.0, 1.0];
+        let combined = |how: Combine| how.apply(&values).unwrap();
+        assert_eq!([Combine::Sum, Combine::Mean, Combine::Worst].map(combined), [6.0, 2.0, 4.0]);
+        assert_eq!(Combine::Sum.apply(&[]), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! What a study leaves: one folder a run, written whole or not at all.
+//!
+//! ```text
+//! RESULT/
+//!   plan.toml           as it was given
+//!   study.json          [`Study`]: version, seed, the plan in full, the target's fingerprint
+//!   runs/NAME/          one [`Run`]: renamed to this name when it is whole
+//!     run.json
+//!     guest-0/STEP.out, STEP.err   what the tools printed
+//!     host.parquet      samples of the host
+//!     exits.json        the profile of VM exits
+//!   failed/NAME-ATTEMPT/  the same of runs that failed, with the reason in run.json
+//! ```
+
+use std::collections::BTreeMap;
+
+use host::Fingerprint;
+use serde::{Deserialize, Serialize};
+
+use super::Metric;
+
+/// Version of the result's format.
+pub const STUDY_FORMAT: u32 = 1;
+
+/// Where a run stands among the others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// The repeat, counted from 0. Runs of one block that differ in the arm alone are a pair.
+    pub block: u32,
+    /// The level of each factor, by the factor's name.
+    pub arm: BTreeMap<String, String>,
+    /// Guests that run at once.
+    pub guests: u32,
+    /// The workload's name in the plan.
+    pub workload: String,
+}
+
+/// `run.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Where it stands.
+    pub cell: Cell,
+    /// Its place in the order of all runs.
+    pub position: u32,
+    /// 0 for the first attempt.
+    pub attempt: u32,
+    /// Seconds since 1970 at its start.
+    pub started: u64,
+    /// How long it took, from the guests' release to the last one's end, in seconds.
+    pub took: f64,
+    /// From the first guest's start to the last one's, in seconds.
+    pub start_skew: Option<f64>,
+    /// What each guest's workload came to, in the order of guests.
+    pub guests: Vec<Vec<Metric>>,
+    /// What was sampled on the host, over the run.
+    pub host: Vec<Metric>,
+    /// The host when it ran; what must be equal for runs to be compared.
+    pub fingerprint: Fingerprint,
+    /// The guests, a line of facts each (kernel, CPU model, tool versions).
+    pub guest_facts: Vec<BTreeMap<String, String>>,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// What does not spoil it but should be known: lost events, samples that are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}

@@ -1,0 +1,29 @@
+//! What is sampled on the host while a workload runs.
+
+use std::path::Path;
+
+use super::Metric;
+
+/// A guest whose threads are looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SampledGuest {
+    /// Its name.
+    pub name: String,
+    /// Its process on this host.
+    pub process: i32,
+}
+
+/// What was sampled, after the end.
+pub trait Samples {
+    /// The run's figures: CPU by state, run-queue wait, exits by reason.
+    fn metrics(&self) -> Vec<Metric>;
+
+    /// What is missing and why, and what was lost.
+    fn warnings(&self) -> Vec<String>;
+
+    /// Writes the raw samples below `folder`.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    fn write(&self, folder: &Path) -> std::io::Result<()>;
+}
