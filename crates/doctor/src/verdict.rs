@@ -1,6 +1,6 @@
 //! What a rule says: the part of a finding that differs from host to host and from definition to definition.
 
-use crate::{Evidence, Fix, State};
+use crate::{Evidence, Finding, Fix, State};
 
 /// What a rule says.
 #[derive(Debug, Clone)]
@@ -42,5 +42,20 @@ impl Verdict {
     pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.fixes.push(Fix::Advice(advice.into()));
         self
+    }
+
+    /// The finding of a rule that says this.
+    pub(crate) fn finding(self, name: &str, title: &str, why: &str, source: &str) -> Finding {
+        Finding {
+            rule: name.to_owned(),
+            title: title.to_owned(),
+            state: self.state,
+            found: self.found,
+            why: why.to_owned(),
+            evidence: self.evidence,
+            fixes: self.fixes,
+            source: source.to_owned(),
+            children: Vec::new(),
+        }
     }
 }

@@ -19,7 +19,7 @@ mod machine;
 mod models;
 mod networks;
 mod options;
-mod properties;
+pub(crate) mod properties;
 mod readconfig;
 mod reader;
 mod words;

@@ -3,7 +3,7 @@
 use crate::cpuinfo::{Cpu, processors};
 use crate::facts::Facts;
 use crate::modules::{self, Parameters};
-use crate::{Error, Root, kvm};
+use crate::{CpuSet, Error, Root, kvm};
 use exits::KernelVersion;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ impl Fingerprint {
         let cpu = cpuinfo.map(|text| Cpu::parse(&text));
         let cpu = facts.keep("cpu", cpu).flatten();
 
-        let online = facts.parsed("/sys/devices/system/cpu/online", "a list such as 0-3,6", count_cpu_list);
+        let online = facts.parsed("/sys/devices/system/cpu/online", "a list such as 0-3,6", count_cpus);
         let online_cpus = match (online, processors) {
             (Ok(count), _) => Some(count),
             (Err(_), Some(count)) if count > 0 => Some(count),
@@ -211,13 +211,10 @@ fn virtualization(facts: &mut Facts, cpu: Option<&Cpu>) -> Option<String> {
     Some(product.map_or_else(|| vendor.clone(), |product| format!("{vendor} {product}")))
 }
 
-/// Processors in a kernel CPU list (`0-3,6`).
-fn count_cpu_list(list: &str) -> Option<u32> {
-    list.split(',').try_fold(0u32, |sum, range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
-    })
+/// Processors in a list of the kernel; there is always one.
+fn count_cpus(list: &str) -> Option<u32> {
+    let cpus = CpuSet::parse(list).filter(|cpus| !cpus.is_empty())?;
+    u32::try_from(cpus.count()).ok()
 }
 
 fn mem_total_mib(meminfo: &str) -> Option<u64> {

@@ -124,15 +124,15 @@ fn this_machine_does_not_fail() {
 
 #[test]
 fn cpu_lists() {
-    assert_eq!(count_cpu_list("0"), Some(1));
-    assert_eq!(count_cpu_list("0-3,6"), Some(5));
-    assert_eq!(count_cpu_list("3-0"), None);
-    assert_eq!(count_cpu_list(""), None);
+    assert_eq!(count_cpus("0"), Some(1));
+    assert_eq!(count_cpus("0-3,6"), Some(5));
+    assert_eq!(count_cpus("3-0"), None);
+    assert_eq!(count_cpus(""), None);
 }
 
 proptest! {
     #[test]
     fn no_list_panics(text in "[0-9,-]{0,24}") {
-        let _ = count_cpu_list(&text);
+        let _ = count_cpus(&text);
     }
 }

@@ -3,7 +3,7 @@
 mod arguments;
 mod config;
 mod interrupt;
-mod iommu;
+pub(crate) mod iommu;
 mod kernel;
 mod kvm_device;
 mod log;

@@ -2,6 +2,8 @@
 //! host takes itself.
 
 use crate::Root;
+use crate::inspection::iommu::hexadecimal;
+use crate::inspection::{AmdFeatures, IntelCapabilities};
 use crate::vms::{AssignedDevice, Vm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -43,35 +45,15 @@ fn iommu(root: &Root, name: String) -> Option<Iommu> {
     let home = format!("/sys/class/iommu/{name}");
     let read = |file: &str| root.text(&format!("{home}/{file}"), "a register").ok();
     let known = |kind: &str| root.exists(&format!("{home}/{kind}"));
-    let (register, posts): (_, fn(u64) -> bool) = if known("intel-iommu") {
-        (read("intel-iommu/cap"), intel_posts)
+    let (register, posts): (_, fn(&str) -> Option<bool>) = if known("intel-iommu") {
+        (read("intel-iommu/cap"), |cap| Some(IntelCapabilities::of(hexadecimal(cap)?, None).posts))
     } else if known("amd-iommu") {
-        // Since Linux 6.1 the second extended register goes before the first, apart by a colon; since 6.7 behind it. The
-        // first has bits up to 63, the second few and low ones.
-        (read("amd-iommu/features"), amd_posts)
+        (read("amd-iommu/features"), |features| Some(AmdFeatures::parse(features)?.posts()))
     } else {
         // virtio-iommu and others have nothing to do with posting.
         return None;
     };
-    let value = register.as_deref().and_then(|text| {
-        let register = |part: &str| {
-            let part = part.trim();
-            u64::from_str_radix(part.strip_prefix("0x").unwrap_or(part), 16).ok()
-        };
-        text.split(':').map(register).collect::<Option<Vec<u64>>>()?.into_iter().max()
-    });
-    Some(Iommu { name, posts: value.map(posts), register })
-}
-
-/// Capability register, bit 59, "posted interrupts support" (Intel VT-d specification 11.4.2).
-fn intel_posts(cap: u64) -> bool {
-    cap & 1 << 59 != 0
-}
-
-/// Extended feature register: `GASup` (bit 7) and `GAMSup` (bits 23:21) of 1 (AMD I/O Virtualization Technology
-/// specification, MMIO offset 30h and table 21).
-fn amd_posts(features: u64) -> bool {
-    features & 1 << 7 != 0 && features >> 21 & 0b111 == 1
+    Some(Iommu { name, posts: register.as_deref().and_then(posts), register })
 }
 
 /// The PCI addresses, or other names, of the devices that `vm` has: those of the VFIO groups and devices that it has
@@ -167,6 +149,9 @@ mod tests {
             ("ivhd1/amd-iommu/features", "5:25bf732fa2295afe\n"),
             ("ivhd2/amd-iommu/features", "f77ef22294ada\n"),
             ("ivhd3/amd-iommu/features", "odd\n"),
+            ("ivhd4/amd-iommu/features", "80\n"),
+            ("ivhd5/amd-iommu/features", "200000\n"),
+            ("dmar2/intel-iommu/cap", "d20780106f0462\n"),
             ("virt0/other/x", ""),
         ];
         for (path, value) in registers {
@@ -178,13 +163,15 @@ mod tests {
         let expected = [
             ("dmar0", Some(true)),
             ("dmar1", Some(true)),
+            ("dmar2", Some(false)),
             ("ivhd0", Some(true)),
             ("ivhd1", Some(true)),
             ("ivhd2", Some(true)),
             ("ivhd3", None),
+            ("ivhd4", Some(false)),
+            ("ivhd5", Some(false)),
         ];
         assert_eq!(posts, expected.map(|(name, posts)| (name.to_owned(), posts)));
-        assert!(!intel_posts(0x00d2_0780_106f_0462) && !amd_posts(1 << 7) && !amd_posts(1 << 21));
     }
 
     #[test]

@@ -100,17 +100,7 @@ impl std::fmt::Debug for Rule {
 
 impl Rule {
     pub(super) fn finding(&self, verdict: Verdict) -> Finding {
-        Finding {
-            rule: self.name.to_owned(),
-            title: self.title.to_owned(),
-            state: verdict.state,
-            found: verdict.found,
-            why: self.why.to_owned(),
-            evidence: verdict.evidence,
-            fixes: verdict.fixes,
-            source: self.source.to_owned(),
-            children: Vec::new(),
-        }
+        verdict.finding(self.name, self.title, self.why, self.source)
     }
 }
 

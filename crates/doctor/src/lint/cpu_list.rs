@@ -28,19 +28,7 @@ pub(super) fn cpus(list: &str) -> Option<BTreeSet<u32>> {
 
 /// The CPUs as a list, ranges joined.
 pub(super) fn list(cpus: &BTreeSet<u32>) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let words = ranges.iter().map(
-        |&(first, last)| {
-            if first == last { first.to_string() } else { format!("{first}-{last}") }
-        },
-    );
-    words.collect::<Vec<_>>().join(",")
+    cpus.iter().copied().collect::<host::CpuSet>().to_string()
 }
 
 #[cfg(test)]

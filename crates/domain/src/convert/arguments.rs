@@ -14,6 +14,7 @@ use super::Converted;
 use super::seen::{Part, Seen};
 use super::shell;
 use crate::libvirt::{domain_of, qemu_element};
+use crate::qemu::properties::escaped;
 use crate::xml::Tree;
 use crate::{Error, Text};
 use std::collections::HashMap;
@@ -41,11 +42,6 @@ impl Properties {
             None => self,
         }
     }
-}
-
-/// A comma in a value is written twice.
-fn escaped(value: &str) -> String {
-    value.replace(',', ",,")
 }
 
 /// The arguments as they grow.

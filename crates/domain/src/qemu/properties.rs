@@ -88,7 +88,7 @@ pub(super) fn same_name(one: &str, other: &str) -> bool {
 }
 
 /// A value as it is written in a list of properties.
-pub(super) fn escaped(value: &str) -> String {
+pub(crate) fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }
 

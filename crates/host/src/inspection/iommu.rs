@@ -159,7 +159,7 @@ impl AmdFeatures {
     /// All formats of sysfs: the register alone; since Linux 6.1 the second one, a colon, and the first; since 6.7 the
     /// other way round (`drivers/iommu/amd/init.c`, `amd_iommu_show_features`, 7b7563a93437). The first has bits up to
     /// 63 on all processors with AVIC, the second few and low ones: the greater is the first.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (second, first) = match text.split_once(':') {
             Some((one, other)) => {
                 let (one, other) = (hexadecimal(one)?, hexadecimal(other)?);
@@ -183,7 +183,7 @@ impl AmdFeatures {
 }
 
 impl IntelCapabilities {
-    fn of(capability: u64, extended: Option<u64>) -> Self {
+    pub(crate) fn of(capability: u64, extended: Option<u64>) -> Self {
         Self {
             capability,
             extended,
@@ -194,7 +194,7 @@ impl IntelCapabilities {
     }
 }
 
-fn hexadecimal(text: &str) -> Option<u64> {
+pub(crate) fn hexadecimal(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.strip_prefix("0x").unwrap_or(text);
     // `from_str_radix` alone would take a sign.

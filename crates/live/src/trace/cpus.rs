@@ -23,16 +23,8 @@ pub(crate) fn online(root: &Path) -> Result<BTreeSet<u32>, Error> {
 const MOST: u32 = 1 << 16;
 
 fn parse(text: &str) -> Option<BTreeSet<u32>> {
-    let mut cpus = BTreeSet::new();
-    for range in text.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= MOST {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
+    let cpus = host::CpuSet::parse(text)?;
+    (cpus.last()? < MOST).then(|| cpus.iter().collect())
 }
 
 #[cfg(test)]
