@@ -5,6 +5,7 @@ pub mod config;
 pub mod daemon;
 pub mod device;
 pub mod memory;
+pub mod monitor;
 pub mod pool;
 pub mod post;
 pub mod protocol;

@@ -1,0 +1,93 @@
+//! Which worker serves which queue: a decision from figures alone.
+//!
+//! The longest-processing-time rule (Graham, "Bounds on multiprocessing timing anomalies", 1969) gives the heaviest queue
+//! first to the core with the least load, and ends within a third of the best. Three wishes bend it: a queue stays where
+//! it is unless a move is worth it, it goes to a core of its VM's NUMA node, and bulk keeps apart from the rest.
+
+use super::{Core, Layout, Place, QueueView};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What leads a queue elsewhere must be better by this share of a core.
+const STAY: f64 = 0.05;
+/// To be served from another NUMA node costs a queue this part of its own load more.
+const FAR: f64 = 0.3;
+/// What waits behind bulk is worth as much as this share of a core.
+const MIXED: f64 = 0.15;
+/// Loads may differ by this share of a core before queues are moved for that alone.
+const TOLERATED: f64 = 0.15;
+
+struct Bin {
+    core: Core,
+    load: f64,
+    bulk: f64,
+    other: f64,
+}
+
+/// The queues on workers of these cores, or without any on one worker that runs anywhere. `now` says where they are; queues of cores that are not among them go to others.
+///
+/// Where the load is even enough already, nothing moves.
+#[must_use]
+pub fn balance(queues: &[QueueView], cores: &[Core], now: &Layout) -> Layout {
+    if cores.is_empty() {
+        return Layout([(None, queues.iter().map(|queue| queue.number).collect())].into());
+    }
+    let places = now.places();
+    let same_cores =
+        now.0.len() == cores.len() && cores.iter().all(|core| now.0.contains_key(&Some(core.number)));
+    let complete = same_cores && places.len() == queues.len();
+    let (most, least) = now.extremes(queues);
+    let even = most - least <= TOLERATED;
+    if complete && even && mixed(now, queues) <= 1 {
+        return now.clone();
+    }
+    let wanted = spread(queues, cores, &places);
+    let worth = wanted.extremes(queues).0 <= most - STAY || mixed(&wanted, queues) < mixed(now, queues);
+    if complete && !worth { now.clone() } else { wanted }
+}
+
+fn spread(queues: &[QueueView], cores: &[Core], places: &BTreeMap<u32, Place>) -> Layout {
+    let mut bins: Vec<Bin> =
+        cores.iter().map(|&core| Bin { core, load: 0.0, bulk: 0.0, other: 0.0 }).collect();
+    let mut order: Vec<&QueueView> = queues.iter().collect();
+    order.sort_by(|a, b| b.useful.total_cmp(&a.useful).then(a.number.cmp(&b.number)));
+    let mut wanted = Layout(cores.iter().map(|core| (Some(core.number), BTreeSet::new())).collect());
+    for queue in order {
+        let here = places.get(&queue.number).copied().flatten();
+        let Some(bin) = bins.iter_mut().min_by(|a, b| cost(a, queue, here).total_cmp(&cost(b, queue, here)))
+        else {
+            break;
+        };
+        bin.load += queue.useful;
+        *(if queue.is_bulk() { &mut bin.bulk } else { &mut bin.other }) += queue.useful;
+        wanted.0.entry(Some(bin.core.number)).or_default().insert(queue.number);
+    }
+    wanted
+}
+
+fn cost(bin: &Bin, queue: &QueueView, here: Place) -> f64 {
+    let far = queue.node.is_some_and(|node| node != bin.core.node);
+    let behind = if queue.is_bulk() { bin.other } else { bin.bulk };
+    // Idle queues wait behind nothing and bring nothing.
+    let weight = (queue.useful / STAY).min(1.0);
+    bin.load
+        + if here == Some(bin.core.number) { 0.0 } else { STAY }
+        + if far { FAR * queue.useful } else { 0.0 }
+        + if behind > STAY { MIXED * weight } else { 0.0 }
+}
+
+/// Cores that have much of both kinds.
+fn mixed(layout: &Layout, queues: &[QueueView]) -> usize {
+    let places = layout.places();
+    let mut kinds: BTreeMap<Place, (f64, f64)> = BTreeMap::new();
+    for queue in queues {
+        if let Some(&place) = places.get(&queue.number) {
+            let kind = kinds.entry(place).or_default();
+            *(if queue.is_bulk() { &mut kind.0 } else { &mut kind.1 }) += queue.useful;
+        }
+    }
+    kinds.values().filter(|kind| kind.0 > MIXED && kind.1 > MIXED).count()
+}
+
+#[cfg(test)]
+#[path = "balance_tests.rs"]
+mod tests;

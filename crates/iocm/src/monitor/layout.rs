@@ -1,0 +1,91 @@
+//! Which worker has which core and which queues, and what it takes to get there.
+
+use super::{QueueView, View};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a worker runs: on a core that nothing else has, by the kernel's number, or, when there is too little I/O for
+/// one, wherever the kernel finds room.
+pub type Place = Option<u32>;
+
+/// One thing that is done to the workers. A worker is called by its place: no two have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "action")]
+pub enum Action {
+    /// A worker is made there.
+    Add {
+        /// Its place.
+        at: Place,
+    },
+    /// A queue goes to the worker there.
+    Move {
+        /// The queue's number.
+        queue: u32,
+        /// The worker's place.
+        to: Place,
+    },
+    /// The worker there is ended; it has no queues any more.
+    Remove {
+        /// Its place.
+        at: Place,
+    },
+}
+
+/// A way to serve all queues: by place, the queues that its worker has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layout(pub BTreeMap<Place, BTreeSet<u32>>);
+
+impl Layout {
+    /// The one that is there now.
+    #[must_use]
+    pub fn of(view: &View) -> Self {
+        let places: BTreeMap<u32, Place> =
+            view.workers.iter().map(|worker| (worker.number, worker.core)).collect();
+        let mut layout = Self(places.values().map(|&place| (place, BTreeSet::new())).collect());
+        for queue in &view.queues {
+            if let Some(queues) = places.get(&queue.worker).and_then(|place| layout.0.get_mut(place)) {
+                queues.insert(queue.number);
+            }
+        }
+        layout
+    }
+
+    /// Cores that a worker has for itself.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.0.keys().flatten().count()
+    }
+
+    /// The place that each queue is served at.
+    #[must_use]
+    pub fn places(&self) -> BTreeMap<u32, Place> {
+        let each = |(&place, queues): (&Place, &BTreeSet<u32>)| {
+            queues.iter().map(move |&queue| (queue, place)).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(each).collect()
+    }
+
+    /// What leads from this layout to another, in an order in which every queue has a worker at every moment.
+    #[must_use]
+    pub fn actions_to(&self, wanted: &Self) -> Vec<Action> {
+        let new = wanted.0.keys().filter(|place| !self.0.contains_key(place));
+        let mut actions: Vec<Action> = new.map(|&at| Action::Add { at }).collect();
+        let places = self.places();
+        for (&to, queues) in &wanted.0 {
+            let come = queues.iter().filter(|queue| places.get(queue) != Some(&to));
+            actions.extend(come.map(|&queue| Action::Move { queue, to }));
+        }
+        let gone = self.0.keys().filter(|place| !wanted.0.contains_key(place));
+        actions.extend(gone.map(|&at| Action::Remove { at }));
+        actions
+    }
+
+    /// The load of the busiest worker and of the idlest one, as shares of a core.
+    #[must_use]
+    pub fn extremes(&self, queues: &[QueueView]) -> (f64, f64) {
+        let useful: BTreeMap<u32, f64> = queues.iter().map(|queue| (queue.number, queue.useful)).collect();
+        let load = |queues: &BTreeSet<u32>| queues.iter().filter_map(|queue| useful.get(queue)).sum::<f64>();
+        let loads = || self.0.values().map(load);
+        (loads().fold(0.0, f64::max), loads().fold(f64::INFINITY, f64::min))
+    }
+}

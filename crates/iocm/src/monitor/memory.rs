@@ -1,0 +1,80 @@
+//! What the policy remembers from one decision to the next.
+
+use super::Direction;
+use super::trial::{Load, Trial};
+use std::collections::BTreeMap;
+
+/// What the policy remembers from one decision to the next.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Memory {
+    pub(super) trial: Option<Trial>,
+    /// Periods until the next try without a cause, by direction.
+    patience: BTreeMap<Direction, Patience>,
+    /// The load for which patience was learnt.
+    learnt: Option<Load>,
+    /// Loads that were there, and the CPUs' worth of I/O that they wanted when that was last seen whole; the latest last.
+    seen: Vec<(Load, f64)>,
+    /// Periods in a row in which fewer cores would do.
+    pub(super) spare: u32,
+    /// Periods since cores were given back.
+    pub(super) since_fewer: Option<u32>,
+}
+
+/// So many loads are remembered.
+const SEEN: usize = 16;
+
+impl Memory {
+    /// One period more has passed, with this load.
+    pub(super) fn pass(&mut self, load: Load) {
+        if self.learnt.is_none_or(|learnt| learnt.differs(&load)) {
+            self.patience.clear();
+            self.learnt = Some(load);
+        }
+        for patience in self.patience.values_mut() {
+            patience.left = patience.left.saturating_sub(1);
+        }
+        self.since_fewer = self.since_fewer.map(|periods| periods + 1).filter(|&periods| periods < SOON);
+    }
+
+    /// Whether this way is not to be tried yet.
+    pub(super) fn is_patient(&self, direction: Direction) -> bool {
+        self.patience.get(&direction).is_some_and(|patience| patience.left > 0)
+    }
+
+    /// This way paid: no reason to wait with it.
+    pub(super) fn trust(&mut self, direction: Direction) {
+        self.patience.remove(&direction);
+    }
+
+    /// What this load wanted when that was last seen whole.
+    pub(super) fn known(&self, load: &Load) -> Option<f64> {
+        self.seen.iter().rev().find(|(seen, _)| !seen.differs(load)).map(|&(_, io)| io)
+    }
+
+    /// Makes the next try of this way later than the last one. The periods until then.
+    pub(super) fn hesitate(&mut self, direction: Direction) -> u32 {
+        let patience = self.patience.entry(direction).or_default();
+        patience.next = (patience.next * 2).clamp(*PATIENCE.start(), *PATIENCE.end());
+        patience.left = patience.next;
+        patience.next
+    }
+
+    pub(super) fn learn(&mut self, load: Load, io: f64) {
+        self.seen.retain(|(seen, _)| seen.differs(&load));
+        self.seen.push((load, io));
+        if self.seen.len() > SEEN {
+            self.seen.remove(0);
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Patience {
+    left: u32,
+    next: u32,
+}
+
+/// Patience at first and at most, in periods.
+const PATIENCE: std::ops::RangeInclusive<u32> = 8..=256;
+/// A core that is wanted again within so many periods should not have been given back.
+const SOON: u32 = 20;

@@ -1,0 +1,205 @@
+//! What an arrangement of I/O serves in one phase.
+
+use super::host::Host;
+use crate::monitor::{Layout, QueueView, View, WorkerView, balance};
+use std::collections::BTreeMap;
+
+/// Waking a worker takes so long, in seconds.
+const WAKE: f64 = 4e-6;
+/// A thread for each device is switched to and from for each batch, on cores that vCPUs run on.
+const SWITCH: f64 = 4e-6;
+/// A request from another NUMA node costs so many times more.
+const FAR: f64 = 1.3;
+/// A thread that shares its core with runnable vCPUs waits for up to a scheduler's slice, in seconds.
+const SLICE: f64 = 3e-3;
+/// The 99th percentile of an exponential distribution, in means.
+const P99: f64 = 4.6;
+
+/// What was served in one phase by one arrangement.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Served {
+    /// Requests per second of each queue.
+    pub requests: Vec<f64>,
+    /// The share of a core that each queue's requests took.
+    pub useful: Vec<f64>,
+    /// What was served of all that was offered, each request weighted by its cost: 0 to 1.
+    pub attained: f64,
+    /// Part of their time that vCPUs ran of all that they asked for: 0 to 1.
+    pub progress: f64,
+    /// The 99th percentile of the worst queue's latency, in seconds.
+    pub worst_p99: f64,
+}
+
+/// What shared workers in this layout serve.
+pub(super) fn shared(host: &Host, layout: &Layout) -> Served {
+    let dedicated = layout.cores() as f64;
+    let left = (host.cores.len() as f64 - dedicated).max(1.0);
+    let floating: f64 = layout.0.get(&None).map_or(0.0, |queues| {
+        let cost = |&queue: &u32| {
+            let load = host.load(queue as usize);
+            load.requests * (load.cost_us * 1e-6 + SWITCH)
+        };
+        queues.iter().map(cost).sum::<f64>().min(1.0)
+    });
+    let progress = (left / (host.computing() + floating).max(f64::MIN_POSITIVE)).min(1.0);
+    let mut served = Served::new(host, progress);
+    for (place, queues) in &layout.0 {
+        // A floating worker gets as much of one core as the vCPUs get of theirs.
+        let (capacity, switch) = if place.is_some() { (1.0, 0.0) } else { (progress, SWITCH) };
+        let cost = |queue: usize| {
+            let load = host.load(queue);
+            let per_node = (host.cores.len() as u32 / host.nodes).max(1);
+            let far = place.is_some_and(|core| core / per_node != host.node(queue));
+            (load.cost_us * 1e-6 + switch) * if far { FAR } else { 1.0 }
+        };
+        let queues: Vec<usize> = queues.iter().map(|&queue| queue as usize).collect();
+        served.worker(host, &queues, capacity, cost);
+        if place.is_none() && progress < 1.0 {
+            served.worst_p99 += SLICE;
+        }
+    }
+    served.weigh(host)
+}
+
+/// What a thread for each queue serves, on the cores of the vCPUs, as the kernel's vhost does.
+pub(super) fn each(host: &Host) -> Served {
+    let all = 0..host.queues.len();
+    let cost = |queue: usize| host.load(queue).cost_us * 1e-6 + SWITCH;
+    let io: f64 = all.clone().map(|queue| (host.load(queue).requests * cost(queue)).min(1.0)).sum();
+    let cores = host.cores.len() as f64;
+    let progress = (cores / (host.computing() + io).max(f64::MIN_POSITIVE)).min(1.0);
+    let mut served = Served::new(host, progress);
+    for queue in all {
+        served.worker(host, &[queue], progress, cost);
+    }
+    if progress < 1.0 {
+        served.worst_p99 += SLICE;
+    }
+    served.weigh(host)
+}
+
+/// The number of I/O cores that serves most in the phase, found by trying each, and what it serves. Of equal ones the
+/// fewest cores.
+#[must_use]
+pub(super) fn search(host: &Host) -> (usize, Served) {
+    let mut best: Option<(usize, Served)> = None;
+    for cores in 0..host.cores.len() {
+        let served = shared(host, &fixed(host, cores));
+        if best.as_ref().is_none_or(|(_, best)| served.attained > best.attained + 1e-6) {
+            best = Some((cores, served));
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// The phases' best number of I/O cores each.
+#[must_use]
+pub fn best_static(trace: &super::Trace) -> Vec<(usize, f64)> {
+    let mut host = Host::of(trace);
+    let each = trace.phases.iter().map(|phase| {
+        host.enter(trace, phase);
+        let (cores, served) = search(&host);
+        (cores, served.attained)
+    });
+    each.collect()
+}
+
+/// So many I/O cores, spread over the nodes, with queues spread over them by what they cost.
+pub(super) fn fixed(host: &Host, cores: usize) -> Layout {
+    let per_node = (host.cores.len() as u32 / host.nodes).max(1);
+    let mut order = host.cores.clone();
+    // The last core of each node first.
+    order.sort_by_key(|core| (std::cmp::Reverse(core.number % per_node), core.node));
+    let full = Served {
+        requests: (0..host.queues.len()).map(|queue| host.load(queue).requests).collect(),
+        useful: (0..host.queues.len())
+            .map(|queue| host.load(queue).requests * host.load(queue).cost_us * 1e-6)
+            .collect(),
+        ..Served::default()
+    };
+    let queues: Vec<QueueView> =
+        (0..host.queues.len()).map(|queue| full.queue_view(host, queue, 0)).collect();
+    balance(&queues, &order[..cores.min(order.len())], &Layout::default())
+}
+
+impl Served {
+    fn new(host: &Host, progress: f64) -> Self {
+        let queues = host.queues.len();
+        Self { requests: vec![0.0; queues], useful: vec![0.0; queues], progress, ..Self::default() }
+    }
+
+    /// One worker with so much of a core serves these queues in equal turns.
+    fn worker(&mut self, host: &Host, queues: &[usize], capacity: f64, cost: impl Fn(usize) -> f64) {
+        let offered = |queue: usize| host.load(queue).requests * self.progress;
+        let mut order: Vec<(usize, f64, f64)> = queues
+            .iter()
+            .map(|&queue| (queue, offered(queue), cost(queue)))
+            .filter(|&(_, requests, _)| requests > 0.0)
+            .collect();
+        order.sort_by(|a, b| (a.1 * a.2).total_cmp(&(b.1 * b.2)));
+        let wanted: f64 = order.iter().map(|&(_, requests, cost)| requests * cost).sum();
+        let mut left = capacity;
+        let mut turns = order.len() as f64;
+        for &(queue, requests, cost) in &order {
+            let share = (left / turns).max(0.0);
+            let gets = (requests * cost).min(share);
+            self.requests[queue] = if cost > 0.0 { gets / cost } else { requests };
+            self.useful[queue] = gets;
+            left -= gets;
+            turns -= 1.0;
+        }
+        let mean = wanted / requests_of(&order);
+        let load = (wanted / capacity.max(1e-9)).min(0.999);
+        let largest = order.iter().map(|&(_, _, cost)| cost).fold(0.0, f64::max);
+        let p99 = largest + mean * P99 * load / (1.0 - load) + WAKE * (1.0 - load);
+        self.worst_p99 = self.worst_p99.max(if order.is_empty() { 0.0 } else { p99 });
+    }
+
+    fn weigh(mut self, host: &Host) -> Self {
+        let (mut offered, mut served) = (0.0, 0.0);
+        for queue in 0..host.queues.len() {
+            let load = host.load(queue);
+            offered += load.requests * load.cost_us;
+            served += self.requests[queue] * load.cost_us;
+        }
+        self.attained = if offered > 0.0 { served / offered } else { 1.0 };
+        self
+    }
+
+    pub(super) fn queue_view(&self, host: &Host, queue: usize, worker: u32) -> QueueView {
+        let requests = self.requests[queue];
+        QueueView {
+            number: queue as u32,
+            worker,
+            node: Some(host.node(queue)),
+            useful: self.useful[queue],
+            requests,
+            bytes: requests * host.load(queue).bytes,
+        }
+    }
+
+    /// What the monitor sees of it.
+    pub(super) fn view(&self, host: &Host, layout: &Layout) -> View {
+        let mut workers = Vec::new();
+        let mut of_queue = BTreeMap::new();
+        for (number, (&core, queues)) in (0..).zip(&layout.0) {
+            let useful = queues.iter().map(|&queue| self.useful[queue as usize]).sum::<f64>();
+            workers.push(WorkerView { number, core, useful });
+            of_queue.extend(queues.iter().map(|&queue| (queue, number)));
+        }
+        let queues = (0..host.queues.len())
+            .map(|queue| self.queue_view(host, queue, of_queue.get(&(queue as u32)).copied().unwrap_or(0)));
+        let computing = host.computing();
+        View {
+            cores: host.cores.clone(),
+            workers,
+            queues: queues.collect(),
+            computing: computing * self.progress,
+            waiting: computing * (1.0 - self.progress),
+        }
+    }
+}
+
+fn requests_of(order: &[(usize, f64, f64)]) -> f64 {
+    order.iter().map(|&(_, requests, _)| requests).sum::<f64>().max(f64::MIN_POSITIVE)
+}

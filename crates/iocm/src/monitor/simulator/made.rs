@@ -1,0 +1,136 @@
+//! Loads that are made up, each to try another weakness of a policy.
+
+use super::{Group, Load, Machine, Phase, Trace};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A kind of made-up load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The phases of a busy day in a minute: small messages, bulk, rest, both at once, computation.
+    Steps,
+    /// Rest, broken by short bursts.
+    Bursts,
+    /// A load that rises and falls like a day's.
+    Diurnal,
+    /// Changes just after a policy may have settled, back and forth.
+    Adversarial,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Steps, Self::Bursts, Self::Diurnal, Self::Adversarial];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Steps => "steps",
+            Self::Bursts => "bursts",
+            Self::Diurnal => "diurnal",
+            Self::Adversarial => "adversarial",
+        }
+    }
+}
+
+/// A packet costs a busy worker so much, microseconds; a block of 64 KiB so much.
+const SMALL_US: f64 = 1.0;
+const BULK_US: f64 = 12.0;
+const BULK_BYTES: f64 = 65_536.0;
+
+/// A load of this kind for so many devices of one queue each, scaled so that I/O would like about a third of the cores
+/// when it is busy.
+#[must_use]
+pub fn made(kind: Kind, machine: Machine, devices: u32) -> Trace {
+    let scale = Scale { cores: f64::from(machine.cores), devices: f64::from(devices.max(1)) };
+    let phases = match kind {
+        Kind::Steps => scale.steps(),
+        Kind::Bursts => scale.bursts(),
+        Kind::Diurnal => scale.diurnal(),
+        Kind::Adversarial => scale.adversarial(),
+    };
+    let front = devices.div_ceil(2);
+    let group = |name: &str, vms| Group { name: name.to_owned(), vms, queues: 1, node: None };
+    let groups = [group("front", front), group("back", devices - front)];
+    Trace { machine, groups: groups.into_iter().filter(|group| group.vms > 0).collect(), phases }
+        .without_absent_groups()
+}
+
+struct Scale {
+    cores: f64,
+    devices: f64,
+}
+
+impl Scale {
+    /// Each device's part of I/O that would keep so many of all cores busy, and of computation likewise.
+    fn load(&self, io: f64, computing: f64, cost_us: f64, bytes: f64) -> Load {
+        Load {
+            computing: computing * self.cores / self.devices,
+            requests: io * self.cores / self.devices / (cost_us * 1e-6),
+            cost_us,
+            bytes,
+        }
+    }
+
+    fn small(&self, io: f64, computing: f64) -> Load {
+        self.load(io, computing, SMALL_US, 256.0)
+    }
+
+    fn bulk(&self, io: f64, computing: f64) -> Load {
+        self.load(io, computing, BULK_US, BULK_BYTES)
+    }
+
+    fn steps(&self) -> Vec<Phase> {
+        let rest = self.small(0.002, 0.05);
+        vec![
+            phase("small messages", 10.0, self.small(0.3, 0.5), self.small(0.3, 0.5)),
+            phase("bulk", 10.0, self.bulk(0.2, 0.4), self.bulk(0.2, 0.4)),
+            phase("rest", 10.0, rest, rest),
+            phase("mixed", 10.0, self.small(0.3, 0.6), self.bulk(0.2, 0.4)),
+            phase("computing", 10.0, self.small(0.04, 1.2), self.small(0.04, 1.2)),
+            phase("too much of both", 10.0, self.small(0.6, 1.0), self.small(0.6, 1.0)),
+        ]
+    }
+
+    fn bursts(&self) -> Vec<Phase> {
+        let rest = self.small(0.01, 0.3);
+        let each = (0..6).flat_map(|number| {
+            let burst = self.small(0.15 + 0.05 * f64::from(number), 0.5);
+            [phase("rest", 4.0, rest, rest), phase("burst", 3.0, burst, burst)]
+        });
+        each.collect()
+    }
+
+    fn diurnal(&self) -> Vec<Phase> {
+        let hour = |hour: u32| {
+            let high = 0.5 - 0.5 * (f64::from(hour) / 24.0 * std::f64::consts::TAU).cos();
+            let load = self.small(0.01 + 0.35 * high, 0.1 + 0.7 * high);
+            phase(&format!("hour {hour}"), 5.0, load, load)
+        };
+        (0..24).map(hour).collect()
+    }
+
+    fn adversarial(&self) -> Vec<Phase> {
+        let (io, computing) = (self.small(0.35, 0.4), self.small(0.05, 1.3));
+        let each = (0..10).flat_map(|number| {
+            let seconds = 1.0 + 0.3 * f64::from(number);
+            [phase("I/O", seconds, io, io), phase("computing", seconds, computing, computing)]
+        });
+        each.collect()
+    }
+}
+
+fn phase(name: &str, seconds: f64, front: Load, back: Load) -> Phase {
+    let loads = BTreeMap::from([("front".to_owned(), front), ("back".to_owned(), back)]);
+    Phase { name: name.to_owned(), seconds, loads }
+}
+
+impl Trace {
+    /// One device makes one group: loads of the other mean nothing.
+    fn without_absent_groups(mut self) -> Self {
+        let names: Vec<String> = self.groups.iter().map(|group| group.name.clone()).collect();
+        self.phases.iter_mut().for_each(|phase| phase.loads.retain(|name, _| names.contains(name)));
+        self
+    }
+}

@@ -1,0 +1,170 @@
+//! A load over time: recorded, made, or written by hand.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A machine, its VMs, and what they ask for in each phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// The machine.
+    pub machine: Machine,
+    /// VMs that do the same at the same time.
+    pub groups: Vec<Group>,
+    /// What they do, one phase after the other.
+    pub phases: Vec<Phase>,
+}
+
+/// The host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Its cores, numbered from 0.
+    pub cores: u32,
+    /// NUMA nodes, each with as many cores in a row.
+    #[serde(default = "one")]
+    pub nodes: u32,
+}
+
+/// VMs that do the same at the same time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its name, for the phases.
+    pub name: String,
+    /// How many VMs.
+    pub vms: u32,
+    /// Virtqueues of each.
+    #[serde(default = "one")]
+    pub queues: u32,
+    /// The node of them all; spread over all nodes in turn where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+}
+
+/// A time in which nobody changes what they do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// How long it lasts.
+    pub seconds: f64,
+    /// By group; a group that is not named rests.
+    pub loads: BTreeMap<String, Load>,
+}
+
+/// What one VM does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// CPUs that its vCPUs keep busy when they get them.
+    #[serde(default)]
+    pub computing: f64,
+    /// Requests per second of each of its queues when its vCPUs get all they ask for.
+    #[serde(default)]
+    pub requests: f64,
+    /// Microseconds of a core that one request costs a busy worker.
+    #[serde(default)]
+    pub cost_us: f64,
+    /// Bytes of one request.
+    #[serde(default)]
+    pub bytes: f64,
+}
+
+/// What is wrong with a trace.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BadTrace {
+    /// There must be something to share.
+    #[error("The machine has {cores} cores on {nodes} nodes; give it 2 to 4096, a multiple of its nodes")]
+    Machine {
+        /// As it says.
+        cores: u32,
+        /// As it says.
+        nodes: u32,
+    },
+    /// There are too many queues, or none.
+    #[error("The trace has {0} queues; give it 1 to 100000")]
+    Queues(u64),
+    /// A group is on a node that there is not.
+    #[error("Group {group:?} is on node {node}, and the machine has {nodes}")]
+    Node {
+        /// The group.
+        group: String,
+        /// As it says.
+        node: u32,
+        /// The machine's.
+        nodes: u32,
+    },
+    /// A phase names a group that there is not.
+    #[error("Phase {phase:?} has a load for group {group:?}, which is not among the groups")]
+    Group {
+        /// The phase.
+        phase: String,
+        /// The name.
+        group: String,
+    },
+    /// A figure is negative, infinite or none.
+    #[error("Phase {phase:?}: {what} must be a number from 0 to {most}")]
+    Figure {
+        /// The phase.
+        phase: String,
+        /// Which one.
+        what: &'static str,
+        /// The largest that means something.
+        most: f64,
+    },
+    /// There is nothing to replay.
+    #[error("The trace has no phases")]
+    NoPhases,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Trace {
+    /// Refuses what cannot be replayed.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), BadTrace> {
+        let Machine { cores, nodes } = self.machine;
+        if !(2..=4096).contains(&cores) || nodes == 0 || cores % nodes != 0 {
+            return Err(BadTrace::Machine { cores, nodes });
+        }
+        let queues: u64 =
+            self.groups.iter().map(|group| u64::from(group.vms) * u64::from(group.queues)).sum();
+        if !(1..=100_000).contains(&queues) {
+            return Err(BadTrace::Queues(queues));
+        }
+        for group in &self.groups {
+            if let Some(node) = group.node.filter(|&node| node >= nodes) {
+                return Err(BadTrace::Node { group: group.name.clone(), node, nodes });
+            }
+        }
+        if self.phases.is_empty() {
+            return Err(BadTrace::NoPhases);
+        }
+        self.phases.iter().try_for_each(|phase| self.check_phase(phase))
+    }
+
+    fn check_phase(&self, phase: &Phase) -> Result<(), BadTrace> {
+        let figure = |what, value: f64, most: f64| {
+            let fine = value.is_finite() && (0.0..=most).contains(&value);
+            let phase = || phase.name.clone();
+            if fine { Ok(()) } else { Err(BadTrace::Figure { phase: phase(), what, most }) }
+        };
+        figure("seconds", phase.seconds, 1e6)?;
+        for (group, load) in &phase.loads {
+            if !self.groups.iter().any(|one| one.name == *group) {
+                return Err(BadTrace::Group { phase: phase.name.clone(), group: group.clone() });
+            }
+            figure("computing", load.computing, 4096.0)?;
+            figure("requests", load.requests, 1e9)?;
+            figure("cost_us", load.cost_us, 1e6)?;
+            figure("bytes", load.bytes, 1e9)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! A change of the number of cores on trial, and what tells one load from another.
+
+use super::{Direction, QueueView, Settings, View};
+use std::collections::BTreeMap;
+
+/// A load that changed by this factor is another one.
+const ANOTHER: f64 = 1.3;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Trial {
+    pub(super) direction: Direction,
+    /// The number of cores to go back to.
+    pub(super) before: usize,
+    /// What each queue did: requests per second and its part of the load.
+    pub(super) served: BTreeMap<u32, (f64, f64)>,
+    pub(super) load: Load,
+    pub(super) left: u32,
+}
+
+/// What tells one phase of a load from another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Load {
+    per_request: f64,
+    bytes_per_request: f64,
+    active: usize,
+    wanted: f64,
+}
+
+pub(super) enum Judged {
+    /// The load is another one: the comparison means nothing.
+    Another,
+    Paid(f64),
+    Harmed(f64),
+}
+
+impl Trial {
+    pub(super) fn begin(direction: Direction, before: usize, settle: u32, view: &View, load: Load) -> Self {
+        let useful = view.useful();
+        let share = |queue: &QueueView| if useful > 0.0 { queue.useful / useful } else { 0.0 };
+        let served = view.queues.iter().map(|queue| (queue.number, (queue.requests, share(queue)))).collect();
+        Self { direction, before, served, load, left: settle }
+    }
+
+    /// Each queue's requests now as a share of those before, weighted by its part of the load: queues with few large
+    /// requests count as much as those with many small ones.
+    pub(super) fn judge(&self, settings: &Settings, view: &View, load: &Load) -> Judged {
+        if self.load.differs_in_kind(load) {
+            return Judged::Another;
+        }
+        let mut ratio = 0.0;
+        let mut weights = 0.0;
+        for queue in &view.queues {
+            if let Some(&(before, weight)) = self.served.get(&queue.number) {
+                if before > 0.0 {
+                    ratio += weight * (queue.requests / before);
+                    weights += weight;
+                }
+            }
+        }
+        if weights <= 0.0 {
+            return Judged::Another;
+        }
+        let ratio = ratio / weights;
+        // A core that vCPUs miss is given only for what it brings.
+        let must_pay = self.direction == Direction::More && view.waiting >= settings.short;
+        let enough = ratio >= if must_pay { 1.0 + settings.margin } else { 1.0 - settings.margin };
+        if enough { Judged::Paid(ratio) } else { Judged::Harmed(ratio) }
+    }
+}
+
+impl Load {
+    pub(super) fn of(view: &View) -> Self {
+        let requests = view.requests().max(f64::MIN_POSITIVE);
+        Self {
+            per_request: view.useful() / requests,
+            bytes_per_request: view.queues.iter().map(|queue| queue.bytes).sum::<f64>() / requests,
+            active: view.queues.iter().filter(|queue| queue.useful > 0.001).count(),
+            wanted: view.computing + view.waiting,
+        }
+    }
+
+    /// Other requests than before, or from others: no change of cores does that.
+    fn differs_in_kind(&self, other: &Self) -> bool {
+        apart(self.bytes_per_request, other.bytes_per_request, ANOTHER)
+            || apart(self.active as f64 + 1.0, other.active as f64 + 1.0, ANOTHER)
+    }
+
+    pub(super) fn differs(&self, other: &Self) -> bool {
+        self.differs_in_kind(other) || apart(self.wanted + 0.5, other.wanted + 0.5, ANOTHER)
+    }
+}
+
+fn apart(one: f64, other: f64, factor: f64) -> bool {
+    let (low, high) = (one.min(other), one.max(other));
+    high > low * factor && high > 0.0
+}
