@@ -157,6 +157,17 @@ pub enum Error {
         /// The guest's instruction pointer.
         rip: u64,
     },
+    /// The guest had its interrupts off.
+    #[error(
+        "{early} of {of} interrupts came while the guest had RFLAGS.IF clear: this processor, or its emulation, \
+         delivers virtual interrupts against the manual; measure elsewhere"
+    )]
+    DeliveredMasked {
+        /// How many came too early.
+        early: usize,
+        /// How many were sent.
+        of: u32,
+    },
     /// KVM_RUN ended in a way that the payload never asks for.
     #[error(
         "vCPU {vcpu} left the guest by {reason} at {rip:#x} during {measure}; the kernel log may say more \

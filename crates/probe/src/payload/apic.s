@@ -98,18 +98,9 @@ ipi_halted_\mode:
 
 await_halt_\mode:
     cmpq %rsi, BLOCK_READY(%rbx)
-    ja 2f
+    ja await_delay
     pause
     jmp await_halt_\mode
-2:  tsc %r11
-    addq BLOCK_DELAY(%r15), %r11
-3:  pause
-    rdtsc
-    shlq $32, %rdx
-    orq %rdx, %rax
-    cmpq %r11, %rax
-    jb 3b
-    ret
 
     .balign 16
 self_ipi_\mode:
@@ -222,6 +213,40 @@ halt_now_\mode:
     jne 2b
     call record
     jnz 2b
+    ret
+
+    # Each sample is how many interrupts came before STI: none.
+    .balign 16
+masked_\mode:
+    begin
+2:  xorl %r10d, %r10d
+    ipi_to_self_\mode VECTOR_SELF
+    call await_delay
+    movq %r10, %r8
+    sti
+3:  pause
+    testq %r10, %r10
+    jz 3b
+    cli
+    movq %r8, %r9
+    xorl %r8d, %r8d
+    call record
+    jnz 2b
+    ret
+
+    # An interrupt whose frame is the first thing ever written to its page, so that its delivery leaves the guest.
+    .balign 16
+untouched_stack_\mode:
+    movq %rsp, %rbx
+    movl $UNTOUCHED_STACK, %esp
+    xorl %r10d, %r10d
+    sti
+    ipi_to_self_\mode VECTOR_SELF
+2:  pause
+    testq %r10, %r10
+    jz 2b
+    cli
+    movq %rbx, %rsp
     ret
 
     .endm
