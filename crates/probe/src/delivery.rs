@@ -22,8 +22,8 @@ impl MicroVm {
     /// guest all the time, in the arm of the moment. Needs two host CPUs, and a VM that has run nothing large.
     ///
     /// # Errors
-    /// [`Error::DeliveredMasked`], [`Error::GuestFault`] with the vector that came instead of the right one, or
-    /// [`Error::Hung`] where one never came. The VM is of no use after the last two.
+    /// [`Error::Delivery`], [`Error::GuestFault`] where a vector came that was never sent, or [`Error::Hung`] where one
+    /// that was sent never came. The VM is of no use after the last two.
     pub fn verify_delivery(&mut self) -> Result<(), Error> {
         let per_millisecond = u64::from(self.tsc_khz().unwrap_or(SLOWEST_TSC));
         let command = |part, samples, peer| Command {
@@ -40,10 +40,15 @@ impl MicroVm {
             (1, command(Part::TargetExiting, 0, 0)),
         ];
         self.execute(Measure::SelfIpi, &untouched)?;
+        if self.memory.samples(1)? != [1] {
+            let what = "an interrupt that left the guest while it was delivered came back as another";
+            return Err(Error::Delivery { what: what.to_owned() });
+        }
         self.execute(Measure::SelfIpi, &masked)?;
         let early = self.memory.samples(HELD)?.into_iter().filter(|&came| came != 0).count();
         if early != 0 {
-            return Err(Error::DeliveredMasked { early, of: HELD });
+            let what = format!("{early} of {HELD} interrupts came while the guest had RFLAGS.IF clear");
+            return Err(Error::Delivery { what });
         }
         self.execute(Measure::IpiRunning, &exiting)
     }

@@ -157,16 +157,14 @@ pub enum Error {
         /// The guest's instruction pointer.
         rip: u64,
     },
-    /// The guest had its interrupts off.
+    /// An interrupt came when it must not, or another came in its place.
     #[error(
-        "{early} of {of} interrupts came while the guest had RFLAGS.IF clear: this processor, or its emulation, \
-         delivers virtual interrupts against the manual; measure elsewhere"
+        "{what}: this processor, or its emulation, does not deliver virtual interrupts as its manual says; measure \
+         elsewhere"
     )]
-    DeliveredMasked {
-        /// How many came too early.
-        early: usize,
-        /// How many were sent.
-        of: u32,
+    Delivery {
+        /// What was seen.
+        what: String,
     },
     /// KVM_RUN ended in a way that the payload never asks for.
     #[error(

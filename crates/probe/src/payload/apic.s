@@ -234,19 +234,25 @@ masked_\mode:
     jnz 2b
     ret
 
-    # An interrupt whose frame is the first thing ever written to its page, so that its delivery leaves the guest.
+    # An interrupt whose frame is the first thing ever written to its page, so that its delivery leaves the guest. Its
+    # handler counts where those of other self-IPIs do not: the sample is 1, or 0 if another vector came instead.
     .balign 16
 untouched_stack_\mode:
+    begin
     movq %rsp, %rbx
     movl $UNTOUCHED_STACK, %esp
     xorl %r10d, %r10d
     sti
-    ipi_to_self_\mode VECTOR_SELF
+    ipi_to_self_\mode VECTOR_IPI
 2:  pause
+    cmpq $0, BLOCK_ACK(%r15)
+    jne 3f
     testq %r10, %r10
     jz 2b
-    cli
+3:  cli
     movq %rbx, %rsp
+    movq BLOCK_ACK(%r15), %rax
+    movq %rax, (%r14)
     ret
 
     .endm
