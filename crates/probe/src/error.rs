@@ -157,6 +157,15 @@ pub enum Error {
         /// The guest's instruction pointer.
         rip: u64,
     },
+    /// An interrupt came when it must not, or another came in its place.
+    #[error(
+        "{what}: this processor, or its emulation, does not deliver virtual interrupts as its manual says; measure \
+         elsewhere"
+    )]
+    Delivery {
+        /// What was seen.
+        what: String,
+    },
     /// KVM_RUN ended in a way that the payload never asks for.
     #[error(
         "vCPU {vcpu} left the guest by {reason} at {rip:#x} during {measure}; the kernel log may say more \

@@ -20,6 +20,7 @@
 mod config;
 mod cpuid;
 mod create;
+mod delivery;
 mod error;
 mod evidence;
 mod execute;

@@ -16,6 +16,7 @@ global_asm!(
     ".set APIC_LVT_TIMER, 0x320",
     ".set MMIO_USER, {mmio_user}",
     ".set MMIO_EVENTFD, {mmio_eventfd}",
+    ".set UNTOUCHED_STACK, {untouched_stack}",
     ".set PORT_DONE, {port_done}",
     ".set PORT_FAULT, {port_fault}",
     ".set PORT_USER, {port_user}",
@@ -47,6 +48,7 @@ global_asm!(
     apic_base = const layout::APIC_BASE,
     mmio_user = const layout::MMIO_USER,
     mmio_eventfd = const layout::MMIO_EVENTFD,
+    untouched_stack = const layout::MEMORY_SIZE,
     port_done = const layout::PORT_DONE,
     port_fault = const layout::PORT_FAULT,
     port_user = const layout::PORT_USER,
@@ -110,11 +112,14 @@ pub(crate) enum Part {
     /// Faults: what the test of unexpected exceptions runs.
     #[cfg_attr(not(test), allow(dead_code))]
     UndefinedOpcode,
+    TargetExiting,
+    Masked,
+    UntouchedStack,
     Measure(Measure),
 }
 
 impl Part {
-    const BEFORE_MEASURES: usize = 12;
+    const BEFORE_MEASURES: usize = 15;
 
     fn index(self) -> usize {
         match self {
@@ -130,6 +135,9 @@ impl Part {
             Self::TargetHalted => 9,
             Self::SpinForEver => 10,
             Self::UndefinedOpcode => 11,
+            Self::TargetExiting => 12,
+            Self::Masked => 13,
+            Self::UntouchedStack => 14,
             Self::Measure(measure) => {
                 let place = Measure::ALL.iter().position(|other| *other == measure);
                 Self::BEFORE_MEASURES + place.expect("Measure::ALL holds every measure")
@@ -189,6 +197,9 @@ pub(crate) fn place(rip: u64) -> String {
         ("target_halted", Part::TargetHalted),
         ("spin_for_ever", Part::SpinForEver),
         ("undefined_opcode", Part::UndefinedOpcode),
+        ("target_exiting", Part::TargetExiting),
+        ("masked", Part::Masked),
+        ("untouched_stack", Part::UntouchedStack),
     ];
     let measures = Measure::ALL.map(|measure| (measure.name(), Part::Measure(measure)));
     let end = layout::PAYLOAD + bytes().len() as u64;

@@ -15,7 +15,8 @@ pub(crate) struct Arguments {
     name: String,
 }
 
-/// Enters a guest, and checks the interrupt virtualization that the laboratory promises.
+/// Enters a guest, and checks the interrupt virtualization that the laboratory promises: that it is there, and delivers
+/// interrupts as the manual says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(&arguments.name)?;
     let mut vm = MicroVm::new(&Config::default())?;
@@ -25,6 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             bail!("{} promises APICv, and it is not there: {why}", lab.name);
         }
         vm.switch(Arm::On)?;
+        vm.verify_delivery()?;
     }
     let evidence = vm.verify_arm()?;
     let exits = evidence.exits_per_interrupt.map_or("unknown".to_owned(), |exits| format!("{exits:.3}"));

@@ -35,22 +35,6 @@ pub(crate) fn run(arguments: &[&str]) -> Said {
     said(&exitless(arguments).output().expect("exitless starts"))
 }
 
-/// Runs it again, a few times, where Bochs lost a posted interrupt, which it does now and then on a busy machine and
-/// which the micro VM tells: what is tested is what whole measurements say.
-pub(crate) fn run_whole(arguments: &[&str]) -> Said {
-    let lost = |said: &Said| {
-        [&said.out, &said.err].iter().any(|text| text.contains("An interrupt was probably lost"))
-    };
-    let mut said = run(arguments);
-    for _ in 0..4 {
-        if lost(&said) {
-            eprintln!("measuring again: {}", said.err);
-            said = run(arguments);
-        }
-    }
-    said
-}
-
 /// Runs a shell's words in a laboratory without the disk.
 pub(crate) fn bare(lab: &str, script: &str) -> Said {
     run(&["lab", "run", lab, "--bare", "--", "sh", "-c", script])
@@ -58,7 +42,7 @@ pub(crate) fn bare(lab: &str, script: &str) -> Said {
 
 /// Measures everything on the KVM of a laboratory, with three vCPUs, and returns the result and the recording.
 pub(crate) fn probe_with(lab: &str, apic: &str, irqchip: &str, blocks: &str) -> Value {
-    let said = run_whole(&[
+    let said = run(&[
         "lab",
         "run",
         lab,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::command::{probe_with, run, run_whole};
+use crate::command::{probe_with, run};
 
 fn measure<'a>(result: &'a Value, name: &str) -> &'a Value {
     let measures = result["measures"].as_array().unwrap();
@@ -29,7 +29,7 @@ fn near(value: f64, expected: f64) -> bool {
 fn apicv_takes_away_the_exits_of_interrupts_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().to_str().unwrap();
-    let said = run_whole(&["prove", "--lab", "intel-apicv", "--json", "--timings", "--output", output]);
+    let said = run(&["prove", "--lab", "intel-apicv", "--json", "--timings", "--output", output]);
     assert_eq!(said.status, 0, "{}", said.err);
     let result = said.json();
     eprintln!("{}\n{}", result["verdict"], said.err);

@@ -8,6 +8,7 @@ mod doctor;
 mod enable;
 mod faults;
 mod intel_apicv;
+mod nested_guest;
 mod prediction;
 mod record;
 mod snapshot;

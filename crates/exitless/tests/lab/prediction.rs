@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::{run, run_whole};
+use crate::command::run;
 
 /// Records the micro VM in both arms with tracefs. Bochs has no IPI virtualization, so neither has the prediction.
 const RECORD: &str = "
@@ -53,7 +53,7 @@ fn exits_without_apicv_foretell_those_with_it() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let output = path("");
     let lab = ["lab", "run", "intel-apicv", "--bare", "--get", "/tmp/both.txt", "--output", &output];
-    let said = run_whole(&[&lab[..], &["--", "sh", "-c", RECORD]].concat());
+    let said = run(&[&lab[..], &["--", "sh", "-c", RECORD]].concat());
     assert_eq!(said.status, 0, "{}", said.err);
     let [off, on] = arms(&fs::read_to_string(path("both.txt")).unwrap());
     fs::write(path("off.txt"), off).unwrap();

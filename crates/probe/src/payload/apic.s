@@ -98,18 +98,9 @@ ipi_halted_\mode:
 
 await_halt_\mode:
     cmpq %rsi, BLOCK_READY(%rbx)
-    ja 2f
+    ja await_delay
     pause
     jmp await_halt_\mode
-2:  tsc %r11
-    addq BLOCK_DELAY(%r15), %r11
-3:  pause
-    rdtsc
-    shlq $32, %rdx
-    orq %rdx, %rax
-    cmpq %r11, %rax
-    jb 3b
-    ret
 
     .balign 16
 self_ipi_\mode:
@@ -222,6 +213,46 @@ halt_now_\mode:
     jne 2b
     call record
     jnz 2b
+    ret
+
+    # Each sample is how many interrupts came before STI: none.
+    .balign 16
+masked_\mode:
+    begin
+2:  xorl %r10d, %r10d
+    ipi_to_self_\mode VECTOR_SELF
+    call await_delay
+    movq %r10, %r8
+    sti
+3:  pause
+    testq %r10, %r10
+    jz 3b
+    cli
+    movq %r8, %r9
+    xorl %r8d, %r8d
+    call record
+    jnz 2b
+    ret
+
+    # An interrupt whose frame is the first thing ever written to its page, so that its delivery leaves the guest. Its
+    # handler counts where those of other self-IPIs do not: the sample is 1, or 0 if another vector came instead.
+    .balign 16
+untouched_stack_\mode:
+    begin
+    movq %rsp, %rbx
+    movl $UNTOUCHED_STACK, %esp
+    xorl %r10d, %r10d
+    sti
+    ipi_to_self_\mode VECTOR_IPI
+2:  pause
+    cmpq $0, BLOCK_ACK(%r15)
+    jne 3f
+    testq %r10, %r10
+    jz 2b
+3:  cli
+    movq %rbx, %rsp
+    movq BLOCK_ACK(%r15), %rax
+    movq %rax, (%r14)
     ret
 
     .endm

@@ -38,6 +38,9 @@
     offset_of target_halted
     offset_of spin_for_ever
     offset_of undefined_opcode
+    offset_of target_exiting
+    offset_of masked_\mode
+    offset_of untouched_stack_\mode
     # The measures, in the order of Measure::ALL.
     offset_of floor
     offset_of ipi_running_\mode

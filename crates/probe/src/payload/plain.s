@@ -31,6 +31,18 @@ prepare:
     jb 2b
     ret
 
+    # Returns after BLOCK_DELAY cycles.
+await_delay:
+    tsc %r11
+    addq BLOCK_DELAY(%r15), %r11
+2:  pause
+    rdtsc
+    shlq $32, %rdx
+    orq %rdx, %rax
+    cmpq %r11, %rax
+    jb 2b
+    ret
+
     # Two ways to go wrong, for the tests of what the host does then.
 spin_for_ever:
     pause
@@ -137,6 +149,17 @@ target_running:
     movq $1, BLOCK_READY(%r15)
     sti
 2:  pause
+    cmpq $0, BLOCK_STOP(%r15)
+    je 2b
+    cli
+    ret
+
+    # The same, but out of the guest again and again, so that IPIs meet every moment of leaving and entering it.
+target_exiting:
+    movq $1, BLOCK_READY(%r15)
+    sti
+2:  xorl %eax, %eax
+    cpuid
     cmpq $0, BLOCK_STOP(%r15)
     je 2b
     cli
