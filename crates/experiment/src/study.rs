@@ -4,7 +4,9 @@ pub mod guest;
 mod metric;
 mod record;
 pub mod sampling;
+mod span;
 pub mod workload;
 
 pub use metric::{Better, Combine, Metric, Unit};
 pub use record::{Cell, Run, STUDY_FORMAT};
+pub use span::Span;
