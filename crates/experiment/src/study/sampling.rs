@@ -1,12 +1,24 @@
 //! What is sampled on the host while a workload runs.
 
+mod exit;
+mod figures;
+mod frequency;
+mod guest_threads;
+mod interrupt;
 mod plan;
+mod processor;
+mod reading;
+mod sampler;
+mod table;
+mod thread;
 
 use std::path::Path;
 
 use super::Metric;
 
 pub use plan::{BadInterval, SamplePlan};
+pub use processor::{NoProcessorTimes, guest_processor_time};
+pub use sampler::{HostSamples, Sampler};
 
 /// A guest whose threads are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
