@@ -2,11 +2,13 @@
 
 pub mod guest;
 mod metric;
+pub mod plan;
 mod record;
 pub mod sampling;
 mod span;
 pub mod workload;
 
 pub use metric::{Better, Combine, Metric, Unit};
-pub use record::{Cell, Run, STUDY_FORMAT};
+pub use plan::Plan;
+pub use record::{Cell, Resumption, Run, STUDY_FORMAT, Study};
 pub use span::Span;
