@@ -11,12 +11,15 @@ mod schema;
 
 pub use arms::Arm;
 pub use order::{Order, Until};
-pub use placeholder::{GuestPlan, Level, SamplePlan, WorkloadPlan};
+pub use placeholder::{GuestPlan, WorkloadPlan};
 pub use problem::{BadPlan, Problem};
 pub use schema::schema;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::factor::Level;
+use super::sampling::SamplePlan;
 
 /// A study that anyone can run: one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

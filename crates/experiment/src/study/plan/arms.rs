@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{GuestPlan, Level, Plan};
+use super::{GuestPlan, Plan};
+use crate::study::factor::Level;
 
 /// One combination of levels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

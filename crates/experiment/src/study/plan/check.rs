@@ -21,6 +21,9 @@ impl Plan {
         self.check_order(&mut found);
         self.check_factors(&mut found);
         self.check_workloads(&mut found);
+        if let Err(bad) = self.samples.check() {
+            found.add("samples", bad.to_string());
+        }
         self.check_arms(&mut found);
         found.problems
     }
@@ -114,6 +117,11 @@ fn check_factor(factor: &Factor, at: &str, found: &mut Found) {
     found.distinct(&format!("{at}.levels"), names.iter().copied());
     for (index, name) in names.iter().enumerate() {
         found.name(&format!("{at}.levels[{index}].name"), name);
+    }
+    for (index, level) in factor.levels.iter().enumerate() {
+        if let Err(bad) = level.check() {
+            found.add(&format!("{at}.levels[{index}]"), bad.to_string());
+        }
     }
 }
 

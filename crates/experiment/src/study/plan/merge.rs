@@ -8,7 +8,7 @@ use super::{Arm, GuestPlan, Plan};
 pub(super) fn guests(plan: &Plan, arm: &Arm) -> Result<GuestPlan, (String, String)> {
     let overrides = plan.levels(arm).enumerate().filter_map(|(factor, level)| {
         let level_index = arm.levels.get(factor)?;
-        Some((format!("factors[{factor}].levels[{level_index}].guests"), level.guests.as_ref()?))
+        Some((format!("factors[{factor}].levels[{level_index}].guests"), Some(&level.guests).filter(|table| !table.is_empty())?))
     });
     let mut merged: Option<GuestPlan> = None;
     for (field, table) in overrides {

@@ -21,17 +21,3 @@ pub struct WorkloadPlan {
     /// What runs.
     pub tool: String,
 }
-
-/// Stand-in.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SamplePlan {}
-
-/// Stand-in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Level {
-    /// Its name.
-    pub name: String,
-    /// What of the guests it changes.
-    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
-    pub guests: Option<toml::Table>,
-}
