@@ -1,7 +1,11 @@
 //! A guest, whoever started it and however commands reach it.
 
+mod plan;
+
 use std::net::IpAddr;
 use std::time::Duration;
+
+pub use plan::*;
 
 use super::workload::Output;
 
