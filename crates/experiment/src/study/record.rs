@@ -17,10 +17,46 @@ use std::collections::BTreeMap;
 use host::Fingerprint;
 use serde::{Deserialize, Serialize};
 
-use super::Metric;
+use super::{Metric, Plan};
 
 /// Version of the result's format.
 pub const STUDY_FORMAT: u32 = 1;
+
+/// `study.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// [`STUDY_FORMAT`].
+    pub format: u32,
+    /// The version of exitless that began it.
+    pub version: String,
+    /// What the random orders come from.
+    pub seed: u64,
+    /// The plan in full, with every default.
+    pub plan: Plan,
+    /// Where it ran: `local`, `ssh://HOST`, `lab:NAME`.
+    pub target: String,
+    /// The target's host when the study began.
+    pub fingerprint: Fingerprint,
+    /// What the target's processors are, where they are emulated: figures of time mean nothing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
+    /// Seconds since 1970 when it began.
+    pub started: u64,
+    /// When it went on after an interruption.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<Resumption>,
+}
+
+/// A study went on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resumption {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// In which fields the host differed from [`Study::fingerprint`]: name, then, now. Not empty only where that was
+    /// allowed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlike: Vec<(String, Option<String>, Option<String>)>,
+}
 
 /// Where a run stands among the others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

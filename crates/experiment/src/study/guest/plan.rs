@@ -51,6 +51,17 @@ impl GuestPlan {
         counts
     }
 
+    /// These guests with the tables `guests` of levels laid over them, as [`merged`] does it.
+    ///
+    /// # Errors
+    /// Where the tables together are no plan of guests: the words of the reader, with the field's name.
+    pub fn with<'a>(
+        &self,
+        levels: impl IntoIterator<Item = &'a toml::Table>,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(merged(&toml::Table::try_from(self)?, levels).try_into()?)
+    }
+
     /// Guests that there can be at most; none where as many are started as are asked for.
     fn available(&self) -> Option<usize> {
         match self {

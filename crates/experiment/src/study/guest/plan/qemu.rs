@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Size;
+use crate::study::Span;
 
 /// How each guest's QEMU is started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,9 +58,9 @@ pub struct QemuPlan {
     /// Another kernel than the guest image's: it must have virtio, overlay and ext4 built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<PathBuf>,
-    /// Seconds within which a guest must answer after its start.
-    #[serde(default = "start_seconds")]
-    pub start_seconds: u32,
+    /// Within which a guest must answer after its start.
+    #[serde(default = "start_limit")]
+    pub start_limit: Span,
 }
 
 /// What runs a guest's CPUs.
@@ -310,6 +311,6 @@ fn machine() -> String {
     "q35".to_owned()
 }
 
-fn start_seconds() -> u32 {
-    180
+fn start_limit() -> Span {
+    Span::seconds(180)
 }

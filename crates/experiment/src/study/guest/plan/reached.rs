@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::study::Span;
+
 /// Domains of libvirt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -26,9 +28,9 @@ pub struct LibvirtPlan {
     /// Addresses, in the order of the domains; asked of libvirt if not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// Seconds within which a domain that was started must answer.
-    #[serde(default = "start_seconds")]
-    pub start_seconds: u32,
+    /// Within which a domain that was started must answer.
+    #[serde(default = "start_limit")]
+    pub start_limit: Span,
 }
 
 /// How commands reach a domain of libvirt.
@@ -60,9 +62,9 @@ pub struct XenPlan {
     /// Addresses, in the order of the domains: needed with channel = "ssh".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// Seconds within which a domain that was created must answer.
-    #[serde(default = "start_seconds")]
-    pub start_seconds: u32,
+    /// Within which a domain that was created must answer.
+    #[serde(default = "start_limit")]
+    pub start_limit: Span,
 }
 
 /// How commands reach a domain of Xen.
@@ -88,9 +90,9 @@ pub struct SshPlan {
     /// How ssh logs in.
     #[serde(default)]
     pub ssh: SshAccess,
-    /// Seconds within which a machine must answer.
-    #[serde(default = "start_seconds")]
-    pub start_seconds: u32,
+    /// Within which a machine must answer.
+    #[serde(default = "start_limit")]
+    pub start_limit: Span,
 }
 
 /// How ssh logs in: what is not given is left to ssh and its configuration.
@@ -129,6 +131,6 @@ fn system_connection() -> String {
     "qemu:///system".to_owned()
 }
 
-fn start_seconds() -> u32 {
-    180
+fn start_limit() -> Span {
+    Span::seconds(180)
 }
