@@ -1,8 +1,12 @@
 //! A guest, whoever started it and however commands reach it.
 
+mod plan;
+
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+pub use plan::*;
 
 use super::workload::Output;
 
