@@ -6,6 +6,8 @@ mod metric;
 pub mod plan;
 mod record;
 pub mod sampling;
+pub mod schedule;
+pub mod store;
 mod span;
 pub mod workload;
 

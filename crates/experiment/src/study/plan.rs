@@ -11,7 +11,7 @@ mod schema;
 
 pub use arms::Arm;
 pub use order::{Order, Until};
-pub use placeholder::{GuestPlan, WorkloadPlan};
+pub use placeholder::WorkloadPlan;
 pub use problem::{BadPlan, Problem};
 pub use schema::schema;
 
@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::factor::Level;
+use super::guest::GuestPlan;
 use super::sampling::SamplePlan;
 
 /// A study that anyone can run: one file.

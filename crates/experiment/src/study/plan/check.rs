@@ -21,6 +21,9 @@ impl Plan {
         self.check_order(&mut found);
         self.check_factors(&mut found);
         self.check_workloads(&mut found);
+        for problem in self.guests.problems() {
+            found.add("guests", problem);
+        }
         if let Err(bad) = self.samples.check() {
             found.add("samples", bad.to_string());
         }
@@ -68,7 +71,7 @@ impl Plan {
             return;
         };
         let arms_runs = arms as u64 * self.workloads.len() as u64 * u64::from(self.most_blocks());
-        let counts = self.guests.counts.len().max(1) as u64;
+        let counts = self.guests.counts().len() as u64;
         if arms_runs.saturating_mul(counts) > MOST_RUNS {
             let what = format!("expected {MOST_RUNS} runs in all at most, found {}", arms_runs * counts);
             found.add("order", what);

@@ -5,16 +5,6 @@ use serde::{Deserialize, Serialize};
 
 /// Stand-in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct GuestPlan {
-    /// What runs them.
-    pub kind: String,
-    /// How many run at once.
-    #[serde(default)]
-    pub counts: Vec<u32>,
-}
-
-/// Stand-in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadPlan {
     /// Its name.
     pub name: String,
