@@ -42,7 +42,7 @@ pub enum Place {
 }
 
 /// What a workload is told about the guests it runs in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scene {
     /// The guest that the steps are for, counted from 0.
     pub guest: u32,
@@ -54,6 +54,8 @@ pub struct Scene {
     pub address: Option<IpAddr>,
     /// Where this guest reaches the host.
     pub host_address: Option<IpAddr>,
+    /// The arm of a workload that makes its own VM.
+    pub interrupt_virtualization: Option<super::factor::Switch>,
 }
 
 /// What is run for a workload, in this order, for each guest.

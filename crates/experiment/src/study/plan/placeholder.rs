@@ -11,3 +11,13 @@ pub struct WorkloadPlan {
     /// What runs.
     pub tool: String,
 }
+
+impl WorkloadPlan {
+    /// Stand-in.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn workload(&self) -> Result<Box<dyn crate::study::workload::Workload>, String> {
+        Err(self.name.clone())
+    }
+}
