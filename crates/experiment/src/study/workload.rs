@@ -1,8 +1,34 @@
 //! A load that runs in guests, on the host, or between them, by a real tool whose real output is parsed.
 
+mod adapter;
+mod command;
+mod description;
+mod fio;
+mod http;
+mod iozone;
+mod mqtt;
+mod netperf;
+mod plan;
+mod probe;
+mod shell;
+mod size;
+mod sysbench;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
+
+pub use command::{Command, CommandMetric, Source};
+pub use description::MetricDescription;
+pub use fio::{Fio, FioPattern};
+pub use http::{Client, Generator, Http, HttpServer};
+pub use iozone::{Iozone, IozoneTest};
+pub use mqtt::{Mqtt, QualityOfService};
+pub use netperf::{Netperf, NetperfOutput, NetperfTest, Server};
+pub use plan::{BadWorkload, Tool, WorkloadPlan};
+pub use probe::Probe;
+pub use size::{NoSize, Size};
+pub use sysbench::{Sysbench, SysbenchTest};
 
 use super::Metric;
 
@@ -10,6 +36,9 @@ use super::Metric;
 pub trait Workload: Send + Sync {
     /// Programs that it needs, and where.
     fn needs(&self) -> Vec<Program>;
+
+    /// The figures that [`Self::parse`] gives, before there are any: for stop rules, and for the titles of charts.
+    fn metrics(&self) -> Vec<MetricDescription>;
 
     /// What is run for it with these guests.
     fn steps(&self, scene: &Scene) -> Steps;
@@ -42,7 +71,7 @@ pub enum Place {
 }
 
 /// What a workload is told about the guests it runs in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scene {
     /// The guest that the steps are for, counted from 0.
     pub guest: u32,
@@ -54,6 +83,9 @@ pub struct Scene {
     pub address: Option<IpAddr>,
     /// Where this guest reaches the host.
     pub host_address: Option<IpAddr>,
+    /// The arm of a workload that makes its own VM, by the level's `interrupt_virtualization`; `None` where no level
+    /// names it.
+    pub interrupt_virtualization: Option<bool>,
 }
 
 /// What is run for a workload, in this order, for each guest.
