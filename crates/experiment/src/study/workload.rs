@@ -11,14 +11,13 @@ mod netperf;
 mod plan;
 mod probe;
 mod shell;
-mod size;
 mod sysbench;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub use command::{Command, CommandMetric, Source};
+pub use command::{Command, CommandMetric};
 pub use description::MetricDescription;
 pub use fio::{Fio, FioPattern};
 pub use http::{Client, Generator, Http, HttpServer};
@@ -27,10 +26,13 @@ pub use mqtt::{Mqtt, QualityOfService};
 pub use netperf::{Netperf, NetperfOutput, NetperfTest, Server};
 pub use plan::{BadWorkload, Tool, WorkloadPlan};
 pub use probe::Probe;
-pub use size::{NoSize, Size};
 pub use sysbench::{Sysbench, SysbenchTest};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::Metric;
+use super::factor::Switch;
 
 /// One load as a plan names it, with its settings.
 pub trait Workload: Send + Sync {
@@ -62,9 +64,13 @@ pub struct Program {
 }
 
 /// Where a step runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// In each guest.
+    #[default]
     Guest,
     /// On the host, once for each guest.
     Host,
@@ -85,7 +91,7 @@ pub struct Scene {
     pub host_address: Option<IpAddr>,
     /// The arm of a workload that makes its own VM, by the level's `interrupt_virtualization`; `None` where no level
     /// names it.
-    pub interrupt_virtualization: Option<bool>,
+    pub interrupt_virtualization: Option<Switch>,
 }
 
 /// What is run for a workload, in this order, for each guest.

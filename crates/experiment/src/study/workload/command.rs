@@ -56,23 +56,16 @@ pub struct CommandMetric {
     /// One line on what it is; the name without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meaning: Option<String>,
-    /// Where it is.
-    #[serde(flatten)]
-    pub source: Source,
+    /// A regular expression for one line, whose group `value`, or whose only group, is the number. The first line that
+    /// fits counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regex: Option<String>,
+    /// A JSON pointer (RFC 6901) into the output, which is one JSON document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
     /// What the number in the output is multiplied by.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: f64,
-}
-
-/// Where a figure is in the output.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// A regular expression for one line, whose group `value`, or whose only group, is the number. The first line that
-    /// fits counts.
-    Regex(String),
-    /// A JSON pointer (RFC 6901) into the output, which is one JSON document.
-    Pointer(String),
 }
 
 fn one() -> f64 {
@@ -106,7 +99,8 @@ impl Adapter for Command {
             let named = metric.name.chars().all(letters)
                 && metric.name.split('.').all(|word| !word.is_empty())
                 && metric.name.len() <= 64;
-            let why = format!("names a figure {:?}; use small letters, digits, hyphens and dots", metric.name);
+            let why =
+                format!("names a figure {:?}; use small letters, digits, hyphens and dots", metric.name);
             demand(named, "metrics", &why)?;
             let twice = self.metrics[..index].iter().any(|other| other.name == metric.name);
             demand(!twice, "metrics", &format!("name {} more than once", metric.name))?;

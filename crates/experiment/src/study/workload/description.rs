@@ -61,13 +61,7 @@ impl MetricDescription {
 
     /// The figure with its value; `name` is one that this [covers](Self::covers).
     pub fn metric(&self, name: &str, value: f64) -> Metric {
-        Metric {
-            name: name.to_owned(),
-            unit: self.unit,
-            better: self.better,
-            combine: self.combine,
-            value,
-        }
+        Metric { name: name.to_owned(), unit: self.unit, better: self.better, combine: self.combine, value }
     }
 }
 

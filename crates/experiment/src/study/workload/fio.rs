@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand};
-use super::{MetricDescription, NotUnderstood, Place, Program, Size, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use crate::study::guest::Size;
 use crate::study::{Metric, Span, Unit};
 
 const PREPARE: &str = "fio-prepare";
@@ -78,11 +79,11 @@ const fn one() -> u32 {
 }
 
 const fn four_kibibytes() -> Size {
-    Size::kibibytes(4)
+    Size::kib(4)
 }
 
 const fn hundred_mebibytes() -> Size {
-    Size::kibibytes(100 * 1024)
+    Size::mib(100)
 }
 
 const fn ten_seconds() -> Span {
@@ -181,7 +182,8 @@ impl Adapter for Fio {
     fn metrics(&self) -> Vec<MetricDescription> {
         let mut described = Vec::new();
         for direction in self.pattern.directions() {
-            let rates = [("iops", Unit::PerSecond, "Operations"), ("throughput", Unit::BytesPerSecond, "Throughput")];
+            let rates =
+                [("iops", Unit::PerSecond, "Operations"), ("throughput", Unit::BytesPerSecond, "Throughput")];
             for (name, unit, what) in rates {
                 let meaning = format!("{what} of {direction}s");
                 described.push(MetricDescription::rate(&format!("{direction}.{name}"), unit, meaning));

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand};
-use super::{MetricDescription, NotUnderstood, Place, Program, Size, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use crate::study::guest::Size;
 use crate::study::{Metric, Unit};
 
 const PREPARE: &str = "iozone-prepare";
@@ -46,9 +47,7 @@ pub struct Iozone {
 }
 
 /// A test of IOzone.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IozoneTest {
     /// A new file.
@@ -199,15 +198,20 @@ impl Adapter for Iozone {
         demand(!tests.is_empty(), "tests", "must name at least one test")?;
         demand(tests.len() == self.tests.len(), "tests", "name a test more than once")?;
         for test in tests.iter().map(|test| test.known()) {
-            let fits = if self.processes.is_some() { test.throughput.is_some() } else { test.column.is_some() };
+            let fits =
+                if self.processes.is_some() { test.throughput.is_some() } else { test.column.is_some() };
             let mode = if self.processes.is_some() { "with processes" } else { "without processes" };
             demand(fits, "tests", &format!("name {}, of which IOzone gives no figure {mode}", test.name))?;
         }
-        let whole = |size: Size| size.bytes() % 1024 == 0;
+        let whole = |size: Size| size.bytes().is_multiple_of(1024);
         demand(whole(self.file_size), "file_size", "must be a multiple of 1K")?;
         demand(whole(self.record_size), "record_size", "must be a multiple of 1K")?;
         demand(self.record_size <= self.file_size, "record_size", "is more than the file has")?;
-        demand(self.file_size.bytes() % self.record_size.bytes() == 0, "file_size", "must be whole records")?;
+        demand(
+            self.file_size.bytes().is_multiple_of(self.record_size.bytes()),
+            "file_size",
+            "must be whole records",
+        )?;
         demand(self.processes != Some(0), "processes", "must be at least 1")?;
         demand(self.processes.is_none_or(|count| count <= 256), "processes", "must be at most 256")
     }

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand, wait_for};
-use super::{MetricDescription, NotUnderstood, Place, Program, Size, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use crate::study::guest::Size;
 use crate::study::{Better, Combine, Metric, Span, Unit};
 
 const SERVE: &str = "netserver";
@@ -31,10 +32,10 @@ pub struct Netperf {
     pub message_size: Option<Size>,
     /// Bytes of a request in the tests that have them (-r).
     #[serde(default = "one_byte")]
-    pub request_size: Size,
+    pub request_size: u32,
     /// Bytes of a response.
     #[serde(default = "one_byte")]
-    pub response_size: Size,
+    pub response_size: u32,
     /// Bytes of the sockets' buffers on both sides (-s, -S).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_buffer: Option<Size>,
@@ -93,8 +94,8 @@ const fn ten_seconds() -> Span {
     Span::seconds(10)
 }
 
-const fn one_byte() -> Size {
-    Size::of(1)
+const fn one_byte() -> u32 {
+    1
 }
 
 const fn yes() -> bool {
@@ -154,10 +155,11 @@ impl Netperf {
         if self.test.is_stream() {
             if let Some(size) = self.message_size {
                 let size = size.bytes().to_string();
-                words.extend([if self.test == NetperfTest::TcpMaerts { "-M" } else { "-m" }.to_owned(), size]);
+                words
+                    .extend([if self.test == NetperfTest::TcpMaerts { "-M" } else { "-m" }.to_owned(), size]);
             }
         } else {
-            let sizes = format!("{},{}", self.request_size.bytes(), self.response_size.bytes());
+            let sizes = format!("{},{}", self.request_size, self.response_size);
             words.extend(["-r".to_owned(), sizes]);
         }
         if let Some(size) = self.socket_buffer {

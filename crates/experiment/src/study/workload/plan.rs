@@ -78,9 +78,10 @@ impl WorkloadPlan {
                        64 long";
             Unfit { field: "name", why: why.to_owned() }
         };
-        fits.then_some(()).ok_or_else(named).and_then(|()| self.tool.adapter().check()).map_err(
-            |Unfit { field, why }| BadWorkload { name: self.name.clone(), field, why },
-        )
+        fits.then_some(())
+            .ok_or_else(named)
+            .and_then(|()| self.tool.adapter().check())
+            .map_err(|Unfit { field, why }| BadWorkload { name: self.name.clone(), field, why })
     }
 
     /// The workload of it.
@@ -131,7 +132,8 @@ impl Workload for WorkloadPlan {
         let served: Vec<&str> = self.steps(&Scene::default()).serve.iter().map(|step| step.name).collect();
         for (step, output) in &outputs.steps {
             if output.status != 0 && !served.contains(&step.as_str()) {
-                let said = |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned);
+                let said =
+                    |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned);
                 let why = said(&output.stderr).or_else(|| said(&output.stdout)).unwrap_or_default();
                 let found = format!("status {}: {why}", output.status);
                 let expected = "status 0".to_owned();

@@ -22,7 +22,10 @@ mod tests {
 
     #[test]
     fn plain_words_stay_readable() {
-        assert_eq!(line(["iozone", "-s", "102400k", "-f", "/var/tmp/a b"]), "iozone -s 102400k -f '/var/tmp/a b'");
+        assert_eq!(
+            line(["iozone", "-s", "102400k", "-f", "/var/tmp/a b"]),
+            "iozone -s 102400k -f '/var/tmp/a b'"
+        );
     }
 
     proptest! {

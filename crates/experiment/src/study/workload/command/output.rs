@@ -3,7 +3,7 @@
 use regex::{Captures, Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::{Command, CommandMetric, Source};
+use super::{Command, CommandMetric};
 use crate::study::Metric;
 use crate::study::workload::NotUnderstood;
 use crate::study::workload::adapter::{Adapter, Figures, Text};
@@ -15,12 +15,13 @@ const LARGEST: usize = 1 << 20;
 
 /// What is wrong with where a figure is said to be.
 pub(super) fn check(metric: &CommandMetric) -> Result<(), String> {
-    match &metric.source {
-        Source::Regex(expression) => compiled(&metric.name, expression).map(|_| ()),
-        Source::Pointer(pointer) if pointer.is_empty() || pointer.starts_with('/') => Ok(()),
-        Source::Pointer(pointer) => {
+    match (&metric.regex, &metric.pointer) {
+        (Some(expression), None) => compiled(&metric.name, expression).map(|_| ()),
+        (None, Some(pointer)) if pointer.is_empty() || pointer.starts_with('/') => Ok(()),
+        (None, Some(pointer)) => {
             Err(format!("look for {} at {pointer:?}, but a JSON pointer begins with a slash", metric.name))
         }
+        _ => Err(format!("must say by regex or by pointer, and not by both, where {} is", metric.name)),
     }
 }
 
@@ -43,12 +44,13 @@ fn compiled(name: &str, expression: &str) -> Result<Regex, String> {
 
 pub(super) fn parse(command: &Command, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
     let mut figures = Figures::new(command.metrics());
-    let wants_document = command.metrics.iter().any(|metric| matches!(metric.source, Source::Pointer(_)));
+    let wants_document = command.metrics.iter().any(|metric| metric.pointer.is_some());
     let document = wants_document.then(|| document(text)).transpose()?;
     for metric in &command.metrics {
-        let value = match &metric.source {
-            Source::Regex(expression) => by_expression(&metric.name, expression, text)?,
-            Source::Pointer(pointer) => {
+        let value = match (&metric.regex, &metric.pointer) {
+            (Some(expression), _) => by_expression(&metric.name, expression, text)?,
+            (None, pointer) => {
+                let pointer = pointer.as_deref().unwrap_or_default();
                 let found = document.as_ref().and_then(|document| document.pointer(pointer));
                 let expected = || format!("a number at {pointer:?} for {}", metric.name);
                 let found = found.ok_or_else(|| text.missing(expected()))?;
@@ -57,7 +59,9 @@ pub(super) fn parse(command: &Command, text: &Text<'_>) -> Result<Vec<Metric>, N
         };
         let scaled = value * metric.scale;
         if !scaled.is_finite() {
-            return Err(text.missing(format!("a figure for {} that can be multiplied by its scale", metric.name)));
+            return Err(
+                text.missing(format!("a figure for {} that can be multiplied by its scale", metric.name))
+            );
         }
         figures.add(&metric.name, scaled);
     }

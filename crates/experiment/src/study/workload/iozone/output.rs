@@ -33,8 +33,7 @@ fn throughput(processes: u32, text: &Text<'_>, figures: &mut Figures) -> Result<
         let Some(rest) = line.trim_start().strip_prefix("Children see throughput for") else { continue };
         let form = "\"COUNT TEST = NUMBER kB/sec\"";
         let (who, what) = rest.split_once('=').ok_or_else(|| text.not_understood(form, line))?;
-        let (count, label) =
-            who.trim().split_once(' ').ok_or_else(|| text.not_understood(form, line))?;
+        let (count, label) = who.trim().split_once(' ').ok_or_else(|| text.not_understood(form, line))?;
         if count.parse() != Ok(processes) {
             return Err(text.not_understood(format!("{processes} processes"), line));
         }

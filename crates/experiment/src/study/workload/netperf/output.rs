@@ -107,12 +107,18 @@ impl Table {
     fn of(netperf: &Netperf) -> Self {
         let cpu = netperf.cpu;
         match netperf.test {
-            NetperfTest::TcpStream | NetperfTest::TcpMaerts => {
-                Self { unit: "10^6bits/s", words: if cpu { 9 } else { 5 }, figure: 4, cpu: cpu.then_some((5, 6)) }
-            }
-            NetperfTest::TcpRr | NetperfTest::TcpCrr | NetperfTest::UdpRr => {
-                Self { unit: "per sec", words: if cpu { 10 } else { 6 }, figure: 5, cpu: cpu.then_some((6, 7)) }
-            }
+            NetperfTest::TcpStream | NetperfTest::TcpMaerts => Self {
+                unit: "10^6bits/s",
+                words: if cpu { 9 } else { 5 },
+                figure: 4,
+                cpu: cpu.then_some((5, 6)),
+            },
+            NetperfTest::TcpRr | NetperfTest::TcpCrr | NetperfTest::UdpRr => Self {
+                unit: "per sec",
+                words: if cpu { 10 } else { 6 },
+                figure: 5,
+                cpu: cpu.then_some((6, 7)),
+            },
             NetperfTest::UdpStream => Self {
                 unit: "10^6bits/s",
                 words: if cpu { 8 } else { 6 },
