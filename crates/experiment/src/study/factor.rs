@@ -1,11 +1,17 @@
 //! Factors: what differs between the arms of a study, put in force around the guests' life and taken back after it.
 
+mod cpufreq;
+mod error;
 mod frequency;
+mod host_levels;
 mod inhibit;
 mod level;
+mod modules;
 mod setting;
 
+pub use error::ApplyError;
 pub use frequency::{Frequency, FrequencyLevel, Governor};
+pub use host_levels::HostLevels;
 pub use inhibit::Inhibit;
 pub use level::{BadLevel, CommandPair, Level, Switch};
 pub use setting::Setting;

@@ -20,6 +20,10 @@ pub use plan::{BadInterval, SamplePlan};
 pub use processor::{NoProcessorTimes, guest_processor_time};
 pub use sampler::{HostSamples, Sampler};
 
+/// A made-up host with a guest, for tests.
+#[cfg(test)]
+pub(crate) use sampler::tests::GUEST as FAKE_GUEST;
+
 /// A guest whose threads are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampledGuest {

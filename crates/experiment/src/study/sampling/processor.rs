@@ -76,7 +76,7 @@ fn ticks(values: &str) -> Option<Ticks> {
     Some(ticks)
 }
 
-/// Time by state between readings, each tick in one state only.
+/// Time by state between readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     ticks: Ticks,
@@ -114,22 +114,24 @@ impl Spent {
                 None => *self.went_back.entry(state).or_default() += 1,
             }
         }
-        // The two counters are not written at once, so a reading can be between them.
-        grown[USER] = grown[USER].saturating_sub(grown[GUEST]);
-        grown[NICE] = grown[NICE].saturating_sub(grown[GUEST_NICE]);
         self.ticks.iter_mut().zip(grown).for_each(|(sum, more)| *sum += more);
     }
 
-    /// All ticks of all CPUs.
-    fn total(&self) -> u64 {
-        self.ticks.iter().sum()
+    /// Ticks by state, each in one state only.
+    fn alone(&self) -> Ticks {
+        let mut alone = self.ticks;
+        // Over the whole time: a reading can come between the two counters, and the next one makes up for it.
+        alone[USER] = alone[USER].saturating_sub(alone[GUEST]);
+        alone[NICE] = alone[NICE].saturating_sub(alone[GUEST_NICE]);
+        alone
     }
 
     /// Shares of the time of all CPUs, in percent; nothing where no time went by. `prefix` is `cpu.` or `guest.`.
     ///
     /// `busy` is all but idle, iowait and steal: what this machine itself had to do, running guests included.
     pub(super) fn metrics(&self, prefix: &str, combine: Combine) -> Vec<Metric> {
-        let total = self.total();
+        let ticks = self.alone();
+        let total: u64 = ticks.iter().sum();
         if total == 0 {
             return Vec::new();
         }
@@ -140,7 +142,7 @@ impl Spent {
             combine,
             value: ticks as f64 * 100.0 / total as f64,
         };
-        let of = |at: usize| self.ticks[at];
+        let of = |at: usize| ticks[at];
         let guest = of(GUEST) + of(GUEST_NICE);
         let mut metrics =
             vec![share("busy", total - of(IDLE) - of(IOWAIT) - of(STEAL)), share("guest", guest)];

@@ -173,4 +173,4 @@ fn own_time() -> Duration {
 
 #[cfg(test)]
 #[path = "sampler_tests.rs"]
-pub(super) mod tests;
+pub(crate) mod tests;

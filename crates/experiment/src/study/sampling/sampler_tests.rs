@@ -3,7 +3,7 @@ use crate::study::sampling::table::tests::rows_of;
 use std::fs;
 
 /// A host of two CPUs with a guest of two vCPUs, an I/O thread and a vhost worker of the kernel.
-pub(in crate::study::sampling) const GUEST: &str = "
+pub(crate) const GUEST: &str = "
 == /proc/stat
 cpu  1000 0 500 8000 300 0 0 0 600 0
 cpu0 500 0 250 4000 150 0 0 0 300 0
