@@ -55,8 +55,14 @@ pub(super) fn differing(root: &Path, module: &str, wanted: &Wanted) -> Result<Wa
 
 /// What the module has.
 pub(super) fn found(root: &Path, module: &str, name: &str) -> String {
-    let path = root.join(parameter_path(module, name).trim_start_matches('/'));
-    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "not readable".to_owned())
+    value(root, &parameter_path(module, name)).unwrap_or_else(|| "not readable".to_owned())
+}
+
+/// What a file of the kernel says; of a list of choices (`always [madvise] never`) the one that is chosen.
+pub(super) fn value(root: &Path, path: &str) -> Option<String> {
+    let text = fs::read_to_string(root.join(path.trim_start_matches('/'))).ok()?;
+    let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    Some(chosen.unwrap_or(text.trim()).to_owned())
 }
 
 pub(super) fn parameter_path(module: &str, name: &str) -> String {
