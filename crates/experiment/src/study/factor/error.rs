@@ -61,14 +61,6 @@ pub enum ApplyError {
         why: String,
     },
     /// A change failed.
-    #[error("Could not put the level in force: {}", with_cause(.0))]
+    #[error(transparent)]
     Change(#[from] knobs::Error),
-}
-
-/// The engine keeps a line only.
-fn with_cause(error: &knobs::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error} ({cause})"),
-        None => error.to_string(),
-    }
 }

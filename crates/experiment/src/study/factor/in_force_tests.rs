@@ -37,6 +37,7 @@ fn the_reason_that_was_asked_for_must_hold() {
 fn what_must_be_active_may_be_inhibited_in_passing_only() {
     assert_eq!(judged(Expected::Active, &[], true), None);
     assert_eq!(judged(Expected::Active, &[InhibitReason::IrqWindow], false), None);
+    assert!(judged(Expected::Active, &[InhibitReason::Absent], false).is_some());
     let why = judged(Expected::Active, &[InhibitReason::HyperV, InhibitReason::IrqWindow], false).unwrap();
     assert!(why.ends_with("inhibited by HYPERV"), "{why}");
 }

@@ -29,12 +29,22 @@ impl fmt::Display for Setting {
 }
 
 impl Setting {
-    /// Whether the kernel, which writes switches as Y and N and numbers without blanks, says the same.
+    /// Whether the kernel, which writes switches as Y and N and numbers to its own base, says the same.
     #[must_use]
     pub fn is(&self, found: &str) -> bool {
-        let (asked, found) = (self.to_string(), found.trim());
-        asked.trim() == found
-            || matches!((switch(&asked), switch(found)), (Some(one), Some(two)) if one == two)
+        let asked = self.to_string();
+        let same = |one: Option<i128>, two: Option<i128>| one.is_some() && one == two;
+        asked.split_whitespace().eq(found.split_whitespace())
+            || same(switch(&asked).map(i128::from), switch(found).map(i128::from))
+            || same(number(&asked), number(found))
+    }
+}
+
+fn number(text: &str) -> Option<i128> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(digits) => i128::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
     }
 }
 
