@@ -9,6 +9,7 @@ mod record;
 pub mod sampling;
 pub mod schedule;
 pub mod store;
+pub mod stream;
 mod span;
 pub mod workload;
 
