@@ -10,6 +10,7 @@ pub mod sampling;
 pub mod schedule;
 pub mod store;
 pub mod stream;
+pub mod target;
 mod span;
 pub mod workload;
 

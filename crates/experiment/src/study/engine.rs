@@ -223,6 +223,10 @@ impl Engine<'_> {
     /// One run, tried as often as the plan says.
     fn slot(&mut self, runs: &ArmRuns, slot: &Slot) -> Result<(), EngineError> {
         let before = self.past.tried(slot.position);
+        if before.now >= self.plan.order.attempts {
+            self.give_up(slot, format!("it was tried {} times before the link was lost", before.now));
+            return Ok(());
+        }
         for attempt in before.now..self.plan.order.attempts {
             if self.stopped() {
                 return Ok(());
