@@ -1,11 +1,15 @@
 //! Studies: factors, guests, workloads and repeats, as a plan that anyone can run.
 
+pub mod engine;
 pub mod factor;
 pub mod guest;
 mod metric;
 pub mod plan;
 mod record;
 pub mod sampling;
+pub mod schedule;
+pub mod store;
+pub mod stream;
 mod span;
 pub mod workload;
 

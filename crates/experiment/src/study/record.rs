@@ -22,6 +22,9 @@ use super::{Metric, Plan};
 /// Version of the result's format.
 pub const STUDY_FORMAT: u32 = 1;
 
+/// Characters of the arm's name in a folder's name.
+const LONGEST_ARM: usize = 100;
+
 /// `study.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
@@ -82,6 +85,9 @@ pub struct Run {
     pub attempt: u32,
     /// Seconds since 1970 at its start.
     pub started: u64,
+    /// Seconds that the study had taken when it ended, pauses between sessions not counted.
+    #[serde(default)]
+    pub spent: f64,
     /// How long it took, from the guests' release to the last one's end, in seconds.
     pub took: f64,
     /// From the first guest's start to the last one's, in seconds.
@@ -100,4 +106,15 @@ pub struct Run {
     /// What does not spoil it but should be known: lost events, samples that are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl Cell {
+    /// The name of its run's folder, when the run has this place in the order: the place first, so that names sort as
+    /// runs were made.
+    pub fn folder_name(&self, position: u32) -> String {
+        // File names end at 255 bytes; the place alone makes them unlike.
+        let arm = self.arm.values().map(String::as_str).collect::<Vec<_>>().join("+");
+        let arm: String = arm.chars().take(LONGEST_ARM).collect();
+        format!("{position:06}-b{}-{arm}-g{}-{}", self.block, self.guests, self.workload)
+    }
 }
