@@ -132,6 +132,9 @@ fn main() -> ExitCode {
     if lab::agent::is_agent() {
         lab::agent::run();
     }
+    if experiment::study::guest::is_agent() {
+        experiment::study::guest::run_agent();
+    }
     let arguments = Arguments::parse();
     console::log_to_standard_error(arguments.verbose);
     let outcome = match arguments.command {
