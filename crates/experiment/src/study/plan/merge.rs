@@ -10,12 +10,13 @@ pub(super) fn guests(plan: &Plan, arm: &Arm) -> Result<GuestPlan, (String, Strin
     let at = |factor: usize, level: usize| format!("factors[{factor}].levels[{level}].guests");
     let mut guests = plan.guests.clone();
     for ((factor, &index), level) in arm.levels.iter().enumerate().zip(plan.levels(arm)) {
-        if level.guests.is_empty() {
+        let over = level.guest_settings();
+        if over.is_empty() {
             continue;
         }
         let bad = |what: String| (at(factor, index), what);
         let base = toml::Table::try_from(&guests).map_err(|error| bad(error.to_string()))?;
-        guests = GuestPlan::deserialize(merged(&base, [&level.guests]))
+        guests = GuestPlan::deserialize(merged(&base, [&over]))
             .map_err(|error| bad(error.message().to_owned()))?;
         if let Some(problem) = guests.problems().into_iter().next() {
             return Err(bad(problem));
