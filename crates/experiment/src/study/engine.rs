@@ -2,11 +2,13 @@
 
 mod attempt;
 mod facts;
+mod here;
 mod past;
 mod rig;
 mod scene;
 mod together;
 
+pub use here::{FindFiles, Here};
 pub use past::{Past, Tried};
 pub use rig::{Kept, Rig, Sampling, Sink};
 
@@ -120,7 +122,7 @@ pub fn carry_out(
 ) -> Result<Conclusion, EngineError> {
     let workloads = plan.workloads.iter().map(|workload| workload.workload().map_err(|bad| bad.to_string()));
     let workloads = workloads.collect::<Result<Vec<_>, _>>().map_err(EngineError::Plan)?;
-    let host = rig.host();
+    let host = rig.host().map_err(|error| EngineError::Plan(error.to_string()))?;
     let mut engine = Engine {
         plan,
         schedule: Schedule::new(plan, seed),

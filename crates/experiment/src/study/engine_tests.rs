@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU32;
 
 use super::*;
 use crate::study::Metric;
+use crate::study::factor::InForce;
 use crate::study::guest::{Armed, Finished, GuestError, GuestPlan};
 use crate::study::record::Run;
 use crate::study::sampling::{SamplePlan, SampledGuest, Samples};
@@ -65,7 +66,9 @@ impl Guest for StandIn {
     }
 
     fn run(&mut self, script: &str, _: Duration) -> Result<Output, GuestError> {
-        let stdout = if script.contains("uname") { "kernel=6.12\n" } else { "cpu 1 0 0 1 0 0 0 0 0 0\n" };
+        let ticks = 100 + 10 * self.world.runs.load(Ordering::SeqCst);
+        let stat = format!("cpu  {ticks} 0 0 {ticks} 0 0 0 0 0 0\ncpu0 {ticks} 0 0 {ticks} 0 0 0 0 0 0\n");
+        let stdout = if script.contains("uname") { "kernel=6.12\n" } else { &stat };
         Ok(Output { status: 0, stdout: stdout.to_owned(), stderr: String::new() })
     }
 
@@ -128,8 +131,8 @@ impl Samples for NoSamples {
 }
 
 impl Sampling for NoSamples {
-    fn stop(self: Box<Self>) -> Result<Box<dyn Samples>, String> {
-        Ok(self)
+    fn stop(self: Box<Self>) -> Box<dyn Samples> {
+        self
     }
 }
 
@@ -148,8 +151,8 @@ impl Rig for StandInRig {
         host::Fingerprint::default()
     }
 
-    fn host(&mut self) -> Box<dyn Guest> {
-        Box::new(StandIn { name: "host".to_owned(), world: Arc::clone(&self.world) })
+    fn host(&mut self) -> Result<Box<dyn Guest>, GuestError> {
+        Ok(Box::new(StandIn { name: "host".to_owned(), world: Arc::clone(&self.world) }))
     }
 
     fn start(
@@ -170,12 +173,12 @@ impl Rig for StandInRig {
         Ok((there..there + more).map(guest).collect())
     }
 
-    fn sample(&mut self, _: &SamplePlan, _: Vec<SampledGuest>) -> Result<Box<dyn Sampling>, String> {
+    fn sample(&mut self, _: &SamplePlan, _: &[SampledGuest]) -> Result<Box<dyn Sampling>, String> {
         Ok(Box::new(NoSamples))
     }
 
-    fn contradiction(&mut self, _: &[&Level], _: &[Box<dyn Guest>]) -> Option<String> {
-        None
+    fn in_force(&mut self, _: &[&Level], _: &[SampledGuest]) -> InForce {
+        InForce::default()
     }
 }
 
@@ -231,6 +234,7 @@ fn every_cell_is_run_once_with_its_figures_and_skew() {
         let expected = if run.cell.workload == "first" { 1.0 } else { 2.0 };
         assert_eq!(run.guests.len(), run.cell.guests as usize);
         assert!(run.guests.iter().all(|metrics| metrics[0].value == expected), "{run:?}");
+        assert!(run.guests.iter().all(|metrics| metrics.iter().any(|metric| metric.name == "guest.busy")));
         assert_eq!(run.guest_facts[0]["kernel"], "6.12");
         assert_eq!(run.start_skew.is_some(), run.cell.guests == 2);
         assert_eq!(run.warnings, ["nothing was sampled"]);
