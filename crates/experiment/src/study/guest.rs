@@ -1,7 +1,12 @@
 //! A guest, whoever started it and however commands reach it.
 
+mod plan;
+
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+pub use plan::*;
 
 use super::workload::Output;
 
@@ -49,11 +54,12 @@ pub trait Armed: Send {
     /// Where the guest cannot be reached.
     fn release(&mut self) -> Result<(), GuestError>;
 
-    /// Waits for its end.
+    /// Waits for its end, and ends it (SIGTERM, after 5 s SIGKILL) once `stop` is set: a server after the measured
+    /// step, everything after a signal. One that was never released is ended then without having run.
     ///
     /// # Errors
     /// Where the guest is gone or the limit is over.
-    fn finish(self: Box<Self>) -> Result<Finished, GuestError>;
+    fn finish(self: Box<Self>, stop: &AtomicBool) -> Result<Finished, GuestError>;
 }
 
 /// What a released script left.

@@ -1,8 +1,12 @@
 //! What is sampled on the host while a workload runs.
 
+mod plan;
+
 use std::path::Path;
 
 use super::Metric;
+
+pub use plan::{BadInterval, SamplePlan};
 
 /// A guest whose threads are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
