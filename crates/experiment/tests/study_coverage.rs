@@ -47,9 +47,10 @@ fn simulated(scenario: Scenario, blocks: usize, random: &mut ChaCha8Rng) -> Vec<
             let block = scenario.block * normal(random);
             let to_one_arm = scenario.to_one_arm * normal(random);
             let mut run = |arm: usize| {
-                let own = scenario
-                    .tails
-                    .map_or_else(|| normal(random), |freedom| StudentT::new(freedom).unwrap().sample(random));
+                let own = match scenario.tails {
+                    None => normal(random),
+                    Some(freedom) => StudentT::new(freedom).unwrap().sample(random),
+                };
                 block + scenario.run[arm] * own
             };
             [run(0), (TRUE_PERCENT / 100.0).ln_1p() + to_one_arm + run(1)]

@@ -6,6 +6,7 @@ mod difference;
 mod facts;
 mod findings;
 mod fingerprints;
+mod folder;
 mod gates;
 mod method;
 mod multiplicity;
@@ -36,6 +37,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use compare::Rules;
 use values::Unused;
+
+/// The figure of workloads that are asked for a rate: what they reached of it, in percent.
+pub const ATTAINED: &str = "attained";
+/// Above this share of the rate that was asked for, in percent, a load counts as one of that rate.
+const ENOUGH_PERCENT: f64 = 99.0;
 
 /// A study from which no answer may be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -133,6 +139,7 @@ fn warnings(
     if runs < collected.planned {
         warnings.push(Warning::Incomplete { runs, planned: collected.planned });
     }
+    warnings.extend(collected.damage.iter().map(|what| Warning::Damaged { what: what.clone() }));
     let failed = &findings.method.failed;
     if !failed.is_empty() {
         let lost: BTreeSet<_> = collected
@@ -165,6 +172,7 @@ fn warnings(
     if let Some(skew) = findings.method.skew.filter(|skew| skew.large_in > 0) {
         warnings.push(Warning::Skew { runs: skew.large_in, largest: skew.largest });
     }
+    warnings.extend(behind(findings));
     if let Some(emulator) = &findings.study.emulated {
         warnings.push(Warning::Emulated { emulator: emulator.clone() });
     } else if let Some(below) = &findings.method.fingerprint.virtualization {
@@ -176,6 +184,19 @@ fn warnings(
     }
     warnings.extend(texts.into_iter().map(|(text, runs)| Warning::OfRuns { text: text.to_owned(), runs }));
     warnings
+}
+
+/// Workloads that did not reach the rate that they were asked for.
+fn behind(findings: &Findings) -> impl Iterator<Item = Warning> + '_ {
+    let attained = findings
+        .figures
+        .iter()
+        .filter(|figure| figure.source == Source::Workload && figure.metric == ATTAINED);
+    attained.filter_map(|figure| {
+        let arms = figure.points.iter().flat_map(|point| point.arms.iter().flatten());
+        let percent = arms.map(|arm| arm.mean).fold(100.0, f64::min);
+        (percent < ENOUGH_PERCENT).then(|| Warning::Behind { workload: figure.workload.clone(), percent })
+    })
 }
 
 /// Blocks that hold a run of every arm wherever one has it, and those that do not.

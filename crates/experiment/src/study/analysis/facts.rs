@@ -90,6 +90,8 @@ pub struct Collected {
     pub failed: Vec<StoredRun>,
     /// Runs that the plan asks for; fewer are there where a study was ended early.
     pub planned: usize,
+    /// What is damaged, or does not belong there, and was left out.
+    pub damage: Vec<String>,
 }
 
 /// An arm of a study.

@@ -80,7 +80,7 @@ pub fn study(made: &Made) -> Collected {
             }
         }
     }
-    Collected { facts: facts(made), planned: runs.len(), runs, failed: Vec::new() }
+    Collected { facts: facts(made), planned: runs.len(), runs, failed: Vec::new(), damage: Vec::new() }
 }
 
 fn facts(made: &Made) -> StudyFacts {
@@ -172,6 +172,7 @@ fn run(made: &Made, cell: Cell, position: u32, together: f64, random: &mut ChaCh
     Run {
         started: 1_750_000_000 + u64::from(position) * STEP,
         took: 11.0 + random.random_range(0.0..0.5),
+        spent: f64::from(position + 1) * STEP as f64,
         start_skew: (cell.guests > 1).then(|| random.random_range(0.0002..0.004)),
         guest_facts: (0..cell.guests).map(|_| guest()).collect(),
         fingerprint: fingerprint(on),

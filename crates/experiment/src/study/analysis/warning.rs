@@ -23,6 +23,11 @@ pub enum Warning {
         /// Runs that were planned.
         planned: usize,
     },
+    /// Something in the folder is damaged or does not belong there, and was left out.
+    Damaged {
+        /// What, where, and why.
+        what: String,
+    },
     /// Attempts that failed; those that were repeated with success are counted too.
     Failed {
         /// How many.
@@ -93,7 +98,7 @@ pub enum Warning {
 impl Warning {
     /// Whether the figures should not be believed before it is explained.
     pub fn is_grave(&self) -> bool {
-        matches!(self, Self::Unlike { .. } | Self::NoBaseline)
+        matches!(self, Self::Unlike { .. } | Self::NoBaseline | Self::Damaged { .. })
     }
 }
 
@@ -111,6 +116,7 @@ impl fmt::Display for Warning {
                     "{runs} of {planned} planned runs are there; `exitless experiment run` makes the others"
                 )
             }
+            Self::Damaged { what } => write!(f, "{what}"),
             Self::Failed { attempts, lost: 0 } => {
                 write!(
                     f,

@@ -25,17 +25,18 @@ pub fn metric_in_words(metric: &str) -> String {
     let words = metric.split('.').map(|word| match word {
         "cpu" => "CPU",
         "exits" => "VM exits",
+        "handling" => "handling of VM exits",
         "total" => "in all",
         word => word,
     });
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The reason of a figure that counts VM exits of one: `exits.HLT` is of HLT, `exits.total` of none.
+/// The reason of a figure that counts VM exits of one, or tells their handling time: `exits.HLT` and `handling.HLT` are
+/// of HLT, `exits.total` of none.
 pub fn exit_reason(metric: &str) -> Option<&str> {
-    let rest = metric.strip_prefix("exits.")?;
-    // Names of reasons are in capitals; those of other figures are not.
-    rest.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit()).then_some(rest)
+    let rest = metric.strip_prefix("exits.").or_else(|| metric.strip_prefix("handling."))?;
+    (rest != "total").then_some(rest)
 }
 
 /// "by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)".
@@ -103,6 +104,7 @@ fn suffix(scale: Scale, unit: Unit) -> &'static str {
         (Scale::Difference, Unit::Seconds) => " s",
         (Scale::Difference, Unit::PerOperation) => " an operation",
         (Scale::Difference, Unit::Cycles) => " cycles",
+        (Scale::Difference, Unit::Hertz) => " Hz",
         (Scale::Difference, Unit::Count) => "",
     }
 }
@@ -165,8 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_in_capitals() {
+    fn a_sum_is_of_no_reason() {
         assert_eq!(exit_reason("exits.MSR_WRITE"), Some("MSR_WRITE"));
+        assert_eq!(exit_reason("handling.HLT"), Some("HLT"));
+        assert_eq!(exit_reason("cpu.total"), None);
         assert_eq!(exit_reason("exits.total"), None);
     }
 }

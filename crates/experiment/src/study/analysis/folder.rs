@@ -1,0 +1,92 @@
+//! What the analysis takes from a result folder.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::facts::{Collected, FactorFacts, LevelFacts, StoredRun, StudyFacts, WorkloadFacts};
+use crate::study::Study;
+use crate::study::plan::Plan;
+use crate::study::schedule::Schedule;
+use crate::study::store::{KeptRun, StudyFolder};
+
+impl From<StudyFolder> for Collected {
+    fn from(read: StudyFolder) -> Self {
+        let planned = planned(&read);
+        let stored = |kept: KeptRun| StoredRun { folder: below(&read.folder, &kept.folder), run: kept.run };
+        Self {
+            facts: facts(&read.study),
+            runs: read.runs.into_iter().map(stored).collect(),
+            failed: read.failed.into_iter().map(stored).collect(),
+            planned,
+            damage: read.warnings,
+        }
+    }
+}
+
+/// Runs of all blocks that the plan asks for, and of those that a stop rule has begun beyond.
+fn planned(read: &StudyFolder) -> usize {
+    let plan = &read.study.plan;
+    let begun = read.runs.iter().chain(&read.failed).map(|kept| kept.run.cell.block + 1).max().unwrap_or(0);
+    let blocks = plan.order.repeats.max(begun) as usize;
+    blocks * Schedule::new(plan, read.study.seed).runs_per_block() as usize
+}
+
+/// With slashes, as links have them.
+fn below(folder: &Path, run: &Path) -> String {
+    let relative = run.strip_prefix(folder).unwrap_or(run);
+    relative.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+}
+
+fn facts(study: &Study) -> StudyFacts {
+    let plan = &study.plan;
+    let guests = serde_json::to_value(&plan.guests).unwrap_or_default();
+    let kind = guests.get("kind").and_then(Value::as_str).unwrap_or_default();
+    StudyFacts {
+        name: plan.name.clone(),
+        title: plan.title.clone(),
+        question: plan.question.clone(),
+        factors: factors(plan),
+        counts: plan.guests.counts(),
+        are_vms: matches!(kind, "qemu" | "libvirt" | "xen"),
+        workloads: workloads(plan),
+        repeats: plan.order.repeats,
+        warm_up: plan.order.warm_up,
+        seed: study.seed,
+        target: study.target.clone(),
+        emulated: study.emulated.clone(),
+        version: study.version.clone(),
+        is_aa: false,
+    }
+}
+
+fn factors(plan: &Plan) -> Vec<FactorFacts> {
+    let factors = plan.factors.iter().map(|factor| FactorFacts {
+        name: factor.name.clone(),
+        baseline: factor.baseline.clone(),
+        levels: factor
+            .levels
+            .iter()
+            .map(|level| {
+                let mut settings = serde_json::to_value(level).unwrap_or_default();
+                if let Some(fields) = settings.as_object_mut() {
+                    fields.remove("name");
+                }
+                LevelFacts { name: level.name.clone(), settings: settings.to_string() }
+            })
+            .collect(),
+    });
+    factors.collect()
+}
+
+fn workloads(plan: &Plan) -> Vec<WorkloadFacts> {
+    let workloads = plan.workloads.iter().map(|workload| {
+        let mut settings = serde_json::to_value(workload).unwrap_or_default();
+        let tool = settings.get("tool").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(fields) = settings.as_object_mut() {
+            fields.retain(|name, _| name != "name" && name != "tool");
+        }
+        WorkloadFacts { name: workload.name.clone(), tool, settings: settings.to_string() }
+    });
+    workloads.collect()
+}
