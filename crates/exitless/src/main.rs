@@ -11,7 +11,8 @@ use ::doctor::enable::Arm;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, doctor, enable, experiment as experiment_command, iocm as iocm_command, lab as lab_command, lab_self_test, predict, probe, prove,
+    diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command, lab as lab_command,
+    lab_self_test, predict, probe, prove,
     record, report, restore, snapshot, stat, timeline, top, trace, verify, vm, vms,
 };
 
@@ -121,6 +122,9 @@ enum Command {
     /// Serve virtio devices of many VMs from shared I/O workers.
     #[command(subcommand)]
     Iocm(iocm_command::Command),
+    /// The image that guests of studies are started from.
+    #[command(subcommand)]
+    Guest(guest::Command),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -155,6 +159,7 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Experiment(command) => experiment_command::run(&command),
         Command::Iocm(command) => iocm_command::run(command),
+        Command::Guest(command) => guest::run(command),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

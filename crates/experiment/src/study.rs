@@ -1,6 +1,7 @@
 //! Studies: factors, guests, workloads and repeats, as a plan that anyone can run.
 
 pub mod analysis;
+pub mod engine;
 pub mod factor;
 pub mod guest;
 mod metric;
@@ -9,6 +10,7 @@ mod record;
 pub mod sampling;
 pub mod schedule;
 pub mod store;
+pub mod stream;
 mod span;
 pub mod workload;
 

@@ -4,14 +4,12 @@ mod arms;
 mod check;
 mod merge;
 mod order;
-mod placeholder;
 mod problem;
 mod read;
 mod schema;
 
 pub use arms::Arm;
 pub use order::{Order, Until};
-pub use placeholder::WorkloadPlan;
 pub use problem::{BadPlan, Problem};
 pub use schema::schema;
 
@@ -21,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::factor::Level;
 use super::guest::GuestPlan;
 use super::sampling::SamplePlan;
+use super::workload::WorkloadPlan;
 
 /// A study that anyone can run: one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

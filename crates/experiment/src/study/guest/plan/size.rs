@@ -14,6 +14,11 @@ const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 pub struct Size(u64);
 
 impl Size {
+    /// So many KiB.
+    pub const fn kib(count: u32) -> Self {
+        Self((count as u64) << 10)
+    }
+
     /// So many MiB.
     pub const fn mib(count: u32) -> Self {
         Self((count as u64) << 20)
