@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal, StudentT};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-const STUDIES: usize = 2000;
+const STUDIES: usize = 600;
 const TRUE_PERCENT: f64 = 2.0;
 const RESAMPLES: usize = 200;
 

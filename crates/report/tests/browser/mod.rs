@@ -16,20 +16,20 @@ const NAMES: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-brows
 /// A page that takes longer is not coming; the machine may be busy with other tests.
 const LONGEST: Duration = Duration::from_secs(90);
 
-pub struct Browser {
+pub(crate) struct Browser {
     process: Child,
     to: File,
     from: Receiver<Value>,
     session: Option<String>,
     number: u64,
     /// What the page's console said, and errors of the page.
-    pub complaints: Vec<String>,
+    pub(crate) complaints: Vec<String>,
     _folder: TempDir,
 }
 
 impl Browser {
     /// A browser with one empty page; `None` where there is none on PATH.
-    pub fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let program = NAMES.into_iter().find(|name| is_on_path(name))?;
         let folder = tempfile::tempdir().unwrap();
         let [to, from] = ["to", "from"].map(|name| folder.path().join(name));
@@ -73,7 +73,7 @@ impl Browser {
     }
 
     /// The width of the window in CSS pixels, and whether the reader wants pages dark.
-    pub fn look(&mut self, width: u32, is_dark: bool) {
+    pub(crate) fn look(&mut self, width: u32, is_dark: bool) {
         let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.ask("Emulation.setDeviceMetricsOverride", &size);
         let scheme = if is_dark { "dark" } else { "light" };
@@ -82,7 +82,7 @@ impl Browser {
     }
 
     /// Opens a file and waits until it is loaded.
-    pub fn open(&mut self, file: &Path) {
+    pub(crate) fn open(&mut self, file: &Path) {
         self.ask("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
         while self.evaluate("document.readyState") != "complete" || self.evaluate("document.title") == "" {
             std::thread::sleep(Duration::from_millis(20));
@@ -90,14 +90,14 @@ impl Browser {
     }
 
     /// What an expression is worth on the page.
-    pub fn evaluate(&mut self, expression: &str) -> Value {
+    pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let answer =
             self.ask("Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }));
         answer["result"]["value"].clone()
     }
 
     /// The whole page as a picture.
-    pub fn picture(&mut self, file: &Path) {
+    pub(crate) fn picture(&mut self, file: &Path) {
         let answer =
             self.ask("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": true }));
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -105,7 +105,7 @@ impl Browser {
     }
 
     /// The page as it is printed.
-    pub fn print(&mut self, file: &Path) -> usize {
+    pub(crate) fn print(&mut self, file: &Path) -> usize {
         let answer = self.ask("Page.printToPDF", &json!({}));
         let bytes = base64(answer["data"].as_str().unwrap());
         std::fs::write(file, &bytes).unwrap();

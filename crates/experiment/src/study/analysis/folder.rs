@@ -90,3 +90,54 @@ fn workloads(plan: &Plan) -> Vec<WorkloadFacts> {
     });
     workloads.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::synthetic::{Made, write};
+    use super::super::{Finding, Warning, analyse};
+    use super::*;
+
+    fn read(folder: &Path) -> Collected {
+        StudyFolder::open(folder).unwrap().into()
+    }
+
+    #[test]
+    fn a_folder_comes_to_what_its_runs_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Made { counts: vec![1, 2], workloads: vec!["pread"], ..Made::default() };
+        write(folder.path(), &made).unwrap();
+        let collected = read(folder.path());
+        let facts = &collected.facts;
+        assert_eq!((facts.name.as_str(), facts.are_vms, facts.seed), ("iozone-apicv", true, 1));
+        assert_eq!((facts.workloads[0].tool.as_str(), collected.planned), ("command", 8 * 2 * 2));
+        assert!(collected.runs[0].folder.starts_with("runs/"), "{}", collected.runs[0].folder);
+        let findings = analyse(&collected, false).unwrap();
+        assert_eq!(findings.main()[0].overall[0].finding, Finding::Raised);
+        assert!(!findings.arms[1].is_like_baseline);
+        assert_eq!(findings.warnings, []);
+    }
+
+    #[test]
+    fn levels_that_set_the_same_are_one_arm() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Made { is_aa: true, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
+        write(folder.path(), &made).unwrap();
+        let findings = analyse(&read(folder.path()), false).unwrap();
+        assert!(findings.arms[1].is_like_baseline && findings.false_alarms.is_some());
+    }
+
+    #[test]
+    fn a_damaged_run_is_left_out_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Made { counts: vec![1], workloads: vec!["pread"], ..Made::default() };
+        write(folder.path(), &made).unwrap();
+        let run = folder.path().join(&read(folder.path()).runs[3].folder).join("run.json");
+        let text = std::fs::read_to_string(&run).unwrap();
+        std::fs::write(&run, &text[..text.len() / 2]).unwrap();
+        let findings = analyse(&read(folder.path()), false).unwrap();
+        let named =
+            |warning: &Warning| matches!(warning, Warning::Damaged { what } if what.contains("run.json"));
+        assert!(findings.warnings.iter().any(named), "{:?}", findings.warnings);
+        assert!(findings.warnings.contains(&Warning::Incomplete { runs: 15, planned: 16 }));
+    }
+}

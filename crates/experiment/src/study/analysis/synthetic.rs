@@ -1,12 +1,15 @@
 //! Studies made by a seeded generator, for tests of whatever reads them. Nothing here was measured.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use host::Fingerprint;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Collected, FactorFacts, LevelFacts, StoredRun, StudyFacts, WorkloadFacts};
+use crate::study::plan::Plan;
+use crate::study::store::{Store, StoreError};
 use crate::study::{Better, Cell, Combine, Metric, Run, Unit};
 
 /// What is made.
@@ -216,4 +219,54 @@ fn fingerprint(on: bool) -> Fingerprint {
 /// A sum of uniform numbers: near enough to a normal one with a standard deviation of 1.
 fn bell(random: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
+}
+
+/// Writes the study as `exitless experiment run` would, with a plan of commands that print nothing.
+///
+/// # Errors
+/// Where the folder cannot be written.
+pub fn write(folder: &Path, made: &Made) -> Result<(), StoreError> {
+    let text = plan(made);
+    let plan = Plan::read(&text, "plan.toml").map_err(|error| StoreError::File {
+        what: "Could not read",
+        path: folder.join("plan.toml"),
+        source: std::io::Error::other(error),
+    })?;
+    let mut store = Store::open(folder, &plan, &text, "local", made.seed)?;
+    let collected = study(made);
+    store.begin(&fingerprint(false), None, false)?;
+    for stored in collected.runs.into_iter().chain(collected.failed) {
+        let unfinished = store.unfinished()?;
+        store.keep(&stored.run, &unfinished)?;
+    }
+    Ok(())
+}
+
+fn plan(made: &Made) -> String {
+    let facts = facts(made);
+    let level = |name: &str| {
+        let set =
+            if made.is_aa { "" } else { "module_parameters = { kvm_intel = { enable_apicv = \"N\" } }\n" };
+        let set = if name == "on" { set.replace("\"N\"", "\"Y\"") } else { set.to_owned() };
+        format!("[[factors.levels]]\nname = \"{name}\"\n{set}")
+    };
+    let workload = |name: &&str| {
+        format!(
+            "[[workloads]]\nname = \"{name}\"\ntool = \"command\"\nscript = \"true\"\nmetrics = [{{ name = \"throughput\", \
+             unit = \"bytes-per-second\", better = \"higher\", combine = \"sum\", regex = \"([0-9]+)\" }}]\n"
+        )
+    };
+    format!(
+        "name = \"{}\"\ntitle = \"{}\"\nquestion = \"{}\"\n[order]\nrepeats = {}\nwarm_up = 1\nseed = {}\n[guests]\nkind = \"qemu\"\n\
+         counts = {:?}\n[[factors]]\nname = \"apicv\"\nbaseline = \"off\"\n{}{}{}",
+        facts.name,
+        facts.title,
+        facts.question,
+        made.blocks,
+        made.seed,
+        made.counts,
+        level("off"),
+        level("on"),
+        made.workloads.iter().map(workload).collect::<String>()
+    )
 }
