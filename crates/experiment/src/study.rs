@@ -1,5 +1,6 @@
 //! Studies: factors, guests, workloads and repeats, as a plan that anyone can run.
 
+pub mod analysis;
 pub mod engine;
 pub mod factor;
 pub mod guest;
