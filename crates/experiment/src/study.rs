@@ -1,5 +1,6 @@
 //! Studies: factors, guests, workloads and repeats, as a plan that anyone can run.
 
+pub mod analysis;
 pub mod engine;
 pub mod factor;
 pub mod guest;
@@ -9,6 +10,8 @@ mod record;
 pub mod sampling;
 pub mod schedule;
 pub mod store;
+pub mod stream;
+pub mod target;
 mod span;
 pub mod workload;
 

@@ -1,9 +1,14 @@
-//! `exitless guest`: the image that guests of studies are started from.
+//! `exitless guest`: the image that guests of studies are started from, and a try of guests.
 
+mod run;
+
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::Context as _;
 use clap::Subcommand;
+use experiment::study::guest::GuestFiles;
 use lab::{Cache, GUEST_BUILD_EFFORT, GuestImage};
 
 use crate::console::BuildProgress;
@@ -20,12 +25,18 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Start guests, run a script in all of them at the same moment, show what it printed, and end them.
+    ///
+    /// Exit status: 0 when the script succeeded in all; 1 when it failed in one; 2 for a wrong command line; 125 when the
+    /// guests could not be started or reached; 130 when interrupted.
+    Run(run::Arguments),
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Build { json } => build(json),
+        Command::Run(arguments) => run::run(&arguments),
     }
 }
 
@@ -74,4 +85,11 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::
     let built = GuestImage::find_or_build(&cache, &mut |step| progress.show(step));
     // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.
     Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
+}
+
+/// The files that guests are started from, with this program in their initial RAM disk, in `folder`.
+pub(crate) fn files(image: &GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
+    let program = Path::new("/proc/self/exe");
+    GuestFiles::prepare(image.kernel(), &image.initial_ram_disk(), image.root(), program, folder)
+        .context("Could not prepare what guests are started from")
 }

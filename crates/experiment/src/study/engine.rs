@@ -2,11 +2,13 @@
 
 mod attempt;
 mod facts;
+mod here;
 mod past;
 mod rig;
 mod scene;
 mod together;
 
+pub use here::{FindFiles, Here};
 pub use past::{Past, Tried};
 pub use rig::{Kept, Rig, Sampling, Sink};
 
@@ -120,7 +122,7 @@ pub fn carry_out(
 ) -> Result<Conclusion, EngineError> {
     let workloads = plan.workloads.iter().map(|workload| workload.workload().map_err(|bad| bad.to_string()));
     let workloads = workloads.collect::<Result<Vec<_>, _>>().map_err(EngineError::Plan)?;
-    let host = rig.host();
+    let host = rig.host().map_err(|error| EngineError::Plan(error.to_string()))?;
     let mut engine = Engine {
         plan,
         schedule: Schedule::new(plan, seed),
@@ -223,6 +225,10 @@ impl Engine<'_> {
     /// One run, tried as often as the plan says.
     fn slot(&mut self, runs: &ArmRuns, slot: &Slot) -> Result<(), EngineError> {
         let before = self.past.tried(slot.position);
+        if before.now >= self.plan.order.attempts {
+            self.give_up(slot, format!("it was tried {} times before the link was lost", before.now));
+            return Ok(());
+        }
         for attempt in before.now..self.plan.order.attempts {
             if self.stopped() {
                 return Ok(());

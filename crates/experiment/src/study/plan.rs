@@ -7,11 +7,13 @@ mod order;
 mod problem;
 mod read;
 mod schema;
+mod shipped;
 
 pub use arms::Arm;
 pub use order::{Order, Until};
 pub use problem::{BadPlan, Problem};
 pub use schema::schema;
+pub use shipped::{SHIPPED, Shipped};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -116,6 +116,11 @@ impl Store {
         Ok(())
     }
 
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// What the orders come from.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -176,6 +181,18 @@ impl Store {
         durable::write(&self.folder.join(STUDY), &text)?;
         self.study = Some(study);
         Ok(())
+    }
+
+    /// Whether runs may be made on this host beside those that were made.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherHost`].
+    pub fn same_host(&self, fingerprint: &Fingerprint) -> Result<(), StoreError> {
+        let unlike = self.study.as_ref().map(|study| self.unlike(&study.fingerprint, fingerprint));
+        match unlike.filter(|unlike| !unlike.is_empty()) {
+            Some(unlike) => Err(StoreError::OtherHost { folder: self.folder.clone(), unlike }),
+            None => Ok(()),
+        }
     }
 
     /// In which fields the hosts differ, those aside that the plan itself varies.

@@ -10,7 +10,7 @@ use super::{Engine, EngineError, Phase, facts, scene, together};
 use crate::study::factor::Level;
 use crate::study::guest::{Guest, GuestError};
 use crate::study::record::Run;
-use crate::study::sampling::{SampledGuest, Samples};
+use crate::study::sampling::{SampledGuest, Samples, guest_processor_time};
 use crate::study::schedule::{ArmRuns, Slot};
 use crate::study::workload::{Outputs, Step, Steps};
 
@@ -218,8 +218,10 @@ impl Engine<'_> {
                 run.warnings.push(format!("The samples could not be written: {error}"));
             }
         }
-        if let Some(why) = self.rig.contradiction(levels, &self.running.guests) {
-            return Err(why.into());
+        let in_force = self.rig.in_force(levels, &self.sampled());
+        run.warnings.extend(in_force.unverified);
+        if !in_force.contradictions.is_empty() {
+            return Err(in_force.contradictions.join("; ").into());
         }
         let workload = self.workloads[slot.workload].as_ref();
         for (number, outputs) in outputs.iter().enumerate() {
@@ -260,14 +262,14 @@ impl Engine<'_> {
                 ending.store(true, Ordering::Relaxed);
             }
             let receiver = together::wait(scope, waiting, &ending);
-            let left = together::collect(&receiver, interrupted, &ending, &mut |_| ());
+            let left = together::collect(&receiver, interrupted, &ending);
             let samples = sampling.map(super::rig::Sampling::stop);
             let after = match (&before, left.is_empty()) {
                 (Some(_), false) if !ending.load(Ordering::Relaxed) => Some(cpu_times(&mut self.running.guests)),
                 _ => None,
             };
             serving.store(true, Ordering::Relaxed);
-            let served = together::collect(&servers, interrupted, &serving, &mut |_| ());
+            let served = together::collect(&servers, interrupted, &serving);
             let mut times = Vec::new();
             // A server's own failure tells why its clients failed, so it is looked at first.
             let serving = together::sort(served, outputs, &mut Vec::new());
@@ -279,22 +281,21 @@ impl Engine<'_> {
             if let (Some(before), Some(after)) = (before, after) {
                 note_cpu(run, &before, &after?);
             }
-            match samples {
-                None => Ok(None),
-                Some(Ok(samples)) => Ok(Some(samples)),
-                Some(Err(why)) => {
-                    run.warnings.push(format!("The host was not sampled: {why}"));
-                    Ok(None)
-                }
-            }
+            Ok(samples)
         })
     }
 
-    fn start_sampling(&mut self, run: &mut Run) -> Option<Box<dyn super::rig::Sampling>> {
-        let sampled = self.running.guests.iter().filter_map(|guest| {
+    /// Guests that are processes of this machine.
+    fn sampled(&self) -> Vec<SampledGuest> {
+        let sampled = |guest: &Box<dyn Guest>| {
             Some(SampledGuest { name: guest.name().to_owned(), process: guest.process()? })
-        });
-        match self.rig.sample(&self.plan.samples, sampled.collect()) {
+        };
+        self.running.guests.iter().filter_map(sampled).collect()
+    }
+
+    fn start_sampling(&mut self, run: &mut Run) -> Option<Box<dyn super::rig::Sampling>> {
+        let sampled = self.sampled();
+        match self.rig.sample(&self.plan.samples, &sampled) {
             Ok(sampling) => Some(sampling),
             Err(why) => {
                 run.warnings.push(format!("The host was not sampled: {why}"));
@@ -328,11 +329,11 @@ fn note_times(run: &mut Run, times: &[(u64, u64)]) {
 
 fn note_cpu(run: &mut Run, before: &[String], after: &[String]) {
     for (number, (before, after)) in before.iter().zip(after).enumerate() {
-        match super::facts::cpu(before, after) {
-            Some(metrics) => run.guests.push(metrics),
-            None => {
+        match guest_processor_time(before, after) {
+            Ok(metrics) => run.guests.push(metrics),
+            Err(error) => {
                 run.guests.push(Vec::new());
-                run.warnings.push(format!("/proc/stat of guest {number} could not be understood"));
+                run.warnings.push(format!("Guest {number}: {error}"));
             }
         }
     }

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The facts of one guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Kernel, CPU model, versions of packages.
+    /// What the guest tells of itself, and versions of packages by their names.
     pub(super) known: BTreeMap<String, String>,
     /// Programs that workloads need and that are not there.
     pub(super) missing: BTreeSet<String>,
@@ -23,15 +23,14 @@ pub(super) fn ask(guest: &mut dyn Guest, workloads: &[Box<dyn Workload>]) -> Res
     let programs = workloads.iter().flat_map(|workload| workload.needs());
     let programs: Vec<Program> = programs.filter(|program| program.place == Place::Guest).collect();
     let output = guest.run(&script(&programs), LIMIT)?;
-    Ok(read(&output.stdout))
+    let mut facts = read(&output.stdout);
+    facts.known.extend(guest.facts());
+    Ok(facts)
 }
 
 /// One `name=value` a line.
 fn script(programs: &[Program]) -> String {
-    let mut script = String::from(
-        "echo \"kernel=$(uname -r)\"\n\
-         sed -n 's/^model name[[:blank:]]*: /cpu=/p' /proc/cpuinfo | head -n 1\n",
-    );
+    let mut script = String::new();
     let mut seen = BTreeSet::new();
     for program in programs.iter().filter(|program| seen.insert(program.name)) {
         let (name, package) = (program.name, program.package);
@@ -61,11 +60,6 @@ pub(super) fn lacking(workload: &dyn Workload, facts: &Facts) -> Option<Program>
     workload.needs().into_iter().find(|need| need.place == Place::Guest && facts.missing.contains(need.name))
 }
 
-/// CPU time between two looks at `/proc/stat`.
-pub(super) fn cpu(_before: &str, _after: &str) -> Option<Vec<crate::study::Metric>> {
-    Some(Vec::new())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,7 +79,6 @@ mod tests {
         let output = std::process::Command::new("sh").arg("-c").arg(script(&[sh, none])).output().unwrap();
         assert!(output.status.success());
         let facts = read(&String::from_utf8(output.stdout).unwrap());
-        assert!(facts.known.contains_key("kernel"), "{facts:?}");
         assert_eq!(facts.missing, BTreeSet::from(["no-such-program".to_owned()]));
     }
 }

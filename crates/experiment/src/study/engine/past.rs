@@ -41,11 +41,18 @@ impl Past {
         self.runs.iter().any(|run| run.cell == *cell)
     }
 
-    pub(super) fn tried(&self, position: u32) -> Tried {
+    /// Notes a failed attempt of this session.
+    pub(in crate::study) fn fail(&mut self, position: u32) {
+        let tried = self.tried.entry(position).or_default();
+        tried.ever += 1;
+        tried.now += 1;
+    }
+
+    pub(in crate::study) fn tried(&self, position: u32) -> Tried {
         self.tried.get(&position).copied().unwrap_or_default()
     }
 
-    pub(super) fn spent(&self) -> f64 {
+    pub(in crate::study) fn spent(&self) -> f64 {
         self.spent
     }
 }

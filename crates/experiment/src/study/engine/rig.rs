@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use host::Fingerprint;
 
 use super::StudyProgress;
-use crate::study::factor::Level;
+use crate::study::factor::{InForce, Level};
 use crate::study::guest::{Guest, GuestError, GuestPlan};
 use crate::study::record::Run;
 use crate::study::sampling::{SamplePlan, SampledGuest, Samples};
@@ -26,7 +26,10 @@ pub trait Rig {
     fn fingerprint(&mut self) -> Fingerprint;
 
     /// The host in the place of a guest, for steps that run there.
-    fn host(&mut self) -> Box<dyn Guest>;
+    ///
+    /// # Errors
+    /// Where its scripts have no place.
+    fn host(&mut self) -> Result<Box<dyn Guest>, GuestError>;
 
     /// Starts guests beside the `there` that run, as the levels have them.
     ///
@@ -44,20 +47,16 @@ pub trait Rig {
     ///
     /// # Errors
     /// Why nothing can be sampled.
-    fn sample(&mut self, plan: &SamplePlan, guests: Vec<SampledGuest>) -> Result<Box<dyn Sampling>, String>;
+    fn sample(&mut self, plan: &SamplePlan, guests: &[SampledGuest]) -> Result<Box<dyn Sampling>, String>;
 
-    /// What contradicts the levels now that the guests have run: interrupt virtualization that should be inhibited and
-    /// was not.
-    fn contradiction(&mut self, levels: &[&Level], guests: &[Box<dyn Guest>]) -> Option<String>;
+    /// Whether the levels are in force while the guests are there.
+    fn in_force(&mut self, levels: &[&Level], guests: &[SampledGuest]) -> InForce;
 }
 
 /// A sampler at work.
 pub trait Sampling {
     /// Ends it.
-    ///
-    /// # Errors
-    /// Why there are no samples.
-    fn stop(self: Box<Self>) -> Result<Box<dyn Samples>, String>;
+    fn stop(self: Box<Self>) -> Box<dyn Samples>;
 }
 
 /// Where runs go: the result folder, or the link to it.

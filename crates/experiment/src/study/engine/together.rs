@@ -6,17 +6,16 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use super::scene;
-use crate::study::guest::{Armed, Finished, Guest, GuestError};
+use crate::study::guest::{Armed, Finished, Guest, GuestError, release_together};
 use crate::study::workload::{Outputs, Step};
 
 /// How long a signal may go unseen.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A step that waits for its release.
+/// Steps that wait for their release: of which guest, and by which name.
 pub(super) struct Waiting {
-    guest: usize,
-    step: &'static str,
-    armed: Box<dyn Armed>,
+    steps: Vec<(usize, &'static str)>,
+    armed: Vec<Box<dyn Armed>>,
 }
 
 /// What a step left.
@@ -31,31 +30,32 @@ pub(super) fn arm(
     of: &[&[Step]],
     guests: &mut [Box<dyn Guest>],
     host: &mut Box<dyn Guest>,
-) -> Result<Vec<Waiting>, String> {
-    let mut waiting = Vec::new();
+) -> Result<Waiting, String> {
+    let mut waiting = Waiting { steps: Vec::new(), armed: Vec::new() };
     for (guest, steps) in of.iter().enumerate() {
         for step in *steps {
             let machine = scene::machine(step, guest, guests, host)?;
             let armed = machine.arm(&step.script, step.limit).map_err(|error| error.to_string())?;
-            waiting.push(Waiting { guest, step: step.name, armed });
+            waiting.steps.push((guest, step.name));
+            waiting.armed.push(armed);
         }
     }
     Ok(waiting)
 }
 
 /// Releases all of them back to back.
-pub(super) fn release(waiting: &mut [Waiting]) -> Result<(), String> {
-    waiting.iter_mut().try_for_each(|step| step.armed.release()).map_err(|error| error.to_string())
+pub(super) fn release(waiting: &mut Waiting) -> Result<(), String> {
+    release_together(&mut waiting.armed).map_err(|error| error.to_string())
 }
 
 /// Waits for each in a thread of its own.
 pub(super) fn wait<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    waiting: Vec<Waiting>,
+    waiting: Waiting,
     stop: &'scope AtomicBool,
 ) -> Receiver<Left> {
     let (sender, receiver) = mpsc::channel();
-    for Waiting { guest, step, armed } in waiting {
+    for ((guest, step), armed) in waiting.steps.into_iter().zip(waiting.armed) {
         let sender: Sender<Left> = sender.clone();
         scope.spawn(move || {
             let finished = armed.finish(stop);
@@ -72,7 +72,6 @@ pub(super) fn collect(
     receiver: &Receiver<Left>,
     interrupted: &AtomicBool,
     ending: &AtomicBool,
-    each: &mut dyn FnMut(&Left),
 ) -> Vec<Left> {
     let mut all = Vec::new();
     loop {
@@ -81,7 +80,6 @@ pub(super) fn collect(
                 if left.finished.is_err() {
                     ending.store(true, Ordering::Relaxed);
                 }
-                each(&left);
                 all.push(left);
             }
             Err(RecvTimeoutError::Timeout) if interrupted.load(Ordering::Relaxed) => {

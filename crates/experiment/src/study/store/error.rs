@@ -16,6 +16,9 @@ pub enum StoreError {
         /// Why not.
         source: io::Error,
     },
+    /// The folder is on the other side of a link, which failed.
+    #[error(transparent)]
+    Link(Box<super::super::stream::StreamError>),
     /// It holds no study.
     #[error("{} is no result of a study: it has neither a readable study.json nor a readable plan.toml", folder.display())]
     NoStudy {
@@ -79,7 +82,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(super) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+    pub(in crate::study) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File { what, path, source }
     }
