@@ -112,9 +112,10 @@ fn guest_states(
     let mut vms: Vec<(&str, &Vm)> = Vec::new();
     for guest in guests {
         match vm(guest) {
-            Some(vm) => vms.push((&guest.name, vm)),
+            Some(vm) if VcpuPlace::of(vm).next().is_some() => vms.push((&guest.name, vm)),
+            Some(_) => found.unverified.push(format!("Guest {} has no vCPU that KVM shows", guest.name)),
             None => {
-                found.unverified.push(format!("Process {} of guest {} has no VM", guest.process, guest.name))
+                found.unverified.push(format!("Process {} of guest {} has no VM", guest.process, guest.name));
             }
         }
     }
