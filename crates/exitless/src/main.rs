@@ -11,7 +11,8 @@ use ::doctor::enable::Arm;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, doctor, enable, iocm as iocm_command, lab as lab_command, lab_self_test, predict, probe, prove,
+    diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command, lab as lab_command,
+    lab_self_test, predict, probe, prove,
     record, report, restore, snapshot, stat, timeline, top, trace, verify, vm, vms,
 };
 
@@ -115,9 +116,15 @@ enum Command {
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
     /// nothing can be traced.
     Trace(trace::Arguments),
+    /// Studies: what a setting does to workloads in VMs, with intervals on every difference.
+    #[command(subcommand)]
+    Experiment(experiment_command::Command),
     /// Serve virtio devices of many VMs from shared I/O workers.
     #[command(subcommand)]
     Iocm(iocm_command::Command),
+    /// The image that guests of studies are started from.
+    #[command(subcommand)]
+    Guest(guest::Command),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -128,6 +135,9 @@ enum Command {
 fn main() -> ExitCode {
     if lab::agent::is_agent() {
         lab::agent::run();
+    }
+    if experiment::study::guest::is_agent() {
+        experiment::study::guest::run_agent();
     }
     let arguments = Arguments::parse();
     console::log_to_standard_error(arguments.verbose);
@@ -150,7 +160,9 @@ fn main() -> ExitCode {
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Experiment(command) => experiment_command::run(&command),
         Command::Iocm(command) => iocm_command::run(command),
+        Command::Guest(command) => guest::run(command),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

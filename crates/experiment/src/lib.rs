@@ -1,5 +1,6 @@
 //! Plans, runs and honest statistics.
 
+pub mod load;
 pub mod prove;
 pub mod statistics;
 pub mod study;

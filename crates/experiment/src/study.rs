@@ -1,10 +1,21 @@
 //! Studies: factors, guests, workloads and repeats, as a plan that anyone can run.
 
+pub mod analysis;
+pub mod engine;
+pub mod factor;
 pub mod guest;
 mod metric;
+pub mod plan;
 mod record;
 pub mod sampling;
+pub mod schedule;
+pub mod store;
+pub mod stream;
+pub mod target;
+mod span;
 pub mod workload;
 
 pub use metric::{Better, Combine, Metric, Unit};
-pub use record::{Cell, Run, STUDY_FORMAT};
+pub use plan::Plan;
+pub use record::{Cell, Resumption, Run, STUDY_FORMAT, Study};
+pub use span::Span;

@@ -2,6 +2,7 @@
 //! they are whatever is asked for; what a row does not have is empty.
 
 mod comparison;
+mod study;
 
 use std::fmt::{Display, Write};
 
@@ -11,6 +12,7 @@ use crate::figure::printable;
 use crate::rows::{Figures, Names, rest_row, table_rows};
 
 pub use comparison::comparison;
+pub use study::study;
 
 const PROFILE: &str = "vm,vm_name,vcpu,thread,isa,reason,reason_code,access_kind,access,rows,exits,samples,\
     samples_percent,time_ns,time_percent,min_ns,max_ns,mean_ns,deviation_ns,error_percent,p50_ns,p99_ns,p999_ns";

@@ -15,6 +15,7 @@ mod order;
 mod profile;
 mod recording;
 mod stacked;
+mod study;
 mod summary;
 mod table;
 mod timeline_rows;
@@ -22,6 +23,7 @@ mod vcpus;
 
 pub use self::comparison::comparison;
 pub use self::profile::{profile, timeline};
+pub use self::study::study;
 
 use experiment::prove::{Outcome, Recording};
 use maud::{DOCTYPE, Markup, PreEscaped, html};

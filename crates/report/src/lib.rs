@@ -13,6 +13,7 @@ pub mod parquet;
 mod quantity;
 pub mod rows;
 mod running;
+mod studied;
 pub mod terminal;
 pub mod top;
 

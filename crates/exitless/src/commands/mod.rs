@@ -3,6 +3,8 @@
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod enable;
+pub(crate) mod experiment;
+pub(crate) mod guest;
 pub(crate) mod iocm;
 pub(crate) mod lab;
 pub(crate) mod lab_self_test;

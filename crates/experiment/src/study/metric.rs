@@ -1,5 +1,6 @@
 //! What a workload or a sampler measured, as one number.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One figure of one run.
@@ -18,7 +19,7 @@ pub struct Metric {
 }
 
 /// The unit of a [`Metric`], always the plain one: prefixes are for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Bytes per second.
@@ -37,10 +38,12 @@ pub enum Unit {
     PerOperation,
     /// Cycles of the time-stamp counter.
     Cycles,
+    /// Cycles a second: the frequency of a processor.
+    Hertz,
 }
 
 /// Which way of a figure is the good one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
     /// Throughput.
@@ -52,7 +55,7 @@ pub enum Better {
 }
 
 /// How the figures of several guests that ran at once become that of the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Combine {
     /// They add up: throughput.

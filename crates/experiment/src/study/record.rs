@@ -17,10 +17,49 @@ use std::collections::BTreeMap;
 use host::Fingerprint;
 use serde::{Deserialize, Serialize};
 
-use super::Metric;
+use super::{Metric, Plan};
 
 /// Version of the result's format.
 pub const STUDY_FORMAT: u32 = 1;
+
+/// Characters of the arm's name in a folder's name.
+const LONGEST_ARM: usize = 100;
+
+/// `study.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// [`STUDY_FORMAT`].
+    pub format: u32,
+    /// The version of exitless that began it.
+    pub version: String,
+    /// What the random orders come from.
+    pub seed: u64,
+    /// The plan in full, with every default.
+    pub plan: Plan,
+    /// Where it ran: `local`, `ssh://HOST`, `lab:NAME`.
+    pub target: String,
+    /// The target's host when the study began.
+    pub fingerprint: Fingerprint,
+    /// What the target's processors are, where they are emulated: figures of time mean nothing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
+    /// Seconds since 1970 when it began.
+    pub started: u64,
+    /// When it went on after an interruption.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<Resumption>,
+}
+
+/// A study went on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resumption {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// In which fields the host differed from [`Study::fingerprint`]: name, then, now. Not empty only where that was
+    /// allowed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlike: Vec<(String, Option<String>, Option<String>)>,
+}
 
 /// Where a run stands among the others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -46,6 +85,9 @@ pub struct Run {
     pub attempt: u32,
     /// Seconds since 1970 at its start.
     pub started: u64,
+    /// Seconds that the study had taken when it ended, pauses between sessions not counted.
+    #[serde(default)]
+    pub spent: f64,
     /// How long it took, from the guests' release to the last one's end, in seconds.
     pub took: f64,
     /// From the first guest's start to the last one's, in seconds.
@@ -64,4 +106,15 @@ pub struct Run {
     /// What does not spoil it but should be known: lost events, samples that are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl Cell {
+    /// The name of its run's folder, when the run has this place in the order: the place first, so that names sort as
+    /// runs were made.
+    pub fn folder_name(&self, position: u32) -> String {
+        // File names end at 255 bytes; the place alone makes them unlike.
+        let arm = self.arm.values().map(String::as_str).collect::<Vec<_>>().join("+");
+        let arm: String = arm.chars().take(LONGEST_ARM).collect();
+        format!("{position:06}-b{}-{arm}-g{}-{}", self.block, self.guests, self.workload)
+    }
 }

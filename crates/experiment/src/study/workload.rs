@@ -1,15 +1,46 @@
 //! A load that runs in guests, on the host, or between them, by a real tool whose real output is parsed.
 
+mod adapter;
+mod command;
+mod description;
+mod fio;
+mod http;
+mod iozone;
+mod mqtt;
+mod netperf;
+mod plan;
+mod probe;
+mod shell;
+mod sysbench;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+pub use command::{Command, CommandMetric};
+pub use description::MetricDescription;
+pub use fio::{Fio, FioPattern};
+pub use http::{Client, Generator, Http, HttpServer};
+pub use iozone::{Iozone, IozoneTest};
+pub use mqtt::{Mqtt, QualityOfService};
+pub use netperf::{Netperf, NetperfOutput, NetperfTest, Server};
+pub use plan::{BadWorkload, Tool, WorkloadPlan};
+pub use probe::Probe;
+pub use sysbench::{Sysbench, SysbenchTest};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::Metric;
+use super::factor::Switch;
 
 /// One load as a plan names it, with its settings.
 pub trait Workload: Send + Sync {
     /// Programs that it needs, and where.
     fn needs(&self) -> Vec<Program>;
+
+    /// The figures that [`Self::parse`] gives, before there are any: for stop rules, and for the titles of charts.
+    fn metrics(&self) -> Vec<MetricDescription>;
 
     /// What is run for it with these guests.
     fn steps(&self, scene: &Scene) -> Steps;
@@ -33,16 +64,20 @@ pub struct Program {
 }
 
 /// Where a step runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// In each guest.
+    #[default]
     Guest,
     /// On the host, once for each guest.
     Host,
 }
 
 /// What a workload is told about the guests it runs in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scene {
     /// The guest that the steps are for, counted from 0.
     pub guest: u32,
@@ -54,6 +89,9 @@ pub struct Scene {
     pub address: Option<IpAddr>,
     /// Where this guest reaches the host.
     pub host_address: Option<IpAddr>,
+    /// The arm of a workload that makes its own VM, by the level's `interrupt_virtualization`; `None` where no level
+    /// names it.
+    pub interrupt_virtualization: Option<Switch>,
 }
 
 /// What is run for a workload, in this order, for each guest.

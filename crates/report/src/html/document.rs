@@ -12,6 +12,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
 
 /// A page of `sections`.
 pub(super) fn document(title: &str, sections: &Markup) -> String {
+    styled(title, &[], sections)
+}
+
+/// A page of `sections` with styles of its own.
+pub(super) fn styled(title: &str, styles: &[&str], sections: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -21,7 +26,7 @@ pub(super) fn document(title: &str, sections: &Markup) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                @for style in STYLES { style { (PreEscaped(style)) } }
+                @for style in STYLES.iter().chain(styles) { style { (PreEscaped(style)) } }
             }
             body {
                 main { (sections) }

@@ -1,5 +1,7 @@
 //! Tables whose columns give way where room is short: first those that matter least, then names.
 
+use std::borrow::Cow;
+
 use textwrap::core::display_width;
 
 use crate::figure;
@@ -13,7 +15,7 @@ const WIDEST_NAME: usize = 18;
 
 /// A column with its cells from top to bottom.
 pub(super) struct Column {
-    title: &'static str,
+    title: Cow<'static, str>,
     cells: Vec<String>,
     on_the_left: bool,
     may_be_shortened: bool,
@@ -24,17 +26,22 @@ pub(super) struct Column {
 impl Column {
     /// Texts, on the left. The middle of long ones gives way.
     pub(super) fn names(title: &'static str, cells: Vec<String>) -> Self {
-        Self { title, cells, on_the_left: true, may_be_shortened: true, rank: None }
+        Self { title: title.into(), cells, on_the_left: true, may_be_shortened: true, rank: None }
     }
 
     /// Texts, on the left, that mean nothing when they are not whole.
     pub(super) fn whole_names(title: &'static str, cells: Vec<String>) -> Self {
-        Self { title, cells, on_the_left: true, may_be_shortened: false, rank: None }
+        Self { title: title.into(), cells, on_the_left: true, may_be_shortened: false, rank: None }
     }
 
     /// Figures, which are never shortened.
     pub(super) fn figures(title: &'static str, cells: Vec<String>) -> Self {
-        Self { title, cells, on_the_left: false, may_be_shortened: false, rank: None }
+        Self { title: title.into(), cells, on_the_left: false, may_be_shortened: false, rank: None }
+    }
+
+    /// Figures below a title that is known at run time only.
+    pub(super) fn named_figures(title: String, cells: Vec<String>) -> Self {
+        Self { title: title.into(), cells, on_the_left: false, may_be_shortened: false, rank: None }
     }
 
     /// The column may be left out where room is short, the lowest `rank` first.
@@ -44,7 +51,7 @@ impl Column {
 
     fn width(&self) -> usize {
         let cells = self.cells.iter().map(|cell| display_width(cell));
-        cells.chain([display_width(self.title)]).max().unwrap_or(0)
+        cells.chain([display_width(&self.title)]).max().unwrap_or(0)
     }
 }
 
@@ -90,7 +97,7 @@ fn render(columns: &[Column], sum_last: bool, colour: bool) -> String {
     };
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let length = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-    let mut text = format!("{}\n{}\n", line(&|column| column.title.to_owned()), "─".repeat(length));
+    let mut text = format!("{}\n{}\n", line(&|column| column.title.to_string()), "─".repeat(length));
     for row in 0..rows {
         let line = line(&|column| column.cells.get(row).cloned().unwrap_or_default());
         if colour && sum_last && row + 1 == rows {

@@ -1,0 +1,119 @@
+//! `exitless experiment report`: what a study found.
+
+use std::io::{BufWriter, Write};
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use experiment::study::analysis::{Collected, Findings, analyse};
+use experiment::study::store::{StoreError, StudyFolder};
+
+use super::super::recordings::write_page;
+use crate::status::Usage;
+use crate::{console, status};
+
+/// The page's name in the result's folder.
+const PAGE: &str = "report.html";
+
+/// Arguments of `experiment report`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The result's folder.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Print everything as JSON; the page is written only where --output names its file.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print every comparison as comma-separated values; the page is written only where --output names its file.
+    #[arg(long)]
+    csv: bool,
+    /// Write the page into this file, instead of report.html in the folder.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Compare runs of unlike hosts or guests too; the result says so.
+    #[arg(long)]
+    allow_unlike: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let collected = read(&arguments.folder)?;
+    let is_damaged = !collected.damage.is_empty();
+    let findings = analyse(&collected, arguments.allow_unlike).map_err(|error| Usage(error.to_string()))?;
+    let machine_readable = arguments.json || arguments.csv;
+    let page = arguments.output.clone().or_else(|| (!machine_readable).then(|| arguments.folder.join(PAGE)));
+    if let Some(page) = &page {
+        write_page(page, &report::html::study(&findings, way(page, &arguments.folder).as_deref()))?;
+    }
+    print(&findings, arguments)?;
+    if let Some(page) = page.filter(|_| !machine_readable) {
+        eprintln!("The page: {}", page.display());
+    }
+    Ok(ExitCode::from(if is_damaged { status::DAMAGED } else { 0 }))
+}
+
+/// Reads a result's folder.
+pub(super) fn read(folder: &Path) -> anyhow::Result<Collected> {
+    if !folder.is_dir() {
+        return Err(Usage(format!(
+            "{} is no folder; give the one that `exitless experiment run` wrote",
+            folder.display()
+        ))
+        .into());
+    }
+    match StudyFolder::open(folder) {
+        Ok(read) => Ok(Collected::from(read)),
+        Err(error @ (StoreError::NoStudy { .. } | StoreError::Format { .. })) => {
+            Err(Usage(error.to_string()).into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How a link on the page begins that leads into the folder: nothing, or `../` and names. `None` where there is no way, or
+/// a name on it would need quoting in a link.
+fn way(page: &Path, folder: &Path) -> Option<String> {
+    let parent = page.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (from, to) = (parent.canonicalize().ok()?, folder.canonicalize().ok()?);
+    let (from, to): (Vec<Component<'_>>, Vec<_>) = (from.components().collect(), to.components().collect());
+    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    let up = std::iter::repeat_n("..".to_owned(), from.len() - common);
+    let down = to[common..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let parts: Vec<String> = up.chain(down).collect();
+    let is_plain =
+        |part: &String| part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
+    parts.iter().all(is_plain).then(|| parts.iter().map(|part| format!("{part}/")).collect())
+}
+
+fn print(findings: &Findings, arguments: &Arguments) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, findings)?;
+        writeln!(out)?;
+    } else if arguments.csv {
+        // There is no room for them in a table of values.
+        findings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        out.write_all(report::csv::study(findings).as_bytes())?;
+    } else {
+        out.write_all(report::terminal::study(findings, console::width(), console::colour()).as_bytes())?;
+    }
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_knows_the_way_to_the_raw_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let result = folder.path().join("result");
+        std::fs::create_dir_all(result.join("deeper")).unwrap();
+        std::fs::create_dir(folder.path().join("a b")).unwrap();
+        assert_eq!(way(&result.join(PAGE), &result).as_deref(), Some(""));
+        assert_eq!(way(&folder.path().join("page.html"), &result).as_deref(), Some("result/"));
+        assert_eq!(way(&result.join("deeper/page.html"), &result).as_deref(), Some("../"));
+        assert_eq!(way(&result.join(PAGE), &folder.path().join("a b")), None);
+        assert_eq!(way(&result.join(PAGE), &folder.path().join("gone")), None);
+    }
+}

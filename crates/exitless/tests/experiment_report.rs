@@ -1,0 +1,82 @@
+//! `exitless experiment report` and `diff` on results that a generator wrote.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use experiment::study::analysis::synthetic::{Made, write};
+
+fn experiment(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_exitless")).arg("experiment").args(arguments).output().unwrap()
+}
+
+fn result(folder: &Path, seed: u64) -> String {
+    let made = Made { counts: vec![1, 2], workloads: vec!["random-read", "pread"], seed, ..Made::default() };
+    write(folder, &made).unwrap();
+    folder.to_str().unwrap().to_owned()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_report_is_tables_here_and_a_page_in_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = result(folder.path(), 1);
+    let output = experiment(&["report", &result]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(shown.contains("apicv on raised random-read throughput with 1 and 2 VMs by"), "{shown}");
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("href=\"plan.toml\"") && page.contains("href=\"runs/"), "no links");
+}
+
+#[test]
+fn programs_get_json_and_csv_and_the_folder_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = result(folder.path(), 1);
+    let output = experiment(&["report", &result, "--json"]);
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(findings["verdict"]["judgement"], "better");
+    assert_eq!(findings["figures"][0]["points"][0]["comparisons"][0]["finding"], "raised");
+    let output = experiment(&["report", &result, "--csv"]);
+    let lines: Vec<&str> = text(&output.stdout).lines().collect();
+    assert!(lines[0].starts_with("workload,metric,source,unit,guests,arm,") && lines.len() > 20, "{lines:?}");
+    let fields = |line: &str| line.matches(',').count();
+    assert!(lines.iter().all(|line| fields(line) == fields(lines[0])));
+    assert!(!folder.path().join("report.html").exists());
+}
+
+#[test]
+fn two_results_of_one_plan_are_compared_and_others_are_not() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let made = Made { counts: vec![1], workloads: vec!["fread"], ..Made::default() };
+    write(folders[2].path(), &made).unwrap();
+    let [before, after] = [result(folders[0].path(), 1), result(folders[1].path(), 2)];
+    let output = experiment(&["diff", &before, &after, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let difference: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(difference["rows"].as_array().is_some_and(|rows| rows.len() > 20));
+    let shown = experiment(&["diff", &before, &after]);
+    assert!(text(&shown.stdout).contains("Figures before and after"));
+    let output = experiment(&["diff", &before, folders[2].path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("different plans"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_is_no_result_is_refused_and_what_is_damaged_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().to_str().unwrap();
+    for nothing in [empty, "/does/not/exist"] {
+        let output = experiment(&["report", nothing]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(nothing), "{}", text(&output.stderr));
+    }
+    let result = result(folder.path(), 1);
+    let run = std::fs::read_dir(folder.path().join("runs")).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(run.join("run.json"), "{").unwrap();
+    let output = experiment(&["report", &result]);
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("run.json"), "{}", text(&output.stdout));
+}

@@ -1,0 +1,216 @@
+//! From a result folder to the answer: which figures differ between arms, by how much, and how sure that is.
+
+mod change;
+mod compare;
+mod difference;
+mod facts;
+mod findings;
+mod fingerprints;
+mod folder;
+mod gates;
+mod method;
+mod multiplicity;
+mod noise;
+mod permutation;
+#[cfg(any(test, feature = "synthetic"))]
+pub mod synthetic;
+mod values;
+mod verdict;
+mod warning;
+mod wording;
+
+pub use change::{Change, LEVEL, MINIMUM_REPEATS, Scale, Test};
+pub use difference::{
+    ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, NotCompared, StudyDifference, difference,
+};
+pub use facts::{Arm, Collected, FactorFacts, LevelFacts, StoredRun, StudyFacts, WorkloadFacts};
+pub use findings::{ArmValues, Comparison, FINDINGS_FORMAT, Figure, Finding, Findings, Point, Source};
+pub use fingerprints::{ArmFact, Unlike};
+pub use gates::Gates;
+pub use method::{FailedRun, Method, OrderedRun, Skew};
+pub use multiplicity::{FalseAlarms, Multiplicity};
+pub use verdict::{Judgement, Verdict};
+pub use warning::Warning;
+pub use wording::{exit_reason, metric_in_words};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use compare::Rules;
+use values::Unused;
+
+/// The figure of workloads that are asked for a rate: what they reached of it, in percent.
+pub const ATTAINED: &str = "attained";
+/// Above this share of the rate that was asked for, in percent, a load counts as one of that rate.
+const ENOUGH_PERCENT: f64 = 99.0;
+
+/// A study from which no answer may be drawn.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnalysed {
+    /// No run counts.
+    #[error(
+        "The study {name:?} has no run that counts ({failed} failed); `exitless experiment run` makes them"
+    )]
+    NoRuns {
+        /// The study.
+        name: String,
+        /// Attempts that failed.
+        failed: usize,
+    },
+    /// Runs of one arm are of unlike hosts or guests.
+    #[error(
+        "Runs of one arm are no repeats of each other: they differ in {}; --allow-unlike compares them all the same",
+        fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Unlike {
+        /// In what.
+        fields: Vec<Unlike>,
+    },
+}
+
+/// Compares every arm with the baseline.
+///
+/// # Errors
+/// [`NotAnalysed`]; runs of unlike hosts are compared only where `allow_unlike` says so, and the findings say that.
+pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, NotAnalysed> {
+    let study = &collected.facts;
+    if collected.runs.is_empty() {
+        return Err(NotAnalysed::NoRuns { name: study.name.clone(), failed: collected.failed.len() });
+    }
+    let arms = facts::arms(study, &collected.runs);
+    let likeness = fingerprints::likeness(&collected.runs, &arms);
+    if !likeness.unlike.is_empty() && !allow_unlike {
+        return Err(NotAnalysed::Unlike { fields: likeness.unlike });
+    }
+    let counts: BTreeSet<u32> = collected.runs.iter().map(|stored| stored.run.cell.guests).collect();
+    let counts: Vec<u32> = counts.into_iter().collect();
+    let has_baseline = arms.first().is_some_and(|arm| is_baseline(study, arm));
+    let gates = Gates::default();
+    let workloads: Vec<String> = study.workloads.iter().map(|workload| workload.name.clone()).collect();
+    let (series, unused) = values::series(&collected.runs, &arms, &workloads);
+    // Without the baseline nothing is compared: the first arm that ran is not put in its place.
+    let rules = Rules { arms: &arms, counts: &counts, gates, seed: study.seed };
+    let mut figures: Vec<Figure> = series.iter().map(|series| compare::figure(series, &rules)).collect();
+    if !has_baseline {
+        for figure in &mut figures {
+            figure.overall.clear();
+            figure.points.iter_mut().for_each(|point| point.comparisons.clear());
+        }
+    }
+    multiplicity::adjust(&mut figures);
+    let (multiplicity, false_alarms) = multiplicity::count(&figures, gates.level);
+    let method = method::method(collected, &arms, likeness.of_arms);
+    let mut findings = Findings {
+        format: FINDINGS_FORMAT,
+        verdict: Verdict::default(),
+        study: study.clone(),
+        arms,
+        counts,
+        figures,
+        multiplicity,
+        false_alarms,
+        gates,
+        warnings: Vec::new(),
+        method,
+    };
+    findings.warnings = warnings(collected, &findings, likeness.unlike, unused, has_baseline);
+    findings.verdict = verdict::verdict(&findings);
+    Ok(findings)
+}
+
+fn is_baseline(study: &StudyFacts, arm: &Arm) -> bool {
+    study.factors.iter().all(|factor| arm.levels.get(&factor.name) == Some(&factor.baseline))
+}
+
+fn warnings(
+    collected: &Collected,
+    findings: &Findings,
+    unlike: Vec<Unlike>,
+    unused: Unused,
+    has_baseline: bool,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if !unlike.is_empty() {
+        warnings.push(Warning::Unlike { fields: unlike });
+    }
+    if !has_baseline {
+        warnings.push(Warning::NoBaseline);
+    }
+    let runs = collected.runs.len();
+    if runs < collected.planned {
+        warnings.push(Warning::Incomplete { runs, planned: collected.planned });
+    }
+    warnings.extend(collected.damage.iter().map(|what| Warning::Damaged { what: what.clone() }));
+    let failed = &findings.method.failed;
+    if !failed.is_empty() {
+        let lost: BTreeSet<_> = collected
+            .failed
+            .iter()
+            .map(|stored| &stored.run.cell)
+            .filter(|cell| !collected.runs.iter().any(|stored| stored.run.cell == **cell))
+            .collect();
+        warnings.push(Warning::Failed { attempts: failed.len(), lost: lost.len() });
+    }
+    let (whole, broken) = blocks(findings);
+    if broken > 0 {
+        warnings.push(Warning::BrokenBlocks { blocks: broken });
+    }
+    if has_baseline && findings.arms.len() > 1 {
+        let tests =
+            || multiplicity::all(&findings.figures).filter_map(|one| one.change).map(|change| change.test);
+        if tests().next().is_some() && tests().all(|test| test.is_none()) {
+            warnings.push(Warning::TooFewRepeats { blocks: whole });
+        } else if tests().any(|test| test == Some(Test::Student)) {
+            warnings.push(Warning::NoPermutation { blocks: whole });
+        }
+    }
+    if !unused.not_numbers.is_empty() {
+        warnings.push(Warning::NotNumbers { figures: unused.not_numbers.into_iter().collect() });
+    }
+    if unused.repeated > 0 {
+        warnings.push(Warning::Repeated { runs: unused.repeated });
+    }
+    if let Some(skew) = findings.method.skew.filter(|skew| skew.large_in > 0) {
+        warnings.push(Warning::Skew { runs: skew.large_in, largest: skew.largest });
+    }
+    warnings.extend(behind(findings));
+    if let Some(emulator) = &findings.study.emulated {
+        warnings.push(Warning::Emulated { emulator: emulator.clone() });
+    } else if let Some(below) = &findings.method.fingerprint.virtualization {
+        warnings.push(Warning::Nested { below: below.clone() });
+    }
+    let mut texts: BTreeMap<&str, usize> = BTreeMap::new();
+    for text in collected.runs.iter().flat_map(|stored| &stored.run.warnings) {
+        *texts.entry(text).or_default() += 1;
+    }
+    warnings.extend(texts.into_iter().map(|(text, runs)| Warning::OfRuns { text: text.to_owned(), runs }));
+    warnings
+}
+
+/// Workloads that did not reach the rate that they were asked for.
+fn behind(findings: &Findings) -> impl Iterator<Item = Warning> + '_ {
+    let attained = findings
+        .figures
+        .iter()
+        .filter(|figure| figure.source == Source::Workload && figure.metric == ATTAINED);
+    attained.filter_map(|figure| {
+        let arms = figure.points.iter().flat_map(|point| point.arms.iter().flatten());
+        let percent = arms.map(|arm| arm.mean).fold(100.0, f64::min);
+        (percent < ENOUGH_PERCENT).then(|| Warning::Behind { workload: figure.workload.clone(), percent })
+    })
+}
+
+/// Blocks that hold a run of every arm wherever one has it, and those that do not.
+fn blocks(findings: &Findings) -> (usize, usize) {
+    let runs = &findings.method.runs;
+    let cells: BTreeSet<_> = runs.iter().map(|run| (run.arm, run.guests, &run.workload)).collect();
+    let mut by_block: BTreeMap<u32, BTreeSet<_>> = BTreeMap::new();
+    for run in runs {
+        by_block.entry(run.block).or_default().insert((run.arm, run.guests, &run.workload));
+    }
+    let whole = by_block.values().filter(|block| **block == cells).count();
+    (whole, by_block.len() - whole)
+}
+
+#[cfg(test)]
+#[path = "analysis/analysis_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn near(found: f64, expected: f64, tolerance: f64) {
+    assert!((found - expected).abs() < tolerance, "{found} instead of {expected}");
+}
+
+/// "Student", "The probable error of a mean", Biometrika 6 (1908): hours of sleep that two drugs added for ten patients;
+/// R's data set `sleep`.
+const SLEEP: [[f64; 10]; 2] = [
+    [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0],
+    [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4],
+];
+
+#[test]
+fn students_sleep_data_agrees_with_r() {
+    // t.test(extra ~ group, data = sleep, paired = TRUE): 95 % interval 0.7001142 to 2.4598858, mean 1.58
+    let differences: Vec<f64> = (0..10).map(|patient| SLEEP[1][patient] - SLEEP[0][patient]).collect();
+    let found = paired(&differences, Scale::Difference, 0).unwrap();
+    near(found.estimate, 1.58, 1e-9);
+    let interval = found.interval.unwrap();
+    near(interval.low, 0.700_114_2, 1e-6);
+    near(interval.high, 2.459_885_8, 1e-6);
+    // No patient slept less, and one neither more nor less: 2 x 2 of 1024 dealings.
+    assert_eq!((found.p_value, found.test), (Some(4.0 / 1024.0), Some(Test::Permutation)));
+}
+
+#[test]
+fn sides_without_blocks_agree_with_r() {
+    // t.test(extra ~ group, data = sleep): Welch, 95 % interval -0.2054832 to 3.3654832, difference 1.58
+    let found = unpaired(&SLEEP[0], &SLEEP[1], Scale::Difference, 0).unwrap();
+    near(found.estimate, 1.58, 1e-9);
+    let interval = found.interval.unwrap();
+    near(interval.low, -0.205_483_2, 1e-6);
+    near(interval.high, 3.365_483_2, 1e-6);
+    // Welch's own p value is 0.07939; the dealings need not agree to the digit.
+    near(found.p_value.unwrap(), 0.0794, 0.01);
+}
+
+#[test]
+fn students_p_value_agrees_with_r() {
+    // The same calls: t = 4.0621, df = 9, p = 0.002833; t = 1.8608, df = 17.776, p = 0.07939.
+    near(student_p_value(4.062_128, 1.0, 9.0).unwrap(), 0.002_833, 1e-6);
+    near(student_p_value(1.860_813, 1.0, 17.776_474).unwrap(), 0.079_394, 1e-6);
+}
+
+#[test]
+fn darwins_maize_agrees_with_fisher() {
+    // "The Design of Experiments", section 17: t = 2.148, just beyond the 5 % point; in inches 0.0039 to 5.2294.
+    let eighths = [49.0, -67.0, 8.0, 16.0, 6.0, 23.0, 28.0, 41.0, 14.0, 29.0, 56.0, 24.0, 75.0, 60.0, -48.0];
+    let inches = eighths.map(|eighth| eighth / 8.0);
+    let found = paired(&inches, Scale::Difference, 0).unwrap();
+    near(found.estimate, 2.616_667, 1e-6);
+    let interval = found.interval.unwrap();
+    near(interval.low, 0.003_899, 1e-5);
+    near(interval.high, 5.229_434, 1e-5);
+}
+
+#[test]
+fn few_blocks_have_an_interval_and_students_p_value() {
+    let found = paired(&[1.0, 1.1, 0.9, 1.0], Scale::Difference, 0).unwrap();
+    assert_eq!(found.test, Some(Test::Student));
+    assert!(found.p_value.unwrap() < 0.001);
+    let found = paired(&[1.0, 1.1], Scale::Difference, 0).unwrap();
+    assert_eq!((found.interval, found.p_value, found.test), (None, None, None));
+    near(found.estimate, 1.05, 1e-12);
+    assert_eq!(paired(&[], Scale::Ratio, 0), None);
+    assert_eq!(unpaired(&[1.0], &[], Scale::Ratio, 0), None);
+}
+
+#[test]
+fn a_machine_without_noise_still_has_figures() {
+    let found = paired(&[0.5; 4], Scale::Difference, 0).unwrap();
+    assert_eq!((found.estimate, found.p_value), (0.5, Some(SMALLEST_P)));
+    assert_eq!(found.interval, Some(Interval { low: 0.5, high: 0.5 }));
+    assert_eq!(paired(&[0.0; 4], Scale::Difference, 0).unwrap().p_value, Some(1.0));
+    let found = unpaired(&[2.0; 3], &[3.0; 3], Scale::Difference, 0).unwrap();
+    assert_eq!((found.estimate, found.p_value), (1.0, Some(SMALLEST_P)));
+}
+
+#[test]
+fn percentages_and_nothing_are_not_made_ratios() {
+    assert_eq!(Scale::of(Unit::BytesPerSecond, [1.0, 2.0]), Scale::Ratio);
+    assert_eq!(Scale::of(Unit::Percent, [1.0, 2.0]), Scale::Difference);
+    assert_eq!(Scale::of(Unit::PerSecond, [0.0, 2.0]), Scale::Difference);
+    assert_eq!(Scale::of(Unit::Seconds, [-1.0, 2.0]), Scale::Difference);
+}
+
+proptest! {
+    #[test]
+    fn an_interval_holds_its_estimate(values in prop::collection::vec(-2.0..2.0_f64, 3..20)) {
+        for scale in [Scale::Ratio, Scale::Difference] {
+            let found = paired(&values, scale, 0).unwrap();
+            let interval = found.interval.unwrap();
+            prop_assert!(interval.low <= found.estimate + 1e-9 && found.estimate <= interval.high + 1e-9);
+            prop_assert!(found.p_value.is_some_and(|p| p > 0.0 && p <= 1.0));
+        }
+    }
+}

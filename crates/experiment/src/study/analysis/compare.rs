@@ -1,0 +1,144 @@
+//! From a figure's values to its comparisons.
+
+use super::change::{Change, Scale, interval_of_mean, paired};
+use super::facts::Arm;
+use super::findings::{ArmValues, Comparison, Figure, Point};
+use super::gates::Gates;
+use super::noise;
+use super::values::{ByBlock, Series};
+use crate::statistics::median_of;
+
+/// What all comparisons share.
+pub(super) struct Rules<'a> {
+    pub(super) arms: &'a [Arm],
+    pub(super) counts: &'a [u32],
+    pub(super) gates: Gates,
+    pub(super) seed: u64,
+}
+
+/// Blocks' values of the baseline and of an arm, as they enter the statistics.
+struct Pairs {
+    baseline: Vec<f64>,
+    arm: Vec<f64>,
+    means: [f64; 2],
+}
+
+/// A figure with every comparison that can be made of it.
+pub(super) fn figure(series: &Series, rules: &Rules<'_>) -> Figure {
+    let scale = Scale::of(series.unit, series.values.values().flat_map(|blocks| blocks.values().copied()));
+    let points: Vec<Point> =
+        rules.counts.iter().filter_map(|&guests| point(series, scale, guests, rules)).collect();
+    let overall = if points.len() > 1 { overall(series, scale, &points, rules) } else { Vec::new() };
+    Figure {
+        workload: series.workload.clone(),
+        metric: series.metric.clone(),
+        source: series.source,
+        unit: series.unit,
+        better: series.better,
+        points,
+        overall,
+    }
+}
+
+fn point(series: &Series, scale: Scale, guests: u32, rules: &Rules<'_>) -> Option<Point> {
+    let of = |arm: usize| series.of(guests, arm);
+    let arms: Vec<Option<ArmValues>> = (0..rules.arms.len()).map(|arm| Some(summary(of(arm)?))).collect();
+    arms.iter().any(Option::is_some).then_some(())?;
+    let comparisons = (1..rules.arms.len())
+        .filter(|&arm| of(arm).is_some())
+        .map(|arm| {
+            let pairs = of(0).zip(of(arm)).map(|(baseline, arm)| by_block(baseline, arm, scale));
+            comparison(arm, pairs, series, scale, rules)
+        })
+        .collect();
+    Some(Point { guests, arms, comparisons })
+}
+
+fn summary(values: &ByBlock) -> ArmValues {
+    let only: Vec<f64> = values.values().copied().collect();
+    ArmValues {
+        values: values.iter().map(|(&block, &value)| (block, value)).collect(),
+        mean: mean(&only),
+        median: median_of(&only).unwrap_or_default(),
+        interval: interval_of_mean(&only),
+    }
+}
+
+fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
+    let both: Vec<(f64, f64)> =
+        baseline.iter().filter_map(|(block, &value)| Some((value, *arm.get(block)?))).collect();
+    Pairs {
+        baseline: both.iter().map(|pair| scale.enter(pair.0)).collect(),
+        arm: both.iter().map(|pair| scale.enter(pair.1)).collect(),
+        means: [
+            mean(&both.iter().map(|pair| pair.0).collect::<Vec<_>>()),
+            mean(&both.iter().map(|pair| pair.1).collect::<Vec<_>>()),
+        ],
+    }
+}
+
+/// Each arm against the baseline over all numbers of guests. What a block's arms share (how the levels came to be set,
+/// what the host did meanwhile) all its numbers of guests share, so they are no repeats of each other.
+fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -> Vec<Comparison> {
+    let arms = (1..rules.arms.len()).filter_map(|arm| {
+        // By block: the sums over the numbers of guests that both arms have.
+        let mut blocks = std::collections::BTreeMap::<u32, ([f64; 2], [f64; 2], f64)>::new();
+        for point in points {
+            let (Some(baseline), Some(values)) = (series.of(point.guests, 0), series.of(point.guests, arm))
+            else {
+                continue;
+            };
+            for (&block, &before) in baseline {
+                let Some(&after) = values.get(&block) else { continue };
+                let (entered, plain, count) = blocks.entry(block).or_default();
+                *entered = [entered[0] + scale.enter(before), entered[1] + scale.enter(after)];
+                *plain = [plain[0] + before, plain[1] + after];
+                *count += 1.0;
+            }
+        }
+        // A block that lacks a number of guests would weigh the others more.
+        let whole = blocks.values().map(|block| block.2).fold(0.0, f64::max);
+        let blocks: Vec<_> = blocks.into_values().filter(|block| block.2 == whole).collect();
+        let side = |side: usize| blocks.iter().map(|block| block.0[side] / whole).collect::<Vec<_>>();
+        let plain = |side: usize| mean(&blocks.iter().map(|block| block.1[side] / whole).collect::<Vec<_>>());
+        let pairs = Pairs { baseline: side(0), arm: side(1), means: [plain(0), plain(1)] };
+        (!blocks.is_empty()).then(|| comparison(arm, Some(pairs), series, scale, rules))
+    });
+    arms.collect()
+}
+
+fn comparison(
+    arm: usize,
+    pairs: Option<Pairs>,
+    series: &Series,
+    scale: Scale,
+    rules: &Rules<'_>,
+) -> Comparison {
+    let change = pairs.as_ref().and_then(|pairs| change(pairs, scale, rules.seed));
+    let noise =
+        pairs.as_ref().and_then(|pairs| noise::floor([&pairs.baseline, &pairs.arm], pairs.arm.len(), scale));
+    let means = pairs.map_or([f64::NAN; 2], |pairs| pairs.means);
+    let percent = match change {
+        Some(change) if scale == Scale::Ratio => Some(change.estimate),
+        _ => (means[0] > 0.0 && means[1] >= 0.0).then(|| (means[1] / means[0] - 1.0) * 100.0),
+    };
+    Comparison {
+        arm,
+        change,
+        percent,
+        noise,
+        finding: rules.gates.judge(change, series.unit, means, noise),
+        p_holm: None,
+        is_aa: rules.arms[arm].is_like_baseline,
+    }
+}
+
+fn change(pairs: &Pairs, scale: Scale, seed: u64) -> Option<Change> {
+    let differences: Vec<f64> =
+        pairs.arm.iter().zip(&pairs.baseline).map(|(arm, baseline)| arm - baseline).collect();
+    paired(&differences, scale, seed)
+}
+
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}

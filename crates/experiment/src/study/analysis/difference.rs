@@ -1,0 +1,339 @@
+//! Two results of one plan, of two kernels or two hosts.
+//!
+//! Blocks of different studies share nothing, so figures are compared without pairs. What a factor does is compared
+//! too: its effect in each block of one study against those of the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::change::{Change, Scale, paired, unpaired};
+use super::compare::mean;
+use super::facts::{Arm, Collected, StudyFacts, arms};
+use super::findings::{Finding, Source};
+use super::fingerprints::{self, Unlike};
+use super::gates::Gates;
+use super::multiplicity::Multiplicity;
+use super::noise;
+use super::values::{ByBlock, Series, series};
+use crate::study::{Better, Unit};
+
+/// Version of the form of [`StudyDifference`].
+pub const DIFFERENCE_FORMAT: u32 = 1;
+
+/// What two results of one plan differ in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StudyDifference {
+    /// Version of this form.
+    pub format: u32,
+    /// The studies, before and after.
+    pub studies: [StudyFacts; 2],
+    /// Runs that count, of each.
+    pub runs: [usize; 2],
+    /// In what the hosts and guests differ: what is being compared.
+    pub unlike: Vec<Unlike>,
+    /// The arms of both; rows name one by its place here.
+    pub arms: Vec<Arm>,
+    /// Each figure in each arm.
+    pub rows: Vec<DifferenceRow>,
+    /// What each arm does to each figure.
+    pub effects: Vec<EffectRow>,
+    /// How many comparisons `rows` and `effects` are.
+    pub multiplicity: Multiplicity,
+    /// What a difference has to pass.
+    pub gates: Gates,
+    /// Cells that one of the studies has no run of, as text.
+    pub only_one: Vec<String>,
+}
+
+/// A figure of one arm in both studies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DifferenceRow {
+    /// The figure.
+    #[serde(flatten)]
+    pub figure: ComparedFigure,
+    /// The arm's place in the list of arms.
+    pub arm: usize,
+    /// The means in the figure's unit, before and after.
+    pub means: [f64; 2],
+    /// From before to after.
+    pub change: Option<Change>,
+    /// What may be said.
+    pub finding: Finding,
+}
+
+/// What an arm does to a figure in both studies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EffectRow {
+    /// The figure.
+    #[serde(flatten)]
+    pub figure: ComparedFigure,
+    /// The arm's place in the list of arms.
+    pub arm: usize,
+    /// From the baseline to the arm, before and after.
+    pub effects: [Option<Change>; 2],
+    /// How much more the arm does after than before.
+    pub change: Option<Change>,
+    /// What may be said.
+    pub finding: Finding,
+}
+
+/// Which figure, with how many guests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComparedFigure {
+    /// The workload.
+    pub workload: String,
+    /// The metric.
+    pub metric: String,
+    /// Who measured it.
+    pub source: Source,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// Which way is the good one.
+    pub better: Better,
+    /// Guests that ran at once.
+    pub guests: u32,
+}
+
+impl ComparedFigure {
+    /// As of [`super::Figure::name`].
+    pub fn name(&self) -> String {
+        super::wording::figure(&self.workload, &self.metric, self.source)
+    }
+}
+
+/// Two studies that cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotCompared {
+    /// They are of different plans.
+    #[error("The results are of different plans: {differs}; a comparison needs two results of the same plan")]
+    DifferentPlans {
+        /// In what.
+        differs: String,
+    },
+    /// One has no runs.
+    #[error("The study {name:?} on {target} has no run that counts; `exitless experiment run` makes them")]
+    NoRuns {
+        /// The study.
+        name: String,
+        /// Where it ran.
+        target: String,
+    },
+}
+
+/// Compares each figure of `before` with that of `after`. Unlike hosts are no objection here: they are listed.
+///
+/// # Errors
+/// [`NotCompared`].
+pub fn difference(before: &Collected, after: &Collected) -> Result<StudyDifference, NotCompared> {
+    if let Some(differs) = differing_plan(&before.facts, &after.facts) {
+        return Err(NotCompared::DifferentPlans { differs });
+    }
+    for side in [before, after] {
+        if side.runs.is_empty() {
+            let (name, target) = (side.facts.name.clone(), side.facts.target.clone());
+            return Err(NotCompared::NoRuns { name, target });
+        }
+    }
+    let all: Vec<_> = before.runs.iter().chain(&after.runs).cloned().collect();
+    let arms = arms(&before.facts, &all);
+    let workloads: Vec<String> =
+        before.facts.workloads.iter().map(|workload| workload.name.clone()).collect();
+    let [first, second] = [before, after].map(|side| series(&side.runs, &arms, &workloads).0);
+    let key = |series: &Series| (series.source, series.workload.clone(), series.metric.clone());
+    let others: BTreeMap<_, &Series> = second.iter().map(|series| (key(series), series)).collect();
+    let gates = Gates::default();
+    let (mut rows, mut effects) = (Vec::new(), Vec::new());
+    for one in &first {
+        let Some(other) = others.get(&key(one)).filter(|other| other.unit == one.unit) else { continue };
+        compare(one, other, &arms, gates, before.facts.seed, &mut rows, &mut effects);
+    }
+    let judged = rows
+        .iter()
+        .map(|row: &DifferenceRow| (row.change, row.finding))
+        .chain(effects.iter().map(|row: &EffectRow| (row.change, row.finding)));
+    Ok(StudyDifference {
+        format: DIFFERENCE_FORMAT,
+        studies: [before.facts.clone(), after.facts.clone()],
+        runs: [before.runs.len(), after.runs.len()],
+        unlike: fingerprints::between(&before.runs, &after.runs),
+        multiplicity: count(judged, gates.level),
+        arms,
+        rows,
+        effects,
+        gates,
+        only_one: only_one(before, after),
+    })
+}
+
+/// What the plans differ in, apart from how often and in which order.
+fn differing_plan(before: &StudyFacts, after: &StudyFacts) -> Option<String> {
+    let names = |texts: Vec<&str>| if texts.is_empty() { "none".to_owned() } else { texts.join(", ") };
+    if before.name != after.name {
+        return Some(format!("{:?} and {:?}", before.name, after.name));
+    }
+    if before.factors != after.factors {
+        let of =
+            |facts: &StudyFacts| names(facts.factors.iter().map(|factor| factor.name.as_str()).collect());
+        return Some(format!("their factors or levels ({} and {})", of(before), of(after)));
+    }
+    if before.workloads != after.workloads {
+        let of = |facts: &StudyFacts| {
+            names(facts.workloads.iter().map(|workload| workload.name.as_str()).collect())
+        };
+        return Some(format!("their workloads or what these are told ({} and {})", of(before), of(after)));
+    }
+    None
+}
+
+fn compare(
+    one: &Series,
+    other: &Series,
+    arms: &[Arm],
+    gates: Gates,
+    seed: u64,
+    rows: &mut Vec<DifferenceRow>,
+    effects: &mut Vec<EffectRow>,
+) {
+    let all = one.values.values().chain(other.values.values()).flat_map(|blocks| blocks.values().copied());
+    let scale = Scale::of(one.unit, all);
+    let counts: BTreeSet<u32> = one.values.keys().map(|(guests, _)| *guests).collect();
+    for guests in counts {
+        let figure = ComparedFigure {
+            workload: one.workload.clone(),
+            metric: one.metric.clone(),
+            source: one.source,
+            unit: one.unit,
+            better: one.better,
+            guests,
+        };
+        for arm in 0..arms.len() {
+            let (Some(before), Some(after)) = (one.of(guests, arm), other.of(guests, arm)) else { continue };
+            let entered = [before, after]
+                .map(|values| values.values().map(|&value| scale.enter(value)).collect::<Vec<_>>());
+            let means = [before, after].map(|values| mean(&values.values().copied().collect::<Vec<_>>()));
+            let change = unpaired(&entered[0], &entered[1], scale, seed);
+            let repeats = entered[0].len().min(entered[1].len());
+            let noise = noise::floor([&entered[0], &entered[1]], repeats, scale);
+            let finding = gates.judge(change, one.unit, means, noise);
+            rows.push(DifferenceRow { figure: figure.clone(), arm, means, change, finding });
+        }
+        for arm in 1..arms.len() {
+            let of = |series: &Series| {
+                let (baseline, arm) = (series.of(guests, 0)?, series.of(guests, arm)?);
+                Some(steps(baseline, arm, scale)).filter(|steps| !steps.is_empty())
+            };
+            let (Some(before), Some(after)) = (of(one), of(other)) else { continue };
+            let change = unpaired(&before, &after, scale, seed);
+            let means =
+                one.of(guests, 0).map_or(0.0, |values| mean(&values.values().copied().collect::<Vec<_>>()));
+            let noise = noise::floor([&before, &after], before.len().min(after.len()), scale);
+            effects.push(EffectRow {
+                figure: figure.clone(),
+                arm,
+                effects: [&before, &after].map(|steps| paired(steps, scale, seed)),
+                change,
+                finding: gates.judge(change, one.unit, [means; 2], noise),
+            });
+        }
+    }
+}
+
+/// From the baseline to the arm, in each block that has both.
+fn steps(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Vec<f64> {
+    let both = baseline.iter().filter_map(|(block, &before)| Some((before, *arm.get(block)?)));
+    both.map(|(before, after)| scale.enter(after) - scale.enter(before)).collect()
+}
+
+fn count(judged: impl Iterator<Item = (Option<Change>, Finding)>, level: f64) -> Multiplicity {
+    let mut counted = Multiplicity { level, ..Multiplicity::default() };
+    for (change, finding) in judged {
+        let Some(p_value) = change.and_then(|change| change.p_value) else { continue };
+        counted.made += 1;
+        counted.below += usize::from(p_value < level);
+        counted.found += usize::from(finding.is_found());
+    }
+    counted.expected = counted.made as f64 * level;
+    counted
+}
+
+/// "apicv on, 4 guests, pread (before only)".
+fn only_one(before: &Collected, after: &Collected) -> Vec<String> {
+    let cells = |side: &Collected| -> BTreeSet<(BTreeMap<String, String>, u32, String)> {
+        let cells = side.runs.iter().map(|stored| &stored.run.cell);
+        cells.map(|cell| (cell.arm.clone(), cell.guests, cell.workload.clone())).collect()
+    };
+    let (first, second) = (cells(before), cells(after));
+    let said = |(arm, guests, workload): &(BTreeMap<String, String>, u32, String), side: &str| {
+        let arm: Vec<String> = arm.iter().map(|(factor, level)| format!("{factor} {level}")).collect();
+        format!("{}, {guests} guests, {workload} ({side} only)", arm.join(", "))
+    };
+    let of_first = first.difference(&second).map(|cell| said(cell, "before"));
+    of_first.chain(second.difference(&first).map(|cell| said(cell, "after"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::synthetic::{Made, study};
+    use super::*;
+
+    fn two() -> (Collected, Collected) {
+        let before = study(&Made { shared: 0.01, ..Made::default() });
+        let mut after = study(&Made { shared: 0.01, seed: 2, ..Made::default() });
+        after.facts.target = "ssh://other".to_owned();
+        for stored in &mut after.runs {
+            stored.run.fingerprint.kernel_release = Some("6.18.0-example".to_owned());
+            for metric in stored.run.guests.iter_mut().flatten().filter(|metric| metric.name == "throughput")
+            {
+                metric.value *= 1.1;
+            }
+        }
+        (before, after)
+    }
+
+    #[test]
+    fn a_faster_host_is_seen_and_the_factor_does_the_same_on_both() {
+        let (before, after) = two();
+        let found = difference(&before, &after).unwrap();
+        assert_eq!(
+            found.unlike.iter().map(|unlike| unlike.field.as_str()).collect::<Vec<_>>(),
+            ["kernel_release"]
+        );
+        let rows: Vec<_> = found.rows.iter().filter(|row| row.figure.metric == "throughput").collect();
+        assert_eq!(rows.len(), 3 * 3 * 2);
+        for row in rows {
+            let change = row.change.unwrap();
+            assert!((change.estimate - 10.0).abs() < 4.0, "{row:?}");
+            assert_eq!((row.finding, change.is_paired), (Finding::Raised, false));
+        }
+        let throughput = found.effects.iter().filter(|row| row.figure.metric == "throughput");
+        let differ = throughput.clone().filter(|row| row.finding.is_found()).count();
+        assert!(differ <= 1, "{differ} of {}", throughput.count());
+        assert!(found.only_one.is_empty());
+    }
+
+    #[test]
+    fn other_plans_are_refused() {
+        let (before, mut after) = two();
+        after.facts.workloads[0].settings = "{}".to_owned();
+        let error = difference(&before, &after).unwrap_err().to_string();
+        assert!(error.contains("their workloads or what these are told"), "{error}");
+        after.facts.name = "other".to_owned();
+        assert!(
+            difference(&before, &after).unwrap_err().to_string().contains("\"iozone-apicv\" and \"other\"")
+        );
+    }
+
+    #[test]
+    fn what_one_study_lacks_is_named() {
+        let (before, mut after) = two();
+        after.runs.retain(|stored| stored.run.cell.guests != 4 || stored.run.cell.workload != "pread");
+        let found = difference(&before, &after).unwrap();
+        assert_eq!(
+            found.only_one,
+            ["apicv off, 4 guests, pread (before only)", "apicv on, 4 guests, pread (before only)"]
+        );
+        after.runs.clear();
+        assert!(matches!(difference(&before, &after), Err(NotCompared::NoRuns { .. })));
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether runs may be compared at all: what must be equal, and what the arms themselves differ in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use host::Fingerprint;
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Arm, StoredRun};
+
+/// A fact in which runs differ.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unlike {
+    /// Its dotted name, as in a host's fingerprint; those of a guest begin with `guest.`.
+    pub field: String,
+    /// Its values, in the order of runs; `None` where it was not known.
+    pub values: Vec<Option<String>>,
+}
+
+/// A fact that goes with the arm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmFact {
+    /// Its dotted name.
+    pub field: String,
+    /// Its value in each arm, in the order of arms.
+    pub values: Vec<Option<String>>,
+}
+
+/// What the fingerprints of a study say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Likeness {
+    /// Facts that differ among runs of one arm: the runs are not repeats of each other.
+    pub(super) unlike: Vec<Unlike>,
+    /// Facts that are the same in all runs of an arm and differ between arms: what the factor changed, or something that
+    /// came with it.
+    pub(super) of_arms: Vec<ArmFact>,
+}
+
+/// Compares all runs' hosts and guests.
+pub(super) fn likeness(runs: &[StoredRun], arms: &[Arm]) -> Likeness {
+    let mut by_field: BTreeMap<String, BTreeMap<usize, Vec<Option<String>>>> = BTreeMap::new();
+    let facts: Vec<(usize, BTreeMap<String, String>)> = runs
+        .iter()
+        .filter_map(|stored| {
+            let arm = arms.iter().position(|arm| arm.levels == stored.run.cell.arm)?;
+            Some((arm, facts(stored)))
+        })
+        .collect();
+    let fields: BTreeSet<&String> = facts.iter().flat_map(|(_, facts)| facts.keys()).collect();
+    for field in fields {
+        for (arm, facts) in &facts {
+            // With fewer guests there are fewer guests' facts; that is no difference.
+            if field.starts_with("guest.") && !facts.contains_key(field) {
+                continue;
+            }
+            let values = by_field.entry(field.clone()).or_default().entry(*arm).or_default();
+            let value = facts.get(field).cloned();
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+    }
+    let mut likeness = Likeness::default();
+    for (field, of_arms) in by_field {
+        if let Some(values) = of_arms.values().find(|values| values.len() > 1) {
+            likeness.unlike.push(Unlike { field, values: values.clone() });
+            continue;
+        }
+        let values: Vec<Option<String>> = (0..arms.len())
+            .map(|arm| of_arms.get(&arm).and_then(|values| values.first().cloned()).flatten())
+            .collect();
+        if values.windows(2).any(|pair| pair[0] != pair[1]) {
+            likeness.of_arms.push(ArmFact { field, values });
+        }
+    }
+    likeness
+}
+
+/// What two hosts differ in, by the first run of each.
+pub(super) fn between(before: &[StoredRun], after: &[StoredRun]) -> Vec<Unlike> {
+    let (Some(before), Some(after)) = (before.first(), after.first()) else { return Vec::new() };
+    let (before, after) = (facts(before), facts(after));
+    let fields: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    fields
+        .into_iter()
+        .filter(|field| before.get(*field) != after.get(*field))
+        .map(|field| Unlike {
+            field: field.clone(),
+            values: vec![before.get(field).cloned(), after.get(field).cloned()],
+        })
+        .collect()
+}
+
+/// All facts of a run's host and guests by name.
+fn facts(stored: &StoredRun) -> BTreeMap<String, String> {
+    // Against an empty one, every field that is known differs.
+    let host = Fingerprint::default().differences(&stored.run.fingerprint);
+    let host = host.into_iter().filter_map(|(field, _, value)| Some((field, value?)));
+    let guests = stored.run.guest_facts.iter().enumerate().flat_map(|(number, facts)| {
+        facts.iter().map(move |(name, value)| (format!("guest.{number}.{name}"), value.clone()))
+    });
+    host.chain(guests).collect()
+}

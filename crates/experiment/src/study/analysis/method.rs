@@ -1,0 +1,158 @@
+//! How a study was run.
+
+use std::collections::BTreeMap;
+
+use host::Fingerprint;
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Arm, Collected, StoredRun};
+use super::fingerprints::ArmFact;
+use crate::statistics::median_of;
+
+/// How a study was run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Method {
+    /// Seconds since 1970 when the first run started.
+    pub started: u64,
+    /// Seconds since 1970 when the last run started.
+    pub last_started: u64,
+    /// Seconds in which workloads ran, over all runs that count.
+    pub measured: f64,
+    /// The runs that count, in the order in which they ran.
+    pub runs: Vec<OrderedRun>,
+    /// The attempts that failed.
+    pub failed: Vec<FailedRun>,
+    /// Runs that the plan asks for.
+    pub planned: usize,
+    /// How far apart the guests started.
+    pub skew: Option<Skew>,
+    /// The host, in the first run.
+    pub fingerprint: Fingerprint,
+    /// Facts of host and guests that go with the arm.
+    pub arm_facts: Vec<ArmFact>,
+    /// The guests of the first run, a table of facts each.
+    pub guests: Vec<BTreeMap<String, String>>,
+}
+
+/// A run in the order of all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OrderedRun {
+    /// Its place in the plan's order.
+    pub position: u32,
+    /// Its block.
+    pub block: u32,
+    /// The arm's place in the list of arms.
+    pub arm: usize,
+    /// Guests that ran at once.
+    pub guests: u32,
+    /// The workload.
+    pub workload: String,
+    /// Seconds since 1970 at its start.
+    pub started: u64,
+    /// Seconds.
+    pub took: f64,
+    /// Attempts before it that failed.
+    pub attempt: u32,
+    /// Its folder below that of the result.
+    pub folder: String,
+}
+
+/// An attempt that failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedRun {
+    /// Its block.
+    pub block: u32,
+    /// The arm's full name.
+    pub arm: String,
+    /// Guests that ran at once.
+    pub guests: u32,
+    /// The workload.
+    pub workload: String,
+    /// 0 for the first attempt.
+    pub attempt: u32,
+    /// Why.
+    pub why: String,
+    /// Its folder below that of the result.
+    pub folder: String,
+    /// Whether a later attempt counts in its place.
+    pub was_repeated: bool,
+}
+
+/// How far apart guests started, in seconds, over all runs with several.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Skew {
+    /// The median.
+    pub median: f64,
+    /// The largest.
+    pub largest: f64,
+    /// Runs in which it was more than a hundredth of the run.
+    pub large_in: usize,
+}
+
+pub(super) fn method(collected: &Collected, arms: &[Arm], arm_facts: Vec<ArmFact>) -> Method {
+    let place = |stored: &StoredRun| arms.iter().position(|arm| arm.levels == stored.run.cell.arm);
+    let mut runs: Vec<OrderedRun> = collected
+        .runs
+        .iter()
+        .filter_map(|stored| {
+            let run = &stored.run;
+            Some(OrderedRun {
+                position: run.position,
+                block: run.cell.block,
+                arm: place(stored)?,
+                guests: run.cell.guests,
+                workload: run.cell.workload.clone(),
+                started: run.started,
+                took: run.took,
+                attempt: run.attempt,
+                folder: stored.folder.clone(),
+            })
+        })
+        .collect();
+    runs.sort_by_key(|run| (run.position, run.started));
+    let first = collected.runs.iter().min_by_key(|stored| stored.run.position).map(|stored| &stored.run);
+    let most_guests =
+        collected.runs.iter().map(|stored| &stored.run.guest_facts).max_by_key(|facts| facts.len());
+    Method {
+        started: runs.iter().map(|run| run.started).min().unwrap_or_default(),
+        last_started: runs.iter().map(|run| run.started).max().unwrap_or_default(),
+        measured: runs.iter().map(|run| run.took).filter(|took| took.is_finite()).sum(),
+        failed: collected.failed.iter().map(|stored| failed(stored, collected)).collect(),
+        planned: collected.planned,
+        skew: skew(&collected.runs),
+        fingerprint: first.map(|run| run.fingerprint.clone()).unwrap_or_default(),
+        arm_facts,
+        guests: most_guests.cloned().unwrap_or_default(),
+        runs,
+    }
+}
+
+fn failed(stored: &StoredRun, collected: &Collected) -> FailedRun {
+    let run = &stored.run;
+    let arm = run.cell.arm.iter().map(|(factor, level)| format!("{factor} {level}"));
+    FailedRun {
+        block: run.cell.block,
+        arm: arm.collect::<Vec<_>>().join(", "),
+        guests: run.cell.guests,
+        workload: run.cell.workload.clone(),
+        attempt: run.attempt,
+        why: run.failure.clone().unwrap_or_else(|| "no reason was written down".to_owned()),
+        folder: stored.folder.clone(),
+        was_repeated: collected.runs.iter().any(|one| one.run.cell == run.cell),
+    }
+}
+
+fn skew(runs: &[StoredRun]) -> Option<Skew> {
+    let several = || {
+        let all = runs.iter().filter(|stored| stored.run.cell.guests > 1);
+        all.filter_map(|stored| {
+            Some((stored.run.start_skew.filter(|skew| skew.is_finite())?, stored.run.took))
+        })
+    };
+    let skews: Vec<f64> = several().map(|(skew, _)| skew).collect();
+    Some(Skew {
+        median: median_of(&skews)?,
+        largest: skews.iter().copied().fold(0.0, f64::max),
+        large_in: several().filter(|(skew, took)| *skew > took / 100.0).count(),
+    })
+}

@@ -1,0 +1,122 @@
+//! Many comparisons: some of them look like differences by chance.
+
+use serde::{Deserialize, Serialize};
+
+use super::findings::{Comparison, Figure, Source};
+
+/// How many comparisons were made, and how many of them chance makes. Those of arms that are alike are not among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Multiplicity {
+    /// Comparisons with a p value.
+    pub made: usize,
+    /// The level of the first gate.
+    pub level: f64,
+    /// How many p values below the level are to be expected though nothing differs: `made` times `level`. Figures of
+    /// one run go together, so they may come in bunches.
+    pub expected: f64,
+    /// p values below the level.
+    pub below: usize,
+    /// Comparisons that passed all gates.
+    pub found: usize,
+    /// Those of them that stay when the p values are adjusted for all comparisons of their source, by Holm's method.
+    pub found_by_holm: usize,
+}
+
+/// How often arms that are alike were told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FalseAlarms {
+    /// Comparisons with a p value.
+    pub comparisons: usize,
+    /// p values below the level.
+    pub below: usize,
+    /// Their share in percent; the level in percent is to be expected.
+    pub below_percent: f64,
+    /// Comparisons that passed all gates: differences that are none.
+    pub found: usize,
+    /// Their share in percent.
+    pub found_percent: f64,
+}
+
+/// All comparisons of all figures.
+pub(super) fn all(figures: &[Figure]) -> impl Iterator<Item = &Comparison> {
+    figures
+        .iter()
+        .flat_map(|figure| figure.points.iter().flat_map(|point| &point.comparisons).chain(&figure.overall))
+}
+
+pub(super) fn count(figures: &[Figure], level: f64) -> (Multiplicity, Option<FalseAlarms>) {
+    let tally = |is_aa: bool| {
+        let tested = || all(figures).filter(move |one| one.is_aa == is_aa && p_value(one).is_some());
+        let below = tested().filter(|one| p_value(one).is_some_and(|p| p < level)).count();
+        let found = tested().filter(|one| one.finding.is_found()).count();
+        let holm =
+            tested().filter(|one| one.finding.is_found() && one.p_holm.is_some_and(|p| p < level)).count();
+        (tested().count(), below, found, holm)
+    };
+    let (made, below, found, found_by_holm) = tally(false);
+    let multiplicity =
+        Multiplicity { made, level, expected: made as f64 * level, below, found, found_by_holm };
+    let (comparisons, below, found, _) = tally(true);
+    let percent = |count: usize| count as f64 / comparisons as f64 * 100.0;
+    let false_alarms = (comparisons > 0).then(|| FalseAlarms {
+        comparisons,
+        below,
+        below_percent: percent(below),
+        found,
+        found_percent: percent(found),
+    });
+    (multiplicity, false_alarms)
+}
+
+/// Fills in the adjusted p values: those of one source are a family.
+pub(super) fn adjust(figures: &mut [Figure]) {
+    for source in [Source::Workload, Source::Host] {
+        let mut family: Vec<&mut Comparison> = figures
+            .iter_mut()
+            .filter(|figure| figure.source == source)
+            .flat_map(|figure| {
+                figure.points.iter_mut().flat_map(|point| &mut point.comparisons).chain(&mut figure.overall)
+            })
+            .filter(|one| p_value(one).is_some() && !one.is_aa)
+            .collect();
+        let adjusted = holm(&family.iter().filter_map(|one| p_value(one)).collect::<Vec<_>>());
+        for (one, p) in family.iter_mut().zip(adjusted) {
+            one.p_holm = Some(p);
+        }
+    }
+}
+
+/// The p values as Holm adjusts them ("A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+/// Statistics 6, 1979), in the order given: what is below a level then is a false alarm at all at most that often.
+fn holm(p_values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_by(|&a, &b| p_values[a].total_cmp(&p_values[b]));
+    let mut adjusted = vec![1.0; p_values.len()];
+    let mut largest = 0.0_f64;
+    for (rank, &at) in order.iter().enumerate() {
+        largest = largest.max(p_values[at] * (p_values.len() - rank) as f64).min(1.0);
+        adjusted[at] = largest;
+    }
+    adjusted
+}
+
+fn p_value(comparison: &Comparison) -> Option<f64> {
+    comparison.change.and_then(|change| change.p_value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holm_agrees_with_r() {
+        // p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm")
+        let adjusted = holm(&[0.01, 0.02, 0.03, 0.04, 0.05]);
+        for (found, expected) in adjusted.iter().zip([0.05, 0.08, 0.09, 0.09, 0.09]) {
+            assert!((found - expected).abs() < 1e-12, "{adjusted:?}");
+        }
+        // In another order, and no more than certain.
+        assert_eq!(holm(&[0.6, 0.001, 0.7]), [1.0, 0.003, 1.0]);
+        assert_eq!(holm(&[]), [0.0; 0]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The answer in a word, a sentence, and a sentence for each arm and workload.
+
+use serde::{Deserialize, Serialize};
+
+use super::change::Change;
+use super::facts::Arm;
+use super::findings::{Comparison, Figure, Finding, Findings};
+use super::wording::{bound, by, guests, verb};
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// In a word.
+    pub judgement: Judgement,
+    /// In a sentence.
+    pub sentence: String,
+    /// What was found and what not, a sentence each.
+    pub sentences: Vec<String>,
+}
+
+/// The answer in a word, from the main figure of each workload in each arm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// Some are better and none is worse.
+    Better,
+    /// Some are worse and none is better.
+    Worse,
+    /// Some are better and some are worse.
+    Mixed,
+    /// None differs.
+    NoDifference,
+    /// There are too few repeats to tell.
+    TooFewRepeats,
+    /// The arms are alike: nothing can differ, and the false alarms are counted.
+    Alike,
+    /// Nothing was compared.
+    #[default]
+    Nothing,
+}
+
+/// A comparison of a main figure.
+type Main<'a> = (&'a Figure, &'a Comparison);
+
+pub(super) fn verdict(findings: &Findings) -> Verdict {
+    let main: Vec<Main<'_>> = findings
+        .main()
+        .into_iter()
+        .flat_map(|figure| figure.summary().iter().map(move |comparison| (figure, comparison)))
+        .collect();
+    let real: Vec<Main<'_>> = main.iter().copied().filter(|(_, one)| !one.is_aa).collect();
+    if let (true, Some(alarms)) = (real.is_empty(), findings.false_alarms) {
+        let sentence = format!(
+            "The arms are alike; of {} comparisons {} ({:.1} %) gave a p value below {}, where {:.0} % are to be expected, \
+             and {} ({:.1} %) passed all gates.",
+            alarms.comparisons,
+            alarms.below,
+            alarms.below_percent,
+            findings.gates.level,
+            findings.gates.level * 100.0,
+            alarms.found,
+            alarms.found_percent
+        );
+        return Verdict { judgement: Judgement::Alike, sentences: Vec::new(), sentence };
+    }
+    let judgement = judge(&real);
+    let mut sentences: Vec<String> =
+        real.iter().map(|(figure, one)| sentence(findings, figure, one)).collect();
+    sentences.extend(exits(findings));
+    Verdict { judgement, sentence: headline(findings, judgement, &real), sentences }
+}
+
+fn judge(main: &[Main<'_>]) -> Judgement {
+    let some = |good| main.iter().any(|(figure, one)| one.finding.is_good(figure.better) == Some(good));
+    if main.is_empty() {
+        return Judgement::Nothing;
+    }
+    match (some(true), some(false)) {
+        (true, true) => Judgement::Mixed,
+        (true, false) => Judgement::Better,
+        (false, true) => Judgement::Worse,
+        (false, false) if main.iter().any(|(_, one)| one.finding != Finding::TooFew) => {
+            Judgement::NoDifference
+        }
+        (false, false) => Judgement::TooFewRepeats,
+    }
+}
+
+fn headline(findings: &Findings, judgement: Judgement, main: &[Main<'_>]) -> String {
+    let largest = |good: bool| {
+        let found = main.iter().filter(|(figure, one)| one.finding.is_good(figure.better) == Some(good));
+        let sized = |change: &Option<Change>| change.map_or(0.0, |change| change.estimate.abs());
+        found.max_by(|a, b| sized(&a.1.change).total_cmp(&sized(&b.1.change)))
+    };
+    let said = |good| largest(good).map(|(figure, one)| sentence(findings, figure, one)).unwrap_or_default();
+    let count =
+        |good| main.iter().filter(|(figure, one)| one.finding.is_good(figure.better) == Some(good)).count();
+    match judgement {
+        Judgement::Better | Judgement::Worse => {
+            let good = judgement == Judgement::Better;
+            let word = if good { "better" } else { "worse" };
+            let rest = match (main.len(), count(good)) {
+                (1, _) => String::new(),
+                (all, found) if all == found => {
+                    format!(" All {all} main figures are {word}; this one changed most.")
+                }
+                (all, 1) => format!(" The other {} main figures show no difference.", all - 1),
+                (all, found) => format!(
+                    " {found} of {all} main figures are {word}, this one most; the others show no difference."
+                ),
+            };
+            said(good) + &rest
+        }
+        Judgement::Mixed => format!(
+            "Of {} main figures {} are better and {} worse. {} {}",
+            main.len(),
+            count(true),
+            count(false),
+            said(true),
+            said(false)
+        ),
+        Judgement::NoDifference => no_difference(findings, main),
+        Judgement::TooFewRepeats => {
+            "There are too few repeats to tell whether the arms differ; at least three are needed.".to_owned()
+        }
+        Judgement::Alike => String::new(),
+        Judgement::Nothing => {
+            "Nothing was compared: no figure is there for the baseline and another arm.".to_owned()
+        }
+    }
+}
+
+fn no_difference(findings: &Findings, main: &[Main<'_>]) -> String {
+    if let [(figure, one)] = main {
+        return sentence(findings, figure, one);
+    }
+    let sized =
+        |change: &Change| change.interval.map_or(0.0, |interval| interval.low.abs().max(interval.high.abs()));
+    let widest = main
+        .iter()
+        .filter_map(|(figure, one)| Some((figure, one.change?)))
+        .max_by(|a, b| sized(&a.1).total_cmp(&sized(&b.1)));
+    let bound = widest.and_then(|(figure, change)| bound(&change, figure.unit));
+    match bound {
+        Some(bound) => {
+            format!("No difference larger than {bound} was seen in any of {} main figures.", main.len())
+        }
+        None => format!("No difference was seen in any of {} main figures.", main.len()),
+    }
+}
+
+/// "apicv on raised random-read throughput with 1 and 2 VMs by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)."
+fn sentence(findings: &Findings, figure: &Figure, one: &Comparison) -> String {
+    let counts: Vec<u32> = figure.points.iter().map(|point| point.guests).collect();
+    let with = match guests(&counts, findings.study.are_vms) {
+        guests if guests.is_empty() || counts == [0] => String::new(),
+        guests => format!(" with {guests}"),
+    };
+    let name = figure.name();
+    let arm = arm(findings, one.arm);
+    let Some(change) = one.change else { return format!("{arm}: no block has {name}{with} in both arms.") };
+    match one.finding {
+        Finding::Raised | Finding::Lowered => {
+            format!("{arm} {} {name}{with} {}.", verb(one.finding), by(&change, figure.unit))
+        }
+        Finding::Small => format!(
+            "{arm} changed {name}{with} too little to matter or to stand out of the repeats' scatter: {}.",
+            by(&change, figure.unit)
+        ),
+        Finding::NotSeen => match bound(&change, figure.unit) {
+            Some(bound) => {
+                format!(
+                    "{arm}: no difference larger than {bound} was seen in {name}{with} ({} pairs).",
+                    change.repeats
+                )
+            }
+            None => format!("{arm}: no difference was seen in {name}{with}."),
+        },
+        Finding::TooFew => format!("{arm}: {} repeats of {name}{with} are too few to tell.", change.repeats),
+    }
+}
+
+/// What became of the exits, where they were counted: a sentence for each arm and workload.
+fn exits(findings: &Findings) -> Vec<String> {
+    let totals = findings.figures.iter().filter(|figure| figure.is_exit_total());
+    let of = totals.flat_map(|figure| figure.summary().iter().map(move |one| (figure, one)));
+    of.filter(|(_, one)| !one.is_aa).map(|(figure, one)| sentence(findings, figure, one)).collect()
+}
+
+fn arm(findings: &Findings, arm: usize) -> String {
+    findings.arms.get(arm).map_or_else(String::new, |arm: &Arm| arm.full_name.clone())
+}

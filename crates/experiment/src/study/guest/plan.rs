@@ -1,0 +1,105 @@
+//! The table `[guests]` of a plan: who the guests are, and how commands reach them.
+
+mod merge;
+mod qemu;
+mod reached;
+mod size;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use merge::merged;
+pub use qemu::{
+    Accelerator, Aio, DiskBus, DiskCache, DiskPlan, Irqchip, NetBackend, NetModel, NetPlan, Pit, QemuPlan,
+};
+pub use reached::{AgentChannel, HostPlan, LibvirtPlan, NoPlan, SshAccess, SshPlan, XenChannel, XenPlan};
+pub use size::Size;
+
+/// Who the guests of a study are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum GuestPlan {
+    /// VMs that are started for the study from the guest image, one QEMU each.
+    Qemu(Box<QemuPlan>),
+    /// Domains that libvirt knows by name.
+    Libvirt(LibvirtPlan),
+    /// Domains of Xen, by name or by configuration file.
+    Xen(XenPlan),
+    /// Machines that are reached by ssh, whatever they are.
+    Ssh(SshPlan),
+    /// The host itself in the place of a guest: for studies of a host, and to try a plan.
+    Host(HostPlan),
+    /// No guests: workloads run on the host alone.
+    None(NoPlan),
+}
+
+impl GuestPlan {
+    /// How many guests run at once, one study point each, in the order in which they are gone through.
+    pub fn counts(&self) -> Vec<u32> {
+        let (given, all) = match self {
+            Self::Qemu(plan) => (&plan.counts, 1),
+            Self::Libvirt(plan) => (&plan.counts, plan.domains.len()),
+            Self::Xen(plan) => (&plan.counts, plan.domains.len()),
+            Self::Ssh(plan) => (&plan.counts, plan.addresses.len()),
+            Self::Host(plan) => (&plan.counts, 1),
+            Self::None(_) => return vec![0],
+        };
+        let mut counts =
+            if given.is_empty() { vec![u32::try_from(all).unwrap_or(u32::MAX)] } else { given.clone() };
+        counts.sort_unstable();
+        counts.dedup();
+        counts
+    }
+
+    /// These guests with the tables `guests` of levels laid over them, as [`merged`] does it.
+    ///
+    /// # Errors
+    /// Where the tables together are no plan of guests: the words of the reader, with the field's name.
+    pub fn with<'a>(
+        &self,
+        levels: impl IntoIterator<Item = &'a toml::Table>,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(merged(&toml::Table::try_from(self)?, levels).try_into()?)
+    }
+
+    /// Guests that there can be at most; none where as many are started as are asked for.
+    fn available(&self) -> Option<usize> {
+        match self {
+            Self::Qemu(_) | Self::Host(_) | Self::None(_) => None,
+            Self::Libvirt(plan) => Some(plan.domains.len()),
+            Self::Xen(plan) => Some(plan.domains.len()),
+            Self::Ssh(plan) => Some(plan.addresses.len()),
+        }
+    }
+
+    /// Whether the guests are started from the guest image.
+    pub fn needs_image(&self) -> bool {
+        matches!(self, Self::Qemu(plan) if plan.kernel.is_none())
+    }
+
+    /// What cannot work whatever the host, each with what to write instead. `field` names are those of the plan.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let counts = self.counts();
+        if !matches!(self, Self::None(_)) && counts.contains(&0) {
+            problems.push("guests.counts holds 0; write kind = \"none\" for runs without guests".to_owned());
+        }
+        if let (Some(available), Some(&most)) = (self.available(), counts.last()) {
+            if available == 0 {
+                problems.push("guests names no machine; list the domains or addresses".to_owned());
+            } else if most as usize > available {
+                problems.push(format!(
+                    "guests.counts asks for {most} guests, and {available} are named; name more or ask for fewer"
+                ));
+            }
+        }
+        if let Self::Qemu(plan) = self {
+            plan.problems(&mut problems);
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

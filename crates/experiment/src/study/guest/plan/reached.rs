@@ -1,0 +1,136 @@
+//! Guests that are there already: who they are, and how commands reach them.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::study::Span;
+
+/// Domains of libvirt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LibvirtPlan {
+    /// How many run at once; all of them if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<u32>,
+    /// Their names, in the order in which they are started.
+    pub domains: Vec<String>,
+    /// The connection that virsh is given; qemu:///system if not given.
+    #[serde(default = "system_connection")]
+    pub connect: String,
+    /// How commands reach them.
+    #[serde(default)]
+    pub channel: AgentChannel,
+    /// How ssh logs in, with channel = "ssh".
+    #[serde(default)]
+    pub ssh: SshAccess,
+    /// Addresses, in the order of the domains; asked of libvirt if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// Within which a domain that was started must answer.
+    #[serde(default = "start_limit")]
+    pub start_limit: Span,
+}
+
+/// How commands reach a domain of libvirt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentChannel {
+    /// By the QEMU guest agent, which must run in the guest with guest-exec allowed.
+    #[default]
+    GuestAgent,
+    /// By ssh.
+    Ssh,
+}
+
+/// Domains of Xen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct XenPlan {
+    /// How many run at once; all of them if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<u32>,
+    /// Names of running domains, or paths of xl configuration files from which they are created and then shut down.
+    pub domains: Vec<String>,
+    /// How commands reach them.
+    #[serde(default)]
+    pub channel: XenChannel,
+    /// How ssh logs in, with channel = "ssh".
+    #[serde(default)]
+    pub ssh: SshAccess,
+    /// Addresses, in the order of the domains: needed with channel = "ssh".
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// Within which a domain that was created must answer.
+    #[serde(default = "start_limit")]
+    pub start_limit: Span,
+}
+
+/// How commands reach a domain of Xen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum XenChannel {
+    /// By ssh.
+    #[default]
+    Ssh,
+    /// By a shell on the console (`xl console`): a root shell must wait there.
+    Console,
+}
+
+/// Machines reached by ssh.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SshPlan {
+    /// How many take part at once; all of them if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<u32>,
+    /// Names or addresses, in the order in which they are taken. ssh's own configuration is used.
+    pub addresses: Vec<String>,
+    /// How ssh logs in.
+    #[serde(default)]
+    pub ssh: SshAccess,
+    /// Within which a machine must answer.
+    #[serde(default = "start_limit")]
+    pub start_limit: Span,
+}
+
+/// How ssh logs in: what is not given is left to ssh and its configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SshAccess {
+    /// The user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The private key's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// The port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Further options, each as for ssh -o.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+}
+
+/// The host in the place of guests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostPlan {
+    /// How many scripts run side by side; one if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<u32>,
+}
+
+/// No guests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoPlan {}
+
+fn system_connection() -> String {
+    "qemu:///system".to_owned()
+}
+
+fn start_limit() -> Span {
+    Span::seconds(180)
+}

@@ -1,0 +1,47 @@
+//! What is wrong with a plan, and where.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The line in the plan's file, counted from 1, where one can be named.
+    pub line: Option<usize>,
+    /// The field, by its path: `order.repeats`, `factors[0].baseline`.
+    pub field: String,
+    /// What was expected, and what was found.
+    pub what: String,
+}
+
+/// A plan that cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadPlan {
+    /// The file, or the shipped plan's name.
+    pub file: String,
+    /// One or more.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for BadPlan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                writeln!(formatter)?;
+            }
+            write!(formatter, "{}", self.file)?;
+            if let Some(line) = problem.line {
+                write!(formatter, ":{line}")?;
+            }
+            write!(formatter, ": ")?;
+            if !problem.field.is_empty() {
+                write!(formatter, "{}: ", problem.field)?;
+            }
+            write!(formatter, "{}", problem.what)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for BadPlan {}

@@ -1,0 +1,66 @@
+//! Reading a plan's file.
+
+use toml::de::{DeTable, DeValue};
+
+use super::{BadPlan, Plan, Problem};
+
+impl Plan {
+    /// Reads and checks a plan; `file` is how messages name it.
+    ///
+    /// # Errors
+    /// Every problem with its line, its field and what was expected there. Only the first one where the text is no
+    /// TOML or a value has not the form that its field needs.
+    pub fn read(text: &str, file: &str) -> Result<Self, BadPlan> {
+        let bad = |problems| BadPlan { file: file.to_owned(), problems };
+        let plan: Self = toml::from_str(text).map_err(|error| bad(vec![malformed(text, &error)]))?;
+        let mut problems = plan.check();
+        if problems.is_empty() {
+            return Ok(plan);
+        }
+        if let Ok(table) = DeTable::parse(text) {
+            for problem in &mut problems {
+                problem.line =
+                    place(table.get_ref(), &problem.field).map_or(Some(1), |offset| Some(line(text, offset)));
+            }
+        }
+        problems.sort_by(|one, other| (one.line, &one.field).cmp(&(other.line, &other.field)));
+        Err(bad(problems))
+    }
+}
+
+fn malformed(text: &str, error: &toml::de::Error) -> Problem {
+    Problem {
+        line: error.span().map(|span| line(text, span.start)),
+        field: String::new(),
+        what: error.message().replace('\n', "; "),
+    }
+}
+
+fn line(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count()
+}
+
+/// Where a field's value begins; where it is not there, the table it would be in.
+fn place(table: &DeTable<'_>, field: &str) -> Option<usize> {
+    let mut found = None;
+    let mut table = Some(table);
+    let mut list: Option<&toml::de::DeArray<'_>> = None;
+    for part in field.split(['.', '[']) {
+        let value = match part.strip_suffix(']') {
+            Some(index) => list.and_then(|list| list.get(index.parse::<usize>().ok()?)),
+            None => table.and_then(|table| table.get(part)),
+        };
+        let Some(value) = value else { break };
+        found = Some(value.span().start);
+        (table, list) = match value.get_ref() {
+            DeValue::Table(table) => (Some(table), None),
+            DeValue::Array(list) => (None, Some(list)),
+            _ => (None, None),
+        };
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

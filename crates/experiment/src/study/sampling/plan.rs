@@ -1,0 +1,93 @@
+//! `[samples]` of a plan.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::study::Span;
+
+/// Reading a host of hundreds of processors takes some ten milliseconds.
+const SHORTEST: Duration = Duration::from_millis(50);
+/// The kernel's counts of exits are taken at each reading; they are no course over time when that is rare.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What is sampled on the host while a workload runs. All of it, every second, where the plan does not say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplePlan {
+    /// How often the host is read: from "50ms" to "60s". Every reading costs CPU time, which `sampling.cpu` tells.
+    pub interval: Span,
+    /// CPU time of the host by state: user, system, guest, iowait, steal, softirq and the others.
+    pub cpu: bool,
+    /// CPU time and interrupts of each CPU too, not of all together only; in the raw samples.
+    pub per_core: bool,
+    /// Run time and run-queue wait of the guests' threads: vCPUs, I/O threads, vhost workers and the rest.
+    pub threads: bool,
+    /// VM exits by reason with their handling times, by eBPF; KVM's own statistics where that cannot be used.
+    pub exits: bool,
+    /// Interrupts of the host by source.
+    pub interrupts: bool,
+    /// The frequency of each CPU (cpufreq).
+    pub frequency: bool,
+}
+
+impl Default for SamplePlan {
+    fn default() -> Self {
+        Self {
+            interval: Span::seconds(1),
+            cpu: true,
+            per_core: true,
+            threads: true,
+            exits: true,
+            interrupts: true,
+            frequency: true,
+        }
+    }
+}
+
+/// An interval at which nothing useful can be sampled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("[samples] interval is {found}, expected 50ms to 60s")]
+pub struct BadInterval {
+    found: Span,
+}
+
+impl SamplePlan {
+    /// What the types alone do not check.
+    ///
+    /// # Errors
+    /// [`BadInterval`].
+    pub fn check(&self) -> Result<(), BadInterval> {
+        let possible = (SHORTEST..=LONGEST).contains(&self.interval.duration());
+        possible.then_some(()).ok_or(BadInterval { found: self.interval })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_sampled_every_second_unless_the_plan_says_otherwise() {
+        let plan: SamplePlan = toml::from_str("interval = \"500ms\"\nexits = false").unwrap();
+        assert_eq!(plan.interval.duration(), Duration::from_millis(500));
+        assert!(
+            plan.cpu && plan.per_core && plan.threads && !plan.exits && plan.interrupts && plan.frequency
+        );
+        assert_eq!(toml::from_str::<SamplePlan>("").unwrap(), SamplePlan::default());
+        assert!(toml::from_str::<SamplePlan>("exit = true").is_err());
+    }
+
+    #[test]
+    fn an_interval_that_measures_itself_is_refused() {
+        let plan =
+            |interval: &str| SamplePlan { interval: interval.parse().unwrap(), ..SamplePlan::default() };
+        assert_eq!(SamplePlan::default().check(), Ok(()));
+        for interval in ["49ms", "61s"] {
+            let error = plan(interval).check().unwrap_err().to_string();
+            assert!(error.contains(interval), "{error}");
+        }
+        assert!(plan("50ms").check().is_ok() && plan("60s").check().is_ok());
+    }
+}

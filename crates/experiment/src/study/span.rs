@@ -1,0 +1,124 @@
+//! A length of time as plans write it: `250ms`, `90s`, `10m`, `6h`, `2d`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Units by name, the largest first, in milliseconds.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+
+/// A length of time above zero, in whole milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Span(u64);
+
+/// A text is no [`Span`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a whole number above 0 with ms, s, m, h or d (\"90s\"), found {0:?}")]
+pub struct NoSpan(String);
+
+impl Span {
+    /// So many seconds; 0 becomes a millisecond.
+    #[must_use]
+    pub const fn seconds(seconds: u32) -> Self {
+        Self(if seconds == 0 { 1 } else { seconds as u64 * 1000 })
+    }
+
+    /// As the standard library has it.
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl FromStr for Span {
+    type Err = NoSpan;
+
+    fn from_str(text: &str) -> Result<Self, NoSpan> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let milliseconds = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .and_then(|(_, factor)| number.parse::<u64>().ok()?.checked_mul(*factor))
+            .filter(|&milliseconds| milliseconds > 0);
+        milliseconds.map(Self).ok_or_else(|| NoSpan(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Span {
+    type Error = NoSpan;
+
+    fn try_from(text: String) -> Result<Self, NoSpan> {
+        text.parse()
+    }
+}
+
+impl From<Span> for String {
+    fn from(span: Span) -> Self {
+        span.to_string()
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, factor) =
+            UNITS.into_iter().find(|(_, factor)| self.0.is_multiple_of(*factor)).unwrap_or(("ms", 1));
+        write!(formatter, "{}{name}", self.0 / factor)
+    }
+}
+
+impl JsonSchema for Span {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn units_are_understood_and_the_largest_is_written() {
+        let read = |text: &str| text.parse::<Span>().map(Span::duration);
+        assert_eq!(read("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(read("6h"), Ok(Duration::from_secs(21_600)));
+        assert_eq!("120s".parse::<Span>().unwrap().to_string(), "2m");
+        assert_eq!("1500ms".parse::<Span>().unwrap().to_string(), "1500ms");
+    }
+
+    #[test]
+    fn what_is_no_span_is_named() {
+        for text in ["", "5", "s", "0s", "-1s", "1.5s", "1 s", "99999999999999999999s", "213503982335d", "5é"]
+        {
+            let error = text.parse::<Span>().unwrap_err().to_string();
+            assert!(error.contains(&format!("found {text:?}")), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_as_the_same(milliseconds in 1..=u64::MAX) {
+            let span = Span(milliseconds);
+            prop_assert_eq!(span.to_string().parse::<Span>(), Ok(span));
+        }
+
+        #[test]
+        fn any_text_is_a_span_or_an_error(text in ".{0,12}") {
+            let _ = text.parse::<Span>();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a figure of a workload is, before there is one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::study::{Better, Combine, Metric, Unit};
+
+/// A figure that a workload gives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetricDescription {
+    /// As in [`Metric`]. One that ends with `.*` stands for a family whose members are known after a run only, as
+    /// exits by reason are.
+    pub name: String,
+    /// As in [`Metric`].
+    pub unit: Unit,
+    /// As in [`Metric`].
+    pub better: Better,
+    /// As in [`Metric`].
+    pub combine: Combine,
+    /// What it is, in at most 60 characters, as the title of a chart has it.
+    pub meaning: String,
+}
+
+impl MetricDescription {
+    /// Throughput of any kind: more is better, guests add up.
+    pub(super) fn rate(name: &str, unit: Unit, meaning: impl Into<String>) -> Self {
+        Self::new(name, unit, Better::Higher, Combine::Sum, meaning)
+    }
+
+    /// A latency: less is better, the slowest guest counts.
+    pub(super) fn latency(name: &str, meaning: impl Into<String>) -> Self {
+        Self::new(name, Unit::Seconds, Better::Lower, Combine::Worst, meaning)
+    }
+
+    /// A share of CPU time, which may be work or waste.
+    pub(super) fn share_of_cpu(name: &str, meaning: impl Into<String>) -> Self {
+        Self::new(name, Unit::Percent, Better::Neither, Combine::Mean, meaning)
+    }
+
+    /// Failures: less is better, guests add up.
+    pub(super) fn failures(name: &str, meaning: impl Into<String>) -> Self {
+        Self::new(name, Unit::Count, Better::Lower, Combine::Sum, meaning)
+    }
+
+    pub(super) fn new(
+        name: &str,
+        unit: Unit,
+        better: Better,
+        combine: Combine,
+        meaning: impl Into<String>,
+    ) -> Self {
+        Self { name: name.to_owned(), unit, better, combine, meaning: meaning.into() }
+    }
+
+    /// Whether it speaks of the figure called `name`.
+    pub fn covers(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(family) => name.len() > family.len() && name.starts_with(family),
+            None => self.name == name,
+        }
+    }
+
+    /// The figure with its value; `name` is one that this [covers](Self::covers).
+    pub fn metric(&self, name: &str, value: f64) -> Metric {
+        Metric { name: name.to_owned(), unit: self.unit, better: self.better, combine: self.combine, value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_covers_its_members_alone() {
+        let exits =
+            MetricDescription::new("exits.*", Unit::PerOperation, Better::Lower, Combine::Single, "Exits");
+        assert!(exits.covers("exits.HLT"));
+        assert!(!exits.covers("exits."));
+        assert!(!exits.covers("exits"));
+        assert!(!MetricDescription::latency("latency.p50", "Median").covers("latency.p501"));
+    }
+}

@@ -1,0 +1,36 @@
+//! What wrk 4, ApacheBench 2.3 and `exitless load http` print.
+
+mod ab;
+mod wrk;
+
+use super::{Generator, Http};
+use crate::study::Metric;
+use crate::study::workload::NotUnderstood;
+use crate::study::workload::adapter::{Adapter, Figures, Text};
+
+pub(super) fn parse(http: &Http, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
+    let mut figures = Figures::new(http.metrics());
+    match http.generator {
+        Generator::Wrk => wrk::parse(text, &mut figures)?,
+        Generator::Ab => ab::parse(text, &mut figures)?,
+        Generator::Exitless => own(text, &mut figures)?,
+    }
+    figures.all(text)
+}
+
+fn own(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
+    let outcome = crate::load::Outcome::read(text.stdout()).map_err(|error| {
+        text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout())
+    })?;
+    figures.add("requests", outcome.attained_rate());
+    figures.add("throughput", outcome.bytes_per_second());
+    figures.add("attained", outcome.attained_percent());
+    figures.add("errors", outcome.failures() as f64);
+    // Without an answer there is no latency, and the run has failed.
+    if let Some(latency) = &outcome.latency {
+        for (name, value) in latency.by_name() {
+            figures.add(&format!("latency.{name}"), value);
+        }
+    }
+    Ok(())
+}

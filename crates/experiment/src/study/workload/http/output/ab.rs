@@ -1,0 +1,38 @@
+//! ApacheBench 2.3, and after it the table that -e writes.
+
+use crate::study::workload::NotUnderstood;
+use crate::study::workload::adapter::{Figures, Text};
+
+/// "Kbytes" (ab.c divides by 1024).
+const KIBIBYTE: f64 = 1024.0;
+const MILLISECOND: f64 = 1e-3;
+
+const TABLE: &str = "Percentage served,Time in ms";
+const PERCENTILES: [(&str, &str); 4] =
+    [("50", "latency.p50"), ("90", "latency.p90"), ("95", "latency.p95"), ("99", "latency.p99")];
+
+pub(super) fn parse(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
+    let find =
+        |label: &str| text.stdout().lines().find_map(|line| Some((line.strip_prefix(label)?.trim(), line)));
+    let number = |label: &str, unit: &str| {
+        let (value, line) = find(label).ok_or_else(|| text.missing(format!("a line with {label:?}")))?;
+        let value = value.strip_suffix(unit).ok_or_else(|| text.not_understood(unit, line))?;
+        text.number(value.trim(), label, line)
+    };
+    figures.add("requests", number("Requests per second:", "[#/sec] (mean)")?);
+    figures.add("throughput", number("Transfer rate:", "[Kbytes/sec] received")? * KIBIBYTE);
+    let failed = number("Failed requests:", "")?;
+    // This line is there when there were some; ab counts them among the complete.
+    let refused = if find("Non-2xx responses:").is_some() { number("Non-2xx responses:", "")? } else { 0.0 };
+    figures.add("errors", failed + refused);
+    let mut lines = text.stdout().lines().skip_while(|line| line.trim() != TABLE);
+    lines.next().ok_or_else(|| text.missing(TABLE))?;
+    for line in lines.filter(|line| !line.is_empty()) {
+        let (percent, time) = line.split_once(',').ok_or_else(|| text.not_understood(TABLE, line))?;
+        let time = text.number(time.trim(), "a time in ms", line)?;
+        if let Some((_, name)) = PERCENTILES.iter().find(|(written, _)| *written == percent) {
+            figures.add(name, time * MILLISECOND);
+        }
+    }
+    Ok(())
+}

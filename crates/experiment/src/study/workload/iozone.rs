@@ -1,0 +1,254 @@
+//! IOzone on a file in the guest.
+
+mod output;
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::adapter::{Adapter, Printed, Setting, Unfit, demand};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use crate::study::guest::Size;
+use crate::study::{Metric, Unit};
+
+const PREPARE: &str = "iozone-prepare";
+const RUN: &str = "iozone";
+
+/// Settings of IOzone. Its file is written once after the guest has started; the tests that are listed are what is
+/// measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Iozone {
+    /// Size of the file, or of each one with more than one process (-s).
+    pub file_size: Size,
+    /// Bytes of one read or write (-r).
+    pub record_size: Size,
+    /// What is measured, each once. IOzone runs some in pairs and in an order of its own.
+    pub tests: Vec<IozoneTest>,
+    /// Processes, each with a file of its own (-t): the throughput mode. Without it one process runs outside that mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+    /// Past the page cache of the guest: O_DIRECT (-I). fread and fwrite go through it all the same.
+    #[serde(default)]
+    pub direct: bool,
+    /// The time of a write includes fsync (-e).
+    #[serde(default)]
+    pub flush: bool,
+    /// Times include close() (-c).
+    #[serde(default)]
+    pub close: bool,
+    /// The guest forgets its page cache before the measured step (/proc/sys/vm/drop_caches); the user must be root.
+    #[serde(default)]
+    pub drop_caches: bool,
+    /// Further arguments, each a word.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+}
+
+/// A test of IOzone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IozoneTest {
+    /// A new file.
+    Write,
+    /// The same file again.
+    Rewrite,
+    /// From begin to end.
+    Read,
+    /// Once more.
+    Reread,
+    /// At random places.
+    RandomRead,
+    /// At random places.
+    RandomWrite,
+    /// From end to begin.
+    BackwardRead,
+    /// One record again and again.
+    RecordRewrite,
+    /// In strides.
+    StrideRead,
+    /// By fwrite().
+    Fwrite,
+    /// By fwrite(), once more.
+    Frewrite,
+    /// By fread().
+    Fread,
+    /// By fread(), once more.
+    Freread,
+    /// By pwrite().
+    Pwrite,
+    /// By pwrite(), once more.
+    Repwrite,
+    /// By pread().
+    Pread,
+    /// By pread(), once more.
+    Repread,
+    /// Reads and writes at random, by several processes only.
+    Mixed,
+}
+
+/// A test as IOzone knows it.
+struct Known {
+    test: IozoneTest,
+    name: &'static str,
+    /// The number for -i.
+    number: u8,
+    /// What the line of the throughput mode ends with; `None` where that mode has no such figure.
+    throughput: Option<&'static str>,
+    /// Its two words in the heading of the table; `None` where the table has no such column.
+    column: Option<(&'static str, &'static str)>,
+}
+
+impl IozoneTest {
+    /// Numbers by `iozone -h`, names as version 3.489 prints them.
+    const KNOWN: [Known; 18] = [
+        known(Self::Write, "write", 0, Some("initial writers"), Some(("", "write"))),
+        known(Self::Rewrite, "rewrite", 0, Some("rewriters"), Some(("", "rewrite"))),
+        known(Self::Read, "read", 1, Some("readers"), Some(("", "read"))),
+        known(Self::Reread, "reread", 1, Some("re-readers"), Some(("", "reread"))),
+        known(Self::RandomRead, "random-read", 2, Some("random readers"), Some(("random", "read"))),
+        known(Self::RandomWrite, "random-write", 2, Some("random writers"), Some(("random", "write"))),
+        known(Self::BackwardRead, "backward-read", 3, Some("reverse readers"), Some(("bkwd", "read"))),
+        known(Self::RecordRewrite, "record-rewrite", 4, None, Some(("record", "rewrite"))),
+        known(Self::StrideRead, "stride-read", 5, Some("stride readers"), Some(("stride", "read"))),
+        known(Self::Fwrite, "fwrite", 6, Some("fwriters"), Some(("", "fwrite"))),
+        known(Self::Frewrite, "frewrite", 6, None, Some(("", "frewrite"))),
+        known(Self::Fread, "fread", 7, Some("freaders"), Some(("", "fread"))),
+        known(Self::Freread, "freread", 7, None, Some(("", "freread"))),
+        known(Self::Pwrite, "pwrite", 9, Some("pwrite writers"), Some(("", "pwrite"))),
+        known(Self::Repwrite, "repwrite", 9, None, Some(("", "repwrite"))),
+        known(Self::Pread, "pread", 10, Some("pread readers"), Some(("", "pread"))),
+        known(Self::Repread, "repread", 10, None, Some(("", "repread"))),
+        known(Self::Mixed, "mixed", 8, Some("mixed workload"), None),
+    ];
+
+    /// The stable name, as in plans.
+    pub fn name(self) -> &'static str {
+        self.known().name
+    }
+
+    fn known(self) -> &'static Known {
+        &Self::KNOWN[self as usize]
+    }
+
+    fn metric_name(self) -> String {
+        format!("{}.throughput", self.name())
+    }
+}
+
+const fn known(
+    test: IozoneTest,
+    name: &'static str,
+    number: u8,
+    throughput: Option<&'static str>,
+    column: Option<(&'static str, &'static str)>,
+) -> Known {
+    Known { test, name, number, throughput, column }
+}
+
+impl Iozone {
+    fn files(&self) -> Vec<String> {
+        (0..self.processes.unwrap_or(1)).map(|process| format!("file-{process}")).collect()
+    }
+
+    /// The command line with these tests. Files stay (-w): later steps read what an earlier one wrote.
+    fn command(&self, numbers: impl IntoIterator<Item = u8>) -> String {
+        let mut words: Vec<String> = vec!["iozone".to_owned(), "-w".to_owned()];
+        let kibibytes = |size: Size| format!("{}k", size.bytes() / 1024);
+        words.extend(["-s".to_owned(), kibibytes(self.file_size)]);
+        words.extend(["-r".to_owned(), kibibytes(self.record_size)]);
+        for number in numbers {
+            words.extend(["-i".to_owned(), number.to_string()]);
+        }
+        // Outside the throughput mode pread and pwrite are among the extension tests.
+        let flags = [
+            (self.direct, "-I"),
+            (self.flush, "-e"),
+            (self.close, "-c"),
+            (self.processes.is_none() && self.numbers().iter().any(|number| [9, 10].contains(number)), "-E"),
+        ];
+        words.extend(flags.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.to_owned()));
+        words.extend(self.arguments.iter().cloned());
+        match self.processes {
+            Some(processes) => words.extend(["-t".to_owned(), processes.to_string(), "-F".to_owned()]),
+            None => words.push("-f".to_owned()),
+        }
+        words.extend(self.files());
+        shell::line(words)
+    }
+
+    fn numbers(&self) -> Vec<u8> {
+        let mut numbers: Vec<u8> = self.tests.iter().map(|test| test.known().number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+}
+
+impl Adapter for Iozone {
+    fn tool(&self) -> &'static str {
+        "iozone"
+    }
+
+    fn check(&self) -> Result<(), Unfit> {
+        let mut tests = self.tests.clone();
+        tests.sort_unstable();
+        tests.dedup();
+        demand(!tests.is_empty(), "tests", "must name at least one test")?;
+        demand(tests.len() == self.tests.len(), "tests", "name a test more than once")?;
+        for test in tests.iter().map(|test| test.known()) {
+            let fits =
+                if self.processes.is_some() { test.throughput.is_some() } else { test.column.is_some() };
+            let mode = if self.processes.is_some() { "with processes" } else { "without processes" };
+            demand(fits, "tests", &format!("name {}, of which IOzone gives no figure {mode}", test.name))?;
+        }
+        let whole = |size: Size| size.bytes().is_multiple_of(1024);
+        demand(whole(self.file_size), "file_size", "must be a multiple of 1K")?;
+        demand(whole(self.record_size), "record_size", "must be a multiple of 1K")?;
+        demand(self.record_size <= self.file_size, "record_size", "is more than the file has")?;
+        demand(
+            self.file_size.bytes().is_multiple_of(self.record_size.bytes()),
+            "file_size",
+            "must be whole records",
+        )?;
+        demand(self.processes != Some(0), "processes", "must be at least 1")?;
+        demand(self.processes.is_none_or(|count| count <= 256), "processes", "must be at most 256")
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    fn needs(&self) -> Vec<Program> {
+        vec![Program { place: Place::Guest, name: "iozone", package: "iozone3" }]
+    }
+
+    fn metrics(&self) -> Vec<MetricDescription> {
+        let described = |test: &IozoneTest| {
+            let meaning = format!("Throughput of {}", test.name().replace('-', " "));
+            MetricDescription::rate(&test.metric_name(), Unit::BytesPerSecond, meaning)
+        };
+        self.tests.iter().map(described).collect()
+    }
+
+    fn steps(&self, setting: &Setting<'_>) -> Steps {
+        let folder = setting.enter_folder();
+        let prepare = format!("{folder}{} && sync\n", self.command([0]));
+        let forget = if self.drop_caches { "sync && echo 3 >/proc/sys/vm/drop_caches || exit\n" } else { "" };
+        let run = format!("{folder}{forget}{}\n", self.command(self.numbers()));
+        Steps {
+            prepare: vec![setting.short_step(PREPARE, Place::Guest, prepare)],
+            serve: Vec::new(),
+            run: vec![setting.step(RUN, Place::Guest, run)],
+        }
+    }
+
+    fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
+        output::parse(self, &printed.step(RUN)?)
+    }
+}
+
+#[cfg(test)]
+#[path = "iozone_tests.rs"]
+mod tests;

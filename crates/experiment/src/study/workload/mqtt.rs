@@ -1,0 +1,199 @@
+//! The MQTT broker mosquitto in the guest, and many clients on the host.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::adapter::{Adapter, Figures, Printed, Setting, Unfit, demand, own_program, wait_for};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use crate::load::Outcome;
+use crate::study::{Better, Combine, Metric, Span, Unit};
+
+const PREPARE: &str = "mqtt-prepare";
+const SERVE: &str = "mqtt-broker";
+const RUN: &str = "mqtt-clients";
+
+/// MQTT's own port, and those after it for further guests.
+const FIRST_PORT: u16 = 1883;
+
+/// Everyone may come, from anywhere, and nothing is written: the folder is thrown away. Queues are as long as need be,
+/// for a broker that drops would look fast.
+const BROKER: &str = "\
+listener PORT
+allow_anonymous true
+user root
+persistence false
+log_type none
+set_tcp_nodelay true
+max_queued_messages 0
+max_inflight_messages 0
+";
+
+/// Settings of messages through a broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mqtt {
+    /// Clients of each guest's broker that publish.
+    pub connections: u32,
+    /// Further clients that are subscribed; each message goes to one of them.
+    #[serde(default = "one")]
+    pub subscribers: u32,
+    /// Messages per second to each broker, of all clients together.
+    pub rate: u32,
+    /// How long, in whole seconds.
+    #[serde(default = "ten_seconds")]
+    pub duration: Span,
+    /// Bytes of a message, 16 to 65536.
+    #[serde(default = "sixty_four")]
+    pub message_size: u32,
+    /// 0: at most once; 1: at least once.
+    #[serde(default)]
+    pub quality: QualityOfService,
+    /// Threads of exitless.
+    #[serde(default = "one")]
+    pub threads: u32,
+}
+
+/// Quality of service of MQTT.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum QualityOfService {
+    /// 0: nobody acknowledges.
+    #[default]
+    AtMostOnce,
+    /// 1: each message is acknowledged.
+    AtLeastOnce,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn sixty_four() -> u32 {
+    64
+}
+
+const fn ten_seconds() -> Span {
+    Span::seconds(10)
+}
+
+impl Mqtt {
+    fn command(&self, address: &str, port: u16) -> String {
+        let quality = match self.quality {
+            QualityOfService::AtMostOnce => "0",
+            QualityOfService::AtLeastOnce => "1",
+        };
+        let address =
+            if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
+        let seconds = format!("{}s", self.duration.duration().as_secs().max(1));
+        let numbers = [self.connections, self.subscribers, self.rate, self.message_size, self.threads];
+        let [connections, subscribers, rate, size, threads] = numbers.map(|number| number.to_string());
+        let arguments = [
+            "load",
+            "mqtt",
+            "--connections",
+            &connections,
+            "--subscribers",
+            &subscribers,
+            "--rate",
+            &rate,
+            "--message-size",
+            &size,
+            "--quality",
+            quality,
+            "--threads",
+            &threads,
+            "--duration",
+            &seconds,
+            "--json",
+            &address,
+        ];
+        format!("{} {}", own_program(), shell::line(arguments))
+    }
+}
+
+impl Adapter for Mqtt {
+    fn tool(&self) -> &'static str {
+        "exitless load mqtt"
+    }
+
+    fn check(&self) -> Result<(), Unfit> {
+        demand(self.connections > 0, "connections", "must be at least 1")?;
+        demand(self.connections <= 10_000_000, "connections", "must be at most 10000000")?;
+        demand(self.subscribers > 0, "subscribers", "must be at least 1")?;
+        demand(self.rate > 0, "rate", "must be at least 1")?;
+        demand((16..=65_536).contains(&self.message_size), "message_size", "must be 16 to 65536")?;
+        let most = self.connections.min(self.subscribers);
+        let fits = (1..=most).contains(&self.threads);
+        demand(fits, "threads", "must be at least 1 and not more than the connections or the subscribers")?;
+        demand(self.duration.duration().subsec_nanos() == 0, "duration", "must be whole seconds")
+    }
+
+    fn limit(&self) -> Duration {
+        // Connections are opened before the measurement begins.
+        let opening = Duration::from_millis(u64::from(self.connections));
+        self.duration.duration() * 2 + opening + Duration::from_secs(180)
+    }
+
+    fn needs(&self) -> Vec<Program> {
+        vec![Program { place: Place::Guest, name: "mosquitto", package: "mosquitto" }]
+    }
+
+    fn metrics(&self) -> Vec<MetricDescription> {
+        let mut described = vec![
+            MetricDescription::rate("messages", Unit::PerSecond, "Messages delivered"),
+            MetricDescription::rate("throughput", Unit::BytesPerSecond, "Throughput of messages"),
+        ];
+        for name in ["p50", "p90", "p99", "p99.9"] {
+            let meaning = format!("Latency of a delivery, {name}");
+            described.push(MetricDescription::latency(&format!("latency.{name}"), meaning));
+        }
+        let (unit, better) = (Unit::Percent, Better::Higher);
+        let meaning = "Messages delivered, of those that were due";
+        described.push(MetricDescription::new("attained", unit, better, Combine::Mean, meaning));
+        described.push(MetricDescription::failures("lost", "Messages that never came"));
+        described.push(MetricDescription::failures("errors", "Connections that failed"));
+        described
+    }
+
+    fn steps(&self, setting: &Setting<'_>) -> Steps {
+        let folder = setting.enter_folder();
+        let port = setting.port(FIRST_PORT);
+        let address = setting.guest_address(Place::Host);
+        let broker = shell::quoted(&BROKER.replace("PORT", &port.to_string()));
+        let prepare = format!("{folder}printf %s {broker} >mosquitto.conf\n");
+        let serve = format!(
+            "{folder}PATH=$PATH:/usr/sbin\nulimit -n \"$(ulimit -H -n)\"\nexec mosquitto -c mosquitto.conf\n"
+        );
+        let run = format!("{}{}\n", wait_for(&address, port), self.command(&address, port));
+        Steps {
+            prepare: vec![setting.short_step(PREPARE, Place::Guest, prepare)],
+            serve: vec![setting.short_step(SERVE, Place::Guest, serve)],
+            run: vec![setting.step(RUN, Place::Host, run)],
+        }
+    }
+
+    fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
+        let text = printed.step(RUN)?;
+        let outcome = Outcome::read(text.stdout()).map_err(|error| {
+            text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout())
+        })?;
+        let mut figures = Figures::new(self.metrics());
+        figures.add("messages", outcome.attained_rate());
+        figures.add("throughput", outcome.bytes_per_second());
+        figures.add("attained", outcome.attained_percent());
+        figures.add("lost", outcome.lost as f64);
+        figures.add("errors", f64::from(outcome.failed_connections));
+        if let Some(latency) = &outcome.latency {
+            for (name, value) in latency.by_name() {
+                figures.add(&format!("latency.{name}"), value);
+            }
+        }
+        figures.all(&text)
+    }
+}
+
+#[cfg(test)]
+#[path = "mqtt_tests.rs"]
+mod tests;

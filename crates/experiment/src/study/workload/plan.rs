@@ -1,0 +1,145 @@
+//! `[[workloads]]` of a plan.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::adapter::{Adapter, Printed, Setting, Unfit};
+use super::{
+    Command, Fio, Http, Iozone, MetricDescription, Mqtt, Netperf, NotUnderstood, Outputs, Probe, Program,
+    Scene, Steps, Sysbench, Workload,
+};
+use crate::study::{Metric, Span};
+
+/// Longest name, in characters: it is part of file names.
+const LONGEST_NAME: usize = 64;
+
+/// One load: a tool with its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadPlan {
+    /// What results and charts call it: small letters, digits and hyphens, at most 64.
+    pub name: String,
+    /// How long its measured step may take before the run has failed. Without it each tool has its own, from the
+    /// duration that it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Span>,
+    /// The tool, and its settings.
+    #[serde(flatten)]
+    pub tool: Tool,
+}
+
+/// A tool and its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "tool", rename_all = "kebab-case")]
+pub enum Tool {
+    /// IOzone on a file in the guest.
+    Iozone(Iozone),
+    /// netperf between the guest and the host.
+    Netperf(Netperf),
+    /// sysbench in the guest.
+    Sysbench(Sysbench),
+    /// fio in the guest.
+    Fio(Fio),
+    /// A web server in the guest, and a client on the host or beside it.
+    Http(Http),
+    /// The MQTT broker mosquitto in the guest, and many clients on the host.
+    Mqtt(Mqtt),
+    /// The micro VM on the host: one operation, timed and its exits counted, in one arm.
+    Probe(Probe),
+    /// Any shell script, with what to read from its output.
+    Command(Command),
+}
+
+/// A workload that cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Workload {name:?}: {field} {why}")]
+pub struct BadWorkload {
+    /// Its name.
+    pub name: String,
+    /// The field of the plan.
+    pub field: &'static str,
+    /// What is wrong with it, and what would be right.
+    pub why: String,
+}
+
+impl WorkloadPlan {
+    /// Checks what the form alone cannot tell.
+    ///
+    /// # Errors
+    /// The first setting that cannot work.
+    pub fn check(&self) -> Result<(), BadWorkload> {
+        let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let fits = self.name.chars().all(letters)
+            && (1..=LONGEST_NAME).contains(&self.name.len())
+            && !self.name.starts_with('-');
+        let named = || {
+            let why = "must be of small letters, digits and hyphens, not begin with a hyphen, and be at most \
+                       64 long";
+            Unfit { field: "name", why: why.to_owned() }
+        };
+        fits.then_some(())
+            .ok_or_else(named)
+            .and_then(|()| self.tool.adapter().check())
+            .map_err(|Unfit { field, why }| BadWorkload { name: self.name.clone(), field, why })
+    }
+
+    /// The workload of it.
+    ///
+    /// # Errors
+    /// As of [`Self::check`].
+    pub fn workload(&self) -> Result<Box<dyn Workload>, BadWorkload> {
+        self.check()?;
+        Ok(Box::new(self.clone()))
+    }
+
+    fn limit(&self) -> Duration {
+        self.limit.map_or_else(|| self.tool.adapter().limit(), Span::duration)
+    }
+}
+
+impl Tool {
+    fn adapter(&self) -> &dyn Adapter {
+        match self {
+            Self::Iozone(tool) => tool,
+            Self::Netperf(tool) => tool,
+            Self::Sysbench(tool) => tool,
+            Self::Fio(tool) => tool,
+            Self::Http(tool) => tool,
+            Self::Mqtt(tool) => tool,
+            Self::Probe(tool) => tool,
+            Self::Command(tool) => tool,
+        }
+    }
+}
+
+impl Workload for WorkloadPlan {
+    fn needs(&self) -> Vec<Program> {
+        self.tool.adapter().needs()
+    }
+
+    fn metrics(&self) -> Vec<MetricDescription> {
+        self.tool.adapter().metrics()
+    }
+
+    fn steps(&self, scene: &Scene) -> Steps {
+        self.tool.adapter().steps(&Setting { name: &self.name, limit: self.limit(), scene })
+    }
+
+    fn parse(&self, outputs: &Outputs) -> Result<Vec<Metric>, NotUnderstood> {
+        let adapter = self.tool.adapter();
+        // A server is ended by a signal when the measured step is over, so its status says nothing.
+        let served: Vec<&str> = self.steps(&Scene::default()).serve.iter().map(|step| step.name).collect();
+        for (step, output) in &outputs.steps {
+            if output.status != 0 && !served.contains(&step.as_str()) {
+                let said =
+                    |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned);
+                let why = said(&output.stderr).or_else(|| said(&output.stdout)).unwrap_or_default();
+                let found = format!("status {}: {why}", output.status);
+                let expected = "status 0".to_owned();
+                return Err(NotUnderstood { tool: adapter.tool(), step: step.clone(), expected, found });
+            }
+        }
+        adapter.parse(&Printed { tool: adapter.tool(), outputs })
+    }
+}

@@ -1,0 +1,191 @@
+//! How often the intervals of a study hold the truth, and how often noise alone passes its gates, over simulated studies.
+//!
+//! The methods that were not chosen are simulated beside the one that was. `cargo test -p experiment --features synthetic
+//! --test study_coverage -- --nocapture` prints the tables of `study/analysis/change.rs`.
+
+use experiment::statistics::Interval;
+use experiment::study::analysis::synthetic::{Made, study};
+use experiment::study::analysis::{Findings, analyse};
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, StandardNormal, StudentT};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+const STUDIES: usize = 600;
+const TRUE_PERCENT: f64 = 2.0;
+const RESAMPLES: usize = 200;
+
+/// Noise of the logarithm of one run's figure.
+#[derive(Clone, Copy)]
+struct Scenario {
+    name: &'static str,
+    /// Standard deviation of a run, in the baseline and in the arm.
+    run: [f64; 2],
+    /// Degrees of freedom of that; `None` is normal.
+    tails: Option<f64>,
+    /// Standard deviation of what the arms of a block share.
+    block: f64,
+    /// Standard deviation of what a block does to one arm alone.
+    to_one_arm: f64,
+}
+
+const USUAL: Scenario =
+    Scenario { name: "blocks differ", run: [0.03; 2], tails: None, block: 0.1, to_one_arm: 0.0 };
+
+const SCENARIOS: [Scenario; 5] = [
+    USUAL,
+    Scenario { name: "blocks are alike", block: 0.0, ..USUAL },
+    Scenario { name: "one arm four times noisier", run: [0.01, 0.04], ..USUAL },
+    Scenario { name: "heavy tails (t, 3 degrees)", tails: Some(3.0), ..USUAL },
+    Scenario { name: "the arms differ by block", to_one_arm: 0.03, ..USUAL },
+];
+
+/// The logarithms of both arms in each block.
+fn simulated(scenario: Scenario, blocks: usize, random: &mut ChaCha8Rng) -> Vec<[f64; 2]> {
+    (0..blocks)
+        .map(|_| {
+            let block = scenario.block * normal(random);
+            let to_one_arm = scenario.to_one_arm * normal(random);
+            let mut run = |arm: usize| {
+                let own = match scenario.tails {
+                    None => normal(random),
+                    Some(freedom) => StudentT::new(freedom).unwrap().sample(random),
+                };
+                block + scenario.run[arm] * own
+            };
+            [run(0), (TRUE_PERCENT / 100.0).ln_1p() + to_one_arm + run(1)]
+        })
+        .collect()
+}
+
+fn normal(random: &mut ChaCha8Rng) -> f64 {
+    random.sample(StandardNormal)
+}
+
+fn percent(low: f64, high: f64) -> Interval {
+    Interval { low: low.exp_m1() * 100.0, high: high.exp_m1() * 100.0 }
+}
+
+fn moments(values: &[f64]) -> (f64, f64) {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, squares / (values.len() as f64 - 1.0) / values.len() as f64)
+}
+
+fn steps(blocks: &[[f64; 2]]) -> Vec<f64> {
+    blocks.iter().map(|block| block[1] - block[0]).collect()
+}
+
+/// What the analysis does, by way of a study with these figures.
+fn chosen(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
+    let findings = findings_of(blocks);
+    findings.figures[0].points[0].comparisons[0].change.unwrap().interval.unwrap()
+}
+
+fn findings_of(blocks: &[[f64; 2]]) -> Findings {
+    let mut collected = study(&Made {
+        blocks: blocks.len() as u32,
+        counts: vec![1],
+        workloads: vec!["pread"],
+        ..Made::default()
+    });
+    for stored in &mut collected.runs {
+        let cell = &stored.run.cell;
+        let arm = usize::from(cell.arm["apicv"] == "on");
+        stored.run.guests[0].truncate(1);
+        stored.run.guests[0][0].value = 1e8 * blocks[cell.block as usize][arm].exp();
+        stored.run.host.clear();
+    }
+    analyse(&collected, false).unwrap()
+}
+
+fn bootstrap(blocks: &[[f64; 2]], random: &mut ChaCha8Rng) -> Interval {
+    let steps = steps(blocks);
+    let mut means: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            (0..steps.len()).map(|_| steps[random.random_range(0..steps.len())]).sum::<f64>()
+                / steps.len() as f64
+        })
+        .collect();
+    means.sort_unstable_by(f64::total_cmp);
+    let at = |fraction: f64| means[(fraction * (RESAMPLES - 1) as f64).round() as usize];
+    percent(at(0.025), at(0.975))
+}
+
+/// As if runs of one block had nothing in common.
+fn not_paired(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
+    let [before, after] =
+        [0, 1].map(|arm| moments(&blocks.iter().map(|block| block[arm]).collect::<Vec<_>>()));
+    let error = before.1 + after.1;
+    let freedom = blocks.len() as f64 - 1.0;
+    let freedom = error.powi(2) / (before.1.powi(2) / freedom + after.1.powi(2) / freedom);
+    let half = StudentsT::new(0.0, 1.0, freedom).unwrap().inverse_cdf(0.975) * error.sqrt();
+    percent(after.0 - before.0 - half, after.0 - before.0 + half)
+}
+
+/// The share of intervals that hold the truth, in percent, and their median width in percentage points.
+fn coverage(
+    method: fn(&[[f64; 2]], &mut ChaCha8Rng) -> Interval,
+    scenario: Scenario,
+    blocks: usize,
+) -> (f64, f64) {
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    let mut held = 0;
+    let mut widths: Vec<f64> = (0..STUDIES)
+        .map(|_| {
+            let interval = method(&simulated(scenario, blocks, &mut random), &mut random);
+            held += usize::from(interval.low <= TRUE_PERCENT && TRUE_PERCENT <= interval.high);
+            interval.high - interval.low
+        })
+        .collect();
+    widths.sort_unstable_by(f64::total_cmp);
+    (100.0 * held as f64 / STUDIES as f64, widths[STUDIES / 2])
+}
+
+#[test]
+fn the_interval_holds_the_truth_as_often_as_it_says() {
+    println!("| scenario | blocks | pairs, t (chosen) | percentile bootstrap | not paired, Welch |");
+    for scenario in SCENARIOS {
+        for blocks in [3, 4, 8, 16] {
+            let (held, width) = coverage(chosen, scenario, blocks);
+            let (held_bootstrap, width_bootstrap) = coverage(bootstrap, scenario, blocks);
+            let (held_not, width_not) = coverage(not_paired, scenario, blocks);
+            println!(
+                "| {} | {blocks} | {held:.0} % ({width:.1}) | {held_bootstrap:.0} % ({width_bootstrap:.1}) | \
+                 {held_not:.0} % ({width_not:.1}) |",
+                scenario.name
+            );
+            assert!((92.5..=98.5).contains(&held), "{}, {blocks} blocks: {held} %", scenario.name);
+        }
+    }
+}
+
+/// The simulation can fail: it catches a method that is too sure of itself.
+#[test]
+fn an_interval_that_is_too_sure_of_itself_is_caught() {
+    assert!(coverage(bootstrap, USUAL, 3).0 < 85.0);
+}
+
+/// Studies whose arms are alike, through the whole analysis: how many comparisons have a p value below the level, and how
+/// many pass all gates.
+#[test]
+fn arms_that_are_alike_are_told_apart_no_more_often_than_the_level_says() {
+    for blocks in [4, 6, 8, 12] {
+        let (mut made, mut below, mut found) = (0, 0, 0);
+        for seed in 0..60 {
+            let made_up = Made { is_aa: true, blocks, counts: vec![1, 2], seed, ..Made::default() };
+            let alarms = analyse(&study(&made_up), false).unwrap().false_alarms.unwrap();
+            made += alarms.comparisons;
+            below += alarms.below;
+            found += alarms.found;
+        }
+        let percent = |count: usize| 100.0 * count as f64 / made as f64;
+        println!(
+            "{blocks} blocks: {made} comparisons, {:.1} % below 0.05, {:.1} % pass all gates",
+            percent(below),
+            percent(found)
+        );
+        assert!(percent(below) < 6.5 && percent(found) < percent(below), "{blocks} blocks");
+        assert!(below > 0);
+    }
+}

@@ -1,0 +1,162 @@
+//! VM exits by reason in each arm, as bars and as a table.
+
+use experiment::study::analysis::{Comparison, Figure, Findings, Point, exit_reason};
+use maud::{Markup, html};
+
+use super::{class, guests, legend, tables};
+use crate::figure::{NONE, minus};
+use crate::html::axis::{linear_ticks, percent};
+use crate::html::chart;
+use crate::studied::{self, Measure};
+
+/// The longest bar ends here, so that its figure has room behind it.
+const LONGEST: f64 = 0.76;
+const MOST_DRAWN: usize = 10;
+const BAR: u32 = 12;
+const LABEL: u32 = 18;
+const GAP: u32 = 12;
+
+/// A reason with the largest number of guests.
+type Row<'a> = (&'a str, &'a Figure, &'a Point);
+
+/// One chart and table a workload, with as many guests as ran at most.
+pub(super) fn section(findings: &Findings) -> Markup {
+    let workloads: Vec<(&str, Vec<Row<'_>>)> = findings
+        .study
+        .workloads
+        .iter()
+        .map(|workload| (workload.name.as_str(), rows(findings, &workload.name)))
+        .filter(|(_, rows)| !rows.is_empty())
+        .collect();
+    html! {
+        @if !workloads.is_empty() {
+            section {
+                h2 { "VM exits by reason" }
+                p.muted { "A second, of all guests together. Whiskers are 95 % intervals of the mean." }
+                (legend(findings))
+                div.charts {
+                    @for (workload, rows) in &workloads { (figure(findings, workload, rows)) }
+                }
+            }
+        }
+    }
+}
+
+fn rows<'a>(findings: &'a Findings, workload: &str) -> Vec<Row<'a>> {
+    let of = findings
+        .figures
+        .iter()
+        .filter(|figure| figure.workload == workload && figure.metric.starts_with("exits."));
+    let mut rows: Vec<Row<'a>> =
+        of.filter_map(|figure| Some((exit_reason(&figure.metric)?, figure, figure.points.last()?))).collect();
+    rows.sort_by(|a, b| largest(b.2).total_cmp(&largest(a.2)));
+    rows
+}
+
+fn largest(point: &Point) -> f64 {
+    point.arms.iter().flatten().map(|values| values.mean).fold(0.0, f64::max)
+}
+
+fn figure(findings: &Findings, workload: &str, rows: &[Row<'_>]) -> Markup {
+    let Some(count) = rows.first().map(|row| row.2.guests) else { return html! {} };
+    let title = format!("VM exits by reason during {workload} with {count} {}", guests(findings));
+    let most = rows.iter().map(|row| largest(row.2)).fold(0.0, f64::max);
+    let most = if most > 0.0 { most } else { 1.0 };
+    let Some(unit) = rows.first().map(|row| row.1.unit) else { return html! {} };
+    let measure = Measure::of(unit, most);
+    let across = |value: f64| (value / most).clamp(0.0, 1.2) * LONGEST;
+    let arms = findings.arms.len() as u32;
+    let height = LABEL + arms * BAR + GAP;
+    let drawn = &rows[..rows.len().min(MOST_DRAWN)];
+    let bottom = drawn.len() as u32 * height;
+    let size = measure.size();
+    let ticks: Vec<f64> = linear_ticks(0.0, most / size).into_iter().map(|tick| tick * size).collect();
+    let step = ticks.get(1).copied().unwrap_or(most);
+    let content = html! {
+        @for tick in &ticks {
+            @let x = percent(across(*tick));
+            line.grid x1=(x) x2=(x) y1="0" y2=(bottom) {}
+            text.tick x=(x) y=(bottom + 14) text-anchor=(if *tick == 0.0 { "start" } else { "middle" }) { (measure.tick(*tick, step)) }
+        }
+        @for (index, (reason, _, point)) in (0..).zip(drawn) {
+            @let top = index * height;
+            text.name x="0" y=(top + 13) { (reason) }
+            @for (place, arm) in (0..).zip(0..findings.arms.len()) {
+                @if let Some(values) = point.arms.get(arm).and_then(Option::as_ref) {
+                    @let y = top + LABEL + place * BAR;
+                    g class=(class(arm)) { rect.arm x="0" y=(y) width=(percent(across(values.mean))) height=(BAR - 2) {} }
+                    @let end = values.interval.map_or(values.mean, |interval| interval.high.max(values.mean));
+                    @if let Some(interval) = values.interval {
+                        @let middle = y + BAR / 2 - 1;
+                        line.under x1=(percent(across(interval.low))) x2=(percent(across(interval.high))) y1=(middle) y2=(middle) {}
+                        line.whisker x1=(percent(across(interval.low))) x2=(percent(across(interval.high))) y1=(middle) y2=(middle) {}
+                    }
+                    text.value.halo x=(percent(across(end))) dx="5" y=(y + 9) { (measure.number(values.mean)) }
+                }
+            }
+        }
+    };
+    html! {
+        figure {
+            figcaption {
+                strong { (title) }
+                span.muted {
+                    (measure.name())
+                    @if rows.len() > drawn.len() { "; " (rows.len() - drawn.len()) " reasons with fewer are in the table" }
+                }
+            }
+            (chart(bottom + 22, &title, &description(findings, drawn, &measure), &content))
+            details open { summary { "Table" } (table(findings, workload, rows, &measure, &title)) }
+        }
+    }
+}
+
+fn description(findings: &Findings, rows: &[Row<'_>], measure: &Measure) -> String {
+    let rows = rows.iter().map(|(reason, _, point)| {
+        let arms = point.arms.iter().zip(&findings.arms).filter_map(|(values, arm)| {
+            Some(format!("{} {}", arm.full_name, measure.shown(values.as_ref()?.mean)))
+        });
+        format!("{reason}: {}", arms.collect::<Vec<_>>().join(", "))
+    });
+    rows.collect::<Vec<_>>().join("; ")
+}
+
+/// Reasons with both arms' counts and the change, and their sum.
+fn table(findings: &Findings, workload: &str, rows: &[Row<'_>], measure: &Measure, caption: &str) -> Markup {
+    let total = findings.figures.iter().find(|figure| figure.workload == workload && figure.is_exit_total());
+    let total = total.and_then(|figure| Some((figure, figure.points.last()?)));
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(caption) {
+            table {
+                caption.hidden { (caption) }
+                thead {
+                    tr {
+                        th scope="col" { "reason" }
+                        @for arm in &findings.arms { th scope="col" { (arm.name) } }
+                        @for arm in findings.arms.iter().skip(1) { th scope="col" { "change" @if findings.arms.len() > 2 { " " (arm.name) } } }
+                    }
+                }
+                tbody { @for (reason, figure, point) in rows { (line(findings, reason, figure, point, measure)) } }
+                @if let Some((figure, point)) = total { tfoot { (line(findings, "all reasons", figure, point, measure)) } }
+            }
+        }
+    }
+}
+
+fn line(findings: &Findings, name: &str, figure: &Figure, point: &Point, measure: &Measure) -> Markup {
+    let of = |arm: usize| -> Option<&Comparison> { point.comparisons.iter().find(|one| one.arm == arm) };
+    html! {
+        tr {
+            th scope="row" { (name) }
+            @for arm in 0..findings.arms.len() {
+                td { (point.arms.get(arm).and_then(Option::as_ref).map_or_else(|| NONE.to_owned(), |values| measure.number(values.mean))) }
+            }
+            @for arm in 1..findings.arms.len() {
+                @match of(arm) {
+                    Some(one) => { td class=(tables::tone(figure, one)) { (minus(&studied::percent(one))) } }
+                    None => { td { (NONE) } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The question and the answer, before everything else.
+
+use experiment::study::analysis::{Figure, Findings, Judgement, Multiplicity};
+use host::Fingerprint;
+use maud::{Markup, html};
+
+use super::unbroken;
+use crate::figure::minus;
+use crate::html::profile::tile;
+use crate::quantity::counted;
+use crate::studied;
+
+/// The judgement as a label.
+pub(crate) fn label(judgement: Judgement) -> &'static str {
+    match judgement {
+        Judgement::Better => "Better",
+        Judgement::Worse => "Worse",
+        Judgement::Mixed => "Gives and takes",
+        Judgement::NoDifference => "No difference seen",
+        Judgement::TooFewRepeats => "Too few repeats",
+        Judgement::Alike => "Arms that are alike",
+        Judgement::Nothing => "Nothing compared",
+    }
+}
+
+pub(super) fn render(findings: &Findings) -> Markup {
+    let tone = match findings.verdict.judgement {
+        Judgement::Better => "good",
+        Judgement::Worse => "bad",
+        _ => "neutral",
+    };
+    html! {
+        header {
+            p.eyebrow { (findings.study.title) }
+            p.question { (findings.study.question) }
+            p class={ "judgement " (tone) } { (label(findings.verdict.judgement)) }
+            h1 { (unbroken(&minus(&findings.verdict.sentence))) }
+            p.muted { (machine(findings)) }
+        }
+        (tiles(findings))
+        @if !findings.warnings.is_empty() {
+            section.warnings {
+                h2 { "What to know first" }
+                ul.narrow { @for warning in &findings.warnings { li.grave[warning.is_grave()] { (warning) } } }
+            }
+        }
+        section {
+            h2 { "What was found, and what was not" }
+            ul.found { @for sentence in &findings.verdict.sentences { li { (unbroken(sentence)) } } }
+            p.muted { (chance(&findings.multiplicity)) }
+            p.muted {
+                "A difference is called one when all three gates hold: its p value is below " (findings.gates.level)
+                "; it is at least " (findings.gates.strength_percent) " % (of percentages: "
+                (findings.gates.strength_points) " points); and it is larger than what averages of so many repeats of one and the "
+                "same arm differ by. A p value is how often noise alone would show a change at least as large."
+            }
+        }
+    }
+}
+
+/// How many of the comparisons are false alarms.
+pub(crate) fn chance(made: &Multiplicity) -> String {
+    format!(
+        "{} were made. If nothing differed at all, about {:.0} of them would have a p value below {} by chance; {} have one, {} \
+         passed all gates, and {} of these stay when the p values are adjusted for all comparisons (Holm).",
+        counted(made.made as u64, "comparison"),
+        made.expected,
+        made.level,
+        made.below,
+        made.found,
+        made.found_by_holm
+    )
+}
+
+fn tiles(findings: &Findings) -> Markup {
+    // The change that stands out most, then that of all exits of the same workload.
+    let size = |figure: &&Figure| {
+        let found = figure.summary().iter().filter(|one| one.finding.is_found());
+        found.filter_map(|one| one.change).map(|change| change.estimate.abs()).fold(0.0, f64::max)
+    };
+    let main = findings.main().into_iter().max_by(|a, b| size(a).total_cmp(&size(b)));
+    let exits = main.and_then(|main| {
+        findings.figures.iter().find(|figure| figure.workload == main.workload && figure.is_exit_total())
+    });
+    let drawn = |figure: &Figure| {
+        let one = figure.summary().iter().max_by(|a, b| {
+            let size = |percent: Option<f64>| percent.map_or(0.0, f64::abs);
+            size(a.percent).total_cmp(&size(b.percent))
+        })?;
+        let change = one.change?;
+        let name = findings.arms.get(one.arm).map_or("", |arm| &arm.full_name);
+        let within = format!("{name}; 95 % interval {}", studied::interval(Some(change), figure.unit));
+        Some((figure.name(), studied::change(Some(change), figure.unit), within))
+    };
+    html! {
+        dl.tiles {
+            @for figure in [main, exits].into_iter().flatten() {
+                @if let Some((title, change, within)) = drawn(figure) { (tile(&title, &minus(&change), &minus(&within))) }
+            }
+            (tile(
+                "Runs",
+                &findings.method.runs.len().to_string(),
+                &format!("{} arms, {} blocks, {} failed attempts", findings.arms.len(), blocks(findings), findings.method.failed.len()),
+            ))
+        }
+    }
+}
+
+fn blocks(findings: &Findings) -> usize {
+    findings.method.runs.iter().map(|run| run.block).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+pub(crate) fn machine(findings: &Findings) -> String {
+    let Fingerprint { cpu, online_cpus, kernel_release, .. } = &findings.method.fingerprint;
+    let model = cpu.as_ref().and_then(|cpu| cpu.name.clone());
+    let cpus = online_cpus.map(|count| counted(u64::from(count), "CPU"));
+    let kernel = kernel_release.as_ref().map(|release| format!("Linux {release}"));
+    let parts = [model, cpus, kernel, Some(format!("target {}", findings.study.target))];
+    let mut parts: Vec<String> = parts.into_iter().flatten().collect();
+    parts.push(when(findings.method.started));
+    parts.join(" · ")
+}
+
+/// "2025-06-15 15:06:40 UTC".
+pub(crate) fn when(seconds: u64) -> String {
+    // The formatter takes dates up to the year 9999 only.
+    const LAST: u64 = 253_402_300_799;
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(LAST));
+    humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
+}

@@ -1,0 +1,250 @@
+//! Figures of studies as text with their units, the same in every medium.
+
+use experiment::statistics::Interval;
+use experiment::study::analysis::{Change, Comparison, Figure, Finding, Scale};
+use experiment::study::{Better, Unit};
+
+use crate::figure::NONE;
+use crate::quantity::time;
+
+/// A unit with the prefix that fits a figure, so that all its values are told on one scale.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Measure {
+    unit: Unit,
+    /// What one of the shown unit is in the plain one.
+    size: f64,
+    name: &'static str,
+    decimals: usize,
+}
+
+const BYTES: [(f64, &str); 4] = [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")];
+const BITS: [(f64, &str); 4] = [(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
+const RATES: [(f64, &str); 3] = [(1.0, "a second"), (1e3, "thousand a second"), (1e6, "million a second")];
+const TIMES: [(f64, &str); 4] = [(1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")];
+const HERTZ: [(f64, &str); 3] = [(1.0, "Hz"), (1e6, "MHz"), (1e9, "GHz")];
+
+impl Measure {
+    /// The one in which `largest` has one to three digits before its point.
+    pub(crate) fn of(unit: Unit, largest: f64) -> Self {
+        let largest = if largest.is_finite() { largest.abs() } else { 0.0 };
+        let sizes: &[(f64, &'static str)] = match unit {
+            Unit::BytesPerSecond => &BYTES,
+            Unit::BitsPerSecond => &BITS,
+            // Thousands of a plain rate need no word.
+            Unit::PerSecond if largest < 1e5 => &RATES[..1],
+            Unit::PerSecond => &RATES,
+            Unit::Seconds => &TIMES,
+            Unit::Hertz => &HERTZ,
+            Unit::Percent => &[(1.0, "%")],
+            Unit::PerOperation => &[(1.0, "an operation")],
+            Unit::Cycles => &[(1.0, "cycles")],
+            Unit::Count => &[(1.0, "")],
+        };
+        let fitting = sizes.iter().rev().find(|(size, _)| largest >= *size).or(sizes.first());
+        let &(size, name) = fitting.unwrap_or(&(1.0, ""));
+        let shown = largest / size;
+        let decimals = match shown {
+            shown if shown >= 100.0 => usize::from(unit == Unit::Percent),
+            shown if shown >= 10.0 => 1,
+            shown if shown == 0.0 => 0,
+            _ => 2,
+        };
+        Self { unit, size, name, decimals }
+    }
+
+    /// The one for all values of a figure.
+    pub(crate) fn of_figure(figure: &Figure) -> Self {
+        let values =
+            figure.points.iter().flat_map(|point| point.arms.iter().flatten()).map(|arm| arm.mean.abs());
+        Self::of(figure.unit, values.fold(0.0, f64::max))
+    }
+
+    /// "MB/s"; nothing for plain counts.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Without the unit: "412".
+    pub(crate) fn number(&self, value: f64) -> String {
+        grouped(value / self.size, self.decimals)
+    }
+
+    /// A round value of an axis: as many decimals as `step` needs.
+    pub(crate) fn tick(&self, value: f64, step: f64) -> String {
+        let step = step / self.size;
+        let decimals = if step > 0.0 { (-step.log10().floor()).clamp(0.0, 6.0) as usize } else { 0 };
+        grouped(value / self.size, decimals)
+    }
+
+    /// What one of the shown unit is in the plain one.
+    pub(crate) fn size(&self) -> f64 {
+        self.size
+    }
+
+    /// "412 MB/s".
+    pub(crate) fn shown(&self, value: f64) -> String {
+        let number = self.number(value);
+        if self.name.is_empty() { number } else { format!("{number} {}", self.name) }
+    }
+}
+
+/// With groups of three digits before the point.
+fn grouped(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
+    let whole = whole.parse().map_or_else(|_| whole.to_owned(), crate::figure::count);
+    format!("{}{whole}{rest}", if is_zero { "" } else { sign })
+}
+
+/// "+2.1 %", "-0.4 points", "+12.0 MB/s".
+pub(crate) fn change(change: Option<Change>, unit: Unit) -> String {
+    change.map_or_else(|| NONE.to_owned(), |change| with_sign(change.estimate, change.scale, unit))
+}
+
+/// "+1.2 to +3.0 %".
+pub(crate) fn interval(change: Option<Change>, unit: Unit) -> String {
+    let Some((change, Interval { low, high })) = change.and_then(|change| Some((change, change.interval?)))
+    else {
+        return NONE.to_owned();
+    };
+    match change.scale {
+        Scale::Ratio => format!("{} to {}", signed(low, 1), with_sign(high, change.scale, unit)),
+        Scale::Difference => {
+            let (shown, suffix) = absolute(unit, low.abs().max(high.abs()));
+            format!("{} to {}{suffix}", shown(low), shown(high))
+        }
+    }
+}
+
+fn with_sign(value: f64, scale: Scale, unit: Unit) -> String {
+    match scale {
+        Scale::Ratio => format!("{} %", signed(value, 1)),
+        Scale::Difference => {
+            let (shown, suffix) = absolute(unit, value.abs());
+            format!("{}{suffix}", shown(value))
+        }
+    }
+}
+
+/// How differences of this unit are written, and what follows them.
+fn absolute(unit: Unit, largest: f64) -> (impl Fn(f64) -> String, String) {
+    let measure = Measure::of(unit, largest);
+    let decimals = if unit == Unit::Percent { 2 } else { measure.decimals };
+    let suffix = match unit {
+        Unit::Percent => " points".to_owned(),
+        _ if measure.name.is_empty() => String::new(),
+        _ => format!(" {}", measure.name),
+    };
+    (move |value: f64| signed_grouped(value / measure.size, decimals), suffix)
+}
+
+fn signed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:+.decimals$}");
+    if text[1..].chars().all(|c| matches!(c, '0' | '.')) { text[1..].to_owned() } else { text }
+}
+
+fn signed_grouped(value: f64, decimals: usize) -> String {
+    let text = grouped(value.abs(), decimals);
+    let is_zero = text.chars().all(|c| matches!(c, '0' | '.' | ','));
+    match value {
+        _ if is_zero => text,
+        value if value < 0.0 => format!("-{text}"),
+        _ => format!("+{text}"),
+    }
+}
+
+/// The change in percent of the baseline, where it can be put so: "-43.2 %".
+pub(crate) fn percent(comparison: &Comparison) -> String {
+    comparison.percent.map_or_else(|| NONE.to_owned(), |percent| format!("{} %", signed(percent, 1)))
+}
+
+/// "0.008", "<0.001".
+pub(crate) fn p_value(change: Option<Change>) -> String {
+    match change.and_then(|change| change.p_value) {
+        None => NONE.to_owned(),
+        Some(p) if p < 0.001 => "<0.001".to_owned(),
+        Some(p) => format!("{p:.3}"),
+    }
+}
+
+/// What was found, in a word or two.
+pub(crate) fn finding(finding: Finding, better: Better) -> &'static str {
+    match (finding, finding.is_good(better)) {
+        (_, Some(true)) => "better",
+        (_, Some(false)) => "worse",
+        (Finding::Raised, None) => "more",
+        (Finding::Lowered, None) => "less",
+        (Finding::Small, _) => "too small",
+        (Finding::NotSeen, _) => "not seen",
+        (Finding::TooFew, _) => "too few",
+    }
+}
+
+/// Seconds as people say them: "3 h 12 min", "14.2 s", "2.1 ms".
+pub(crate) fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return NONE.to_owned();
+    }
+    let minutes = (seconds / 60.0).round() as u64;
+    match seconds {
+        seconds if seconds >= 3570.0 => format!("{} h {} min", minutes / 60, minutes % 60),
+        seconds if seconds >= 119.5 => format!("{minutes} min"),
+        seconds => time(seconds * 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(scale: Scale, estimate: f64, low: f64, high: f64) -> Option<Change> {
+        let interval = Some(Interval { low, high });
+        Some(Change { scale, estimate, interval, p_value: None, test: None, repeats: 8, is_paired: true })
+    }
+
+    #[test]
+    fn values_have_the_unit_that_fits_the_largest() {
+        let shown = |unit, value| Measure::of(unit, value).shown(value);
+        assert_eq!(shown(Unit::BytesPerSecond, 412_345_678.0), "412 MB/s");
+        assert_eq!(shown(Unit::BitsPerSecond, 9.41e9), "9.41 Gbit/s");
+        assert_eq!(shown(Unit::PerSecond, 21_400.0), "21,400 a second");
+        assert_eq!(shown(Unit::PerSecond, 214_000.0), "214 thousand a second");
+        assert_eq!(shown(Unit::Seconds, 0.000_812), "812 µs");
+        assert_eq!(shown(Unit::Percent, 100.0), "100.0 %");
+        assert_eq!(shown(Unit::Count, 0.0), "0");
+        assert_eq!(Measure::of(Unit::BytesPerSecond, 4e8).shown(1e6), "1 MB/s");
+    }
+
+    #[test]
+    fn changes_have_signs_and_their_own_unit() {
+        let ratio = changed(Scale::Ratio, 2.14, 1.24, 3.04);
+        assert_eq!(
+            (change(ratio, Unit::Seconds), interval(ratio, Unit::Seconds)),
+            ("+2.1 %".to_owned(), "+1.2 to +3.0 %".to_owned())
+        );
+        let points = changed(Scale::Difference, -0.4, -0.9, 0.1);
+        assert_eq!(change(points, Unit::Percent), "-0.40 points");
+        assert_eq!(interval(points, Unit::Percent), "-0.90 to +0.10 points");
+        let rate = changed(Scale::Difference, -3100.0, -3140.0, -3060.0);
+        assert_eq!(change(rate, Unit::PerSecond), "-3,100 a second");
+        assert_eq!(change(None, Unit::Percent), NONE);
+    }
+
+    #[test]
+    fn ticks_have_no_more_decimals_than_their_step() {
+        let measure = Measure::of(Unit::BytesPerSecond, 4.2e8);
+        assert_eq!(measure.tick(2e8, 1e8), "200");
+        assert_eq!(Measure::of(Unit::Percent, 0.9).tick(0.2, 0.2), "0.2");
+    }
+
+    #[test]
+    fn long_times_are_said_in_hours() {
+        assert_eq!(
+            [12.0, 150.0, 11_520.0].map(duration),
+            ["12.0 s", "2 min", "3 h 12 min"].map(str::to_owned)
+        );
+        assert_eq!(duration(f64::NAN), NONE);
+    }
+}

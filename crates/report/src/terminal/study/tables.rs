@@ -1,0 +1,192 @@
+//! The tables of a study.
+
+use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, exit_reason};
+
+use crate::figure::{self, NONE};
+use crate::studied::{self, Measure};
+use crate::terminal::columns::{Column, drawn};
+
+/// Gains of more workloads than these are in tables one below the other.
+const MOST_WORKLOADS: usize = 4;
+/// Reasons with fewer exits are left to the page.
+const MOST_REASONS: usize = 10;
+
+/// All tables with their titles.
+pub(super) fn all(findings: &Findings, width: usize, colour: bool) -> Vec<(String, String)> {
+    let mut tables = Vec::new();
+    let main = findings.main();
+    for figure in &main {
+        tables.push((title(figure), values(findings, figure, width)));
+    }
+    if findings.counts.len() > 1 {
+        tables.extend(gains(findings, &main, width));
+    }
+    for metric in ["cpu.busy", "cpu.iowait"] {
+        let host = |figure: &&Figure| figure.source == Source::Host && figure.metric == metric;
+        for figure in findings.figures.iter().filter(host) {
+            tables.push((title(figure), values(findings, figure, width)));
+        }
+    }
+    for workload in &findings.study.workloads {
+        tables.extend(exits(findings, &workload.name, width, colour));
+    }
+    tables
+}
+
+fn title(figure: &Figure) -> String {
+    let measure = Measure::of_figure(figure);
+    if measure.name().is_empty() { figure.name() } else { format!("{}, {}", figure.name(), measure.name()) }
+}
+
+/// A figure for each number of guests and arm.
+fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
+    let measure = Measure::of_figure(figure);
+    let overall = figure.overall.iter().map(|one| (None, Some(one)));
+    let rows: Vec<(Option<&Point>, Option<&Comparison>)> = figure
+        .points
+        .iter()
+        .flat_map(|point| {
+            let compared: Vec<_> = point.comparisons.iter().map(|one| (Some(point), Some(one))).collect();
+            if compared.is_empty() { vec![(Some(point), None)] } else { compared }
+        })
+        .chain(overall)
+        .collect();
+    let cells = |of: &dyn Fn(Option<&Point>, Option<&Comparison>) -> String| -> Vec<String> {
+        rows.iter().map(|&(point, one)| of(point, one)).collect()
+    };
+    let mean = |point: Option<&Point>, arm: Option<usize>| {
+        let values = point.zip(arm).and_then(|(point, arm)| point.arms.get(arm)?.as_ref());
+        match point {
+            Some(_) => values.map_or_else(|| NONE.to_owned(), |values| measure.number(values.mean)),
+            None => String::new(),
+        }
+    };
+    let change = |one: Option<&Comparison>| one.and_then(|one| one.change);
+    let guests = if findings.study.are_vms { "VMs" } else { "guests" };
+    let mut columns = vec![Column::figures(
+        guests,
+        cells(&|point, _| point.map_or_else(|| "all".to_owned(), |point| point.guests.to_string())),
+    )];
+    let names = || {
+        cells(&|_, one| {
+            one.and_then(|one| findings.arms.get(one.arm))
+                .map_or_else(String::new, |arm| figure::printable(&arm.name))
+        })
+    };
+    if findings.arms.len() > 2 {
+        columns.push(Column::names("arm", names()));
+    }
+    columns.push(Column::figures("baseline", cells(&|point, _| mean(point, Some(0)))));
+    if findings.arms.len() > 1 {
+        let title = if findings.arms.len() == 2 { "changed" } else { "arm" };
+        columns.push(Column::figures(title, cells(&|point, one| mean(point, one.map(|one| one.arm)))));
+        columns.push(Column::figures("change", cells(&|_, one| studied::change(change(one), figure.unit))));
+        columns.push(Column::figures(
+            "95 % interval",
+            cells(&|_, one| studied::interval(change(one), figure.unit)),
+        ));
+        columns.push(Column::figures("p", cells(&|_, one| studied::p_value(change(one)))).may_go(1));
+        columns.push(
+            Column::figures(
+                "pairs",
+                cells(&|_, one| {
+                    change(one).map_or_else(|| NONE.to_owned(), |change| change.repeats.to_string())
+                }),
+            )
+            .may_go(0),
+        );
+        columns.push(Column::whole_names(
+            "finding",
+            cells(&|_, one| one.map_or("", |one| studied::finding(one.finding, figure.better)).to_owned()),
+        ));
+    }
+    drawn(columns, width, false, false)
+}
+
+/// Percent for each number of guests and workload; what was found is marked.
+fn gains(findings: &Findings, main: &[&Figure], width: usize) -> Vec<(String, String)> {
+    let guests = if findings.study.are_vms { "VMs" } else { "guests" };
+    let mut tables = Vec::new();
+    for (at, arm) in findings.arms.iter().enumerate().skip(1) {
+        for some in main.chunks(MOST_WORKLOADS) {
+            let rows = || findings.counts.iter().map(|count| Some(*count)).chain([None]);
+            let mut columns = vec![Column::whole_names(
+                guests,
+                rows()
+                    .map(|count| count.map_or_else(|| "all".to_owned(), |count| count.to_string()))
+                    .collect(),
+            )];
+            for figure in some {
+                let cells = rows().map(|count| {
+                    let comparisons = match count {
+                        Some(count) => figure
+                            .points
+                            .iter()
+                            .find(|point| point.guests == count)
+                            .map(|point| &point.comparisons),
+                        None => Some(&figure.overall),
+                    };
+                    comparisons
+                        .and_then(|all| all.iter().find(|one| one.arm == at))
+                        .map_or_else(|| NONE.to_owned(), gain)
+                });
+                columns.push(Column::named_figures(figure::printable(&figure.workload), cells.collect()));
+            }
+            let title =
+                format!("Change of main figures with {}, in percent; * where all gates hold", arm.full_name);
+            tables.push((title, drawn(columns, width, false, false)));
+        }
+    }
+    tables
+}
+
+fn gain(one: &Comparison) -> String {
+    format!("{}{}", studied::percent(one), if one.finding.is_found() { " *" } else { "  " })
+}
+
+/// Exits by reason in each arm, with as many guests as ran at most.
+fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
+    let of = || {
+        findings
+            .figures
+            .iter()
+            .filter(|figure| figure.workload == workload && figure.metric.starts_with("exits."))
+    };
+    let last = |figure: &'_ Figure| figure.points.last().cloned();
+    let mut rows: Vec<(String, &Figure, Point)> = of()
+        .filter_map(|figure| Some((exit_reason(&figure.metric)?.to_owned(), figure, last(figure)?)))
+        .collect();
+    let largest = |point: &Point| point.arms.iter().flatten().map(|values| values.mean).fold(0.0, f64::max);
+    rows.sort_by(|a, b| largest(&b.2).total_cmp(&largest(&a.2)));
+    rows.truncate(MOST_REASONS);
+    let total = of().find(|figure| figure.is_exit_total());
+    rows.extend(total.and_then(|figure| Some(("all reasons".to_owned(), figure, last(figure)?))));
+    let (first, most) = (rows.first()?, rows.iter().map(|row| largest(&row.2)).fold(0.0, f64::max));
+    let measure = Measure::of(first.1.unit, most);
+    let guests = first.2.guests;
+    let mut columns =
+        vec![Column::names("exit reason", rows.iter().map(|row| figure::printable(&row.0)).collect())];
+    for (at, arm) in findings.arms.iter().enumerate() {
+        let cells = rows.iter().map(|(_, _, point)| {
+            let values = point.arms.get(at).and_then(Option::as_ref);
+            values.map_or_else(|| NONE.to_owned(), |values| measure.number(values.mean))
+        });
+        columns.push(Column::named_figures(figure::printable(&arm.name), cells.collect()));
+    }
+    for at in 1..findings.arms.len() {
+        let cells = rows.iter().map(|(_, _, point)| {
+            point
+                .comparisons
+                .iter()
+                .find(|one| one.arm == at)
+                .map_or_else(|| NONE.to_owned(), studied::percent)
+        });
+        columns.push(Column::figures("change", cells.collect()));
+    }
+    let title = format!(
+        "VM exits during {workload}, {}, with {guests} {}",
+        measure.name(),
+        if findings.study.are_vms { "VMs" } else { "guests" }
+    );
+    Some((title, drawn(columns, width, total.is_some(), colour)))
+}
