@@ -11,7 +11,7 @@ use ::doctor::enable::Arm;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, doctor, enable, iocm as iocm_command, lab as lab_command, lab_self_test, predict, probe, prove,
+    diff, doctor, enable, guest, iocm as iocm_command, lab as lab_command, lab_self_test, load, predict, probe, prove,
     record, report, restore, snapshot, stat, timeline, top, trace, verify, vm, vms,
 };
 
@@ -118,6 +118,12 @@ enum Command {
     /// Serve virtio devices of many VMs from shared I/O workers.
     #[command(subcommand)]
     Iocm(iocm_command::Command),
+    /// The image that guests of studies are started from.
+    #[command(subcommand)]
+    Guest(guest::Command),
+    /// Ask a server, or publish messages, at a fixed rate: what of it is attained, and with which latency.
+    #[command(subcommand)]
+    Load(load::Command),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -128,6 +134,9 @@ enum Command {
 fn main() -> ExitCode {
     if lab::agent::is_agent() {
         lab::agent::run();
+    }
+    if experiment::study::guest::is_agent() {
+        experiment::study::guest::run_agent();
     }
     let arguments = Arguments::parse();
     console::log_to_standard_error(arguments.verbose);
@@ -151,6 +160,8 @@ fn main() -> ExitCode {
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Iocm(command) => iocm_command::run(command),
+        Command::Guest(command) => guest::run(command),
+        Command::Load(command) => load::run(command),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

@@ -1,11 +1,16 @@
 //! Studies: factors, guests, workloads and repeats, as a plan that anyone can run.
 
+pub mod engine;
 pub mod factor;
 pub mod guest;
 mod metric;
 pub mod plan;
 mod record;
 pub mod sampling;
+pub mod schedule;
+pub mod store;
+pub mod stream;
+pub mod target;
 mod span;
 pub mod workload;
 

@@ -57,7 +57,7 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
     copy(&root.join("usr/bin/busybox"), &image.join(BUSYBOX))?;
     prepare_tree(root, &kernel.release)?;
     step();
-    make_disk(root, &image.join(DISK))?;
+    make_disk(root, &image.join(DISK), DISK_ROOM)?;
     step();
     keep_tools(root, &image.join(TOOLS))?;
     step();
@@ -76,32 +76,39 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
     copy(&path, &root.join(GUEST).join("vmlinuz"))?;
     write(&root.join(GUEST).join("initrd.img"), &guest_initial_ram_disk(root)?)?;
 
-    let available = files_below(&root.join("usr/lib/modules").join(&release));
+    let folder = root.join("usr/lib/modules").join(&release);
+    let available = files_below(&folder);
     let wanted = KVM_MODULES.iter().chain(&ATA_MODULES).chain(&VENDOR_MODULES);
     let mut modules = Vec::new();
     for &module in wanted {
-        // The kernel takes - and _ in module names for the same.
-        let same = |path: &&PathBuf| {
-            path.file_name().is_some_and(|name| {
-                name.to_string_lossy().replace('_', "-") == format!("{}.xz", module.replace('_', "-"))
-            })
-        };
-        let packed = available.iter().find(same).ok_or_else(|| Error::Kernel {
-            path: root.join("usr/lib/modules").join(&release),
-            problem: format!("it has no module {module}"),
-        })?;
-        let file = fs::File::open(packed).map_err(Error::file("Could not open", packed))?;
-        let mut unpacked = Vec::new();
-        liblzma::read::XzDecoder::new(file)
-            .read_to_end(&mut unpacked)
-            .map_err(Error::file("Could not decompress", packed))?;
-        write(&image.join(MODULES).join(module), &unpacked)?;
+        write(&image.join(MODULES).join(module), &unpacked_module(&folder, &available, module)?)?;
         modules.push(module.to_owned());
     }
     Ok(Kernel { release, address: flat.address, entry: flat.entry, modules })
 }
 
-fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
+/// The module of this file name (`kvm.ko`), out of the xz files that Debian packs modules in.
+pub(crate) fn unpacked_module(folder: &Path, available: &[PathBuf], module: &str) -> Result<Vec<u8>, Error> {
+    // The kernel takes - and _ in module names for the same.
+    let same = |path: &&PathBuf| {
+        path.file_name().is_some_and(|name| {
+            name.to_string_lossy().replace('_', "-") == format!("{}.xz", module.replace('_', "-"))
+        })
+    };
+    let packed = available.iter().find(same).ok_or_else(|| Error::Kernel {
+        path: folder.to_owned(),
+        problem: format!("it has no module {module}"),
+    })?;
+    let file = fs::File::open(packed).map_err(Error::file("Could not open", packed))?;
+    let mut unpacked = Vec::new();
+    liblzma::read::XzDecoder::new(file)
+        .read_to_end(&mut unpacked)
+        .map_err(Error::file("Could not decompress", packed))?;
+    Ok(unpacked)
+}
+
+/// The newest kernel of the tree, and its release.
+pub(crate) fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
     let boot = root.join("boot");
     let entries = fs::read_dir(&boot).map_err(Error::file("Could not list", &boot))?;
     let kernels = entries.filter_map(Result::ok).filter_map(|entry| {
@@ -111,7 +118,8 @@ fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
     kernels.max().ok_or_else(|| Error::Kernel { path: boot, problem: "no vmlinuz-* was unpacked".to_owned() })
 }
 
-fn files_below(folder: &Path) -> Vec<PathBuf> {
+/// Every file below a folder.
+pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     entries
         .flat_map(|entry| match entry.file_type() {
@@ -164,6 +172,11 @@ fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
     if !awk.exists() {
         symlink("gawk", &awk).map_err(Error::file("Could not link", &awk))?;
     }
+    list_modules(root, release)
+}
+
+/// Writes modules.dep and its companions.
+pub(crate) fn list_modules(root: &Path, release: &str) -> Result<(), Error> {
     let mut depmod = Invocation::of_tree(root, "usr/bin/kmod");
     // kmod is many programs in one, told apart by the name it is called by.
     depmod.arguments.splice(0..0, ["--argv0".into(), "depmod".into()]);
@@ -171,8 +184,9 @@ fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
     run(&depmod, &[], "depmod")
 }
 
-fn make_disk(root: &Path, disk: &Path) -> Result<(), Error> {
-    let size = (disk_usage(root) * 11 / 10 + DISK_ROOM).next_multiple_of(CYLINDER);
+/// Makes an ext4 file system of the tree, with so many bytes to spare.
+pub(crate) fn make_disk(root: &Path, disk: &Path, room: u64) -> Result<(), Error> {
+    let size = (disk_usage(root) * 11 / 10 + room).next_multiple_of(CYLINDER);
     let mut mke2fs = Invocation::of_tree(root, "usr/sbin/mke2fs");
     mke2fs.args([
         "-q",
@@ -208,18 +222,18 @@ fn keep_tools(root: &Path, tools: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn run(invocation: &Invocation, wrapper: &[&str], name: &str) -> Result<(), Error> {
+pub(crate) fn run(invocation: &Invocation, wrapper: &[&str], name: &str) -> Result<(), Error> {
     let output = invocation.command_under(wrapper).output().map_err(Error::file("Could not start", name))?;
     succeeded(name, &output).map(drop)
 }
 
-fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+pub(crate) fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;
     }
     fs::write(path, contents).map_err(Error::file("Could not write", path))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     fs::copy(from, to).map(drop).map_err(Error::file("Could not copy", from))
 }

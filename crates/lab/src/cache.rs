@@ -30,6 +30,8 @@ impl RunFolder {
 
 /// Folders of images begin with this; the key of their recipe follows.
 pub(crate) const IMAGE_PREFIX: &str = "image-";
+/// Folders of guest images begin with this; the key of their recipe follows.
+const GUEST_PREFIX: &str = "guest-";
 const RUN_LOCK: &str = "lock";
 
 impl Cache {
@@ -59,6 +61,23 @@ impl Cache {
     /// The finished image with this content key.
     pub(crate) fn image(&self, key: &str) -> PathBuf {
         self.root.join(format!("{IMAGE_PREFIX}{key}"))
+    }
+
+    /// The finished guest image with this content key.
+    pub(crate) fn guest_image(&self, key: &str) -> PathBuf {
+        self.root.join(format!("{GUEST_PREFIX}{key}"))
+    }
+
+    /// Removes the guest images of other recipes, which serve no version of this program that is likely to come back.
+    pub(crate) fn remove_other_guest_images(&self, kept: &Path) {
+        let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
+        let is_image = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(GUEST_PREFIX);
+        let others = entries.filter(|entry| is_image(&entry.file_name()) && entry.path() != kept);
+        for other in others {
+            if let Err(error) = fs::remove_dir_all(other.path()) {
+                tracing::warn!("Could not remove {}: {error}", other.path().display());
+            }
+        }
     }
 
     pub(crate) fn verdicts(&self) -> PathBuf {

@@ -42,6 +42,12 @@ pub enum Error {
         /// The command that installs it.
         install: &'static str,
     },
+    /// The laboratory cannot be given the guest image.
+    #[error("Could not give the laboratory the guest image: {problem}")]
+    GuestImage {
+        /// Why, and what to do.
+        problem: &'static str,
+    },
     /// Too little room on the disk.
     #[error(
         "{path} has {free_mib} MiB free, and building a laboratory needs {needed_mib} MiB; free some or set \

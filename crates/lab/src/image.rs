@@ -120,7 +120,7 @@ impl Image {
             return Ok(image);
         }
         cache.require_space(SPACE_TO_BUILD)?;
-        let packages = packages::fetch(cache, on_progress)?;
+        let packages = packages::fetch(cache, &recipe::PACKAGES, on_progress)?;
         let work = cache.root().join("building");
         remove(&work)?;
         let built = Self::build(cache, &packages, &work, on_progress);
@@ -138,7 +138,7 @@ impl Image {
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
         let (root, folder) = (work.join("root"), work.join("image"));
-        unpack::unpack(packages, &root, on_progress)?;
+        unpack::unpack(packages, &root, &recipe::LEFT_OUT, on_progress)?;
         fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
         let kernel = assemble::assemble(&root, &folder, on_progress)?;
         let manifest = manifest(&folder, packages, &kernel)?;

@@ -11,6 +11,9 @@ mod error;
 mod frames;
 #[doc(hidden)]
 pub mod fuzz;
+mod guest_image;
+mod guest_initial_ram_disk;
+mod guest_recipe;
 mod image;
 mod job;
 mod kernel;
@@ -34,6 +37,7 @@ pub use cache::Cache;
 pub use definition::{Emulator, LABS, Lab};
 pub use error::Error;
 pub use frames::{Ending, Moment};
+pub use guest_image::{GUEST_BUILD_EFFORT, GuestImage, GuestManifest};
 pub use image::{FileRecord, Image, Manifest, PackageRecord};
 pub use laboratory::SELF_TEST;
 pub use progress::{BUILD_EFFORT, Effort, OnProgress, Progress, Step};

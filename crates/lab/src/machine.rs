@@ -30,6 +30,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) cpus: u16,
     pub(crate) memory_mib: u64,
     pub(crate) with_disk: bool,
+    /// The guest image's root, for a second disk.
+    pub(crate) guest_disk: Option<PathBuf>,
     pub(crate) kernel_arguments: &'a str,
     /// The other end of the second serial line, for a shell.
     pub(crate) terminal: Option<PathBuf>,
@@ -147,6 +149,15 @@ impl Machine<'_> {
                 files.journal.display(),
                 size / CYLINDER,
             );
+            if let Some(disk) = &self.guest_disk {
+                let size = disk.metadata().map_err(Error::file("Could not look at", disk))?.len();
+                text += &format!(
+                    "ata0-slave: type=disk, path={}, mode=volatile, journal={}.guest, cylinders={}, heads=16, spt=63\n",
+                    disk.display(),
+                    files.journal.display(),
+                    size / CYLINDER,
+                );
+            }
         }
         Ok(text)
     }
@@ -185,7 +196,14 @@ impl Machine<'_> {
             invocation
                 .arg("-drive")
                 .arg(format!("file={},if=none,id=disk,format=raw,snapshot=on", disk.display()));
-            invocation.args(["-device", "nvme,drive=disk,serial=exitless"]);
+            // Two name spaces of one controller keep their order; two controllers are found in any.
+            invocation.args(["-device", "nvme,serial=exitless", "-device", "nvme-ns,drive=disk,nsid=1"]);
+            if let Some(disk) = &self.guest_disk {
+                invocation
+                    .arg("-drive")
+                    .arg(format!("file={},if=none,id=guest,format=raw,readonly=on", disk.display()));
+                invocation.args(["-device", "nvme-ns,drive=guest,nsid=2"]);
+            }
             // QEMU keeps what a snapshot changes in a file of its own.
             invocation.env("TMPDIR", folder);
         }

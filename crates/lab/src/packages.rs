@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::progress::{OnProgress, Progress, Step};
-use crate::recipe::{COMPONENTS, PACKAGES, RELEASE};
+use crate::recipe::{COMPONENTS, RELEASE};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR_VARIABLE: &str = "EXITLESS_DEBIAN_MIRROR";
@@ -22,15 +22,19 @@ pub(crate) struct Package {
     pub(crate) file: PathBuf,
 }
 
-/// Fetches the recipe's packages and all that they depend on.
-pub(crate) fn fetch(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Vec<Package>, Error> {
+/// Fetches the packages of a recipe and all that they depend on.
+pub(crate) fn fetch(
+    cache: &Cache,
+    names: &[&str],
+    on_progress: OnProgress<'_>,
+) -> Result<Vec<Package>, Error> {
     require_programs()?;
     let apt = Apt::prepare(&cache.packages())?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
-    let wanted = simulated(&apt.checked(&install("--simulate"))?);
-    let total = to_download(&apt.checked(&install("--print-uris"))?);
-    apt.download(total, on_progress)?;
+    let wanted = simulated(&apt.checked(&install("--simulate", names))?);
+    let total = to_download(&apt.checked(&install("--print-uris", names))?);
+    apt.download(names, total, on_progress)?;
     wanted
         .into_iter()
         .map(|(name, version, architecture)| {
@@ -45,9 +49,9 @@ pub(crate) fn fetch(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Vec<Pa
         .collect()
 }
 
-fn install(option: &'static str) -> Vec<&'static str> {
+fn install<'a>(option: &'a str, names: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["install", "-y", "-q", option];
-    arguments.extend(PACKAGES);
+    arguments.extend(names);
     arguments
 }
 
@@ -155,13 +159,13 @@ impl Apt {
         succeeded("apt-get", &output)
     }
 
-    fn download(&self, total: u64, on_progress: OnProgress<'_>) -> Result<(), Error> {
+    fn download(&self, names: &[&str], total: u64, on_progress: OnProgress<'_>) -> Result<(), Error> {
         let before = self.archive_bytes();
         let log = self.folder.join("download.log");
         let file = fs::File::create(&log).map_err(Error::file("Could not write", &log))?;
         let errors = file.try_clone().map_err(Error::file("Could not write", &log))?;
         let mut child = self
-            .command(&install("--download-only"))
+            .command(&install("--download-only", names))
             .stdout(file)
             .stderr(errors)
             .spawn()

@@ -69,8 +69,13 @@ pub(crate) const LEFT_OUT: [&str; 8] = [
 
 /// Identifies the recipe; an image carries the key of the recipe that it was made by.
 pub(crate) fn content_key() -> String {
+    key([RELEASE, COMPONENTS, &STEPS.to_string()].iter().chain(&PACKAGES).chain(&LEFT_OUT))
+}
+
+/// Identifies a recipe by all of its parts.
+pub(crate) fn key<'a>(parts: impl Iterator<Item = &'a &'a str>) -> String {
     let mut hash = Sha256::new();
-    for part in [RELEASE, COMPONENTS, &STEPS.to_string()].iter().chain(&PACKAGES).chain(&LEFT_OUT) {
+    for part in parts {
         hash.update(part.as_bytes());
         hash.update([0]);
     }

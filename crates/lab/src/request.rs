@@ -29,6 +29,8 @@ pub struct Request {
     pub output: PathBuf,
     /// Without Debian's disk: busybox and this program only, which boots faster.
     pub bare: bool,
+    /// With the guest image as a second disk, which [`crate::GuestImage::find`] then finds inside. It must have been built.
+    pub guest_image: bool,
     /// CPUs of the emulated host.
     pub cpus: u16,
     /// Memory of the emulated host in MiB; chosen by the root file system when not given.
@@ -50,6 +52,7 @@ impl Request {
             get: Vec::new(),
             output: PathBuf::from("."),
             bare: false,
+            guest_image: false,
             cpus: 2,
             memory_mib: None,
             timeout: None,

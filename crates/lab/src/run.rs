@@ -14,6 +14,7 @@ use crate::cache::Cache;
 use crate::definition::{Emulator, Lab};
 use crate::elf::{PT_INTERP, program_headers};
 use crate::error::Error;
+use crate::guest_image::GuestImage;
 use crate::image::{BUSYBOX, Image, MODULES};
 use crate::job::{self, Job, PlacedFile, Root, TerminalSize};
 use crate::machine::Machine;
@@ -84,6 +85,7 @@ impl Laboratory<'_> {
             cpus: request.cpus,
             memory_mib: request.memory_mib.unwrap_or(if request.bare { 512 } else { 1536 }),
             with_disk: !request.bare,
+            guest_disk: self.guest_disk(request)?,
             kernel_arguments: &request.kernel_arguments.join(" "),
             terminal: bridge.as_ref().map(|bridge| bridge.line().to_owned()),
         };
@@ -120,6 +122,21 @@ impl Laboratory<'_> {
         Ok(Finished { ending, timings: watch.timings, warnings: watch.warnings, files: brought })
     }
 
+    fn guest_disk(&self, request: &Request) -> Result<Option<PathBuf>, Error> {
+        match (request.guest_image, request.bare) {
+            (false, _) => Ok(None),
+            (true, true) => {
+                Err(Error::GuestImage { problem: "a laboratory without a disk has no place for it" })
+            }
+            (true, false) => match GuestImage::find(self.cache)? {
+                Some(image) => Ok(Some(image.root())),
+                None => {
+                    Err(Error::GuestImage { problem: "it is not there; make it with `exitless guest build`" })
+                }
+            },
+        }
+    }
+
     fn job(&self, request: &Request, put: &[(PlacedFile, Vec<u8>)], terminal: Option<TerminalSize>) -> Job {
         let vendor = format!("{}.ko", self.lab.vendor_module);
         let disk: &[&str] = match self.lab.emulator {
@@ -130,6 +147,7 @@ impl Laboratory<'_> {
             disk.iter().chain(&KVM_MODULES).map(|&module| module.to_owned()).chain([vendor]).collect();
         Job {
             root: if request.bare { Root::Bare } else { Root::Disk },
+            guest_image: request.guest_image,
             modules,
             module_parameters: module_parameters(&request.kernel_arguments),
             command: request.command.clone(),

@@ -11,12 +11,17 @@ use crate::error::Error;
 use crate::image::remove;
 use crate::packages::{Package, succeeded};
 use crate::progress::{OnProgress, Progress, Step};
-use crate::recipe::LEFT_OUT;
 
 /// The package whose links (/bin to /usr/bin and so on) all others unpack through.
 const FIRST: &str = "base-files";
 
-pub(crate) fn unpack(packages: &[Package], root: &Path, on_progress: OnProgress<'_>) -> Result<(), Error> {
+/// Unpacks packages below `root`, but for the folders `left_out`.
+pub(crate) fn unpack(
+    packages: &[Package],
+    root: &Path,
+    left_out: &[&str],
+    on_progress: OnProgress<'_>,
+) -> Result<(), Error> {
     fs::create_dir_all(root).map_err(Error::file("Could not make", root))?;
     let (first, rest): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package.name == FIRST);
     for package in first {
@@ -47,7 +52,7 @@ pub(crate) fn unpack(packages: &[Package], root: &Path, on_progress: OnProgress<
     if let Some(error) = failure.into_inner().ok().flatten() {
         return Err(error);
     }
-    LEFT_OUT.iter().try_for_each(|folder| remove(&root.join(folder)))
+    left_out.iter().try_for_each(|folder| remove(&root.join(folder)))
 }
 
 fn unpack_one(package: &Package, root: &Path) -> Result<(), Error> {

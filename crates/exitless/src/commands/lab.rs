@@ -24,7 +24,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make a laboratory ready: fetch packages, make the image, test the emulator.
+    /// Make a laboratory ready: fetch packages, make its image and that of guests, test the emulator.
     Build {
         /// The laboratory's name.
         name: String,
@@ -51,6 +51,9 @@ pub(crate) struct MachineArguments {
     /// Boot without Debian's disk: busybox and exitless only, which is faster.
     #[arg(long)]
     bare: bool,
+    /// Give the emulated host the image of `guest build`, so that studies inside start guests from it.
+    #[arg(long)]
+    guest_image: bool,
     /// CPUs of the emulated host.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     cpus: u16,
@@ -150,7 +153,9 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     let mut progress = BuildProgress::new();
     let image = image(&cache, &mut progress, &stop)?;
     image.verify(&mut |step| progress.show(step))?;
-    let laboratory = Laboratory::open(&cache, lab, &image, stop, &mut |step| progress.show(step))?;
+    let laboratory =
+        Laboratory::open(&cache, lab, &image, Arc::clone(&stop), &mut |step| progress.show(step))?;
+    let guest_image = super::guest::image(&mut progress, &stop)?;
     drop(progress);
     for (package, here, proven) in image.drift() {
         eprintln!("Note: {package} is {here}; the laboratories were proven with {proven}");
@@ -165,6 +170,7 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
         image.manifest().packages.len(),
         image.disk_usage() >> 20
     );
+    println!("{}", super::guest::ready(&guest_image));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -234,6 +240,7 @@ fn image(cache: &Cache, progress: &mut BuildProgress, stop: &AtomicBool) -> anyh
 fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
     Request {
         bare: machine.bare,
+        guest_image: machine.guest_image,
         cpus: machine.cpus,
         memory_mib: machine.memory,
         boot_timeout: Duration::from_secs(machine.boot_timeout),

@@ -170,7 +170,8 @@ impl<S: Session> Crowd<S> {
         let index = event.connection;
         let Some(member) = self.members.get_mut(index) else { return };
         let Some(connection) = &mut member.connection else { return };
-        if let Err(why) = drive(member.open, event, connection, &mut member.session, &mut self.scratch, &mut self.happened)
+        if let Err(why) =
+            drive(member.open, event, connection, &mut member.session, &mut self.scratch, &mut self.happened)
         {
             // Closing takes it out of the epoll.
             member.connection = None;

@@ -2,8 +2,8 @@
 
 mod answer;
 
-use std::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::crowd::{Crowd, Happened};
@@ -47,7 +47,8 @@ impl HttpLoad {
         self.check()?;
         machine::allow_files(self.connections, self.threads)?;
         let sources = machine::sources(self.server, self.connections, &self.sources)?;
-        let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: exitless\r\n\r\n", self.path, self.host);
+        let request =
+            format!("GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: exitless\r\n\r\n", self.path, self.host);
         let part = |index| Requests {
             load: self,
             sources: &sources,
@@ -64,7 +65,11 @@ impl HttpLoad {
         let word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         for (fits, field, why) in [
             (self.connections > 0, "--connections", "must be at least 1"),
-            ((1..=self.connections.max(1)).contains(&self.threads), "--threads", "must be 1 to --connections"),
+            (
+                (1..=self.connections.max(1)).contains(&self.threads),
+                "--threads",
+                "must be 1 to --connections",
+            ),
             (self.rate.is_finite() && self.rate > 0.0, "--rate", "must be above 0"),
             (!self.duration.is_zero(), "--duration", "must be above 0"),
             (self.path.starts_with('/') && word(&self.path), "URL", "must have a path of plain characters"),
@@ -105,8 +110,7 @@ impl Part for Requests<'_> {
         let schedule = Schedule::new(begin, load.rate * part, load.duration);
         let end = begin + load.duration;
         let count = self.connections as usize;
-        let mut idle: VecDeque<usize> =
-            (0..count).filter(|&index| crowd.waiting(index).is_some()).collect();
+        let mut idle: VecDeque<usize> = (0..count).filter(|&index| crowd.waiting(index).is_some()).collect();
         let mut asked: Vec<Option<u64>> = vec![None; count];
         let mut under_way = 0usize;
         loop {

@@ -28,7 +28,9 @@ fn serve(stream: &TcpStream, work: Duration, refuses: u64, count: &AtomicU64) ->
         thread::sleep(work);
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
         let status = if refuses > 0 && number.is_multiple_of(refuses) { "503 Busy" } else { "200 OK" };
-        (&mut &*stream).write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 3\r\n\r\nabc").as_bytes()).ok()?;
+        (&mut &*stream)
+            .write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 3\r\n\r\nabc").as_bytes())
+            .ok()?;
     }
 }
 

@@ -91,7 +91,10 @@ mod tests {
     #[test]
     fn elsewhere_addresses_must_be_named() {
         let error = addresses("192.0.2.1:1883", 200_000, &[]).unwrap_err();
-        assert!(error.contains("200000 connections to 192.0.2.1:1883 need") && error.contains("--source"), "{error}");
+        assert!(
+            error.contains("200000 connections to 192.0.2.1:1883 need") && error.contains("--source"),
+            "{error}"
+        );
         assert!(addresses("192.0.2.1:1883", 200_000, &["192.0.2.2"]).is_err());
         assert_eq!(addresses("192.0.2.1:1883", 9, &["192.0.2.2"]), Ok(vec!["192.0.2.2".to_owned()]));
         assert!(addresses("192.0.2.1:1883", 9, &["::1"]).unwrap_err().contains("another kind"));

@@ -73,7 +73,11 @@ impl MqttLoad {
         let least = self.connections.min(self.subscribers);
         for (fits, field, why) in [
             (least > 0, "--connections", "must be at least 1, as --subscribers"),
-            ((1..=least.max(1)).contains(&self.threads), "--threads", "must be 1 to the number of either clients"),
+            (
+                (1..=least.max(1)).contains(&self.threads),
+                "--threads",
+                "must be 1 to the number of either clients",
+            ),
             (self.rate.is_finite() && self.rate > 0.0, "--rate", "must be above 0"),
             (self.message_size >= SMALLEST_MESSAGE, "--message-size", "must be at least 16"),
             (self.message_size <= 65_536, "--message-size", "must be at most 65536"),
@@ -136,7 +140,8 @@ impl Part for Messages<'_> {
                 return Ok(self.tally);
             }
             let next = schedule.due(self.tally.due);
-            let until = if self.tally.due < schedule.total() { next.min(end) } else { last.max(end) + SILENCE };
+            let until =
+                if self.tally.due < schedule.total() { next.min(end) } else { last.max(end) + SILENCE };
             let until = if now < end { until.min(end) } else { until };
             let tally = &mut self.tally;
             crowd.poll(until, &mut |_, what| {
@@ -159,7 +164,12 @@ impl Part for Messages<'_> {
 
 impl Messages<'_> {
     /// Publishers take turns, so each has the same rate.
-    fn publish(&mut self, crowd: &mut Crowd<Client>, number: u64, (packet, payload): &mut (Vec<u8>, Vec<u8>)) {
+    fn publish(
+        &mut self,
+        crowd: &mut Crowd<Client>,
+        number: u64,
+        (packet, payload): &mut (Vec<u8>, Vec<u8>),
+    ) {
         let turn = (number % u64::from(self.publishers)) as u32;
         let index = (self.subscribers + turn) as usize;
         if crowd.waiting(index).is_none_or(|waiting| waiting > MOST_WAITING) {

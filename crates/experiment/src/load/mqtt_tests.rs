@@ -151,5 +151,8 @@ fn settings_that_cannot_work_are_refused() {
 #[test]
 fn a_message_counts_once() {
     let mut seen = Seen::new(65);
-    assert_eq!([seen.first(64), seen.first(64), seen.first(0), seen.first(1 << 40)], [true, false, true, false]);
+    assert_eq!(
+        [seen.first(64), seen.first(64), seen.first(0), seen.first(1 << 40)],
+        [true, false, true, false]
+    );
 }

@@ -39,7 +39,8 @@ impl Reactor {
     pub(super) fn new() -> Result<Self, LoadError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(LoadError::system("wait by epoll"))?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(LoadError::system("make a timer"))?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, flags).map_err(LoadError::system("make a timer"))?;
         epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER), epoll::EventFlags::IN)
             .map_err(LoadError::system("wait for a timer"))?;
         Ok(Self { epoll, timer, armed: None })

@@ -1,12 +1,33 @@
 //! A guest, whoever started it and however commands reach it.
 
+mod agent;
+mod barrier;
+mod facts;
+mod files;
+mod frames;
+mod host;
+mod pipes;
 mod plan;
+mod qemu;
+mod reception;
+mod script;
+mod ssh;
+mod start;
+mod waiting;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+pub use agent::{is_agent, run as run_agent};
+pub use barrier::{release_together, skew};
+pub use host::HostGuest;
+pub use files::GuestFiles;
 pub use plan::*;
+pub use qemu::QemuGuest;
+pub use ssh::SshGuest;
+pub use start::{Ground, start};
 
 use super::workload::Output;
 
@@ -39,6 +60,11 @@ pub trait Guest: Send {
     /// Where the guest cannot be reached.
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError>;
 
+    /// Lines about it, by what they tell: kernel, CPU model, clock source.
+    fn facts(&mut self) -> BTreeMap<String, String> {
+        facts::ask(|script, limit| self.run(script, limit))
+    }
+
     /// Ends the guest, if it was started for the study.
     ///
     /// # Errors
@@ -47,7 +73,23 @@ pub trait Guest: Send {
 }
 
 /// A script that waits in a guest for its release.
+///
+/// Dropping it ends the script, with what it started.
 pub trait Armed: Send {
+    /// How long before its start it must be told the time of it; zero where the release itself starts it.
+    fn lead(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Tells it to start at a time of this host's CLOCK_MONOTONIC, if it has a [`Armed::lead`].
+    ///
+    /// # Errors
+    /// Where the guest cannot be reached.
+    fn agree(&mut self, at_ns: u64) -> Result<(), GuestError> {
+        let _ = at_ns;
+        Ok(())
+    }
+
     /// Releases it.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ pub enum Unit {
     PerOperation,
     /// Cycles of the time-stamp counter.
     Cycles,
+    /// Cycles a second: the frequency of a processor.
+    Hertz,
 }
 
 /// Which way of a figure is the good one.

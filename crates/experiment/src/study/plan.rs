@@ -4,22 +4,24 @@ mod arms;
 mod check;
 mod merge;
 mod order;
-mod placeholder;
 mod problem;
 mod read;
 mod schema;
+mod shipped;
 
 pub use arms::Arm;
 pub use order::{Order, Until};
-pub use placeholder::{GuestPlan, WorkloadPlan};
 pub use problem::{BadPlan, Problem};
 pub use schema::schema;
+pub use shipped::{SHIPPED, Shipped};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::factor::Level;
+use super::guest::GuestPlan;
 use super::sampling::SamplePlan;
+use super::workload::WorkloadPlan;
 
 /// A study that anyone can run: one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

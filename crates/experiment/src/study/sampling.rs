@@ -1,12 +1,28 @@
 //! What is sampled on the host while a workload runs.
 
+mod exit;
+mod figures;
+mod frequency;
+mod guest_threads;
+mod interrupt;
 mod plan;
+mod processor;
+mod reading;
+mod sampler;
+mod table;
+mod thread;
 
 use std::path::Path;
 
 use super::Metric;
 
 pub use plan::{BadInterval, SamplePlan};
+pub use processor::{NoProcessorTimes, guest_processor_time};
+pub use sampler::{HostSamples, Sampler};
+
+/// A made-up host with a guest, for tests.
+#[cfg(test)]
+pub(crate) use sampler::tests::GUEST as FAKE_GUEST;
 
 /// A guest whose threads are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]

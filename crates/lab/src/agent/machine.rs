@@ -12,9 +12,15 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
 
+use crate::guest_image::{
+    BESIDE_THE_ROOT, COMPRESSED_KERNEL, IN_LABORATORY, INITIAL_RAM_DISK, KERNEL, MANIFEST, ROOT,
+};
 use crate::job::{BUSYBOX, HOME, MODULE_FOLDER, Root};
 
 const DISKS: [&str; 2] = ["/dev/nvme0n1", "/dev/sda"];
+const GUEST_DISKS: [&str; 2] = ["/dev/nvme0n2", "/dev/sdb"];
+/// Where the guest image's disk is mounted.
+const GUEST_ROOT: &str = "/run/exitless/guest-root";
 const DISK_WAIT: Duration = Duration::from_secs(60);
 
 /// Kernel file systems, in the order in which they must be mounted. Those marked optional are there only in some
@@ -79,7 +85,7 @@ pub(super) fn change_root(root: &Path) -> Result<(), String> {
 fn mount_disk() -> Result<PathBuf, String> {
     let at = Path::new("/disk");
     fs::create_dir_all(at).map_err(|error| format!("making {}: {error}", at.display()))?;
-    let disk = wait_for_disk()?;
+    let disk = wait_for_disk(DISKS, Path::new("/"))?;
     mount(disk, at, "ext4", MountFlags::NOATIME, None)
         .map_err(|error| format!("mounting {disk}: {error}"))?;
     for folder in ["proc", "sys", "dev"] {
@@ -97,14 +103,33 @@ fn mount_disk() -> Result<PathBuf, String> {
     Ok(at.to_owned())
 }
 
-fn wait_for_disk() -> Result<&'static str, String> {
+/// Mounts the second disk, and puts what a guest image has where it is looked for: the disk itself is its root.
+pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
+    let disk = wait_for_disk(GUEST_DISKS, root)?;
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    let (mounted, offered) = (below(GUEST_ROOT), below(IN_LABORATORY));
+    for folder in [&mounted, &offered] {
+        fs::create_dir_all(folder).map_err(|error| format!("making {}: {error}", folder.display()))?;
+    }
+    mount(below(disk), &mounted, "ext4", MountFlags::RDONLY, None)
+        .map_err(|error| format!("mounting the guest image's disk {disk}: {error}"))?;
+    let beside = [MANIFEST, KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK]
+        .map(|name| (format!("{GUEST_ROOT}/{BESIDE_THE_ROOT}/{name}"), name));
+    for (target, name) in beside.into_iter().chain([(disk.to_owned(), ROOT)]) {
+        symlink(&target, offered.join(name)).map_err(|error| format!("linking {target}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The first of these that is there, below `root`.
+fn wait_for_disk(disks: [&'static str; 2], root: &Path) -> Result<&'static str, String> {
     let begun = Instant::now();
     loop {
-        if let Some(disk) = DISKS.into_iter().find(|disk| Path::new(disk).exists()) {
+        if let Some(disk) = disks.into_iter().find(|disk| root.join(disk.trim_start_matches('/')).exists()) {
             return Ok(disk);
         }
         if begun.elapsed() > DISK_WAIT {
-            return Err(format!("none of the disks {} appeared within {DISK_WAIT:?}", DISKS.join(", ")));
+            return Err(format!("none of the disks {} appeared within {DISK_WAIT:?}", disks.join(", ")));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

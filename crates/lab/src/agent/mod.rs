@@ -58,6 +58,9 @@ fn carry_out(channel: &mut Channel) -> Result<Ending, String> {
     }
     reached(channel, "modules");
     let root = machine::make_root(job.root)?;
+    if job.guest_image {
+        machine::offer_guest_image(&root)?;
+    }
     files::place(&root, &job.put)?;
     machine::change_root(&root)?;
     reached(channel, "root");

@@ -59,7 +59,11 @@ fn head(bytes: &[u8]) -> Result<Option<(Body, usize)>, String> {
     let mut answer = httparse::Response::new(&mut fields);
     let parsed = answer.parse(bytes).map_err(|error| format!("answered with what is no HTTP: {error}"))?;
     let httparse::Status::Complete(length) = parsed else {
-        return if bytes.len() < LONGEST_HEAD { Ok(None) } else { Err("answered with an endless head".to_owned()) };
+        return if bytes.len() < LONGEST_HEAD {
+            Ok(None)
+        } else {
+            Err("answered with an endless head".to_owned())
+        };
     };
     let status = answer.code.unwrap_or(0);
     let content = answer.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
@@ -70,7 +74,10 @@ fn head(bytes: &[u8]) -> Result<Option<(Body, usize)>, String> {
             .ok()
             .and_then(|text| text.trim().parse().ok())
             .ok_or("answered with a Content-Length that is no number")?,
-        None => return Err("answered without Content-Length: only documents of a known length can be asked for".to_owned()),
+        None => {
+            return Err("answered without Content-Length: only documents of a known length can be asked for"
+                .to_owned());
+        }
     };
     let good = (200..400).contains(&status);
     Ok(Some((Body { good, head: length as u64, length: body, left: body }, length)))

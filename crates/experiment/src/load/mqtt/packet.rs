@@ -88,7 +88,12 @@ pub(in crate::load) fn subscribe(identifier: u16, topic: &str, quality: u8) -> V
 }
 
 /// 3.3: with an identifier at quality 1, without at 0.
-pub(in crate::load) fn publish_to(packet: &mut Vec<u8>, topic: &str, identifier: Option<u16>, payload: &[u8]) {
+pub(in crate::load) fn publish_to(
+    packet: &mut Vec<u8>,
+    topic: &str,
+    identifier: Option<u16>,
+    payload: &[u8],
+) {
     packet.clear();
     packet.push(0x30 | u8::from(identifier.is_some()) << 1);
     let length = 2 + topic.len() + if identifier.is_some() { 2 } else { 0 } + payload.len();

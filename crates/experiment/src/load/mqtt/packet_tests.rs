@@ -29,7 +29,9 @@ fn packets_of_a_broker_are_read() {
 
 #[test]
 fn what_no_broker_sends_is_refused() {
-    for bytes in [&b"\x30\xff\xff\xff\xff"[..], b"\x30\xff\xff\xff\x7f", b"\x34\x04\x00\x00\x00\x01", b"\x30\x01\x00"] {
+    for bytes in
+        [&b"\x30\xff\xff\xff\xff"[..], b"\x30\xff\xff\xff\x7f", b"\x34\x04\x00\x00\x00\x01", b"\x30\x01\x00"]
+    {
         assert!(decode(bytes).is_err(), "{bytes:x?}");
     }
     assert!(decode(b"\x10\x00").is_err());

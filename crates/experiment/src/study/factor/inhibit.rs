@@ -43,33 +43,41 @@ impl Inhibit {
         !matches!((self, isa), (Self::PitReinject, Isa::Vmx))
     }
 
-    /// Where the guest's interrupt controllers must be, as QEMU's `-machine kernel-irqchip=` says it: the split one has
-    /// no PIT in the kernel.
+    /// What of the plan's table `[guests]` makes QEMU do it. Both arms of a comparison get a whole set, so that they
+    /// differ in nothing else.
     #[must_use]
-    pub const fn kernel_irqchip(self) -> &'static str {
-        match self {
-            Self::UserspaceIrqchip => "off",
-            Self::None | Self::PitReinject | Self::HypervAutoEoi => "on",
-        }
+    pub fn guest_settings(self) -> toml::Table {
+        let settings: &[(&str, &str)] = match self {
+            Self::None => &[("irqchip", "on"), ("pit", "discard")],
+            // QEMU's PIT "delays" lost ticks unless told otherwise (hw/i386/kvm/i8254.c), which makes KVM reinject them.
+            Self::PitReinject => &[("irqchip", "on"), ("pit", "on")],
+            Self::UserspaceIrqchip => &[("irqchip", "off")],
+            // hv-avic, which advises guests against AutoEOI, is off unless it is named.
+            Self::HypervAutoEoi => {
+                &[("irqchip", "on"), ("pit", "discard"), ("cpu", "host,hv-vpindex=on,hv-synic=on")]
+            }
+        };
+        settings.iter().map(|&(name, value)| (name.to_owned(), toml::Value::from(value))).collect()
     }
+}
 
-    /// Further arguments of QEMU.
-    #[must_use]
-    pub const fn qemu_arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::None => &["-global", "kvm-pit.lost_tick_policy=discard"],
-            Self::PitReinject => &["-global", "kvm-pit.lost_tick_policy=delay"],
-            Self::UserspaceIrqchip => &[],
-            Self::HypervAutoEoi => &["-global", "kvm-pit.lost_tick_policy=discard"],
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Features to be added to QEMU's `-cpu`.
-    #[must_use]
-    pub const fn cpu_features(self) -> &'static [&'static str] {
-        match self {
-            Self::HypervAutoEoi => &["hv-vpindex=on", "hv-synic=on", "hv-avic=off"],
-            _ => &[],
+    #[test]
+    fn every_way_names_its_reason_and_where_the_controllers_are() {
+        for way in [Inhibit::None, Inhibit::PitReinject, Inhibit::UserspaceIrqchip, Inhibit::HypervAutoEoi] {
+            assert_eq!(way.reason().is_none(), way == Inhibit::None);
+            let settings = way.guest_settings();
+            let in_kernel = settings["irqchip"].as_str() == Some("on");
+            assert_eq!(in_kernel, way.reason() != Some(InhibitReason::Absent));
+            assert_eq!(
+                settings.contains_key("pit"),
+                in_kernel,
+                "who has no PIT in the kernel says nothing of it"
+            );
         }
+        assert!(!Inhibit::PitReinject.works_on(Isa::Vmx) && Inhibit::PitReinject.works_on(Isa::Svm));
     }
 }

@@ -78,6 +78,14 @@ pub struct BadLevel {
 }
 
 impl Level {
+    /// What the level lays over the plan's table `[guests]`: what [`Self::inhibit`] takes, and [`Self::guests`] over it.
+    #[must_use]
+    pub fn guest_settings(&self) -> toml::Table {
+        let mut settings = self.inhibit.map(Inhibit::guest_settings).unwrap_or_default();
+        settings.extend(self.guests.clone());
+        settings
+    }
+
     /// What the types alone do not check: names and paths.
     ///
     /// # Errors

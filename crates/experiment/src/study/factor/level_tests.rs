@@ -64,3 +64,12 @@ fn kernel_settings_have_their_files() {
         Some("/proc/sys/net/ipv4/conf/eth0.1/forwarding")
     );
 }
+
+#[test]
+fn what_the_level_says_of_guests_goes_before_what_an_inhibit_takes() {
+    let level =
+        level("inhibit = \"hyperv-auto-eoi\"\nguests = { cpu = \"Skylake-Client,hv-vpindex,hv-synic\" }");
+    let settings = level.guest_settings();
+    assert_eq!(settings["cpu"].as_str(), Some("Skylake-Client,hv-vpindex,hv-synic"));
+    assert_eq!(settings["irqchip"].as_str(), Some("on"));
+}

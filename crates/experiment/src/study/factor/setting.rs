@@ -58,6 +58,7 @@ mod tests {
         for on in [Setting::Switch(true), Setting::Number(1), text("Y"), text("1")] {
             assert!(on.is("Y\n") && on.is("1") && !on.is("N") && !on.is("2"), "{on}");
         }
+        assert!(text("4096 87380").is("4096\t87380\n") && text("0x10").is("16") && !text("0x10").is("10"));
         assert!(Setting::Number(-1).is("-1") && text("0-3").is("0-3\n") && !text("auto").is("Y"));
     }
 }

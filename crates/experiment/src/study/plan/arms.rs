@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{GuestPlan, Plan};
+use super::Plan;
 use crate::study::factor::Level;
+use crate::study::guest::GuestPlan;
 
 /// One combination of levels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 
 use super::{Factor, Plan, Problem, Until};
+use crate::study::guest::GuestPlan;
+use crate::study::workload::{Place, Scene};
 
 /// More runs than anyone waits for; the schedule counts them in 32 bits.
 const MOST_RUNS: u64 = 1_000_000;
@@ -21,6 +23,9 @@ impl Plan {
         self.check_order(&mut found);
         self.check_factors(&mut found);
         self.check_workloads(&mut found);
+        for problem in self.guests.problems() {
+            found.add("guests", problem);
+        }
         if let Err(bad) = self.samples.check() {
             found.add("samples", bad.to_string());
         }
@@ -57,7 +62,20 @@ impl Plan {
         }
         found.distinct("workloads", self.workloads.iter().map(|workload| workload.name.as_str()));
         for (index, workload) in self.workloads.iter().enumerate() {
-            found.name(&format!("workloads[{index}].name"), &workload.name);
+            let at = |field: &str| format!("workloads[{index}].{field}");
+            found.name(&at("name"), &workload.name);
+            match workload.workload() {
+                Err(bad) => found.add(&at(bad.field), format!("{} {}", bad.field, bad.why)),
+                Ok(tool) if matches!(self.guests, GuestPlan::None(_)) => {
+                    let steps = tool.steps(&Scene::default());
+                    let all = [steps.prepare, steps.serve, steps.run];
+                    if all.iter().flatten().any(|step| step.place == Place::Guest) {
+                        let what = "expected a workload of the host alone, for [guests] has kind \"none\"";
+                        found.add(&at("tool"), what.to_owned());
+                    }
+                }
+                Ok(_) => {}
+            }
         }
     }
 
@@ -68,7 +86,7 @@ impl Plan {
             return;
         };
         let arms_runs = arms as u64 * self.workloads.len() as u64 * u64::from(self.most_blocks());
-        let counts = self.guests.counts.len().max(1) as u64;
+        let counts = self.guests.counts().len() as u64;
         if arms_runs.saturating_mul(counts) > MOST_RUNS {
             let what = format!("expected {MOST_RUNS} runs in all at most, found {}", arms_runs * counts);
             found.add("order", what);

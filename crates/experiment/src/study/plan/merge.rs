@@ -1,53 +1,51 @@
 //! Guests as a level changes them.
 
-use serde_json::Value;
+use serde::Deserialize as _;
 
-use super::{Arm, GuestPlan, Plan};
+use super::{Arm, Plan};
+use crate::study::guest::{GuestPlan, merged};
 
-/// The plan's guests, with the tables of the arm's levels merged over them.
+/// The plan's guests, with the tables of the arm's levels laid over them.
 pub(super) fn guests(plan: &Plan, arm: &Arm) -> Result<GuestPlan, (String, String)> {
-    let overrides = plan.levels(arm).enumerate().filter_map(|(factor, level)| {
-        let level_index = arm.levels.get(factor)?;
-        Some((format!("factors[{factor}].levels[{level_index}].guests"), Some(&level.guests).filter(|table| !table.is_empty())?))
-    });
-    let mut merged: Option<GuestPlan> = None;
-    for (field, table) in overrides {
-        let before = merged.as_ref().unwrap_or(&plan.guests);
-        merged = Some(with(before, table).map_err(|error| (field, error.to_string()))?);
-    }
-    Ok(merged.unwrap_or_else(|| plan.guests.clone()))
-}
-
-fn with(guests: &GuestPlan, table: &toml::Table) -> Result<GuestPlan, serde_json::Error> {
-    let mut value = serde_json::to_value(guests)?;
-    overlay(&mut value, serde_json::to_value(table)?);
-    serde_json::from_value(value)
-}
-
-/// Tables are merged key by key, all else is replaced.
-fn overlay(below: &mut Value, above: Value) {
-    match (below, above) {
-        (Value::Object(below), Value::Object(above)) => {
-            for (key, value) in above {
-                overlay(below.entry(key).or_insert(Value::Null), value);
-            }
+    let at = |factor: usize, level: usize| format!("factors[{factor}].levels[{level}].guests");
+    let mut guests = plan.guests.clone();
+    for ((factor, &index), level) in arm.levels.iter().enumerate().zip(plan.levels(arm)) {
+        let over = level.guest_settings();
+        if over.is_empty() {
+            continue;
         }
-        (below, above) => *below = above,
+        let bad = |what: String| (at(factor, index), what);
+        let base = toml::Table::try_from(&guests).map_err(|error| bad(error.to_string()))?;
+        guests = GuestPlan::deserialize(merged(&base, [&over]))
+            .map_err(|error| bad(error.message().to_owned()))?;
+        if let Some(problem) = guests.problems().into_iter().next() {
+            return Err(bad(problem));
+        }
     }
+    Ok(guests)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
+    fn plan(level: &str) -> Result<Plan, super::super::BadPlan> {
+        let text = include_str!("small.toml").replace("name = \"on\"", &format!("name = \"on\"\n{level}"));
+        Plan::read(&text, "small.toml")
+    }
+
     #[test]
-    fn tables_are_merged_and_lists_replaced() {
-        let mut below = json!({"memory": "1G", "net": {"vhost": true, "queues": 1}, "counts": [1, 2]});
-        overlay(&mut below, json!({"net": {"vhost": false}, "counts": [4], "extra": "x"}));
-        let expected =
-            json!({"memory": "1G", "net": {"vhost": false, "queues": 1}, "counts": [4], "extra": "x"});
-        assert_eq!(below, expected);
+    fn a_level_changes_the_guests_of_its_arms_only() {
+        let plan = plan("guests = { counts = [3] }").unwrap();
+        let counts: Vec<_> =
+            plan.arms().iter().map(|arm| plan.guests_of(arm).unwrap().counts()).collect();
+        assert_eq!(counts, [vec![1, 2], vec![3]]);
+    }
+
+    #[test]
+    fn a_level_that_breaks_the_guests_is_named_with_its_line() {
+        let bad = plan("guests = { colour = 3 }").unwrap_err().to_string();
+        assert!(bad.starts_with("small.toml:19: factors[0].levels[1].guests: "), "{bad}");
+        assert!(bad.contains("colour"), "{bad}");
     }
 }

@@ -21,6 +21,7 @@ name = "on"
 name = "load"
 tool = "command"
 script = "echo 1"
+metrics = [{ name = "said", unit = "count", better = "higher", combine = "sum", regex = "(1)" }]
 "#;
 
 fn problems(text: &str) -> Vec<String> {

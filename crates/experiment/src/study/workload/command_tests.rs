@@ -22,8 +22,11 @@ fn figures_are_found_by_expressions_and_scaled() {
 
 #[test]
 fn figures_are_found_by_pointers() {
-    let both =
-        format!("{}, {}", metric("a", "pointer = '/runs/1/rate'"), metric("b", r"regex = 'errors.: (-?\d+)'"));
+    let both = format!(
+        "{}, {}",
+        metric("a", "pointer = '/runs/1/rate'"),
+        metric("b", r"regex = 'errors.: (-?\d+)'")
+    );
     let text = r#"{"runs": [{}, {"rate": 1.5e3}], "errors": -2}"#;
     let found = parsed(&plan(&settings(&both)), text).unwrap();
     assert_eq!(found, [("a".to_owned(), 1500.0), ("b".to_owned(), -2.0)]);
@@ -33,7 +36,10 @@ fn figures_are_found_by_pointers() {
 fn what_is_missing_or_no_number_is_said() {
     let loops = settings(&metric("loops", "regex = '^loops: (.*)'"));
     let error = not_understood(&loops, "other\nlast\n\n");
-    assert_eq!((error.expected.as_str(), error.found.as_str()), ("a line for loops that fits ^loops: (.*)", "last"));
+    assert_eq!(
+        (error.expected.as_str(), error.found.as_str()),
+        ("a line for loops that fits ^loops: (.*)", "last")
+    );
     assert_eq!(not_understood(&loops, "loops: many").found, "loops: many");
     assert_eq!(not_understood(&loops, "loops: inf").found, "loops: inf");
     let huge = settings(&metric("loops", "regex = '^loops: (.*)', scale = 1e300"));
@@ -49,11 +55,10 @@ fn scripts_run_where_they_shall() {
     let text = "place = \"host\"\nserve_place = \"guest\"\nprepare = \"make it\"\nserve = \"serve it\"\nduration = \"1m\"";
     let plan = plan(&format!("{}{text}", settings(&metric("a", "pointer = '/a'"))));
     let steps = plan.steps(&Scene { guest: 3, ..Scene::default() });
-    assert_eq!([steps.prepare[0].place, steps.serve[0].place, steps.run[0].place], [
-        Place::Guest,
-        Place::Guest,
-        Place::Host
-    ]);
+    assert_eq!(
+        [steps.prepare[0].place, steps.serve[0].place, steps.run[0].place],
+        [Place::Guest, Place::Guest, Place::Host]
+    );
     assert!(steps.serve[0].script.ends_with("\nserve it\n"));
     assert!(steps.run[0].script.contains("/exitless-study/load-3\""), "{}", steps.run[0].script);
     assert_eq!(steps.run[0].limit.as_secs(), 240);

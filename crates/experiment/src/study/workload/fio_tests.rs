@@ -45,7 +45,10 @@ fn an_output_that_is_not_one_whole_job_is_not_understood() {
     let error = not_understood(&read, &fixture("fio-error.json"));
     assert_eq!(error.expected, "\"error\" : 0");
     let error = not_understood(&read, &fixture("fio-write.json"));
-    assert_eq!((error.expected.as_str(), error.found.as_str()), ("operations in \"read\"", "\"total_ios\" : 0"));
+    assert_eq!(
+        (error.expected.as_str(), error.found.as_str()),
+        ("operations in \"read\"", "\"total_ios\" : 0")
+    );
     let whole = fixture("fio-write.json");
     let error = not_understood(&read, &whole[..whole.len() / 2]);
     assert!(error.expected.contains("a whole JSON document"), "{error}");

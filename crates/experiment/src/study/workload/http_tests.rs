@@ -59,7 +59,8 @@ fn ab_is_read_with_the_table_of_its_percentiles() {
         ("errors", 500.0),
     ];
     assert_figures(&settings("ab", "requests = 500"), "ab-refused.out", &expected);
-    let found = parsed(&plan(&settings("ab", "keep_alive = false")), &fixture("ab-no-keep-alive.out")).unwrap();
+    let found =
+        parsed(&plan(&settings("ab", "keep_alive = false")), &fixture("ab-no-keep-alive.out")).unwrap();
     assert_eq!(found[0].1, 4307.79);
 }
 
@@ -87,8 +88,7 @@ fn the_commands_ask_for_the_document_of_their_own_guest() {
         "ab -q -k -c 16 -t 1 -n 2000000 -e percentiles.csv http://127.0.0.1:8080/document && cat percentiles.csv"
     );
     let own = script(&settings("exitless", "rate = 500"));
-    let arguments =
-        "load http --connections 16 --threads 1 --rate 500 --duration 1s --json http://127.0.0.1:8080/document";
+    let arguments = "load http --connections 16 --threads 1 --rate 500 --duration 1s --json http://127.0.0.1:8080/document";
     assert!(own.ends_with(arguments), "{own}");
 }
 

@@ -77,7 +77,10 @@ fn what_could_not_be_measured_is_no_figure() {
     assert_eq!(error.expected, "a row of 9 numbers");
     let other = settings("tcp-maerts", "message_size = \"1K\"");
     let error = not_understood(&other, &fixture("netperf-tcp-maerts-omni.out"));
-    assert_eq!((error.expected.as_str(), error.found.as_str()), ("REMOTE_SEND_SIZE=1024", "REMOTE_SEND_SIZE=64"));
+    assert_eq!(
+        (error.expected.as_str(), error.found.as_str()),
+        ("REMOTE_SEND_SIZE=1024", "REMOTE_SEND_SIZE=64")
+    );
 }
 
 #[test]
@@ -91,7 +94,9 @@ fn the_guest_can_be_either_side() {
     let steps = plan(&settings("tcp-stream", "")).steps(&scene);
     assert_eq!((steps.serve[0].place, steps.run[0].place), (Place::Host, Place::Guest));
     assert_eq!(steps.serve[0].script, "exec netserver -D -p 12867\n");
-    assert!(steps.run[0].script.contains("exec netperf -H 10.0.0.1 -p 12867 -l 1 -t TCP_STREAM -c -C -- -k "));
+    assert!(
+        steps.run[0].script.contains("exec netperf -H 10.0.0.1 -p 12867 -l 1 -t TCP_STREAM -c -C -- -k ")
+    );
     let steps = plan(&settings("tcp-stream", "server = \"guest\"")).steps(&scene);
     assert_eq!((steps.serve[0].place, steps.run[0].place), (Place::Guest, Place::Host));
     assert!(steps.run[0].script.contains("-H 10.0.0.3"), "{:?}", steps.run);
@@ -102,13 +107,18 @@ fn the_guest_can_be_either_side() {
 
 #[test]
 fn the_command_says_the_sizes() {
-    let line = script(&settings("tcp-maerts", "message_size = \"64\"\nsocket_buffer = \"64K\"\noutput = \"classic\""));
+    let line = script(&settings(
+        "tcp-maerts",
+        "message_size = \"64\"\nsocket_buffer = \"64K\"\noutput = \"classic\"",
+    ));
     assert_eq!(
         line,
         "exec netperf -H 127.0.0.1 -p 12865 -l 1 -t TCP_MAERTS -c -C -- -m 64,64 -s 65536 -S 65536"
     );
     let line = script(&settings("udp-rr", "request_size = 100\ncpu = false"));
-    assert!(line.starts_with("exec netperf -H 127.0.0.1 -p 12865 -l 1 -t UDP_RR -j -- -r 100,1 -k THROUGHPUT,"));
+    assert!(
+        line.starts_with("exec netperf -H 127.0.0.1 -p 12865 -l 1 -t UDP_RR -j -- -r 100,1 -k THROUGHPUT,")
+    );
 }
 
 #[test]

@@ -50,7 +50,10 @@ fn each_figure_is_one_that_was_described() {
         for metric in &found {
             let by: Vec<_> = described.iter().filter(|by| by.covers(&metric.name)).collect();
             assert_eq!(by.len(), 1, "{metric:?}");
-            assert_eq!((by[0].unit, by[0].better, by[0].combine), (metric.unit, metric.better, metric.combine));
+            assert_eq!(
+                (by[0].unit, by[0].better, by[0].combine),
+                (metric.unit, metric.better, metric.combine)
+            );
             assert!(metric.value.is_finite() && metric.value >= 0.0, "{metric:?}");
         }
         for by in &described {

@@ -1,0 +1,95 @@
+//! `exitless guest`: the image that guests of studies are started from, and a try of guests.
+
+mod run;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use experiment::study::guest::GuestFiles;
+use lab::{Cache, GUEST_BUILD_EFFORT, GuestImage};
+
+use crate::console::BuildProgress;
+use crate::interrupt;
+
+/// What to do with the guest image.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make the image that guests of studies are started from: Debian's kernel and the tools that plans run.
+    ///
+    /// Exit status: 0 when it is there; 2 for a wrong command line; 125 when it could not be made; 130 when interrupted.
+    Build {
+        /// Print JSON: where it is and what it is made of.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start guests, run a script in all of them at the same moment, show what it printed, and end them.
+    ///
+    /// Exit status: 0 when the script succeeded in all; 1 when it failed in one; 2 for a wrong command line; 125 when the
+    /// guests could not be started or reached; 130 when interrupted.
+    Run(run::Arguments),
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Build { json } => build(json),
+        Command::Run(arguments) => run::run(&arguments),
+    }
+}
+
+fn build(json: bool) -> anyhow::Result<ExitCode> {
+    let stop = interrupt::flag()?;
+    let image = image(&mut BuildProgress::new(), &stop)?;
+    if json {
+        let text = serde_json::json!({
+            "kernel": image.kernel(),
+            "compressed_kernel": image.compressed_kernel(),
+            "initial_ram_disk": image.initial_ram_disk(),
+            "root": image.root(),
+            "disk_usage_bytes": image.disk_usage(),
+            "manifest": image.manifest(),
+        });
+        println!("{text:#}");
+    } else {
+        println!("{}", ready(&image));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line on a finished image.
+pub(crate) fn ready(image: &GuestImage) -> String {
+    format!(
+        "The guest image is ready: Linux {}, {} packages, {} MiB",
+        image.manifest().kernel_release,
+        image.manifest().packages.len(),
+        image.disk_usage() >> 20
+    )
+}
+
+/// The guest image, built first if it is not there, after saying what that takes.
+pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<GuestImage> {
+    let cache = Cache::of_user();
+    if GuestImage::find(&cache)?.is_none() {
+        eprintln!(
+            "Building the guest image: {} MiB to download with the laboratories' packages there, else 90 MiB more; {} MiB \
+             on the disk, about {} s and the download. It is kept in {}.",
+            GUEST_BUILD_EFFORT.download_mib,
+            GUEST_BUILD_EFFORT.disk_mib,
+            GUEST_BUILD_EFFORT.time.as_secs(),
+            cache.root().display()
+        );
+    }
+    let built = GuestImage::find_or_build(&cache, &mut |step| progress.show(step));
+    // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.
+    Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
+}
+
+/// The files that guests are started from, with this program in their initial RAM disk, in `folder`.
+pub(crate) fn files(image: &GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
+    let program = Path::new("/proc/self/exe");
+    GuestFiles::prepare(image.kernel(), &image.initial_ram_disk(), image.root(), program, folder)
+        .context("Could not prepare what guests are started from")
+}

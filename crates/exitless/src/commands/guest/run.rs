@@ -1,0 +1,177 @@
+//! `exitless guest run`: try the guests of a plan.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use experiment::study::guest::{Finished, Ground, Guest, GuestPlan, merged, release_together, skew, start};
+use serde::Serialize;
+
+use crate::console::BuildProgress;
+use crate::{interrupt, status};
+
+/// Arguments of `guest run`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A plan, or a file with its table [guests] alone [default: one QEMU guest].
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// TOML to lay over the table, such as 'vcpus = 2'.
+    #[arg(long, value_name = "TOML")]
+    set: Vec<String>,
+    /// How many guests run at once.
+    #[arg(long, default_value_t = 1)]
+    count: u32,
+    /// Folder for consoles and disks, kept [default: one that is removed].
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Seconds that the script may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    timeout: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// For `sh -c` in each guest.
+    #[arg(last = true, required = true)]
+    script: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tried {
+    /// From the first guest's start to the last one's.
+    start_skew_seconds: Option<f64>,
+    guests: Vec<TriedGuest>,
+}
+
+#[derive(Debug, Serialize)]
+struct TriedGuest {
+    name: String,
+    vcpus: u32,
+    address: Option<std::net::IpAddr>,
+    host_address: Option<std::net::IpAddr>,
+    facts: std::collections::BTreeMap<String, String>,
+    start_seconds: f64,
+    script_seconds: f64,
+    status: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let stop = interrupt::flag()?;
+    let plan = plan(arguments)?;
+    let temporary = tempfile::tempdir().context("Could not make a temporary folder")?;
+    let folder = arguments.folder.clone().unwrap_or_else(|| temporary.path().to_owned());
+    let files = if plan.needs_image() {
+        let image = super::image(&mut BuildProgress::new(), &stop)?;
+        Some(super::files(&image, &folder)?)
+    } else {
+        None
+    };
+    let ground = Ground { folder, files };
+    let mut guests = Vec::new();
+    for index in 0..arguments.count {
+        if stop.load(Ordering::Relaxed) {
+            bail!(lab::Error::Interrupted);
+        }
+        let begun = Instant::now();
+        let guest = start(&plan, index, &ground)?;
+        guests.push((guest, begun.elapsed()));
+    }
+    let tried = tried(guests, arguments, &stop)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&tried)?);
+    } else {
+        show(&tried);
+    }
+    let failed = tried.guests.iter().any(|guest| guest.status != 0);
+    Ok(if failed { ExitCode::from(status::SOME_FAILED) } else { ExitCode::SUCCESS })
+}
+
+fn plan(arguments: &Arguments) -> anyhow::Result<GuestPlan> {
+    let mut table: toml::Table = match &arguments.plan {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("Could not read {}", path.display()))?;
+            let whole: toml::Table =
+                text.parse().with_context(|| format!("{} is no TOML", path.display()))?;
+            match whole.get("guests") {
+                Some(toml::Value::Table(guests)) => guests.clone(),
+                _ => whole,
+            }
+        }
+        None => toml::Table::from_iter([("kind".to_owned(), "qemu".into())]),
+    };
+    for text in &arguments.set {
+        let level: toml::Table = text.parse().with_context(|| format!("--set {text:?} is no TOML"))?;
+        table = merged(&table, [&level]);
+    }
+    let plan: GuestPlan = table.try_into().context("The table of guests makes no sense")?;
+    match plan.problems().as_slice() {
+        [] => Ok(plan),
+        problems => bail!("{}", problems.join("\n")),
+    }
+}
+
+fn tried(
+    mut guests: Vec<(Box<dyn Guest>, Duration)>,
+    arguments: &Arguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<Tried> {
+    let script = arguments.script.join(" ");
+    let limit = Duration::from_secs(arguments.timeout);
+    let mut armed = Vec::new();
+    for (guest, _) in &mut guests {
+        armed.push(guest.arm(&script, limit)?);
+    }
+    release_together(&mut armed)?;
+    let mut finished: Vec<Finished> = Vec::new();
+    for armed in armed {
+        finished.push(armed.finish(stop)?);
+    }
+    let start_skew_seconds = skew(&finished).map(|skew| skew.as_secs_f64());
+    let mut shown = Vec::new();
+    for ((guest, started), finished) in guests.iter_mut().zip(finished) {
+        shown.push(TriedGuest {
+            name: guest.name().to_owned(),
+            vcpus: guest.vcpus(),
+            address: guest.address(),
+            host_address: guest.host_address(),
+            facts: guest.facts(),
+            start_seconds: started.as_secs_f64(),
+            script_seconds: Duration::from_nanos(finished.ended_ns.saturating_sub(finished.began_ns))
+                .as_secs_f64(),
+            status: finished.output.status,
+            stdout: finished.output.stdout,
+            stderr: finished.output.stderr,
+        });
+        guest.stop()?;
+    }
+    Ok(Tried { start_skew_seconds, guests: shown })
+}
+
+fn show(tried: &Tried) {
+    for guest in &tried.guests {
+        println!(
+            "{}: up after {:.1} s, script {:.2} s, status {}",
+            guest.name, guest.start_seconds, guest.script_seconds, guest.status
+        );
+        for (title, text) in [("", &guest.stdout), ("standard error: ", &guest.stderr)] {
+            for line in text.lines() {
+                println!("  {title}{}", printable(line));
+            }
+        }
+    }
+    if let Some(seconds) = tried.start_skew_seconds {
+        println!("First to last start: {:.1} ms", seconds * 1e3);
+    }
+}
+
+/// A line from a guest, without what would steer the terminal.
+fn printable(line: &str) -> String {
+    line.replace(|c: char| c.is_control() && c != '\t', "\u{fffd}")
+}

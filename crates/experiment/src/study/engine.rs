@@ -1,0 +1,299 @@
+//! Carries out a schedule: levels, guests, warm-up, runs, and what to do when one fails.
+
+mod attempt;
+mod facts;
+mod here;
+mod past;
+mod rig;
+mod scene;
+mod together;
+
+pub use here::{FindFiles, Here};
+pub use past::{Past, Tried};
+pub use rig::{Kept, Rig, Sampling, Sink};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::factor::Level;
+use super::guest::Guest;
+use super::plan::Plan;
+use super::record::Cell;
+use super::schedule::{ArmRuns, Enough, Schedule, Slot, enough};
+use super::store::StoreError;
+use super::workload::Workload;
+use attempt::Ending;
+
+/// What came of a study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Conclusion {
+    /// Why no further block was begun; `None` when it was interrupted.
+    pub enough: Option<Enough>,
+    /// Runs made now.
+    pub made: u32,
+    /// Runs that failed for good now, with the last reason.
+    pub failed: Vec<FailedForGood>,
+    /// What could not be undone on the host.
+    pub not_undone: Vec<String>,
+}
+
+/// A run that was tried as often as the plan says, or that no trying helps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedForGood {
+    /// Its place in the order.
+    pub position: u32,
+    /// Where it stands.
+    pub cell: Cell,
+    /// Why the last attempt failed.
+    pub why: String,
+}
+
+/// How far a study is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StudyProgress {
+    /// The run's place in the order.
+    pub position: u32,
+    /// Runs that are whole or have failed for good.
+    pub done: u32,
+    /// Runs of the blocks that are known to be needed.
+    pub total: u32,
+    /// Whether there may be more blocks than these.
+    pub at_least: bool,
+    /// What is run.
+    pub cell: Cell,
+    /// 0 for the first attempt.
+    pub attempt: u32,
+    /// What is done for it now.
+    pub phase: Phase,
+    /// Seconds left for `total` runs, by the mean of those made; `None` before the first.
+    pub left: Option<f64>,
+}
+
+/// What is done for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The arm's levels are put in force.
+    Levels,
+    /// Guests are started.
+    Guests,
+    /// Files are made in the guests.
+    Prepare,
+    /// A run that is thrown away.
+    WarmUp,
+    /// The run.
+    Run,
+}
+
+/// Why a study stopped before its end, with all runs made until then kept.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Levels could not be put in force.
+    #[error("The arm {arm} could not be put in force: {why}")]
+    Levels {
+        /// The arm's levels.
+        arm: String,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// A run could not be kept.
+    #[error("A run could not be kept")]
+    Store(#[from] StoreError),
+    /// The plan cannot be carried out.
+    #[error("{0}")]
+    Plan(String),
+}
+
+/// Carries out what is left of a plan's schedule, until it is enough or `stop` is set. Guests are ended and levels taken
+/// back before it returns.
+///
+/// # Errors
+/// [`EngineError`].
+pub fn carry_out(
+    plan: &Plan,
+    seed: u64,
+    past: Past,
+    rig: &mut dyn Rig,
+    sink: &mut dyn Sink,
+    stop: &AtomicBool,
+) -> Result<Conclusion, EngineError> {
+    let workloads = plan.workloads.iter().map(|workload| workload.workload().map_err(|bad| bad.to_string()));
+    let workloads = workloads.collect::<Result<Vec<_>, _>>().map_err(EngineError::Plan)?;
+    let host = rig.host().map_err(|error| EngineError::Plan(error.to_string()))?;
+    let mut engine = Engine {
+        plan,
+        schedule: Schedule::new(plan, seed),
+        workloads,
+        rig,
+        sink,
+        stop,
+        host,
+        running: Running::default(),
+        past,
+        began: Instant::now(),
+        block: 0,
+        finished: 0,
+        left_out: BTreeMap::new(),
+        conclusion: Conclusion { enough: None, made: 0, failed: Vec::new(), not_undone: Vec::new() },
+    };
+    let ended = engine.blocks();
+    engine.release_arm();
+    ended.map(|()| engine.conclusion)
+}
+
+struct Engine<'a> {
+    plan: &'a Plan,
+    schedule: Schedule,
+    workloads: Vec<Box<dyn Workload>>,
+    rig: &'a mut dyn Rig,
+    sink: &'a mut dyn Sink,
+    stop: &'a AtomicBool,
+    /// Where the steps of the host run.
+    host: Box<dyn Guest>,
+    running: Running,
+    past: Past,
+    began: Instant,
+    block: u32,
+    /// Runs that ended in this session, whole or for good.
+    finished: u32,
+    /// Arms and numbers of guests that do not start, with the reason.
+    left_out: BTreeMap<(BTreeMap<String, String>, u32), String>,
+    conclusion: Conclusion,
+}
+
+/// The guests that run, and what was done in them.
+#[derive(Default)]
+struct Running {
+    guests: Vec<Box<dyn Guest>>,
+    facts: Vec<facts::Facts>,
+    prepared: BTreeSet<(usize, usize)>,
+    warm: BTreeSet<usize>,
+}
+
+impl Engine<'_> {
+    fn blocks(&mut self) -> Result<(), EngineError> {
+        loop {
+            let spent = Duration::from_secs_f64(self.spent().max(0.0));
+            self.conclusion.enough = enough(self.plan, self.block, spent, &self.past.runs);
+            if self.conclusion.enough.is_some() {
+                return Ok(());
+            }
+            for arm in self.schedule.block(self.block) {
+                self.arm(&arm)?;
+                if self.stopped() {
+                    return Ok(());
+                }
+            }
+            self.block += 1;
+        }
+    }
+
+    fn arm(&mut self, runs: &ArmRuns) -> Result<(), EngineError> {
+        let slots: Vec<&Slot> = runs.slots.iter().filter(|slot| !self.past.is_done(&slot.cell)).collect();
+        let Some(first) = slots.first() else { return Ok(()) };
+        self.tell(first, 0, Phase::Levels);
+        let levels: Vec<&Level> = self.plan.levels(&runs.arm).collect();
+        let arm = || self.plan.arm_label(&runs.arm);
+        let applied = self.rig.apply(&levels).map_err(|why| EngineError::Levels { arm: arm(), why });
+        let made = applied.and_then(|()| slots.iter().try_for_each(|slot| self.slot(runs, slot)));
+        self.release_arm();
+        made
+    }
+
+    /// Ends the guests and takes the levels back.
+    fn release_arm(&mut self) {
+        self.stop_guests();
+        for what in self.rig.undo() {
+            tracing::warn!("{what}");
+            self.conclusion.not_undone.push(what);
+        }
+    }
+
+    fn stop_guests(&mut self) {
+        let running = std::mem::take(&mut self.running);
+        // The last one first: it may use what the first one has.
+        for mut guest in running.guests.into_iter().rev() {
+            if let Err(error) = guest.stop() {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    /// One run, tried as often as the plan says.
+    fn slot(&mut self, runs: &ArmRuns, slot: &Slot) -> Result<(), EngineError> {
+        let before = self.past.tried(slot.position);
+        if before.now >= self.plan.order.attempts {
+            self.give_up(slot, format!("it was tried {} times before the link was lost", before.now));
+            return Ok(());
+        }
+        for attempt in before.now..self.plan.order.attempts {
+            if self.stopped() {
+                return Ok(());
+            }
+            let number = before.ever + (attempt - before.now);
+            let run = match self.attempt(runs, slot, number)? {
+                Ending::Interrupted => return Ok(()),
+                Ending::Made(run) => {
+                    self.conclusion.made += 1;
+                    self.finished += 1;
+                    self.past.runs.push(*run);
+                    return Ok(());
+                }
+                Ending::Failed(failed) => failed,
+            };
+            tracing::warn!("{}: {}", run.name, run.why);
+            // What a failed run leaves running or half written would be in the next one's way.
+            self.stop_guests();
+            let last = attempt + 1 == self.plan.order.attempts;
+            if last || run.hopeless {
+                if run.guests_do_not_start {
+                    self.left_out.insert((slot.cell.arm.clone(), slot.cell.guests), run.why.clone());
+                }
+                self.give_up(slot, run.why);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, slot: &Slot, why: String) {
+        self.finished += 1;
+        let failed = FailedForGood { position: slot.position, cell: slot.cell.clone(), why };
+        self.conclusion.failed.push(failed);
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Seconds since the study's begin, pauses not counted.
+    fn spent(&self) -> f64 {
+        self.past.spent() + self.began.elapsed().as_secs_f64()
+    }
+
+    fn tell(&mut self, slot: &Slot, attempt: u32, phase: Phase) {
+        let per_block = self.schedule.runs_per_block();
+        let total = per_block.saturating_mul(self.plan.order.repeats.max(self.block + 1));
+        let done = u32::try_from(self.past.runs.len()).unwrap_or(u32::MAX);
+        let done = done.saturating_add(u32::try_from(self.conclusion.failed.len()).unwrap_or(u32::MAX)).min(total);
+        let each = (self.finished > 0).then(|| self.began.elapsed().as_secs_f64() / f64::from(self.finished));
+        let progress = StudyProgress {
+            position: slot.position,
+            done,
+            total,
+            at_least: self.plan.order.until.is_some(),
+            cell: slot.cell.clone(),
+            attempt,
+            phase,
+            left: each.map(|each| each * f64::from(total - done)),
+        };
+        self.sink.progress(&progress);
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+//! How frequencies are set: cpufreq's files, or `xenpm` where the hypervisor has them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use host::CpuSet;
+
+use super::{ApplyError, FrequencyLevel};
+
+/// One change, in the order in which it is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A value in a file.
+    File { path: String, value: String },
+    /// A program, and the one that takes it back.
+    Program { run: Vec<String>, undo: Vec<String> },
+}
+
+/// What holds for a CPU, frequencies in kilohertz.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Limits {
+    governor: Option<String>,
+    minimum: u32,
+    maximum: u32,
+}
+
+/// The changes that a level takes.
+pub(super) fn steps(root: &Path, level: &FrequencyLevel) -> Result<Vec<Step>, ApplyError> {
+    if on_xen(root) {
+        let limits = xen_limits()?;
+        let chosen = chosen(level, limits.keys().copied())?;
+        return Ok(chosen.iter().flat_map(|cpu| xen_steps(*cpu, &limits[cpu], level)).collect());
+    }
+    let limits = linux_limits(root);
+    if limits.is_empty() {
+        return Err(frequency(
+            "there is no /sys/devices/system/cpu/cpu*/cpufreq: firmware or a hypervisor below sets it; leave the \
+             factor out here"
+                .to_owned(),
+        ));
+    }
+    let chosen = chosen(level, limits.keys().copied())?;
+    Ok(chosen.iter().flat_map(|cpu| linux_steps(*cpu, &limits[cpu], level)).collect())
+}
+
+/// Whether what was set holds, on Xen; of files each was read back as it was written.
+pub(super) fn check(root: &Path, level: &FrequencyLevel) -> Result<(), ApplyError> {
+    if !on_xen(root) {
+        return Ok(());
+    }
+    let limits = xen_limits()?;
+    for cpu in chosen(level, limits.keys().copied())? {
+        let now = &limits[&cpu];
+        let wrong = |what: &str, asked: String, found: String| ApplyError::NotTaken {
+            what: format!("The {what} of CPU {cpu} under Xen"),
+            asked,
+            found,
+        };
+        for (what, asked, found) in
+            [("minimum", level.minimum, now.minimum), ("maximum", level.maximum, now.maximum)]
+        {
+            if let Some(asked) = asked.filter(|asked| asked.khz != found) {
+                return Err(wrong(what, asked.to_string(), format!("{found}kHz")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn frequency(why: String) -> ApplyError {
+    ApplyError::Frequency { why }
+}
+
+fn on_xen(root: &Path) -> bool {
+    fs::read_to_string(root.join("sys/hypervisor/type")).is_ok_and(|text| text.trim() == "xen")
+}
+
+/// The CPUs that the level names, each of which must have a frequency.
+fn chosen(level: &FrequencyLevel, there: impl Iterator<Item = u32>) -> Result<Vec<u32>, ApplyError> {
+    let there: Vec<u32> = there.collect();
+    let Some(named) = &level.cpus else { return Ok(there) };
+    let set =
+        CpuSet::parse(named).ok_or_else(|| frequency(format!("{named:?} is no list of CPUs such as 0-3")))?;
+    match set.iter().find(|cpu| !there.contains(cpu)) {
+        Some(cpu) => Err(frequency(format!("CPU {cpu} of {named:?} is not there, or has no cpufreq"))),
+        None => Ok(set.iter().collect()),
+    }
+}
+
+/// The limits in their order: at no time may the lower one be above the upper one, which the kernel refuses.
+fn ordered<T>(
+    before: &Limits,
+    level: &FrequencyLevel,
+    minimum: impl Fn(u32) -> T,
+    maximum: impl Fn(u32) -> T,
+) -> Vec<T> {
+    let low = level.minimum.map(|frequency| frequency.khz).filter(|&khz| khz != before.minimum);
+    let high = level.maximum.map(|frequency| frequency.khz).filter(|&khz| khz != before.maximum);
+    let (low_step, high_step) = (low.map(minimum), high.map(maximum));
+    if high.is_some_and(|high| high < before.minimum) {
+        low_step.into_iter().chain(high_step).collect()
+    } else {
+        high_step.into_iter().chain(low_step).collect()
+    }
+}
+
+fn linux_limits(root: &Path) -> BTreeMap<u32, Limits> {
+    let home = root.join("sys/devices/system/cpu");
+    let names = fs::read_dir(&home).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let limits = |name: std::ffi::OsString| {
+        let cpu = name.to_str()?.strip_prefix("cpu")?.parse().ok()?;
+        let read = |file: &str| fs::read_to_string(home.join(&name).join("cpufreq").join(file)).ok();
+        let khz = |file: &str| read(file)?.trim().parse().ok();
+        let governor = read("scaling_governor").map(|text| text.trim().to_owned());
+        Some((cpu, Limits { governor, minimum: khz("scaling_min_freq")?, maximum: khz("scaling_max_freq")? }))
+    };
+    names.filter_map(limits).collect()
+}
+
+fn linux_steps(cpu: u32, before: &Limits, level: &FrequencyLevel) -> Vec<Step> {
+    let file = |name: &str, value: String| Step::File {
+        path: format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}"),
+        value,
+    };
+    let governor = level.governor.iter().filter(|wanted| before.governor.as_ref() != Some(&wanted.0));
+    let mut steps: Vec<Step> = governor.map(|wanted| file("scaling_governor", wanted.0.clone())).collect();
+    let minimum = |khz: u32| file("scaling_min_freq", khz.to_string());
+    steps.extend(ordered(before, level, minimum, |khz| file("scaling_max_freq", khz.to_string())));
+    steps
+}
+
+fn xen_steps(cpu: u32, before: &Limits, level: &FrequencyLevel) -> Vec<Step> {
+    let xenpm = |what: &str, value: &str| {
+        ["xenpm", &format!("set-scaling-{what}"), &cpu.to_string(), value].map(str::to_owned).to_vec()
+    };
+    let mut steps = Vec::new();
+    if let (Some(wanted), Some(old)) = (&level.governor, &before.governor) {
+        if wanted.0 != *old {
+            steps.push(Step::Program { run: xenpm("governor", &wanted.0), undo: xenpm("governor", old) });
+        }
+    }
+    let step = |what: &str, khz: u32, old: u32| Step::Program {
+        run: xenpm(what, &khz.to_string()),
+        undo: xenpm(what, &old.to_string()),
+    };
+    let minimum = |khz| step("minfreq", khz, before.minimum);
+    steps.extend(ordered(before, level, minimum, |khz| step("maxfreq", khz, before.maximum)));
+    steps
+}
+
+fn xen_limits() -> Result<BTreeMap<u32, Limits>, ApplyError> {
+    let output = Command::new("xenpm")
+        .arg("get-cpufreq-para")
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/lib/xen-common/bin")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output();
+    let output = output
+        .map_err(|error| frequency(format!("cannot run xenpm, which comes with Xen's tools: {error}")))?;
+    let limits = parse_xenpm(&String::from_utf8_lossy(&output.stdout));
+    if limits.is_empty() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().next().unwrap_or("nothing").to_owned();
+        return Err(frequency(format!(
+            "`xenpm get-cpufreq-para` shows no CPU with limits (it said: {said})"
+        )));
+    }
+    Ok(limits)
+}
+
+/// What `xenpm get-cpufreq-para` prints (tools/misc/xenpm.c, `print_cpufreq_para`): lines `NAME : VALUE`, each CPU
+/// beginning with `cpu id`. A driver that sets frequencies itself has no line `scaling frequency`, and no limits.
+fn parse_xenpm(text: &str) -> BTreeMap<u32, Limits> {
+    let mut found = BTreeMap::new();
+    let (mut cpu, mut governor) = (None, None);
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        match name.trim() {
+            "cpu id" => (cpu, governor) = (value.trim().parse().ok(), None),
+            "current_governor" => governor = Some(value.trim().to_owned()),
+            "scaling frequency" => {
+                let of = |name: &str| {
+                    let (_, rest) = value.split_once(&format!("{name} ["))?;
+                    rest.split(']').next()?.parse().ok()
+                };
+                if let (Some(cpu), Some(minimum), Some(maximum)) = (cpu, of("min"), of("max")) {
+                    found.insert(cpu, Limits { governor: governor.take(), minimum, maximum });
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "cpufreq_tests.rs"]
+mod tests;

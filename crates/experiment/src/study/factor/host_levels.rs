@@ -1,0 +1,137 @@
+//! The levels of an arm on the host: put in force, and taken back.
+
+use std::path::{Path, PathBuf};
+
+use knobs::{Actions, After, Change, Changes, Entry, Lasting, Made, Outcome};
+
+use super::level::setting_path;
+use super::modules::{self, Wanted};
+use super::{ApplyError, Level, Setting, cpufreq};
+
+/// Changes of the host for one arm after the other. All of them are in the journal of the crate `knobs`: they are taken
+/// back by [`Self::undo`], when this goes away, on a panic, and after a kill by `exitless restore`.
+#[derive(Debug)]
+pub struct HostLevels<A: Actions> {
+    root: PathBuf,
+    command: Vec<String>,
+    actions: A,
+    /// Made with the first change: who changes nothing needs no rights to keep a journal.
+    changes: Option<Changes<A>>,
+}
+
+impl<A: Actions + Clone> HostLevels<A> {
+    /// Of the host below `root` (`/`). `command` is the command line that the journal shows.
+    #[must_use]
+    pub fn new(root: &Path, actions: A, command: Vec<String>) -> Self {
+        Self { root: root.to_owned(), command, actions, changes: None }
+    }
+
+    /// Puts the levels of one arm in force. Each value is read back.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; nothing of the levels is in force then, or the journal knows what is.
+    pub fn apply(&mut self, levels: &[&Level]) -> Result<(), ApplyError> {
+        let made = self.apply_all(levels);
+        if made.is_err() {
+            for what in self.undo() {
+                tracing::warn!("{what}");
+            }
+        }
+        made
+    }
+
+    /// Takes back all that is in force, the newest first; gives a line for each change that stays.
+    pub fn undo(&mut self) -> Vec<String> {
+        let Some(changes) = &mut self.changes else { return Vec::new() };
+        changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)).collect()
+    }
+
+    fn apply_all(&mut self, levels: &[&Level]) -> Result<(), ApplyError> {
+        for (module, wanted) in modules::wanted(levels)? {
+            self.set_module(&module, &wanted)?;
+        }
+        let files = levels.iter().flat_map(|level| &level.files).map(|(path, value)| (path.clone(), value));
+        let settings = levels.iter().flat_map(|level| &level.kernel_settings);
+        let settings = settings.filter_map(|(name, value)| Some((setting_path(name)?, value)));
+        for (path, value) in files.chain(settings) {
+            self.set_file(path, value)?;
+        }
+        for frequency in levels.iter().filter_map(|level| level.frequency.as_ref()) {
+            for step in cpufreq::steps(&self.root, frequency)? {
+                match step {
+                    cpufreq::Step::File { path, value } => self.set_file(path, &Setting::Text(value))?,
+                    cpufreq::Step::Program { run, undo } => {
+                        self.make(Change::Command { run: Some(run), undo: Some(undo) }).map(drop)?;
+                    }
+                }
+            }
+            cpufreq::check(&self.root, frequency)?;
+        }
+        for pair in levels.iter().flat_map(|level| &level.commands) {
+            let shell = |script: &str| Some(vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()]);
+            self.make(Change::Command { run: shell(&pair.before), undo: shell(&pair.after) })?;
+        }
+        Ok(())
+    }
+
+    fn set_module(&mut self, module: &str, wanted: &Wanted) -> Result<(), ApplyError> {
+        let differing = modules::differing(&self.root, module, wanted)?;
+        if differing.is_empty() {
+            return Ok(());
+        }
+        if modules::writable(&self.root, module, &differing) {
+            for (name, value) in differing {
+                self.set_file(modules::parameter_path(module, &name), &value)?;
+            }
+            return Ok(());
+        }
+        modules::wait_until_free(&self.root, module)?;
+        let parameters = wanted.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        self.make(Change::Load { module: module.to_owned(), parameters })?;
+        match modules::differing(&self.root, module, wanted)?.into_iter().next() {
+            None => Ok(()),
+            Some((name, value)) => Err(ApplyError::NotTaken {
+                what: format!("{name} of the module {module}"),
+                asked: value.to_string(),
+                found: modules::found(&self.root, module, &name),
+            }),
+        }
+    }
+
+    fn set_file(&mut self, path: String, value: &Setting) -> Result<(), ApplyError> {
+        let made = self.make(Change::Value { path: path.clone(), value: value.to_string() })?;
+        match made {
+            Made::Changed(entry) => match entry.after() {
+                Some(After::Value { value: found }) if !value.is(found) => {
+                    Err(ApplyError::NotTaken { what: path, asked: value.to_string(), found: found.clone() })
+                }
+                _ => Ok(()),
+            },
+            Made::AlreadySo => Ok(()),
+        }
+    }
+
+    fn make(&mut self, change: Change) -> Result<Made, knobs::Error> {
+        let changes = match &mut self.changes {
+            Some(changes) => changes,
+            none => none.insert(Changes::begin(&self.root, self.actions.clone(), self.command.clone())?),
+        };
+        changes.make(change, Lasting::WhileHeld)
+    }
+}
+
+/// What stays changed, and why.
+fn left(entry: &Entry, outcome: &Result<Outcome, knobs::Error>) -> Option<String> {
+    let why = match outcome {
+        Ok(Outcome::ChangedSince { what }) => format!("others changed it since: {what}"),
+        Ok(Outcome::Failed { why }) => why.clone(),
+        Ok(Outcome::Held { pid }) => format!("process {pid} holds it"),
+        Ok(Outcome::Undone | Outcome::Already { .. } | Outcome::WouldUndo) => return None,
+        Err(error) => error.to_string(),
+    };
+    Some(format!("Change {} is left, see `exitless restore --dry-run`: {why}", entry.id))
+}
+
+#[cfg(test)]
+#[path = "host_levels_tests.rs"]
+mod tests;

@@ -1,0 +1,109 @@
+//! Parameters of modules: what is wanted, what is, and whether a module can be loaded again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use host::vms::Vms;
+
+use super::{ApplyError, Level, Setting};
+
+/// Parameters of one module by name.
+pub(super) type Wanted = BTreeMap<String, Setting>;
+
+/// A guest that has ended may hold its module for a moment: the kernel takes a VM down after the process.
+const PATIENCE: Duration = Duration::from_secs(3);
+const STEP: Duration = Duration::from_millis(50);
+
+/// The parameters of all levels together: a module that is loaded again for one of them must be given those of the
+/// others.
+pub(super) fn wanted(levels: &[&Level]) -> Result<BTreeMap<String, Wanted>, ApplyError> {
+    let mut modules: BTreeMap<String, Wanted> = BTreeMap::new();
+    for (module, parameters) in levels.iter().flat_map(|level| &level.module_parameters) {
+        let wanted = modules.entry(module.clone()).or_default();
+        for (name, value) in parameters {
+            let other = wanted.insert(name.clone(), value.clone());
+            if let Some(other) = other.filter(|other| !other.is(&value.to_string())) {
+                let what = format!("{name} of the module {module}");
+                return Err(ApplyError::Conflict { what, one: other.to_string(), other: value.to_string() });
+            }
+        }
+    }
+    Ok(modules)
+}
+
+/// Those that are not as they are wanted.
+pub(super) fn differing(root: &Path, module: &str, wanted: &Wanted) -> Result<Wanted, ApplyError> {
+    if !root.join("sys/module").join(module).is_dir() {
+        return Err(ApplyError::NoModule { module: module.to_owned() });
+    }
+    let mut differing = Wanted::new();
+    for (name, value) in wanted {
+        let path = root.join(parameter_path(module, name).trim_start_matches('/'));
+        if !path.exists() {
+            let (module, parameter) = (module.to_owned(), name.clone());
+            return Err(ApplyError::NoParameter { module, parameter, path });
+        }
+        if !value.is(&found(root, module, name)) {
+            differing.insert(name.clone(), value.clone());
+        }
+    }
+    Ok(differing)
+}
+
+/// What the module has.
+pub(super) fn found(root: &Path, module: &str, name: &str) -> String {
+    value(root, &parameter_path(module, name)).unwrap_or_else(|| "not readable".to_owned())
+}
+
+/// What a file of the kernel says; of a list of choices (`always [madvise] never`) the one that is chosen.
+pub(super) fn value(root: &Path, path: &str) -> Option<String> {
+    let text = fs::read_to_string(root.join(path.trim_start_matches('/'))).ok()?;
+    let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    Some(chosen.unwrap_or(text.trim()).to_owned())
+}
+
+pub(super) fn parameter_path(module: &str, name: &str) -> String {
+    format!("/sys/module/{module}/parameters/{name}")
+}
+
+/// Whether all of these may be written while the module stays.
+pub(super) fn writable(root: &Path, module: &str, parameters: &Wanted) -> bool {
+    parameters.keys().all(|name| {
+        let path = root.join(parameter_path(module, name).trim_start_matches('/'));
+        fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o200 != 0)
+    })
+}
+
+/// Waits a moment for the last user of the module.
+pub(super) fn wait_until_free(root: &Path, module: &str) -> Result<(), ApplyError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let Some(users) = users(root, module) else { return Ok(()) };
+        let running = Vms::discover(root).map(|found| found.vms).unwrap_or_default();
+        // VMs that run do not end by being waited for.
+        if !running.is_empty() || Instant::now() >= end {
+            let named: Vec<String> =
+                running.iter().map(|vm| format!("the VM {} (process {})", vm.name, vm.pid)).collect();
+            let users = if named.is_empty() { users } else { named.join(", ") };
+            return Err(ApplyError::InUse { module: module.to_owned(), users });
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// Who uses the module, as far as the kernel says: other modules, or how many.
+fn users(root: &Path, module: &str) -> Option<String> {
+    let home = root.join("sys/module").join(module);
+    let holders = fs::read_dir(home.join("holders")).into_iter().flatten().flatten();
+    let holders: Vec<String> =
+        holders.map(|entry| format!("the module {}", entry.file_name().to_string_lossy())).collect();
+    let count: u64 = fs::read_to_string(home.join("refcnt")).ok()?.trim().parse().ok()?;
+    match (count, holders.is_empty()) {
+        (0, _) => None,
+        (_, false) => Some(holders.join(", ")),
+        (count, true) => Some(format!("{count} users, such as what has /dev/kvm open")),
+    }
+}

@@ -1,0 +1,79 @@
+//! The agent's bytes to and from the host: a virtio port, or the second serial port.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+
+use super::super::frames::Frame;
+
+/// Name of the virtio port that QEMU offers.
+pub(in crate::study::guest) const PORT_NAME: &str = "exitless";
+const SERIAL: &str = "/dev/ttyS1";
+const PORTS: &str = "/sys/class/virtio-ports";
+const PORT_WAIT: Duration = Duration::from_secs(60);
+
+/// What comes from the host.
+pub(super) struct Channel {
+    port: File,
+    buffer: Vec<u8>,
+}
+
+/// What goes to the host, one frame at a time.
+#[derive(Debug)]
+pub(super) struct Sender {
+    port: Mutex<File>,
+}
+
+impl Channel {
+    pub(super) fn open(serial: bool) -> Result<(Self, Arc<Sender>), String> {
+        let path = if serial { PathBuf::from(SERIAL) } else { virtio_port()? };
+        let failed = |error: io::Error| format!("opening the channel {}: {error}", path.display());
+        let port = OpenOptions::new().read(true).write(true).open(&path).map_err(failed)?;
+        if serial {
+            let raw = tcgetattr(&port).and_then(|mut terminal| {
+                terminal.make_raw();
+                tcsetattr(&port, OptionalActions::Now, &terminal)
+            });
+            raw.map_err(|error| failed(error.into()))?;
+        }
+        let writer = port.try_clone().map_err(failed)?;
+        Ok((Self { port, buffer: vec![0; 32 << 10] }, Arc::new(Sender { port: Mutex::new(writer) })))
+    }
+
+    /// The next bytes; none once the host has gone.
+    pub(super) fn read(&mut self) -> io::Result<&[u8]> {
+        loop {
+            match self.port.read(&mut self.buffer) {
+                Ok(count) => return Ok(&self.buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Sender {
+    pub(super) fn send(&self, frame: &Frame) -> io::Result<()> {
+        self.port.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame.encode())
+    }
+}
+
+/// The host names its ports by messages, so that a port may appear some time after its device.
+fn virtio_port() -> Result<PathBuf, String> {
+    let begun = Instant::now();
+    while begun.elapsed() < PORT_WAIT {
+        let ports = fs::read_dir(PORTS).into_iter().flatten().filter_map(Result::ok);
+        let own = ports.into_iter().find(|port| {
+            fs::read_to_string(port.path().join("name")).is_ok_and(|name| name.trim() == PORT_NAME)
+        });
+        if let Some(port) = own {
+            return Ok(PathBuf::from("/dev").join(port.file_name()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("no virtio port {PORT_NAME:?} appeared within {} s", PORT_WAIT.as_secs()))
+}

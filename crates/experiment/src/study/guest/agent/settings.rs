@@ -1,0 +1,116 @@
+//! What the host tells a guest by its kernel's arguments.
+
+use std::fs;
+use std::net::IpAddr;
+
+const COMMAND_LINE: &str = "/proc/cmdline";
+
+/// Settings of one guest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::study::guest) struct Settings {
+    /// Modules to be loaded, with what they need.
+    pub(in crate::study::guest) modules: Vec<String>,
+    /// Whether the host is at the second serial port, and not at a virtio port.
+    pub(in crate::study::guest) serial: bool,
+    /// Whether there is a disk to be formatted and mounted.
+    pub(in crate::study::guest) data: bool,
+    /// The network interface's settings.
+    pub(in crate::study::guest) network: Option<Network>,
+}
+
+/// How the network interface gets its address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::study::guest) enum Network {
+    /// By DHCP.
+    Dhcp,
+    /// This one.
+    Static {
+        /// The guest's address.
+        address: IpAddr,
+        /// Bits of the network's prefix.
+        prefix: u8,
+        /// The host's address, through which all else is reached.
+        host: IpAddr,
+    },
+}
+
+impl Settings {
+    /// As the kernel was started.
+    pub(super) fn of_kernel() -> Result<Self, String> {
+        let text =
+            fs::read_to_string(COMMAND_LINE).map_err(|error| format!("reading {COMMAND_LINE}: {error}"))?;
+        Ok(Self::read(&text))
+    }
+
+    /// Out of a kernel's command line; what is not ours or not understood is passed over.
+    fn read(text: &str) -> Self {
+        let own = text.split_whitespace().filter_map(|word| word.strip_prefix("exitless.")?.split_once('='));
+        own.fold(Self::default(), |mut settings, (key, value)| {
+            match key {
+                "modules" => settings.modules = value.split(',').map(str::to_owned).collect(),
+                "channel" => settings.serial = value == "serial",
+                "data" => settings.data = value == "1",
+                "network" => settings.network = Network::read(value),
+                _ => (),
+            }
+            settings
+        })
+    }
+
+    /// As arguments of the kernel.
+    pub(in crate::study::guest) fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![format!("exitless.modules={}", self.modules.join(","))];
+        if self.serial {
+            arguments.push("exitless.channel=serial".to_owned());
+        }
+        if self.data {
+            arguments.push("exitless.data=1".to_owned());
+        }
+        match &self.network {
+            None => (),
+            Some(Network::Dhcp) => arguments.push("exitless.network=dhcp".to_owned()),
+            Some(Network::Static { address, prefix, host }) => {
+                arguments.push(format!("exitless.network={address}/{prefix},{host}"));
+            }
+        }
+        arguments
+    }
+}
+
+impl Network {
+    fn read(value: &str) -> Option<Self> {
+        if value == "dhcp" {
+            return Some(Self::Dhcp);
+        }
+        let (own, host) = value.split_once(',')?;
+        let (address, prefix) = own.split_once('/')?;
+        Some(Self::Static {
+            address: address.parse().ok()?,
+            prefix: prefix.parse().ok()?,
+            host: host.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_says_is_what_the_guest_reads() {
+        let host: IpAddr = [10, 0, 2, 2].into();
+        let fixed = Network::Static { address: [10, 0, 2, 15].into(), prefix: 24, host };
+        for network in [None, Some(Network::Dhcp), Some(fixed)] {
+            let modules = vec!["overlay".to_owned(), "virtio_blk".to_owned()];
+            let settings = Settings { modules, serial: true, data: true, network };
+            let line = format!("console=ttyS0 {} quiet exitless.unknown=1", settings.arguments().join(" "));
+            assert_eq!(Settings::read(&line), settings);
+        }
+    }
+
+    #[test]
+    fn words_that_are_not_understood_are_passed_over() {
+        let text = "exitless.network=10.0.2.15 exitless.data exitless. exitless.modules=a";
+        assert_eq!(Settings::read(text), Settings { modules: vec!["a".to_owned()], ..Settings::default() });
+    }
+}

@@ -1,0 +1,89 @@
+//! The files that guests are started from.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use cpio::newc::{self, ModeFileType};
+
+/// What every guest of a study is started from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestFiles {
+    /// The kernel: an ELF file with a PVH entry, or a bzImage.
+    pub(super) kernel: PathBuf,
+    /// The initial RAM disk with this program in it.
+    pub(super) initial_ram_disk: PathBuf,
+    /// The root, a file or block device with an ext4 file system.
+    pub(super) root: PathBuf,
+}
+
+impl GuestFiles {
+    /// Puts `program`, a static binary that calls [`run_agent`](super::run_agent), behind the guest image's initial RAM
+    /// disk, in a file below `folder`.
+    ///
+    /// # Errors
+    /// Where a file cannot be read or written; the message names it.
+    pub fn prepare(
+        kernel: PathBuf,
+        initial_ram_disk: &Path,
+        root: PathBuf,
+        program: &Path,
+        folder: &Path,
+    ) -> io::Result<Self> {
+        let named = |action: &'static str, path: &Path| {
+            let path = path.display().to_string();
+            move |error: io::Error| {
+                io::Error::new(error.kind(), format!("Could not {action} {path}: {error}"))
+            }
+        };
+        let whole = folder.join("guest-initrd.img");
+        let base = fs::read(initial_ram_disk).map_err(named("read", initial_ram_disk))?;
+        let contents = fs::read(program).map_err(named("read", program))?;
+        fs::create_dir_all(folder).map_err(named("make", folder))?;
+        let mut file = File::create(&whole).map_err(named("write", &whole))?;
+        let written = file.write_all(&base).and_then(|()| file.write_all(&archive(&contents)?));
+        written.map_err(named("write", &whole))?;
+        Ok(Self { kernel, initial_ram_disk: whole, root })
+    }
+}
+
+/// An archive with the program as /init: the kernel unpacks archives one after the other.
+fn archive(program: &[u8]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(program.len() + 1024);
+    let size = u32::try_from(program.len()).map_err(io::Error::other)?;
+    let init = newc::Builder::new("init").mode(0o755).set_mode_file_type(ModeFileType::Regular).nlink(1);
+    let mut entry = init.write(&mut bytes, size);
+    entry.write_all(program)?;
+    entry.finish()?;
+    newc::trailer(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_follows_the_images_archive_as_its_first_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("base"), [0; 512]).unwrap();
+        fs::write(at("program"), b"binary").unwrap();
+        let files = GuestFiles::prepare(at("kernel"), &at("base"), at("root"), &at("program"), folder.path())
+            .unwrap();
+        let whole = fs::read(&files.initial_ram_disk).unwrap();
+        let mut entry = cpio::NewcReader::new(&whole[512..]).unwrap();
+        assert_eq!((entry.entry().name(), entry.entry().mode() & 0o777), ("init", 0o755));
+        let mut contents = Vec::new();
+        io::copy(&mut entry, &mut contents).unwrap();
+        assert_eq!(contents, b"binary");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let nowhere = Path::new("/nonexistent/initrd.img");
+        let error =
+            GuestFiles::prepare("k".into(), nowhere, "r".into(), nowhere, Path::new("/tmp")).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/initrd.img"), "{error}");
+    }
+}

@@ -1,0 +1,191 @@
+//! What the host and the agent in a guest say to each other over a byte channel.
+//!
+//! A frame is `XGF1`, kind (1 byte), job (4 bytes), payload length (4 bytes), CRC-32 of kind, job and payload (4 bytes),
+//! payload; numbers are little-endian. A serial port may carry words of firmware and kernel before the agent begins, so the
+//! reader passes over what is no frame and finds the next by its mark.
+
+const MARK: &[u8; 4] = b"XGF1";
+const HEADER: usize = 17;
+/// The largest payload that is taken; senders cut theirs to far less.
+const LARGEST_PAYLOAD: usize = 1 << 20;
+/// The largest payload that is sent.
+pub(super) const PIECE: usize = 32 << 10;
+
+/// What a frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// To the guest: bring the script in the payload to where it waits.
+    Start,
+    /// To the guest: release the job.
+    Release,
+    /// To the guest: end the job, by SIGTERM.
+    Terminate,
+    /// To the guest: end the job, by SIGKILL.
+    Kill,
+    /// To the guest: power off.
+    PowerOff,
+    /// From the guest: it is up; the payload is [`Hello`](super::agent::Hello).
+    Hello,
+    /// From the guest: the job printed this.
+    Stdout,
+    /// From the guest: the job printed this to standard error.
+    Stderr,
+    /// From the guest: the job ended with the status in the payload, in digits.
+    Ended,
+    /// From the guest: it gives up, for the reason in the payload.
+    Failed,
+}
+
+const KINDS: [(Kind, u8); 10] = [
+    (Kind::Start, b's'),
+    (Kind::Release, b'r'),
+    (Kind::Terminate, b't'),
+    (Kind::Kill, b'k'),
+    (Kind::PowerOff, b'p'),
+    (Kind::Hello, b'h'),
+    (Kind::Stdout, b'o'),
+    (Kind::Stderr, b'e'),
+    (Kind::Ended, b'z'),
+    (Kind::Failed, b'x'),
+];
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) kind: Kind,
+    /// The script that it is about, by the host's number; 0 for the guest as a whole.
+    pub(super) job: u32,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Frame {
+    pub(super) fn new(kind: Kind, job: u32, payload: impl Into<Vec<u8>>) -> Self {
+        Self { kind, job, payload: payload.into() }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let kind = KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or(0, |&(_, byte)| byte);
+        let length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
+        let mut bytes = Vec::with_capacity(HEADER + self.payload.len());
+        bytes.extend_from_slice(MARK);
+        bytes.push(kind);
+        bytes.extend_from_slice(&self.job.to_le_bytes());
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&checksum(kind, self.job, &self.payload).to_le_bytes());
+        bytes.extend_from_slice(&self.payload);
+        bytes
+    }
+}
+
+fn checksum(kind: u8, job: u32, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&[kind]);
+    hasher.update(&job.to_le_bytes());
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+/// Finds frames in a stream that arrives in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    received: Vec<u8>,
+    /// How much of `received` has been dealt with; it goes when the next piece comes.
+    done: usize,
+}
+
+impl Decoder {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        // No more bytes are moved than are dropped.
+        if self.done >= self.received.len() - self.done {
+            self.received.drain(..self.done);
+            self.done = 0;
+        }
+        self.received.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, if one has arrived.
+    pub(super) fn next(&mut self) -> Option<Frame> {
+        loop {
+            let pending = &self.received[self.done..];
+            let Some(at) = pending.windows(MARK.len()).position(|window| window == MARK) else {
+                self.done += pending.len().saturating_sub(MARK.len() - 1);
+                return None;
+            };
+            self.done += at;
+            let pending = &self.received[self.done..];
+            let header: [u8; HEADER] = pending.get(..HEADER)?.try_into().ok()?;
+            let number =
+                |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+            let (job, length, expected) = (number(5), number(9) as usize, number(13));
+            if length > LARGEST_PAYLOAD {
+                self.done += 1;
+                continue;
+            }
+            let payload = pending.get(HEADER..HEADER + length)?;
+            let kind = KINDS.iter().find(|(_, byte)| *byte == header[4]).map(|&(kind, _)| kind);
+            match kind.filter(|_| checksum(header[4], job, payload) == expected) {
+                Some(kind) => {
+                    let frame = Frame::new(kind, job, payload);
+                    self.done += HEADER + length;
+                    return Some(frame);
+                }
+                None => self.done += 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(bytes: &[u8]) -> Vec<Frame> {
+        let mut decoder = Decoder::default();
+        decoder.push(bytes);
+        std::iter::from_fn(|| decoder.next()).collect()
+    }
+
+    #[test]
+    fn words_of_the_firmware_and_a_damaged_frame_are_passed_over() {
+        let mut stream = b"SeaBIOS (version 1.16)\r\nXGF".to_vec();
+        let damaged = Frame::new(Kind::Stdout, 1, *b"lost").encode();
+        stream.extend(&damaged[..damaged.len() - 1]);
+        let kept = Frame::new(Kind::Ended, 7, *b"0");
+        stream.extend(kept.encode());
+        assert_eq!(all(&stream), [kept]);
+    }
+
+    #[test]
+    fn a_length_beyond_the_limit_does_not_wait_for_it() {
+        let mut stream = b"XGF1o\0\0\0\0\xff\xff\xff\xff0000".to_vec();
+        let kept = Frame::new(Kind::Hello, 0, *b"{}");
+        stream.extend(kept.encode());
+        assert_eq!(all(&stream), [kept]);
+    }
+
+    proptest! {
+        #[test]
+        fn frames_survive_any_splitting(
+            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8),
+            kind in 0..KINDS.len(), job: u32, piece in 1usize..40,
+        ) {
+            let sent: Vec<Frame> =
+                payloads.into_iter().map(|payload| Frame::new(KINDS[kind].0, job, payload)).collect();
+            let stream: Vec<u8> = sent.iter().flat_map(Frame::encode).collect();
+            let mut decoder = Decoder::default();
+            let mut got = Vec::new();
+            for part in stream.chunks(piece) {
+                decoder.push(part);
+                got.extend(std::iter::from_fn(|| decoder.next()));
+            }
+            prop_assert_eq!(got, sent);
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            let _ = all(&bytes);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A process of this machine whose outputs go where they are wanted.
+
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::waiting::{Ending, Line};
+
+/// How long outputs are waited for after a process has ended: what it left in the background may hold them open.
+const LEFTOVERS: Duration = Duration::from_secs(1);
+
+/// Where the outputs and the end of a process go.
+pub(super) trait Sink: Send + Sync {
+    /// It printed this.
+    fn stdout(&self, bytes: &[u8]);
+
+    /// It printed this to standard error.
+    fn stderr(&self, bytes: &[u8]);
+
+    /// It ended with a status as of a shell, at a time by CLOCK_MONOTONIC.
+    fn ended(&self, status: i32, at_ns: u64);
+}
+
+/// A process with a group of its own, whose standard input is the line for its release.
+pub(super) struct Piped {
+    stdin: Option<ChildStdin>,
+    group: Option<Pid>,
+    /// False once it has been waited for: its number may be another's by then.
+    alive: Arc<Mutex<bool>>,
+}
+
+/// Starts a command and lets its outputs and its end go to the sink.
+pub(super) fn start(mut command: Command, sink: &Arc<impl Sink + 'static>) -> io::Result<Piped> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let stdin = child.stdin.take();
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (done, all_read) = sync_channel(1);
+    if let Some(stdout) = child.stdout.take() {
+        let (sink, done) = (Arc::clone(sink), done.clone());
+        read(stdout, done, move |bytes| sink.stdout(bytes));
+    }
+    if let Some(stderr) = child.stderr.take() {
+        let sink = Arc::clone(sink);
+        read(stderr, done, move |bytes| sink.stderr(bytes));
+    }
+    let alive = Arc::new(Mutex::new(true));
+    let (sink, still) = (Arc::clone(sink), Arc::clone(&alive));
+    thread::spawn(move || {
+        let (status, ended_ns) = wait(child, group, &still);
+        drain(&all_read);
+        // Only a process that another thread had reaped has no status, and there is none.
+        sink.ended(status.map_or(125, code), ended_ns);
+    });
+    Ok(Piped { stdin, group, alive })
+}
+
+/// Waits for the end before it reaps, so that no signal meets another process of the same number.
+fn wait(mut child: Child, pid: Option<Pid>, alive: &Mutex<bool>) -> (io::Result<ExitStatus>, u64) {
+    if let Some(pid) = pid {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), ended) {}
+    }
+    let ended_ns = live::monotonic_ns();
+    let mut alive = alive.lock().unwrap_or_else(PoisonError::into_inner);
+    *alive = false;
+    (child.wait(), ended_ns)
+}
+
+fn read(
+    mut from: impl Read + Send + 'static,
+    done: impl Send + 'static,
+    take: impl Fn(&[u8]) + Send + 'static,
+) {
+    thread::spawn(move || {
+        let mut buffer = vec![0; 32 << 10];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            take(&buffer[..count]);
+        }
+        drop(done);
+    });
+}
+
+/// Waits until both readers are done and have dropped their ends.
+fn drain(all_read: &Receiver<()>) {
+    let _ = all_read.recv_timeout(LEFTOVERS);
+}
+
+/// The exit status as a shell gives it.
+pub(super) fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+impl Piped {
+    /// Ends the process and its group.
+    pub(super) fn signal(&self, how: Ending) -> io::Result<()> {
+        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let signal = match how {
+            Ending::Terminate => Signal::TERM,
+            Ending::Kill => Signal::KILL,
+        };
+        match self.group.filter(|_| *alive) {
+            Some(group) => Ok(kill_process_group(group, signal)?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Line for Piped {
+    fn release(&mut self) -> io::Result<()> {
+        match self.stdin.take() {
+            Some(mut stdin) => stdin.write_all(b"\n"),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&mut self, how: Ending, _group: i32) -> io::Result<()> {
+        self.signal(how)
+    }
+}

@@ -1,0 +1,247 @@
+//! Guests that are started for a study: one QEMU each, and an agent in each that runs what it is asked for.
+
+mod command;
+mod connection;
+mod devices;
+mod network;
+mod process;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::agent::Hello;
+use super::frames::{Frame, Kind};
+use super::host::run_armed;
+use super::plan::QemuPlan;
+use super::waiting::Waiting;
+use super::{Armed, Guest, GuestError, GuestFiles};
+use crate::study::workload::Output;
+use connection::{AgentLine, Connection};
+
+/// How long a guest has to power off before its QEMU is killed.
+const POWER_OFF: Duration = Duration::from_secs(30);
+/// How long QEMU's monitor may take.
+const MONITOR: Duration = Duration::from_secs(20);
+const SHOWN_LINES: usize = 15;
+
+/// A running QEMU and its guest.
+#[derive(Debug)]
+pub struct QemuGuest {
+    name: String,
+    vcpus: u32,
+    host_address: Option<IpAddr>,
+    child: Child,
+    connection: Arc<Connection>,
+    hello: Hello,
+    console: PathBuf,
+}
+
+impl QemuGuest {
+    /// Starts guest `index` and waits until its agent is up. Its console, QEMU's messages and its disk are kept below
+    /// `folder`, in a folder named after the guest.
+    ///
+    /// # Errors
+    /// [`GuestError::Start`] with the last lines of QEMU's messages and of the console.
+    pub fn start(plan: &QemuPlan, index: u32, files: &GuestFiles, folder: &Path) -> Result<Self, GuestError> {
+        let name = format!("guest-{index}");
+        let start = |why: String| GuestError::Start { name: name.clone(), why };
+        let folder = folder.join(&name);
+        let (console, messages) = (folder.join("console"), folder.join("qemu.log"));
+        fs::create_dir_all(&folder)
+            .map_err(|error| start(format!("Could not make the folder {}: {error}", folder.display())))?;
+        devices::make_disk(plan, index, &folder).map_err(start)?;
+        let wiring = network::wiring(plan, index);
+        let log = File::create(&messages)
+            .map_err(|error| start(format!("Could not write {}: {error}", messages.display())))?;
+        let mut command = command::command(plan, index, files, &wiring);
+        command.current_dir(&folder).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let program = command::program(plan).display().to_string();
+        let mut child = process::spawn(command)
+            .map_err(|error| start(format!("Could not run {program}: {error}; install qemu-system-x86")))?;
+        let Some((stdin, stdout)) = child.stdin.take().zip(child.stdout.take()) else {
+            return Err(start("its QEMU has no pipes".to_owned()));
+        };
+        let connection = Connection::new(stdin, stdout);
+        let mut guest = Self {
+            name: name.clone(),
+            vcpus: plan.vcpus,
+            host_address: wiring.host,
+            child,
+            connection,
+            hello: Hello::default(),
+            console,
+        };
+        guest.come_up(plan, index, &wiring, &folder).map_err(|why| {
+            let words = guest.last_words(&messages);
+            start(format!("{why}{words}"))
+        })?;
+        Ok(guest)
+    }
+
+    fn come_up(
+        &mut self,
+        plan: &QemuPlan,
+        index: u32,
+        wiring: &network::Wiring,
+        folder: &Path,
+    ) -> Result<(), String> {
+        let begun = Instant::now();
+        if !plan.pin.is_empty() {
+            self.pin(plan, index, &folder.join(command::MONITOR))?;
+        }
+        if let Some(tap) = &wiring.tap {
+            tap.bring_up(MONITOR)?;
+        }
+        let limit = plan.start_limit.duration();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            if let Some(hello) = self.connection.wait_hello(left.min(Duration::from_millis(200)))? {
+                self.hello = hello;
+                return Ok(());
+            }
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Err(format!("QEMU ended ({status})")),
+                Ok(None) if left.is_zero() => {
+                    return Err(format!("its agent did not answer within {} s", limit.as_secs()));
+                }
+                _ => (),
+            }
+        }
+    }
+
+    /// Holds each vCPU's thread on its CPU.
+    fn pin(&self, plan: &QemuPlan, index: u32, monitor: &Path) -> Result<(), String> {
+        let begun = Instant::now();
+        let mut connected = loop {
+            match live::qmp::Monitor::connect(monitor, MONITOR) {
+                Ok(connected) => break connected,
+                Err(_) if begun.elapsed() < MONITOR => std::thread::sleep(Duration::from_millis(20)),
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        let answer = connected.ask("query-cpus-fast", None).map_err(|error| error.to_string())?;
+        let threads = answer.as_array().into_iter().flatten().filter_map(|cpu| {
+            let number = |key| cpu.get(key)?.as_u64();
+            Some((number("cpu-index")?, i32::try_from(number("thread-id")?).ok()?))
+        });
+        for (vcpu, thread) in threads {
+            let turn = u64::from(index) * u64::from(plan.vcpus) + vcpu;
+            let Some(&cpu) = plan.pin.get(usize::try_from(turn).unwrap_or(0) % plan.pin.len()) else {
+                continue;
+            };
+            let mut set = CpuSet::new();
+            if cpu as usize >= CpuSet::MAX_CPU {
+                return Err(format!(
+                    "guests.pin names CPU {cpu}, and there are none beyond {}",
+                    CpuSet::MAX_CPU
+                ));
+            }
+            set.set(cpu as usize);
+            sched_setaffinity(Pid::from_raw(thread), &set).map_err(|error| {
+                format!("Could not hold vCPU {vcpu} on CPU {cpu}: {error}; see guests.pin")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn last_words(&self, messages: &Path) -> String {
+        let show = |title: &str, path: &Path| {
+            let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+            let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+            match &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
+                [] => String::new(),
+                last => format!("\n{title} ({}):\n  {}", path.display(), last.join("\n  ")),
+            }
+        };
+        show("QEMU's last messages", messages) + &show("The last lines of its console", &self.console)
+    }
+
+    fn wait_end(&mut self, patience: Duration) -> io::Result<bool> {
+        let begun = Instant::now();
+        loop {
+            if self.child.try_wait()?.is_some() {
+                return Ok(true);
+            }
+            if begun.elapsed() > patience {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Guest for QemuGuest {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vcpus(&self) -> u32 {
+        self.vcpus
+    }
+
+    /// Behind QEMU's own network stack a guest has an address that only it knows.
+    fn address(&self) -> Option<IpAddr> {
+        self.hello.address.filter(|_| self.host_address != Some(network::USER_HOST))
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        self.host_address
+    }
+
+    fn process(&self) -> Option<i32> {
+        i32::try_from(self.child.id()).ok()
+    }
+
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        run_armed(self.arm(script, limit)?)
+    }
+
+    fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        let (line, reception) = AgentLine::start(&self.connection, script).map_err(|error| {
+            GuestError::Unreachable { name: self.name.clone(), why: format!("sending a script: {error}") }
+        })?;
+        Ok(Box::new(Waiting::new(&self.name, limit, reception, Box::new(line))?))
+    }
+
+    fn facts(&mut self) -> BTreeMap<String, String> {
+        self.hello.facts.clone()
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        // A guest that is gone already is what is wanted.
+        let _ = self.connection.send(&Frame::new(Kind::PowerOff, 0, []));
+        let ended = self.wait_end(POWER_OFF).and_then(|ended| {
+            if !ended {
+                tracing::warn!(
+                    "{} did not power off within {} s and is killed",
+                    self.name,
+                    POWER_OFF.as_secs()
+                );
+                self.child.kill()?;
+                self.child.wait()?;
+            }
+            Ok(())
+        });
+        ended.map_err(|error| GuestError::Unreachable {
+            name: self.name.clone(),
+            why: format!("its QEMU cannot be ended: {error}"),
+        })
+    }
+}
+
+impl Drop for QemuGuest {
+    fn drop(&mut self) {
+        // It has ended by itself where it was stopped.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,123 @@
+//! QEMU's command line for one guest.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::GuestFiles;
+use super::super::agent::{AGENT_ARGUMENT, PORT_NAME, ROOT_SERIAL, Settings};
+use super::super::plan::{Accelerator, DiskBus, Irqchip, NetModel, Pit, QemuPlan};
+use super::devices;
+use super::network::Wiring;
+
+/// The monitor's socket, in the guest's folder.
+pub(super) const MONITOR: &str = "qmp.sock";
+
+/// Kernel arguments of every guest. No driver waits for hardware that is not there, and no self-test takes time that an
+/// emulated CPU feels.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 reboot=t cryptomgr.notests net.ifnames=0 rdinit=/init \
+    initcall_blacklist=load_system_certificate_list,jent_mod_init";
+
+/// QEMU's program.
+pub(super) fn program(plan: &QemuPlan) -> PathBuf {
+    plan.program.clone().unwrap_or_else(|| PathBuf::from("qemu-system-x86_64"))
+}
+
+/// The whole command, to be run in the guest's folder.
+pub(super) fn command(plan: &QemuPlan, index: u32, files: &GuestFiles, wiring: &Wiring) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program(plan));
+    command.args(arguments(plan, index, files, wiring));
+    command
+}
+
+/// QEMU's arguments.
+pub(super) fn arguments(plan: &QemuPlan, index: u32, files: &GuestFiles, wiring: &Wiring) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
+    add(&["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+    add(&["-name", &format!("guest-{index},debug-threads=on")]);
+    add(&["-machine", &machine(plan), "-accel", accelerator(plan.accel)]);
+    let cpu = plan.cpu.as_deref().unwrap_or(match plan.accel {
+        Accelerator::Kvm => "host",
+        Accelerator::Tcg => "max",
+    });
+    add(&["-cpu", cpu, "-smp", &plan.vcpus.to_string()]);
+    // A number without a unit would be MiB.
+    add(&["-m", &format!("{}k", plan.memory.bytes() >> 10)]);
+    if plan.pit == Some(Pit::Discard) {
+        add(&["-global", "kvm-pit.lost_tick_policy=discard"]);
+    }
+    add(&["-serial", "file:console", "-qmp", &format!("unix:{MONITOR},server=on,wait=off")]);
+    add(&["-chardev", "stdio,id=agent,signal=off"]);
+    let bus = devices::virtio_suffix(plan);
+    add(&["-device", &format!("virtio-serial-{bus}")]);
+    add(&["-device", &format!("virtserialport,chardev=agent,name={PORT_NAME}")]);
+    add(&["-drive", &format!("if=none,id=root,format=raw,readonly=on,file={}", escaped(&files.root))]);
+    add(&["-device", &format!("virtio-blk-{bus},drive=root,serial={ROOT_SERIAL}")]);
+    for words in [devices::disk(plan, index), wiring.arguments.clone()] {
+        add(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    add(&["-append", &kernel_arguments(plan, wiring)]);
+    let kernel = plan.kernel.as_ref().unwrap_or(&files.kernel);
+    arguments.extend(["-kernel".into(), kernel.into(), "-initrd".into(), (&files.initial_ram_disk).into()]);
+    arguments.extend(plan.arguments.iter().map(OsString::from));
+    arguments
+}
+
+fn machine(plan: &QemuPlan) -> String {
+    let mut machine = plan.machine.clone();
+    match plan.irqchip {
+        None => (),
+        Some(Irqchip::Split) => machine += ",kernel-irqchip=split",
+        Some(Irqchip::On) => machine += ",kernel-irqchip=on",
+        Some(Irqchip::Off) => machine += ",kernel-irqchip=off",
+    }
+    match plan.pit {
+        None | Some(Pit::Discard) => (),
+        Some(Pit::On) => machine += ",pit=on",
+        Some(Pit::Off) => machine += ",pit=off",
+    }
+    machine
+}
+
+fn accelerator(accelerator: Accelerator) -> &'static str {
+    match accelerator {
+        Accelerator::Kvm => "kvm",
+        Accelerator::Tcg => "tcg,thread=multi",
+    }
+}
+
+fn kernel_arguments(plan: &QemuPlan, wiring: &Wiring) -> String {
+    let mut modules = vec!["overlay", "virtio_blk"];
+    if plan.is_microvm() {
+        modules.insert(0, "virtio_mmio");
+    }
+    match plan.disk().map(|disk| disk.bus) {
+        Some(DiskBus::VirtioScsi) => modules.extend(["virtio_scsi", "sd_mod"]),
+        Some(DiskBus::Ide) => modules.extend(["ahci", "ata_piix", "sd_mod"]),
+        // NVMe is built into Debian's cloud kernel.
+        Some(DiskBus::Nvme | DiskBus::VirtioBlk | DiskBus::None) | None => (),
+    }
+    if plan.net().is_some_and(|net| net.model == NetModel::VirtioNet) {
+        modules.push("virtio_net");
+    }
+    let settings = Settings {
+        modules: modules.into_iter().map(str::to_owned).collect(),
+        serial: false,
+        data: plan.disk().is_some(),
+        network: wiring.guest.clone(),
+    };
+    let own = settings.arguments().join(" ");
+    let given = plan.kernel_arguments.join(" ");
+    format!("{KERNEL_ARGUMENTS} {own} {given} -- {AGENT_ARGUMENT}")
+}
+
+/// A path as a value among QEMU's options, where a comma is doubled.
+pub(super) fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+//! The host's end of the agent's channel: QEMU's standard input and output.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::super::agent::Hello;
+use super::super::frames::{Decoder, Frame, Kind};
+use super::super::pipes::Sink;
+use super::super::reception::Reception;
+use super::super::waiting::{Ending, Line};
+
+/// The channel to one agent.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stdin: Mutex<ChildStdin>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last_job: u32,
+    jobs: BTreeMap<u32, Arc<Reception>>,
+    hello: Option<Result<Hello, String>>,
+    gone: bool,
+}
+
+impl Connection {
+    pub(super) fn new(stdin: ChildStdin, mut stdout: ChildStdout) -> Arc<Self> {
+        let connection =
+            Arc::new(Self { stdin: Mutex::new(stdin), state: Mutex::default(), changed: Condvar::new() });
+        let own = Arc::clone(&connection);
+        std::thread::spawn(move || {
+            let mut decoder = Decoder::default();
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(count @ 1..) = stdout.read(&mut buffer) {
+                decoder.push(&buffer[..count]);
+                while let Some(frame) = decoder.next() {
+                    own.take(&frame);
+                }
+            }
+            own.lose();
+        });
+        connection
+    }
+
+    pub(super) fn send(&self, frame: &Frame) -> io::Result<()> {
+        let mut stdin = self.stdin.lock().unwrap_or_else(PoisonError::into_inner);
+        stdin.write_all(&frame.encode())?;
+        stdin.flush()
+    }
+
+    /// The agent's greeting, if it has come or comes within `patience`.
+    pub(super) fn wait_hello(&self, patience: Duration) -> Result<Option<Hello>, String> {
+        let state = self.lock();
+        let waiting = |state: &mut State| state.hello.is_none();
+        let waited = self.changed.wait_timeout_while(state, patience, waiting);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.hello.take().transpose()
+    }
+
+    fn take(&self, frame: &Frame) {
+        let at_ns = live::monotonic_ns();
+        let mut state = self.lock();
+        let text = || String::from_utf8_lossy(&frame.payload).into_owned();
+        match frame.kind {
+            Kind::Hello => {
+                let hello = serde_json::from_slice(&frame.payload);
+                state.hello =
+                    Some(hello.map_err(|error| format!("its agent's greeting is not understood: {error}")));
+            }
+            Kind::Failed => state.hello = Some(Err(format!("its agent gave up: {}", text()))),
+            Kind::Stdout | Kind::Stderr | Kind::Ended => {
+                let Some(job) = state.jobs.get(&frame.job) else { return };
+                match frame.kind {
+                    Kind::Stdout => job.stdout_at(&frame.payload, at_ns),
+                    Kind::Stderr => job.stderr(&frame.payload),
+                    _ => {
+                        job.ended(text().parse().unwrap_or(125), at_ns);
+                        state.jobs.remove(&frame.job);
+                    }
+                }
+            }
+            // What only the host says is not for it to hear.
+            Kind::Start | Kind::Release | Kind::Terminate | Kind::Kill | Kind::PowerOff => (),
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn lose(&self) {
+        let mut state = self.lock();
+        state.gone = true;
+        for job in std::mem::take(&mut state.jobs).into_values() {
+            job.broke("its QEMU closed the agent's channel: the guest has ended");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The way to one script.
+#[derive(Debug)]
+pub(super) struct AgentLine {
+    connection: Arc<Connection>,
+    job: u32,
+}
+
+impl AgentLine {
+    /// Sends a script to the agent.
+    pub(super) fn start(connection: &Arc<Connection>, script: &str) -> io::Result<(Self, Arc<Reception>)> {
+        let reception = Reception::new();
+        let job = {
+            let mut state = connection.lock();
+            if state.gone {
+                return Err(io::Error::other("its QEMU has ended"));
+            }
+            state.last_job = state.last_job.wrapping_add(1);
+            let job = state.last_job;
+            state.jobs.insert(job, Arc::clone(&reception));
+            job
+        };
+        connection.send(&Frame::new(Kind::Start, job, script))?;
+        Ok((Self { connection: Arc::clone(connection), job }, reception))
+    }
+}
+
+impl Line for AgentLine {
+    fn release(&mut self) -> io::Result<()> {
+        self.connection.send(&Frame::new(Kind::Release, self.job, []))
+    }
+
+    fn end(&mut self, how: Ending, _group: i32) -> io::Result<()> {
+        let kind = match how {
+            Ending::Terminate => Kind::Terminate,
+            Ending::Kill => Kind::Kill,
+        };
+        self.connection.send(&Frame::new(kind, self.job, []))
+    }
+}

@@ -1,0 +1,150 @@
+//! The guest's network interface, what carries its packets, and both ends' addresses.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::super::agent::Network;
+use super::super::plan::{NetBackend, NetModel, NetPlan, QemuPlan};
+use super::devices::virtio_suffix;
+
+/// Where guests behind QEMU's own network stack reach the host (docs/system/devices/net.rst of QEMU).
+pub(super) const USER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
+const USER_GUEST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 15));
+/// The network of the host's ends of taps: one for measurements of network devices (RFC 2544, appendix C.2.2).
+const MEASURED: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// Networks of four addresses that it holds.
+const MEASURED_NETWORKS: u32 = 1 << 15;
+const BRIDGE: &str = "br0";
+
+/// How one guest is wired.
+#[derive(Debug, Default)]
+pub(super) struct Wiring {
+    /// For QEMU.
+    pub(super) arguments: Vec<String>,
+    /// What the guest is told.
+    pub(super) guest: Option<Network>,
+    /// Where the guest reaches the host.
+    pub(super) host: Option<IpAddr>,
+    /// A tap device that QEMU makes, and that goes with it.
+    pub(super) tap: Option<Tap>,
+}
+
+/// A tap device to be brought up when QEMU has made it.
+#[derive(Debug)]
+pub(super) struct Tap {
+    name: String,
+    /// The host's address on it; none in a bridge.
+    address: Option<IpAddr>,
+    bridge: Option<String>,
+}
+
+/// The wiring of guest `index`.
+pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
+    let Some(net) = plan.net() else { return Wiring::default() };
+    let network = MEASURED.to_bits() + 4 * (index % MEASURED_NETWORKS);
+    let end = |number| IpAddr::V4(Ipv4Addr::from_bits(network + number));
+    let (host, own) = (end(1), end(2));
+    let between = Some(Network::Static { address: own, prefix: 30, host });
+    // The process's number keeps two studies on one machine apart.
+    let tap = format!("ex{}-{index}", std::process::id());
+    let queues = if net.queues > 1 { format!(",queues={}", net.queues) } else { String::new() };
+    let carried = |vhost: &str| format!("tap,id=net,ifname={tap},script=no,downscript=no{vhost}{queues}");
+    let (netdev, guest, host, tap) = match net.backend {
+        NetBackend::User => {
+            let guest = Network::Static { address: USER_GUEST, prefix: 24, host: USER_HOST };
+            ("user,id=net".to_owned(), Some(guest), Some(USER_HOST), None)
+        }
+        NetBackend::Tap | NetBackend::Vhost => {
+            let vhost = if net.backend == NetBackend::Vhost { ",vhost=on" } else { "" };
+            let up = Tap { name: tap.clone(), address: Some(host), bridge: None };
+            (carried(vhost), between, Some(host), Some(up))
+        }
+        NetBackend::Bridge => {
+            let bridge = Some(net.bridge.clone().unwrap_or_else(|| BRIDGE.to_owned()));
+            let up = Tap { name: tap.clone(), address: None, bridge };
+            (carried(""), Some(Network::Dhcp), None, Some(up))
+        }
+        NetBackend::VhostUser => {
+            (format!("vhost-user,id=net,chardev=net{queues}"), between, Some(host), None)
+        }
+    };
+    let mut arguments = Vec::new();
+    if net.backend == NetBackend::VhostUser {
+        arguments.extend(shared_memory(plan, net, index));
+    }
+    arguments.extend(["-netdev".to_owned(), netdev, "-device".to_owned(), device(plan, net, index)]);
+    Wiring { arguments, guest, host, tap }
+}
+
+fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
+    let [_, _, high, low] = index.to_be_bytes();
+    let address = format!("mac=52:54:00:18:{high:02x}:{low:02x}");
+    match net.model {
+        NetModel::E1000 => format!("e1000,netdev=net,{address}"),
+        NetModel::Rtl8139 => format!("rtl8139,netdev=net,{address}"),
+        NetModel::VirtioNet | NetModel::None => {
+            let bus = virtio_suffix(plan);
+            let mut device = format!("virtio-net-{bus},netdev=net,{address}");
+            if net.queues > 1 {
+                device += ",mq=on";
+                if bus == "pci" {
+                    // One vector for each queue, one for the configuration, one for the control queue.
+                    device += &format!(",vectors={}", 2 * net.queues + 2);
+                }
+            }
+            device
+        }
+    }
+}
+
+/// A vhost-user device reads and writes the guest's memory, which is shared with it.
+fn shared_memory(plan: &QemuPlan, net: &NetPlan, index: u32) -> Vec<String> {
+    let socket = net.socket.as_deref().unwrap_or_default().replace("{guest}", &index.to_string());
+    let socket = super::command::escaped(Path::new(&socket));
+    [
+        "-object".to_owned(),
+        format!("memory-backend-memfd,id=memory,share=on,size={}k", plan.memory.bytes() >> 10),
+        "-machine".to_owned(),
+        "memory-backend=memory".to_owned(),
+        "-chardev".to_owned(),
+        format!("socket,id=net,path={socket}"),
+    ]
+    .to_vec()
+}
+
+impl Tap {
+    /// Waits until QEMU has made the device, gives it its address or its bridge, and brings it up.
+    pub(super) fn bring_up(&self, patience: Duration) -> Result<(), String> {
+        let begun = Instant::now();
+        while !Path::new("/sys/class/net").join(&self.name).exists() {
+            if begun.elapsed() > patience {
+                return Err(format!(
+                    "QEMU made no tap device {}; it needs root (CAP_NET_ADMIN) and /dev/net/tun",
+                    self.name
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if let Some(address) = self.address {
+            ip(&["addr", "add", &format!("{address}/30"), "dev", &self.name])?;
+        }
+        if let Some(bridge) = &self.bridge {
+            ip(&["link", "set", &self.name, "master", bridge])?;
+        }
+        ip(&["link", "set", &self.name, "up"])
+    }
+}
+
+fn ip(words: &[&str]) -> Result<(), String> {
+    let line = format!("ip {}", words.join(" "));
+    let output = Command::new("ip")
+        .args(words)
+        .output()
+        .map_err(|error| format!("Could not run `{line}`: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}

@@ -1,0 +1,125 @@
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Child;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A server on the loopback interface with keys of its own, ended when dropped.
+struct Server {
+    child: Child,
+    folder: tempfile::TempDir,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// None, with the reason printed, where there is no sshd.
+    fn start() -> Option<Self> {
+        const SSHD: &str = "/usr/sbin/sshd";
+        if !Path::new(SSHD).exists() {
+            println!("not tested: there is no {SSHD}");
+            return None;
+        }
+        // sshd separates privileges in a folder that its service would have made.
+        if !Path::new("/run/sshd").exists() && fs::create_dir("/run/sshd").is_err() {
+            println!("not tested: /run/sshd is not there and this user cannot make it");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        for key in ["host", "user"] {
+            let file = folder.path().join(key);
+            let made =
+                Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file).status();
+            assert!(made.unwrap().success());
+        }
+        fs::copy(folder.path().join("user.pub"), folder.path().join("authorized")).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let at = folder.path().display();
+        let configuration = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\n\
+             StrictModes no\nPermitRootLogin yes\nPidFile none\nUsePAM no\n"
+        );
+        fs::write(folder.path().join("config"), configuration).unwrap();
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let child = Command::new(SSHD)
+            .args(["-D", "-e", "-f"])
+            .arg(folder.path().join("config"))
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Some(Self { child, folder, port })
+    }
+
+    fn access(&self) -> SshAccess {
+        SshAccess {
+            user: None,
+            key: Some(self.folder.path().join("user")),
+            port: Some(self.port),
+            options: vec![
+                format!("UserKnownHostsFile={}/known", self.folder.path().display()),
+                "StrictHostKeyChecking=accept-new".to_owned(),
+                "IdentitiesOnly=yes".to_owned(),
+            ],
+        }
+    }
+
+    fn guest(&self) -> SshGuest {
+        SshGuest::connect("there", "127.0.0.1", &self.access(), LONG).unwrap_or_else(|error| {
+            panic!("{error}\n{}", fs::read_to_string(self.folder.path().join("log")).unwrap())
+        })
+    }
+}
+
+#[test]
+fn scripts_run_there_with_their_quotes_and_outputs() {
+    let Some(server) = Server::start() else { return };
+    let mut guest = server.guest();
+    assert_eq!(guest.address(), Some([127, 0, 0, 1].into()));
+    assert_eq!(guest.host_address(), Some([127, 0, 0, 1].into()));
+    assert!(guest.vcpus() > 0);
+    let output = guest.run("x='a  \"b\"'; echo \"$x\"; echo wrong >&2; exit 5", LONG).unwrap();
+    assert_eq!((output.status, output.stdout.as_str(), output.stderr.as_str()), (5, "a  \"b\"\n", "wrong\n"));
+}
+
+#[test]
+fn a_release_starts_what_waits_there_and_a_stop_ends_it_there() {
+    let Some(server) = Server::start() else { return };
+    let mut guest = server.guest();
+    let mark = server.folder.path().join("mark");
+    let script = format!("echo $$ > {}; sleep 100", mark.display());
+    let mut armed = guest.arm(&script, LONG).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!mark.exists());
+    armed.release().unwrap();
+    let begun = Instant::now();
+    while !fs::read_to_string(&mark).is_ok_and(|text| text.ends_with('\n')) {
+        assert!(begun.elapsed() < LONG);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let finished = armed.finish(&AtomicBool::new(true)).unwrap();
+    assert_ne!(finished.output.status, 0);
+    let pid = fs::read_to_string(&mark).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_with_what_ssh_said() {
+    if Command::new("ssh").arg("-V").output().is_err() {
+        println!("not tested: there is no ssh");
+        return;
+    }
+    let access = SshAccess { port: Some(1), ..SshAccess::default() };
+    let refusal = SshGuest::connect("there", "127.0.0.1", &access, Duration::ZERO).unwrap_err().to_string();
+    assert!(refusal.contains("ssh to 127.0.0.1 failed") && refusal.contains("refused"), "{refusal}");
+}

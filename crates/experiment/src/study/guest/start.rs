@@ -1,0 +1,42 @@
+//! Starting, or finding, one guest of a plan.
+
+use std::path::PathBuf;
+
+use super::plan::GuestPlan;
+use super::{Guest, GuestError, GuestFiles, HostGuest, QemuGuest, SshGuest};
+
+/// What guests of a study stand on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ground {
+    /// Folder for what guests leave: consoles, messages of QEMU, fresh disks.
+    pub folder: PathBuf,
+    /// The files of the guest image, for plans that need it.
+    pub files: Option<GuestFiles>,
+}
+
+/// Starts guest `index` of the plan, counted from 0, or finds it, and waits until it answers.
+///
+/// # Errors
+/// [`GuestError::Start`] with what was seen and what to do next.
+pub fn start(plan: &GuestPlan, index: u32, ground: &Ground) -> Result<Box<dyn Guest>, GuestError> {
+    let refused = |why: &str| GuestError::Start { name: format!("guest-{index}"), why: why.to_owned() };
+    let one_of = |names: &[String]| {
+        let name = usize::try_from(index).ok().and_then(|index| names.get(index));
+        name.cloned().ok_or_else(|| refused("the plan does not name so many machines"))
+    };
+    Ok(match plan {
+        GuestPlan::Qemu(plan) => {
+            let files = ground.files.as_ref();
+            let files = files
+                .ok_or_else(|| refused("there is no guest image; make it with `exitless guest build`"))?;
+            Box::new(QemuGuest::start(plan, index, files, &ground.folder)?)
+        }
+        GuestPlan::Ssh(plan) => {
+            let address = one_of(&plan.addresses)?;
+            Box::new(SshGuest::connect(&address, &address, &plan.ssh, plan.start_limit.duration())?)
+        }
+        GuestPlan::Host(_) => Box::new(HostGuest::new(index, &ground.folder)?),
+        GuestPlan::None(_) => return Err(refused("the plan has no guests")),
+        GuestPlan::Libvirt(_) | GuestPlan::Xen(_) => return Err(refused("not yet")),
+    })
+}

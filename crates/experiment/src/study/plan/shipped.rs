@@ -1,0 +1,74 @@
+//! The plans that come with the program.
+
+use super::{BadPlan, Plan};
+
+/// A plan that is part of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shipped {
+    /// Its name.
+    pub name: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        [$(Shipped { name: $name, text: include_str!(concat!("../../../../../plans/", $name, ".toml")) }),*]
+    };
+}
+
+/// All of them, each in its full size and in one for laboratories.
+pub const SHIPPED: [Shipped; 11] = shipped![
+    "iozone-apicv",
+    "iozone-apicv-lab",
+    "netperf-xen",
+    "netperf-xen-shared",
+    "netperf-xen-lab",
+    "sysbench-threads",
+    "sysbench-threads-lab",
+    "ipi-cost",
+    "ipi-cost-lab",
+    "side-cores",
+    "side-cores-lab",
+];
+
+impl Shipped {
+    /// The plan with this name.
+    pub fn find(name: &str) -> Option<Self> {
+        SHIPPED.into_iter().find(|shipped| shipped.name == name)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Never for those in [`SHIPPED`], which a test reads all.
+    pub fn plan(self) -> Result<Plan, BadPlan> {
+        Plan::read(self.text, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_plan_is_right_and_has_the_name_of_its_file() {
+        for shipped in SHIPPED {
+            let plan = shipped.plan().unwrap_or_else(|bad| panic!("{bad}"));
+            assert_eq!(plan.name, shipped.name);
+        }
+    }
+
+    #[test]
+    fn every_file_of_a_plan_is_shipped() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let mut names: Vec<_> = SHIPPED.iter().map(|shipped| format!("{}.toml", shipped.name)).collect();
+        names.sort();
+        assert_eq!(files, names);
+    }
+}

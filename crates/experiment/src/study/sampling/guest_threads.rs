@@ -1,0 +1,179 @@
+//! The threads of the guests that are looked at, and what each does.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use host::vms::{Vm, Vms};
+
+use super::SampledGuest;
+use super::thread::{ThreadTimes, Work};
+
+/// A thread: the guest's place among those given, and its number.
+pub(super) type ThreadKey = (usize, i32);
+
+/// One reading of all guests' threads.
+pub(super) type ThreadReading = BTreeMap<ThreadKey, (Work, ThreadTimes)>;
+
+/// Whose threads are read.
+#[derive(Debug)]
+pub(super) struct GuestThreads {
+    root: PathBuf,
+    guests: Vec<Tracked>,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    name: String,
+    process: i32,
+    known: BTreeMap<i32, Work>,
+    /// Workers of vhost that are processes of the kernel.
+    beside: Vec<i32>,
+}
+
+impl GuestThreads {
+    /// Looks at which thread does what, once; and says what could not be told.
+    pub(super) fn find(root: &Path, guests: &[SampledGuest]) -> (Self, Vec<String>) {
+        let mut warnings = Vec::new();
+        let found = if guests.is_empty() { Ok(Vms::default()) } else { Vms::discover(root) };
+        let found = found.unwrap_or_else(|error| {
+            warnings.push(format!("Which thread does what is not known: {error}"));
+            Vms::default()
+        });
+        let tracked = guests.iter().map(|guest| {
+            let vm = found.vms.iter().find(|vm| vm.pid == guest.process);
+            if vm.is_none_or(|vm| vm.vcpus.iter().all(|vcpu| vcpu.thread.is_none())) {
+                warnings.push(format!(
+                    "No vCPU threads were found in process {} of guest {}; all its threads count as emulator \
+                     (run as root, with KVM)",
+                    guest.process, guest.name
+                ));
+            }
+            Tracked::of(guest, vm)
+        });
+        let guests = tracked.collect();
+        (Self { root: root.to_owned(), guests }, warnings)
+    }
+
+    /// Name of a guest.
+    pub(super) fn name(&self, guest: usize) -> &str {
+        &self.guests[guest].name
+    }
+
+    /// All threads, now.
+    pub(super) fn read(&self) -> ThreadReading {
+        let mut reading = ThreadReading::new();
+        for (at, guest) in self.guests.iter().enumerate() {
+            let own = threads(&self.root, guest.process).into_iter().map(|tid| (guest.process, tid));
+            let beside = guest.beside.iter().map(|&tid| (tid, tid));
+            for (process, tid) in own.chain(beside) {
+                if let Some(times) = ThreadTimes::read(&self.root, process, tid) {
+                    reading.insert((at, tid), (guest.work(&self.root, tid), times));
+                }
+            }
+        }
+        reading
+    }
+}
+
+impl Tracked {
+    fn of(guest: &SampledGuest, vm: Option<&Vm>) -> Self {
+        let mut known = BTreeMap::new();
+        let mut beside = Vec::new();
+        if let Some(vm) = vm {
+            known.extend(vm.iothreads.iter().map(|thread| (thread.tid, Work::IoThread)));
+            known.extend(vm.vhost.iter().map(|thread| (thread.tid, Work::Vhost)));
+            known.extend(vm.vcpus.iter().filter_map(|vcpu| Some((vcpu.thread?, Work::Vcpu(vcpu.number)))));
+            beside.extend(vm.vhost.iter().filter(|thread| thread.kernel).map(|thread| thread.tid));
+        }
+        Self { name: guest.name.clone(), process: guest.process, known, beside }
+    }
+
+    /// What a thread does; one that came later is told by its name.
+    fn work(&self, root: &Path, tid: i32) -> Work {
+        if let Some(&work) = self.known.get(&tid) {
+            return work;
+        }
+        let file = root.join(format!("proc/{}/task/{tid}/comm", self.process));
+        let name = fs::read_to_string(file).unwrap_or_default();
+        if name.starts_with("vhost-") { Work::Vhost } else { Work::Emulator }
+    }
+}
+
+fn threads(root: &Path, process: i32) -> Vec<i32> {
+    let names = fs::read_dir(root.join(format!("proc/{process}/task"))).into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// What the threads got between readings.
+#[derive(Debug, Default)]
+pub(super) struct ThreadsSpent {
+    /// By guest and work; that of all vCPUs of a guest together is under each number.
+    pub(super) by_work: BTreeMap<(usize, Work), ThreadTimes>,
+    /// Intervals in which a thread was there, in nanoseconds, of vCPUs alone: what their waiting is a share of.
+    pub(super) vcpu_time_ns: u64,
+    ended: BTreeMap<usize, u64>,
+    went_back: u64,
+}
+
+impl ThreadsSpent {
+    /// Adds what was got between two readings that are so far apart.
+    pub(super) fn add(&mut self, before: &ThreadReading, after: &ThreadReading, elapsed_ns: u64) {
+        for (key, (work, earlier)) in before {
+            let Some((_, later)) = after.get(key) else {
+                *self.ended.entry(key.0).or_default() += 1;
+                continue;
+            };
+            match later.since(earlier) {
+                Some(more) => {
+                    self.by_work.entry((key.0, *work)).or_default().add(&more);
+                    if matches!(work, Work::Vcpu(_)) {
+                        self.vcpu_time_ns += elapsed_ns;
+                    }
+                }
+                None => self.went_back += 1,
+            }
+        }
+        // QEMU's workers come and go: one that came within the interval has all its time in it.
+        for (key, (work, times)) in after.iter().filter(|(key, _)| !before.contains_key(key)) {
+            if *work == Work::Emulator {
+                self.by_work.entry((key.0, *work)).or_default().add(times);
+            }
+        }
+    }
+
+    /// Sum over the guests of one kind of work.
+    pub(super) fn sum(&self, name: &str) -> Option<ThreadTimes> {
+        let of_kind = self.by_work.iter().filter(|((_, work), _)| work.name() == name);
+        of_kind.fold(None, |sum: Option<ThreadTimes>, (_, times)| {
+            let mut sum = sum.unwrap_or_default();
+            sum.add(times);
+            Some(sum)
+        })
+    }
+
+    /// What was left out.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let ran = self.by_work.values().any(|times| times.run_ns > 0);
+        let ticks = self.by_work.values().any(|times| times.user + times.system > 0);
+        let mut warnings = Vec::new();
+        if ticks && !ran {
+            warnings.push(
+                "The kernel gives no run times of threads: /proc/PID/task/TID/schedstat needs CONFIG_SCHED_INFO"
+                    .to_owned(),
+            );
+        }
+        if self.went_back > 0 {
+            warnings.push(format!(
+                "Times of threads went backwards, or their numbers went to others, {} times; those intervals \
+                 are left out",
+                self.went_back
+            ));
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+#[path = "guest_threads_tests.rs"]
+mod tests;

@@ -1,0 +1,143 @@
+//! Interrupts of the host by source: `/proc/interrupts`.
+
+use std::collections::BTreeMap;
+
+/// Counts since boot of one source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SourceCounts {
+    /// What the kernel says of it: chip, kind and device of a line, or what an interrupt of its own means.
+    pub(super) description: String,
+    /// By CPU.
+    pub(super) each: BTreeMap<u32, u64>,
+}
+
+/// One reading: sources by their labels, which are numbers of lines (`24`) or the kernel's short names (`LOC`).
+pub(super) type Interrupts = BTreeMap<String, SourceCounts>;
+
+/// Counters of errors among the lines, which are no interrupts (arch/x86/kernel/irq.c, `arch_show_interrupts`).
+const NO_INTERRUPTS: [&str; 2] = ["ERR", "MIS"];
+
+/// Reads `/proc/interrupts`: a line of CPUs, and a line a source. Damaged lines are left out; `None` without the first.
+pub(super) fn parse(text: &str) -> Option<Interrupts> {
+    let mut lines = text.lines();
+    let cpus: Option<Vec<u32>> =
+        lines.next()?.split_whitespace().map(|name| name.strip_prefix("CPU")?.parse().ok()).collect();
+    let cpus = cpus.filter(|cpus| !cpus.is_empty())?;
+    let mut interrupts = Interrupts::new();
+    for line in lines {
+        let Some((label, rest)) = line.split_once(':') else { continue };
+        let label = label.trim();
+        if label.is_empty() || NO_INTERRUPTS.contains(&label) {
+            continue;
+        }
+        let mut words = rest.split_whitespace();
+        let counts: BTreeMap<u32, u64> =
+            cpus.iter().map_while(|&cpu| Some((cpu, words.next()?.parse().ok()?))).collect();
+        if counts.len() != cpus.len() {
+            continue;
+        }
+        let description = words.collect::<Vec<_>>().join(" ");
+        interrupts.insert(label.to_owned(), SourceCounts { description, each: counts });
+    }
+    Some(interrupts)
+}
+
+/// How often sources struck between readings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Struck {
+    /// By label.
+    pub(super) sources: BTreeMap<String, u64>,
+    /// Labels whose counter went backwards, and how often.
+    went_back: BTreeMap<String, u64>,
+}
+
+impl Struck {
+    /// Adds what grew between two readings, on CPUs that are in both.
+    pub(super) fn add(&mut self, before: &Interrupts, after: &Interrupts) {
+        for (label, later) in after {
+            let none = BTreeMap::new();
+            // A line that was set up meanwhile began at 0.
+            let earlier = before.get(label).map_or(&none, |source| &source.each);
+            for (cpu, count) in &later.each {
+                let base = earlier.get(cpu).copied();
+                let Some(base) = base.or_else(|| earlier.is_empty().then_some(0)) else { continue };
+                match count.checked_sub(base) {
+                    Some(more) => *self.sources.entry(label.clone()).or_default() += more,
+                    None => *self.went_back.entry(label.clone()).or_default() += 1,
+                }
+            }
+        }
+    }
+
+    /// Of devices' lines, which have numbers.
+    pub(super) fn of_devices(&self) -> u64 {
+        let number = |label: &&String| label.bytes().all(|byte| byte.is_ascii_digit());
+        self.sources.iter().filter(|(label, _)| number(label)).map(|(_, count)| count).sum()
+    }
+
+    /// What was left out.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let back = self.went_back.iter().map(|(label, times)| {
+            format!(
+                "The counter of interrupt {label} went backwards {times} times; those intervals count as 0"
+            )
+        });
+        back.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BEFORE: &str = "           CPU0       CPU2\n  \
+        24:          7          0  PCI-MSIX-0000:00:05.0   0-edge      nvme0q1\n \
+        LOC:       1000       2000   Local timer interrupts\n \
+        RES:          1          2   Rescheduling interrupts\n \
+        ERR:          9\n MIS:          4\n";
+
+    #[test]
+    fn sources_are_told_apart_and_errors_are_no_interrupts() {
+        let read = parse(BEFORE).unwrap();
+        assert_eq!(read.keys().collect::<Vec<_>>(), ["24", "LOC", "RES"]);
+        assert_eq!(read["24"].description, "PCI-MSIX-0000:00:05.0 0-edge nvme0q1");
+        assert_eq!(read["LOC"].each, BTreeMap::from([(0, 1000), (2, 2000)]));
+    }
+
+    #[test]
+    fn what_grew_is_counted() {
+        let after = BEFORE
+            .replace("7          0", "9          1")
+            .replace("2000", "2500")
+            .replace("1          2", "0          4")
+            + " 25: 3 4 new\n";
+        let mut struck = Struck::default();
+        struck.add(&parse(BEFORE).unwrap(), &parse(&after).unwrap());
+        let expected = [("24", 3), ("25", 7), ("LOC", 500), ("RES", 2)];
+        assert_eq!(
+            struck.sources,
+            expected.into_iter().map(|(label, count)| (label.to_owned(), count)).collect()
+        );
+        assert_eq!(struck.of_devices(), 10);
+        assert!(struck.warnings()[0].contains("interrupt RES went backwards 1 times"));
+    }
+
+    #[test]
+    fn a_cpu_that_came_online_adds_nothing_yet() {
+        let one = "CPU0\nLOC: 5 Local timer interrupts\n";
+        let two = "CPU0 CPU1\nLOC: 6 1000 Local timer interrupts\n";
+        let mut struck = Struck::default();
+        struck.add(&parse(one).unwrap(), &parse(two).unwrap());
+        struck.add(&parse(two).unwrap(), &parse(one).unwrap());
+        assert_eq!(struck.sources["LOC"], 1);
+        assert!(struck.warnings()[0].contains("LOC"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(( {0,3}CPU[0-9]{1,10}){0,3}\n)?( {0,3}[A-Z0-9]{0,3}:?( [0-9x]{0,21}){0,4}\n){0,4}") {
+            let _ = parse(&text);
+        }
+    }
+}

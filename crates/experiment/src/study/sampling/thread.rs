@@ -1,0 +1,152 @@
+//! What a thread got of the processors, and how long it waited for one.
+
+use std::fs;
+use std::path::Path;
+
+/// What a thread does for its guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Work {
+    /// Runs this vCPU.
+    Vcpu(u32),
+    /// QEMU's I/O thread.
+    IoThread,
+    /// A worker of vhost.
+    Vhost,
+    /// All else of the VMM: its main loop, workers, displays.
+    Emulator,
+}
+
+impl Work {
+    /// In metrics and raw samples.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Vcpu(_) => "vcpu",
+            Self::IoThread => "iothread",
+            Self::Vhost => "vhost",
+            Self::Emulator => "emulator",
+        }
+    }
+}
+
+/// One reading, counted since the thread's start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ThreadTimes {
+    /// On a CPU, nanoseconds; of a vCPU also what its guest ran.
+    pub(super) run_ns: u64,
+    /// Ready to run and waiting for a CPU, nanoseconds.
+    pub(super) wait_ns: u64,
+    /// In user space, guests' time included, clock ticks.
+    pub(super) user: u64,
+    /// In the kernel, clock ticks.
+    pub(super) system: u64,
+    /// Running a guest, clock ticks.
+    pub(super) guest: u64,
+    /// When it started, in clock ticks since boot: tells threads of the same number apart.
+    pub(super) start: u64,
+}
+
+impl ThreadTimes {
+    /// Of `/proc/PROCESS/task/THREAD` below `root`; `None` when it ended, or the files say something else.
+    pub(super) fn read(root: &Path, process: i32, thread: i32) -> Option<Self> {
+        let home = root.join(format!("proc/{process}/task/{thread}"));
+        let times = Self::of_stat(&fs::read_to_string(home.join("stat")).ok()?)?;
+        let (run_ns, wait_ns) = schedule(&fs::read_to_string(home.join("schedstat")).ok()?)?;
+        Some(Self { run_ns, wait_ns, ..times })
+    }
+
+    /// Fields 14, 15, 22 and 43 of proc_pid_stat(5). Field 2, the name, may have blanks and brackets itself.
+    fn of_stat(text: &str) -> Option<Self> {
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse().ok();
+        let guest = field(43).unwrap_or(0);
+        Some(Self { user: field(14)?, system: field(15)?, guest, start: field(22)?, ..Self::default() })
+    }
+
+    /// What was added since an earlier reading of the same thread; `None` of another one with its number, or where a
+    /// counter went backwards.
+    pub(super) fn since(&self, before: &Self) -> Option<Self> {
+        if self.start != before.start {
+            return None;
+        }
+        Some(Self {
+            run_ns: self.run_ns.checked_sub(before.run_ns)?,
+            wait_ns: self.wait_ns.checked_sub(before.wait_ns)?,
+            user: self.user.checked_sub(before.user)?,
+            system: self.system.checked_sub(before.system)?,
+            guest: self.guest.checked_sub(before.guest)?,
+            start: self.start,
+        })
+    }
+
+    /// Adds what another one, or the same in another interval, got.
+    pub(super) fn add(&mut self, more: &Self) {
+        self.run_ns += more.run_ns;
+        self.wait_ns += more.wait_ns;
+        self.user += more.user;
+        self.system += more.system;
+        self.guest += more.guest;
+    }
+}
+
+/// The first two numbers of a `schedstat`: run time and time on a run queue (Documentation/scheduler/sched-stats.rst).
+pub(super) fn schedule(text: &str) -> Option<(u64, u64)> {
+    let mut words = text.split_whitespace();
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Fields 4 to 52 as a kernel writes them, but for those that are read.
+    pub(super) fn stat(name: &str, user: u64, system: u64, guest: u64, start: u64) -> String {
+        let fields: Vec<String> = (4..=52)
+            .map(|number| match number {
+                14 => user.to_string(),
+                15 => system.to_string(),
+                22 => start.to_string(),
+                43 => guest.to_string(),
+                _ => "0".to_owned(),
+            })
+            .collect();
+        format!("17 ({name}) S {}\n", fields.join(" "))
+    }
+
+    #[test]
+    fn names_with_brackets_do_not_shift_the_fields() {
+        let times = ThreadTimes::of_stat(&stat("CPU 0) (KVM", 70, 20, 60, 341)).unwrap();
+        assert_eq!(
+            times,
+            ThreadTimes { user: 70, system: 20, guest: 60, start: 341, ..ThreadTimes::default() }
+        );
+        assert_eq!(ThreadTimes::of_stat("17 (cut) S 1"), None);
+        assert_eq!(schedule("79087 12 3\n"), Some((79087, 12)));
+        assert_eq!(schedule("79087"), None);
+    }
+
+    #[test]
+    fn another_thread_of_the_same_number_has_nothing_in_common() {
+        let before = ThreadTimes { run_ns: 10, start: 1, ..ThreadTimes::default() };
+        let after = ThreadTimes { run_ns: 25, start: 1, ..before };
+        assert_eq!(after.since(&before).unwrap().run_ns, 15);
+        assert_eq!(before.since(&after), None);
+        assert_eq!(ThreadTimes { start: 2, ..after }.since(&before), None);
+    }
+
+    #[test]
+    fn this_thread_is_read() {
+        let process = i32::try_from(std::process::id()).unwrap();
+        let times = ThreadTimes::read(Path::new("/"), process, process).unwrap();
+        assert!(times.start > 0, "{times:?}");
+        assert_eq!(ThreadTimes::read(Path::new("/"), process, i32::MAX), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[0-9]{0,3} ?\\(?[a-z )]{0,6}\\)?( [0-9-]{0,21}){0,50}") {
+            let _ = (ThreadTimes::of_stat(&text), schedule(&text));
+        }
+    }
+}

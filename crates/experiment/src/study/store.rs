@@ -1,0 +1,283 @@
+//! A study's result folder, as it is written: whole runs or none.
+//!
+//! A run's files are written below `.unfinished`, brought to the disk, and get their place by one rename. Whatever ends
+//! the writer, the folder holds whole runs and, at most, an unfinished one that the next writer removes.
+
+mod durable;
+mod error;
+mod folder;
+mod json;
+
+pub use error::StoreError;
+pub use folder::{KeptRun, StudyFolder};
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use host::Fingerprint;
+use rustix::fs::{FlockOperation, flock};
+
+use super::plan::Plan;
+use super::record::{Resumption, Run, STUDY_FORMAT, Study};
+
+const PLAN: &str = "plan.toml";
+const STUDY: &str = "study.json";
+const RUN: &str = "run.json";
+const RUNS: &str = "runs";
+const FAILED: &str = "failed";
+const UNFINISHED: &str = ".unfinished";
+const LOCK: &str = ".lock";
+
+/// A result folder that this process writes.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    plan: Plan,
+    target: String,
+    seed: u64,
+    /// `None` before [`Store::begin`] of a new study.
+    study: Option<Study>,
+    runs: Vec<Run>,
+    failed: Vec<Run>,
+    warnings: Vec<String>,
+    unfinished: u32,
+    _lock: File,
+}
+
+impl Store {
+    /// Makes the folder, or opens one that holds a part of the same study. `text` is the plan as it was given, `seed`
+    /// that of a new study.
+    ///
+    /// # Errors
+    /// Where the folder holds something else, another plan's study or one of another target, where another process
+    /// writes it, or where it cannot be written.
+    pub fn open(folder: &Path, plan: &Plan, text: &str, target: &str, seed: u64) -> Result<Self, StoreError> {
+        fs::create_dir_all(folder).map_err(StoreError::file("Could not make", folder))?;
+        let lock = lock(folder)?;
+        let found = is_there(&folder.join(STUDY)).then(|| StudyFolder::open(folder)).transpose()?;
+        if found.is_none() {
+            refuse_strangers(folder)?;
+        }
+        let unfinished = folder.join(UNFINISHED);
+        if unfinished.is_dir() {
+            fs::remove_dir_all(&unfinished).map_err(StoreError::file("Could not remove", &unfinished))?;
+        }
+        for place in [folder.join(RUNS), folder.join(FAILED), unfinished] {
+            fs::create_dir_all(&place).map_err(StoreError::file("Could not make", &place))?;
+        }
+        let mut store = Self {
+            folder: folder.to_owned(),
+            plan: plan.clone(),
+            target: target.to_owned(),
+            seed: plan.order.seed.unwrap_or(seed),
+            study: None,
+            runs: Vec::new(),
+            failed: Vec::new(),
+            warnings: Vec::new(),
+            unfinished: 0,
+            _lock: lock,
+        };
+        match found {
+            Some(found) => store.go_on(found)?,
+            None => durable::write(&folder.join(PLAN), text.as_bytes())?,
+        }
+        Ok(store)
+    }
+
+    fn go_on(&mut self, found: StudyFolder) -> Result<(), StoreError> {
+        let folder = self.folder.clone();
+        let fields = json::differences(&found.study.plan, &self.plan);
+        if !fields.is_empty() {
+            return Err(StoreError::OtherPlan { folder, fields });
+        }
+        if found.study.target != self.target {
+            let (then, now) = (found.study.target, self.target.clone());
+            return Err(StoreError::OtherTarget { folder, then, now });
+        }
+        self.seed = found.study.seed;
+        self.study = Some(found.study);
+        self.runs = found.runs.into_iter().map(|kept| kept.run).collect();
+        self.failed = found.failed.into_iter().map(|kept| kept.run).collect();
+        self.warnings = found.warnings;
+        // What is damaged is put out of the way, not deleted: its place is needed for the run that is made again.
+        self.set_damaged_aside()
+    }
+
+    fn set_damaged_aside(&self) -> Result<(), StoreError> {
+        let place = self.folder.join(RUNS);
+        let whole: Vec<String> = self.runs.iter().map(|run| run.cell.folder_name(run.position)).collect();
+        for name in folder::names(&place)? {
+            if !whole.contains(&name) {
+                let aside = self.free_name(&format!("{name}-damaged"));
+                fs::rename(place.join(&name), &aside).map_err(StoreError::file("Could not move", &aside))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What the orders come from.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Whole runs.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Attempts that failed.
+    pub fn failed(&self) -> &[Run] {
+        &self.failed
+    }
+
+    /// What was damaged when it was opened.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Whether the study had begun before.
+    pub fn began(&self) -> bool {
+        self.study.is_some()
+    }
+
+    /// Notes the host that the runs to come are made on; for a study that goes on, it must be the host of its begin.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherHost`] unless `allow_unlike`; and where `study.json` cannot be written.
+    pub fn begin(
+        &mut self,
+        fingerprint: &Fingerprint,
+        emulated: Option<&str>,
+        allow_unlike: bool,
+    ) -> Result<(), StoreError> {
+        let mut study = match self.study.clone() {
+            None => Study {
+                format: STUDY_FORMAT,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                seed: self.seed,
+                plan: self.plan.clone(),
+                target: self.target.clone(),
+                fingerprint: fingerprint.clone(),
+                emulated: emulated.map(str::to_owned),
+                started: now(),
+                resumed: Vec::new(),
+            },
+            Some(study) => study,
+        };
+        if self.study.is_some() {
+            let unlike = self.unlike(&study.fingerprint, fingerprint);
+            if !unlike.is_empty() && !allow_unlike {
+                return Err(StoreError::OtherHost { folder: self.folder.clone(), unlike });
+            }
+            study.resumed.push(Resumption { at: now(), unlike });
+        }
+        let text = serde_json::to_vec_pretty(&study).map_err(StoreError::json(&self.folder.join(STUDY)))?;
+        durable::write(&self.folder.join(STUDY), &text)?;
+        self.study = Some(study);
+        Ok(())
+    }
+
+    /// Whether runs may be made on this host beside those that were made.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherHost`].
+    pub fn same_host(&self, fingerprint: &Fingerprint) -> Result<(), StoreError> {
+        let unlike = self.study.as_ref().map(|study| self.unlike(&study.fingerprint, fingerprint));
+        match unlike.filter(|unlike| !unlike.is_empty()) {
+            Some(unlike) => Err(StoreError::OtherHost { folder: self.folder.clone(), unlike }),
+            None => Ok(()),
+        }
+    }
+
+    /// In which fields the hosts differ, those aside that the plan itself varies.
+    fn unlike(&self, then: &Fingerprint, now: &Fingerprint) -> Vec<host::Difference> {
+        let levels = self.plan.factors.iter().flat_map(|factor| &factor.levels);
+        let modules: Vec<String> =
+            levels.flat_map(|level| level.module_parameters.keys()).map(|name| format!("modules.{name}.")).collect();
+        let varied = |field: &str| modules.iter().any(|module| field.starts_with(module));
+        then.differences(now).into_iter().filter(|(field, ..)| !varied(field)).collect()
+    }
+
+    /// An empty folder for the files of a run in progress.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn unfinished(&mut self) -> Result<PathBuf, StoreError> {
+        self.unfinished += 1;
+        let path = self.folder.join(UNFINISHED).join(self.unfinished.to_string());
+        fs::create_dir_all(&path).map_err(StoreError::file("Could not make", &path))?;
+        Ok(path)
+    }
+
+    /// Keeps a run whose files are in `unfinished`, as a whole or as a failed one. A second one for the same place is
+    /// dropped: the first may have been looked at.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn keep(&mut self, run: &Run, unfinished: &Path) -> Result<(), StoreError> {
+        let path = unfinished.join(RUN);
+        let text = serde_json::to_vec_pretty(run).map_err(StoreError::json(&path))?;
+        durable::write(&path, &text)?;
+        durable::sync_tree(unfinished)?;
+        let name = run.cell.folder_name(run.position);
+        let place = match &run.failure {
+            None => self.folder.join(RUNS).join(name),
+            Some(_) => self.free_name(&format!("{name}-{}", run.attempt)),
+        };
+        if is_there(&place) {
+            tracing::warn!("{} is there already; the second one is dropped", place.display());
+            return fs::remove_dir_all(unfinished).map_err(StoreError::file("Could not remove", unfinished));
+        }
+        fs::rename(unfinished, &place).map_err(StoreError::file("Could not move", &place))?;
+        durable::sync_parent(&place)?;
+        if run.failure.is_none() { self.runs.push(run.clone()) } else { self.failed.push(run.clone()) }
+        Ok(())
+    }
+
+    /// A name below `failed` that nothing has yet.
+    fn free_name(&self, name: &str) -> PathBuf {
+        let failed = self.folder.join(FAILED);
+        let numbered = (1..).map(|number: u32| failed.join(format!("{name}.{number}")));
+        let mut names = std::iter::once(failed.join(name)).chain(numbered);
+        names.find(|path| !is_there(path)).unwrap_or_else(|| failed.join(name))
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, StoreError> {
+    let path = folder.join(LOCK);
+    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(StoreError::file("Could not write", &path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::AGAIN) => Err(StoreError::Busy { folder: folder.to_owned() }),
+        Err(errno) => Err(StoreError::File { what: "Could not lock", path, source: errno.into() }),
+    }
+}
+
+/// A folder without `study.json` may only hold what a writer leaves that was ended before it wrote that.
+fn refuse_strangers(folder: &Path) -> Result<(), StoreError> {
+    let ours = [PLAN, RUNS, FAILED, UNFINISHED, LOCK];
+    let strange = |name: &String| !ours.contains(&name.as_str()) && !name.starts_with(".writing-");
+    match folder::names(folder)?.into_iter().find(strange) {
+        Some(found) => Err(StoreError::Strange { folder: folder.to_owned(), found }),
+        None => Ok(()),
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+//! Why a result folder cannot be written or read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a result folder.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file cannot be read, written or moved.
+    #[error("{what} {}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The folder is on the other side of a link, which failed.
+    #[error(transparent)]
+    Link(Box<super::super::stream::StreamError>),
+    /// It holds no study.
+    #[error("{} is no result of a study: it has neither a readable study.json nor a readable plan.toml", folder.display())]
+    NoStudy {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A newer program wrote it.
+    #[error("{} has format {found}; this exitless reads format {}; use a newer one", folder.display(), super::STUDY_FORMAT)]
+    Format {
+        /// The folder.
+        folder: PathBuf,
+        /// Its format.
+        found: u64,
+    },
+    /// It holds files that are no study's.
+    #[error("{} holds {found:?}, which is of no study; name an empty folder, or one that does not exist", folder.display())]
+    Strange {
+        /// The folder.
+        folder: PathBuf,
+        /// One of the files.
+        found: String,
+    },
+    /// Another process writes it.
+    #[error("Another exitless is at work on {}; wait for its end", folder.display())]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// It holds a study of another plan.
+    #[error(
+        "{} holds a study of another plan, which differs in: {}. Give the same plan, or another folder", folder.display(),
+        fields.join("; ")
+    )]
+    OtherPlan {
+        /// The folder.
+        folder: PathBuf,
+        /// Fields that differ, with both values.
+        fields: Vec<String>,
+    },
+    /// It was begun elsewhere.
+    #[error("The study in {} was begun with --target {then}, not {now}; give the same target, or another folder", folder.display())]
+    OtherTarget {
+        /// The folder.
+        folder: PathBuf,
+        /// Where it began.
+        then: String,
+        /// Where it shall go on.
+        now: String,
+    },
+    /// The host is not the same.
+    #[error(
+        "The host differs from that of the runs in {}: {}. Runs of unlike hosts are not to be compared; to go on all \
+         the same, and have it recorded, give --allow-unlike", folder.display(), differences(unlike)
+    )]
+    OtherHost {
+        /// The folder.
+        folder: PathBuf,
+        /// Fields that differ: name, then, now.
+        unlike: Vec<host::Difference>,
+    },
+}
+
+impl StoreError {
+    pub(in crate::study) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::File { what, path, source }
+    }
+
+    pub(super) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |error| Self::File { what: "Could not write", path, source: error.into() }
+    }
+}
+
+fn differences(unlike: &[host::Difference]) -> String {
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let one = |(field, then, now): &host::Difference| format!("{field} was {}, is {}", value(then), value(now));
+    unlike.iter().map(one).collect::<Vec<_>>().join("; ")
+}

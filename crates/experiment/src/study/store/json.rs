@@ -1,0 +1,107 @@
+//! Reading files of a result, and comparing what is in them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// No `run.json` or `study.json` comes near it; a larger file is none of ours.
+const LARGEST: u64 = 64 << 20;
+
+/// Reads a file of JSON; the error says at which byte it is damaged.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+    let bytes = bytes(path).map_err(|error| format!("{}: could not be read: {error}", path.display()))?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let offset = offset(&bytes, error.line(), error.column());
+        format!("{}: damaged at byte {offset}: {error}", path.display())
+    })
+}
+
+/// A file of no more than [`LARGEST`] bytes.
+pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    if !path.symlink_metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(io::Error::other(format!("it is larger than {} MiB", LARGEST >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Lines and columns are counted from 1.
+fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
+    let before: usize =
+        bytes.split_inclusive(|&byte| byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    (before + column.saturating_sub(1)).min(bytes.len())
+}
+
+/// Fields in which two values differ, each as `field was A, is B`.
+pub(super) fn differences<T: Serialize>(then: &T, now: &T) -> Vec<String> {
+    let leaves = |value: &T| {
+        let mut leaves = BTreeMap::new();
+        collect(String::new(), &serde_json::to_value(value).unwrap_or_default(), &mut leaves);
+        leaves
+    };
+    let (then, now) = (leaves(then), leaves(now));
+    let mut fields: Vec<&String> = then.keys().chain(now.keys()).collect();
+    fields.sort_unstable();
+    fields.dedup();
+    let shown = |value: Option<&String>| value.map_or("not there", String::as_str).to_owned();
+    fields
+        .into_iter()
+        .map(|field| (field, then.get(field), now.get(field)))
+        .filter(|(_, then, now)| then != now)
+        .map(|(field, then, now)| format!("{field} was {}, is {}", shown(then), shown(now)))
+        .collect()
+}
+
+fn collect(name: String, value: &Value, leaves: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let dot = if name.is_empty() { "" } else { "." };
+                collect(format!("{name}{dot}{key}"), value, leaves);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                collect(format!("{name}[{index}]"), value, leaves);
+            }
+        }
+        Value::Null => {}
+        other => {
+            leaves.insert(name, other.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_that_differ_are_named_with_both_values() {
+        let then = json!({"order": {"repeats": 4}, "levels": ["a", "b"], "seed": null});
+        let now = json!({"order": {"repeats": 5}, "levels": ["a"]});
+        assert_eq!(differences(&then, &now), ["levels[1] was \"b\", is not there", "order.repeats was 4, is 5"]);
+        assert_eq!(differences(&then, &then), Vec::<String>::new());
+    }
+
+    #[test]
+    fn damage_is_told_by_its_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        std::fs::write(&path, "{\n \"a\": 1,\n \"b\": }").unwrap();
+        let error = read::<Value>(&path).unwrap_err();
+        assert!(error.contains("damaged at byte 17"), "{error}");
+        std::fs::write(&path, "{\"a\": ").unwrap();
+        assert!(read::<Value>(&path).unwrap_err().contains("damaged at byte 5"));
+    }
+}

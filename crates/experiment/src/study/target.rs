@@ -1,0 +1,141 @@
+//! Machines on which the same binary makes a study's runs.
+
+mod coordinate;
+mod serve;
+mod ssh;
+
+pub use coordinate::{CoordinateError, Coordinated, Event, Settings, coordinate};
+pub use serve::{ServeError, serve};
+pub use ssh::Ssh;
+
+use std::fmt;
+use std::io::Read;
+use std::str::FromStr;
+
+use super::stream::Request;
+
+/// Where a study runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// This machine.
+    Local,
+    /// One that is reached by ssh.
+    Ssh {
+        /// `[user@]host` as ssh takes it.
+        destination: String,
+        /// Another port than ssh's usual one.
+        port: Option<u16>,
+    },
+    /// A laboratory by its name.
+    Lab(String),
+}
+
+/// A text names no target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no target; expected local, ssh://[user@]host[:port] or lab:NAME")]
+pub struct NoTarget(String);
+
+impl FromStr for Target {
+    type Err = NoTarget;
+
+    fn from_str(text: &str) -> Result<Self, NoTarget> {
+        let none = || NoTarget(text.to_owned());
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        if let Some(name) = text.strip_prefix("lab:").filter(|name| !name.is_empty()) {
+            return Ok(Self::Lab(name.to_owned()));
+        }
+        let rest = text.strip_prefix("ssh://").ok_or_else(none)?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        // An address of IPv6 stands in brackets, so that its last group is no port.
+        let (destination, port) = match rest.rsplit_once(':') {
+            Some((before, port)) if !port.ends_with(']') => {
+                (before, Some(port.parse::<u16>().map_err(|_| none())?))
+            }
+            _ => (rest, None),
+        };
+        let destination = destination.replace(['[', ']'], "");
+        // ssh would take a word that begins with a hyphen for an option.
+        let plain = !destination.is_empty()
+            && !destination.starts_with('-')
+            && !destination.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/');
+        if plain { Ok(Self::Ssh { destination, port }) } else { Err(none()) }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => formatter.write_str("local"),
+            Self::Ssh { destination, port: None } => write!(formatter, "ssh://{destination}"),
+            Self::Ssh { destination, port: Some(port) } => write!(formatter, "ssh://{destination}:{port}"),
+            Self::Lab(name) => write!(formatter, "lab:{name}"),
+        }
+    }
+}
+
+/// A machine that can be asked for runs, again and again.
+pub trait Remote {
+    /// Starts this binary there with a request.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    fn connect(&mut self, request: &Request) -> Result<Box<dyn Connection>, RemoteError>;
+}
+
+/// A link to a machine that makes runs; its stream is read from it. Dropped, the runs end there.
+pub trait Connection: Read + Send {
+    /// Asks the other side to end the run in progress, to take everything back, and to say so.
+    fn ask_to_stop(&mut self);
+
+    /// Ends the link, and tells what the other side said beside the stream, if that may be why it broke.
+    fn end(self: Box<Self>) -> Option<String>;
+}
+
+/// Why a machine could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// Trying again may help.
+    #[error("{0}")]
+    Unreachable(String),
+    /// Trying again would not help.
+    #[error("{0}")]
+    Hopeless(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn targets_are_read_and_written_as_the_same() {
+        let ssh = |destination: &str, port| Target::Ssh { destination: destination.to_owned(), port };
+        for (text, target) in [
+            ("local", Target::Local),
+            ("lab:amd-svm", Target::Lab("amd-svm".to_owned())),
+            ("ssh://host", ssh("host", None)),
+            ("ssh://root@10.0.0.1:2222", ssh("root@10.0.0.1", Some(2222))),
+            ("ssh://root@[fe80::1]:22", ssh("root@fe80::1", Some(22))),
+            ("ssh://[fe80::1]", ssh("fe80::1", None)),
+        ] {
+            assert_eq!(text.parse(), Ok(target), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_ssh_would_take_for_an_option_is_no_target() {
+        for text in ["", "host", "lab:", "ssh://", "ssh://-oProxyCommand=x", "ssh://a b", "ssh://h:99999", "ssh://h/x"] {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains("expected local"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_target_or_an_error(text in "(ssh://)?.{0,20}") {
+            let _ = text.parse::<Target>();
+        }
+    }
+}

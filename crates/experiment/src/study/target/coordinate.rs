@@ -1,0 +1,281 @@
+//! The side with the result folder: asks a machine for what is missing, as often as links break.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Connection, Remote, RemoteError};
+use crate::pause;
+use crate::study::engine::{Conclusion, Past, StudyProgress};
+use crate::study::record::Run;
+use crate::study::store::{Store, StoreError};
+use crate::study::stream::{Message, Reader, Received, Request, STREAM_FORMAT, StreamError, receive};
+
+/// Links in a row that bring no run before it is given up.
+const MOST_FRUITLESS: u32 = 10;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What is to be shown.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// How far it is.
+    Progress(&'a StudyProgress),
+    /// A run is in the result folder.
+    Kept(&'a Run),
+    /// What should be known.
+    Warning(String),
+}
+
+/// How a coordinated study ended.
+#[derive(Debug, thiserror::Error)]
+pub enum CoordinateError {
+    /// The result folder.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The machine cannot be asked.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// Every link broke before it brought a run.
+    #[error("{MOST_FRUITLESS} links in a row brought no run; the last one: {0}. What was made is kept; run the same command to go on")]
+    Fruitless(String),
+    /// The other side stopped.
+    #[error("The target stopped: {0}")]
+    Stopped(String),
+    /// The other side is another version.
+    #[error("The target has exitless {0}, which speaks another form of stream than {version}", version = env!("CARGO_PKG_VERSION"))]
+    Version(String),
+}
+
+/// What came of it.
+pub type Coordinated = Result<Conclusion, CoordinateError>;
+
+/// What coordinating needs to know beside the store.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    /// Tells this study from others on the target.
+    pub study: &'a str,
+    /// What the target's processors are, where they are emulated.
+    pub emulated: Option<&'a str>,
+    /// Whether a study may go on although the host differs.
+    pub allow_unlike: bool,
+}
+
+/// Asks `remote` for the runs that `store` lacks, until all are there, links break in vain, or `stop` is set.
+///
+/// # Errors
+/// [`CoordinateError`]; all whole runs are in the folder whatever happened.
+pub fn coordinate(
+    store: &mut Store,
+    remote: &mut dyn Remote,
+    settings: Settings<'_>,
+    stop: &AtomicBool,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> Coordinated {
+    let mut past = Past::new(store.runs(), store.failed());
+    let mut begun = false;
+    let mut fruitless = 0;
+    let mut rest = FIRST_PAUSE;
+    loop {
+        let request = Request {
+            format: STREAM_FORMAT,
+            study: settings.study.to_owned(),
+            plan: store.plan().clone(),
+            seed: store.seed(),
+            past: past.clone(),
+        };
+        let mut session = Session { store, settings, begun, in_progress: None, brought: 0, past: &mut past };
+        let broke = match remote.connect(&request) {
+            Ok(connection) => match session.follow(connection, stop, on_event) {
+                Ok(conclusion) => return Ok(conclusion),
+                Err(Broke::Link(why)) => why,
+                Err(Broke::End(error)) => return Err(error),
+            },
+            Err(RemoteError::Unreachable(why)) => why,
+            Err(error) => return Err(error.into()),
+        };
+        begun = session.begun;
+        if session.brought > 0 {
+            (fruitless, rest) = (0, FIRST_PAUSE);
+        }
+        session.blame(&broke)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(interrupted());
+        }
+        fruitless += 1;
+        if fruitless >= MOST_FRUITLESS {
+            return Err(CoordinateError::Fruitless(broke));
+        }
+        on_event(Event::Warning(format!("{broke}; trying again in {} s", rest.as_secs())));
+        if !pause(Instant::now() + rest, stop) {
+            return Ok(interrupted());
+        }
+        rest = (rest * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn interrupted() -> Conclusion {
+    Conclusion { enough: None, made: 0, failed: Vec::new(), not_undone: Vec::new() }
+}
+
+/// Why a link is over.
+enum Broke {
+    Link(String),
+    End(CoordinateError),
+}
+
+impl From<StoreError> for Broke {
+    fn from(error: StoreError) -> Self {
+        Self::End(error.into())
+    }
+}
+
+struct Session<'a> {
+    store: &'a mut Store,
+    settings: Settings<'a>,
+    /// Whether the study's host was noted in this process.
+    begun: bool,
+    in_progress: Option<StudyProgress>,
+    brought: u32,
+    past: &'a mut Past,
+}
+
+impl Session<'_> {
+    fn follow(
+        &mut self,
+        connection: Box<dyn Connection>,
+        stop: &AtomicBool,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Conclusion, Broke> {
+        let mut watched = Watched { inner: Some(connection), stop, asked: false };
+        let followed = self.messages(&mut watched, on_event);
+        let said = watched.inner.take().and_then(Connection::end);
+        match followed {
+            Ok(conclusion) => Ok(conclusion),
+            Err(Ended::Broke(broke)) => Err(broke),
+            Err(Ended::Stream(StreamError::Kept(error))) => Err(error.into()),
+            Err(Ended::Stream(error)) => {
+                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                let said = said.filter(|said| !said.trim().is_empty());
+                let said = said.map(|said| format!(" ({})", said.trim().replace('\n', "; ")));
+                Err(Broke::Link(format!("{error}{}{}", cause.unwrap_or_default(), said.unwrap_or_default())))
+            }
+        }
+    }
+
+    fn messages(
+        &mut self,
+        watched: &mut Watched<'_>,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Conclusion, Ended> {
+        let mut reader = Reader::begin(watched)?;
+        loop {
+            match receive(&mut reader, self.store)? {
+                Received::Run(run) => {
+                    self.note(&run);
+                    on_event(Event::Kept(&run));
+                }
+                Received::Message(Message::Hello { format, version, fingerprint }) => {
+                    if format != STREAM_FORMAT {
+                        return Err(Ended::Broke(Broke::End(CoordinateError::Version(version))));
+                    }
+                    // The host of a laboratory or of a machine that was booted anew must be the same, too.
+                    if !self.begun {
+                        let begun =
+                            self.store.begin(&fingerprint, self.settings.emulated, self.settings.allow_unlike);
+                        begun.map_err(|error| Ended::Broke(error.into()))?;
+                        self.begun = true;
+                    } else if !self.settings.allow_unlike {
+                        self.store.same_host(&fingerprint).map_err(|error| Ended::Broke(error.into()))?;
+                    }
+                }
+                Received::Message(Message::Progress(progress)) => {
+                    on_event(Event::Progress(&progress));
+                    self.in_progress = Some(progress);
+                }
+                Received::Message(Message::Warning { text }) => on_event(Event::Warning(text)),
+                Received::Message(Message::End { conclusion: Ok(conclusion) }) => return Ok(conclusion),
+                Received::Message(Message::End { conclusion: Err(why) }) => {
+                    return Err(Ended::Broke(Broke::End(CoordinateError::Stopped(why))));
+                }
+                // `receive` gives runs as such.
+                Received::Message(Message::Run { .. }) => {}
+            }
+        }
+    }
+
+    fn note(&mut self, run: &Run) {
+        self.brought += 1;
+        self.in_progress = None;
+        self.past.spent = self.past.spent.max(run.spent);
+        match run.failure {
+            None => self.past.runs.push(run.clone()),
+            Some(_) => self.past.fail(run.position),
+        }
+    }
+
+    /// Notes that a link was lost while a run was made: one that always takes its host with it must not be tried for
+    /// ever.
+    fn blame(&mut self, why: &str) -> Result<(), StoreError> {
+        let Some(progress) = self.in_progress.take() else { return Ok(()) };
+        let attempt = self.past.tried(progress.position).ever;
+        self.past.fail(progress.position);
+        let run = Run {
+            cell: progress.cell,
+            position: progress.position,
+            attempt,
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            spent: self.past.spent(),
+            took: 0.0,
+            start_skew: None,
+            guests: Vec::new(),
+            host: Vec::new(),
+            fingerprint: host::Fingerprint::default(),
+            guest_facts: Vec::new(),
+            failure: Some(format!("the link to the target was lost: {why}")),
+            warnings: Vec::new(),
+        };
+        let folder = self.store.unfinished()?;
+        self.store.keep(&run, &folder)
+    }
+}
+
+/// Why the messages ended.
+enum Ended {
+    Stream(StreamError),
+    Broke(Broke),
+}
+
+impl From<StreamError> for Ended {
+    fn from(error: StreamError) -> Self {
+        Self::Stream(error)
+    }
+}
+
+/// A connection that asks the other side to stop as soon as the flag is set. A read comes back within moments, or with
+/// what the other side says about it.
+struct Watched<'a> {
+    inner: Option<Box<dyn Connection>>,
+    stop: &'a AtomicBool,
+    asked: bool,
+}
+
+impl std::io::Read for Watched<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let Some(inner) = &mut self.inner else { return Ok(0) };
+        loop {
+            if !self.asked && self.stop.load(Ordering::Relaxed) {
+                self.asked = true;
+                inner.ask_to_stop();
+            }
+            match inner.read(bytes) {
+                // Connections wake up now and then for the flag's sake.
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "coordinate_tests.rs"]
+mod tests;

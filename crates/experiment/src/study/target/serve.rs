@@ -1,0 +1,126 @@
+//! The side with the guests: takes a request, makes the runs, sends them.
+
+use std::fs::File;
+use std::io::{Read, Seek as _, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::study::engine::{Rig, carry_out};
+use crate::study::stream::{Link, Message, Reader, Request, STREAM_FORMAT, StreamError, Writer};
+
+/// An earlier server may have to end guests.
+const PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The request did not come whole, or the answer did not go.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The other side is another version.
+    #[error("The request has format {found}, this exitless serves {STREAM_FORMAT}; use the same binary on both sides")]
+    Format {
+        /// Its format.
+        found: u32,
+    },
+    /// A file of this machine.
+    #[error("Could not use {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The same study is still at work for an earlier link.
+    #[error("The same study is still at work here for an earlier link, which did not end within {} s", PATIENCE.as_secs())]
+    Busy,
+}
+
+/// Reads a request from `input`, makes the runs with `rig`, and writes them to `output`. Files lie in `place` meanwhile.
+///
+/// # Errors
+/// [`ServeError`]; what goes wrong later is the stream's last message.
+pub fn serve(
+    input: impl Read,
+    output: impl Write,
+    place: &Path,
+    rig: &mut dyn Rig,
+    stop: &AtomicBool,
+    on_request: impl FnOnce(),
+) -> Result<(), ServeError> {
+    let request: Request = Reader::begin(input)?.message()?;
+    if request.format != STREAM_FORMAT {
+        return Err(ServeError::Format { found: request.format });
+    }
+    on_request();
+    let _alone = Alone::take(&request.study, stop)?;
+    let mut link = Link::new(Writer::begin(output)?, place);
+    link.say(&Message::Hello {
+        format: STREAM_FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        fingerprint: Box::new(rig.fingerprint()),
+    })?;
+    let problems = request.plan.check();
+    let conclusion = match problems.first() {
+        Some(problem) => Err(format!("{}: {}", problem.field, problem.what)),
+        None => carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop).map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            format!("{error}{}", cause.unwrap_or_default())
+        }),
+    };
+    link.say(&Message::End { conclusion })?;
+    Ok(())
+}
+
+/// Held while a study is served: the server that an earlier link left behind ends first.
+struct Alone {
+    _file: File,
+}
+
+impl Alone {
+    fn take(study: &str, stop: &AtomicBool) -> Result<Self, ServeError> {
+        let plain: String = study.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
+        let path = std::env::temp_dir().join(format!("exitless-study-{plain}.lock"));
+        let failed = |source| ServeError::File { path: path.clone(), source };
+        let mut options = File::options();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        // A link of that name, in a folder where all may write, could lead anywhere.
+        let options = options.custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0));
+        let mut file = options.open(&path).map_err(failed)?;
+        let began = Instant::now();
+        let mut asked = false;
+        while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if errno != rustix::io::Errno::AGAIN {
+                return Err(failed(errno.into()));
+            }
+            if !asked {
+                asked = true;
+                end_holder(&mut file);
+            }
+            if began.elapsed() > PATIENCE || stop.load(Ordering::Relaxed) {
+                return Err(ServeError::Busy);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| write!(file, "{}", std::process::id()));
+        noted.map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// The lock is held, so the process whose number stands in it is alive and serves the same study.
+fn end_holder(file: &mut File) {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.take(16).read_to_string(&mut text));
+    let pid = read.ok().and_then(|_| text.trim().parse().ok()).and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        tracing::info!("ending process {}, which serves the same study for an earlier link", pid.as_raw_nonzero());
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}

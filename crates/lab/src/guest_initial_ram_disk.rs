@@ -1,0 +1,81 @@
+//! The initial RAM disk of guests: kernel modules, and in which order each needs the others. This program is added when
+//! a guest is started, so that the image does not depend on its version.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::archive::Archive;
+use crate::assemble::{files_below, unpacked_module};
+use crate::error::Error;
+use crate::guest_recipe::MODULES;
+
+/// Folder of the modules in the initial RAM disk, uncompressed.
+const MODULE_FOLDER: &str = "/exitless/modules";
+
+/// Files to load for each module of the recipe, in the order of loading.
+type Loading = BTreeMap<String, Vec<String>>;
+
+/// Makes it from the tree, in which depmod has run.
+pub(crate) fn make(root: &Path, release: &str) -> Result<Vec<u8>, Error> {
+    let folder = root.join("usr/lib/modules").join(release);
+    let path = folder.join("modules.dep");
+    let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
+    let loading = loading(&dependencies);
+    if let Some(missing) = MODULES.iter().find(|&&name| !loading.contains_key(name)) {
+        return Err(Error::Kernel { path, problem: format!("it has no module {missing}") });
+    }
+    let in_memory = || Error::file("Could not make the", "initial RAM disk");
+    let available = files_below(&folder);
+    let mut archive = Archive::default();
+    for at in ["/proc", "/sys", "/dev"] {
+        archive.folder(at).map_err(in_memory())?;
+    }
+    let mut files: Vec<&String> = loading.values().flatten().collect();
+    files.sort_unstable();
+    files.dedup();
+    for file in files {
+        let contents = unpacked_module(&folder, &available, file)?;
+        archive.file(&format!("{MODULE_FOLDER}/{file}"), 0o644, &contents).map_err(in_memory())?;
+    }
+    let order = serde_json::to_vec(&loading).unwrap_or_default();
+    archive.file(&format!("{MODULE_FOLDER}/loading.json"), 0o644, &order).map_err(in_memory())?;
+    archive.finish().map_err(in_memory())
+}
+
+/// The modules of the recipe in depmod's `PATH: PATH PATH` lines. depmod names what a module needs in such an order that
+/// the last must be loaded first (modules.dep(5)).
+fn loading(dependencies: &str) -> Loading {
+    let file = |path: &str| {
+        let name = path.trim().rsplit('/').next().unwrap_or_default();
+        name.strip_suffix(".xz").unwrap_or(name).to_owned()
+    };
+    let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .filter_map(|(module, needed)| {
+            let file_name = file(module);
+            let name = file_name.strip_suffix(".ko")?.replace('-', "_");
+            let needed = needed.split_whitespace().rev().map(file);
+            MODULES.contains(&name.as_str()).then(|| (name, needed.chain([file_name.clone()]).collect()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_module_needs_is_loaded_before_it() {
+        let dependencies = "kernel/drivers/net/virtio_net.ko.xz: kernel/drivers/net/net_failover.ko.xz \
+                            kernel/net/core/failover.ko.xz\n\
+                            kernel/drivers/char/hw_random/virtio-rng.ko.xz:\n\
+                            kernel/fs/unasked.ko.xz:\n";
+        let order = |files: &[&str]| files.iter().map(|&file| file.to_owned()).collect::<Vec<_>>();
+        let expected = Loading::from([
+            ("virtio_net".to_owned(), order(&["failover.ko", "net_failover.ko", "virtio_net.ko"])),
+            ("virtio_rng".to_owned(), order(&["virtio-rng.ko"])),
+        ]);
+        assert_eq!(loading(dependencies), expected);
+    }
+}

@@ -1,0 +1,87 @@
+//! What the guest image is made of: Debian packages of the laboratories' release, nothing else.
+
+use crate::recipe::{self, COMPONENTS, RELEASE};
+
+/// Raised when the steps that turn packages into the image change.
+const STEPS: u32 = 1;
+
+/// Packages asked for; apt adds what they depend on.
+pub(crate) const PACKAGES: [&str; 29] = [
+    "linux-image-cloud-amd64",
+    // Making the image, and file systems in guests.
+    "e2fsprogs",
+    "kmod",
+    // What plans run in guests.
+    "apache2-utils",
+    "fio",
+    "iozone3",
+    "mosquitto",
+    "mosquitto-clients",
+    "netperf",
+    "nginx-light",
+    "openssh-server",
+    "sysbench",
+    "wrk",
+    // What shell scripts expect.
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "debianutils",
+    "ethtool",
+    "findutils",
+    "gawk",
+    "grep",
+    "gzip",
+    "hostname",
+    "iproute2",
+    "procps",
+    "sed",
+    "tar",
+    "util-linux",
+];
+
+/// Folders of the packages that no guest reads. fio's Python is for its plotting scripts, modules are in the initial RAM
+/// disk.
+pub(crate) const LEFT_OUT: [&str; 16] = [
+    "boot",
+    "etc/systemd",
+    "usr/lib/modules",
+    "usr/lib/python3",
+    "usr/lib/python3.13",
+    "usr/lib/systemd",
+    "usr/lib/udev",
+    "usr/lib/x86_64-linux-gnu/gconv",
+    "usr/lib/x86_64-linux-gnu/systemd",
+    "usr/share/debconf",
+    "usr/share/mime",
+    "usr/share/perl",
+    "usr/share/perl5",
+    "usr/share/polkit-1",
+    "usr/share/python3",
+    "usr/share/zoneinfo",
+];
+
+/// Modules that a guest may ask for by name; what they need is added.
+pub(crate) const MODULES: [&str; 13] = [
+    "ahci",
+    "ata_piix",
+    "overlay",
+    "sd_mod",
+    "tun",
+    "virtio_balloon",
+    "virtio_blk",
+    "virtio_mmio",
+    "virtio_net",
+    "virtio_rng",
+    "virtio_scsi",
+    "xen_blkfront",
+    "xen_netfront",
+];
+
+/// Identifies the recipe.
+pub(crate) fn content_key() -> String {
+    let steps = STEPS.to_string();
+    let parts = [RELEASE, COMPONENTS, &steps];
+    recipe::key(parts.iter().chain(&PACKAGES).chain(&LEFT_OUT).chain(&MODULES))
+}
