@@ -1,5 +1,6 @@
-use super::super::testing::{assert_figures, fixture, not_understood, parsed, plan, refused, script};
+use super::super::testing::{assert_figures, fixture, loaded, not_understood, parsed, plan, refused, script};
 use super::super::{Scene, Workload};
+use crate::load::Protocol;
 
 fn settings(generator: &str, more: &str) -> String {
     format!("tool = \"http\"\nduration = \"1s\"\ngenerator = {generator:?}\n{more}\n")
@@ -62,6 +63,22 @@ fn ab_is_read_with_the_table_of_its_percentiles() {
     let found =
         parsed(&plan(&settings("ab", "keep_alive = false")), &fixture("ab-no-keep-alive.out")).unwrap();
     assert_eq!(found[0].1, 4307.79);
+}
+
+#[test]
+fn our_own_load_tells_what_was_attained() {
+    let found = parsed(&plan(&settings("exitless", "rate = 100")), &loaded(Protocol::Http)).unwrap();
+    let expected = [
+        ("requests", 90.0),
+        ("throughput", 5760.0),
+        ("latency.p50", 1e-3),
+        ("latency.p90", 3e-3),
+        ("latency.p99", 9e-3),
+        ("latency.p99.9", 0.02),
+        ("attained", 90.0),
+        ("errors", 21.0),
+    ];
+    assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value)));
 }
 
 #[test]

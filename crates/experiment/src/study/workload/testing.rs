@@ -3,7 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::probe::measure::Measure;
+use ::probe::run::Arm;
+
 use super::{NotUnderstood, Output, Outputs, Scene, Step, Workload, WorkloadPlan};
+use crate::load::{LOAD_FORMAT, Latency, Outcome, Protocol};
+use crate::prove::{Plan, Recording, synthetic};
 
 /// A plan's workload with these settings, which can be run.
 pub(super) fn plan(settings: &str) -> WorkloadPlan {
@@ -62,4 +67,41 @@ pub(super) fn script(settings: &str) -> String {
     let last = |steps: &[Step]| steps[0].script.lines().last().unwrap().to_owned();
     assert!(steps.run[0].limit > Duration::ZERO);
     last(&steps.run)
+}
+
+/// A made-up recording of one arm, as `exitless probe --arm --json` prints it.
+pub(super) fn probed(measure: Measure, arm: Arm) -> String {
+    let plan =
+        Plan { measures: vec![measure], blocks: 1, samples: 100, counted_samples: 100, ..Plan::quick() };
+    let mut recording = synthetic::recording(plan, 1);
+    recording.timed.retain(|timed| timed.run.arm == arm);
+    recording.counted.retain(|counted| counted.run.arm == arm);
+    as_printed(&recording)
+}
+
+pub(super) fn as_printed(recording: &Recording) -> String {
+    serde_json::json!({ "result": null, "recording": recording }).to_string()
+}
+
+/// A made-up outcome, as `exitless load --json` prints it.
+pub(super) fn loaded(protocol: Protocol) -> String {
+    let latency = Latency { mean: 2e-3, p50: 1e-3, p90: 3e-3, p99: 9e-3, p99_9: 0.02, max: 1.5 };
+    let outcome = Outcome {
+        format: LOAD_FORMAT,
+        protocol,
+        connections: 11,
+        failed_connections: 1,
+        opening: 0.1,
+        seconds: 10.0,
+        requested_rate: 100.0,
+        due: 1000,
+        sent: 990,
+        answered: 980,
+        answered_in_time: 900,
+        bytes: 57_600,
+        refused: 5,
+        lost: 15,
+        latency: Some(latency),
+    };
+    serde_json::to_string(&outcome).unwrap()
 }

@@ -4,9 +4,12 @@ use std::process::Command;
 
 use proptest::prelude::*;
 
-use super::testing::{fixture, outputs, plan, refused};
+use super::testing::{fixture, loaded, outputs, plan, probed, refused};
 use super::{Output, Place, Scene, Workload, WorkloadPlan};
+use crate::load::Protocol;
 use crate::study::factor::Switch;
+use ::probe::measure::Measure;
+use ::probe::run::Arm;
 
 /// One or more of each tool, and a real output of each where there is one.
 const PLANS: [(&str, &str); 12] = [
@@ -38,7 +41,16 @@ const PLANS: [(&str, &str); 12] = [
 ];
 
 fn plans() -> impl Iterator<Item = (WorkloadPlan, String)> {
-    PLANS.iter().map(|(settings, name)| (plan(settings), fixture(name)))
+    PLANS.iter().map(|(settings, name)| (plan(settings), printed(name)))
+}
+
+/// Our own tools print what our own types are.
+fn printed(name: &str) -> String {
+    match name {
+        "probe-eoi.json" => probed(Measure::Eoi, Arm::On),
+        "load-mqtt.json" => loaded(Protocol::Mqtt),
+        other => fixture(other),
+    }
 }
 
 #[test]
