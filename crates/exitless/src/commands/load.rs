@@ -19,16 +19,16 @@ pub(crate) enum Command {
     /// A request is due at its moment; when all connections wait for answers it waits too, and that is part of its
     /// latency. HTTP/1.1 without TLS, answers with a Content-Length.
     ///
-    /// Exit status: 0 when every request was answered well; 1 when some were not, or connections failed; 2 for a wrong
-    /// command line; 125 when there was no connection at all, or this machine may not have so many.
+    /// Exit status: 0 when every request was answered well, and with --json; 1 when some were not, or connections failed;
+    /// 2 for a wrong command line; 125 when there was no connection at all, or this machine may not have so many.
     Http(Http),
     /// Publish messages to an MQTT broker at a fixed rate from many clients, and receive them by a few.
     ///
     /// MQTT 3.1.1 without TLS and passwords. Connections to a loopback address come from as many addresses of
     /// 127.0.0.0/8 as they need; for others name addresses of this machine by --source.
     ///
-    /// Exit status: 0 when every message was delivered; 1 when some were not, or connections failed; 2 for a wrong
-    /// command line; 125 when there was no connection at all, or this machine may not have so many.
+    /// Exit status: 0 when every message was delivered, and with --json; 1 when some were not, or connections failed; 2
+    /// for a wrong command line; 125 when there was no connection at all, or this machine may not have so many.
     Mqtt(Mqtt),
 }
 
