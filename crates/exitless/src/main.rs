@@ -12,8 +12,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command, lab as lab_command,
-    lab_self_test, predict, probe, prove,
-    record, report, restore, snapshot, stat, timeline, top, trace, verify, vm, vms,
+    lab_self_test, load, predict, probe, prove, record, report, restore, snapshot, stat, timeline, top,
+    trace, verify, vm, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -125,6 +125,9 @@ enum Command {
     /// The image that guests of studies are started from.
     #[command(subcommand)]
     Guest(guest::Command),
+    /// Ask a server, or publish messages, at a fixed rate: what of it is attained, and with which latency.
+    #[command(subcommand)]
+    Load(load::Command),
     /// A real KVM host in an emulator, for all who lack the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
@@ -163,6 +166,7 @@ fn main() -> ExitCode {
         Command::Experiment(command) => experiment_command::run(&command),
         Command::Iocm(command) => iocm_command::run(command),
         Command::Guest(command) => guest::run(command),
+        Command::Load(command) => load::run(command),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
     };

@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use exits::{BadGrouping, NotThere};
+use experiment::load::LoadError;
 use experiment::prove::{BadPlan, CollectError};
 use host::snapshot::SnapshotError;
 use host::vms::NoSuchVm;
@@ -67,6 +68,7 @@ fn code(error: &anyhow::Error) -> u8 {
             Some(SnapshotError::Format { .. } | SnapshotError::NoSnapshot { .. })
         )
         || matches!(error.downcast_ref(), Some(CollectError::Plan(_)))
+        || matches!(error.downcast_ref(), Some(LoadError::Settings { .. } | LoadError::Ports { .. }))
     {
         return USAGE;
     }

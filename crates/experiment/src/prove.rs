@@ -25,7 +25,7 @@ pub use outcome::{
     Cost, Effect, ExitTotals, Judgement, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome, PerOperation,
     ReasonRow,
 };
-pub use plan::{BadPlan, Plan};
+pub use plan::{BadPlan, OnlyArm, Plan};
 pub use recording::{ArmPair, CountedRun, FORMAT, Failure, ReadError, Recording, TimedRun, Tracing};
 pub use samples::{SamplesError, write_samples};
 pub use warning::{Disagreement, Disturbed, Warning};

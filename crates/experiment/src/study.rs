@@ -9,10 +9,10 @@ pub mod plan;
 mod record;
 pub mod sampling;
 pub mod schedule;
+mod span;
 pub mod store;
 pub mod stream;
 pub mod target;
-mod span;
 pub mod workload;
 
 pub use metric::{Better, Combine, Metric, Unit};

@@ -8,6 +8,7 @@ pub(crate) mod guest;
 pub(crate) mod iocm;
 pub(crate) mod lab;
 pub(crate) mod lab_self_test;
+pub(crate) mod load;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod probe;

@@ -70,6 +70,7 @@ impl PlanArguments {
             pin: !self.no_pin,
             samples,
             counted_samples: samples,
+            only: base.only,
             warm_up: self.warm_up.unwrap_or(base.warm_up),
             blocks: self.blocks.unwrap_or(base.blocks),
         }

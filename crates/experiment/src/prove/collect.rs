@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use host::Fingerprint;
+use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
 
@@ -53,6 +54,25 @@ pub enum CollectError {
     /// There is no micro VM.
     #[error("Cannot make the micro VM")]
     MicroVm(#[from] probe::Error),
+    /// The host has not the arm that was asked for.
+    #[error("This host has interrupt virtualization {state} only: {why}")]
+    NoArm {
+        /// What it has.
+        state: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+impl CollectError {
+    fn no_arm(arms: &Arms) -> Self {
+        match arms {
+            Arms::OnlyOff { why } => Self::NoArm { state: "off", why: why.clone() },
+            Arms::OnlyOn { why } => Self::NoArm { state: "on", why: why.clone() },
+            // Not asked of a host with both.
+            Arms::Both { .. } => Self::NoArm { state: "on and off", why: String::new() },
+        }
+    }
 }
 
 /// Carries out `plan` on this machine's `/dev/kvm`, telling `progress` before each run.
@@ -71,7 +91,10 @@ pub fn collect(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Record
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let began = Instant::now();
     let mut rig = Rig::new(plan, root)?;
-    let arms = rig.arms().clone();
+    let arms = match plan.only {
+        None => rig.arms().clone(),
+        Some(only) => only.of(rig.arms()).ok_or_else(|| CollectError::no_arm(rig.arms()))?,
+    };
     let tsc_khz = rig.tsc_khz();
     let tracing = rig.tracing();
 

@@ -2,7 +2,7 @@
 
 use probe::measure::Measure;
 use probe::run::{ApicMode, Irqchip};
-use probe::{MAX_SAMPLES, MAX_VCPUS};
+use probe::{Arms, MAX_SAMPLES, MAX_VCPUS};
 use serde::{Deserialize, Serialize};
 
 /// The order of the arms in one block: Off, On, On, Off, which lets a linear drift cancel.
@@ -32,6 +32,36 @@ pub struct Plan {
     pub blocks: u32,
     /// Operations of the one run of each arm in which exits are counted.
     pub counted_samples: u32,
+    /// One arm instead of all that the host has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<OnlyArm>,
+}
+
+/// The one arm of a plan that has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnlyArm {
+    /// Interrupt virtualization on.
+    On,
+    /// Interrupt virtualization off: inhibited for the micro VM, or not to be had on the host.
+    Off,
+    /// As a VM on this host has it: on where it can be.
+    Host,
+}
+
+impl OnlyArm {
+    /// What is left of the arms that a host has; `None` where it has not this one.
+    pub(super) fn of(self, arms: &Arms) -> Option<Arms> {
+        let why = || "the other arm was not asked for".to_owned();
+        match (self, arms) {
+            (Self::On | Self::Host, Arms::Both { .. }) => Some(Arms::OnlyOn { why: why() }),
+            (Self::Off, Arms::Both { .. }) => Some(Arms::OnlyOff { why: why() }),
+            (Self::On | Self::Host, Arms::OnlyOn { .. }) | (Self::Off | Self::Host, Arms::OnlyOff { .. }) => {
+                Some(arms.clone())
+            }
+            (Self::On, Arms::OnlyOff { .. }) | (Self::Off, Arms::OnlyOn { .. }) => None,
+        }
+    }
 }
 
 impl Plan {
@@ -55,6 +85,7 @@ impl Plan {
             samples: 200,
             blocks: 3,
             counted_samples: 200,
+            only: None,
         }
     }
 
@@ -158,5 +189,19 @@ mod tests {
         assert!(refused(|plan| plan.vcpus = 1).contains("1 vCPUs"));
         assert!(refused(|plan| plan.blocks = 0).contains("0 blocks"));
         assert!(refused(|plan| plan.counted_samples = 0).contains("0 operations a counted run"));
+    }
+
+    #[test]
+    fn one_arm_is_left_where_the_host_has_it() {
+        let both = Arms::Both { mechanism: probe::InhibitMechanism::BlockIrq };
+        let off = Arms::OnlyOff { why: "avic=N".to_owned() };
+        assert!(matches!(OnlyArm::On.of(&both), Some(Arms::OnlyOn { .. })));
+        assert!(matches!(OnlyArm::Host.of(&both), Some(Arms::OnlyOn { .. })));
+        assert!(matches!(OnlyArm::Off.of(&both), Some(Arms::OnlyOff { .. })));
+        assert_eq!(OnlyArm::Host.of(&off), Some(off.clone()));
+        assert_eq!(OnlyArm::On.of(&off), None);
+        let older = serde_json::to_string(&Plan::quick()).unwrap();
+        assert!(!older.contains("only"));
+        assert_eq!(serde_json::from_str::<Plan>(&older).unwrap(), Plan::quick());
     }
 }

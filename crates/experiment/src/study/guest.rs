@@ -22,8 +22,8 @@ use std::time::Duration;
 
 pub use agent::{is_agent, run as run_agent};
 pub use barrier::{release_together, skew};
-pub use host::HostGuest;
 pub use files::GuestFiles;
+pub use host::HostGuest;
 pub use plan::*;
 pub use qemu::QemuGuest;
 pub use ssh::SshGuest;

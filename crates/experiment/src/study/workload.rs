@@ -12,6 +12,10 @@ mod plan;
 mod probe;
 mod shell;
 mod sysbench;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

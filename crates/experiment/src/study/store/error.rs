@@ -95,6 +95,7 @@ impl StoreError {
 
 fn differences(unlike: &[host::Difference]) -> String {
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
-    let one = |(field, then, now): &host::Difference| format!("{field} was {}, is {}", value(then), value(now));
+    let one =
+        |(field, then, now): &host::Difference| format!("{field} was {}, is {}", value(then), value(now));
     unlike.iter().map(one).collect::<Vec<_>>().join("; ")
 }

@@ -27,7 +27,7 @@ pub struct Netperf {
     /// How long (-l), in whole seconds.
     #[serde(default = "ten_seconds")]
     pub duration: Span,
-    /// Bytes of one send (-m, and -M for the other way); netperf's default is the size of the socket's buffer.
+    /// Bytes of one send (-m); netperf's default is the size of the socket's buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_size: Option<Size>,
     /// Bytes of a request in the tests that have them (-r).
@@ -155,8 +155,9 @@ impl Netperf {
         if self.test.is_stream() {
             if let Some(size) = self.message_size {
                 let size = size.bytes().to_string();
-                words
-                    .extend([if self.test == NetperfTest::TcpMaerts { "-M" } else { "-m" }.to_owned(), size]);
+                // Of TCP_MAERTS it is the far side that sends, and its size is the second one.
+                let both = if self.test == NetperfTest::TcpMaerts { format!("{size},{size}") } else { size };
+                words.extend(["-m".to_owned(), both]);
             }
         } else {
             let sizes = format!("{},{}", self.request_size, self.response_size);

@@ -13,12 +13,12 @@ use super::{
 use crate::study::{Metric, Span};
 
 /// Longest name, in characters: it is part of file names.
-const LONGEST_NAME: usize = 64;
+const LONGEST_NAME: usize = 48;
 
 /// One load: a tool with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadPlan {
-    /// What results and charts call it: small letters, digits and hyphens, at most 64.
+    /// What results and charts call it: small letters, digits and hyphens, at most 48.
     pub name: String,
     /// How long its measured step may take before the run has failed. Without it each tool has its own, from the
     /// duration that it is given.
@@ -75,7 +75,7 @@ impl WorkloadPlan {
             && !self.name.starts_with('-');
         let named = || {
             let why = "must be of small letters, digits and hyphens, not begin with a hyphen, and be at most \
-                       64 long";
+                       48 long";
             Unfit { field: "name", why: why.to_owned() }
         };
         fits.then_some(())

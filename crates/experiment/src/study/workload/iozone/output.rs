@@ -14,7 +14,7 @@ const KIBIBYTE: f64 = 1024.0;
 pub(super) fn parse(iozone: &Iozone, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
     let lines = || text.stdout().lines();
     if !lines().any(|line| line.trim() == UNIT) {
-        let other = lines().find(|line| line.trim().starts_with("Output is in")).unwrap_or_default();
+        let other = lines().find(|line| line.contains("Output is in")).unwrap_or_default();
         return Err(text.not_understood(UNIT, other));
     }
     if !lines().any(|line| line.trim() == WHOLE) {

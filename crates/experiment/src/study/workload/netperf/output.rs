@@ -68,6 +68,14 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
     if unit != wanted {
         return Err(text.not_understood(format!("THROUGHPUT_UNITS={wanted}"), line));
     }
+    // TCP_MAERTS ignores a size that is given in another way, so it is looked at.
+    if let Some(size) = netperf.message_size {
+        let sender =
+            if netperf.test == NetperfTest::TcpMaerts { "REMOTE_SEND_SIZE" } else { "LOCAL_SEND_SIZE" };
+        if number(sender)? != size.bytes() as f64 {
+            return Err(text.not_understood(format!("{sender}={}", size.bytes()), get(sender)?.1));
+        }
+    }
     figures.add(name, number("THROUGHPUT")? * factor);
     if netperf.test == NetperfTest::UdpStream {
         // What arrived, whichever of them an older version calls the throughput.

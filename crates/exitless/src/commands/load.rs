@@ -1,0 +1,155 @@
+//! `exitless load`: requests and messages at a fixed rate.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use experiment::load::{HttpLoad, MqttLoad, Outcome};
+
+use super::quantity;
+use crate::status::{SOME_FAILED, Usage};
+
+/// Subcommands of `load`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ask a web server for a document at a fixed rate, whether or not it answers in time.
+    ///
+    /// A request is due at its moment; when all connections wait for answers it waits too, and that is part of its
+    /// latency. HTTP/1.1 without TLS, answers with a Content-Length.
+    ///
+    /// Exit status: 0 when every request was answered well, and with --json; 1 when some were not, or connections failed;
+    /// 2 for a wrong command line; 125 when there was no connection at all, or this machine may not have so many.
+    Http(Http),
+    /// Publish messages to an MQTT broker at a fixed rate from many clients, and receive them by a few.
+    ///
+    /// MQTT 3.1.1 without TLS and passwords. Connections to a loopback address come from as many addresses of
+    /// 127.0.0.0/8 as they need; for others name addresses of this machine by --source.
+    ///
+    /// Exit status: 0 when every message was delivered, and with --json; 1 when some were not, or connections failed; 2
+    /// for a wrong command line; 125 when there was no connection at all, or this machine may not have so many.
+    Mqtt(Mqtt),
+}
+
+/// What both kinds of load are told.
+#[derive(Debug, Args)]
+struct Common {
+    /// Connections that ask or publish.
+    #[arg(long, value_name = "COUNT", default_value_t = 16)]
+    connections: u32,
+    /// Requests or messages a second, of all connections.
+    #[arg(long, value_name = "RATE")]
+    rate: f64,
+    /// How long: 10s, 2min.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s")]
+    duration: u64,
+    /// Threads, each with its part of the connections.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    threads: u32,
+    /// An address of this machine that connections come from; may be given more than once.
+    #[arg(long = "source", value_name = "ADDRESS")]
+    sources: Vec<IpAddr>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `load http`.
+#[derive(Debug, Args)]
+pub(crate) struct Http {
+    #[command(flatten)]
+    common: Common,
+    /// The document, such as http://192.0.2.7:8080/document.
+    url: String,
+}
+
+/// Arguments of `load mqtt`.
+#[derive(Debug, Args)]
+pub(crate) struct Mqtt {
+    #[command(flatten)]
+    common: Common,
+    /// Further clients that are subscribed; each message goes to one of them.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    subscribers: u32,
+    /// Bytes of a message, 16 to 65536.
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    message_size: u32,
+    /// Quality of service: 0, or 1 with acknowledgements.
+    #[arg(long, value_name = "LEVEL", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
+    quality: u8,
+    /// The broker: an address or a name, and a port.
+    broker: String,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let (outcome, json) = match command {
+        Command::Http(arguments) => {
+            let json = arguments.common.json;
+            (http(arguments)?, json)
+        }
+        Command::Mqtt(arguments) => {
+            let json = arguments.common.json;
+            (mqtt(arguments)?, json)
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &outcome)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(report::terminal::load(&outcome).as_bytes())?;
+    }
+    // With --json the figures tell, and a plan's run has not failed because of a lost message.
+    let failed = !json && outcome.failures() > 0;
+    Ok(ExitCode::from(if failed { SOME_FAILED } else { 0 }))
+}
+
+fn http(arguments: Http) -> anyhow::Result<Outcome> {
+    let (common, url) = (arguments.common, arguments.url);
+    let wrong = || Usage(format!("{url:?} is no address of a document; write http://HOST:PORT/PATH"));
+    let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // An IPv6 address is in brackets, and its colons are not the port's.
+    let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    let with_port = if has_port { host.to_owned() } else { format!("{host}:80") };
+    let load = HttpLoad {
+        server: address(&with_port)?,
+        host: host.to_owned(),
+        path: if path.is_empty() { "/".to_owned() } else { path.to_owned() },
+        connections: common.connections,
+        rate: common.rate,
+        duration: Duration::from_nanos(common.duration),
+        threads: common.threads,
+        sources: common.sources,
+    };
+    Ok(load.run()?)
+}
+
+fn mqtt(arguments: Mqtt) -> anyhow::Result<Outcome> {
+    let common = arguments.common;
+    let load = MqttLoad {
+        broker: address(&arguments.broker)?,
+        connections: common.connections,
+        subscribers: arguments.subscribers,
+        rate: common.rate,
+        duration: Duration::from_nanos(common.duration),
+        message_size: arguments.message_size,
+        acknowledged: arguments.quality == 1,
+        threads: common.threads,
+        sources: common.sources,
+    };
+    Ok(load.run()?)
+}
+
+fn address(text: &str) -> anyhow::Result<SocketAddr> {
+    let found = text.to_socket_addrs().map(|mut found| found.next());
+    let error = match found {
+        Ok(Some(address)) => return Ok(address),
+        Ok(None) => "it has no address".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Usage(format!("{text:?} is no server ({error}); write HOST:PORT, an IPv6 address in brackets"))
+        .into())
+}

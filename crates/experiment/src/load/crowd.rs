@@ -1,0 +1,227 @@
+//! Many connections to one server, each with what its protocol needs to know.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::LoadError;
+use super::connection::{BUFFER, Connection};
+use super::reactor::{Reactor, Ready};
+
+/// Connections that are being opened at once: fewer than a listening socket's usual queue.
+const OPENING: usize = 128;
+/// How long opening may go on without one more that is open.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a protocol keeps of one connection.
+pub(super) trait Session {
+    /// What is sent first, once it is open; the session is ready at once where that is nothing.
+    fn greeting(&mut self) -> Vec<u8>;
+
+    /// Takes what is whole off the beginning of `incoming` and says how many bytes that was.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes; the connection is given up.
+    fn take(&mut self, incoming: &[u8], happened: &mut Vec<Happened>) -> Result<usize, String>;
+}
+
+/// What a connection brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// It may be used.
+    Ready,
+    /// An answer to its request, of so many bytes; `false` says that the server refused.
+    Answer { good: bool, bytes: u64 },
+    /// A message came.
+    Delivery { message: u64, bytes: u64 },
+    /// A message was acknowledged.
+    Acknowledged,
+    /// Something is to be sent back.
+    Reply(Vec<u8>),
+    /// It is no more.
+    Gone(String),
+}
+
+struct Member<S> {
+    connection: Option<Connection>,
+    session: S,
+    open: bool,
+}
+
+/// All connections of one thread.
+pub(super) struct Crowd<S> {
+    target: SocketAddr,
+    members: Vec<Member<S>>,
+    reactor: Reactor,
+    scratch: Vec<u8>,
+    ready: Vec<Ready>,
+    happened: Vec<Happened>,
+}
+
+impl<S: Session> Crowd<S> {
+    pub(super) fn new(target: SocketAddr, sessions: impl Iterator<Item = S>) -> Result<Self, LoadError> {
+        let member = |session| Member { connection: None, session, open: false };
+        Ok(Self {
+            target,
+            members: sessions.map(member).collect(),
+            reactor: Reactor::new()?,
+            scratch: vec![0; BUFFER],
+            ready: Vec::new(),
+            happened: Vec::new(),
+        })
+    }
+
+    /// Opens all of them, and says how many could not be.
+    pub(super) fn open(&mut self, sources: &[IpAddr]) -> Result<u32, LoadError> {
+        let count = self.members.len();
+        let (mut next, mut ready, mut failed) = (0, 0, 0);
+        let mut first_error: Option<Failure> = None;
+        let mut give_up = Instant::now() + PATIENCE;
+        while ready + failed < count {
+            while next < count && next - ready - failed < OPENING {
+                let source = (!sources.is_empty()).then(|| sources[next % sources.len()]);
+                if let Err(error) = self.begin(next, source) {
+                    failed += 1;
+                    first_error.get_or_insert(Failure::Connecting(error));
+                }
+                next += 1;
+            }
+            let before = ready + failed;
+            self.poll(give_up, &mut |_, what| match what {
+                Happened::Ready => ready += 1,
+                Happened::Gone(why) => {
+                    failed += 1;
+                    first_error.get_or_insert(Failure::Greeting(why));
+                }
+                _ => {}
+            })?;
+            let now = Instant::now();
+            if ready + failed > before {
+                give_up = now + PATIENCE;
+            } else if now >= give_up {
+                let count_of = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+                let (opened, connections) = (count_of(ready), count_of(count));
+                return Err(LoadError::Opening { target: self.target, opened, connections, limit: PATIENCE });
+            }
+            // A server that refuses the first ones refuses all: 100,000 attempts would tell no more.
+            if ready == 0 && failed >= OPENING.min(count) {
+                break;
+            }
+        }
+        match first_error {
+            Some(Failure::Connecting(source)) if ready == 0 => {
+                Err(LoadError::NoConnection { target: self.target, source })
+            }
+            Some(Failure::Greeting(what)) if ready == 0 => {
+                Err(LoadError::NotReady { target: self.target, what })
+            }
+            _ => Ok(u32::try_from(failed).unwrap_or(u32::MAX)),
+        }
+    }
+
+    fn begin(&mut self, index: usize, source: Option<IpAddr>) -> io::Result<()> {
+        let connection = Connection::begin(self.target, source)?;
+        self.reactor.add(connection.stream(), index, true)?;
+        self.members[index].connection = Some(connection);
+        Ok(())
+    }
+
+    pub(super) fn session(&mut self, index: usize) -> &mut S {
+        &mut self.members[index].session
+    }
+
+    /// Bytes that wait to be sent; `None` where the connection is no more.
+    pub(super) fn waiting(&self, index: usize) -> Option<usize> {
+        self.members[index].connection.as_ref().map(Connection::waiting)
+    }
+
+    /// Sends, or keeps what cannot be sent now. Whether it failed shows in the next [`poll`](Self::poll).
+    pub(super) fn send(&mut self, index: usize, bytes: &[u8]) {
+        let Some(connection) = &mut self.members[index].connection else { return };
+        // A broken connection is readable, and reading says what it died of.
+        let _ = connection.send(bytes);
+        watch(&self.reactor, index, connection);
+    }
+
+    /// Waits until something happens or `until` has come.
+    pub(super) fn poll(
+        &mut self,
+        until: Instant,
+        on: &mut dyn FnMut(usize, Happened),
+    ) -> Result<(), LoadError> {
+        let mut ready = std::mem::take(&mut self.ready);
+        let waited = self.reactor.wait(until, &mut ready);
+        for event in &ready {
+            self.one(*event);
+            let mut happened = std::mem::take(&mut self.happened);
+            for what in happened.drain(..) {
+                match what {
+                    Happened::Reply(bytes) => self.send(event.connection, &bytes),
+                    other => on(event.connection, other),
+                }
+            }
+            self.happened = happened;
+        }
+        self.ready = ready;
+        waited
+    }
+
+    fn one(&mut self, event: Ready) {
+        let index = event.connection;
+        let Some(member) = self.members.get_mut(index) else { return };
+        let Some(connection) = &mut member.connection else { return };
+        if let Err(why) =
+            drive(member.open, event, connection, &mut member.session, &mut self.scratch, &mut self.happened)
+        {
+            // Closing takes it out of the epoll.
+            member.connection = None;
+            self.happened.push(Happened::Gone(why));
+            return;
+        }
+        member.open = true;
+        watch(&self.reactor, index, connection);
+    }
+}
+
+enum Failure {
+    Connecting(io::Error),
+    Greeting(String),
+}
+
+fn drive<S: Session>(
+    open: bool,
+    event: Ready,
+    connection: &mut Connection,
+    session: &mut S,
+    scratch: &mut [u8],
+    happened: &mut Vec<Happened>,
+) -> Result<(), String> {
+    let said = |error: io::Error| error.to_string();
+    if !open {
+        connection.error().map_err(|error| format!("refused: {error}"))?;
+        let greeting = session.greeting();
+        if greeting.is_empty() {
+            happened.push(Happened::Ready);
+        }
+        return connection.send(&greeting).map_err(said);
+    }
+    if event.writable {
+        connection.flush().map_err(said)?;
+    }
+    if event.readable {
+        let more = connection.receive(scratch).map_err(said)?;
+        let taken = session.take(&connection.incoming, happened)?;
+        connection.consume(taken);
+        if !more {
+            return Err("the connection was closed".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn watch(reactor: &Reactor, index: usize, connection: &mut Connection) {
+    let wanted = connection.waiting() > 0;
+    if wanted != connection.watched && reactor.modify(connection.stream(), index, wanted).is_ok() {
+        connection.watched = wanted;
+    }
+}

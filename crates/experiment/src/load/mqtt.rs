@@ -1,0 +1,211 @@
+//! Messages through an MQTT broker, at a fixed rate, from many clients to a few.
+
+mod clients;
+mod packet;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::crowd::{Crowd, Happened};
+use super::schedule::Schedule;
+use super::tally::Tally;
+use super::threads::{self, Part, share};
+use super::{LoadError, Outcome, Protocol, machine};
+use clients::{Client, Role, SMALLEST_MESSAGE, message, topic};
+
+/// A client's unsent bytes above which it publishes nothing more: the broker does not keep up.
+const MOST_WAITING: usize = 256 * 1024;
+/// Messages of a client that may be without an acknowledgement: identifiers must not come again before it.
+const MOST_UNACKNOWLEDGED: u32 = 60_000;
+/// After the last message is due, how long without a delivery means that no more will come.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// A load of messages. The clients never reconnect.
+#[derive(Debug, Clone)]
+pub struct MqttLoad {
+    /// The broker.
+    pub broker: SocketAddr,
+    /// Clients that publish.
+    pub connections: u32,
+    /// Clients that are subscribed, each to a part of the publishers.
+    pub subscribers: u32,
+    /// Messages per second, of all.
+    pub rate: f64,
+    /// How long messages are due.
+    pub duration: Duration,
+    /// Bytes of a message, 16 or more.
+    pub message_size: u32,
+    /// Quality of service 1 instead of 0.
+    pub acknowledged: bool,
+    /// Threads; each has its own part of both kinds of clients.
+    pub threads: u32,
+    /// Addresses of this machine that connections come from; the kernel's choice where there are none.
+    pub sources: Vec<IpAddr>,
+}
+
+impl MqttLoad {
+    /// Connects all clients, publishes at the rate, and waits for what is under way.
+    ///
+    /// # Errors
+    /// Where the settings cannot work, this machine may not have so many connections, or the broker takes none.
+    pub fn run(&self) -> Result<Outcome, LoadError> {
+        self.check()?;
+        let all = self.connections.saturating_add(self.subscribers);
+        machine::allow_files(all, self.threads)?;
+        let sources = machine::sources(self.broker, all, &self.sources)?;
+        // Of this process and moment: several loads may share a broker.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        let run = u64::from(std::process::id()) << 32 | u64::from(now);
+        let part = |index| Messages {
+            load: self,
+            sources: &sources,
+            run: run.wrapping_add(u64::from(index)),
+            subscribers: share(self.subscribers, index, self.threads),
+            publishers: share(self.connections, index, self.threads),
+            crowd: None,
+            tally: Tally::default(),
+        };
+        let tally = threads::run((0..self.threads).map(part).collect())?;
+        Ok(tally.outcome(Protocol::Mqtt, all, self.rate, self.duration))
+    }
+
+    fn check(&self) -> Result<(), LoadError> {
+        let least = self.connections.min(self.subscribers);
+        for (fits, field, why) in [
+            (least > 0, "--connections", "must be at least 1, as --subscribers"),
+            (
+                (1..=least.max(1)).contains(&self.threads),
+                "--threads",
+                "must be 1 to the number of either clients",
+            ),
+            (self.rate.is_finite() && self.rate > 0.0, "--rate", "must be above 0"),
+            (self.message_size >= SMALLEST_MESSAGE, "--message-size", "must be at least 16"),
+            (self.message_size <= 65_536, "--message-size", "must be at most 65536"),
+            (!self.duration.is_zero(), "--duration", "must be above 0"),
+            (self.rate * self.duration.as_secs_f64() < 1e10, "--rate", "makes too many messages"),
+        ] {
+            if !fits {
+                return Err(LoadError::Settings { field, why: why.to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One thread's clients: the subscribers first.
+struct Messages<'a> {
+    load: &'a MqttLoad,
+    sources: &'a [IpAddr],
+    run: u64,
+    subscribers: u32,
+    publishers: u32,
+    crowd: Option<Crowd<Client>>,
+    tally: Tally,
+}
+
+impl Part for Messages<'_> {
+    fn open(&mut self) -> Result<(), LoadError> {
+        let began = Instant::now();
+        let (run, acknowledged) = (self.run, self.load.acknowledged);
+        let client = |index: u32| {
+            let role = if index < self.subscribers { Role::Subscriber } else { Role::Publisher };
+            Client::new(run, index, role, acknowledged)
+        };
+        let clients = (0..self.subscribers + self.publishers).map(client);
+        let mut crowd = Crowd::new(self.load.broker, clients)?;
+        self.tally.failed_connections = crowd.open(self.sources)?;
+        self.tally.opening = began.elapsed();
+        self.crowd = Some(crowd);
+        Ok(())
+    }
+
+    fn measure(mut self, begin: Instant) -> Result<Tally, LoadError> {
+        let Some(mut crowd) = self.crowd.take() else { return Ok(self.tally) };
+        let load = self.load;
+        let part = f64::from(self.publishers) / f64::from(load.connections);
+        let schedule = Schedule::new(begin, load.rate * part, load.duration);
+        let end = begin + load.duration;
+        let mut seen = Seen::new(schedule.total());
+        let mut last = end;
+        let mut buffers = (Vec::new(), Vec::new());
+        loop {
+            let now = Instant::now();
+            while self.tally.due < schedule.due_by(now) {
+                let number = self.tally.due;
+                self.tally.due += 1;
+                self.publish(&mut crowd, number, &mut buffers);
+            }
+            let under_way = self.tally.sent.saturating_sub(self.tally.answered);
+            if now >= end && (under_way == 0 || now >= last + SILENCE) {
+                return Ok(self.tally);
+            }
+            let next = schedule.due(self.tally.due);
+            let until =
+                if self.tally.due < schedule.total() { next.min(end) } else { last.max(end) + SILENCE };
+            let until = if now < end { until.min(end) } else { until };
+            let tally = &mut self.tally;
+            crowd.poll(until, &mut |_, what| {
+                let now = Instant::now();
+                match what {
+                    Happened::Delivery { message, bytes } if seen.first(message) => {
+                        tally.answer(schedule.due(message), now, end, bytes);
+                        last = last.max(now);
+                    }
+                    Happened::Gone(why) => {
+                        tracing::debug!(why, "a client is gone");
+                        tally.failed_connections += 1;
+                    }
+                    _ => {}
+                }
+            })?;
+        }
+    }
+}
+
+impl Messages<'_> {
+    /// Publishers take turns, so each has the same rate.
+    fn publish(
+        &mut self,
+        crowd: &mut Crowd<Client>,
+        number: u64,
+        (packet, payload): &mut (Vec<u8>, Vec<u8>),
+    ) {
+        let turn = (number % u64::from(self.publishers)) as u32;
+        let index = (self.subscribers + turn) as usize;
+        if crowd.waiting(index).is_none_or(|waiting| waiting > MOST_WAITING) {
+            return;
+        }
+        let client = crowd.session(index);
+        if client.unacknowledged >= MOST_UNACKNOWLEDGED {
+            return;
+        }
+        let identifier = self.load.acknowledged.then(|| client.next_identifier());
+        message(payload, self.run, number, self.load.message_size);
+        packet::publish_to(packet, &topic(self.run, turn % self.subscribers), identifier, payload);
+        crowd.send(index, packet);
+        self.tally.sent += 1;
+    }
+}
+
+/// Which messages have come: quality 1 may bring one twice.
+struct Seen(Vec<u64>);
+
+impl Seen {
+    fn new(total: u64) -> Self {
+        Self(vec![0; usize::try_from(total / 64 + 1).unwrap_or(0)])
+    }
+
+    fn first(&mut self, message: u64) -> bool {
+        let Some(word) = usize::try_from(message / 64).ok().and_then(|at| self.0.get_mut(at)) else {
+            return false;
+        };
+        let bit = 1 << (message % 64);
+        let first = *word & bit == 0;
+        *word |= bit;
+        first
+    }
+}
+
+#[cfg(test)]
+#[path = "mqtt_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! A load on several threads, each with connections of its own, which begin at the same moment.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::LoadError;
+use super::tally::Tally;
+
+/// From when all connections are open to the first request.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What one thread does: open its connections, then measure from a moment on.
+pub(super) trait Part: Send {
+    fn open(&mut self) -> Result<(), LoadError>;
+
+    fn measure(self, begin: Instant) -> Result<Tally, LoadError>;
+}
+
+/// Runs all parts; the first error ends them all.
+pub(super) fn run<P: Part>(parts: Vec<P>) -> Result<Tally, LoadError> {
+    thread::scope(|scope| {
+        let (opened, all_opened) = mpsc::channel();
+        let threads: Vec<_> = parts
+            .into_iter()
+            .map(|mut part| {
+                let opened = opened.clone();
+                let (start, started) = mpsc::channel::<Instant>();
+                let thread = scope.spawn(move || {
+                    let result = part.open();
+                    // Whoever waits for it is gone only where another part has failed.
+                    let _ = opened.send(result);
+                    match started.recv() {
+                        Ok(begin) => part.measure(begin),
+                        Err(_) => Ok(Tally::default()),
+                    }
+                });
+                (start, thread)
+            })
+            .collect();
+        drop(opened);
+        all_opened.iter().take(threads.len()).collect::<Result<(), LoadError>>()?;
+        let begin = Instant::now() + PAUSE;
+        let mut all = Tally::default();
+        let mut failed = None;
+        for (start, _) in &threads {
+            // A thread that panicked has no ear left; joining it says so.
+            let _ = start.send(begin);
+        }
+        for (_, thread) in threads {
+            match thread.join() {
+                Ok(Ok(tally)) => all.merge(&tally),
+                Ok(Err(error)) => failed = failed.or(Some(error)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        failed.map_or(Ok(all), Err)
+    })
+}
+
+/// The share of `whole` that part `index` of `parts` has.
+pub(super) fn share(whole: u32, index: u32, parts: u32) -> u32 {
+    whole / parts + u32::from(index < whole % parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for (whole, parts) in [(10, 3), (2, 2), (7, 1), (3, 8)] {
+            assert_eq!((0..parts).map(|index| share(whole, index, parts)).sum::<u32>(), whole);
+        }
+    }
+
+    struct Fails;
+
+    impl Part for Fails {
+        fn open(&mut self) -> Result<(), LoadError> {
+            Err(LoadError::Settings { field: "x", why: "fails".to_owned() })
+        }
+
+        fn measure(self, _: Instant) -> Result<Tally, LoadError> {
+            Ok(Tally::default())
+        }
+    }
+
+    #[test]
+    fn one_that_cannot_open_ends_all() {
+        assert!(run(vec![Fails, Fails]).is_err());
+    }
+}
