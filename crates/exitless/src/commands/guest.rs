@@ -74,8 +74,8 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::
     let cache = Cache::of_user();
     if GuestImage::find(&cache)?.is_none() {
         eprintln!(
-            "Building the guest image: {} MiB to download with the laboratories' packages there, else 90 MiB more; {} MiB \
-             on the disk, about {} s and the download. It is kept in {}.",
+            "Building the guest image: {} MiB to download, or 4 MiB where the laboratories' packages are; {} MiB on the \
+             disk, about {} s and the download. It is kept in {}.",
             GUEST_BUILD_EFFORT.download_mib,
             GUEST_BUILD_EFFORT.disk_mib,
             GUEST_BUILD_EFFORT.time.as_secs(),

@@ -7,6 +7,7 @@ mod command;
 mod doctor;
 mod enable;
 mod faults;
+mod guests;
 mod intel_apicv;
 mod nested_guest;
 mod prediction;

@@ -6,14 +6,17 @@ mod facts;
 mod files;
 mod frames;
 mod host;
+mod libvirt;
 mod pipes;
 mod plan;
 mod qemu;
+mod qga;
 mod reception;
 mod script;
 mod ssh;
 mod start;
 mod waiting;
+mod xen;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,10 +27,13 @@ pub use agent::{is_agent, run as run_agent};
 pub use barrier::{release_together, skew};
 pub use files::GuestFiles;
 pub use host::HostGuest;
+pub use libvirt::LibvirtGuest;
 pub use plan::*;
 pub use qemu::QemuGuest;
+pub use qga::AgentGuest;
 pub use ssh::SshGuest;
 pub use start::{Ground, start};
+pub use xen::XenGuest;
 
 use super::workload::Output;
 

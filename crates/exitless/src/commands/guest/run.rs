@@ -92,13 +92,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::from(status::SOME_FAILED) } else { ExitCode::SUCCESS })
 }
 
-fn plan(arguments: &Arguments) -> anyhow::Result<GuestPlan> {
+fn plan(arguments: &Arguments) -> Result<GuestPlan, status::Usage> {
+    let usage = |text: String| status::Usage(text);
     let mut table: toml::Table = match &arguments.plan {
         Some(path) => {
             let text = std::fs::read_to_string(path)
-                .with_context(|| format!("Could not read {}", path.display()))?;
+                .map_err(|error| usage(format!("Could not read the plan {}: {error}", path.display())))?;
             let whole: toml::Table =
-                text.parse().with_context(|| format!("{} is no TOML", path.display()))?;
+                text.parse().map_err(|error| usage(format!("{} is no TOML: {error}", path.display())))?;
             match whole.get("guests") {
                 Some(toml::Value::Table(guests)) => guests.clone(),
                 _ => whole,
@@ -107,13 +108,15 @@ fn plan(arguments: &Arguments) -> anyhow::Result<GuestPlan> {
         None => toml::Table::from_iter([("kind".to_owned(), "qemu".into())]),
     };
     for text in &arguments.set {
-        let level: toml::Table = text.parse().with_context(|| format!("--set {text:?} is no TOML"))?;
+        let level: toml::Table =
+            text.parse().map_err(|error| usage(format!("--set {text:?} is no TOML: {error}")))?;
         table = merged(&table, [&level]);
     }
-    let plan: GuestPlan = table.try_into().context("The table of guests makes no sense")?;
+    let plan: GuestPlan =
+        table.try_into().map_err(|error| usage(format!("The table of guests makes no guests: {error}")))?;
     match plan.problems().as_slice() {
         [] => Ok(plan),
-        problems => bail!("{}", problems.join("\n")),
+        problems => Err(usage(problems.join("\n"))),
     }
 }
 

@@ -12,7 +12,7 @@ pub use merge::merged;
 pub use qemu::{
     Accelerator, Aio, DiskBus, DiskCache, DiskPlan, Irqchip, NetBackend, NetModel, NetPlan, Pit, QemuPlan,
 };
-pub use reached::{AgentChannel, HostPlan, LibvirtPlan, NoPlan, SshAccess, SshPlan, XenChannel, XenPlan};
+pub use reached::{AgentChannel, HostPlan, LibvirtPlan, NoPlan, SshAccess, SshPlan, XenPlan};
 pub use size::Size;
 
 /// Who the guests of a study are.
@@ -91,6 +91,11 @@ impl GuestPlan {
                 problems.push(format!(
                     "guests.counts asks for {most} guests, and {available} are named; name more or ask for fewer"
                 ));
+            }
+        }
+        if let Self::Xen(plan) = self {
+            if plan.addresses.len() != plan.domains.len() {
+                problems.push("guests.addresses must name one address for each of guests.domains".to_owned());
             }
         }
         if let Self::Qemu(plan) = self {

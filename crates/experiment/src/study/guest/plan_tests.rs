@@ -20,7 +20,7 @@ fn every_field_of_qemu_guests_is_read_and_written_back() {
         memory = "768M"
         machine = "microvm"
         cpu = "Nehalem,+x2apic"
-        accel = "tcg"
+        accel = "kvm"
         irqchip = "split"
         pit = "off"
         pin = [2, 3]
@@ -94,6 +94,7 @@ fn what_qemu_would_refuse_is_found_before_it_starts() {
         ("[net]\nbackend = \"vhost-user\"", "socket"),
         ("[net]\nqueues = 2", "queues"),
         ("pit = \"discard\"\nirqchip = \"split\"", "pit"),
+        ("machine = \"microvm\"\naccel = \"tcg\"", "accel"),
         ("memory = \"64M\"", "memory"),
         ("vcpus = 0", "vcpus"),
         ("counts = [0]", "counts"),

@@ -58,11 +58,6 @@ impl Reception {
         });
     }
 
-    /// It has begun, by another sign than its first word.
-    pub(super) fn began(&self, at_ns: u64) {
-        self.change(|state| state.began_ns = Some(at_ns));
-    }
-
     /// Nothing more will come.
     pub(super) fn broke(&self, why: &str) {
         self.change(|state| {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::plan::GuestPlan;
-use super::{Guest, GuestError, GuestFiles, HostGuest, QemuGuest, SshGuest};
+use super::{Guest, GuestError, GuestFiles, HostGuest, LibvirtGuest, QemuGuest, SshGuest, XenGuest};
 
 /// What guests of a study stand on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub fn start(plan: &GuestPlan, index: u32, ground: &Ground) -> Result<Box<dyn Gu
         }
         GuestPlan::Host(_) => Box::new(HostGuest::new(index, &ground.folder)?),
         GuestPlan::None(_) => return Err(refused("the plan has no guests")),
-        GuestPlan::Libvirt(_) | GuestPlan::Xen(_) => return Err(refused("not yet")),
+        GuestPlan::Libvirt(plan) => Box::new(LibvirtGuest::start(plan, index)?),
+        GuestPlan::Xen(plan) => Box::new(XenGuest::start(plan, index)?),
     })
 }

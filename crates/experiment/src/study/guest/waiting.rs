@@ -10,7 +10,7 @@ use super::{Armed, Finished, GuestError};
 use crate::study::workload::Output;
 
 /// How long a script has to end after SIGTERM, and after SIGKILL.
-const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// How long a shell may take to start: an emulated guest that reads it from an emulated disk takes seconds.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 /// How often it is looked whether to stop.

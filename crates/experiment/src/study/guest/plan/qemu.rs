@@ -252,6 +252,11 @@ impl QemuPlan {
             self.memory >= Size::mib(128),
             "guests.memory is less than 128M, with which the guest image does not start",
         );
+        require(
+            !self.is_microvm() || self.accel == Accelerator::Kvm,
+            "guests.machine = \"microvm\" needs accel = \"kvm\": it has no timer by which Linux could find the frequency of \
+             an emulated CPU's TSC",
+        );
         if self.pit == Some(Pit::Discard) {
             require(
                 self.accel == Accelerator::Kvm && matches!(self.irqchip, None | Some(Irqchip::On)),

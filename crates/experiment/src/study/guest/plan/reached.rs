@@ -53,29 +53,14 @@ pub struct XenPlan {
     pub counts: Vec<u32>,
     /// Names of running domains, or paths of xl configuration files from which they are created and then shut down.
     pub domains: Vec<String>,
-    /// How commands reach them.
-    #[serde(default)]
-    pub channel: XenChannel,
-    /// How ssh logs in, with channel = "ssh".
+    /// How ssh logs in.
     #[serde(default)]
     pub ssh: SshAccess,
-    /// Addresses, in the order of the domains: needed with channel = "ssh".
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Their addresses, in the order of the domains: commands reach them by ssh.
     pub addresses: Vec<String>,
     /// Within which a domain that was created must answer.
     #[serde(default = "start_limit")]
     pub start_limit: Span,
-}
-
-/// How commands reach a domain of Xen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum XenChannel {
-    /// By ssh.
-    #[default]
-    Ssh,
-    /// By a shell on the console (`xl console`): a root shell must wait there.
-    Console,
 }
 
 /// Machines reached by ssh.

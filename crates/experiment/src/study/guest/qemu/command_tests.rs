@@ -50,7 +50,7 @@ fn interrupt_controllers_and_timer_are_as_the_plan_says() {
 
 #[test]
 fn a_machine_without_pci_gets_devices_without_pci() {
-    let line = given("machine = \"microvm\"\naccel = \"tcg\"\n[net]", 0);
+    let line = given("machine = \"microvm\"\n[net]", 0);
     assert_holds(
         &line,
         &[
@@ -103,6 +103,11 @@ fn both_ends_of_a_network_have_addresses_that_no_other_guest_has() {
     let socket = given("[net]\nbackend = \"vhost-user\"\nsocket = \"/run/net-{guest}\"", 2);
     assert_holds(&socket, &["memory-backend=memory", "socket,id=net,path=/run/net-2", "size=524288k"]);
     assert_holds(&given("[net]\nbackend = \"bridge\"", 0), &["exitless.network=dhcp"]);
+}
+
+#[test]
+fn without_kvm_the_cpu_is_what_the_emulator_can() {
+    assert_holds(&given("accel = \"tcg\"", 0), &["-accel tcg,thread=multi -cpu max"]);
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Guests of studies as a user tries them: `exitless guest run`.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn guest_run(arguments: &[&str]) -> (i32, Value, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_exitless"))
+        .args(["guest", "run", "--json"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let status = output.status.code().expect("exitless was ended by a signal");
+    (status, serde_json::from_slice(&output.stdout).unwrap_or(Value::Null), said)
+}
+
+/// Whether QEMU guests can be started here; prints why not.
+fn guests_start_here() -> bool {
+    let version = Command::new("qemu-system-x86_64").arg("--version").output();
+    let image = lab::GuestImage::find(&lab::Cache::of_user());
+    match (version.is_ok(), image) {
+        (true, Ok(Some(_))) => true,
+        (false, _) => {
+            println!("not tested: there is no qemu-system-x86_64");
+            false
+        }
+        _ => {
+            println!("not tested: the guest image is not built (exitless guest build)");
+            false
+        }
+    }
+}
+
+#[test]
+fn the_host_takes_the_place_of_guests() {
+    let (status, tried, said) =
+        guest_run(&["--set", "kind = \"host\"", "--count", "2", "--", "echo $((6 * 7)); exit 3"]);
+    assert_eq!(status, 1, "{said}");
+    for guest in tried["guests"].as_array().unwrap() {
+        assert_eq!((guest["stdout"].as_str(), guest["status"].as_i64()), (Some("42\n"), Some(3)));
+    }
+    assert!(tried["start_skew_seconds"].as_f64().unwrap() < 1.0);
+}
+
+#[test]
+fn guests_that_make_no_sense_are_refused_before_anything_starts() {
+    let (status, _, said) = guest_run(&["--set", "irqchip = \"splitt\"", "--", "true"]);
+    assert!(status == 2 && said.contains("splitt"), "{status}: {said}");
+    let (status, _, said) = guest_run(&["--set", "[disk]\naio = \"native\"", "--", "true"]);
+    assert!(status == 2 && said.contains("cache"), "{status}: {said}");
+}
+
+#[test]
+fn guests_of_the_image_start_with_disk_and_network_and_run_their_tools_together() {
+    if !guests_start_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let table =
+        "accel = \"tcg\"\nmemory = \"256M\"\nvcpus = 2\ndisk = { bus = \"nvme\", size = \"64M\" }\nnet = {}";
+    let script = "pwd; df -T . | tail -n 1 | cut -c 1-20; nproc; ip -o -4 addr show eth0; \
+                  for tool in iozone netperf sysbench fio nginx mosquitto mosquitto_pub wrk ab sshd; do \
+                  command -v $tool > /dev/null || echo missing $tool; done; echo wrong >&2; exit 3";
+    let begun = std::time::Instant::now();
+    let (status, tried, said) = guest_run(&[
+        "--set",
+        table,
+        "--count",
+        "2",
+        "--folder",
+        folder.path().to_str().unwrap(),
+        "--",
+        script,
+    ]);
+    assert_eq!(status, 1, "{said}");
+    let guests = tried["guests"].as_array().unwrap();
+    assert_eq!(guests.len(), 2);
+    for guest in guests {
+        let out = guest["stdout"].as_str().unwrap();
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines[0], "/work", "{out}");
+        assert!(lines[1].contains("nvme") && lines[1].contains("ext4"), "{out}");
+        assert_eq!(lines[2], "2", "{out}");
+        assert!(lines[3].contains("10.0.2.15"), "{out}");
+        assert_eq!(lines.len(), 4, "{out}");
+        assert_eq!((guest["status"].as_i64(), guest["stderr"].as_str()), (Some(3), Some("wrong\n")));
+        assert_eq!(guest["host_address"], "10.0.2.2");
+        assert!(guest["facts"]["kernel"].as_str().unwrap().contains("cloud"));
+    }
+    let console = std::fs::read_to_string(folder.path().join("guest-0/console")).unwrap();
+    assert!(!console.contains("Kernel panic"), "{console}");
+    println!(
+        "two guests started and ended in {:.0?}, first to last start {:.1} ms",
+        begun.elapsed(),
+        tried["start_skew_seconds"].as_f64().unwrap() * 1e3
+    );
+    assert!(begun.elapsed() < Duration::from_secs(600));
+}
+
+#[test]
+fn a_guest_that_does_not_start_says_what_its_qemu_said() {
+    if !guests_start_here() {
+        return;
+    }
+    let (status, _, said) = guest_run(&["--set", "accel = \"tcg\"\nmachine = \"no-such\"", "--", "true"]);
+    assert_eq!(status, 125, "{said}");
+    assert!(said.contains("QEMU ended") && said.contains("no-such"), "{said}");
+}

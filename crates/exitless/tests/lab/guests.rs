@@ -1,0 +1,49 @@
+//! Guests of studies, nested in an emulated KVM host.
+
+use crate::command::run;
+
+/// Emulated AMD: two guests with KVM from the guest image, their script released at the same moment.
+#[test]
+fn an_emulated_host_starts_guests_of_the_image_and_releases_them_together() {
+    let built = run(&["guest", "build"]);
+    assert_eq!(built.status, 0, "{}", built.err);
+    let table = "memory = \"256M\"\nirqchip = \"split\"\ndisk = { size = \"32M\" }\nnet = {}";
+    let script = "grep -c ^processor /proc/cpuinfo; iozone -s 1m -r 64k -i 0 -i 2 -w -f data | tail -n 3; df . | tail -n 1";
+    let said = run(&[
+        "lab",
+        "run",
+        "amd-svm",
+        "--guest-image",
+        "--",
+        "exitless",
+        "guest",
+        "run",
+        "--json",
+        "--count",
+        "2",
+        "--set",
+        table,
+        "--",
+        script,
+    ]);
+    assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
+    let tried = said.json();
+    for guest in tried["guests"].as_array().unwrap() {
+        let out = guest["stdout"].as_str().unwrap();
+        assert!(
+            out.starts_with("1\n") && out.contains("/dev/vd") && out.contains("iozone test complete"),
+            "{out}"
+        );
+        assert_eq!(guest["stderr"], "", "{guest}");
+    }
+    assert_eq!(tried["guests"].as_array().unwrap().len(), 2);
+    let skew = tried["start_skew_seconds"].as_f64().unwrap();
+    println!(
+        "up after {} s and {} s; first to last start {:.1} ms",
+        tried["guests"][0]["start_seconds"],
+        tried["guests"][1]["start_seconds"],
+        skew * 1e3
+    );
+    // Two CPUs are emulated for the host and two guests: a turn of the scheduler may lie between.
+    assert!(skew < 2.0, "{skew}");
+}

@@ -1,0 +1,73 @@
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::*;
+
+/// A virsh that knows one domain, keeps its state in a file and logs what it is asked.
+const FAKE: &str = r#"#!/bin/sh
+cd "$(dirname "$0")"
+shift 3
+echo "$*" >> asked
+case "$1" in
+domstate) cat state ;;
+start) echo running > state ;;
+shutdown) echo "shut off" > state ;;
+vcpucount) echo 3 ;;
+qemu-agent-command)
+    case "$7" in
+    *guest-ping*) echo '{"return":{}}' ;;
+    *guest-get-vcpus*) echo '{"return":[{"online":true}]}' ;;
+    *) echo "error: internal error: unable to execute QEMU agent command" >&2; exit 1 ;;
+    esac ;;
+*) echo "error: unknown command: '$1'" >&2; exit 1 ;;
+esac
+"#;
+
+fn with_fake(state: &str) -> (tempfile::TempDir, Result<LibvirtGuest, GuestError>) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("virsh");
+    fs::write(&program, FAKE).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.path().join("state"), format!("{state}\n")).unwrap();
+    let plan: LibvirtPlan = toml::from_str("domains = [\"vm1\"]\nstart_limit = \"1s\"").unwrap();
+    let guest = LibvirtGuest::start_by(&plan, 0, program);
+    (folder, guest)
+}
+
+fn asked(folder: &Path) -> String {
+    fs::read_to_string(folder.join("asked")).unwrap()
+}
+
+#[test]
+fn a_domain_that_was_off_is_started_and_shut_down() {
+    let (folder, guest) = with_fake("shut off");
+    let mut guest = guest.unwrap();
+    assert_eq!((guest.name(), guest.vcpus()), ("vm1", 3));
+    assert!(asked(folder.path()).contains("start --domain vm1"));
+    guest.stop().unwrap();
+    assert_eq!(fs::read_to_string(folder.path().join("state")).unwrap(), "shut off\n");
+}
+
+#[test]
+fn a_domain_that_ran_already_is_left_running() {
+    let (folder, guest) = with_fake("running");
+    guest.unwrap().stop().unwrap();
+    let asked = asked(folder.path());
+    assert!(!asked.contains("start ") && !asked.contains("shutdown"), "{asked}");
+}
+
+#[test]
+fn the_words_of_virsh_are_kept() {
+    let (_folder, guest) = with_fake("running");
+    let refusal = guest.unwrap().run("true", Duration::from_secs(1)).unwrap_err().to_string();
+    assert!(refusal.contains("unable to execute QEMU agent command"), "{refusal}");
+}
+
+#[test]
+fn an_address_is_found_in_virshs_table() {
+    let shown = " Name       MAC address          Protocol     Address\n\
+                 -------------------------------------------------------------------------------\n\
+                 vnet0      52:54:00:c4:2c:4a    ipv4         192.168.122.189/24";
+    assert_eq!(address_in(shown), Some([192, 168, 122, 189].into()));
+    assert_eq!(address_in(""), None);
+}

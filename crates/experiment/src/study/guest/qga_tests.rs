@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::process::{Child, Command, Stdio};
+
+use super::super::{release_together, skew};
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// An agent that runs programs on this machine and answers as qemu-ga does, one connection after the other.
+fn fake(socket: &Path) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        let mut running = BTreeMap::new();
+        for connection in listener.incoming() {
+            let Ok(connection) = connection else { return };
+            let mut lines = BufReader::new(connection.try_clone().unwrap());
+            let mut connection = connection;
+            loop {
+                let mut line = Vec::new();
+                if lines.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
+                    break;
+                }
+                let delimited = line.first() == Some(&DELIMITER);
+                let text = line.strip_prefix(&[DELIMITER]).unwrap_or(&line);
+                let answer = match serde_json::from_slice::<Value>(text) {
+                    Ok(request) => answer(&request, &mut running),
+                    Err(error) => json!({ "error": { "class": "GenericError", "desc": error.to_string() } }),
+                };
+                let mark: &[u8] = if delimited { &[DELIMITER] } else { &[] };
+                let bytes = [mark, answer.to_string().as_bytes(), b"\n"].concat();
+                if connection.write_all(&bytes).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+}
+
+const DELIMITER: u8 = 0xff;
+
+fn answer(request: &Value, running: &mut BTreeMap<u64, Child>) -> Value {
+    let argument = |key: &str| request["arguments"][key].clone();
+    match request["execute"].as_str().unwrap() {
+        "guest-sync-delimited" => json!({ "return": argument("id") }),
+        "guest-ping" => json!({ "return": {} }),
+        "guest-get-time" => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            json!({ "return": u64::try_from(now.as_nanos()).unwrap() })
+        }
+        "guest-get-vcpus" => {
+            json!({ "return": [{ "logical-id": 0, "online": true }, { "logical-id": 1, "online": false }] })
+        }
+        "guest-network-get-interfaces" => json!({ "return": [
+            { "name": "lo", "ip-addresses": [{ "ip-address-type": "ipv4", "ip-address": "127.0.0.1", "prefix": 8 }] },
+            { "name": "eth0", "ip-addresses": [
+                { "ip-address-type": "ipv6", "ip-address": "fe80::1", "prefix": 64 },
+                { "ip-address-type": "ipv4", "ip-address": "192.168.122.5", "prefix": 24 },
+            ] },
+        ] }),
+        "guest-exec" => {
+            let words = argument("arg");
+            let words = words.as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+            let child = Command::new(argument("path").as_str().unwrap())
+                .args(words)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let pid = u64::from(child.id());
+            running.insert(pid, child);
+            json!({ "return": { "pid": pid } })
+        }
+        "guest-exec-status" => {
+            let pid = argument("pid").as_u64().unwrap();
+            if running.get_mut(&pid).unwrap().try_wait().unwrap().is_none() {
+                return json!({ "return": { "exited": false } });
+            }
+            let output = running.remove(&pid).unwrap().wait_with_output().unwrap();
+            json!({ "return": {
+                "exited": true,
+                "exitcode": output.status.code(),
+                "out-data": coded(&output.stdout),
+                "err-data": coded(&output.stderr),
+            } })
+        }
+        other => {
+            json!({ "error": { "class": "CommandNotFound", "desc": format!("The command {other} has not been found") } })
+        }
+    }
+}
+
+/// By another program than the reader under test.
+fn coded(bytes: &[u8]) -> String {
+    let mut child =
+        Command::new("base64").arg("-w0").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+fn guest(folder: &Path, name: &str) -> AgentGuest {
+    let socket = folder.join(name);
+    fake(&socket);
+    AgentGuest::connect(name, &socket, LONG).unwrap()
+}
+
+#[test]
+fn a_script_gives_its_outputs_and_its_status_and_no_words_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut guest = guest(folder.path(), "agent");
+    assert_eq!((guest.vcpus(), guest.address()), (1, Some([192, 168, 122, 5].into())));
+    let output = guest.run("echo \"it's\"; echo wrong >&2; exit 3", LONG).unwrap();
+    assert_eq!((output.status, output.stdout.as_str(), output.stderr.as_str()), (3, "it's\n", "wrong\n"));
+}
+
+#[test]
+fn guests_begin_at_the_time_that_was_agreed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut armed: Vec<_> =
+        ["a", "b"].iter().map(|name| guest(folder.path(), name).arm("true", LONG).unwrap()).collect();
+    let before = live::monotonic_ns();
+    release_together(&mut armed).unwrap();
+    let finished: Vec<_> =
+        armed.into_iter().map(|armed| armed.finish(&AtomicBool::new(false)).unwrap()).collect();
+    let lead = u64::try_from(LEAD.as_nanos()).unwrap();
+    for one in &finished {
+        assert!(one.began_ns >= before + lead - 50_000_000, "{} after {before}", one.began_ns);
+        assert!(one.ended_ns >= one.began_ns);
+    }
+    // A busy machine may hold one back; without a common time they would begin one after the other.
+    assert!(skew(&finished).unwrap() < Duration::from_millis(500), "{:?}", skew(&finished));
+}
+
+#[test]
+fn a_script_beyond_its_limit_is_ended_with_what_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("pid");
+    let script = format!("sh -c 'echo $$ > {}; sleep 100'", mark.display());
+    let refusal = guest(folder.path(), "agent").run(&script, Duration::from_millis(500)).unwrap_err();
+    assert!(matches!(refusal, GuestError::Limit { .. }), "{refusal}");
+    let pid = std::fs::read_to_string(mark).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_named_with_what_to_do() {
+    let nowhere = Path::new("/nonexistent/agent");
+    let Err(refusal) = AgentGuest::connect("vm", nowhere, Duration::ZERO) else { panic!("it answered") };
+    let refusal = refusal.to_string();
+    assert!(refusal.contains("/nonexistent/agent") && refusal.contains("qemu-guest-agent"), "{refusal}");
+}
+
+#[test]
+fn qemus_own_agent_is_understood() {
+    const PROGRAM: &str = "/usr/sbin/qemu-ga";
+    if !Path::new(PROGRAM).exists() {
+        println!("not tested: there is no {PROGRAM}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut agent = Command::new(PROGRAM)
+        .args(["-m", "unix-listen", "-p"])
+        .arg(at("agent"))
+        .arg("-t")
+        .arg(folder.path())
+        .arg("-f")
+        .arg(at("pid"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let outcome = AgentGuest::connect("vm", &at("agent"), LONG)
+        .and_then(|mut guest| guest.run("echo out; echo wrong >&2; exit 4", LONG));
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    let output = outcome.unwrap();
+    assert_eq!((output.status, output.stdout.as_str(), output.stderr.as_str()), (4, "out\n", "wrong\n"));
+}

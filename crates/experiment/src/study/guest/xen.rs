@@ -1,0 +1,175 @@
+//! Domains of Xen: made and shut down by xl, reached by ssh.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::plan::XenPlan;
+use super::{Armed, Guest, GuestError, SshGuest};
+use crate::study::workload::Output;
+
+/// How long a domain has to shut down before it is destroyed.
+const SHUT_DOWN: Duration = Duration::from_secs(120);
+
+/// A domain. It is shut down at the end if it was created for the study.
+pub struct XenGuest {
+    xl: PathBuf,
+    domain: String,
+    created: bool,
+    channel: SshGuest,
+}
+
+fn ask(xl: &Path, words: &[&str]) -> Result<String, String> {
+    let line = format!("xl {}", words.join(" "));
+    let output = Command::new(xl)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("Could not run `{line}`: {error}; this must be dom0 with xen-utils"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    Err(format!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+impl XenGuest {
+    /// Creates domain `index` of the plan if it is a configuration file and does not run, and waits until ssh reaches it.
+    ///
+    /// # Errors
+    /// [`GuestError::Start`] with the words of xl or ssh.
+    pub fn start(plan: &XenPlan, index: u32) -> Result<Self, GuestError> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let named = || format!("domain {index}");
+        let missing = |field: &str| GuestError::Start {
+            name: named(),
+            why: format!("guests.{field} does not name so many; name one for each domain"),
+        };
+        let given = plan.domains.get(at).ok_or_else(|| missing("domains"))?;
+        let address = plan.addresses.get(at).ok_or_else(|| missing("addresses"))?;
+        let xl = PathBuf::from("xl");
+        let (domain, created) =
+            create(&xl, given).map_err(|why| GuestError::Start { name: given.clone(), why })?;
+        let channel = SshGuest::connect(&domain, address, &plan.ssh, plan.start_limit.duration());
+        let channel = channel.inspect_err(|_| {
+            if created {
+                // The study fails for a better reason than this.
+                let _ = ask(&xl, &["destroy", &domain]);
+            }
+        })?;
+        Ok(Self { xl, domain, created, channel })
+    }
+}
+
+/// The domain's name, and whether it was created now.
+fn create(xl: &Path, given: &str) -> Result<(String, bool), String> {
+    if !given.contains('/') {
+        return ask(xl, &["domid", given]).map(|_| (given.to_owned(), false));
+    }
+    let text = fs::read_to_string(given).map_err(|error| format!("Could not read {given}: {error}"))?;
+    let domain = name_in(&text)
+        .ok_or_else(|| format!("{given} has no line name = \"...\", by which to find the domain"))?;
+    if ask(xl, &["domid", &domain]).is_ok() {
+        return Ok((domain, false));
+    }
+    ask(xl, &["create", given]).map(|_| (domain, true))
+}
+
+/// The domain's name in a configuration (xl.cfg(5)).
+fn name_in(configuration: &str) -> Option<String> {
+    let value = configuration.lines().rev().find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "name").then(|| value.trim())
+    })?;
+    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+    value[1..].split_once(quote).map(|(name, _)| name.to_owned())
+}
+
+impl Guest for XenGuest {
+    fn name(&self) -> &str {
+        &self.domain
+    }
+
+    fn vcpus(&self) -> u32 {
+        self.channel.vcpus()
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.channel.address()
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        self.channel.host_address()
+    }
+
+    /// Xen's vCPUs are no threads of dom0.
+    fn process(&self) -> Option<i32> {
+        None
+    }
+
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        self.channel.run(script, limit)
+    }
+
+    fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        self.channel.arm(script, limit)
+    }
+
+    fn facts(&mut self) -> BTreeMap<String, String> {
+        self.channel.facts()
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        if !self.created {
+            return Ok(());
+        }
+        let unreachable = |why| GuestError::Unreachable { name: self.domain.clone(), why };
+        ask(&self.xl, &["shutdown", &self.domain]).map_err(unreachable)?;
+        let begun = Instant::now();
+        while ask(&self.xl, &["domid", &self.domain]).is_ok() {
+            if begun.elapsed() > SHUT_DOWN {
+                tracing::warn!(
+                    "{} did not shut down within {} s and is destroyed",
+                    self.domain,
+                    SHUT_DOWN.as_secs()
+                );
+                ask(&self.xl, &["destroy", &self.domain]).map_err(unreachable)?;
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        self.created = false;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_configuration_names_its_domain() {
+        assert_eq!(name_in("# name = \"no\"\nname = \"vm-1\" # here\nmemory = 512").as_deref(), Some("vm-1"));
+        assert_eq!(name_in("name='two'").as_deref(), Some("two"));
+        assert_eq!(name_in("name = vm\nvcpus = 1"), None);
+    }
+
+    #[test]
+    fn a_domain_is_created_once_and_a_failure_keeps_the_words_of_xl() {
+        let folder = tempfile::tempdir().unwrap();
+        let (xl, configuration) = (folder.path().join("xl"), folder.path().join("vm.cfg"));
+        let fake = "#!/bin/sh\ncd \"$(dirname \"$0\")\"\ncase \"$1\" in\ndomid) [ -e up ] || \
+                    { echo \"invalid domain identifier\" >&2; exit 1; } ;;\ncreate) touch up ;;\nesac\n";
+        fs::write(&xl, fake).unwrap();
+        fs::set_permissions(&xl, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&configuration, "name = \"vm\"\n").unwrap();
+        let given = configuration.to_str().unwrap();
+        assert!(create(&xl, "vm").unwrap_err().contains("invalid domain identifier"));
+        assert_eq!(create(&xl, given), Ok(("vm".to_owned(), true)));
+        assert_eq!(create(&xl, given), Ok(("vm".to_owned(), false)));
+    }
+}
