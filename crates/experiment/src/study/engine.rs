@@ -278,7 +278,8 @@ impl Engine<'_> {
         let per_block = self.schedule.runs_per_block();
         let total = per_block.saturating_mul(self.plan.order.repeats.max(self.block + 1));
         let done = u32::try_from(self.past.runs.len()).unwrap_or(u32::MAX);
-        let done = done.saturating_add(u32::try_from(self.conclusion.failed.len()).unwrap_or(u32::MAX)).min(total);
+        let done =
+            done.saturating_add(u32::try_from(self.conclusion.failed.len()).unwrap_or(u32::MAX)).min(total);
         let each = (self.finished > 0).then(|| self.began.elapsed().as_secs_f64() / f64::from(self.finished));
         let progress = StudyProgress {
             position: slot.position,

@@ -287,7 +287,9 @@ fn guests_that_do_not_start_cost_their_runs_and_no_others() {
     let (conclusion, kept, world) = go(&plan("attempts = 2"), Past::default(), world);
     assert_eq!(conclusion.made, 8);
     assert_eq!(conclusion.failed.len(), 8);
-    assert!(conclusion.failed.iter().all(|failed| failed.cell.guests == 2 && failed.why.contains("no memory")));
+    assert!(
+        conclusion.failed.iter().all(|failed| failed.cell.guests == 2 && failed.why.contains("no memory"))
+    );
     // Two attempts an arm; what follows in it is not tried, and says so.
     assert_eq!(kept.iter().filter(|run| run.failure.is_some()).count(), 2 * 2 + 6);
     assert_eq!(world.seen("start"), world.seen("stop"));

@@ -89,8 +89,7 @@ impl Schedule {
                 let visit = &self.visits[index];
                 let cells = visit.counts.iter().flat_map(|&guests| {
                     self.workloads.iter().enumerate().map(move |(workload, name)| {
-                        let cell =
-                            Cell { block, arm: visit.names.clone(), guests, workload: name.clone() };
+                        let cell = Cell { block, arm: visit.names.clone(), guests, workload: name.clone() };
                         (cell, workload)
                     })
                 });

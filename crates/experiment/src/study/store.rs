@@ -198,8 +198,10 @@ impl Store {
     /// In which fields the hosts differ, those aside that the plan itself varies.
     fn unlike(&self, then: &Fingerprint, now: &Fingerprint) -> Vec<host::Difference> {
         let levels = self.plan.factors.iter().flat_map(|factor| &factor.levels);
-        let modules: Vec<String> =
-            levels.flat_map(|level| level.module_parameters.keys()).map(|name| format!("modules.{name}.")).collect();
+        let modules: Vec<String> = levels
+            .flat_map(|level| level.module_parameters.keys())
+            .map(|name| format!("modules.{name}."))
+            .collect();
         let varied = |field: &str| modules.iter().any(|module| field.starts_with(module));
         then.differences(now).into_iter().filter(|(field, ..)| !varied(field)).collect()
     }
@@ -236,7 +238,11 @@ impl Store {
         }
         fs::rename(unfinished, &place).map_err(StoreError::file("Could not move", &place))?;
         durable::sync_parent(&place)?;
-        if run.failure.is_none() { self.runs.push(run.clone()) } else { self.failed.push(run.clone()) }
+        if run.failure.is_none() {
+            self.runs.push(run.clone())
+        } else {
+            self.failed.push(run.clone())
+        }
         Ok(())
     }
 

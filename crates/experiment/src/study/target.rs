@@ -126,7 +126,16 @@ mod tests {
 
     #[test]
     fn what_ssh_would_take_for_an_option_is_no_target() {
-        for text in ["", "host", "lab:", "ssh://", "ssh://-oProxyCommand=x", "ssh://a b", "ssh://h:99999", "ssh://h/x"] {
+        for text in [
+            "",
+            "host",
+            "lab:",
+            "ssh://",
+            "ssh://-oProxyCommand=x",
+            "ssh://a b",
+            "ssh://h:99999",
+            "ssh://h/x",
+        ] {
             let error = text.parse::<Target>().unwrap_err().to_string();
             assert!(error.contains("expected local"), "{error}");
         }

@@ -53,7 +53,12 @@ impl From<GuestError> for Failure {
 }
 
 impl Engine<'_> {
-    pub(super) fn attempt(&mut self, runs: &ArmRuns, slot: &Slot, attempt: u32) -> Result<Ending, EngineError> {
+    pub(super) fn attempt(
+        &mut self,
+        runs: &ArmRuns,
+        slot: &Slot,
+        attempt: u32,
+    ) -> Result<Ending, EngineError> {
         let folder = self.sink.folder()?;
         let mut run = self.blank(slot, attempt);
         let made = self.make(runs, slot, attempt, &folder, &mut run);
@@ -265,7 +270,9 @@ impl Engine<'_> {
             let left = together::collect(&receiver, interrupted, &ending);
             let samples = sampling.map(super::rig::Sampling::stop);
             let after = match (&before, left.is_empty()) {
-                (Some(_), false) if !ending.load(Ordering::Relaxed) => Some(cpu_times(&mut self.running.guests)),
+                (Some(_), false) if !ending.load(Ordering::Relaxed) => {
+                    Some(cpu_times(&mut self.running.guests))
+                }
                 _ => None,
             };
             serving.store(true, Ordering::Relaxed);
@@ -287,10 +294,10 @@ impl Engine<'_> {
 
     /// Guests that are processes of this machine.
     fn sampled(&self) -> Vec<SampledGuest> {
-        let sampled = |guest: &Box<dyn Guest>| {
+        let sampled = |guest: &dyn Guest| {
             Some(SampledGuest { name: guest.name().to_owned(), process: guest.process()? })
         };
-        self.running.guests.iter().filter_map(sampled).collect()
+        self.running.guests.iter().filter_map(|guest| sampled(guest.as_ref())).collect()
     }
 
     fn start_sampling(&mut self, run: &mut Run) -> Option<Box<dyn super::rig::Sampling>> {
@@ -340,7 +347,8 @@ fn note_cpu(run: &mut Run, before: &[String], after: &[String]) {
 }
 
 fn status(step: &Step, number: usize, status: i32, stderr: &str) -> String {
-    let said = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing on standard error");
+    let said =
+        stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing on standard error");
     format!("the step {:?} of guest {number} ended with status {status}: {said}", step.name)
 }
 

@@ -35,7 +35,10 @@ fn script(programs: &[Program]) -> String {
     for program in programs.iter().filter(|program| seen.insert(program.name)) {
         let (name, package) = (program.name, program.package);
         // Debian keeps some in /usr/sbin, which a shell that no one logged in to may not look through.
-        let _ = writeln!(script, "PATH=$PATH:/usr/sbin:/sbin command -v {name} >/dev/null || echo missing={name}");
+        let _ = writeln!(
+            script,
+            "PATH=$PATH:/usr/sbin:/sbin command -v {name} >/dev/null || echo missing={name}"
+        );
         let _ = writeln!(script, "dpkg-query -W -f '{package}=${{Version}}\\n' {package} 2>/dev/null");
     }
     // The last query's status is no news.

@@ -68,11 +68,7 @@ pub(super) fn wait<'scope>(
 
 /// Collects what `receiver` gets until nothing more can come. `ending` is set, so that all of them end, as soon as
 /// `interrupted` is, or one of them has failed.
-pub(super) fn collect(
-    receiver: &Receiver<Left>,
-    interrupted: &AtomicBool,
-    ending: &AtomicBool,
-) -> Vec<Left> {
+pub(super) fn collect(receiver: &Receiver<Left>, interrupted: &AtomicBool, ending: &AtomicBool) -> Vec<Left> {
     let mut all = Vec::new();
     loop {
         match receiver.recv_timeout(LOOK) {

@@ -37,8 +37,7 @@ mod tests {
     #[test]
     fn a_level_changes_the_guests_of_its_arms_only() {
         let plan = plan("guests = { counts = [3] }").unwrap();
-        let counts: Vec<_> =
-            plan.arms().iter().map(|arm| plan.guests_of(arm).unwrap().counts()).collect();
+        let counts: Vec<_> = plan.arms().iter().map(|arm| plan.guests_of(arm).unwrap().counts()).collect();
         assert_eq!(counts, [vec![1, 2], vec![3]]);
     }
 

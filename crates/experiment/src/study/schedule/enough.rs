@@ -37,7 +37,8 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
     if until.blocks.is_some_and(|most| blocks >= most) {
         return Some(Enough::Blocks);
     }
-    let narrow = until.interval_percent.is_some_and(|percent| all_narrow(plan, &until.metrics, percent, runs));
+    let narrow =
+        until.interval_percent.is_some_and(|percent| all_narrow(plan, &until.metrics, percent, runs));
     narrow.then_some(Enough::Narrow)
 }
 

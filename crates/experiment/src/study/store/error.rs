@@ -82,6 +82,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether another command line, and nothing else, mends it.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::File { .. } | Self::Link(_))
+    }
+
     pub(in crate::study) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File { what, path, source }
@@ -95,6 +100,7 @@ impl StoreError {
 
 fn differences(unlike: &[host::Difference]) -> String {
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
-    let one = |(field, then, now): &host::Difference| format!("{field} was {}, is {}", value(then), value(now));
+    let one =
+        |(field, then, now): &host::Difference| format!("{field} was {}, is {}", value(then), value(now));
     unlike.iter().map(one).collect::<Vec<_>>().join("; ")
 }

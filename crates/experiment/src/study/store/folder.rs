@@ -56,7 +56,9 @@ impl StudyFolder {
         let mut seen = BTreeSet::new();
         self.runs.retain(|kept| {
             let why = match stranger(&kept.run, plan) {
-                None if kept.run.failure.is_some() => Some("it is a failed run in the place of a whole one".to_owned()),
+                None if kept.run.failure.is_some() => {
+                    Some("it is a failed run in the place of a whole one".to_owned())
+                }
                 None if !seen.insert(kept.run.cell.clone()) => Some("another run has its place".to_owned()),
                 why => why,
             };
@@ -82,7 +84,9 @@ fn stranger(run: &Run, plan: &Plan) -> Option<String> {
     }
     let known = cell.arm.len() == plan.factors.len()
         && plan.factors.iter().all(|factor| {
-            cell.arm.get(&factor.name).is_some_and(|name| factor.levels.iter().any(|level| level.name == *name))
+            cell.arm
+                .get(&factor.name)
+                .is_some_and(|name| factor.levels.iter().any(|level| level.name == *name))
         });
     (!known).then(|| format!("the plan has no arm {:?}", cell.arm))
 }

@@ -90,7 +90,10 @@ mod tests {
     fn fields_that_differ_are_named_with_both_values() {
         let then = json!({"order": {"repeats": 4}, "levels": ["a", "b"], "seed": null});
         let now = json!({"order": {"repeats": 5}, "levels": ["a"]});
-        assert_eq!(differences(&then, &now), ["levels[1] was \"b\", is not there", "order.repeats was 4, is 5"]);
+        assert_eq!(
+            differences(&then, &now),
+            ["levels[1] was \"b\", is not there", "order.repeats was 4, is 5"]
+        );
         assert_eq!(differences(&then, &then), Vec::<String>::new());
     }
 

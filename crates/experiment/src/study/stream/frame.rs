@@ -127,7 +127,8 @@ impl<R: Read> Reader<R> {
     pub fn message<T: DeserializeOwned>(&mut self) -> Result<T, StreamError> {
         let begin = self.offset;
         let bytes = self.frame(MESSAGE, LARGEST_MESSAGE)?;
-        let damaged = |error: serde_json::Error| StreamError::Damaged { offset: begin, what: error.to_string() };
+        let damaged =
+            |error: serde_json::Error| StreamError::Damaged { offset: begin, what: error.to_string() };
         serde_json::from_slice(&bytes).map_err(damaged)
     }
 

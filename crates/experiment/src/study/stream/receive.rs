@@ -53,7 +53,8 @@ fn take_files<R: Read>(
         return Err(damaged(format!("a run with {} files of {whole:?} bytes", files.len())));
     }
     for file in files {
-        let path = inside(folder, &file.path).ok_or_else(|| damaged(format!("a file called {:?}", file.path)))?;
+        let path =
+            inside(folder, &file.path).ok_or_else(|| damaged(format!("a file called {:?}", file.path)))?;
         take_file(reader, file.length, &path)?;
     }
     Ok(())

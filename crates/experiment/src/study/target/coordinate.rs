@@ -36,7 +36,9 @@ pub enum CoordinateError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// Every link broke before it brought a run.
-    #[error("{MOST_FRUITLESS} links in a row brought no run; the last one: {0}. What was made is kept; run the same command to go on")]
+    #[error(
+        "{MOST_FRUITLESS} links in a row brought no run; the last one: {0}. What was made is kept; run the same command to go on"
+    )]
     Fruitless(String),
     /// The other side stopped.
     #[error("The target stopped: {0}")]
@@ -97,10 +99,11 @@ pub fn coordinate(
         if session.brought > 0 {
             (fruitless, rest) = (0, FIRST_PAUSE);
         }
-        session.blame(&broke)?;
+        // A link that ends because the user wants so is no run's failure.
         if stop.load(Ordering::Relaxed) {
             return Ok(interrupted());
         }
+        session.blame(&broke)?;
         fruitless += 1;
         if fruitless >= MOST_FRUITLESS {
             return Err(CoordinateError::Fruitless(broke));
@@ -180,8 +183,11 @@ impl Session<'_> {
                     }
                     // The host of a laboratory or of a machine that was booted anew must be the same, too.
                     if !self.begun {
-                        let begun =
-                            self.store.begin(&fingerprint, self.settings.emulated, self.settings.allow_unlike);
+                        let begun = self.store.begin(
+                            &fingerprint,
+                            self.settings.emulated,
+                            self.settings.allow_unlike,
+                        );
                         begun.map_err(|error| Ended::Broke(error.into()))?;
                         self.begun = true;
                     } else if !self.settings.allow_unlike {

@@ -24,7 +24,9 @@ pub enum ServeError {
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The other side is another version.
-    #[error("The request has format {found}, this exitless serves {STREAM_FORMAT}; use the same binary on both sides")]
+    #[error(
+        "The request has format {found}, this exitless serves {STREAM_FORMAT}; use the same binary on both sides"
+    )]
     Format {
         /// Its format.
         found: u32,
@@ -108,7 +110,10 @@ impl Alone {
             }
             std::thread::sleep(PAUSE);
         }
-        let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| write!(file, "{}", std::process::id()));
+        let noted = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| write!(file, "{}", std::process::id()));
         noted.map_err(failed)?;
         Ok(Self { _file: file })
     }
@@ -120,7 +125,10 @@ fn end_holder(file: &mut File) {
     let read = file.rewind().and_then(|()| file.take(16).read_to_string(&mut text));
     let pid = read.ok().and_then(|_| text.trim().parse().ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        tracing::info!("ending process {}, which serves the same study for an earlier link", pid.as_raw_nonzero());
+        tracing::info!(
+            "ending process {}, which serves the same study for an earlier link",
+            pid.as_raw_nonzero()
+        );
         let _ = kill_process(pid, Signal::TERM);
     }
 }

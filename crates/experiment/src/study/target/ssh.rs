@@ -47,7 +47,9 @@ impl Ssh {
             command.arg("-F").arg(config);
         }
         // A study runs unattended, and a link that died silently must be noticed.
-        for option in ["BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3"] {
+        for option in
+            ["BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3"]
+        {
             command.args(["-o", option]);
         }
         if let Some(port) = self.port {
@@ -94,7 +96,11 @@ impl Ssh {
         match output.status.code() {
             Some(SSH_FAILED) | None => {
                 let said = String::from_utf8_lossy(&output.stderr);
-                Err(RemoteError::Unreachable(format!("{} cannot be reached: {}", self.destination, said.trim())))
+                Err(RemoteError::Unreachable(format!(
+                    "{} cannot be reached: {}",
+                    self.destination,
+                    said.trim()
+                )))
             }
             Some(status) => Ok(status),
         }
@@ -201,7 +207,9 @@ fn own_program() -> Result<Vec<u8>, RemoteError> {
             File::open(path)?.read_to_end(&mut bytes)?;
             Ok(bytes)
         })
-        .map_err(|error: io::Error| RemoteError::Hopeless(format!("Could not read this program's own file: {error}")))
+        .map_err(|error: io::Error| {
+            RemoteError::Hopeless(format!("Could not read this program's own file: {error}"))
+        })
 }
 
 fn not_started(error: io::Error) -> RemoteError {
