@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use exits::{BadGrouping, NotThere};
 use experiment::load::LoadError;
 use experiment::prove::{BadPlan, CollectError};
+use experiment::study::store::StoreError;
+use experiment::study::target::CoordinateError;
 use host::snapshot::SnapshotError;
 use host::vms::NoSuchVm;
 
@@ -60,6 +62,8 @@ fn code(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>()
         || error.is::<iocm::config::ConfigError>()
         || error.is::<BadPlan>()
+        || error.is::<experiment::study::plan::BadPlan>()
+        || matches!(store(error), Some(failed) if failed.is_usage())
         || error.is::<BadGrouping>()
         || error.is::<NotThere>()
         || error.is::<NoSuchVm>()
@@ -76,6 +80,14 @@ fn code(error: &anyhow::Error) -> u8 {
         Some(lab::Error::Interrupted) => INTERRUPTED,
         Some(lab::Error::UnknownLab { .. } | lab::Error::PutMissing { .. }) => USAGE,
         _ => FAILED,
+    }
+}
+
+/// The failure of a result's folder, however it was reached.
+fn store(error: &anyhow::Error) -> Option<&StoreError> {
+    match error.downcast_ref() {
+        Some(CoordinateError::Store(failed)) => Some(failed),
+        _ => error.downcast_ref(),
     }
 }
 

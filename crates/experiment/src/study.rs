@@ -3,6 +3,7 @@
 pub mod analysis;
 pub mod engine;
 pub mod factor;
+pub mod forecast;
 pub mod guest;
 mod metric;
 pub mod plan;

@@ -294,10 +294,10 @@ impl Engine<'_> {
 
     /// Guests that are processes of this machine.
     fn sampled(&self) -> Vec<SampledGuest> {
-        let sampled = |guest: &Box<dyn Guest>| {
+        let sampled = |guest: &dyn Guest| {
             Some(SampledGuest { name: guest.name().to_owned(), process: guest.process()? })
         };
-        self.running.guests.iter().filter_map(sampled).collect()
+        self.running.guests.iter().filter_map(|guest| sampled(guest.as_ref())).collect()
     }
 
     fn start_sampling(&mut self, run: &mut Run) -> Option<Box<dyn super::rig::Sampling>> {

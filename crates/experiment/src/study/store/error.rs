@@ -82,6 +82,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether another command line, and nothing else, mends it.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::File { .. } | Self::Link(_))
+    }
+
     pub(in crate::study) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File { what, path, source }

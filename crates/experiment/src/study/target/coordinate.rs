@@ -99,10 +99,11 @@ pub fn coordinate(
         if session.brought > 0 {
             (fruitless, rest) = (0, FIRST_PAUSE);
         }
-        session.blame(&broke)?;
+        // A link that ends because the user wants so is no run's failure.
         if stop.load(Ordering::Relaxed) {
             return Ok(interrupted());
         }
+        session.blame(&broke)?;
         fruitless += 1;
         if fruitless >= MOST_FRUITLESS {
             return Err(CoordinateError::Fruitless(broke));

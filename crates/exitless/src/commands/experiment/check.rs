@@ -1,0 +1,122 @@
+//! `exitless experiment check` and `list`: what can be known of plans without running them.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use experiment::study::forecast::{Forecast, Host, forecast};
+use experiment::study::plan::{Plan, Problem, SHIPPED, schema};
+use serde::Serialize;
+
+use super::given::Given;
+use crate::status;
+
+/// Arguments of `experiment check`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The plan's file, or the name of a shipped plan.
+    #[arg(value_name = "PLAN", required_unless_present = "schema")]
+    plan: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print the JSON Schema of plans instead, for editors.
+    #[arg(long)]
+    schema: bool,
+}
+
+/// Arguments of `experiment list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    plan: Option<String>,
+    problems: Vec<Problem>,
+    forecast: Option<Forecast>,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: &'static str,
+    title: String,
+}
+
+/// Runs `experiment list`.
+pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+    let mut listed = Vec::new();
+    for shipped in SHIPPED {
+        listed.push(Listed { name: shipped.name, title: shipped.plan()?.title });
+    }
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &listed)?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for Listed { name, title } in listed {
+        writeln!(out, "{name}\n    {title}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `experiment check`.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if arguments.schema {
+        serde_json::to_writer_pretty(&mut out, &schema())?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let given = Given::find(arguments.plan.as_deref().unwrap_or_default())?;
+    let plan = match given.plan() {
+        Ok(plan) => plan,
+        Err(bad) if arguments.json => {
+            let checked = Checked { plan: None, problems: bad.problems, forecast: None };
+            serde_json::to_writer_pretty(&mut out, &checked)?;
+            writeln!(out)?;
+            return Ok(ExitCode::from(status::USAGE));
+        }
+        Err(bad) => return Err(bad.into()),
+    };
+    let forecast = forecast(&plan, &Host::here());
+    let lacks = !forecast.missing_programs.is_empty()
+        || forecast.rights.iter().any(|right| !right.there && !right.optional);
+    if arguments.json {
+        let checked = Checked { plan: Some(plan.name), problems: Vec::new(), forecast: Some(forecast) };
+        serde_json::to_writer_pretty(&mut out, &checked)?;
+        writeln!(out)?;
+    } else {
+        write(&mut out, &plan, &forecast)?;
+    }
+    Ok(ExitCode::from(if lacks { status::TO_MEND } else { 0 }))
+}
+
+fn write(out: &mut impl Write, plan: &Plan, forecast: &Forecast) -> std::io::Result<()> {
+    writeln!(out, "{}: {}", plan.name, plan.title)?;
+    let at_least = if forecast.more_blocks { " at least" } else { "" };
+    writeln!(
+        out,
+        "{} arms, {} blocks{at_least}: {} runs, {} warm-up runs, {} starts of guests",
+        forecast.arms, forecast.blocks, forecast.runs, forecast.warm_up_runs, forecast.guest_starts
+    )?;
+    let longest = super::words::duration(forecast.seconds_at_most as f64);
+    writeln!(out, "These blocks take {longest} at most, if every step takes as long as it may")?;
+    for program in &forecast.missing_programs {
+        let (name, package, by) = (&program.name, &program.package, &program.needed_by);
+        writeln!(out, "Missing here: {name} (Debian package {package}), for {by}")?;
+    }
+    for right in &forecast.rights {
+        let there = match (right.there, right.optional) {
+            (true, _) => "Has",
+            (false, true) => "Wants",
+            (false, false) => "Lacks",
+        };
+        writeln!(out, "{there} {}, for {}", right.what, right.needed_by)?;
+    }
+    Ok(())
+}

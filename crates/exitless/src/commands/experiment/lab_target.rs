@@ -1,0 +1,182 @@
+//! A laboratory as the machine that makes a study's runs.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use experiment::study::plan::Plan;
+use experiment::study::stream;
+use experiment::study::target::{Connection, Remote, RemoteError};
+use lab::{Cache, Emulator, Happening, Image, Lab, Laboratory, Put, Request};
+
+use super::SERVE;
+use crate::commands::guest;
+use crate::commands::lab::with_laboratory;
+use crate::console::BuildProgress;
+
+const REQUEST: &str = "study-request";
+/// How long a signal may go unseen.
+const LOOK: Duration = Duration::from_millis(100);
+/// Guests in an emulated host take all that it can have.
+const MEMORY_MIB: u64 = 2048;
+const LAST_WORDS: usize = 4096;
+
+/// Makes a laboratory ready, with the guest image where the plan needs it, and gives its emulator's name.
+pub(super) fn make_ready(
+    name: &str,
+    plan: &Plan,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<(LabRemote, String)> {
+    let lab = Lab::find(name)?;
+    let arms = plan.arms();
+    let guest_image = arms.iter().any(|arm| plan.guests_of(arm).is_ok_and(|guests| guests.needs_image()));
+    if guest_image {
+        guest::image(&mut BuildProgress::new(), stop)?;
+    }
+    let emulated = with_laboratory(lab, Arc::clone(stop), |laboratory| {
+        let emulator = match lab.emulator {
+            Emulator::Bochs => "Bochs",
+            Emulator::Qemu => "QEMU TCG",
+        };
+        let version = laboratory.emulator_version();
+        Ok(version.map_or(emulator.to_owned(), |version| format!("{emulator} {version}")))
+    })?;
+    Ok((LabRemote { lab, guest_image }, emulated))
+}
+
+/// A laboratory that is ready; each link to it is a power-on.
+pub(super) struct LabRemote {
+    lab: &'static Lab,
+    guest_image: bool,
+}
+
+impl Remote for LabRemote {
+    fn connect(&mut self, request: &stream::Request) -> Result<Box<dyn Connection>, RemoteError> {
+        let hopeless = |error: anyhow::Error| RemoteError::Hopeless(format!("{error:#}"));
+        let folder = tempfile::tempdir().context("Could not make a folder").map_err(hopeless)?;
+        let path = folder.path().join(REQUEST);
+        write_request(&path, request).map_err(hopeless)?;
+        let end = Arc::new(AtomicBool::new(false));
+        let (sender, chunks) = mpsc::sync_channel(16);
+        let (lab, guest_image, stop) = (self.lab, self.guest_image, Arc::clone(&end));
+        let machine = std::thread::spawn(move || {
+            let said = run(lab, guest_image, &path, stop, &sender);
+            drop(folder);
+            said
+        });
+        Ok(Box::new(LabConnection { end, chunks, chunk: Vec::new(), taken: 0, machine: Some(machine) }))
+    }
+}
+
+fn write_request(path: &Path, request: &stream::Request) -> anyhow::Result<()> {
+    let file = std::fs::File::create(path).with_context(|| format!("Could not write {}", path.display()))?;
+    stream::Writer::begin(file)?.message(request)?;
+    Ok(())
+}
+
+/// Powers the laboratory on, and passes on what the program inside sends. Gives what was said beside the stream.
+fn run(
+    lab: &'static Lab,
+    guest_image: bool,
+    request: &Path,
+    stop: Arc<AtomicBool>,
+    sender: &SyncSender<Vec<u8>>,
+) -> String {
+    let mut said = Vec::new();
+    let finished = power_on(lab, guest_image, request, stop, &mut |happening| match happening {
+        // Nobody listens any more where the study was ended.
+        Happening::Stdout(bytes) => drop(sender.send(bytes.to_vec())),
+        Happening::Stderr(bytes) => {
+            said.extend_from_slice(bytes);
+            if said.len() > 2 * LAST_WORDS {
+                said.drain(..said.len() - LAST_WORDS);
+            }
+        }
+        Happening::Reached(_) => {}
+    });
+    let said = String::from_utf8_lossy(&said).into_owned();
+    match finished {
+        Ok(()) => said,
+        Err(error) => format!("{said}\n{error:#}"),
+    }
+}
+
+fn power_on(
+    lab: &'static Lab,
+    guest_image: bool,
+    request: &Path,
+    stop: Arc<AtomicBool>,
+    on_happening: &mut dyn FnMut(Happening<'_>),
+) -> anyhow::Result<()> {
+    let cache = Cache::of_user();
+    let image = Image::find(&cache)?.context("The laboratories' image is gone; run `exitless lab build`")?;
+    let laboratory = Laboratory::open(&cache, lab, &image, stop, &mut |_| ())?;
+    let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
+    let request = Request {
+        put: vec![Put { from: request.to_owned(), to: REQUEST.to_owned() }],
+        memory_mib: Some(MEMORY_MIB),
+        guest_image,
+        ..Request::new(command)
+    };
+    laboratory.run(&request, on_happening)?;
+    Ok(())
+}
+
+struct LabConnection {
+    end: Arc<AtomicBool>,
+    chunks: Receiver<Vec<u8>>,
+    chunk: Vec<u8>,
+    taken: usize,
+    machine: Option<JoinHandle<String>>,
+}
+
+impl LabConnection {
+    fn power_off(&mut self) -> Option<String> {
+        self.end.store(true, Ordering::Relaxed);
+        let machine = self.machine.take()?;
+        // What it still sends would keep it waiting.
+        while !machine.is_finished() {
+            let _ = self.chunks.recv_timeout(LOOK);
+        }
+        machine.join().ok()
+    }
+}
+
+impl Read for LabConnection {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.chunk.len() {
+            match self.chunks.recv_timeout(LOOK) {
+                Ok(chunk) => (self.chunk, self.taken) = (chunk, 0),
+                Err(RecvTimeoutError::Timeout) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            }
+        }
+        let rest = self.chunk.get(self.taken..).unwrap_or_default();
+        let most = rest.len().min(bytes.len());
+        bytes[..most].copy_from_slice(&rest[..most]);
+        self.taken += most;
+        Ok(most)
+    }
+}
+
+impl Connection for LabConnection {
+    /// What is changed in an emulated host goes with it.
+    fn ask_to_stop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+    }
+
+    fn end(mut self: Box<Self>) -> Option<String> {
+        self.power_off()
+    }
+}
+
+impl Drop for LabConnection {
+    fn drop(&mut self) {
+        self.power_off();
+    }
+}

@@ -1,0 +1,215 @@
+//! `exitless experiment run`: a study, here or on another machine.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use clap::Args;
+use experiment::study::engine::{Conclusion, FailedForGood, Here, Kept, Past, carry_out};
+use experiment::study::guest::GuestFiles;
+use experiment::study::plan::Plan;
+use experiment::study::schedule::Enough;
+use experiment::study::store::Store;
+use experiment::study::target::{Event, Settings, Ssh, Target, coordinate};
+use host::Fingerprint;
+use serde::Serialize;
+
+use super::given::Given;
+use super::{SERVE, lab_target, words};
+use crate::console::StatusLine;
+use crate::status::Usage;
+use crate::{interrupt, status};
+
+/// Arguments of `experiment run`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The plan's file, or the name of a shipped plan.
+    #[arg(value_name = "PLAN")]
+    plan: String,
+    /// The result's folder; one that holds a part of the same study is gone on with [default: study-NAME].
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Where it runs: local, ssh://[user@]host[:port] or lab:NAME.
+    #[arg(long, value_name = "TARGET", default_value = "local")]
+    target: Target,
+    /// Go on although the host is not that of the study's begin; the result says so.
+    #[arg(long)]
+    allow_unlike: bool,
+    /// A configuration file for ssh in the place of the user's.
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<PathBuf>,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of it, for other programs.
+#[derive(Debug, Serialize)]
+struct Summary {
+    folder: PathBuf,
+    target: String,
+    /// Whether no run is missing.
+    complete: bool,
+    /// Why no further block was begun.
+    enough: Option<Enough>,
+    interrupted: bool,
+    runs: usize,
+    failed_attempts: usize,
+    failed_for_good: Vec<FailedForGood>,
+    not_undone: Vec<String>,
+    damaged: Vec<String>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let given = Given::find(&arguments.plan)?;
+    let plan = given.plan()?;
+    let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("study-{}", plan.name)));
+    let target = arguments.target.to_string();
+    let mut store = Store::open(&folder, &plan, &given.text, &target, chance())?;
+    for warning in store.warnings() {
+        eprintln!("exitless: {warning}");
+    }
+    if store.began() {
+        eprintln!("Going on with {}: {} runs are there", folder.display(), store.runs().len());
+    }
+    let stop = interrupt::flag()?;
+    let conclusion = match &arguments.target {
+        Target::Local => here(&mut store, arguments.allow_unlike, &stop),
+        target => elsewhere(&mut store, target, arguments, &stop),
+    };
+    let interrupted = stop.load(Ordering::Relaxed);
+    // What was made is told also where it ended too soon.
+    let conclusion = match conclusion {
+        Ok(conclusion) => conclusion,
+        Err(error) => {
+            eprintln!("{} runs are in {}; the same command goes on", store.runs().len(), folder.display());
+            return Err(error);
+        }
+    };
+    let summary = summary(&store, &folder, target, conclusion, interrupted);
+    print(&summary, arguments.json)?;
+    Ok(ExitCode::from(match () {
+        () if summary.complete && summary.not_undone.is_empty() => 0,
+        () if interrupted => status::INTERRUPTED,
+        () => status::SOME_FAILED,
+    }))
+}
+
+fn here(store: &mut Store, allow_unlike: bool, stop: &AtomicBool) -> anyhow::Result<Conclusion> {
+    let fingerprint = Fingerprint::read(Path::new("/")).context("Could not read this host")?;
+    store.begin(&fingerprint, None, allow_unlike)?;
+    let place = tempfile::Builder::new().prefix("exitless-study-").tempdir_in(place());
+    let place = place.context("Could not make a folder for the guests")?;
+    let mut rig = Here::new(place.path(), Box::new(|folder| files(folder, stop)));
+    let line = StatusLine::new();
+    let plan: Plan = store.plan().clone();
+    let (seed, past) = (store.seed(), Past::new(store.runs(), store.failed()));
+    let mut show = |progress: &_| line.show(words::progress(progress));
+    let mut sink = Kept { store, on_progress: &mut show };
+    Ok(carry_out(&plan, seed, past, &mut rig, &mut sink, stop)?)
+}
+
+fn elsewhere(
+    store: &mut Store,
+    target: &Target,
+    arguments: &Arguments,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Conclusion> {
+    let id = format!("{:x}", chance());
+    let line = StatusLine::new();
+    let mut on_event = |event: Event<'_>| match event {
+        Event::Progress(progress) => line.show(words::progress(progress)),
+        Event::Kept(run) => {
+            if let Some(why) = &run.failure {
+                tracing::warn!("{}: {why}", run.cell.folder_name(run.position));
+            }
+        }
+        Event::Warning(text) => tracing::warn!("{text}"),
+    };
+    match target {
+        Target::Ssh { destination, port } => {
+            let serve = SERVE.map(str::to_owned).to_vec();
+            let mut ssh = Ssh::new(destination, *port, arguments.ssh_config.clone(), serve);
+            let settings = Settings { study: &id, emulated: None, allow_unlike: arguments.allow_unlike };
+            Ok(coordinate(store, &mut ssh, settings, stop, &mut on_event)?)
+        }
+        Target::Lab(name) => {
+            let (mut remote, emulated) = lab_target::make_ready(name, store.plan(), stop)?;
+            let settings =
+                Settings { study: &id, emulated: Some(&emulated), allow_unlike: arguments.allow_unlike };
+            Ok(coordinate(store, &mut remote, settings, stop, &mut on_event)?)
+        }
+        Target::Local => Err(Usage("local is no other machine".to_owned()).into()),
+    }
+}
+
+/// Where guests and scripts keep their files: disks of guests are large, and /tmp may be memory.
+pub(super) fn place() -> PathBuf {
+    let large = PathBuf::from("/var/tmp");
+    std::env::var_os("TMPDIR").map(PathBuf::from).unwrap_or(if large.is_dir() {
+        large
+    } else {
+        std::env::temp_dir()
+    })
+}
+
+/// The files of the guest image, made first where they are not there.
+pub(super) fn files(folder: &Path, stop: &AtomicBool) -> Result<GuestFiles, String> {
+    let mut progress = crate::console::BuildProgress::new();
+    let image = super::super::guest::image(&mut progress, stop);
+    drop(progress);
+    image.and_then(|image| super::super::guest::files(&image, folder)).map_err(|error| format!("{error:#}"))
+}
+
+/// A seed that a plan without one gets; below 2^53, so that every reader of JSON keeps it whole.
+fn chance() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    // The standard library's hashers are seeded by the system's random numbers.
+    std::collections::hash_map::RandomState::new().build_hasher().finish() >> 11
+}
+
+fn summary(
+    store: &Store,
+    folder: &Path,
+    target: String,
+    conclusion: Conclusion,
+    interrupted: bool,
+) -> Summary {
+    Summary {
+        folder: folder.to_owned(),
+        target,
+        complete: conclusion.enough.is_some() && conclusion.failed.is_empty(),
+        enough: conclusion.enough,
+        interrupted: interrupted && conclusion.enough.is_none(),
+        runs: store.runs().len(),
+        failed_attempts: store.failed().len(),
+        failed_for_good: conclusion.failed,
+        not_undone: conclusion.not_undone,
+        damaged: store.warnings().to_vec(),
+    }
+}
+
+fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, summary)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let folder = summary.folder.display();
+    writeln!(out, "{} runs in {folder}; {} attempts failed", summary.runs, summary.failed_attempts)?;
+    for failed in &summary.failed_for_good {
+        writeln!(out, "Failed for good: {}: {}", failed.cell.folder_name(failed.position), failed.why)?;
+    }
+    for what in &summary.not_undone {
+        writeln!(out, "Not undone: {what}; run `exitless restore`")?;
+    }
+    if summary.interrupted {
+        writeln!(out, "Interrupted; the same command goes on")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Progress and durations in words.
+
+use experiment::study::engine::{Phase, StudyProgress};
+
+/// `2 h 5 min`, `45 s`.
+pub(super) fn duration(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    let (days, hours, minutes) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{whole} s"),
+        (0, 0, minutes) => format!("{minutes} min {} s", whole % 60),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+/// One line: which run of how many, what it is, how long still.
+pub(super) fn progress(progress: &StudyProgress) -> String {
+    let cell = &progress.cell;
+    let arm = cell.arm.values().map(String::as_str).collect::<Vec<_>>().join("+");
+    let more = if progress.at_least { "+" } else { "" };
+    let guests = match cell.guests {
+        0 => String::new(),
+        1 => ", 1 guest".to_owned(),
+        many => format!(", {many} guests"),
+    };
+    let again =
+        if progress.attempt > 0 { format!(", attempt {}", progress.attempt + 1) } else { String::new() };
+    let phase = match progress.phase {
+        Phase::Levels => "levels",
+        Phase::Guests => "starting guests",
+        Phase::Prepare => "preparing",
+        Phase::WarmUp => "warm-up",
+        Phase::Run => "running",
+    };
+    let left = progress.left.map(|left| format!("; {} left", duration(left))).unwrap_or_default();
+    format!(
+        "Run {} of {}{more}: {arm}{guests}, {}{again}: {phase}{left}",
+        progress.done + 1,
+        progress.total,
+        cell.workload
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_their_two_largest_units() {
+        let words = [0.4, 59.6, 61.0, 3600.0, 90_000.0].map(duration);
+        assert_eq!(words, ["0 s", "1 min 0 s", "1 min 1 s", "1 h 0 min", "1 d 1 h"]);
+    }
+}

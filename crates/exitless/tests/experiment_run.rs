@@ -1,0 +1,267 @@
+//! Studies as a user runs them: the real program, killed, interrupted, and on another machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use experiment::study::store::StudyFolder;
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn exitless(arguments: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
+    command.arg("experiment").args(arguments).current_dir(folder).env("TMPDIR", folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(arguments: &[&str], folder: &Path) -> Output {
+    exitless(arguments, folder).output().unwrap()
+}
+
+/// Two arms of one script in three blocks: six runs.
+fn plan(folder: &Path, script: &str) -> PathBuf {
+    let path = folder.join("plan.toml");
+    let text = format!(
+        r#"
+name = "tiny"
+title = "A script on the host"
+question = "Does it run?"
+[order]
+repeats = 3
+warm_up = 0
+attempts = 2
+[guests]
+kind = "host"
+[[factors]]
+name = "switch"
+baseline = "off"
+levels = [{{ name = "off" }}, {{ name = "on" }}]
+[[workloads]]
+name = "script"
+tool = "command"
+script = '{script}'
+metrics = [{{ name = "said", unit = "count", better = "higher", combine = "sum", regex = '^said (\d+)$' }}]
+[samples]
+exits = false
+"#
+    );
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn whole(folder: &Path) -> usize {
+    fs::read_dir(folder.join("result/runs")).map_or(0, Iterator::count)
+}
+
+fn wait_for_runs(child: &mut Child, folder: &Path, runs: usize) {
+    let began = Instant::now();
+    while whole(folder) < runs {
+        assert!(began.elapsed() < LIMIT, "no {runs} runs within {LIMIT:?}");
+        assert_eq!(child.try_wait().unwrap(), None, "the study ended before");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// All six runs, each once, with what the script said.
+fn assert_complete(folder: &Path) {
+    let read = StudyFolder::open(&folder.join("result")).unwrap();
+    assert_eq!(read.warnings, Vec::<String>::new());
+    let cells: BTreeSet<_> = read.runs.iter().map(|kept| kept.run.cell.clone()).collect();
+    assert_eq!((read.runs.len(), cells.len()), (6, 6));
+    for kept in &read.runs {
+        assert_eq!(kept.run.guests[0][0].value, 7.0, "{:?}", kept.run);
+        let said = fs::read_to_string(kept.folder.join("guest-0/command.out")).unwrap();
+        assert_eq!(said, "said 7\n");
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_study_that_was_killed_goes_on_and_nothing_is_lost_or_double() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path(), "sleep 0.3; echo said 7");
+    let arguments = ["run", plan.to_str().unwrap(), "--output", "result", "--json"];
+    for runs in [1, 3] {
+        let mut child = exitless(&arguments, folder.path()).spawn().unwrap();
+        wait_for_runs(&mut child, folder.path(), runs);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let before: Vec<u64> = started(folder.path());
+    assert!(before.len() < 6);
+    let output = run(&arguments, folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&summary["complete"], &summary["runs"]), (&true.into(), &6.into()));
+    assert_complete(folder.path());
+    // Runs that were there are those that are there.
+    assert_eq!(started(folder.path())[..before.len()], before);
+    let study = StudyFolder::open(&folder.path().join("result")).unwrap().study;
+    assert_eq!(study.resumed.len(), 2);
+    assert!(study.resumed.iter().all(|resumed| resumed.unlike.is_empty()));
+}
+
+/// When each whole run began, by its place in the order.
+fn started(folder: &Path) -> Vec<u64> {
+    let read = StudyFolder::open(&folder.join("result")).unwrap();
+    read.runs.iter().map(|kept| kept.run.started).collect()
+}
+
+#[test]
+fn an_interrupted_study_says_so_and_another_plan_does_not_go_on_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = plan(folder.path(), "sleep 0.5; echo said 7");
+    let arguments = ["run", path.to_str().unwrap(), "--output", "result"];
+    let mut child = exitless(&arguments, folder.path()).spawn().unwrap();
+    wait_for_runs(&mut child, folder.path(), 1);
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert!(text(&output).contains("the same command goes on"), "{}", text(&output));
+
+    let other = plan(folder.path(), "echo said 8");
+    let output = run(&["run", other.to_str().unwrap(), "--output", "result"], folder.path());
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("workloads[0].script was"), "{}", text(&output));
+}
+
+#[test]
+fn runs_that_fail_are_kept_with_their_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = plan(folder.path(), "echo nothing to read");
+    let output = run(&["run", path.to_str().unwrap(), "--output", "result", "--json"], folder.path());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["failed_for_good"].as_array().unwrap().len(), 6);
+    let read = StudyFolder::open(&folder.path().join("result")).unwrap();
+    assert_eq!((read.runs.len(), read.failed.len()), (0, 12));
+    assert!(read.failed.iter().all(|kept| kept.run.failure.as_ref().unwrap().contains("nothing to read")));
+    let kept = fs::read_to_string(read.failed[0].folder.join("guest-0/command.out")).unwrap();
+    assert_eq!(kept, "nothing to read\n");
+}
+
+#[test]
+fn plans_are_listed_checked_and_described() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed: Value = serde_json::from_slice(&run(&["list", "--json"], folder.path()).stdout).unwrap();
+    for plan in listed.as_array().unwrap() {
+        let output = run(&["check", plan["name"].as_str().unwrap(), "--json"], folder.path());
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output));
+        let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(checked["forecast"]["runs"].as_u64().unwrap() > 0);
+    }
+    fs::write(folder.path().join("bad.toml"), "name = \"x\"\ncolour = 1\n").unwrap();
+    let output = run(&["check", "bad.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("bad.toml:2: unknown field `colour`"), "{}", text(&output));
+    assert_eq!(run(&["check", "no-such-plan"], folder.path()).status.code(), Some(2));
+}
+
+/// A server of ssh on loopback, with keys of its own.
+struct Server {
+    child: Child,
+    folder: tempfile::TempDir,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn server() -> Result<Server, String> {
+    let program = Path::new("/usr/sbin/sshd");
+    if !program.is_file() {
+        return Err("there is no /usr/sbin/sshd (Debian package openssh-server)".to_owned());
+    }
+    // sshd refuses keys in a folder that others may write, which /tmp itself is not counted as.
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for key in ["host", "user"] {
+        let made =
+            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &at(key)]).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return Err("ssh-keygen made no key".to_owned());
+        }
+    }
+    fs::copy(at("user.pub"), at("authorized")).map_err(|error| error.to_string())?;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let port = free.map_err(|error| error.to_string())?.port();
+    let _ = fs::create_dir_all("/run/sshd");
+    let mut child = Command::new(program)
+        .args(["-D", "-e", "-f", "/dev/null", "-p", &port.to_string(), "-h", &at("host")])
+        .args(["-o", "ListenAddress=127.0.0.1", "-o", &format!("AuthorizedKeysFile={}", at("authorized"))])
+        .args(["-o", "StrictModes=no", "-o", "UsePAM=no", "-o", &format!("PidFile={}", at("pid"))])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let config = format!(
+        "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\nStrictHostKeyChecking accept-new\n",
+        at("user"),
+        at("known")
+    );
+    fs::write(at("config"), config).map_err(|error| error.to_string())?;
+    let began = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if began.elapsed() > Duration::from_secs(10) || child.try_wait().is_ok_and(|ended| ended.is_some()) {
+            let _ = child.kill();
+            return Err("sshd does not start here".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(Server { child, folder, port })
+}
+
+/// The processes that sshd has for its connections: the link breaks with them.
+fn cut(server: &Server) {
+    let parent = server.child.id().to_string();
+    let children = Command::new("ps").args(["-o", "pid=", "--ppid", &parent]).output().unwrap();
+    for pid in String::from_utf8_lossy(&children.stdout).split_whitespace() {
+        let _ = Command::new("kill").args(["-KILL", pid]).status();
+    }
+}
+
+#[test]
+fn a_study_by_ssh_loses_no_run_when_the_link_breaks() {
+    let server = match server() {
+        Ok(server) => server,
+        Err(why) => return println!("not tested: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = plan(folder.path(), "sleep 0.3; echo said 7");
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let target = format!("ssh://{}@127.0.0.1:{}", user.trim(), server.port);
+    let config = server.folder.path().join("config");
+    let mut command = exitless(
+        &["run", path.to_str().unwrap(), "--output", "result", "--json", "--target", &target, "--ssh-config"],
+        folder.path(),
+    );
+    let mut child = command.arg(&config).spawn().unwrap();
+    wait_for_runs(&mut child, folder.path(), 2);
+    cut(&server);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("trying again in"), "{}", text(&output));
+    assert_complete(folder.path());
+}
+
+#[test]
+fn the_schema_in_the_documentation_is_that_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = run(&["check", "--schema"], folder.path()).stdout;
+    let kept = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiment.schema.json")).unwrap();
+    let hint = "write it anew: exitless experiment check --schema > docs/experiment.schema.json";
+    assert!(printed == kept, "{hint}");
+}

@@ -1,0 +1,231 @@
+//! What a plan takes, told without running it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::guest::GuestPlan;
+use super::plan::Plan;
+use super::schedule::Schedule;
+use super::workload::{Place, Scene, WorkloadPlan};
+
+/// A guest of the image answers about so long after its start on hardware.
+const GUEST_START: Duration = Duration::from_secs(10);
+
+/// How much a plan is, and what it needs of the host.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Forecast {
+    /// Combinations of levels.
+    pub arms: usize,
+    /// Blocks at least.
+    pub blocks: u32,
+    /// Why there may be more blocks, if there may.
+    pub more_blocks: bool,
+    /// Runs of these blocks.
+    pub runs: u64,
+    /// Runs that are thrown away in these blocks.
+    pub warm_up_runs: u64,
+    /// Starts of guests in these blocks.
+    pub guest_starts: u64,
+    /// Seconds that these blocks take at most, if every step took as long as it may: how long a run takes is known when
+    /// the first one is made.
+    pub seconds_at_most: u64,
+    /// Programs that the host must have and this one has not.
+    pub missing_programs: Vec<MissingProgram>,
+    /// Rights that are needed.
+    pub rights: Vec<Right>,
+}
+
+/// A program that is not on the search path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MissingProgram {
+    /// Its name.
+    pub name: String,
+    /// The Debian package that has it.
+    pub package: String,
+    /// What needs it.
+    pub needed_by: String,
+}
+
+/// A right that a plan needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Right {
+    /// What is needed: `root`, `/dev/kvm`.
+    pub what: String,
+    /// What for.
+    pub needed_by: String,
+    /// Whether this process has it.
+    pub there: bool,
+    /// Whether the study runs without it, with fewer figures.
+    pub optional: bool,
+}
+
+/// Where the forecast looks.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    /// Folders of programs.
+    pub programs: Vec<PathBuf>,
+    /// Whether this process is root's.
+    pub is_root: bool,
+    /// Whether `/dev/kvm` can be opened.
+    pub has_kvm: bool,
+}
+
+impl Host {
+    /// This one.
+    pub fn here() -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut programs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        programs.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
+        Self {
+            programs,
+            is_root: rustix::process::geteuid().is_root(),
+            has_kvm: host::kvm::usable(Path::new("/")).access.is_ok(),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        if name.contains('/') {
+            return Path::new(name).is_file();
+        }
+        self.programs.iter().any(|folder| folder.join(name).is_file())
+    }
+}
+
+/// What a plan that was checked takes.
+pub fn forecast(plan: &Plan, host: &Host) -> Forecast {
+    let schedule = Schedule::new(plan, 0);
+    let blocks = plan.order.repeats;
+    let times = u64::from(blocks);
+    let guest_starts = schedule.guest_starts_per_block() * times;
+    let warm_ups = schedule.counts_per_block() * plan.workloads.len() as u64 * u64::from(plan.order.warm_up);
+    Forecast {
+        arms: plan.arms().len(),
+        blocks,
+        more_blocks: plan.order.until.is_some(),
+        runs: u64::from(schedule.runs_per_block()) * times,
+        warm_up_runs: warm_ups * times,
+        guest_starts,
+        seconds_at_most: seconds(plan, &schedule) * times + guest_starts * GUEST_START.as_secs(),
+        missing_programs: missing(plan, host),
+        rights: rights(plan, host),
+    }
+}
+
+/// Of one block.
+fn seconds(plan: &Plan, schedule: &Schedule) -> u64 {
+    let limit = |workload: &WorkloadPlan| {
+        let Ok(tool) = workload.workload() else { return 0 };
+        let longest = |steps: &[super::workload::Step]| {
+            steps.iter().map(|step| step.limit).max().unwrap_or_default().as_secs()
+        };
+        longest(&tool.steps(&Scene::default()).run) * u64::from(1 + plan.order.warm_up)
+    };
+    plan.workloads.iter().map(limit).sum::<u64>().saturating_mul(schedule.counts_per_block())
+}
+
+fn all_guests(plan: &Plan) -> Vec<GuestPlan> {
+    let mut all = vec![plan.guests.clone()];
+    for guests in plan.arms().iter().filter_map(|arm| plan.guests_of(arm).ok()) {
+        if !all.contains(&guests) {
+            all.push(guests);
+        }
+    }
+    all
+}
+
+fn missing(plan: &Plan, host: &Host) -> Vec<MissingProgram> {
+    let mut needed: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut need = |name: &str, package: &str, by: String| {
+        needed.entry((name.to_owned(), package.to_owned())).or_insert(by);
+    };
+    for workload in &plan.workloads {
+        let tool = workload.workload();
+        for program in tool.iter().flat_map(|tool| tool.needs()).filter(|need| need.place == Place::Host) {
+            need(program.name, program.package, format!("the workload {}", workload.name));
+        }
+    }
+    for guests in all_guests(plan) {
+        let by = "the guests".to_owned();
+        match guests {
+            GuestPlan::Qemu(qemu) => {
+                let program = qemu.program.as_ref().map(|program| program.display().to_string());
+                need(program.as_deref().unwrap_or("qemu-system-x86_64"), "qemu-system-x86", by);
+            }
+            GuestPlan::Libvirt(_) => need("virsh", "libvirt-clients", by),
+            GuestPlan::Xen(_) => need("xl", "xen-utils-common", by),
+            GuestPlan::Ssh(_) => need("ssh", "openssh-client", by),
+            GuestPlan::Host(_) | GuestPlan::None(_) => {}
+        }
+    }
+    let absent = needed.into_iter().filter(|((name, _), _)| !host.has(name));
+    absent.map(|((name, package), needed_by)| MissingProgram { name, package, needed_by }).collect()
+}
+
+fn rights(plan: &Plan, host: &Host) -> Vec<Right> {
+    let mut rights = Vec::new();
+    let levels = plan.factors.iter().flat_map(|factor| &factor.levels);
+    let changes = levels.filter(|level| {
+        !level.module_parameters.is_empty()
+            || !level.files.is_empty()
+            || !level.kernel_settings.is_empty()
+            || level.frequency.is_some()
+    });
+    let names: Vec<&str> = changes.map(|level| level.name.as_str()).collect();
+    if !names.is_empty() {
+        let needed_by = format!("the levels {}, which change the host", names.join(", "));
+        rights.push(Right { what: "root".to_owned(), needed_by, there: host.is_root, optional: false });
+    }
+    let kvm = |needed_by: &str| Right {
+        what: "/dev/kvm".to_owned(),
+        needed_by: needed_by.to_owned(),
+        there: host.has_kvm,
+        optional: false,
+    };
+    let accelerated = |guests: &GuestPlan| matches!(guests, GuestPlan::Qemu(qemu) if qemu.accel == super::guest::Accelerator::Kvm);
+    if all_guests(plan).iter().any(accelerated) {
+        rights.push(kvm("the guests"));
+    }
+    if plan.workloads.iter().any(|workload| matches!(workload.tool, super::workload::Tool::Probe(_))) {
+        rights.push(kvm("the micro VM"));
+    }
+    if plan.samples.exits && !matches!(plan.guests, GuestPlan::Host(_)) {
+        let needed_by = "VM exits by reason; without it KVM's own counters are read".to_owned();
+        rights.push(Right { what: "root".to_owned(), needed_by, there: host.is_root, optional: true });
+    }
+    rights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::plan::Shipped;
+
+    #[test]
+    fn runs_starts_and_needs_are_told() {
+        let plan = Shipped::find("iozone-apicv").unwrap().plan().unwrap();
+        let forecast = forecast(&plan, &Host::default());
+        assert_eq!((forecast.arms, forecast.blocks, forecast.more_blocks), (2, 4, true));
+        // 12 numbers of guests in 2 arms and 4 blocks, one workload.
+        assert_eq!((forecast.runs, forecast.warm_up_runs, forecast.guest_starts), (96, 96, 96));
+        assert_eq!(forecast.missing_programs[0].package, "qemu-system-x86");
+        let rights: Vec<_> = forecast.rights.iter().map(|right| (right.what.as_str(), right.there)).collect();
+        assert_eq!(rights, [("root", false), ("/dev/kvm", false), ("root", false)]);
+        assert!(forecast.seconds_at_most > 960);
+    }
+
+    #[test]
+    fn a_program_that_is_there_is_not_missed() {
+        let plan = Shipped::find("netperf-xen").unwrap().plan().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host { programs: vec![folder.path().to_owned()], ..Host::default() };
+        let missing = |host: &Host| -> Vec<String> {
+            forecast(&plan, host).missing_programs.into_iter().map(|program| program.name).collect()
+        };
+        assert_eq!(missing(&host), ["netserver", "xl"]);
+        std::fs::write(folder.path().join("xl"), "").unwrap();
+        assert_eq!(missing(&host), ["netserver"]);
+    }
+}
