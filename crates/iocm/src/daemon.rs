@@ -1,7 +1,10 @@
 //! The daemon: devices that wait for their front-ends, and the workers that serve them.
 
 use crate::config::{Arrangement, Config, ConfigError, DeviceConfig, DeviceType};
+use crate::device::Device;
 use crate::device::block::{BlockDevice, StorageError};
+use crate::device::net::switch::Switches;
+use crate::device::net::{NetDevice, NetError};
 use crate::pool::{Pool, PoolError};
 use crate::post::{Post, PostError};
 use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
@@ -37,6 +40,12 @@ pub enum DaemonError {
         name: String,
         #[source]
         source: StorageError,
+    },
+    #[error("Device {name} cannot be served")]
+    Net {
+        name: String,
+        #[source]
+        source: NetError,
     },
 }
 
@@ -102,9 +111,10 @@ impl Daemon {
         for number in 0..count {
             pool.add_worker(&config.workers.worker(number)?)?;
         }
+        let switches = Switches::default();
         let mut posts = Vec::new();
         for (index, device) in config.devices.iter().enumerate() {
-            let post = open(device, &pool)?;
+            let post = open(device, &pool, &switches)?;
             if !shared {
                 for queue in &post.served.queues {
                     *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = u32::try_from(index).ok();
@@ -163,12 +173,14 @@ impl Daemon {
     }
 }
 
-fn open(config: &DeviceConfig, pool: &Arc<Pool>) -> Result<Post, DaemonError> {
+fn open(config: &DeviceConfig, pool: &Arc<Pool>, switches: &Switches) -> Result<Post, DaemonError> {
     let storage = |source| DaemonError::Storage { name: config.name.clone(), source };
-    let device = match config.kind {
-        DeviceType::Block => BlockDevice::open(config.block()).map_err(storage)?,
+    let net = |source| DaemonError::Net { name: config.name.clone(), source };
+    let device: Box<dyn Device> = match config.kind {
+        DeviceType::Block => Box::new(BlockDevice::open(config.block()).map_err(storage)?),
+        DeviceType::Net => Box::new(NetDevice::open(config.net()?, switches).map_err(net)?),
     };
-    Ok(Post::open(config.name.clone(), &config.socket, Box::new(device), pool)?)
+    Ok(Post::open(config.name.clone(), &config.socket, device, pool)?)
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 pub mod block;
 mod limit;
+pub mod net;
 
 use crate::protocol::VirtioFeatures;
 use crate::queue::Handler;
 
-pub use limit::Limit;
+pub use limit::{Limit, Limits};
 
 /// A device, as a front-end sees it.
 pub trait Device: Send + Sync + std::fmt::Debug {
@@ -24,6 +25,11 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Queues at most.
     fn queues(&self) -> u16;
 
+    /// What `VHOST_USER_GET_QUEUE_NUM` is answered with: for network devices front-ends want pairs of queues.
+    fn queue_number(&self) -> u16 {
+        self.queues()
+    }
+
     /// What does the work of a queue of `size` descriptors, after these features were agreed on.
     fn handler(&self, index: u16, size: u16, features: VirtioFeatures) -> Box<dyn Handler>;
 
@@ -38,4 +44,12 @@ pub trait Device: Send + Sync + std::fmt::Debug {
 
     /// Takes note of the MTU that the guest is told.
     fn set_mtu(&self, _mtu: u64) {}
+
+    /// Tells the network where a guest is that came here by migration.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    fn announce(&self, _mac: [u8; 6]) -> Result<(), String> {
+        Err("it is no network device".to_owned())
+    }
 }

@@ -3,7 +3,9 @@
 mod block;
 mod driver;
 mod front_end;
+mod net;
 
 pub use block::BlockDriver;
 pub use driver::{DATA, Driver, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
+pub use net::NetDriver;

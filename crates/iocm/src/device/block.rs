@@ -7,7 +7,7 @@ mod slot;
 mod storage;
 
 use super::{Device, Limit};
-use crate::protocol::VirtioFeatures;
+use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -138,6 +138,10 @@ impl Device for Arc<BlockDevice> {
 
     fn features(&self) -> u64 {
         features(self)
+    }
+
+    fn protocol_features(&self) -> u64 {
+        ProtocolFeatures::INFLIGHT
     }
 
     fn queues(&self) -> u16 {
