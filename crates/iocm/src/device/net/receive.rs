@@ -137,7 +137,6 @@ impl Handler for Receive {
             return served;
         }
         if let Source::Inlet(inlet) = &self.source {
-            inlet.stay_awake();
             let dropped = inlet.take_dropped();
             if dropped > 0 {
                 lane.count_dropped(dropped);
