@@ -87,7 +87,13 @@ impl Daemon {
                 pool.add_worker(&config.workers.worker(number)?)?;
             }
         }
-        let daemon = Self { config, devices: Mutex::default(), pool, loads: Loads::default(), adding: Mutex::default() };
+        let daemon = Self {
+            config,
+            devices: Mutex::default(),
+            pool,
+            loads: Loads::default(),
+            adding: Mutex::default(),
+        };
         while let Some((config, device, listener)) = opened.next() {
             daemon.place(&config, device, listener)?;
         }
@@ -101,9 +107,8 @@ impl Daemon {
     pub fn add_device(&self, config: &DeviceConfig) -> Result<u32, DaemonError> {
         config.check()?;
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_alike = |placed: &Placed| {
-            placed.config.name == config.name || placed.config.socket == config.socket
-        };
+        let is_alike =
+            |placed: &Placed| placed.config.name == config.name || placed.config.socket == config.socket;
         if self.placed().iter().any(|(_, placed)| is_alike(placed)) {
             return Err(DaemonError::Exists(config.name.clone()));
         }

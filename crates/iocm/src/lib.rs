@@ -11,6 +11,7 @@ pub mod post;
 pub mod protocol;
 pub mod queue;
 pub mod ring;
+pub mod running;
 pub mod safety;
 pub mod session;
 pub mod statistics;

@@ -21,7 +21,9 @@ pub enum SafetyError {
     #[error(transparent)]
     Account(#[from] AccountError),
     /// There is no such capability.
-    #[error("There is no capability `{0}` under keep-capabilities; they are called as in capabilities(7): CAP_DAC_OVERRIDE")]
+    #[error(
+        "There is no capability `{0}` under keep-capabilities; they are called as in capabilities(7): CAP_DAC_OVERRIDE"
+    )]
     Capability(String),
     /// There are other threads, which would keep all.
     #[error("{0} threads run already, and would keep what is given away")]
@@ -82,7 +84,8 @@ impl Safety {
         if let Some(account) = &self.account {
             become_user(account, !self.keep.is_empty())?;
         }
-        let kernel = |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
+        let kernel =
+            |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
         let has = rustix::thread::capabilities(None).map_err(kernel("which capabilities there are"))?;
         let keep = self.keep & has.permitted;
         let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
@@ -118,7 +121,8 @@ fn become_user(account: &Account, keeps: bool) -> Result<(), SafetyError> {
     let kernel = |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
     rustix::thread::set_keep_capabilities(keeps).map_err(kernel("keeping capabilities"))?;
     let groups: Vec<Gid> = account.groups.iter().map(|group| Gid::from_raw(*group)).collect();
-    rustix::thread::set_thread_groups(&groups).map_err(kernel("the groups; only root can be another user"))?;
+    rustix::thread::set_thread_groups(&groups)
+        .map_err(kernel("the groups; only root can be another user"))?;
     let group = Gid::from_raw(account.group);
     rustix::thread::set_thread_res_gid(group, group, group).map_err(kernel("the group"))?;
     let user = Uid::from_raw(account.user);
@@ -131,7 +135,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused_by_name() {
-        let config = SafetyConfig { keep_capabilities: vec!["CAP_FLY".to_owned()], ..SafetyConfig::default() };
+        let config =
+            SafetyConfig { keep_capabilities: vec!["CAP_FLY".to_owned()], ..SafetyConfig::default() };
         assert!(Safety::new(&config).unwrap_err().to_string().contains("CAP_FLY"));
         let config = SafetyConfig { user: Some("nobody-at-all".to_owned()), ..SafetyConfig::default() };
         assert!(Safety::new(&config).unwrap_err().to_string().contains("nobody-at-all"));

@@ -103,7 +103,11 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_line_is_said() {
         let why = |line| DeviceConfig::parse(line).unwrap_err().to_string();
-        assert!(why("{ name = \"a\", speed = 3 }").contains("speed"), "{}", why("{ name = \"a\", speed = 3 }"));
+        assert!(
+            why("{ name = \"a\", speed = 3 }").contains("speed"),
+            "{}",
+            why("{ name = \"a\", speed = 3 }")
+        );
         assert!(why("{\"name\": 3}").contains("string"), "{}", why("{\"name\": 3}"));
         assert!(why("").contains("name"));
         assert!(why("{").contains("table") || !why("{").is_empty());

@@ -32,7 +32,10 @@ pub fn answer(control: &impl Control, request: &Request) -> Result<Map<String, J
         Request::Create(path, line) => {
             let collection = Node::find(control, path)?;
             let create = collection.child(control, "create")?.ok_or_else(|| {
-                Refusal::new(Errno::Unsupported, format!("Nothing can be made in `{}`", collection.object().path()))
+                Refusal::new(
+                    Errno::Unsupported,
+                    format!("Nothing can be made in `{}`", collection.object().path()),
+                )
             })?;
             Ok(made(control.apply(write(control, create, line)?)?))
         }
@@ -40,7 +43,9 @@ pub fn answer(control: &impl Control, request: &Request) -> Result<Map<String, J
             let action = match Node::find(control, path)? {
                 Node::Object(Object::Worker(number)) => Action::RemoveWorker(number),
                 Node::Object(Object::Device(number)) => Action::RemoveDevice(number),
-                _ => return Err(Refusal::new(Errno::Unsupported, "Workers and devices alone can be removed")),
+                _ => {
+                    return Err(Refusal::new(Errno::Unsupported, "Workers and devices alone can be removed"));
+                }
             };
             Ok(made(control.apply(action)?))
         }

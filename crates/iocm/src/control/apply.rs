@@ -92,12 +92,18 @@ impl Daemon {
             return Err(Refusal::missing(&name));
         }
         if workers.len() == 1 {
-            return Err(Refusal::new(Errno::Busy, format!("{name} is the last I/O worker: make another one first")));
+            return Err(Refusal::new(
+                Errno::Busy,
+                format!("{name} is the last I/O worker: make another one first"),
+            ));
         }
         let is_own = |(_, placed): &(u32, Arc<Placed>)| placed.own_worker == Some(number);
         if let Some((device, _)) = self.placed().iter().find(|placed| is_own(placed)) {
             let device = Object::Device(*device).name();
-            return Err(Refusal::new(Errno::Busy, format!("{name} is there for {device} alone, and goes with it")));
+            return Err(Refusal::new(
+                Errno::Busy,
+                format!("{name} is there for {device} alone, and goes with it"),
+            ));
         }
         self.pool().remove_worker(number)?;
         self.loads.forget(number);
@@ -135,7 +141,11 @@ impl Daemon {
     }
 
     /// Does something to a queue, if it is served.
-    fn tell(&self, served: &ServedQueue, act: impl FnOnce(&mut Queue) + Send + 'static) -> Result<(), Refusal> {
+    fn tell(
+        &self,
+        served: &ServedQueue,
+        act: impl FnOnce(&mut Queue) + Send + 'static,
+    ) -> Result<(), Refusal> {
         let key = *served.key.lock().unwrap_or_else(PoisonError::into_inner);
         match key.map(|key| self.pool().with(key, act)) {
             None | Some(Ok(()) | Err(PoolError::NoQueue(_))) => Ok(()),

@@ -19,7 +19,9 @@ pub struct Client {
 #[non_exhaustive]
 pub enum ClientError {
     /// It cannot be reached.
-    #[error("Cannot reach an I/O daemon at {path}: start one with `exitless iocm serve`, or say where it is with --socket")]
+    #[error(
+        "Cannot reach an I/O daemon at {path}: start one with `exitless iocm serve`, or say where it is with --socket"
+    )]
     Unreachable {
         /// Its socket.
         path: PathBuf,

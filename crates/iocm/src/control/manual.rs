@@ -47,7 +47,9 @@ const fn meaning(errno: Errno) -> &'static str {
         Errno::Missing => "There is no such thing, or no longer.",
         Errno::Exists => "It is there already: a name, or a socket.",
         Errno::Busy => "It cannot be now: the last I/O worker, or a device that is being removed.",
-        Errno::Denied => "It can only be read, or only be written; or the peer, or the daemon's user, may not.",
+        Errno::Denied => {
+            "It can only be read, or only be written; or the peer, or the daemon's user, may not."
+        }
         Errno::Unsupported => "Things of this kind do not have it, or cannot do it.",
         Errno::IsDirectory => "It is a directory.",
         Errno::NotDirectory => "It is an attribute, and has nothing in it.",
@@ -90,7 +92,11 @@ mod tests {
         let page = page();
         for (of, attribute) in table::attributes() {
             assert!(page.contains(&escaped(&format!("{of}{}", attribute.name))), "{of}{}", attribute.name);
-            assert!(attribute.about.ends_with('.') && !attribute.about.contains("  "), "{:?}", attribute.about);
+            assert!(
+                attribute.about.ends_with('.') && !attribute.about.contains("  "),
+                "{:?}",
+                attribute.about
+            );
         }
         assert!(!page.contains(".\n.\n") && page.lines().all(|line| line.len() < 500));
     }

@@ -14,8 +14,8 @@ use super::tree::{self, Kind};
 use crate::daemon::Daemon;
 use fuser::{
     BackgroundSession, Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
-    Session, SessionACL, WriteFlags,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyWrite, Session, SessionACL, WriteFlags,
 };
 use rustix::fs::{Mode as FileMode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -398,7 +398,14 @@ impl Filesystem for Tree {
         }
     }
 
-    fn readdir(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &fuser::Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let entries = match self.open().get(&handle.0) {
             Some(Open::Directory(entries)) => Arc::clone(entries),
             _ => return reply.error(fuser::Errno::EBADF),
@@ -412,7 +419,14 @@ impl Filesystem for Tree {
         reply.ok();
     }
 
-    fn releasedir(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        _: &fuser::Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         self.open().remove(&handle.0);
         reply.ok();
     }

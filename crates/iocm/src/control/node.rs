@@ -165,7 +165,10 @@ impl Node {
             Self::Object(object) => (object, ""),
             Self::Group(object, group) => (object, group),
             Self::Attribute(_, attribute) => {
-                return Err(Refusal::new(Errno::NotDirectory, format!("{} has nothing in it", attribute.name)));
+                return Err(Refusal::new(
+                    Errno::NotDirectory,
+                    format!("{} has nothing in it", attribute.name),
+                ));
             }
         };
         if prefix.is_empty() {

@@ -98,7 +98,9 @@ impl Line {
             "watch" => {
                 let interval = interval_ms.unwrap_or(1000);
                 if !INTERVALS.contains(&interval) {
-                    return Err(Refusal::invalid(format!("`interval_ms` is {interval}, and 10 to 86400000 can be")));
+                    return Err(Refusal::invalid(format!(
+                        "`interval_ms` is {interval}, and 10 to 86400000 can be"
+                    )));
                 }
                 Ok(Request::Watch(path, Duration::from_millis(interval), count))
             }

@@ -165,7 +165,8 @@ fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<Peer>>, daemon:
 
 /// Whether the peer may, by what the kernel says of who connected.
 fn may(stream: &UnixStream, access: Access) -> Result<(), String> {
-    let peer = socket_peercred(stream).map_err(|error| format!("the kernel does not say who it is: {error}"))?;
+    let peer =
+        socket_peercred(stream).map_err(|error| format!("the kernel does not say who it is: {error}"))?;
     let mut of_peer = vec![peer.gid.as_raw()];
     if access.group.is_some() {
         // The further groups: the kernel checked them against the socket's mode when the peer connected.

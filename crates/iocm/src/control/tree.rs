@@ -99,7 +99,8 @@ impl Facts {
             (Reader::WorkerCounter(index), Self::Worker(facts)) => counter(facts.figures.named(), *index),
             (Reader::Device(read), Self::Device(facts)) => read(facts),
             (Reader::DeviceCounter(index), Self::Device(facts)) => {
-                let of = |queue: &QueueFacts| queue.figures.named().get(*index).map_or(0, |(_, count)| *count);
+                let of =
+                    |queue: &QueueFacts| queue.figures.named().get(*index).map_or(0, |(_, count)| *count);
                 Some(Value::Number(facts.queues.iter().map(of).fold(0, u64::wrapping_add)))
             }
             (Reader::Queue(read), Self::Queue(facts)) => Some(read(facts)),

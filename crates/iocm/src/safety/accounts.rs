@@ -94,7 +94,11 @@ fn find(name: &str, users: &str, groups: &str) -> Option<Account> {
     let own = line.first()?;
     let has = |group: &Vec<&str>| group.get(3).is_some_and(|users| users.split(',').any(|user| user == *own));
     let further = groups.lines().map(fields).filter(has).filter_map(|group| group.get(2)?.parse().ok());
-    Some(Account { user: line.get(2)?.parse().ok()?, group: line.get(3)?.parse().ok()?, groups: further.collect() })
+    Some(Account {
+        user: line.get(2)?.parse().ok()?,
+        group: line.get(3)?.parse().ok()?,
+        groups: further.collect(),
+    })
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ fn running() -> Running {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("made/control.sock");
     let disk = directory.path().join("disk.sock");
-    let text = format!("[workers]\ncount = 2\n[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {disk:?}\n");
+    let text =
+        format!("[workers]\ncount = 2\n[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {disk:?}\n");
     let daemon = Arc::new(Daemon::start(&Config::parse(&text).unwrap()).unwrap());
     let control = BoundSocket::bind(&socket, Access::own()).unwrap().serve(&daemon).unwrap();
     Running { directory, socket, _control: control, daemon }
@@ -97,7 +98,9 @@ fn a_hostile_peer_harms_nobody() {
         let _ = stream.read_to_string(&mut all);
         all
     };
-    assert!(ask(&vec![b'x'; 2 * LONGEST_LINE]).is_empty() || ask(&vec![b'x'; LONGEST_LINE + 5]).contains("E2BIG"));
+    assert!(
+        ask(&vec![b'x'; 2 * LONGEST_LINE]).is_empty() || ask(&vec![b'x'; LONGEST_LINE + 5]).contains("E2BIG")
+    );
     let deep = vec![b'['; LONGEST_LINE - 1];
     assert!(ask(&[&deep[..], b"\n"].concat()).contains("EINVAL"));
     assert_eq!(ask(b"\n \n"), "");
@@ -105,7 +108,8 @@ fn a_hostile_peer_harms_nobody() {
     let many = ask(&b"{\"op\":\"get\",\"path\":\"pid\",\"id\":1}\n".repeat(100));
     assert_eq!(many.lines().filter(|line| line.contains("\"id\":1,\"ok\":true")).count(), 100, "{many}");
     // Peers that say nothing take no other's place but the last one's.
-    let silent: Vec<_> = (0..MOST_PEERS + 8).filter_map(|_| UnixStream::connect(&running.socket).ok()).collect();
+    let silent: Vec<_> =
+        (0..MOST_PEERS + 8).filter_map(|_| UnixStream::connect(&running.socket).ok()).collect();
     let mut last = String::new();
     let _ = BufReader::new(silent.last().unwrap()).read_line(&mut last);
     assert!(last.contains("EACCES"), "{last}");

@@ -99,7 +99,8 @@ pub(super) fn attributes() -> Vec<Attribute> {
             },
         ),
     ];
-    for (index, name) in WorkerFigures::NAMES.iter().enumerate().filter(|(_, name)| !ELSEWHERE.contains(name)) {
+    for (index, name) in WorkerFigures::NAMES.iter().enumerate().filter(|(_, name)| !ELSEWHERE.contains(name))
+    {
         if let Some(path) = COUNTERS.iter().find(|path| path.strip_prefix("statistics/") == Some(name)) {
             let reader = Reader::WorkerCounter(index);
             all.push(attribute(path, unit(name), about(WorkerFigures::ABOUT[index]), reader));

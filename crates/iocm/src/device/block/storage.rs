@@ -118,7 +118,8 @@ impl Storage {
     /// Makes a file so many bytes large; a block device cannot be.
     pub(super) fn grow(&self, bytes: u64) -> Result<(), ResizeError> {
         let Self::File { file, path, .. } = self else { return Ok(()) };
-        let failed = |source: rustix::io::Errno| ResizeError::File { path: path.clone(), source: source.into() };
+        let failed =
+            |source: rustix::io::Errno| ResizeError::File { path: path.clone(), source: source.into() };
         let stat = rustix::fs::fstat(file).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             let has = self.size().ok().flatten().unwrap_or(0);
