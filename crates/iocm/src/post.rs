@@ -20,6 +20,7 @@ pub struct Post {
     pub socket: PathBuf,
     /// The device and its queues.
     pub served: Arc<Served>,
+    listener: Arc<UnixListener>,
     closing: Arc<AtomicBool>,
     connection: Arc<Mutex<Option<Front>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -119,11 +120,13 @@ impl Post {
         pool: &Arc<Pool>,
     ) -> Result<Self, PostError> {
         let served = Served::new(device);
+        let listener = Arc::new(listener);
         let closing = Arc::new(AtomicBool::new(false));
         let connection = Arc::<Mutex<Option<Front>>>::default();
         let body = {
             let (name, pool, served) = (name.clone(), Arc::clone(pool), Arc::clone(&served));
             let (closing, connection) = (Arc::clone(&closing), Arc::clone(&connection));
+            let listener = Arc::clone(&listener);
             move || {
                 for stream in listener.incoming() {
                     if closing.load(Ordering::Acquire) {
@@ -139,7 +142,7 @@ impl Post {
         let thread = std::thread::Builder::new().name("front-end".to_owned()).spawn(body);
         let thread = thread.map_err(|source| PostError::Thread { name: name.clone(), source })?;
         let thread = Mutex::new(Some(thread));
-        Ok(Self { name, socket: socket.to_owned(), served, closing, connection, thread })
+        Ok(Self { name, socket: socket.to_owned(), served, listener, closing, connection, thread })
     }
 
     /// Whether a front-end is connected.
@@ -167,8 +170,8 @@ impl Post {
             let _ = front.stream.shutdown(std::net::Shutdown::Both);
         }
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        // The thread that waits for the next front-end sees one that is none.
-        let _ = UnixStream::connect(&self.socket);
+        // The thread that waits for the next front-end is told that there is none, whatever became of the socket's file.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Read);
         let _ = std::fs::remove_file(&self.socket);
         let _ = thread.join();
     }

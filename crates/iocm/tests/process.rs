@@ -4,9 +4,9 @@
 //! harness has.
 
 mod process {
-    pub mod daemon;
-    pub mod killed;
-    pub mod safe;
+    pub(crate) mod daemon;
+    pub(crate) mod killed;
+    pub(crate) mod safe;
 }
 
 const TESTS: &[(&str, fn())] = &[

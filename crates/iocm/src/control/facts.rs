@@ -138,7 +138,7 @@ impl QueueFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::tree::tests::queue_facts;
+    use crate::testing::queue_facts;
 
     #[test]
     fn percentiles_are_ends_of_buckets() {

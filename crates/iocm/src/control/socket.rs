@@ -31,6 +31,7 @@ pub struct BoundSocket {
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
+    listener: Arc<UnixListener>,
     closing: Arc<AtomicBool>,
     peers: Arc<Mutex<Vec<Peer>>>,
     thread: Option<JoinHandle<()>>,
@@ -92,10 +93,12 @@ impl BoundSocket {
     /// [`SocketError`] when there is no thread for it.
     pub fn serve(self, daemon: &Arc<Daemon>) -> Result<ControlSocket, SocketError> {
         let Self { path, listener, access } = self;
+        let listener = Arc::new(listener);
         let closing = Arc::new(AtomicBool::new(false));
         let peers = Arc::<Mutex<Vec<Peer>>>::default();
         let body = {
             let (closing, peers, daemon) = (Arc::clone(&closing), Arc::clone(&peers), Arc::clone(daemon));
+            let listener = Arc::clone(&listener);
             move || {
                 for stream in listener.incoming() {
                     if closing.load(Ordering::Acquire) {
@@ -114,15 +117,15 @@ impl BoundSocket {
         };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(body);
         let thread = Some(thread.map_err(|source| SocketError { path: path.clone(), source })?);
-        Ok(ControlSocket { path, closing, peers, thread })
+        Ok(ControlSocket { path, listener, closing, peers, thread })
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
-        // The thread that waits for the next peer sees one that is none.
-        let _ = UnixStream::connect(&self.path);
+        // The thread that waits for the next peer is told that there is none, whatever became of the socket's file.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Read);
         let _ = std::fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

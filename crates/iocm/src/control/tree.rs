@@ -179,4 +179,4 @@ pub fn write(view: &impl View, node: Node, text: &str) -> Result<Action, Refusal
 
 #[cfg(test)]
 #[path = "tree_tests.rs"]
-pub(crate) mod tests;
+mod tests;

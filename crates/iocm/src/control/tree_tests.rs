@@ -1,90 +1,10 @@
 use super::*;
-use crate::config::{DeviceConfig, PollingConfig, WorkerConfig};
-use crate::control::facts::Control;
+use crate::config::{PollingConfig, WorkerConfig};
 use crate::control::node::QueueName;
 use crate::control::{Request, RequestLine, answer};
-use crate::post::Peer;
-use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
-use crate::worker::Polling;
+use crate::testing::MadeUpDaemon as MadeUp;
 use proptest::prelude::*;
 use serde_json::json;
-use std::cell::RefCell;
-
-pub(crate) fn queue_facts(name: QueueName) -> QueueFacts {
-    QueueFacts {
-        name,
-        worker: Some(0),
-        served: true,
-        broken: false,
-        weight: 100,
-        polled: false,
-        figures: QueueFigures { requests: 10, bytes: 4096, ..QueueFigures::default() },
-        delays: [0; BUCKETS],
-        moves: [2, 3000, 5000],
-    }
-}
-
-/// A made-up daemon with workers 0 and 3, and device 1 with two queues.
-#[derive(Default)]
-struct MadeUp {
-    asked: RefCell<Vec<Action>>,
-}
-
-impl View for MadeUp {
-    fn daemon(&self) -> DaemonFacts {
-        DaemonFacts { pid: 7, ticks_per_second: 2_000_000_000, configuration: "[workers]\n".to_owned() }
-    }
-
-    fn workers(&self) -> Vec<u32> {
-        vec![0, 3]
-    }
-
-    fn worker(&self, number: u32) -> Option<WorkerFacts> {
-        self.workers().contains(&number).then(|| WorkerFacts {
-            cpus: vec![0, 1, 2, 5],
-            thread: 42,
-            polling: Polling::default(),
-            load: 12.34,
-            awake: 50.0,
-            queues: vec![QueueName { device: 1, queue: 0 }],
-            figures: WorkerFigures { sweeps: 9, ..WorkerFigures::default() },
-        })
-    }
-
-    fn devices(&self) -> Vec<u32> {
-        vec![1]
-    }
-
-    fn device(&self, number: u32) -> Option<DeviceFacts> {
-        let text = "{ name = \"web\", type = \"block\", socket = \"/run/web\", queues = 2, path = \"/x\" }";
-        (number == 1).then(|| DeviceFacts {
-            number,
-            config: DeviceConfig::parse(text).unwrap(),
-            kind: "block",
-            connected: true,
-            closing: false,
-            peer: Some(Peer { pid: 99, vm: "guest".to_owned() }),
-            size: Some(1 << 20),
-            limits: Some([5, 0]),
-            queues: (0..2).map(|queue| queue_facts(QueueName { device: 1, queue })).collect(),
-        })
-    }
-
-    fn queue_count(&self, device: u32) -> u16 {
-        if device == 1 { 2 } else { 0 }
-    }
-
-    fn queue(&self, name: QueueName) -> Option<QueueFacts> {
-        (name.queue < self.queue_count(name.device)).then(|| queue_facts(name))
-    }
-}
-
-impl Control for MadeUp {
-    fn apply(&self, action: Action) -> Result<Option<String>, Refusal> {
-        self.asked.borrow_mut().push(action);
-        Ok(None)
-    }
-}
 
 fn text(path: &str) -> Result<String, Refusal> {
     let view = MadeUp::default();
@@ -241,7 +161,7 @@ fn requests_are_answered_or_carried_out() {
         Action::RemoveWorker(3),
         Action::AddWorker(WorkerConfig::default()),
     ];
-    assert_eq!(*daemon.asked.borrow(), wanted);
+    assert_eq!(daemon.asked(), wanted);
     let errno = |line: &str| ask(line).unwrap_err().errno;
     assert_eq!(errno(r#"{"op":"remove","path":"vq.1.0"}"#), Errno::Unsupported);
     assert_eq!(errno(r#"{"op":"move","path":"d.1","to":"w.9"}"#), Errno::Missing);

@@ -96,14 +96,14 @@ impl Run {
             if found > 0 {
                 self.pace.found(found, now);
                 // One that never waits is awake all the time, and says so now and then.
-                if self.counters.sweeps.get() % ACCOUNT_EVERY == 0 {
+                if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
                     awake = self.account(awake);
                 }
                 continue;
             }
             let timeout = match self.pace.idle(self.polling, now) {
                 Idle::Look if self.entries.iter().any(|entry| entry.hot) => {
-                    if self.counters.sweeps.get() % ACCOUNT_EVERY == 0 {
+                    if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
                         awake = self.account(awake);
                     }
                     std::hint::spin_loop();

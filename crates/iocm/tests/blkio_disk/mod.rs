@@ -6,21 +6,21 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Bytes of the disk.
-pub const DISK: u64 = 8 << 20;
+pub(crate) const DISK: u64 = 8 << 20;
 /// Bytes of a block.
-pub const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 /// A disk of a front-end, with room for 16 blocks.
-pub struct Disk {
+pub(crate) struct Disk {
     _blkio: Blkio,
     /// Its queue.
-    pub queue: Blkioq,
+    pub(crate) queue: Blkioq,
     memory: MemoryRegion,
 }
 
 impl Disk {
     /// Connects to a device.
-    pub fn connect(socket: &Path) -> Self {
+    pub(crate) fn connect(socket: &Path) -> Self {
         let mut blkio = Blkio::new("virtio-blk-vhost-user").unwrap();
         blkio.set_str("path", socket.to_str().unwrap()).unwrap();
         blkio.connect().unwrap();
@@ -34,7 +34,7 @@ impl Disk {
 
     /// Connects to a device of any size.
     #[allow(dead_code, reason = "not all tests need it")]
-    pub fn connect_to_any(socket: &Path) -> Blkio {
+    pub(crate) fn connect_to_any(socket: &Path) -> Blkio {
         let mut blkio = Blkio::new("virtio-blk-vhost-user").unwrap();
         blkio.set_str("path", socket.to_str().unwrap()).unwrap();
         blkio.connect().unwrap();
@@ -42,25 +42,25 @@ impl Disk {
     }
 
     /// Where a block is in the front-end's memory.
-    pub fn block(&self, slot: usize) -> *mut u8 {
+    pub(crate) fn block(&self, slot: usize) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.memory.addr + slot * BLOCK)
     }
 
     /// Fills a block.
-    pub fn fill(&self, slot: usize, byte: u8) {
+    pub(crate) fn fill(&self, slot: usize, byte: u8) {
         // SAFETY: the region has 16 blocks.
         unsafe { self.block(slot).write_bytes(byte, BLOCK) };
     }
 
     /// Whether all of a block is this byte.
-    pub fn holds(&self, slot: usize, byte: u8) -> bool {
+    pub(crate) fn holds(&self, slot: usize, byte: u8) -> bool {
         // SAFETY: as above; no request is under way.
         let bytes = unsafe { std::slice::from_raw_parts(self.block(slot), BLOCK) };
         bytes.iter().all(|one| *one == byte)
     }
 
     /// Waits for the ends of so many requests.
-    pub fn wait(&mut self, count: usize) -> Vec<i32> {
+    pub(crate) fn wait(&mut self, count: usize) -> Vec<i32> {
         let mut ended: Vec<MaybeUninit<Completion>> = (0..count).map(|_| MaybeUninit::uninit()).collect();
         let mut time = Duration::from_secs(20);
         let done = self.queue.do_io(&mut ended, count, Some(&mut time), None).unwrap();

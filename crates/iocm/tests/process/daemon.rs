@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Is the daemon, until it is ended.
-pub fn serve(config: &str) {
+pub(crate) fn serve(config: &str) {
     let running = Ready::open(&Config::parse(config).unwrap()).and_then(Ready::run);
     let _running = running.unwrap();
     loop {
@@ -17,17 +17,17 @@ pub fn serve(config: &str) {
 }
 
 /// A daemon that is killed when it is dropped.
-pub struct Daemon(pub Child);
+pub(crate) struct Daemon(pub(crate) Child);
 
 impl Daemon {
     /// Starts one.
-    pub fn start(config: &str) -> Self {
+    pub(crate) fn start(config: &str) -> Self {
         let program = std::env::current_exe().unwrap();
         Self(Command::new(program).args(["daemon", config]).spawn().unwrap())
     }
 
     /// Waits until it answers.
-    pub fn client(&mut self, socket: &Path) -> Client {
+    pub(crate) fn client(&mut self, socket: &Path) -> Client {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             match Client::connect(socket) {

@@ -11,11 +11,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub fn split() {
+pub(crate) fn split() {
     under_load(false);
 }
 
-pub fn packed() {
+pub(crate) fn packed() {
     under_load(true);
 }
 

@@ -40,7 +40,7 @@ fn config(directory: &Path) -> String {
     )
 }
 
-pub fn given_away() {
+pub(crate) fn given_away() {
     let directory = prepared();
     let mut daemon = Daemon::start(&config(directory.path()));
     daemon.client(&directory.path().join("own/control")).get("pid").unwrap();
@@ -65,7 +65,7 @@ pub fn given_away() {
     assert!(threads >= 4, "the main one, a worker, a front-end's and the control socket's: {threads}");
 }
 
-pub fn changes() {
+pub(crate) fn changes() {
     let directory = prepared();
     let mut daemon = Daemon::start(&config(directory.path()));
     let mut client = daemon.client(&directory.path().join("own/control"));
@@ -89,7 +89,7 @@ pub fn changes() {
     assert!(daemon.0.try_wait().unwrap().is_none(), "no system call was beyond what is allowed");
 }
 
-pub fn refused() {
+pub(crate) fn refused() {
     if !is_root() {
         println!("not tested: only root can become another user");
         return;
