@@ -19,11 +19,11 @@ use std::thread::JoinHandle;
 /// Peers that are served at a time.
 pub const MOST_PEERS: usize = 64;
 
-/// A control socket on which nobody answers yet.
+/// A control socket on which nobody answers yet. What is dropped leaves none.
 #[derive(Debug)]
 pub struct BoundSocket {
     path: PathBuf,
-    listener: UnixListener,
+    listener: Option<Arc<UnixListener>>,
     access: Access,
 }
 
@@ -70,7 +70,13 @@ impl BoundSocket {
     pub fn bind(path: &Path, access: Access) -> Result<Self, SocketError> {
         let cannot = |source: io::Error| SocketError { path: path.to_owned(), source };
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            let is_new = !directory.exists();
             std::fs::create_dir_all(directory).map_err(cannot)?;
+            // So that the daemon can take its socket away, and make others there.
+            if is_new {
+                chown(directory, Some(Uid::from_raw(access.user)), None)
+                    .map_err(|error| cannot(error.into()))?;
+            }
         }
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left(path) => {
@@ -78,22 +84,26 @@ impl BoundSocket {
             }
             bound => bound,
         };
-        let listener = listener.map_err(cannot)?;
+        let bound =
+            Self { path: path.to_owned(), listener: Some(Arc::new(listener.map_err(cannot)?)), access };
         // Whoever connects before is still asked for who it is.
         let mode = if access.group.is_some() { 0o660 } else { 0o600 };
         std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(cannot)?;
         let group = access.group.map(Gid::from_raw);
         chown(path, Some(Uid::from_raw(access.user)), group).map_err(|error| cannot(error.into()))?;
-        Ok(Self { path: path.to_owned(), listener, access })
+        Ok(bound)
     }
 
     /// Answers for a daemon.
     ///
     /// # Errors
     /// [`SocketError`] when there is no thread for it.
-    pub fn serve(self, daemon: &Arc<Daemon>) -> Result<ControlSocket, SocketError> {
-        let Self { path, listener, access } = self;
-        let listener = Arc::new(listener);
+    pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<ControlSocket, SocketError> {
+        let (path, access) = (self.path.clone(), self.access);
+        // From here on its file is the other one's to take away.
+        let listener = self.listener.take();
+        let gone = || SocketError { path: path.clone(), source: io::ErrorKind::NotConnected.into() };
+        let listener = listener.ok_or_else(gone)?;
         let closing = Arc::new(AtomicBool::new(false));
         let peers = Arc::<Mutex<Vec<Peer>>>::default();
         let body = {
@@ -118,6 +128,14 @@ impl BoundSocket {
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(body);
         let thread = Some(thread.map_err(|source| SocketError { path: path.clone(), source })?);
         Ok(ControlSocket { path, listener, closing, peers, thread })
+    }
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        if self.listener.is_some() {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
