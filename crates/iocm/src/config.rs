@@ -2,14 +2,17 @@
 
 mod control;
 mod line;
+mod net;
 
 use crate::device::block::{BlockOptions, SERIAL_BYTES};
+use crate::device::net::NetOptions;
 use crate::worker::{Polling, WorkerOptions};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 pub use control::{ControlConfig, MOUNT, SOCKET, SafetyConfig, Seccomp};
 pub use line::{BadLine, WorkerConfig};
+pub use net::NetBackend;
 
 /// What a daemon is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -120,9 +123,18 @@ pub struct DeviceConfig {
     /// The disk's serial number, at most 20 bytes.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub serial: String,
-    /// Queues at most.
+    /// Queues at most; of a network device, pairs of queues.
     #[serde(default = "one")]
     pub queues: u16,
+    /// What a network device's packets go to and come from; without it they are forgotten, for measuring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<NetBackend>,
+    /// A network device's address, as `52:54:00:12:34:56`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Most bytes of a network device's packets, without their Ethernet header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
     /// Limit of requests a second; 0 for none.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub requests_per_second: u64,
@@ -137,6 +149,8 @@ pub struct DeviceConfig {
 pub enum DeviceType {
     /// A disk.
     Block,
+    /// A network device.
+    Net,
 }
 
 const fn one() -> u16 {
@@ -266,10 +280,38 @@ impl DeviceConfig {
         if !(1..=256).contains(&self.queues) {
             return nonsense(format!("{name} has {} queues, and 1 to 256 can be", self.queues));
         }
+        self.check_kind()?;
         if self.path.is_some() && self.null_size_bytes.is_some() {
             return nonsense(format!("{name} has a path, and its file's size: leave out null-size-bytes"));
         }
         Ok(())
+    }
+
+    /// What its network device is made of.
+    ///
+    /// # Errors
+    /// [`ConfigError::Nonsense`].
+    pub fn net(&self) -> Result<NetOptions, ConfigError> {
+        net::options(self)
+    }
+
+    /// Whether everything that is said is of its kind.
+    fn check_kind(&self) -> Result<(), ConfigError> {
+        let of_net = self.backend.is_some() || self.mac.is_some() || self.mtu.is_some();
+        let of_block = self.path.is_some()
+            || self.null_size_bytes.is_some()
+            || self.read_only
+            || self.direct
+            || !self.serial.is_empty();
+        let nonsense = |what: &str| Err(ConfigError::Nonsense(format!("{} is {what}", self.name)));
+        match self.kind {
+            DeviceType::Block if of_net => nonsense("a disk: leave out backend, mac and mtu"),
+            DeviceType::Net if of_block => {
+                nonsense("a network device: leave out path, null-size-bytes, read-only, direct and serial")
+            }
+            DeviceType::Net => self.net().map(drop),
+            DeviceType::Block => Ok(()),
+        }
     }
 
     /// What its disk is made of.

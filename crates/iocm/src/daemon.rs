@@ -6,6 +6,8 @@ mod opened;
 use crate::config::{Arrangement, Config, ConfigError, DeviceConfig};
 use crate::control::Loads;
 use crate::device::block::StorageError;
+use crate::device::net::NetError;
+use crate::device::net::switch::Switches;
 use crate::pool::{Pool, PoolError};
 use crate::post::{Post, PostError};
 use crate::worker::WorkerError;
@@ -24,6 +26,8 @@ pub struct Daemon {
     pub(crate) loads: Loads,
     /// Held while a device is added, so that no two are alike.
     adding: Mutex<()>,
+    /// Between its network devices.
+    switches: Arc<Switches>,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +66,12 @@ pub enum DaemonError {
         #[source]
         source: StorageError,
     },
+    #[error("Device {name} cannot be served")]
+    Net {
+        name: String,
+        #[source]
+        source: NetError,
+    },
     #[error("There is a device already that is called {0}, or that waits on its socket")]
     Exists(String),
 }
@@ -80,7 +90,7 @@ impl Daemon {
     /// # Errors
     /// As of [`Self::start`].
     pub fn serve(mut opened: Opened) -> Result<Self, DaemonError> {
-        let config = opened.config.clone();
+        let (config, switches) = (opened.config.clone(), Arc::clone(&opened.switches));
         let pool = Pool::new();
         if config.workers.arrangement == Arrangement::Shared || config.devices.is_empty() {
             for number in 0..config.workers.count as usize {
@@ -93,6 +103,7 @@ impl Daemon {
             pool,
             loads: Loads::default(),
             adding: Mutex::default(),
+            switches,
         };
         while let Some((config, device, listener)) = opened.next() {
             daemon.place(&config, device, listener)?;
@@ -112,7 +123,7 @@ impl Daemon {
         if self.placed().iter().any(|(_, placed)| is_alike(placed)) {
             return Err(DaemonError::Exists(config.name.clone()));
         }
-        let mut opened = Opened::nothing();
+        let mut opened = Opened::nothing(&self.switches);
         opened.add(config)?;
         match opened.next() {
             Some((config, device, listener)) => self.place(&config, device, listener),

@@ -2,11 +2,12 @@
 
 pub mod block;
 mod limit;
+pub mod net;
 
 use crate::protocol::VirtioFeatures;
 use crate::queue::Handler;
 
-pub use limit::Limit;
+pub use limit::{Limit, Limits};
 
 /// Why a device cannot have another size.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +57,11 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Queues at most.
     fn queues(&self) -> u16;
 
+    /// What `VHOST_USER_GET_QUEUE_NUM` is answered with: for network devices front-ends want pairs of queues.
+    fn queue_number(&self) -> u16 {
+        self.queues()
+    }
+
     /// What does the work of a queue of `size` descriptors, after these features were agreed on.
     fn handler(&self, index: u16, size: u16, features: VirtioFeatures) -> Box<dyn Handler>;
 
@@ -68,9 +74,9 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Why it cannot be written.
     fn set_config(&self, offset: u32, bytes: &[u8]) -> Result<(), String>;
 
-    /// The limits of requests and of bytes a second, where it has such.
-    fn limits(&self) -> Option<[&Limit; 2]> {
-        None
+    /// Its limits of requests and of bytes a second, each way one of them; all are set together; none where it has no such.
+    fn limits(&self) -> Vec<[&Limit; 2]> {
+        Vec::new()
     }
 
     /// Its size in bytes, where it has one.
@@ -88,4 +94,12 @@ pub trait Device: Send + Sync + std::fmt::Debug {
 
     /// Takes note of the MTU that the guest is told.
     fn set_mtu(&self, _mtu: u64) {}
+
+    /// Tells the network where a guest is that came here by migration.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    fn announce(&self, _mac: [u8; 6]) -> Result<(), String> {
+        Err("it is no network device".to_owned())
+    }
 }

@@ -146,12 +146,29 @@ impl Queue {
     /// Serves at most `budget` requests.
     #[inline]
     pub(crate) fn serve(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        if !self.enabled || self.lane.broken.is_some() {
+        if self.lane.broken.is_some() {
             return Served::default();
         }
-        let served = self.handler.serve(&mut self.lane, submitter, budget);
+        let served = match self.enabled {
+            true => self.handler.serve(&mut self.lane, submitter, budget),
+            false => self.handler.discard(&mut self.lane, budget).unwrap_or_default(),
+        };
         self.after_use();
         served
+    }
+
+    /// Serves it from now on, or no longer.
+    pub fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        self.handler.enable(enabled);
+    }
+
+    /// Leaves it alone until somebody kicks or brings something. Whether there is something already.
+    pub(crate) fn rest(&mut self) -> bool {
+        match self.enabled {
+            true => self.handler.rest(&mut self.lane),
+            false => self.handler.discard(&mut self.lane, 0).is_some() && self.lane.want_kicks(),
+        }
     }
 
     /// Ends a request that the host's kernel has done.

@@ -119,6 +119,10 @@ counters! {
         bytes,
         /// Requests that were answered with an error.
         errors,
+        /// Packets that were dropped because there was no room for them.
+        dropped,
+        /// Packets that were dropped because they are larger than the other side takes.
+        too_large,
         /// Kicks that came.
         kicks,
         /// Requests that were found without a kick for them.

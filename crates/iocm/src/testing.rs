@@ -4,8 +4,10 @@ mod block;
 mod daemon;
 mod driver;
 mod front_end;
+mod net;
 
 pub use block::BlockDriver;
 pub use daemon::{MadeUpDaemon, queue_facts};
 pub use driver::{DATA, Driver, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
+pub use net::NetDriver;

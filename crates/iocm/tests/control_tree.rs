@@ -147,8 +147,8 @@ fn the_tree_is_files() {
             return;
         }
     };
-    assert!(Mounted::new(&root, Access::own()).is_err(), "it is mounted once");
     let mount = mounted.serve(&daemon).unwrap();
+    assert!(Mounted::new(&root, Access::own()).is_err(), "it is mounted once");
     let read = |path: &str| fs::read_to_string(root.join(path));
     let write = |path: &str, text: &str| fs::write(root.join(path), text);
     let errno = |outcome: std::io::Result<()>| outcome.unwrap_err().raw_os_error();

@@ -118,11 +118,14 @@ impl Daemon {
         }
     }
 
-    fn limit(&self, number: u32, set: impl FnOnce([&Limit; 2])) -> Result<(), Refusal> {
+    fn limit(&self, number: u32, set: impl Fn([&Limit; 2])) -> Result<(), Refusal> {
         let placed = self.wanted(number)?;
-        let name = Object::Device(number).name();
-        let none = || Refusal::new(Errno::Unsupported, format!("{name} has no limits"));
-        set(placed.post.served.device.limits().ok_or_else(none)?);
+        let limits = placed.post.served.device.limits();
+        if limits.is_empty() {
+            let name = Object::Device(number).name();
+            return Err(Refusal::new(Errno::Unsupported, format!("{name} has no limits")));
+        }
+        limits.into_iter().for_each(set);
         Ok(())
     }
 

@@ -62,7 +62,7 @@ impl View for Daemon {
             closing: post.is_closing(),
             peer: post.peer(),
             size: post.served.device.size(),
-            limits: post.served.device.limits().map(|limits| limits.map(crate::device::Limit::rate)),
+            limits: post.served.device.limits().first().map(|limits| limits.map(crate::device::Limit::rate)),
             queues: queues
                 .map(|(queue, served)| self.facts(QueueName { device: number, queue: queue as u16 }, served))
                 .collect(),
@@ -138,7 +138,7 @@ impl Daemon {
 fn as_it_is(placed: &Placed) -> DeviceConfig {
     let device = &placed.post.served.device;
     let mut config = placed.config.clone();
-    if let Some([requests, bytes]) = device.limits() {
+    if let Some([requests, bytes]) = device.limits().first() {
         (config.requests_per_second, config.bytes_per_second) = (requests.rate(), bytes.rate());
     }
     if config.path.is_none() && device.size().is_some() {

@@ -4,6 +4,7 @@ use crate::config::{BadLine, ConfigError};
 use crate::daemon::DaemonError;
 use crate::device::ResizeError;
 use crate::device::block::StorageError;
+use crate::device::net::NetError;
 use crate::pool::PoolError;
 use crate::post::PostError;
 use crate::worker::WorkerError;
@@ -115,6 +116,17 @@ fn of_host(error: &io::Error) -> Errno {
     }
 }
 
+/// What kind of error a network device's is.
+fn of_net(error: &NetError) -> Errno {
+    match error {
+        NetError::Tap { source, .. }
+        | NetError::Namespace { source, .. }
+        | NetError::NoTap { source, .. } => of_host(source),
+        NetError::Address(_) => Errno::Exists,
+        _ => Errno::Invalid,
+    }
+}
+
 impl From<BadLine> for Refusal {
     fn from(error: BadLine) -> Self {
         Self::of(Errno::Invalid, &error)
@@ -163,6 +175,7 @@ impl From<DaemonError> for Refusal {
             DaemonError::Pool(error) => error.into(),
             DaemonError::Post(error) => error.into(),
             DaemonError::Exists(_) => Self::of(Errno::Exists, &error),
+            DaemonError::Net { ref source, .. } => Self::of(of_net(source), &error),
             DaemonError::Storage { ref source, .. } => {
                 let errno = match source {
                     StorageError::Open { source, .. } | StorageError::Size { source, .. } => of_host(source),

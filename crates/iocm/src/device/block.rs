@@ -7,7 +7,7 @@ mod slot;
 mod storage;
 
 use super::{Device, Limit, ResizeError};
-use crate::protocol::VirtioFeatures;
+use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -162,6 +162,10 @@ impl Device for Arc<BlockDevice> {
         features(self)
     }
 
+    fn protocol_features(&self) -> u64 {
+        ProtocolFeatures::INFLIGHT
+    }
+
     fn queues(&self) -> u16 {
         self.options.queues
     }
@@ -170,8 +174,8 @@ impl Device for Arc<BlockDevice> {
         Box::new(self.queue(size))
     }
 
-    fn limits(&self) -> Option<[&Limit; 2]> {
-        Some([self.requests_limit(), self.bytes_limit()])
+    fn limits(&self) -> Vec<[&Limit; 2]> {
+        vec![[self.requests_limit(), self.bytes_limit()]]
     }
 
     fn size(&self) -> Option<u64> {

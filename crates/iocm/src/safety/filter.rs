@@ -136,8 +136,12 @@ const CONTROLS: &[u64] = &[
     0x4004_54dc,
 ];
 
-/// What threads may tell of themselves: their name, and how exact their timers are.
-const OF_THREADS: &[libc::c_int] = &[libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_TIMERSLACK];
+/// What threads may tell of themselves: their name, how exact their timers are, and what the kernel told them.
+const OF_THREADS: &[libc::c_int] =
+    &[libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_TIMERSLACK, PR_GET_AUXV];
+
+/// Linux 6.4 (include/uapi/linux/prctl.h): where a program learns the size of a page.
+const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
 /// Limits the calls of this thread, and of all that it begins. A call beyond them fails, or `kill`s the process.
 pub(super) fn install(kill: bool) -> Result<(), Box<dyn Error + Send + Sync>> {

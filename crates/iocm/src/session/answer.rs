@@ -42,7 +42,7 @@ impl Session {
         match request {
             Request::GetFeatures => Ok(number(self.offered())),
             Request::GetProtocolFeatures => Ok(number(self.offered_protocol())),
-            Request::GetQueueNum => Ok(number(u64::from(self.served.device.queues()))),
+            Request::GetQueueNum => Ok(number(u64::from(self.served.device.queue_number()))),
             Request::GetMaxMemSlots => Ok(number(MOST_REGIONS)),
             Request::GetStatus => Ok(number(self.status)),
             Request::GetConfig { offset, size } => {
@@ -135,7 +135,7 @@ impl Session {
                 match key {
                     Some(key) => self
                         .pool
-                        .with(key, move |queue| queue.enabled = enabled)
+                        .with(key, move |queue| queue.set_enabled(enabled))
                         .map_err(|error| of_pool(&error)),
                     None => Ok(()),
                 }
@@ -160,7 +160,7 @@ impl Session {
                 self.served.device.set_mtu(mtu);
                 Ok(())
             }
-            Request::SendRarp(_) => Err(Refusal::Unsupported("gratuitous ARP")),
+            Request::SendRarp(mac) => self.served.device.announce(mac).map_err(Refusal::Nonsense),
             _ => Err(Refusal::Unsupported("this request")),
         }
     }
@@ -202,6 +202,9 @@ impl Session {
     }
 
     fn map_inflight(&self, place: &Inflight, file: &File) -> Result<InflightMemory, Refusal> {
+        if self.offered_protocol() & ProtocolFeatures::INFLIGHT == 0 {
+            return Err(Refusal::Unsupported("remembering packets under way"));
+        }
         let Inflight { queues, queue_size, offset, .. } = *place;
         if usize::from(queues) > self.rings.len() || queue_size > LARGEST {
             let what =

@@ -53,7 +53,7 @@ impl Entry {
     /// kicks.
     pub(super) fn cool(&mut self) -> bool {
         let is_polled = (self.queue.kick.is_none() || self.queue.polled) && self.queue.enabled;
-        if self.hot && (is_polled || self.queue.enabled && self.queue.lane.want_kicks()) {
+        if self.hot && (is_polled || self.queue.rest()) {
             return false;
         }
         self.hot = false;

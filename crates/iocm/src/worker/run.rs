@@ -113,7 +113,7 @@ impl Run {
                     self.counters.naps.add(1);
                     Some(ns)
                 }
-                _ if self.cool_all() => {
+                _ if self.cool_all(now) => {
                     self.counters.sleeps.add(1);
                     None
                 }
@@ -275,10 +275,11 @@ impl Run {
         }
     }
 
-    /// Leaves all queues to their kicks. Whether none has anything already.
-    fn cool_all(&mut self) -> bool {
+    /// Leaves all queues to their kicks. Whether none has anything already that it may have now: those that a limit holds
+    /// back are looked at again when it does not.
+    fn cool_all(&mut self, now: u64) -> bool {
         let mut all = true;
-        for entry in &mut self.entries {
+        for entry in self.entries.iter_mut().filter(|entry| entry.held_until <= now) {
             all &= entry.cool();
         }
         all

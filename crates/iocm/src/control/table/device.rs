@@ -61,7 +61,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
             let none = Value::Text(String::new());
             Some(device.peer.as_ref().map_or(none, |peer| Value::Number(peer.pid.unsigned_abs().into())))
         }),
-        plain("type", "word", "What it is: `block`.", |device| text(device.kind)),
+        plain("type", "word", "What it is: `block` or `net`.", |device| text(device.kind)),
         plain(
             "state",
             "word",
