@@ -91,10 +91,12 @@ impl Safety {
         let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
         rustix::thread::set_capabilities(None, sets).map_err(kernel("the capabilities"))?;
         rustix::thread::set_no_new_privs(true).map_err(kernel("getting new ones by running programs"))?;
+        // Without the capability there is nothing to set up.
+        let interfaces = keep.contains(CapabilitySet::NET_ADMIN);
         match self.seccomp {
             Seccomp::Off => Ok(()),
-            Seccomp::Refuse => filter::install(false).map_err(SafetyError::Filter),
-            Seccomp::Kill => filter::install(true).map_err(SafetyError::Filter),
+            Seccomp::Refuse => filter::install(false, interfaces).map_err(SafetyError::Filter),
+            Seccomp::Kill => filter::install(true, interfaces).map_err(SafetyError::Filter),
         }
     }
 

@@ -74,7 +74,7 @@ enum Facts {
     None,
     Daemon(DaemonFacts),
     Worker(WorkerFacts),
-    Device(DeviceFacts),
+    Device(Box<DeviceFacts>),
     Queue(Box<QueueFacts>),
 }
 
@@ -84,7 +84,7 @@ impl Facts {
             Object::Root => Some(Self::Daemon(view.daemon())),
             Object::Workers | Object::Devices | Object::Queues => Some(Self::None),
             Object::Worker(number) => view.worker(number).map(Self::Worker),
-            Object::Device(number) => view.device(number).map(Self::Device),
+            Object::Device(number) => view.device(number).map(|facts| Self::Device(Box::new(facts))),
             Object::Queue(name) => view.queue(name).map(|facts| Self::Queue(Box::new(facts))),
         };
         facts.ok_or_else(|| Refusal::missing(&object.path()))

@@ -143,8 +143,13 @@ const OF_THREADS: &[libc::c_int] =
 /// Linux 6.4 (include/uapi/linux/prctl.h): where a program learns the size of a page.
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
-/// Limits the calls of this thread, and of all that it begins. A call beyond them fails, or `kill`s the process.
-pub(super) fn install(kill: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
+/// How interfaces of the host are looked for, set up and given an MTU, over a socket.
+const INTERFACES: &[u64] =
+    &[libc::SIOCGIFINDEX, libc::SIOCGIFFLAGS, libc::SIOCSIFFLAGS, libc::SIOCGIFMTU, libc::SIOCSIFMTU];
+
+/// Limits the calls of this thread, and of all that it begins. A call beyond them fails, or `kill`s the process. With
+/// `interfaces` those of the host may be set up.
+pub(super) fn install(kill: bool, interfaces: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
     // The C library goes back to `clone`, whose arguments can be looked at.
     let no_clone3 = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let unknown = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
@@ -153,7 +158,7 @@ pub(super) fn install(kill: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
         false => SeccompAction::Errno(libc::EPERM.unsigned_abs()),
     };
     for (rules, mismatch, matched) in
-        [(no_clone3, SeccompAction::Allow, unknown), (allowed()?, refused, SeccompAction::Allow)]
+        [(no_clone3, SeccompAction::Allow, unknown), (allowed(interfaces)?, refused, SeccompAction::Allow)]
     {
         let filter = SeccompFilter::new(rules, mismatch, matched, TargetArch::x86_64)?;
         let program: seccompiler::BpfProgram = filter.try_into()?;
@@ -162,13 +167,19 @@ pub(super) fn install(kill: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-fn allowed() -> Result<Rules, BackendError> {
+fn allowed(interfaces: bool) -> Result<Rules, BackendError> {
     let mut rules: Rules = ANY.iter().map(|call| (*call, Vec::new())).collect();
     let is = |argument, value: u64| rule(argument, SeccompCmpOp::Eq, value);
     let without = |argument, bits: u64| rule(argument, SeccompCmpOp::MaskedEq(bits), 0);
     let with = |argument, bits: u64| rule(argument, SeccompCmpOp::MaskedEq(bits), bits);
     let of = |flag: libc::c_int| u64::from(flag.unsigned_abs());
-    rules.insert(libc::SYS_socket, vec![is(0, of(libc::AF_UNIX))?]);
+    let mut sockets = vec![is(0, of(libc::AF_UNIX))?];
+    let mut controls = CONTROLS.to_vec();
+    if interfaces {
+        sockets.push(is(0, of(libc::AF_INET))?);
+        controls.extend(INTERFACES);
+    }
+    rules.insert(libc::SYS_socket, sockets);
     // Nothing that is written can be run.
     rules.insert(libc::SYS_mmap, vec![without(2, of(libc::PROT_EXEC))?]);
     rules.insert(libc::SYS_mprotect, vec![without(2, of(libc::PROT_EXEC))?]);
@@ -177,7 +188,7 @@ fn allowed() -> Result<Rules, BackendError> {
     // To end itself, and no other.
     rules.insert(libc::SYS_tgkill, vec![is(0, std::process::id().into())?]);
     rules.insert(libc::SYS_prctl, OF_THREADS.iter().map(|what| is(0, of(*what))).collect::<Result<_, _>>()?);
-    rules.insert(libc::SYS_ioctl, CONTROLS.iter().map(|what| is(1, *what)).collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_ioctl, controls.iter().map(|what| is(1, *what)).collect::<Result<_, _>>()?);
     Ok(rules)
 }
 
@@ -192,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_gives_power_is_not_allowed() {
-        let rules = allowed().unwrap();
+        let rules = allowed(false).unwrap();
         let never = [
             libc::SYS_execve,
             libc::SYS_execveat,
