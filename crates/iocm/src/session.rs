@@ -37,6 +37,8 @@ pub struct ServedQueue {
     pub worker: Mutex<Option<u32>>,
     /// Its weight, 0 for the usual.
     pub weight: std::sync::atomic::AtomicU32,
+    /// Whether it is looked at all the time, and never left to its kicks.
+    pub polled: std::sync::atomic::AtomicBool,
 }
 
 impl Served {

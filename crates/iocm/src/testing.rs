@@ -2,12 +2,14 @@
 
 mod block;
 mod by_hand;
+mod daemon;
 mod driver;
 mod front_end;
 mod net;
 
 pub use block::BlockDriver;
 pub use by_hand::ByHand;
+pub use daemon::{MadeUpDaemon, queue_facts};
 pub use driver::{DATA, Driver, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
 pub use net::NetDriver;

@@ -2,21 +2,26 @@
 
 use super::{ConfigError, DeviceConfig};
 use crate::device::net::{NetOptions, NetPlace, TapPlace};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What a network device's packets go to and come from: a tap or a switch.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct NetBackend {
     /// A network interface of the host that is there, or that is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tap: Option<String>,
     /// Descriptors of such an interface that the daemon was started with, one for each pair of queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tap_fds: Option<Vec<i32>>,
     /// The network namespace of the interface `tap`: a name of `ip netns`, or a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub netns: Option<String>,
     /// The switch of this name, between all devices of this daemon that say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<String>,
     /// Whether what the guest sends by a switch from another address than `mac` is dropped.
+    #[serde(skip_serializing_if = "super::is_usual")]
     pub check_source: bool,
 }
 

@@ -11,7 +11,7 @@ pub mod switch;
 mod tap;
 mod transmit;
 
-use super::{Device, Limits};
+use super::{Device, Limit, Limits};
 use crate::clock::now_ns;
 use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
@@ -287,6 +287,10 @@ impl Device for Arc<NetDevice> {
 
     fn set_config(&self, offset: u32, _bytes: &[u8]) -> Result<(), String> {
         Err(format!("byte {offset} of the configuration cannot be written"))
+    }
+
+    fn limits(&self) -> Vec<[&Limit; 2]> {
+        [self.sent_limits(), self.received_limits()].map(|limits| [&limits.requests, &limits.bytes]).to_vec()
     }
 
     fn set_mtu(&self, mtu: u64) {

@@ -69,6 +69,7 @@ impl Session {
         let served = &self.served.queues[index];
         let mut queue = Queue::new(made, notifiers, handler, Arc::clone(&served.state));
         queue.set_enabled(enabled);
+        queue.polled = served.polled.load(Ordering::Relaxed);
         let memory = self.inflight.as_ref();
         if let Some(inflight) = memory.and_then(|memory| memory.queue(index as u16, size, features.packed)) {
             queue.remember(inflight).map_err(wrong)?;
