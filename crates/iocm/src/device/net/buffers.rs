@@ -19,6 +19,9 @@ pub enum Delivery {
 /// process keep as many lists of pieces.
 const MOST_MERGED: usize = 256;
 
+/// Buffers that are taken together.
+const TOGETHER: usize = 16;
+
 /// How packets are put into a guest's buffers.
 #[derive(Debug)]
 pub struct Buffers {
@@ -35,6 +38,38 @@ impl Buffers {
     #[must_use]
     pub fn new(merges: bool, header: usize) -> Self {
         Self { chains: vec![Chain::new()], merges, header: header.min(SIZE) }
+    }
+
+    /// Gives the guest packets that each find room in one buffer: the first ones of `packets`, up to one that does not, or
+    /// that there is no buffer for. How many they were.
+    #[inline]
+    pub fn deliver_small<'a>(
+        &mut self,
+        lane: &mut Lane,
+        count: usize,
+        packets: impl Iterator<Item = ([u8; SIZE], &'a [u8])>,
+    ) -> usize {
+        let mut taken = 0;
+        while taken < count.min(TOGETHER) {
+            let chain = self.chain(taken);
+            if !lane.pop(chain) {
+                break;
+            }
+            chain.prefetch();
+            taken += 1;
+        }
+        let mut given = 0;
+        for ((header, frame), chain) in packets.zip(&self.chains[..taken]) {
+            let needs = (self.header + frame.len()) as u64;
+            if chain.bytes(Side::Writable) < needs {
+                break;
+            }
+            fill_one(lane, chain, &header[..self.header], frame);
+            lane.give(chain.id, needs as u32);
+            given += 1;
+        }
+        self.chains[given..taken].iter().rev().for_each(|chain| lane.put_back(chain.id));
+        given
     }
 
     /// Gives the guest a packet with its header.

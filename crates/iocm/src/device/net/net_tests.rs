@@ -1,7 +1,7 @@
 use super::*;
-use crate::queue::{Notifiers, Queue, QueueState, Served, Submitter};
+use crate::queue::Served;
 use crate::ring::RingFeatures;
-use crate::testing::{DATA, NetDriver};
+use crate::testing::{ByHand, DATA, NetDriver};
 use proptest::prelude::*;
 use switch::Switches;
 
@@ -15,28 +15,20 @@ const PLAIN: [u8; 10] = [0; 10];
 /// A guest with its two queues, served by hand.
 struct Guest {
     driver: NetDriver,
-    receive: Queue,
-    transmit: Queue,
+    receive: ByHand,
+    transmit: ByHand,
 }
 
-fn serve(queue: &mut Queue, budget: u32) -> Served {
-    let (mut pending, mut in_flight) = (0, 0);
-    let served = queue.serve(&mut Submitter::new(None, queue.key, &mut pending, &mut in_flight), budget);
-    queue.lane.publish();
-    served
+fn serve(queue: &mut ByHand, budget: u32) -> Served {
+    queue.serve(budget)
 }
 
 impl Guest {
     fn new(device: &Arc<NetDevice>, size: u16, features: u64, ring: RingFeatures) -> Self {
         let driver = NetDriver::new(size, ring);
         let agreed = VirtioFeatures(features & (device.offered() | VERSION));
-        let queue = |ring, handler: Box<dyn Handler>| {
-            let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
-            queue.set_enabled(true);
-            queue
-        };
-        let receive = queue(driver.receive.ring().unwrap(), Box::new(device.receive(0, agreed)));
-        let transmit = queue(driver.transmit.ring().unwrap(), Box::new(device.transmit(0, agreed)));
+        let receive = ByHand::new(&driver.receive, Box::new(device.receive(0, agreed)));
+        let transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, agreed)));
         Self { driver, receive, transmit }
     }
 
@@ -52,11 +44,13 @@ impl Guest {
     }
 
     fn offer(&mut self, count: usize, size: u32) {
-        (0..count).for_each(|_| drop(self.driver.offer(size).unwrap()));
+        for _ in 0..count {
+            self.driver.offer(size).unwrap();
+        }
     }
 
     fn errors(&self) -> (u64, u64, u64) {
-        let sent = self.transmit.state().counters.read();
+        let sent = self.transmit.queue.state().counters.read();
         (sent.errors, sent.dropped, sent.too_large)
     }
 }
@@ -111,9 +105,9 @@ fn guests_of_a_switch_hear_each_other() {
                 guest.offer(hears, 1600);
             }
         }
-        let counters = guests[1].receive.state().counters.read();
+        let counters = guests[1].receive.queue.state().counters.read();
         assert_eq!((counters.requests, counters.bytes), (3, 180));
-        assert_eq!(guests[0].transmit.state().counters.read().requests, 5);
+        assert_eq!(guests[0].transmit.queue.state().counters.read().requests, 5);
         drop(guests);
         drop(devices);
         assert!(switches.get("lan").is_empty(), "ports go with their devices");
@@ -264,13 +258,13 @@ fn packets_wait_for_buffers_and_are_merged() {
             sender.send(header, &tcp);
             receiver.offer(3, 1600);
             assert_eq!(receiver.receive().len(), 0);
-            assert!(!receiver.receive.rest(), "it waits for one more");
+            assert!(!receiver.receive.queue.rest(), "it waits for one more");
             let before = receiver.driver.receive.offered();
             receiver.offer(1, 1600);
             assert!(receiver.driver.receive.must_kick(before), "turn {turn}");
             let (told, whole) = receiver.receive().pop().unwrap();
             assert_eq!((&whole, told[10]), (&tcp, 4));
-            assert!(!receiver.receive.rest());
+            assert!(!receiver.receive.queue.rest());
         }
         // Half a ring without enough room says that there never will be.
         receiver.offer(32, 100);
@@ -279,8 +273,8 @@ fn packets_wait_for_buffers_and_are_merged() {
         let received = receiver.receive();
         assert_eq!(received.len(), 1);
         assert_eq!(received[0].1.len(), 60);
-        assert_eq!(receiver.receive.state().counters.read().too_large, 1);
-        assert!(receiver.receive.broken().is_none());
+        assert_eq!(receiver.receive.queue.state().counters.read().too_large, 1);
+        assert!(receiver.receive.queue.broken().is_none());
     }
 }
 
@@ -303,7 +297,7 @@ fn buffers_that_are_too_small_are_the_guests_own_loss() {
     let back: Vec<u32> =
         std::iter::from_fn(|| receiver.driver.receive.take()).map(|(_, size)| size).collect();
     assert_eq!(back, [0, 0, 0]);
-    let counters = receiver.receive.state().counters.read();
+    let counters = receiver.receive.queue.state().counters.read();
     assert_eq!((counters.errors, counters.too_large, counters.requests), (3, 5, 0));
 }
 
@@ -320,21 +314,21 @@ fn a_guest_that_takes_nothing_loses_its_own_packets_alone() {
     guests[0].send(PLAIN, &frame(mac(3), mac(1), 60));
     assert_eq!(guests[2].receive().len(), 1);
     guests[1].receive();
-    assert_eq!(guests[1].receive.state().counters.read().dropped, 100, "who gets none sees it too");
+    assert_eq!(guests[1].receive.queue.state().counters.read().dropped, 100, "who gets none sees it too");
     // Large ones are bounded by their bytes.
-    guests[1].receive.set_enabled(false);
-    guests[1].receive.set_enabled(true);
+    guests[1].receive.queue.set_enabled(false);
+    guests[1].receive.queue.set_enabled(true);
     let (header, tcp) = large(2, 1, 60_000);
     for _ in 0..100 {
         guests[0].send(header, &tcp);
     }
     assert!(guests[0].errors().1 >= 130, "{:?}", guests[0].errors());
     // One that is switched off gets nothing, and nothing waits for it.
-    guests[1].receive.set_enabled(false);
+    guests[1].receive.queue.set_enabled(false);
     let before = guests[0].errors();
     guests[0].send(PLAIN, &frame(mac(2), mac(1), 60));
     assert_eq!(guests[0].errors(), before);
-    guests[1].receive.set_enabled(true);
+    guests[1].receive.queue.set_enabled(true);
     guests[1].offer(8, 1600);
     assert_eq!(guests[1].receive().len(), 0);
 }
@@ -343,12 +337,12 @@ fn a_guest_that_takes_nothing_loses_its_own_packets_alone() {
 fn what_is_sent_by_a_disabled_queue_is_thrown_away() {
     let device = NetDevice::open(NetOptions::default(), &Switches::default()).unwrap();
     let mut guest = Guest::new(&device, 64, MODERN, SPLIT);
-    guest.transmit.set_enabled(false);
+    guest.transmit.queue.set_enabled(false);
     guest.send(PLAIN, &frame(mac(2), mac(1), 60));
     assert_eq!(guest.errors(), (0, 1, 0));
-    assert!(!guest.transmit.rest());
+    assert!(!guest.transmit.queue.rest());
     guest.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
-    assert!(guest.transmit.rest(), "there is something to throw away");
+    assert!(guest.transmit.queue.rest(), "there is something to throw away");
 }
 
 #[test]
@@ -359,7 +353,9 @@ fn limits_and_the_mtu_hold() {
     let mut guest = Guest::new(&device, 64, MODERN, SPLIT);
     let mut receiver = Guest::new(&other, 64, MODERN, SPLIT);
     receiver.offer(60, 1600);
-    (0..60).for_each(|_| drop(guest.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap()));
+    for _ in 0..60 {
+        guest.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
+    }
     let served = serve(&mut guest.transmit, 256);
     assert!((1..=30).contains(&served.requests), "{served:?}");
     assert!(served.held_back_ns.is_some_and(|ns| (100_000..=1_000_000).contains(&ns)), "{served:?}");
@@ -399,7 +395,7 @@ fn the_control_queue_answers() {
     let device = port(&switches, 1, NetOptions { pairs: 2, ..NetOptions::default() });
     let driver = NetDriver::new(16, SPLIT);
     let handler = Device::handler(&device, 4, 16, VirtioFeatures(MODERN));
-    let mut queue = Queue::new(driver.receive.ring().unwrap(), Notifiers::default(), handler, Arc::default());
+    let mut queue = ByHand::new(&driver.receive, handler);
     let mut driver = driver.receive;
     for (command, answer) in
         [(&[4, 0, 2, 0][..], 0), (&[4, 0, 3, 0], 1), (&[0, 0, 1], 0), (&[9, 9], 1), (&[], 1)]
@@ -447,10 +443,10 @@ proptest! {
         serve(&mut guest.transmit, 256);
         let back = std::iter::from_fn(|| guest.driver.sent()).count();
         prop_assert_eq!(back, count);
-        let counters = guest.transmit.state().counters.read();
+        let counters = guest.transmit.queue.state().counters.read();
         let all = counters.requests + counters.errors + counters.dropped + counters.too_large;
         prop_assert_eq!(all, count as u64);
-        prop_assert!(guest.transmit.broken().is_none());
+        prop_assert!(guest.transmit.queue.broken().is_none());
         for (_, frame) in other.receive() {
             prop_assert!(frame.len() >= 14 && frame.len() <= LARGEST);
         }

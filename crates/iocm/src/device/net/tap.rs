@@ -189,3 +189,7 @@ impl Tap {
         self.queues.first().is_some_and(|queue| queue.write(&Header::NOTHING, std::iter::once(part)))
     }
 }
+
+#[cfg(test)]
+#[path = "tap_tests.rs"]
+mod tests;

@@ -168,14 +168,6 @@ impl Inlet {
         is_there
     }
 
-    /// Says that the queue's worker looks by itself.
-    #[inline]
-    pub fn stay_awake(&self) {
-        if self.asleep.load(Ordering::Relaxed) {
-            self.asleep.store(false, Ordering::Relaxed);
-        }
-    }
-
     /// Becomes readable when a packet came for a worker that sleeps.
     #[must_use]
     pub fn wake(&self) -> BorrowedFd<'_> {

@@ -87,7 +87,9 @@ fn frame(number: u32, to: u8, from: u8) -> Vec<u8> {
 
 fn pool(workers: u32) -> Arc<Pool> {
     let pool = Pool::new();
-    (0..workers).for_each(|_| drop(pool.add_worker(&WorkerOptions::default()).unwrap()));
+    for _ in 0..workers {
+        pool.add_worker(&WorkerOptions::default()).unwrap();
+    }
     pool
 }
 
