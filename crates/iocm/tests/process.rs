@@ -6,12 +6,14 @@
 mod process {
     pub(crate) mod daemon;
     pub(crate) mod killed;
+    pub(crate) mod machine;
     pub(crate) mod safe;
 }
 
 const TESTS: &[(&str, fn())] = &[
     ("killed_under_load_it_loses_nothing_split", process::killed::split),
     ("killed_under_load_it_loses_nothing_packed", process::killed::packed),
+    ("a_machine_goes_on_when_the_daemon_is_killed", process::machine::goes_on),
     ("privileges_are_given_away", process::safe::given_away),
     ("what_runs_can_still_be_changed", process::safe::changes),
     ("without_rights_files_and_directories_are_refused", process::safe::refused),
