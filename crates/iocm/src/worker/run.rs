@@ -217,6 +217,7 @@ impl Run {
                     let queue = &mut self.entries[place].queue;
                     queue.complete(token, result);
                     queue.lane.publish();
+                    queue.lane.state().counters.in_flight.set(queue.in_flight() as u64);
                     self.give_what_is_wanted();
                 }
                 None => self.routes.send_on(key, token, result),
