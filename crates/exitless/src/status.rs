@@ -11,6 +11,10 @@ use experiment::study::store::StoreError;
 use experiment::study::target::CoordinateError;
 use host::snapshot::SnapshotError;
 use host::vms::NoSuchVm;
+use iocm::control::Errno;
+use iocm::control::client::ClientError;
+use iocm::running::StartError;
+use iocm::safety::SafetyError;
 
 /// The host has one arm of the comparison only.
 pub(crate) const ONE_ARM: u8 = 1;
@@ -61,6 +65,10 @@ pub(crate) struct Usage(pub(crate) String);
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>()
         || error.is::<iocm::config::ConfigError>()
+        || matches!(
+            error.downcast_ref(),
+            Some(StartError::Safety(SafetyError::Account(_) | SafetyError::Capability(_)))
+        )
         || error.is::<BadPlan>()
         || error.is::<experiment::study::plan::BadPlan>()
         || matches!(store(error), Some(failed) if failed.is_usage())
@@ -75,6 +83,14 @@ fn code(error: &anyhow::Error) -> u8 {
         || matches!(error.downcast_ref(), Some(LoadError::Settings { .. } | LoadError::Ports { .. }))
     {
         return USAGE;
+    }
+    if let Some(ClientError::Refused(refusal)) = error.downcast_ref() {
+        return match refusal.errno {
+            Errno::Invalid | Errno::Missing | Errno::IsDirectory | Errno::NotDirectory | Errno::TooLarge => {
+                USAGE
+            }
+            _ => REFUSED,
+        };
     }
     match error.downcast_ref::<lab::Error>() {
         Some(lab::Error::Interrupted) => INTERRUPTED,

@@ -38,8 +38,9 @@ fn end(child: &mut Child) -> Option<i32> {
 fn it_serves_until_a_signal_and_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (config, socket) = (directory.path().join("iocm.toml"), directory.path().join("disk.sock"));
-    let text =
-        format!("[workers]\ncount = 2\n[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\n");
+    let text = format!(
+        "[workers]\ncount = 2\n[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\n[control]\nsocket = \"\"\nmount = \"\"\n"
+    );
     std::fs::write(&config, text).unwrap();
     for arguments in [&[][..], &["--every", "50ms"]] {
         let mut child = serve(&config).args(arguments).stdout(Stdio::piped()).spawn().unwrap();

@@ -1,24 +1,39 @@
 //! What a daemon is made of, as its file says it.
 
+mod control;
+mod line;
+mod net;
+
 use crate::device::block::{BlockOptions, SERIAL_BYTES};
+use crate::device::net::NetOptions;
 use crate::worker::{Polling, WorkerOptions};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
+pub use control::{ControlConfig, MOUNT, SOCKET, SafetyConfig, Seccomp};
+pub use line::{BadLine, WorkerConfig};
+pub use net::NetBackend;
+
 /// What a daemon is made of.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     /// Its workers.
     #[serde(default)]
     pub workers: WorkersConfig,
     /// Its devices.
-    #[serde(default, rename = "device")]
+    #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceConfig>,
+    /// Where it can be looked at and changed while it runs.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub control: ControlConfig,
+    /// What it may do once it runs.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub safety: SafetyConfig,
 }
 
 /// How devices are given to workers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrangement {
     /// All workers share all devices: each queue goes to the worker that has the fewest.
@@ -29,7 +44,7 @@ pub enum Arrangement {
 }
 
 /// What workers do when there is nothing to do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PollingConfig {
     /// What costs least without slowing guests down.
@@ -41,8 +56,20 @@ pub enum PollingConfig {
     Never,
 }
 
+impl PollingConfig {
+    /// The same with its longest nap, microseconds.
+    #[must_use]
+    pub const fn polling(self, longest_nap_us: u64) -> Polling {
+        match self {
+            Self::Adaptive => Polling::Adaptive { nap_ns: longest_nap_us.saturating_mul(1000) },
+            Self::Always => Polling::Always,
+            Self::Never => Polling::Never,
+        }
+    }
+}
+
 /// A daemon's workers.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct WorkersConfig {
     /// How devices are given to them.
@@ -71,7 +98,7 @@ impl Default for WorkersConfig {
 }
 
 /// A device.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DeviceConfig {
     /// What it is called.
@@ -82,39 +109,57 @@ pub struct DeviceConfig {
     /// Where it waits for its front-end.
     pub socket: PathBuf,
     /// A raw file or a block device; without it a disk that forgets everything, for measuring.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Size of a disk that forgets, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub null_size_bytes: Option<u64>,
     /// Whether the guest may only read.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub read_only: bool,
     /// Whether the host's page cache is passed by.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub direct: bool,
     /// The disk's serial number, at most 20 bytes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub serial: String,
-    /// Queues at most.
+    /// Queues at most; of a network device, pairs of queues.
     #[serde(default = "one")]
     pub queues: u16,
+    /// What a network device's packets go to and come from; without it they are forgotten, for measuring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<NetBackend>,
+    /// A network device's address, as `52:54:00:12:34:56`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Most bytes of a network device's packets, without their Ethernet header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
     /// Limit of requests a second; 0 for none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub requests_per_second: u64,
     /// Limit of bytes a second; 0 for none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub bytes_per_second: u64,
 }
 
 /// Kinds of devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceType {
     /// A disk.
     Block,
+    /// A network device.
+    Net,
 }
 
 const fn one() -> u16 {
     1
+}
+
+/// Whether it need not be said.
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Why a file makes no daemon.
@@ -187,19 +232,17 @@ impl Config {
             if self.devices[..index].iter().any(|other| other.socket == device.socket) {
                 return nonsense(format!("two devices wait on {}", device.socket.display()));
             }
-            if device.serial.len() > SERIAL_BYTES {
-                return nonsense(format!("the serial number of {name} has more than {SERIAL_BYTES} bytes"));
-            }
-            if !(1..=256).contains(&device.queues) {
-                return nonsense(format!("{name} has {} queues, and 1 to 256 can be", device.queues));
-            }
-            if device.path.is_some() && device.null_size_bytes.is_some() {
-                return nonsense(format!(
-                    "{name} has a path, and its file's size: leave out null-size-bytes"
-                ));
-            }
+            device.check()?;
         }
         Ok(())
+    }
+
+    /// The file that says so.
+    ///
+    /// # Errors
+    /// [`ConfigError::Nonsense`] when something cannot be written in TOML.
+    pub fn text(&self) -> Result<String, ConfigError> {
+        toml::to_string(self).map_err(|error| ConfigError::Nonsense(error.to_string()))
     }
 }
 
@@ -207,11 +250,7 @@ impl WorkersConfig {
     /// What they do when there is nothing to do.
     #[must_use]
     pub const fn polling(&self) -> Polling {
-        match self.polling {
-            PollingConfig::Adaptive => Polling::Adaptive { nap_ns: self.longest_nap_us.saturating_mul(1000) },
-            PollingConfig::Always => Polling::Always,
-            PollingConfig::Never => Polling::Never,
-        }
+        self.polling.polling(self.longest_nap_us)
     }
 
     /// How the worker of this number is made.
@@ -225,6 +264,56 @@ impl WorkersConfig {
 }
 
 impl DeviceConfig {
+    /// Whether it can be by itself.
+    ///
+    /// # Errors
+    /// [`ConfigError::Nonsense`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let nonsense = |what: String| Err(ConfigError::Nonsense(what));
+        let name = &self.name;
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return nonsense("a device's name is one line of text".to_owned());
+        }
+        if self.serial.len() > SERIAL_BYTES {
+            return nonsense(format!("the serial number of {name} has more than {SERIAL_BYTES} bytes"));
+        }
+        if !(1..=256).contains(&self.queues) {
+            return nonsense(format!("{name} has {} queues, and 1 to 256 can be", self.queues));
+        }
+        self.check_kind()?;
+        if self.path.is_some() && self.null_size_bytes.is_some() {
+            return nonsense(format!("{name} has a path, and its file's size: leave out null-size-bytes"));
+        }
+        Ok(())
+    }
+
+    /// What its network device is made of.
+    ///
+    /// # Errors
+    /// [`ConfigError::Nonsense`].
+    pub fn net(&self) -> Result<NetOptions, ConfigError> {
+        net::options(self)
+    }
+
+    /// Whether everything that is said is of its kind.
+    fn check_kind(&self) -> Result<(), ConfigError> {
+        let of_net = self.backend.is_some() || self.mac.is_some() || self.mtu.is_some();
+        let of_block = self.path.is_some()
+            || self.null_size_bytes.is_some()
+            || self.read_only
+            || self.direct
+            || !self.serial.is_empty();
+        let nonsense = |what: &str| Err(ConfigError::Nonsense(format!("{} is {what}", self.name)));
+        match self.kind {
+            DeviceType::Block if of_net => nonsense("a disk: leave out backend, mac and mtu"),
+            DeviceType::Net if of_block => {
+                nonsense("a network device: leave out path, null-size-bytes, read-only, direct and serial")
+            }
+            DeviceType::Net => self.net().map(drop),
+            DeviceType::Block => Ok(()),
+        }
+    }
+
     /// What its disk is made of.
     #[must_use]
     pub fn block(&self) -> BlockOptions {
@@ -264,49 +353,5 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(text: &str) -> String {
-        Config::parse(text).unwrap_err().to_string()
-    }
-
-    const DISK: &str = "[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/run/a\"\n";
-
-    #[test]
-    fn what_is_not_said_is_usual() {
-        let config = Config::parse(DISK).unwrap();
-        assert_eq!(config.workers.count, 1);
-        assert_eq!(config.workers.polling(), Polling::Adaptive { nap_ns: 100_000 });
-        assert_eq!(config.devices[0].block(), BlockOptions::default());
-        assert_eq!(config.workers.worker(0).unwrap(), WorkerOptions::default());
-    }
-
-    #[test]
-    fn everything_can_be_said() {
-        let text = "[workers]\narrangement = \"per-device\"\ncount = 3\ncpus = [\"2\", \"4-6,8\"]\npolling = \"always\"\n\
-            longest-nap-us = 50\n[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/run/a\"\npath = \"/x\"\n\
-            read-only = true\ndirect = true\nserial = \"s\"\nqueues = 4\nrequests-per-second = 5\nbytes-per-second = 6\n";
-        let config = Config::parse(text).unwrap();
-        assert_eq!(config.workers.arrangement, Arrangement::PerDevice);
-        assert_eq!(config.workers.worker(1).unwrap().cpus, [4, 5, 6, 8]);
-        assert_eq!(config.workers.polling(), Polling::Always);
-        let block = config.devices[0].block();
-        assert!(block.read_only && block.direct);
-        assert_eq!((block.queues, block.requests_a_second, block.bytes_a_second), (4, 5, 6));
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused_by_name() {
-        assert!(refused("[workers]\ncount = 0").contains("count = 0"));
-        assert!(refused("[workers]\ncpus = [\"3-1\"]").contains("`3-1`"));
-        assert!(refused("[workers]\ncpus = [\"99999\"]").contains("`99999`"));
-        assert!(refused("[workers]\nspeed = 1").contains("line 2"), "{}", refused("[workers]\nspeed = 1"));
-        assert!(refused(&format!("{DISK}{DISK}")).contains("called a"));
-        assert!(refused(&format!("{DISK}{}", DISK.replace("\"a\"", "\"b\""))).contains("/run/a"));
-        assert!(refused(&format!("{DISK}queues = 0")).contains("0 queues"));
-        assert!(refused(&format!("{DISK}serial = \"123456789012345678901\"")).contains("20 bytes"));
-        assert!(refused(&format!("{DISK}path = \"/x\"\nnull-size-bytes = 1")).contains("null-size-bytes"));
-        assert!(refused(&DISK.replace("block", "tape")).contains("tape"));
-    }
-}
+#[path = "config/config_tests.rs"]
+mod tests;

@@ -1,22 +1,50 @@
 //! The daemon: devices that wait for their front-ends, and the workers that serve them.
 
-use crate::config::{Arrangement, Config, ConfigError, DeviceConfig, DeviceType};
-use crate::device::block::{BlockDevice, StorageError};
+mod figures;
+mod opened;
+
+use crate::config::{Arrangement, Config, ConfigError, DeviceConfig};
+use crate::control::Loads;
+use crate::device::block::StorageError;
+use crate::device::net::NetError;
+use crate::device::net::switch::Switches;
 use crate::pool::{Pool, PoolError};
 use crate::post::{Post, PostError};
-use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
 use crate::worker::WorkerError;
-use serde::Serialize;
-use std::sync::{Arc, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of the form of [`Figures`].
-pub const FORMAT: u32 = 1;
+pub use figures::{DeviceReport, FORMAT, Figures, QueueReport, WorkerReport};
+pub use opened::Opened;
 
 /// A daemon at work. Dropping it ends it: front-ends see the connection close, with all requests ended.
 #[derive(Debug)]
 pub struct Daemon {
-    posts: Vec<Post>,
+    pub(crate) config: Config,
+    devices: Mutex<Devices>,
     pool: Arc<Pool>,
+    pub(crate) loads: Loads,
+    /// Held while a device is added, so that no two are alike.
+    adding: Mutex<()>,
+    /// Between its network devices.
+    switches: Arc<Switches>,
+}
+
+#[derive(Debug, Default)]
+struct Devices {
+    by_number: BTreeMap<u32, Arc<Placed>>,
+    next: u32,
+}
+
+/// A device of the daemon.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    /// What it was made from.
+    pub(crate) config: DeviceConfig,
+    /// Where it waits, and what serves it.
+    pub(crate) post: Post,
+    /// The worker that is there for it alone.
+    pub(crate) own_worker: Option<u32>,
 }
 
 /// Why a daemon cannot begin.
@@ -38,56 +66,14 @@ pub enum DaemonError {
         #[source]
         source: StorageError,
     },
-}
-
-/// What was counted up to now.
-#[derive(Debug, Clone, Serialize)]
-pub struct Figures {
-    /// [`FORMAT`].
-    pub format: u32,
-    /// The workers.
-    pub workers: Vec<WorkerReport>,
-    /// The devices.
-    pub devices: Vec<DeviceReport>,
-}
-
-/// A worker's figures.
-#[derive(Debug, Clone, Serialize)]
-pub struct WorkerReport {
-    /// Its number.
-    pub worker: u32,
-    /// Its thread.
-    pub thread: i32,
-    /// What was counted.
-    #[serde(flatten)]
-    pub figures: WorkerFigures,
-}
-
-/// A device's figures.
-#[derive(Debug, Clone, Serialize)]
-pub struct DeviceReport {
-    /// What it is called.
-    pub name: String,
-    /// What it is.
-    pub kind: &'static str,
-    /// Whether a front-end is there.
-    pub connected: bool,
-    /// Its queues.
-    pub queues: Vec<QueueReport>,
-}
-
-/// A queue's figures.
-#[derive(Debug, Clone, Serialize)]
-pub struct QueueReport {
-    /// Which queue of the device.
-    pub queue: usize,
-    /// Which worker serves it; `None` while none does.
-    pub worker: Option<u32>,
-    /// What was counted.
-    #[serde(flatten)]
-    pub figures: QueueFigures,
-    /// How many requests waited at least 2^n nanoseconds before they were taken, and less than twice that.
-    pub delays: Vec<u64>,
+    #[error("Device {name} cannot be served")]
+    Net {
+        name: String,
+        #[source]
+        source: NetError,
+    },
+    #[error("There is a device already that is called {0}, or that waits on its socket")]
+    Exists(String),
 }
 
 impl Daemon {
@@ -96,29 +82,116 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`]; nothing is left then.
     pub fn start(config: &Config) -> Result<Self, DaemonError> {
-        let pool = Pool::new();
-        let shared = config.workers.arrangement == Arrangement::Shared;
-        let count = if shared { config.workers.count as usize } else { config.devices.len().max(1) };
-        for number in 0..count {
-            pool.add_worker(&config.workers.worker(number)?)?;
-        }
-        let mut posts = Vec::new();
-        for (index, device) in config.devices.iter().enumerate() {
-            let post = open(device, &pool)?;
-            if !shared {
-                for queue in &post.served.queues {
-                    *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = u32::try_from(index).ok();
-                }
-            }
-            posts.push(post);
-        }
-        Ok(Self { posts, pool })
+        Self::serve(Opened::open(config)?)
     }
 
-    /// Its devices.
+    /// Makes the workers, and has them serve what was opened before. All threads of the daemon begin here.
+    ///
+    /// # Errors
+    /// As of [`Self::start`].
+    pub fn serve(mut opened: Opened) -> Result<Self, DaemonError> {
+        let (config, switches) = (opened.config.clone(), Arc::clone(&opened.switches));
+        let pool = Pool::new();
+        if config.workers.arrangement == Arrangement::Shared || config.devices.is_empty() {
+            for number in 0..config.workers.count as usize {
+                pool.add_worker(&config.workers.worker(number)?)?;
+            }
+        }
+        let daemon = Self {
+            config,
+            devices: Mutex::default(),
+            pool,
+            loads: Loads::default(),
+            adding: Mutex::default(),
+            switches,
+        };
+        while let Some((config, device, listener)) = opened.next() {
+            daemon.place(&config, device, listener)?;
+        }
+        Ok(daemon)
+    }
+
+    /// Opens one more device, and serves it. Its number, which no other ever had.
+    ///
+    /// # Errors
+    /// [`DaemonError`]; nothing is left then.
+    pub fn add_device(&self, config: &DeviceConfig) -> Result<u32, DaemonError> {
+        config.check()?;
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_alike =
+            |placed: &Placed| placed.config.name == config.name || placed.config.socket == config.socket;
+        if self.placed().iter().any(|(_, placed)| is_alike(placed)) {
+            return Err(DaemonError::Exists(config.name.clone()));
+        }
+        let mut opened = Opened::nothing(&self.switches);
+        opened.add(config)?;
+        match opened.next() {
+            Some((config, device, listener)) => self.place(&config, device, listener),
+            None => Err(DaemonError::Exists(config.name.clone())),
+        }
+    }
+
+    fn place(
+        &self,
+        config: &DeviceConfig,
+        device: Box<dyn crate::device::Device>,
+        listener: std::os::unix::net::UnixListener,
+    ) -> Result<u32, DaemonError> {
+        let own_worker = match self.config.workers.arrangement {
+            Arrangement::Shared => None,
+            Arrangement::PerDevice => {
+                let number = self.devices().next as usize;
+                Some(self.pool.add_worker(&self.config.workers.worker(number)?)?)
+            }
+        };
+        let post = Post::wait(config.name.clone(), &config.socket, listener, device, &self.pool)?;
+        for queue in &post.served.queues {
+            *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = own_worker;
+        }
+        let mut devices = self.devices();
+        let number = devices.next;
+        devices.next += 1;
+        devices.by_number.insert(number, Arc::new(Placed { config: config.clone(), post, own_worker }));
+        Ok(number)
+    }
+
+    /// Ends a device, after all requests that are under way. Whether there was one.
+    pub fn remove_device(&self, number: u32) -> bool {
+        let Some(placed) = self.device(number) else { return false };
+        // Others can look at it meanwhile, and change other devices: it may take as long as a disk does.
+        placed.post.close();
+        let was_there = self.devices().by_number.remove(&number).is_some();
+        if let Some(worker) = placed.own_worker.filter(|_| was_there)
+            && let Err(error) = self.pool.remove_worker(worker)
+        {
+            tracing::debug!("The worker of {} stays: {error}", placed.config.name);
+        }
+        was_there
+    }
+
+    fn devices(&self) -> MutexGuard<'_, Devices> {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its devices by number.
+    pub(crate) fn placed(&self) -> Vec<(u32, Arc<Placed>)> {
+        self.devices().by_number.iter().map(|(number, placed)| (*number, Arc::clone(placed))).collect()
+    }
+
+    /// A device.
+    pub(crate) fn device(&self, number: u32) -> Option<Arc<Placed>> {
+        self.devices().by_number.get(&number).cloned()
+    }
+
+    /// The numbers of its devices, in order.
+    pub(crate) fn device_numbers(&self) -> Vec<u32> {
+        self.devices().by_number.keys().copied().collect()
+    }
+
+    /// Where its devices wait, in the order in which they were made.
     #[must_use]
-    pub fn posts(&self) -> &[Post] {
-        &self.posts
+    pub fn posts(&self) -> Vec<DevicePost> {
+        self.placed().into_iter().map(|(_, placed)| DevicePost(placed)).collect()
     }
 
     /// Its workers.
@@ -126,105 +199,27 @@ impl Daemon {
     pub const fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
+}
 
-    /// What was counted up to now.
-    #[must_use]
-    pub fn figures(&self) -> Figures {
-        let workers = self.pool.workers().into_iter().map(|worker| WorkerReport {
-            worker: worker.number(),
-            thread: worker.thread_id(),
-            figures: worker.counters().read(),
-        });
-        let devices = self.posts.iter().map(|post| DeviceReport {
-            name: post.name.clone(),
-            kind: post.served.device.kind(),
-            connected: post.is_connected(),
-            queues: post
-                .served
-                .queues
-                .iter()
-                .enumerate()
-                .map(|(queue, served)| {
-                    let key = *served.key.lock().unwrap_or_else(PoisonError::into_inner);
-                    let mut delays = served.state.delays.counts().to_vec();
-                    let used =
-                        (0..BUCKETS).rev().find(|bucket| delays[*bucket] > 0).map_or(0, |bucket| bucket + 1);
-                    delays.truncate(used);
-                    QueueReport {
-                        queue,
-                        worker: key.and_then(|key| self.pool.place(key)),
-                        figures: served.state.counters.read(),
-                        delays,
-                    }
-                })
-                .collect(),
-        });
-        Figures { format: FORMAT, workers: workers.collect(), devices: devices.collect() }
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Whoever still looks at a device keeps it, but not its front-end.
+        self.placed().iter().for_each(|(_, placed)| placed.post.close());
     }
 }
 
-fn open(config: &DeviceConfig, pool: &Arc<Pool>) -> Result<Post, DaemonError> {
-    let storage = |source| DaemonError::Storage { name: config.name.clone(), source };
-    let device = match config.kind {
-        DeviceType::Block => BlockDevice::open(config.block()).map_err(storage)?,
-    };
-    Ok(Post::open(config.name.clone(), &config.socket, Box::new(device), pool)?)
+/// Where a device of a daemon waits.
+#[derive(Debug, Clone)]
+pub struct DevicePost(Arc<Placed>);
+
+impl std::ops::Deref for DevicePost {
+    type Target = Post;
+
+    fn deref(&self) -> &Post {
+        &self.0.post
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ring::RingFeatures;
-    use crate::testing::{BlockDriver, FrontEnd};
-    use std::os::unix::net::UnixStream;
-    use std::time::Duration;
-
-    fn config(directory: &std::path::Path, arrangement: &str) -> Config {
-        let devices = (0..3).map(|number| {
-            let socket = directory.join(format!("{number}.sock"));
-            format!("[[device]]\nname = \"d{number}\"\ntype = \"block\"\nsocket = {socket:?}\n")
-        });
-        let devices: String = devices.collect();
-        Config::parse(&format!("[workers]\narrangement = \"{arrangement}\"\n{devices}")).unwrap()
-    }
-
-    #[test]
-    fn devices_are_given_to_workers_as_they_are_to_be() {
-        for (arrangement, workers) in [("shared", [0, 0, 0]), ("per-device", [0, 1, 2])] {
-            let directory = tempfile::tempdir().unwrap();
-            let daemon = Daemon::start(&config(directory.path(), arrangement)).unwrap();
-            let mut fronts = Vec::new();
-            for post in daemon.posts() {
-                let driver = BlockDriver::new(16, RingFeatures::default());
-                let mut front = FrontEnd::new(UnixStream::connect(&post.socket).unwrap()).unwrap();
-                front.agree(&driver.driver, 0).unwrap();
-                assert!(front.start(0, &driver.driver.place(), 16, 0).unwrap());
-                fronts.push((front, driver));
-            }
-            let figures = daemon.figures();
-            let places: Vec<_> = figures.devices.iter().map(|device| device.queues[0].worker).collect();
-            assert_eq!(places, workers.map(Some));
-            assert!(figures.devices.iter().all(|device| device.connected));
-            let text = serde_json::to_string(&figures).unwrap();
-            assert!(text.contains("\"kicks_saved\":0") && text.contains("\"naps\":"), "{text}");
-            let sockets: Vec<_> = daemon.posts().iter().map(|post| post.socket.clone()).collect();
-            drop(daemon);
-            assert!(sockets.iter().all(|socket| !socket.exists()), "nothing is left");
-            for (mut front, _) in fronts {
-                assert!(front.ask(1).is_err(), "the connection is closed");
-            }
-        }
-    }
-
-    #[test]
-    fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = config(directory.path(), "shared");
-        drop(std::os::unix::net::UnixListener::bind(&config.devices[0].socket).unwrap());
-        let daemon = Daemon::start(&config).unwrap();
-        let error = Daemon::start(&config).unwrap_err();
-        assert!(error.to_string().contains("0.sock"), "{error}");
-        std::thread::sleep(Duration::from_millis(10));
-        assert!(daemon.posts()[0].socket.exists());
-    }
-}
+#[path = "daemon/daemon_tests.rs"]
+mod tests;

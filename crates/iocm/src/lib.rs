@@ -2,6 +2,7 @@
 
 mod clock;
 pub mod config;
+pub mod control;
 pub mod daemon;
 pub mod device;
 pub mod memory;
@@ -11,6 +12,8 @@ pub mod post;
 pub mod protocol;
 pub mod queue;
 pub mod ring;
+pub mod running;
+pub mod safety;
 pub mod session;
 pub mod statistics;
 #[cfg(any(test, feature = "testing"))]

@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::pool::Pool;
 use crate::session::{Served, Session};
+use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,9 +20,44 @@ pub struct Post {
     pub socket: PathBuf,
     /// The device and its queues.
     pub served: Arc<Served>,
+    listener: Arc<UnixListener>,
     closing: Arc<AtomicBool>,
-    connection: Arc<Mutex<Option<UnixStream>>>,
-    thread: Option<JoinHandle<()>>,
+    connection: Arc<Mutex<Option<Front>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The front-end that is connected.
+#[derive(Debug)]
+struct Front {
+    stream: UnixStream,
+    peer: Option<Peer>,
+}
+
+/// Who a front-end is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// The process that connected.
+    pub pid: i32,
+    /// What its VM is called, by its command line, else what the process is called; empty where neither can be told.
+    pub vm: String,
+}
+
+impl Peer {
+    /// Asks the kernel who is at the other end. A process that cannot be seen from here is not known.
+    fn of(stream: &UnixStream) -> Option<Self> {
+        let pid = socket_peercred(stream).ok()?.pid.as_raw_pid();
+        if pid <= 0 {
+            return None;
+        }
+        let root = Path::new("/");
+        let name = host::vms::name_of(root, pid).or_else(|| {
+            let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+            Some(command.trim_end().to_owned())
+        });
+        // It is one line of text for others, and another user's.
+        let vm = name.unwrap_or_default().chars().filter(|letter| !letter.is_control()).collect();
+        Some(Self { pid, vm })
+    }
 }
 
 /// Why a device cannot wait on a socket.
@@ -60,21 +96,44 @@ impl Post {
         device: Box<dyn Device>,
         pool: &Arc<Pool>,
     ) -> Result<Self, PostError> {
+        Self::wait(name, socket, Self::bind(socket)?, device, pool)
+    }
+
+    /// Makes a socket for front-ends, on which nobody waits yet.
+    ///
+    /// # Errors
+    /// [`PostError::Socket`].
+    pub fn bind(socket: &Path) -> Result<UnixListener, PostError> {
         let cannot = |source| PostError::Socket { path: socket.to_owned(), source };
-        let listener = bind(socket).map_err(cannot)?;
+        bind(socket).map_err(cannot)
+    }
+
+    /// Waits on a socket that was made before.
+    ///
+    /// # Errors
+    /// [`PostError::Thread`].
+    pub fn wait(
+        name: String,
+        socket: &Path,
+        listener: UnixListener,
+        device: Box<dyn Device>,
+        pool: &Arc<Pool>,
+    ) -> Result<Self, PostError> {
         let served = Served::new(device);
+        let listener = Arc::new(listener);
         let closing = Arc::new(AtomicBool::new(false));
-        let connection = Arc::<Mutex<Option<UnixStream>>>::default();
+        let connection = Arc::<Mutex<Option<Front>>>::default();
         let body = {
             let (name, pool, served) = (name.clone(), Arc::clone(pool), Arc::clone(&served));
             let (closing, connection) = (Arc::clone(&closing), Arc::clone(&connection));
+            let listener = Arc::clone(&listener);
             move || {
                 for stream in listener.incoming() {
                     if closing.load(Ordering::Acquire) {
                         break;
                     }
                     match stream {
-                        Ok(stream) => serve(&name, stream, &served, &pool, &connection),
+                        Ok(stream) => serve(&name, stream, &served, &pool, &connection, &closing),
                         Err(error) => tracing::warn!("{name}: no front-end can connect: {error}"),
                     }
                 }
@@ -82,7 +141,8 @@ impl Post {
         };
         let thread = std::thread::Builder::new().name("front-end".to_owned()).spawn(body);
         let thread = thread.map_err(|source| PostError::Thread { name: name.clone(), source })?;
-        Ok(Self { name, socket: socket.to_owned(), served, closing, connection, thread: Some(thread) })
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { name, socket: socket.to_owned(), served, listener, closing, connection, thread })
     }
 
     /// Whether a front-end is connected.
@@ -90,20 +150,36 @@ impl Post {
     pub fn is_connected(&self) -> bool {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
+
+    /// Who is connected.
+    #[must_use]
+    pub fn peer(&self) -> Option<Peer> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.peer.clone()
+    }
+
+    /// Whether it is being closed.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Ends the front-end's connection after all its requests, and waits for no other. Its socket is removed.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        if let Some(front) = &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = front.stream.shutdown(std::net::Shutdown::Both);
+        }
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        // The thread that waits for the next front-end is told that there is none, whatever became of the socket's file.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Read);
+        let _ = std::fs::remove_file(&self.socket);
+        let _ = thread.join();
+    }
 }
 
 impl Drop for Post {
     fn drop(&mut self) {
-        self.closing.store(true, Ordering::Release);
-        if let Some(connection) = &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = connection.shutdown(std::net::Shutdown::Both);
-        }
-        // The thread that waits for the next front-end sees one that is none.
-        let _ = UnixStream::connect(&self.socket);
-        let _ = std::fs::remove_file(&self.socket);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.close();
     }
 }
 
@@ -111,7 +187,9 @@ fn bind(socket: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(socket) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             // One that answers is another's.
-            if UnixStream::connect(socket).is_ok() {
+            use std::os::unix::fs::FileTypeExt as _;
+            let is_socket = std::fs::symlink_metadata(socket)?.file_type().is_socket();
+            if !is_socket || UnixStream::connect(socket).is_ok() {
                 return Err(error);
             }
             std::fs::remove_file(socket)?;
@@ -126,11 +204,17 @@ fn serve(
     stream: UnixStream,
     served: &Arc<Served>,
     pool: &Arc<Pool>,
-    connection: &Mutex<Option<UnixStream>>,
+    connection: &Mutex<Option<Front>>,
+    closing: &AtomicBool,
 ) {
     tracing::info!("{name}: a front-end is there");
     let set = |stream| *connection.lock().unwrap_or_else(PoisonError::into_inner) = stream;
-    set(stream.try_clone().ok());
+    let peer = Peer::of(&stream);
+    set(stream.try_clone().ok().map(|stream| Front { stream, peer }));
+    // Whoever closed it before did not see this connection.
+    if closing.load(Ordering::Acquire) {
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
     match Session::new(Arc::clone(served), Arc::clone(pool)).run(stream) {
         Ok(()) => tracing::info!("{name}: the front-end is gone"),
         Err(error) => tracing::warn!("{name}: {error}"),

@@ -9,10 +9,10 @@ mod lane;
 
 use crate::memory::GuestMemory;
 use crate::ring::{Ring, RingError};
-use crate::statistics::{Delays, QueueCounters};
+use crate::statistics::{Delays, Moves, QueueCounters};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub use handler::{Handler, NoRoom, Served, Submission, Submitter, Token};
 pub use lane::Lane;
@@ -37,6 +37,10 @@ pub struct QueueState {
     pub counters: QueueCounters,
     /// How long requests waited before they were taken.
     pub delays: Delays,
+    /// How often it went to another worker, and how long that took.
+    pub moves: Moves,
+    /// Whether its ring broke the rules, so that it is no longer served.
+    pub broken: AtomicBool,
 }
 
 /// A virtqueue that can be served.
@@ -55,6 +59,10 @@ pub struct Queue {
     pub(crate) enabled: bool,
     /// Its share of a busy worker, against other queues' weights.
     pub(crate) weight: u32,
+    /// Whether it is never left to its kicks.
+    pub(crate) polled: bool,
+    /// When a worker gave it away, nanoseconds of the monotonic clock.
+    pub(crate) left: Option<u64>,
 }
 
 impl std::fmt::Debug for Queue {
@@ -82,8 +90,19 @@ impl Queue {
     #[must_use]
     pub fn new(ring: Ring, notifiers: Notifiers, handler: Box<dyn Handler>, state: Arc<QueueState>) -> Self {
         let Notifiers { kick, call, error } = notifiers;
+        state.broken.store(false, Ordering::Relaxed);
         let lane = Lane::new(ring, call, state);
-        Self { key: QueueKey::fresh(), lane, handler, kick, error, enabled: true, weight: USUAL_WEIGHT }
+        Self {
+            key: QueueKey::fresh(),
+            lane,
+            handler,
+            kick,
+            error,
+            enabled: true,
+            weight: USUAL_WEIGHT,
+            polled: false,
+            left: None,
+        }
     }
 
     /// Remembers requests under way from now on, and first makes those again that are remembered.
@@ -127,12 +146,29 @@ impl Queue {
     /// Serves at most `budget` requests.
     #[inline]
     pub(crate) fn serve(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        if !self.enabled || self.lane.broken.is_some() {
+        if self.lane.broken.is_some() {
             return Served::default();
         }
-        let served = self.handler.serve(&mut self.lane, submitter, budget);
+        let served = match self.enabled {
+            true => self.handler.serve(&mut self.lane, submitter, budget),
+            false => self.handler.discard(&mut self.lane, budget).unwrap_or_default(),
+        };
         self.after_use();
         served
+    }
+
+    /// Serves it from now on, or no longer.
+    pub fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        self.handler.enable(enabled);
+    }
+
+    /// Leaves it alone until somebody kicks or brings something. Whether there is something already.
+    pub(crate) fn rest(&mut self) -> bool {
+        match self.enabled {
+            true => self.handler.rest(&mut self.lane),
+            false => self.handler.discard(&mut self.lane, 0).is_some() && self.lane.want_kicks(),
+        }
     }
 
     /// Ends a request that the host's kernel has done.
@@ -145,6 +181,7 @@ impl Queue {
     fn after_use(&mut self) {
         if let Some(error) = self.lane.newly_broken() {
             tracing::warn!("Queue {} is given up: {error}", self.key.0);
+            self.lane.state.broken.store(true, Ordering::Relaxed);
             if let Some(file) = &self.error {
                 // That nobody listens is no harm to the queue.
                 let _ = rustix::io::write(file, &1_u64.to_ne_bytes());

@@ -127,6 +127,15 @@ impl Ring {
         }
     }
 
+    /// Leaves the buffer that was taken last to be taken again. Several are put back from the last one on.
+    #[inline]
+    pub fn put_back(&mut self, id: u16) {
+        match self {
+            Self::Split(ring) => ring.put_back(),
+            Self::Packed(ring) => ring.put_back(id),
+        }
+    }
+
     /// Lets the driver see all buffers that were given back. Whether it wants to be called for them.
     #[inline]
     pub fn publish(&mut self) -> bool {

@@ -4,7 +4,7 @@ mod answer;
 mod rings;
 
 use crate::device::Device;
-use crate::memory::{DirtyLog, GuestMemory};
+use crate::memory::{DirtyLog, GuestMemory, RegionPlace};
 use crate::pool::{Pool, PoolError};
 use crate::protocol::{
     Connection, ConnectionError, Header, ProtocolFeatures, Refusal, Request, VirtioFeatures,
@@ -37,6 +37,8 @@ pub struct ServedQueue {
     pub worker: Mutex<Option<u32>>,
     /// Its weight, 0 for the usual.
     pub weight: std::sync::atomic::AtomicU32,
+    /// Whether it is looked at all the time, and never left to its kicks.
+    pub polled: std::sync::atomic::AtomicBool,
 }
 
 impl Served {
@@ -64,6 +66,9 @@ pub struct Session {
     features: VirtioFeatures,
     protocol: ProtocolFeatures,
     memory: Arc<GuestMemory>,
+    /// Regions that were added again, as often as that was: QEMU before 8.2 adds and removes each once for every pair of
+    /// a network device's queues.
+    again: Vec<RegionPlace>,
     log: Option<Arc<DirtyLog>>,
     inflight: Option<InflightMemory>,
     status: u64,
@@ -91,6 +96,7 @@ impl Session {
             features: VirtioFeatures::default(),
             protocol: ProtocolFeatures::default(),
             memory: Arc::default(),
+            again: Vec::new(),
             log: None,
             inflight: None,
             status: 0,

@@ -55,15 +55,37 @@ impl Delays {
     }
 }
 
+/// Times that a queue went from one worker to another.
+///
+/// Whichever worker has the queue counts them.
+#[derive(Debug, Default)]
+pub struct Moves {
+    /// How many there were.
+    pub count: Count,
+    /// For how long no worker had it in the last one, nanoseconds.
+    pub last_pause_ns: Count,
+    /// The longest such pause of all.
+    pub longest_pause_ns: Count,
+}
+
+impl Moves {
+    /// Takes note of a move that took so many nanoseconds.
+    pub(crate) fn add(&self, pause_ns: u64) {
+        self.count.add(1);
+        self.last_pause_ns.set(pause_ns);
+        self.longest_pause_ns.set(self.longest_pause_ns.get().max(pause_ns));
+    }
+}
+
 macro_rules! counters {
-    ($(#[$about:meta])* $live:ident, $read:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+    ($(#[$about:meta])* $live:ident, $read:ident { $($(#[doc = $doc:literal])* $name:ident,)* }) => {
         $(#[$about])*
         #[derive(Debug, Default)]
-        pub struct $live { $($(#[$doc])* pub $name: Count,)* }
+        pub struct $live { $($(#[doc = $doc])* pub $name: Count,)* }
 
         $(#[$about])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-        pub struct $read { $($(#[$doc])* pub $name: u64,)* }
+        pub struct $read { $($(#[doc = $doc])* pub $name: u64,)* }
 
         impl $live {
             /// What was counted so far.
@@ -76,6 +98,8 @@ macro_rules! counters {
         impl $read {
             /// The names of all counters, in order.
             pub const NAMES: &[&str] = &[$(stringify!($name),)*];
+            /// What each of them counts, in the same order.
+            pub const ABOUT: &[&str] = &[$(concat!($($doc),*),)*];
 
             /// The counters with their names, in order.
             #[must_use]
@@ -95,6 +119,10 @@ counters! {
         bytes,
         /// Requests that were answered with an error.
         errors,
+        /// Packets that were dropped because there was no room for them.
+        dropped,
+        /// Packets that were dropped because they are larger than the other side takes.
+        too_large,
         /// Kicks that came.
         kicks,
         /// Requests that were found without a kick for them.
@@ -146,6 +174,7 @@ mod tests {
         let read = live.read();
         assert_eq!(read.named()[0], ("requests", 3));
         assert_eq!(QueueFigures::NAMES.len(), read.named().len());
+        assert_eq!(WorkerFigures::ABOUT[0], " Times that it looked at its queues.");
         assert_eq!((read.requests, read.in_flight), (3, 1));
     }
 

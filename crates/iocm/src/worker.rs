@@ -13,7 +13,7 @@ use crate::statistics::WorkerCounters;
 use mailbox::{Command, Mailbox, Reply};
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 pub use mailbox::Routes;
@@ -55,6 +55,7 @@ pub struct Worker {
     thread_id: Arc<AtomicI32>,
     thread: Option<JoinHandle<()>>,
     routes: Arc<Routes>,
+    polling: Mutex<Polling>,
 }
 
 impl Worker {
@@ -87,8 +88,15 @@ impl Worker {
         };
         let name = format!("io-worker-{number}");
         let thread = std::thread::Builder::new().name(name).spawn(body).map_err(cannot("no thread"))?;
-        let worker =
-            Self { number, mailbox, counters, thread_id, thread: Some(thread), routes: Arc::clone(routes) };
+        let worker = Self {
+            number,
+            mailbox,
+            counters,
+            thread_id,
+            thread: Some(thread),
+            routes: Arc::clone(routes),
+            polling: Mutex::new(options.polling),
+        };
         ready.recv().map_err(|_| WorkerError::Gone)??;
         Ok(worker)
     }
@@ -157,8 +165,24 @@ impl Worker {
         })
     }
 
+    /// What it does when there is nothing to do.
+    #[must_use]
+    pub fn polling(&self) -> Polling {
+        *self.polling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host CPUs that the kernel lets it run on, ascending; none when its thread has ended.
+    #[must_use]
+    pub fn cpus(&self) -> Vec<usize> {
+        let thread = rustix::thread::Pid::from_raw(self.thread_id());
+        let allowed = thread.and_then(|thread| rustix::thread::sched_getaffinity(Some(thread)).ok());
+        let is_allowed = |cpu: &usize| allowed.as_ref().is_some_and(|set| set.is_set(*cpu));
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(is_allowed).collect()
+    }
+
     /// Changes what it does when there is nothing to do.
     pub fn set_polling(&self, polling: Polling) {
+        *self.polling.lock().unwrap_or_else(PoisonError::into_inner) = polling;
         self.mailbox.send(Command::Polling(polling));
     }
 

@@ -1,6 +1,9 @@
 //! libblkio's driver of vhost-user block devices against the daemon: another's idea of the protocol and of rings.
 
-use blkio::{Blkio, Blkioq, Completion, MemoryRegion, ReqFlags};
+mod blkio_disk;
+
+use blkio::{Blkio, ReqFlags};
+use blkio_disk::{BLOCK, DISK, Disk};
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use std::fs::File;
@@ -8,55 +11,6 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Duration;
-
-const DISK: u64 = 8 << 20;
-const BLOCK: usize = 4096;
-
-/// A disk of a front-end, with room for 16 blocks.
-struct Disk {
-    _blkio: Blkio,
-    queue: Blkioq,
-    memory: MemoryRegion,
-}
-
-impl Disk {
-    fn connect(socket: &Path) -> Self {
-        let mut blkio = Blkio::new("virtio-blk-vhost-user").unwrap();
-        blkio.set_str("path", socket.to_str().unwrap()).unwrap();
-        blkio.connect().unwrap();
-        assert_eq!(blkio.get_u64("capacity").unwrap(), DISK);
-        let mut queue = blkio.start().unwrap().queues.remove(0);
-        queue.set_completion_fd_enabled(true);
-        let memory = blkio.alloc_mem_region(16 * BLOCK).unwrap();
-        blkio.map_mem_region(&memory).unwrap();
-        Self { _blkio: blkio, queue, memory }
-    }
-
-    fn block(&self, slot: usize) -> *mut u8 {
-        std::ptr::with_exposed_provenance_mut(self.memory.addr + slot * BLOCK)
-    }
-
-    fn fill(&self, slot: usize, byte: u8) {
-        // SAFETY: the region has 16 blocks.
-        unsafe { self.block(slot).write_bytes(byte, BLOCK) };
-    }
-
-    fn holds(&self, slot: usize, byte: u8) -> bool {
-        // SAFETY: as above; no request is under way.
-        let bytes = unsafe { std::slice::from_raw_parts(self.block(slot), BLOCK) };
-        bytes.iter().all(|one| *one == byte)
-    }
-
-    /// Waits for the ends of so many requests.
-    fn wait(&mut self, count: usize) -> Vec<i32> {
-        let mut ended: Vec<MaybeUninit<Completion>> = (0..count).map(|_| MaybeUninit::uninit()).collect();
-        let mut time = Duration::from_secs(20);
-        let done = self.queue.do_io(&mut ended, count, Some(&mut time), None).unwrap();
-        assert_eq!(done, count);
-        // SAFETY: so many were written.
-        ended.iter().map(|one| unsafe { one.assume_init_read() }.ret).collect()
-    }
-}
 
 fn daemon(directory: &Path, devices: &str, workers: u32) -> Daemon {
     let path = directory.join("disk");

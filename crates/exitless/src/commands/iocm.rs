@@ -1,15 +1,19 @@
 //! `exitless iocm`: virtio devices of many VMs, served by shared I/O workers.
 
+mod ask;
+mod guard;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use experiment::pause;
 use iocm::config::Config;
-use iocm::daemon::Daemon;
+use iocm::running::{Ready, Running};
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::iterator::Signals;
 
@@ -24,6 +28,37 @@ pub(crate) enum Command {
     /// Exit status: 0 when it was ended by a signal; 2 for a wrong command line, or a file that makes no daemon; 125 when
     /// a device cannot be served.
     Serve(ServeArguments),
+    /// List a directory of a running daemon's control tree.
+    ///
+    /// Exit status: 0; 1 when the daemon refuses; 2 for a wrong command line, or a path that is not there or cannot take
+    /// what is written; 125 when no daemon answers.
+    Ls(ask::ListArguments),
+    /// Read attributes of a running daemon.
+    ///
+    /// Exit status: as of `iocm ls`.
+    Get(ask::GetArguments),
+    /// Write an attribute of a running daemon.
+    ///
+    /// Exit status: as of `iocm ls`.
+    Set(ask::SetArguments),
+    /// Make an I/O worker or a device in a running daemon.
+    ///
+    /// Exit status: as of `iocm ls`.
+    Create(ask::CreateArguments),
+    /// Remove an I/O worker or a device from a running daemon, after all requests that are under way.
+    ///
+    /// Exit status: as of `iocm ls`.
+    Remove(ask::RemoveArguments),
+    /// Give a queue, or all queues of a device, to another I/O worker while guests use them.
+    ///
+    /// Exit status: as of `iocm ls`.
+    Move(ask::MoveArguments),
+    /// Show what I/O workers and devices do, again and again.
+    ///
+    /// Exit status: as of `iocm ls`; 125 also when the daemon ends.
+    Watch(ask::WatchArguments),
+    #[command(hide = true)]
+    Guard(guard::GuardArguments),
 }
 
 /// Arguments of `iocm serve`.
@@ -41,13 +76,33 @@ pub(crate) struct ServeArguments {
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Ls(arguments) => ask::list(&arguments),
+        Command::Get(arguments) => ask::get(&arguments),
+        Command::Set(arguments) => ask::set(&arguments),
+        Command::Create(arguments) => ask::create(&arguments),
+        Command::Remove(arguments) => ask::remove(&arguments),
+        Command::Move(arguments) => ask::move_to(&arguments),
+        Command::Watch(arguments) => ask::watch(&arguments),
+        Command::Guard(arguments) => guard::run(&arguments),
     }
 }
 
 fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let config = Config::read(&arguments.config)?;
     let stop = interrupt::flag()?;
-    let daemon = Daemon::start(&config)?;
+    let ready = Ready::open(&config)?;
+    // It keeps what is given away next.
+    let guard = ready.mounted().map(guard::Guard::start).transpose()?;
+    let outcome =
+        ready.run().map_err(anyhow::Error::from).and_then(|running| watch(arguments, &running, &stop));
+    if let Some(guard) = guard {
+        guard.end();
+    }
+    outcome
+}
+
+fn watch(arguments: &ServeArguments, running: &Running, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let daemon = running.daemon();
     let (devices, workers) = (daemon.posts().len(), daemon.pool().workers().len());
     eprintln!("Waiting for front-ends: devices {devices}, I/O workers {workers}");
     let Some(every) = arguments.every else {
@@ -58,7 +113,7 @@ fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let interval = Duration::from_nanos(every);
     let mut next = Instant::now() + interval;
     loop {
-        let goes_on = pause(next, &stop);
+        let goes_on = pause(next, stop);
         let mut out = std::io::stdout().lock();
         serde_json::to_writer(&mut out, &daemon.figures())?;
         writeln!(out)?;

@@ -6,8 +6,8 @@ mod request;
 mod slot;
 mod storage;
 
-use super::{Device, Limit};
-use crate::protocol::VirtioFeatures;
+use super::{Device, Limit, ResizeError};
+use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,6 +112,28 @@ impl BlockDevice {
         Ok(self.capacity.swap(sectors, Ordering::Relaxed) != sectors)
     }
 
+    /// Makes it so many bytes large, its file with it, or as large as its file is now. It never gets smaller: what the
+    /// guest has behind the new end would be lost.
+    ///
+    /// # Errors
+    /// [`ResizeError`].
+    pub fn make_larger(&self, bytes: Option<u64>) -> Result<(), ResizeError> {
+        let now = self.capacity() * SECTOR;
+        let has = self.storage.size().map_err(|error| match error {
+            StorageError::Size { path, source } => ResizeError::File { path, source },
+            _ => ResizeError::Unsized,
+        })?;
+        let wanted = bytes.or(has).unwrap_or(now);
+        if wanted < now || !wanted.is_multiple_of(SECTOR) && bytes.is_some() {
+            return Err(ResizeError::Size { now });
+        }
+        if has.is_some_and(|has| has < wanted) {
+            self.storage.grow(wanted)?;
+        }
+        self.capacity.store(wanted / SECTOR, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// What it was made of.
     #[must_use]
     pub const fn options(&self) -> &BlockOptions {
@@ -140,12 +162,28 @@ impl Device for Arc<BlockDevice> {
         features(self)
     }
 
+    fn protocol_features(&self) -> u64 {
+        ProtocolFeatures::INFLIGHT
+    }
+
     fn queues(&self) -> u16 {
         self.options.queues
     }
 
     fn handler(&self, _index: u16, size: u16, _features: VirtioFeatures) -> Box<dyn Handler> {
         Box::new(self.queue(size))
+    }
+
+    fn limits(&self) -> Vec<[&Limit; 2]> {
+        vec![[self.requests_limit(), self.bytes_limit()]]
+    }
+
+    fn size(&self) -> Option<u64> {
+        Some(self.capacity() * SECTOR)
+    }
+
+    fn resize(&self, bytes: Option<u64>) -> Result<(), ResizeError> {
+        self.make_larger(bytes)
     }
 
     fn config(&self, offset: u32, size: u32) -> Vec<u8> {

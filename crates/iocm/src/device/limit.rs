@@ -71,6 +71,48 @@ impl Limit {
     }
 }
 
+/// Limits of requests and of bytes a second.
+#[derive(Debug)]
+pub struct Limits {
+    /// Requests (packets) a second.
+    pub requests: Limit,
+    /// Bytes a second.
+    pub bytes: Limit,
+}
+
+impl Limits {
+    /// Limits of so many a second, 0 for none.
+    #[must_use]
+    pub const fn new(requests: u64, bytes: u64) -> Self {
+        Self { requests: Limit::new(requests), bytes: Limit::new(bytes) }
+    }
+
+    /// Whether there is any.
+    #[inline]
+    #[must_use]
+    pub fn are_set(&self) -> bool {
+        self.requests.rate() != 0 || self.bytes.rate() != 0
+    }
+
+    /// How long it takes until something may be used again; `None` when it may be now. The time (nanoseconds) is only
+    /// asked for where there is a limit.
+    #[inline]
+    pub fn wait(&self, now: impl FnOnce() -> u64) -> Option<u64> {
+        if !self.are_set() {
+            return None;
+        }
+        let now = now();
+        self.requests.wait(now).max(self.bytes.wait(now))
+    }
+
+    /// Uses so much.
+    #[inline]
+    pub fn take(&self, requests: u64, bytes: u64) {
+        self.requests.take(requests);
+        self.bytes.take(bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,13 +64,13 @@ impl ProtocolFeatures {
     /// The driver's device status is told.
     pub const STATUS: u64 = 1 << 16;
 
-    /// What is offered for every device; `RARP` and `MTU` are of network devices alone.
+    /// What is offered for every device; `RARP` and `MTU` are of network devices alone, and `INFLIGHT` of those whose
+    /// requests must not be lost.
     pub const OFFERED: u64 = Self::QUEUES
         | Self::LOG_FILE
         | Self::REPLY_ACK
         | Self::BACKEND_REQUESTS
         | Self::CONFIG
-        | Self::INFLIGHT
         | Self::RESET_DEVICE
         | Self::MEMORY_SLOTS
         | Self::STATUS;

@@ -96,6 +96,21 @@ pub trait Handler: Send {
     /// Requests that were submitted and have not ended.
     fn in_flight(&self) -> usize;
 
+    /// Throws away at most `budget` requests of a queue that is disabled; `None` where they wait until it is enabled.
+    ///
+    /// A network's packets to be sent must not wait (vhost-user, "Ring states"): the guest would run out of buffers.
+    fn discard(&mut self, _lane: &mut Lane, _budget: u32) -> Option<Served> {
+        None
+    }
+
+    /// Takes note of whether the queue is enabled.
+    fn enable(&mut self, _enabled: bool) {}
+
+    /// Sees to it that whoever has something for the queue wakes its worker. Whether there is something already.
+    fn rest(&mut self, lane: &mut Lane) -> bool {
+        lane.want_kicks()
+    }
+
     /// A file that says by being readable that the queue has something to do (a tap).
     fn source(&self) -> Option<BorrowedFd<'_>> {
         None

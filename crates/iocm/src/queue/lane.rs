@@ -116,6 +116,21 @@ impl Lane {
     /// Gives a request back of which `written` bytes were written, `bytes` of them data (either way).
     #[inline]
     pub fn push(&mut self, id: u16, written: u32, bytes: u64) {
+        self.give(id, written);
+        self.count(1, bytes);
+    }
+
+    /// Counts requests that were given back with their bytes of data.
+    #[inline]
+    pub fn count(&self, requests: u64, bytes: u64) {
+        self.state.counters.requests.add(requests);
+        self.state.counters.bytes.add(bytes);
+    }
+
+    /// Gives a buffer back of which `written` bytes were written, without counting it: a part of a request, or one that
+    /// is counted with others.
+    #[inline]
+    pub fn give(&mut self, id: u16, written: u32) {
         self.ring.push(id, written);
         self.unpublished = true;
         match (&mut self.inflight, &self.ring) {
@@ -124,8 +139,37 @@ impl Lane {
             (Some(Inflight::Split(inflight)), _) => inflight.given(id),
             _ => {}
         }
-        self.state.counters.requests.add(1);
-        self.state.counters.bytes.add(bytes);
+    }
+
+    /// Leaves the buffer that was taken last, and not given back, to be taken again: as if it had not been. Only where
+    /// requests under way are not remembered.
+    #[inline]
+    pub fn put_back(&mut self, id: u16) {
+        debug_assert!(self.inflight.is_none());
+        self.ring.put_back(id);
+    }
+
+    /// Whether a buffer is available.
+    #[inline]
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.broken.is_none() && self.ring.has_more()
+    }
+
+    /// Buffers in the ring at most.
+    #[must_use]
+    pub fn size(&self) -> u16 {
+        self.ring.size()
+    }
+
+    /// Counts packets that were dropped because there was no room for them.
+    pub fn count_dropped(&self, packets: u64) {
+        self.state.counters.dropped.add(packets);
+    }
+
+    /// Counts a packet that was dropped because no buffer of the other side is as large.
+    pub fn count_too_large(&self) {
+        self.state.counters.too_large.add(1);
     }
 
     /// Counts a request that was answered with an error.

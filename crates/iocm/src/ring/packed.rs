@@ -44,6 +44,14 @@ impl Lap {
         let at = self.at + count;
         if at >= size { Self { at: at - size, wrap: !self.wrap } } else { Self { at, ..self } }
     }
+
+    #[inline]
+    fn back(self, count: u16, size: u16) -> Self {
+        match self.at.checked_sub(count) {
+            Some(at) => Self { at, ..self },
+            None => Self { at: self.at + size - count, wrap: !self.wrap },
+        }
+    }
 }
 
 /// A packed virtqueue.
@@ -224,6 +232,14 @@ impl PackedRing {
         }
         self.given = at.forward(count, self.size);
         self.fresh += count;
+    }
+
+    /// As [`super::Ring::put_back`]. A name that is not in use is left out.
+    #[inline]
+    pub fn put_back(&mut self, id: u16) {
+        let Some(taken) = self.taken.get_mut(usize::from(id)) else { return };
+        let count = std::mem::take(taken);
+        self.next = self.next.back(count, self.size);
     }
 
     /// As [`super::Ring::publish`].

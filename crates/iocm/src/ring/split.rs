@@ -185,6 +185,12 @@ impl SplitRing {
         self.given = self.given.wrapping_add(1);
     }
 
+    /// As [`super::Ring::put_back`].
+    #[inline]
+    pub fn put_back(&mut self) {
+        self.next = self.next.wrapping_sub(1);
+    }
+
     /// As [`super::Ring::publish`].
     #[inline]
     pub fn publish(&mut self) -> bool {

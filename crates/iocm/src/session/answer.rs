@@ -42,7 +42,7 @@ impl Session {
         match request {
             Request::GetFeatures => Ok(number(self.offered())),
             Request::GetProtocolFeatures => Ok(number(self.offered_protocol())),
-            Request::GetQueueNum => Ok(number(u64::from(self.served.device.queues()))),
+            Request::GetQueueNum => Ok(number(u64::from(self.served.device.queue_number()))),
             Request::GetMaxMemSlots => Ok(number(MOST_REGIONS)),
             Request::GetStatus => Ok(number(self.status)),
             Request::GetConfig { offset, size } => {
@@ -89,7 +89,15 @@ impl Session {
             Request::SetMemTable(regions) => {
                 let regions = regions.into_iter().map(|(place, file)| (place, File::from(file)));
                 let memory = GuestMemory::map(regions).map_err(nonsense)?;
+                self.again.clear();
                 self.paused(|session| session.use_memory(memory))
+            }
+            Request::AddMemReg(place, _) if self.memory.has(&place) => {
+                if self.again.len() as u64 >= MOST_REGIONS * self.rings.len() as u64 {
+                    return Err(nonsense("a region is added more often than there are queues"));
+                }
+                self.again.push(place);
+                Ok(())
             }
             Request::AddMemReg(place, file) => {
                 if self.memory.regions() as u64 >= MOST_REGIONS {
@@ -99,6 +107,10 @@ impl Session {
                 self.use_memory_at_once(memory)
             }
             Request::RemMemReg(place) => {
+                if let Some(at) = self.again.iter().position(|again| again.is(&place)) {
+                    self.again.swap_remove(at);
+                    return Ok(());
+                }
                 let memory = self.memory.without(&place).map_err(nonsense)?;
                 // Requests under way may lie in it.
                 self.paused(|session| session.use_memory(memory))
@@ -135,7 +147,7 @@ impl Session {
                 match key {
                     Some(key) => self
                         .pool
-                        .with(key, move |queue| queue.enabled = enabled)
+                        .with(key, move |queue| queue.set_enabled(enabled))
                         .map_err(|error| of_pool(&error)),
                     None => Ok(()),
                 }
@@ -160,7 +172,7 @@ impl Session {
                 self.served.device.set_mtu(mtu);
                 Ok(())
             }
-            Request::SendRarp(_) => Err(Refusal::Unsupported("gratuitous ARP")),
+            Request::SendRarp(mac) => self.served.device.announce(mac).map_err(Refusal::Nonsense),
             _ => Err(Refusal::Unsupported("this request")),
         }
     }
@@ -202,6 +214,9 @@ impl Session {
     }
 
     fn map_inflight(&self, place: &Inflight, file: &File) -> Result<InflightMemory, Refusal> {
+        if self.offered_protocol() & ProtocolFeatures::INFLIGHT == 0 {
+            return Err(Refusal::Unsupported("remembering packets under way"));
+        }
         let Inflight { queues, queue_size, offset, .. } = *place;
         if usize::from(queues) > self.rings.len() || queue_size > LARGEST {
             let what =

@@ -68,7 +68,8 @@ impl Session {
         let handler = device.handler(index as u16, size, self.features);
         let served = &self.served.queues[index];
         let mut queue = Queue::new(made, notifiers, handler, Arc::clone(&served.state));
-        queue.enabled = enabled;
+        queue.set_enabled(enabled);
+        queue.polled = served.polled.load(Ordering::Relaxed);
         let memory = self.inflight.as_ref();
         if let Some(inflight) = memory.and_then(|memory| memory.queue(index as u16, size, features.packed)) {
             queue.remember(inflight).map_err(wrong)?;

@@ -39,7 +39,12 @@ pub struct Driver {
     /// Descriptors of each buffer in use.
     counts: Vec<u16>,
     tables: u64,
+    /// How much further its parts lie than those of the first ring in the memory.
+    shift: u64,
 }
+
+/// How much further the parts of a second ring lie.
+const SECOND: u64 = 0x80_0000;
 
 impl Driver {
     /// A driver whose ring is empty.
@@ -50,6 +55,18 @@ impl Driver {
         file.set_len(SIZE).expect("room for the guest's memory");
         let place = RegionPlace { guest: 0, size: SIZE, user: USER, offset: 0 };
         let memory = Arc::new(GuestMemory::default().with(place, &file).expect("a region that fits"));
+        Self::within(memory, file, size, features, 0)
+    }
+
+    /// The driver of a second ring in the same memory. All that the first has lies 8 MiB further,
+    /// in the second half.
+    #[must_use]
+    pub fn second(&self) -> Self {
+        let file = self.file.try_clone().expect("another descriptor");
+        Self::within(Arc::clone(&self.memory), file, self.size, self.features, SECOND)
+    }
+
+    fn within(memory: Arc<GuestMemory>, file: File, size: u16, features: RingFeatures, shift: u64) -> Self {
         let start = if features.packed { 1 << 15 } else { 0 };
         Self {
             memory,
@@ -60,7 +77,8 @@ impl Driver {
             seen: start,
             free: (0..size).rev().collect(),
             counts: vec![0; usize::from(size)],
-            tables: TABLES,
+            tables: TABLES + shift,
+            shift,
         }
     }
 
@@ -68,9 +86,9 @@ impl Driver {
     #[must_use]
     pub fn place(&self) -> RingPlace {
         RingPlace {
-            descriptors: USER + DESCRIPTORS,
-            driver: USER + DRIVER,
-            device: USER + DEVICE,
+            descriptors: USER + DESCRIPTORS + self.shift,
+            driver: USER + DRIVER + self.shift,
+            device: USER + DEVICE + self.shift,
             logged: None,
         }
     }
@@ -126,6 +144,10 @@ impl Driver {
         DESCRIPTORS + 16 * index as u64
     }
 
+    fn entry(&self, index: u16) -> u64 {
+        self.shift + Self::slot(index)
+    }
+
     /// Makes a buffer available; its name. `None` when there is no room.
     pub fn add(&mut self, pieces: &[Piece]) -> Option<u16> {
         match self.features.packed {
@@ -144,8 +166,8 @@ impl Driver {
             self.descriptor(table + 16 * index as u64, *guest, *size, halves);
         }
         self.tables += 16 * pieces.len() as u64;
-        if self.tables > DATA - 0x1_0000 {
-            self.tables = TABLES;
+        if self.tables > DATA - 0x1_0000 + self.shift {
+            self.tables = TABLES + self.shift;
         }
         let indirect = 4;
         self.add_with(&[(table, 16 * pieces.len() as u32, false)], indirect)
@@ -168,7 +190,7 @@ impl Driver {
         for (number, (index, (guest, size, writable))) in indexes.iter().zip(pieces).enumerate() {
             let next = indexes.get(number + 1);
             let flags = u16::from(next.is_some()) | u16::from(*writable) << 1 | extra;
-            self.descriptor(Self::slot(*index), *guest, *size, [flags, next.copied().unwrap_or(0)]);
+            self.descriptor(self.entry(*index), *guest, *size, [flags, next.copied().unwrap_or(0)]);
         }
         let head = *indexes.first()?;
         self.counts[usize::from(head)] = pieces.len() as u16;
@@ -179,9 +201,9 @@ impl Driver {
     /// Puts a number into the available ring, whatever it is.
     pub fn offer(&mut self, head: u16) {
         let slot = u64::from(self.next % self.size);
-        self.word(DRIVER + 4 + 2 * slot).store(head, Ordering::Relaxed);
+        self.word(self.shift + DRIVER + 4 + 2 * slot).store(head, Ordering::Relaxed);
         self.next = self.next.wrapping_add(1);
-        self.word(DRIVER + 2).store(self.next, Ordering::Release);
+        self.word(self.shift + DRIVER + 2).store(self.next, Ordering::Release);
     }
 
     fn add_packed(&mut self, pieces: &[Piece]) -> Option<u16> {
@@ -202,7 +224,7 @@ impl Driver {
             let next = u16::from(number + 1 < pieces.len());
             let mark = if wrap { 1 << 7 } else { 1 << 15 };
             let flags = next | u16::from(*writable) << 1 | extra | mark;
-            let slot = Self::slot(at);
+            let slot = self.entry(at);
             let bytes: Vec<u8> = [&guest.to_le_bytes()[..], &size.to_le_bytes(), &id.to_le_bytes()].concat();
             self.write(slot, &bytes);
             if self.next == first && held.is_none() {
@@ -227,7 +249,7 @@ impl Driver {
         let (id, written) = match self.features.packed {
             true => {
                 let (at, wrap) = (self.seen & 0x7fff, self.seen >> 15 != 0);
-                let slot = Self::slot(at);
+                let slot = self.entry(at);
                 let flags = self.word(slot + 14).load(Ordering::Acquire);
                 if (flags >> 15 != 0) != wrap || (flags >> 7 & 1 != 0) != wrap {
                     return None;
@@ -242,10 +264,10 @@ impl Driver {
                 return Some((id, written));
             }
             false => {
-                if self.word(DEVICE + 2).load(Ordering::Acquire) == self.seen {
+                if self.word(self.shift + DEVICE + 2).load(Ordering::Acquire) == self.seen {
                     return None;
                 }
-                let bytes = self.read(DEVICE + 4 + 8 * u64::from(self.seen % self.size), 8);
+                let bytes = self.read(self.shift + DEVICE + 4 + 8 * u64::from(self.seen % self.size), 8);
                 self.seen = self.seen.wrapping_add(1);
                 (
                     u16::from_le_bytes([bytes[0], bytes[1]]),
@@ -263,7 +285,7 @@ impl Driver {
         let mut index = head;
         for _ in 0..count {
             self.free.push(index);
-            let halves = self.read(Self::slot(index) + 12, 4);
+            let halves = self.read(self.entry(index) + 12, 4);
             index = u16::from_le_bytes([halves[2], halves[3]]);
         }
     }
@@ -272,15 +294,16 @@ impl Driver {
     pub fn want_calls(&self, wanted: bool) {
         match (self.features.packed, self.features.event_index) {
             (false, true) if wanted => {
-                self.word(DRIVER + 4 + 2 * u64::from(self.size)).store(self.seen, Ordering::Relaxed);
+                self.word(self.shift + DRIVER + 4 + 2 * u64::from(self.size))
+                    .store(self.seen, Ordering::Relaxed);
             }
             (false, true) => {
                 let far = self.seen.wrapping_sub(1);
-                self.word(DRIVER + 4 + 2 * u64::from(self.size)).store(far, Ordering::Relaxed);
+                self.word(self.shift + DRIVER + 4 + 2 * u64::from(self.size)).store(far, Ordering::Relaxed);
             }
-            (false, false) => self.word(DRIVER).store(u16::from(!wanted), Ordering::Relaxed),
+            (false, false) => self.word(self.shift + DRIVER).store(u16::from(!wanted), Ordering::Relaxed),
             (true, event_index) => {
-                self.word(DRIVER).store(self.seen, Ordering::Relaxed);
+                self.word(self.shift + DRIVER).store(self.seen, Ordering::Relaxed);
                 let flags = if !wanted {
                     1
                 } else if event_index {
@@ -288,7 +311,7 @@ impl Driver {
                 } else {
                     0
                 };
-                self.word(DRIVER + 2).store(flags, Ordering::Relaxed);
+                self.word(self.shift + DRIVER + 2).store(flags, Ordering::Relaxed);
             }
         }
         fence(Ordering::SeqCst);
@@ -300,14 +323,15 @@ impl Driver {
         fence(Ordering::SeqCst);
         match (self.features.packed, self.features.event_index) {
             (false, true) => {
-                let event = self.word(DEVICE + 4 + 8 * u64::from(self.size)).load(Ordering::Relaxed);
+                let event =
+                    self.word(self.shift + DEVICE + 4 + 8 * u64::from(self.size)).load(Ordering::Relaxed);
                 self.next.wrapping_sub(event).wrapping_sub(1) < self.next.wrapping_sub(before)
             }
-            (false, false) => self.word(DEVICE).load(Ordering::Relaxed) & 1 == 0,
-            (true, _) => match self.word(DEVICE + 2).load(Ordering::Relaxed) & 3 {
+            (false, false) => self.word(self.shift + DEVICE).load(Ordering::Relaxed) & 1 == 0,
+            (true, _) => match self.word(self.shift + DEVICE + 2).load(Ordering::Relaxed) & 3 {
                 0 => true,
                 2 => {
-                    let event = self.word(DEVICE).load(Ordering::Relaxed);
+                    let event = self.word(self.shift + DEVICE).load(Ordering::Relaxed);
                     let steps = |from: u16, to: u16| {
                         let size = u32::from(self.size);
                         let (from_at, to_at) = (u32::from(from & 0x7fff), u32::from(to & 0x7fff));
@@ -341,7 +365,7 @@ impl Driver {
     pub fn begin_at(&mut self, index: u16) {
         assert!(!self.features.packed, "a packed ring has laps instead");
         (self.next, self.seen) = (index, index);
-        self.word(DRIVER + 2).store(index, Ordering::Relaxed);
-        self.word(DEVICE + 2).store(index, Ordering::Relaxed);
+        self.word(self.shift + DRIVER + 2).store(index, Ordering::Relaxed);
+        self.word(self.shift + DEVICE + 2).store(index, Ordering::Relaxed);
     }
 }

@@ -52,8 +52,8 @@ impl Entry {
     /// Leaves it alone until its kick. Whether that is done: not when there is something in it already, or nobody who
     /// kicks.
     pub(super) fn cool(&mut self) -> bool {
-        let is_polled = self.queue.kick.is_none() && self.queue.enabled;
-        if self.hot && (is_polled || self.queue.enabled && self.queue.lane.want_kicks()) {
+        let is_polled = (self.queue.kick.is_none() || self.queue.polled) && self.queue.enabled;
+        if self.hot && (is_polled || self.queue.rest()) {
             return false;
         }
         self.hot = false;

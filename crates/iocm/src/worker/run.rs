@@ -22,6 +22,8 @@ const MAIL: u64 = 1 << 32;
 const ANSWERS: u64 = 1 << 33;
 /// Events taken at once.
 const EVENTS: usize = 64;
+/// A worker that does not wait counts its time after so many sweeps.
+const ACCOUNT_EVERY: u64 = 1024;
 /// A worker's thread.
 pub(super) struct Run {
     mailbox: Arc<Mailbox>,
@@ -93,10 +95,17 @@ impl Run {
             let found = swept + self.take_answers();
             if found > 0 {
                 self.pace.found(found, now);
+                // One that never waits is awake all the time, and says so now and then.
+                if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
+                    awake = self.account(awake);
+                }
                 continue;
             }
             let timeout = match self.pace.idle(self.polling, now) {
                 Idle::Look if self.entries.iter().any(|entry| entry.hot) => {
+                    if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
+                        awake = self.account(awake);
+                    }
                     std::hint::spin_loop();
                     continue;
                 }
@@ -104,14 +113,14 @@ impl Run {
                     self.counters.naps.add(1);
                     Some(ns)
                 }
-                _ if self.cool_all() => {
+                _ if self.cool_all(now) => {
                     self.counters.sleeps.add(1);
                     None
                 }
                 _ => Some(0),
             };
             let timeout = self.until_held(timeout, now);
-            self.counters.awake_ticks.add(ticks().wrapping_sub(awake));
+            self.account(awake);
             self.wait(timeout);
             awake = ticks();
         }
@@ -119,6 +128,13 @@ impl Run {
             let queues = self.entries.drain(..).map(|entry| entry.queue).collect();
             let _ = reply.send(queues);
         }
+    }
+
+    /// Counts the time since it was last counted as awake. The time now, in ticks.
+    fn account(&self, since: u64) -> u64 {
+        let now = ticks();
+        self.counters.awake_ticks.add(now.wrapping_sub(since));
+        now
     }
 
     /// Looks at every queue that may have something, once. How many requests were found.
@@ -182,7 +198,9 @@ impl Run {
                     self.give_what_is_wanted();
                 }
                 Some(&place) => {
-                    let _ = reply.send(Some(self.remove(place).queue));
+                    let mut queue = self.remove(place).queue;
+                    queue.left = Some(now_ns());
+                    let _ = reply.send(Some(queue));
                 }
             },
             Command::With { key, act } => match self.places.get(&key) {
@@ -199,6 +217,7 @@ impl Run {
                     let queue = &mut self.entries[place].queue;
                     queue.complete(token, result);
                     queue.lane.publish();
+                    queue.lane.state().counters.in_flight.set(queue.in_flight() as u64);
                     self.give_what_is_wanted();
                 }
                 None => self.routes.send_on(key, token, result),
@@ -221,7 +240,11 @@ impl Run {
             }
         }
         self.places.insert(key, self.entries.len());
-        let mut entry = Entry::new(queue, now_ns());
+        let now = now_ns();
+        let mut entry = Entry::new(queue, now);
+        if let Some(left) = entry.queue.left.take() {
+            entry.queue.lane.state().moves.add(now.saturating_sub(left));
+        }
         entry.queue.lane.spare_kicks();
         entry.queue.lane.publish();
         self.entries.push(entry);
@@ -253,10 +276,11 @@ impl Run {
         }
     }
 
-    /// Leaves all queues to their kicks. Whether none has anything already.
-    fn cool_all(&mut self) -> bool {
+    /// Leaves all queues to their kicks. Whether none has anything already that it may have now: those that a limit holds
+    /// back are looked at again when it does not.
+    fn cool_all(&mut self, now: u64) -> bool {
         let mut all = true;
-        for entry in &mut self.entries {
+        for entry in self.entries.iter_mut().filter(|entry| entry.held_until <= now) {
             all &= entry.cool();
         }
         all

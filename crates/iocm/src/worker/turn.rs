@@ -27,8 +27,14 @@ pub(super) fn serve(entry: &mut Entry, uring: &mut Uring, counters: &WorkerCount
     if found == 0 {
         figures.polls_empty.add(1);
         entry.empty += 1;
-        if entry.hot && entry.empty >= COLD_AFTER && served.held_back_ns.is_none() {
-            entry.cool();
+        let is_held = served.held_back_ns.is_some();
+        if entry.hot {
+            if entry.empty >= COLD_AFTER && !is_held {
+                entry.cool();
+            }
+        } else if is_held || entry.queue.rest() {
+            // Whoever woke it for nothing will not wake it again, unless it is asked to.
+            entry.heat();
         }
     } else {
         figures.polls_full.add(1);

@@ -1,5 +1,6 @@
 //! Where a block device's data is.
 
+use crate::device::ResizeError;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -112,6 +113,19 @@ impl Storage {
         // The end of a block device is found by going there; nothing else uses the position.
         let end = rustix::fs::seek(file, SeekFrom::End(0));
         end.map(Some).map_err(|source| StorageError::Size { path: path.clone(), source: source.into() })
+    }
+
+    /// Makes a file so many bytes large; a block device cannot be.
+    pub(super) fn grow(&self, bytes: u64) -> Result<(), ResizeError> {
+        let Self::File { file, path, .. } = self else { return Ok(()) };
+        let failed =
+            |source: rustix::io::Errno| ResizeError::File { path: path.clone(), source: source.into() };
+        let stat = rustix::fs::fstat(file).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            let has = self.size().ok().flatten().unwrap_or(0);
+            return Err(ResizeError::Fixed { path: path.clone(), has });
+        }
+        rustix::fs::ftruncate(file, bytes).map_err(failed)
     }
 
     /// Bytes of a block, as the guest is told.

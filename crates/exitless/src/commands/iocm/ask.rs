@@ -1,0 +1,252 @@
+//! Looking at a running daemon, and changing it, over its control socket.
+
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use iocm::config::SOCKET;
+use iocm::control::client::Client;
+use iocm::control::rates::Rates;
+use iocm::control::{flat, plain};
+use serde_json::{Value, json};
+
+use crate::commands::quantity;
+use crate::console;
+
+/// Which daemon.
+#[derive(Debug, Args)]
+pub(crate) struct At {
+    /// The control socket of the daemon.
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+}
+
+impl At {
+    fn connect(&self) -> anyhow::Result<Client> {
+        Ok(Client::connect(&self.socket)?)
+    }
+}
+
+/// Arguments of `iocm ls`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// A directory of the tree, such as workers, d.0 or queues/vq.0.0; the whole tree's if none is given.
+    #[arg(default_value = "", hide_default_value = true)]
+    path: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Lists a directory.
+pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+    let entries = arguments.at.connect()?.list(&arguments.path)?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &entries)?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for entry in &entries {
+        let slash = if entry["kind"] == "directory" { "/" } else { "" };
+        writeln!(out, "{}{slash}", plain(&entry["name"]))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Arguments of `iocm get`.
+#[derive(Debug, Args)]
+pub(crate) struct GetArguments {
+    /// Attributes, or directories for all that is below them: w.0/load, d.0, configuration.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    /// Print JSON: an object with a field for each path.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Reads attributes.
+pub(crate) fn get(arguments: &GetArguments) -> anyhow::Result<ExitCode> {
+    let mut client = arguments.at.connect()?;
+    let mut all = Vec::new();
+    for path in &arguments.paths {
+        all.push((path.clone(), client.get(path)?));
+    }
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let all: Value = Value::Object(all.into_iter().collect());
+        serde_json::to_writer_pretty(&mut out, &all)?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let is_alone = |value: &Value| arguments.paths.len() == 1 && !value.is_object();
+    for (path, value) in &all {
+        match is_alone(value) {
+            true => written(&mut out, &plain(value))?,
+            false => told(&mut out, path, value)?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn written(out: &mut impl std::io::Write, text: &str) -> std::io::Result<()> {
+    if text.is_empty() { Ok(()) } else { writeln!(out, "{text}") }
+}
+
+/// A line for each attribute: its path, a blank, what it says. Its lines are one line then.
+fn told(out: &mut impl std::io::Write, path: &str, value: &Value) -> std::io::Result<()> {
+    for (path, value) in flat(path, value) {
+        let text = plain(&value).replace('\n', if value.is_array() { "," } else { "\\n" });
+        writeln!(out, "{path} {text}")?;
+    }
+    Ok(())
+}
+
+/// Arguments of `iocm set`.
+#[derive(Debug, Args)]
+pub(crate) struct SetArguments {
+    /// The attribute: w.0/cpu, d.0/size, vq.0.0/weight.
+    path: String,
+    /// What is written to it.
+    #[arg(allow_hyphen_values = true)]
+    value: String,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Writes an attribute.
+pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
+    arguments.at.connect()?.set(&arguments.path, &arguments.value)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What can be made.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Collection {
+    /// An I/O worker.
+    Workers,
+    /// A device.
+    Devices,
+}
+
+/// Arguments of `iocm create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArguments {
+    /// What is made.
+    collection: Collection,
+    /// What it is like, as a table of TOML or an object of JSON: '{ cpus = "3" }', or a [[device]] of the configuration;
+    /// - reads it from standard input.
+    #[arg(default_value = "", hide_default_value = true)]
+    line: String,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Makes a worker or a device, and prints its name.
+pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
+    let mut line = arguments.line.clone();
+    if line == "-" {
+        line.clear();
+        std::io::stdin().read_to_string(&mut line).context("Cannot read standard input")?;
+    }
+    let collection = match arguments.collection {
+        Collection::Workers => "workers",
+        Collection::Devices => "devices",
+    };
+    let name = arguments.at.connect()?.create(collection, &line)?;
+    writeln!(std::io::stdout(), "{name}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Arguments of `iocm remove`.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArguments {
+    /// The worker or device: w.1, d.0.
+    path: String,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Removes a worker or a device.
+pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
+    arguments.at.connect()?.remove(&arguments.path)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Arguments of `iocm move`.
+#[derive(Debug, Args)]
+pub(crate) struct MoveArguments {
+    /// The queue, or the device whose queues all move: vq.0.0, d.0.
+    path: String,
+    /// The worker that serves them from now on: w.1.
+    to: String,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Gives queues to a worker.
+pub(crate) fn move_to(arguments: &MoveArguments) -> anyhow::Result<ExitCode> {
+    arguments.at.connect()?.move_to(&arguments.path, &arguments.to)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Arguments of `iocm watch`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArguments {
+    /// An attribute or a directory to print each time; without one, the rates of all workers and devices.
+    path: Option<String>,
+    /// Look so often: 1s, 200ms.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
+    every: u64,
+    /// End after so many times.
+    #[arg(long, value_name = "NUMBER")]
+    count: Option<u64>,
+    /// Print a line of JSON each time.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Prints rates, or attributes, again and again.
+pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
+    let mut client = arguments.at.connect()?;
+    // Rates are of the time between two looks.
+    let extra = u64::from(arguments.path.is_none());
+    let count = arguments.count.map(|count| count.saturating_add(extra));
+    let path = arguments.path.as_deref().unwrap_or_default();
+    client.watch(path, Duration::from_nanos(arguments.every), count)?;
+    let mut before = None;
+    let mut told_times = 0;
+    while count.is_none_or(|count| told_times < count) {
+        let now = client.sample()?;
+        told_times += 1;
+        let mut out = std::io::stdout().lock();
+        match (&arguments.path, before.replace(now.clone())) {
+            (Some(path), _) if arguments.json => {
+                writeln!(out, "{}", json!({ "time_ns": now.time_ns, "path": path, "value": now.value }))?;
+            }
+            (Some(path), _) => told(&mut out, path, &now.value)?,
+            (None, None) => {}
+            (None, Some(before)) => {
+                let rates = Rates::between(&before, &now);
+                if arguments.json {
+                    serde_json::to_writer(&mut out, &rates)?;
+                    writeln!(out)?;
+                } else {
+                    let text = report::terminal::io_rates(&rates, console::width(), console::colour());
+                    writeln!(out, "{text}")?;
+                }
+            }
+        }
+        out.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,71 @@
+//! What takes the control tree's mount away after the daemon, which may no longer do so itself, or was killed.
+//!
+//! It is a process that keeps its privileges and takes no orders: it waits until its standard input ends, and looks at one
+//! directory then.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use iocm::control::mount::{is_dead, unmount};
+use signal_hook::consts::TERM_SIGNALS;
+
+/// Arguments of the process.
+#[derive(Debug, Args)]
+pub(crate) struct GuardArguments {
+    /// The directory.
+    mount: PathBuf,
+}
+
+/// How long a daemon that was killed may take until the kernel has closed its files.
+const PATIENCE: u32 = 500;
+
+/// Waits, and takes the mount away.
+pub(crate) fn run(arguments: &GuardArguments) -> anyhow::Result<ExitCode> {
+    // Whoever ends the daemon by ending all of its group shall not end this before its time.
+    for &signal in TERM_SIGNALS {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
+            .context("Could not catch signals")?;
+    }
+    let mut told = Vec::new();
+    let in_order = std::io::stdin().read_to_end(&mut told).is_ok() && !told.is_empty();
+    let path = &arguments.mount;
+    let mut left = PATIENCE;
+    while !in_order && !is_dead(path) && left > 0 {
+        std::thread::sleep(Duration::from_millis(10));
+        left -= 1;
+    }
+    if in_order || is_dead(path) {
+        // That nothing is mounted any more is what is wanted.
+        let _ = unmount(path);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The process that was started.
+pub(super) struct Guard(Child);
+
+impl Guard {
+    /// Starts it, while this process still has what it needs.
+    pub(super) fn start(mount: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["iocm", "guard"]).arg(mount).stdin(Stdio::piped()).stdout(Stdio::null());
+        // Ctrl-C reaches all of a terminal's group.
+        let child = command.process_group(0).spawn();
+        Ok(Self(child.context("Could not start what takes the control tree's mount away at the end")?))
+    }
+
+    /// Has the mount taken away, and waits for that.
+    pub(super) fn end(mut self) {
+        if let Some(mut pipe) = self.0.stdin.take() {
+            let _ = pipe.write_all(b"end");
+        }
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,283 @@
+//! What a packet of 64 bytes costs the back-end: this daemon and `dpdk-testpmd`'s vhost ports, one after another in each
+//! round, under the same load by testpmd's virtio-user front-end.
+//!
+//! `cargo bench -p iocm --bench net_peers [-- ROUNDS]`. Two loads: a front-end that sends all that it can to a back-end that
+//! forgets it, and packets that go round between two ports of a back-end and a front-end that sends back what it gets. CPU
+//! time is that of the whole back-end process; packets are those that the front-end counts. Front-end and back-end have a
+//! CPU each.
+
+use iocm::config::Config;
+use iocm::daemon::Daemon;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Asks this program to be a back-end.
+const SERVE: &str = "IOCM_BENCH_SERVE";
+const TESTPMD: &str = "dpdk-testpmd";
+const SECONDS: u64 = 3;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    if let Some(config) = std::env::var_os(SERVE) {
+        return serve(Path::new(&config));
+    }
+    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    if Command::new(TESTPMD).arg("--version").output().is_err() {
+        println!("not measured: {TESTPMD}, which is the front-end too, is not installed (package dpdk-dev)");
+        return Ok(());
+    }
+    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
+    let directory = tempfile::tempdir()?;
+    for load in [Load::Sink, Load::Round] {
+        println!("\n{}", load.title());
+        println!("{:<32} {:>14} {:>8} {:>22}", "", "packets a s", "CPU", "packets a CPU second");
+        for round in 0..rounds {
+            for peer in [Peer::Always, Peer::Adaptive, Peer::Testpmd] {
+                let (rate, cpu) = measure(peer, load, directory.path())?;
+                let name = format!("{} ({})", peer.name(), round + 1);
+                println!("{name:<32} {rate:>14.0} {:>7.0}% {:>22.0}", cpu * 100.0, rate / cpu);
+            }
+        }
+    }
+    println!("\nan idle device with its front-end");
+    for peer in [Peer::Always, Peer::Adaptive, Peer::Testpmd] {
+        let cpu = idle(peer, directory.path())?;
+        println!("{:<32} {:>6.1}% of a CPU", peer.name(), cpu * 100.0);
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    Sink,
+    Round,
+}
+
+impl Load {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Sink => "one front-end sends, the back-end forgets: 64 bytes",
+            Self::Round => "packets go round between two ports: 64 bytes",
+        }
+    }
+
+    const fn ports(self) -> usize {
+        match self {
+            Self::Sink => 1,
+            Self::Round => 2,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Always,
+    Adaptive,
+    Testpmd,
+}
+
+/// A program that reads commands and writes lines.
+struct Talker {
+    child: Child,
+    commands: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Talker {
+    fn start(command: &mut Command) -> Outcome<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let (sender, lines) = channel();
+        let out = BufReader::new(child.stdout.take().ok_or("no output")?);
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Ok(Self { commands: child.stdin.take(), child, lines })
+    }
+
+    fn say(&mut self, command: &str) -> Outcome<()> {
+        let commands = self.commands.as_mut().ok_or("it has ended")?;
+        writeln!(commands, "{command}")?;
+        Ok(commands.flush()?)
+    }
+
+    /// Sum of the numbers behind a word in the statistics of all ports.
+    fn count(&mut self, word: &str, ports: usize) -> Outcome<u64> {
+        while self.lines.try_recv().is_ok() {}
+        self.say("show port stats all")?;
+        let (mut sum, mut found) = (0, 0);
+        while found < ports {
+            let line = self.lines.recv_timeout(Duration::from_secs(60))?;
+            if let Some((_, rest)) = line.split_once(word) {
+                let number = rest.split_whitespace().next().ok_or("no number")?;
+                (sum, found) = (sum + number.parse::<u64>()?, found + 1);
+            }
+        }
+        Ok(sum)
+    }
+
+    fn end(mut self) -> Outcome<()> {
+        if self.commands.is_some() {
+            let _ = self.say("stop");
+            let _ = self.say("quit");
+        }
+        drop(self.commands.take());
+        let begin = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if begin.elapsed() > Duration::from_secs(10) {
+                self.child.kill()?;
+                self.child.wait()?;
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+fn mac(port: usize) -> String {
+    format!("52:54:00:00:00:{:02x}", port + 1)
+}
+
+/// testpmd on two CPUs: its commands on `main`, its packets on the other.
+fn testpmd(main: usize, prefix: &str) -> Command {
+    // By itself it keeps what it writes to a pipe until it ends.
+    let mut command = Command::new("stdbuf");
+    command.args(["-oL", TESTPMD]);
+    let prefix = format!("iocm-{prefix}-{}", std::process::id());
+    let main = main.to_string();
+    command.args(["-l", "0,1", "--main-lcore", &main, "--no-huge", "-m", "512", "--single-file-segments"]);
+    command.args(["--no-pci", "--no-telemetry", "--file-prefix", &prefix]);
+    command
+}
+
+const FORWARDING: [&str; 4] = ["--", "-i", "--total-num-mbufs=16384", "--nb-cores=1"];
+
+impl Peer {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Always => "this daemon, polling",
+            Self::Adaptive => "this daemon, adaptive",
+            Self::Testpmd => "testpmd's vhost ports",
+        }
+    }
+
+    fn start(self, load: Load, directory: &Path) -> Outcome<Talker> {
+        let sockets: Vec<_> = (0..load.ports()).map(|port| directory.join(format!("s{port}"))).collect();
+        for socket in &sockets {
+            let _ = std::fs::remove_file(socket);
+        }
+        let mut command = if self == Self::Testpmd {
+            let mut command = testpmd(1, "back");
+            for (port, socket) in sockets.iter().enumerate() {
+                command.arg("--vdev").arg(format!("net_vhost{port},iface={},queues=1", socket.display()));
+            }
+            let mode = if load == Load::Sink { "rxonly" } else { "io" };
+            command.args(FORWARDING).arg(format!("--forward-mode={mode}"));
+            command
+        } else {
+            let polling = if self == Self::Always { "always" } else { "adaptive" };
+            let mut text = format!("[workers]\ncpus = [\"0\"]\npolling = \"{polling}\"\n");
+            for (port, socket) in sockets.iter().enumerate() {
+                write!(text, "[[device]]\nname = \"d{port}\"\ntype = \"net\"\nsocket = {socket:?}\n")?;
+                if load == Load::Round {
+                    text.push_str("backend = { switch = \"lan\" }\n");
+                }
+            }
+            let config = directory.join("config.toml");
+            std::fs::write(&config, text)?;
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(SERVE, config);
+            command
+        };
+        let mut talker = Talker::start(&mut command)?;
+        let begin = Instant::now();
+        while !sockets.iter().all(|socket| socket.exists()) {
+            if begin.elapsed() > Duration::from_secs(20) {
+                return Err("the back-end does not begin".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        if self == Self::Testpmd {
+            talker.say("start")?;
+        }
+        Ok(talker)
+    }
+}
+
+fn front_end(load: Load, directory: &Path) -> Outcome<Talker> {
+    let mut command = testpmd(0, "front");
+    for port in 0..load.ports() {
+        let socket = directory.join(format!("s{port}"));
+        let device = format!("net_virtio_user{port},path={},queues=1,mac={}", socket.display(), mac(port));
+        command.arg("--vdev").arg(device);
+    }
+    let mode = if load == Load::Sink { "txonly" } else { "io" };
+    command.args(FORWARDING).arg(format!("--forward-mode={mode}"));
+    for port in 0..load.ports() {
+        command.arg(format!("--eth-peer={port},{}", mac(load.ports() - 1 - port)));
+    }
+    Talker::start(&mut command)
+}
+
+/// Packets a second, and the share of a CPU that the back-end used for them.
+fn measure(peer: Peer, load: Load, directory: &Path) -> Outcome<(f64, f64)> {
+    let back = peer.start(load, directory)?;
+    let mut front = front_end(load, directory)?;
+    // Its first answer says that it is ready.
+    front.count("TX-packets:", load.ports())?;
+    front.say(if load == Load::Sink { "start" } else { "start tx_first 16" })?;
+    std::thread::sleep(Duration::from_millis(700));
+    let begin = (Instant::now(), cpu(back.child.id())?, front.count("TX-packets:", load.ports())?);
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let packets = front.count("TX-packets:", load.ports())? - begin.2;
+    let (wall, used) = (begin.0.elapsed().as_secs_f64(), cpu(back.child.id())? - begin.1);
+    front.end()?;
+    back.end()?;
+    Ok((packets as f64 / wall, used / wall))
+}
+
+/// The share of a CPU that a back-end uses whose guest sends nothing.
+fn idle(peer: Peer, directory: &Path) -> Outcome<f64> {
+    let back = peer.start(Load::Sink, directory)?;
+    let mut front = front_end(Load::Sink, directory)?;
+    front.count("TX-packets:", 1)?;
+    std::thread::sleep(Duration::from_millis(500));
+    let (begin, before) = (Instant::now(), cpu(back.child.id())?);
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let used = (cpu(back.child.id())? - before) / begin.elapsed().as_secs_f64();
+    front.end()?;
+    back.end()?;
+    Ok(used)
+}
+
+/// Is a back-end until the other side of standard input is gone.
+fn serve(config: &Path) -> Outcome<()> {
+    let daemon = Daemon::start(&Config::read(config)?)?;
+    let mut words = String::new();
+    std::io::stdin().read_to_string(&mut words)?;
+    drop(daemon);
+    Ok(())
+}
+
+/// Seconds of CPU that a process has used.
+fn cpu(pid: u32) -> Outcome<f64> {
+    let mut used = 0.0;
+    // What ran since the last tick is known by the scheduler alone.
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+        used += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
+    }
+    Ok(used)
+}

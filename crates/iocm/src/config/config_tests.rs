@@ -1,0 +1,44 @@
+use super::*;
+
+fn refused(text: &str) -> String {
+    Config::parse(text).unwrap_err().to_string()
+}
+
+const DISK: &str = "[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/run/a\"\n";
+
+#[test]
+fn what_is_not_said_is_usual() {
+    let config = Config::parse(DISK).unwrap();
+    assert_eq!(config.workers.count, 1);
+    assert_eq!(config.workers.polling(), Polling::Adaptive { nap_ns: 100_000 });
+    assert_eq!(config.devices[0].block(), BlockOptions::default());
+    assert_eq!(config.workers.worker(0).unwrap(), WorkerOptions::default());
+}
+
+#[test]
+fn everything_can_be_said() {
+    let text = "[workers]\narrangement = \"per-device\"\ncount = 3\ncpus = [\"2\", \"4-6,8\"]\npolling = \"always\"\n\
+        longest-nap-us = 50\n[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/run/a\"\npath = \"/x\"\n\
+        read-only = true\ndirect = true\nserial = \"s\"\nqueues = 4\nrequests-per-second = 5\nbytes-per-second = 6\n";
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.workers.arrangement, Arrangement::PerDevice);
+    assert_eq!(config.workers.worker(1).unwrap().cpus, [4, 5, 6, 8]);
+    assert_eq!(config.workers.polling(), Polling::Always);
+    let block = config.devices[0].block();
+    assert!(block.read_only && block.direct);
+    assert_eq!((block.queues, block.requests_a_second, block.bytes_a_second), (4, 5, 6));
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    assert!(refused("[workers]\ncount = 0").contains("count = 0"));
+    assert!(refused("[workers]\ncpus = [\"3-1\"]").contains("`3-1`"));
+    assert!(refused("[workers]\ncpus = [\"99999\"]").contains("`99999`"));
+    assert!(refused("[workers]\nspeed = 1").contains("line 2"), "{}", refused("[workers]\nspeed = 1"));
+    assert!(refused(&format!("{DISK}{DISK}")).contains("called a"));
+    assert!(refused(&format!("{DISK}{}", DISK.replace("\"a\"", "\"b\""))).contains("/run/a"));
+    assert!(refused(&format!("{DISK}queues = 0")).contains("0 queues"));
+    assert!(refused(&format!("{DISK}serial = \"123456789012345678901\"")).contains("20 bytes"));
+    assert!(refused(&format!("{DISK}path = \"/x\"\nnull-size-bytes = 1")).contains("null-size-bytes"));
+    assert!(refused(&DISK.replace("block", "tape")).contains("tape"));
+}

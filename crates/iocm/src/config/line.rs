@@ -1,0 +1,116 @@
+//! A worker or a device in one line, as it is made while the daemon runs.
+
+use super::{DeviceConfig, PollingConfig, WorkersConfig, cpu_list};
+use crate::worker::WorkerOptions;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A worker that is made while the daemon runs. What is not said is as in the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct WorkerConfig {
+    /// Host CPUs that it may run on, as a list such as `2` or `4-7`; all unless it is said.
+    pub cpus: Option<String>,
+    /// What it does when there is nothing to do.
+    pub polling: Option<PollingConfig>,
+    /// The longest that a request waits for a nap to end, microseconds.
+    pub longest_nap_us: Option<u64>,
+}
+
+/// Why a line makes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadLine(pub String);
+
+impl WorkerConfig {
+    /// Reads a line: nothing, a table of TOML, an object of JSON, or a whole text of TOML.
+    ///
+    /// # Errors
+    /// [`BadLine`].
+    pub fn parse(text: &str) -> Result<Self, BadLine> {
+        let config: Self = parse(text)?;
+        config.options(&WorkersConfig::default())?;
+        Ok(config)
+    }
+
+    /// How the worker is made, where the file says `usual`.
+    ///
+    /// # Errors
+    /// [`BadLine`] when its CPUs are no list.
+    pub fn options(&self, usual: &WorkersConfig) -> Result<WorkerOptions, BadLine> {
+        let cpus = self.cpus.as_deref().map(cpu_list).transpose();
+        let nap = self.longest_nap_us.unwrap_or(usual.longest_nap_us);
+        Ok(WorkerOptions {
+            cpus: cpus.map_err(|error| BadLine(error.to_string()))?.unwrap_or_default(),
+            polling: self.polling.unwrap_or(usual.polling).polling(nap),
+        })
+    }
+}
+
+impl DeviceConfig {
+    /// Reads a line: a table of TOML, an object of JSON, or a whole text of TOML.
+    ///
+    /// # Errors
+    /// [`BadLine`].
+    pub fn parse(text: &str) -> Result<Self, BadLine> {
+        let config: Self = parse(text)?;
+        config.check().map_err(|error| BadLine(error.to_string()))?;
+        Ok(config)
+    }
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, BadLine> {
+    /// A table has no name of its own.
+    #[derive(Deserialize)]
+    struct Line<T> {
+        line: T,
+    }
+    let text = text.trim();
+    let bad = |error: &dyn std::fmt::Display| BadLine(error.to_string().trim_end().to_owned());
+    if !text.starts_with('{') {
+        return toml::from_str(text).map_err(|error| bad(&error));
+    }
+    // What is no JSON at all is TOML, whose tables begin alike.
+    match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(value) => serde_json::from_value(value).map_err(|error| bad(&error)),
+        Err(_) => match toml::from_str::<Line<T>>(&format!("line = {text}")) {
+            Ok(line) => Ok(line.line),
+            Err(error) => Err(bad(&error.message())),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_toml_or_json() {
+        let lines = [
+            "{ name = \"a\", type = \"block\", socket = \"/run/a\", queues = 2 }\n",
+            "{\"name\":\"a\",\"type\":\"block\",\"socket\":\"/run/a\",\"queues\":2}",
+            "name = \"a\"\ntype = \"block\"\nsocket = \"/run/a\"\nqueues = 2",
+        ];
+        for line in lines {
+            let device = DeviceConfig::parse(line).unwrap();
+            assert_eq!((device.name.as_str(), device.queues), ("a", 2), "{line}");
+        }
+        assert_eq!(WorkerConfig::parse("").unwrap(), WorkerConfig::default());
+        let worker = WorkerConfig::parse("{ cpus = \"2-3\", polling = \"always\" }").unwrap();
+        assert_eq!(worker.options(&WorkersConfig::default()).unwrap().cpus, [2, 3]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_said() {
+        let why = |line| DeviceConfig::parse(line).unwrap_err().to_string();
+        assert!(
+            why("{ name = \"a\", speed = 3 }").contains("speed"),
+            "{}",
+            why("{ name = \"a\", speed = 3 }")
+        );
+        assert!(why("{\"name\": 3}").contains("string"), "{}", why("{\"name\": 3}"));
+        assert!(why("").contains("name"));
+        assert!(why("{").contains("table") || !why("{").is_empty());
+        assert!(WorkerConfig::parse("{ cpus = \"x\" }").unwrap_err().to_string().contains("`x`"));
+    }
+}

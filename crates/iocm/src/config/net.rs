@@ -1,0 +1,148 @@
+//! What a file says of network devices.
+
+use super::{ConfigError, DeviceConfig};
+use crate::device::net::{NetOptions, NetPlace, TapPlace};
+use serde::{Deserialize, Serialize};
+
+/// What a network device's packets go to and come from: a tap or a switch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct NetBackend {
+    /// A network interface of the host that is there, or that is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tap: Option<String>,
+    /// Descriptors of such an interface that the daemon was started with, one for each pair of queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tap_fds: Option<Vec<i32>>,
+    /// The network namespace of the interface `tap`: a name of `ip netns`, or a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub netns: Option<String>,
+    /// The switch of this name, between all devices of this daemon that say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch: Option<String>,
+    /// Whether what the guest sends by a switch from another address than `mac` is dropped.
+    #[serde(skip_serializing_if = "super::is_usual")]
+    pub check_source: bool,
+}
+
+/// Least and most of an MTU (VIRTIO 1.3, 5.1.4.1).
+const MTU: std::ops::RangeInclusive<u16> = 68..=65535;
+/// Most pairs of queues: the queue for control comes behind them, and a message has eight bits for a queue's number.
+const PAIRS: u16 = 127;
+
+impl NetBackend {
+    fn place(&self, name: &str) -> Result<NetPlace, ConfigError> {
+        let nonsense = |what: &str| Err(ConfigError::Nonsense(format!("backend of {name}: {what}")));
+        if self.netns.is_some() && self.tap.is_none() {
+            return nonsense("netns is where a tap is looked for by its name");
+        }
+        if self.check_source && self.switch.is_none() {
+            return nonsense("check-source is of a switch");
+        }
+        match (&self.tap, &self.tap_fds, &self.switch) {
+            (Some(tap), None, None) => {
+                Ok(NetPlace::Tap(TapPlace::Name { name: tap.clone(), namespace: self.netns.clone() }))
+            }
+            (None, Some(files), None) => Ok(NetPlace::Tap(TapPlace::Files(files.clone()))),
+            (None, None, Some(switch)) => {
+                Ok(NetPlace::Switch { name: switch.clone(), checks_source: self.check_source })
+            }
+            _ => nonsense("one of tap, tap-fds and switch must be there"),
+        }
+    }
+}
+
+/// What a network device is made of.
+pub(super) fn options(config: &DeviceConfig) -> Result<NetOptions, ConfigError> {
+    let name = &config.name;
+    let nonsense = |what: String| ConfigError::Nonsense(format!("{name}: {what}"));
+    let place = config.backend.as_ref().map(|backend| backend.place(name)).transpose()?.unwrap_or_default();
+    let mac = config.mac.as_ref().map(|text| {
+        address(text).ok_or_else(|| nonsense(format!("`{text}` is no address such as 52:54:00:12:34:56")))
+    });
+    let mac = mac.transpose()?;
+    if matches!(place, NetPlace::Switch { checks_source: true, .. }) && mac.is_none() {
+        return Err(nonsense("check-source needs the guest's address as mac".to_owned()));
+    }
+    if let Some(mtu) = config.mtu.filter(|mtu| !MTU.contains(mtu)) {
+        return Err(nonsense(format!("mtu = {mtu}, and 68 to 65535 can be")));
+    }
+    if config.queues > PAIRS {
+        return Err(nonsense(format!("{} pairs of queues, and 1 to {PAIRS} can be", config.queues)));
+    }
+    Ok(NetOptions {
+        place,
+        mac,
+        mtu: config.mtu.unwrap_or(0),
+        pairs: config.queues,
+        packets_a_second: config.requests_per_second,
+        bytes_a_second: config.bytes_per_second,
+    })
+}
+
+/// An address of one station: six bytes in hexadecimal.
+fn address(text: &str) -> Option<[u8; 6]> {
+    let is_byte = |part: &str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let byte = |part: &str| if is_byte(part) { u8::from_str_radix(part, 16).ok() } else { None };
+    let bytes: Vec<u8> = text.split(':').map(byte).collect::<Option<_>>()?;
+    let address: [u8; 6] = bytes.try_into().ok()?;
+    // The first bit is that of groups.
+    (address[0] & 1 == 0 && address != [0; 6]).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const NET: &str = "[[device]]\nname = \"a\"\ntype = \"net\"\nsocket = \"/run/a\"\n";
+
+    fn options(more: &str) -> Result<NetOptions, String> {
+        let config = Config::parse(&format!("{NET}{more}")).map_err(|error| error.to_string())?;
+        config.devices[0].net().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_backend_can_be_said() {
+        assert_eq!(options("").unwrap(), NetOptions::default());
+        let place = |more: &str| options(more).unwrap().place;
+        let tap = |namespace: Option<&str>| {
+            let namespace = namespace.map(str::to_owned);
+            NetPlace::Tap(TapPlace::Name { name: "t0".to_owned(), namespace })
+        };
+        assert_eq!(place("backend = { tap = \"t0\" }"), tap(None));
+        assert_eq!(place("backend = { tap = \"t0\", netns = \"blue\" }"), tap(Some("blue")));
+        assert_eq!(place("backend = { tap-fds = [3] }"), NetPlace::Tap(TapPlace::Files(vec![3])));
+        let more = "mac = \"52:54:00:12:34:5F\"\nmtu = 9000\nqueues = 2\nrequests-per-second = 7\n\
+            bytes-per-second = 8\nbackend = { switch = \"lan0\", check-source = true }";
+        let all = options(more).unwrap();
+        assert_eq!(all.place, NetPlace::Switch { name: "lan0".to_owned(), checks_source: true });
+        assert_eq!(all.mac, Some([0x52, 0x54, 0, 0x12, 0x34, 0x5f]));
+        assert_eq!((all.mtu, all.pairs), (9000, 2));
+        assert_eq!((all.packets_a_second, all.bytes_a_second), (7, 8));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let refused = |more: &str| options(more).unwrap_err();
+        assert!(refused("backend = {}").contains("one of tap"));
+        assert!(refused("backend = { tap = \"t\", switch = \"s\" }").contains("one of tap"));
+        assert!(refused("backend = { switch = \"s\", netns = \"n\" }").contains("netns"));
+        assert!(refused("backend = { tap = \"t\", check-source = true }").contains("of a switch"));
+        assert!(refused("backend = { switch = \"s\", check-source = true }").contains("as mac"));
+        for mac in [
+            "52:54:00:12:34",
+            "53:54:00:12:34:56",
+            "00:00:00:00:00:00",
+            "5:54:00:12:34:56",
+            "+2:54:00:12:34:56",
+        ] {
+            assert!(refused(&format!("mac = \"{mac}\"")).contains(mac), "{mac}");
+        }
+        assert!(refused("mtu = 67").contains("mtu = 67"));
+        assert!(refused("queues = 128").contains("128 pairs"));
+        assert!(refused("path = \"/x\"").contains("leave out path"));
+        let disk = NET.replace("net", "block");
+        assert!(Config::parse(&format!("{disk}mtu = 1500")).unwrap_err().to_string().contains("a disk"));
+    }
+}

@@ -1,0 +1,52 @@
+//! Who may use the control tree.
+
+/// Who may use the control tree: root, the daemon's user, and the members of a group where one is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// The daemon's user.
+    pub user: u32,
+    /// A group, where one is set.
+    pub group: Option<u32>,
+}
+
+impl Access {
+    /// The user of this process, and nobody else but root.
+    #[must_use]
+    pub fn own() -> Self {
+        Self { user: rustix::process::geteuid().as_raw(), group: None }
+    }
+
+    /// Whether a user who is in these groups may.
+    #[must_use]
+    pub fn allows(&self, user: u32, groups: &[u32]) -> bool {
+        user == 0 || user == self.user || self.group.is_some_and(|group| groups.contains(&group))
+    }
+
+    /// The group that files belong to.
+    #[must_use]
+    pub fn owner_group(&self) -> u32 {
+        self.group.unwrap_or_else(|| rustix::process::getegid().as_raw())
+    }
+}
+
+/// The further groups of a process, from the text of `/proc/PID/status`; none where it says nothing.
+#[must_use]
+pub(super) fn groups(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    line.into_iter().flat_map(str::split_ascii_whitespace).filter_map(|group| group.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_the_user_and_the_group_may() {
+        let access = Access { user: 500, group: Some(77) };
+        assert!(access.allows(0, &[]) && access.allows(500, &[]) && access.allows(9, &[1, 77]));
+        assert!(!access.allows(9, &[1, 500]));
+        assert!(!Access { group: None, ..access }.allows(9, &[77]));
+        assert_eq!(groups("Name:\tx\nGroups:\t4 24 77 \nNStgid:\t1\n"), [4, 24, 77]);
+        assert!(groups("Groups:\n").is_empty() && groups("").is_empty());
+    }
+}

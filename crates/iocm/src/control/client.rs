@@ -1,0 +1,186 @@
+//! The other end of the control socket: what a program uses that looks at a daemon, or changes it.
+
+use super::refusal::{Errno, Refusal};
+use serde_json::{Value as Json, json};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+/// Why a daemon gave no answer, or said no.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// It cannot be reached.
+    #[error(
+        "Cannot reach an I/O daemon at {path}: start one with `exitless iocm serve`, or say where it is with --socket"
+    )]
+    Unreachable {
+        /// Its socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It ended, or what it said is no answer.
+    #[error("The I/O daemon at {path} gave no answer")]
+    NoAnswer {
+        /// Its socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It says no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// What was read at a moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// When, nanoseconds of the daemon's monotonic clock.
+    pub time_ns: u64,
+    /// What was read.
+    pub value: Json,
+}
+
+impl Client {
+    /// Connects to a daemon.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`].
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let stream = UnixStream::connect(path)
+            .map_err(|source| ClientError::Unreachable { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Sends a request, and gives its answer.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn ask(&mut self, request: &Json) -> Result<Json, ClientError> {
+        self.send(request)?;
+        self.receive()
+    }
+
+    /// What an attribute says, or all of them below a directory.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn get(&mut self, path: &str) -> Result<Json, ClientError> {
+        Ok(self.ask(&json!({ "op": "get", "path": path }))?["value"].take())
+    }
+
+    /// What stands in a directory: objects with `name`, `kind`, and for attributes `access`, `unit` and `about`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn list(&mut self, path: &str) -> Result<Vec<Json>, ClientError> {
+        match self.ask(&json!({ "op": "ls", "path": path }))?["entries"].take() {
+            Json::Array(entries) => Ok(entries),
+            _ => Err(self.no_answer("it has no entries")),
+        }
+    }
+
+    /// Writes an attribute.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn set(&mut self, path: &str, value: &str) -> Result<(), ClientError> {
+        self.ask(&json!({ "op": "set", "path": path, "value": value })).map(drop)
+    }
+
+    /// Makes something in a collection (`workers`, `devices`): its name.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn create(&mut self, collection: &str, line: &str) -> Result<String, ClientError> {
+        let answer = self.ask(&json!({ "op": "create", "path": collection, "value": line }))?;
+        answer["name"].as_str().map(str::to_owned).ok_or_else(|| self.no_answer("it has no name"))
+    }
+
+    /// Removes a worker or a device.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn remove(&mut self, path: &str) -> Result<(), ClientError> {
+        self.ask(&json!({ "op": "remove", "path": path })).map(drop)
+    }
+
+    /// Gives a queue, or all queues of a device, to a worker.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn move_to(&mut self, path: &str, worker: &str) -> Result<(), ClientError> {
+        self.ask(&json!({ "op": "move", "path": path, "to": worker })).map(drop)
+    }
+
+    /// Asks to be told so often what [`Self::get`] says; each [`Self::sample`] is one of them.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn watch(&mut self, path: &str, interval: Duration, count: Option<u64>) -> Result<(), ClientError> {
+        let interval = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+        let mut request = json!({ "op": "watch", "path": path, "interval_ms": interval });
+        if let Some(count) = count {
+            request["count"] = Json::from(count);
+        }
+        self.send(&request)
+    }
+
+    /// The next thing that is told while watching.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn sample(&mut self) -> Result<Sample, ClientError> {
+        let mut answer = self.receive()?;
+        let time_ns = answer["time_ns"].as_u64().ok_or_else(|| self.no_answer("it has no time"))?;
+        Ok(Sample { time_ns, value: answer["value"].take() })
+    }
+
+    fn send(&mut self, request: &Json) -> Result<(), ClientError> {
+        let sent = self.stream.get_mut().write_all(format!("{request}\n").as_bytes());
+        match sent {
+            // A daemon that refuses this user says why before it closes the connection.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(ClientError::NoAnswer { path: self.path.clone(), source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Json, ClientError> {
+        let mut line = String::new();
+        let read = self.stream.read_line(&mut line);
+        let read = read.map_err(|source| ClientError::NoAnswer { path: self.path.clone(), source })?;
+        if read == 0 {
+            return Err(ClientError::NoAnswer {
+                path: self.path.clone(),
+                source: io::ErrorKind::UnexpectedEof.into(),
+            });
+        }
+        let answer: Json = serde_json::from_str(&line).map_err(|_| self.no_answer("it is no JSON"))?;
+        if answer["ok"].as_bool() == Some(true) {
+            return Ok(answer);
+        }
+        let error = &answer["error"];
+        let name = error["errno"].as_str().unwrap_or_default();
+        let errno = Errno::ALL.iter().find(|errno| errno.name() == name).copied();
+        let message = error["message"].as_str().ok_or_else(|| self.no_answer("it has no message"))?;
+        Err(Refusal::new(errno.unwrap_or(Errno::Failed), message).into())
+    }
+
+    fn no_answer(&self, why: &'static str) -> ClientError {
+        let source = io::Error::new(io::ErrorKind::InvalidData, why);
+        ClientError::NoAnswer { path: self.path.clone(), source }
+    }
+}

@@ -1,0 +1,103 @@
+//! The manual page of the control tree, made from the table of its attributes.
+
+use super::attribute::Attribute;
+use super::refusal::Errno;
+use super::table;
+use std::fmt::Write as _;
+
+/// The manual page exitless-iocm(7), in the language of man(7).
+#[must_use]
+pub fn page() -> String {
+    let mut page = String::from(include_str!("manual/head.7"));
+    let mut place = None;
+    for (of, attribute) in table::attributes() {
+        if place != Some(of) {
+            let shown = if of.is_empty() { "The daemon" } else { of.trim_end_matches('/') };
+            let _ = writeln!(page, ".SS {}", escaped(shown));
+            place = Some(of);
+        }
+        page.push_str(&entry(of, attribute));
+    }
+    page.push_str(include_str!("manual/middle.7"));
+    for errno in Errno::ALL {
+        let _ = writeln!(page, ".TP\n.B {}\n{}", errno.name(), escaped(meaning(*errno)));
+    }
+    page.push_str(include_str!("manual/tail.7"));
+    page
+}
+
+fn entry(of: &str, attribute: &Attribute) -> String {
+    let mut head = format!(".TP\n.BR {} \" (", escaped(&format!("{of}{}", attribute.name)));
+    head.push_str(attribute.mode().word());
+    if !attribute.unit.is_empty() {
+        let _ = write!(head, "; {}", escaped(attribute.unit));
+    }
+    // A word in backquotes is what is typed.
+    let about: Vec<String> = escaped(&attribute.about)
+        .split('`')
+        .enumerate()
+        .map(|(number, part)| if number % 2 == 1 { format!("\\fB{part}\\fR") } else { part.to_owned() })
+        .collect();
+    format!("{head})\"\n{}\n", about.concat())
+}
+
+const fn meaning(errno: Errno) -> &'static str {
+    match errno {
+        Errno::Invalid => "What is written is not what is wanted there.",
+        Errno::Missing => "There is no such thing, or no longer.",
+        Errno::Exists => "It is there already: a name, or a socket.",
+        Errno::Busy => "It cannot be now: the last I/O worker, or a device that is being removed.",
+        Errno::Denied => {
+            "It can only be read, or only be written; or the peer, or the daemon's user, may not."
+        }
+        Errno::Unsupported => "Things of this kind do not have it, or cannot do it.",
+        Errno::IsDirectory => "It is a directory.",
+        Errno::NotDirectory => "It is an attribute, and has nothing in it.",
+        Errno::TooLarge => "What is written has more than 65536 bytes.",
+        Errno::NoSpace => "There is no room on the disk, or there are no more files or threads.",
+        Errno::Failed => "The host failed.",
+    }
+}
+
+/// As man(7) takes it for what it is.
+fn escaped(text: &str) -> String {
+    let mut all = String::new();
+    for letter in text.chars() {
+        match letter {
+            '\\' => all.push_str("\\e"),
+            '-' => all.push_str("\\-"),
+            // A line that begins with one would be an instruction.
+            '.' if all.is_empty() => all.push_str("\\&."),
+            '\'' => all.push_str("\\(aq"),
+            letter => all.push(letter),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_the_documentation_is_this_one() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man/exitless-iocm.7");
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        let how = "make it with `cargo run -p iocm --example manual > docs/man/exitless-iocm.7`";
+        assert!(kept == page(), "docs/man/exitless-iocm.7 is not what the code says: {how}");
+    }
+
+    #[test]
+    fn every_attribute_is_in_the_page() {
+        let page = page();
+        for (of, attribute) in table::attributes() {
+            assert!(page.contains(&escaped(&format!("{of}{}", attribute.name))), "{of}{}", attribute.name);
+            assert!(
+                attribute.about.ends_with('.') && !attribute.about.contains("  "),
+                "{:?}",
+                attribute.about
+            );
+        }
+        assert!(!page.contains(".\n.\n") && page.lines().all(|line| line.len() < 500));
+    }
+}

@@ -1,0 +1,205 @@
+//! The control tree over a UNIX socket: a line of JSON asks, a line of JSON answers.
+
+mod connection;
+
+use super::access::{Access, groups};
+use crate::daemon::Daemon;
+use connection::Connection;
+use rustix::fs::{Gid, Uid, chown};
+use rustix::net::sockopt::socket_peercred;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Peers that are served at a time.
+pub const MOST_PEERS: usize = 64;
+
+/// A control socket on which nobody answers yet. What is dropped leaves none.
+#[derive(Debug)]
+pub struct BoundSocket {
+    path: PathBuf,
+    listener: Option<Arc<UnixListener>>,
+    access: Access,
+}
+
+/// A control socket that is answered on, until it is dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    path: PathBuf,
+    listener: Arc<UnixListener>,
+    closing: Arc<AtomicBool>,
+    peers: Arc<Mutex<Vec<Peer>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A peer that is served.
+#[derive(Debug)]
+struct Peer {
+    stream: UnixStream,
+    thread: JoinHandle<()>,
+}
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+#[error("Cannot make the control socket {path}; another path can be given as `socket` under [control]")]
+pub struct SocketError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl SocketError {
+    /// Whether another program answers there.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.source.kind() == io::ErrorKind::AddrInUse
+    }
+}
+
+impl BoundSocket {
+    /// Makes a socket that root, a user and the members of a group can connect to. Its directory is made where it is not
+    /// there; what a daemon that is gone left at the path is replaced.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub fn bind(path: &Path, access: Access) -> Result<Self, SocketError> {
+        let cannot = |source: io::Error| SocketError { path: path.to_owned(), source };
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            let is_new = !directory.exists();
+            std::fs::create_dir_all(directory).map_err(cannot)?;
+            // So that the daemon can take its socket away, and make others there.
+            if is_new {
+                chown(directory, Some(Uid::from_raw(access.user)), None)
+                    .map_err(|error| cannot(error.into()))?;
+            }
+        }
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left(path) => {
+                std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
+            }
+            bound => bound,
+        };
+        let bound =
+            Self { path: path.to_owned(), listener: Some(Arc::new(listener.map_err(cannot)?)), access };
+        // Whoever connects before is still asked for who it is.
+        let mode = if access.group.is_some() { 0o660 } else { 0o600 };
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(cannot)?;
+        let group = access.group.map(Gid::from_raw);
+        chown(path, Some(Uid::from_raw(access.user)), group).map_err(|error| cannot(error.into()))?;
+        Ok(bound)
+    }
+
+    /// Answers for a daemon.
+    ///
+    /// # Errors
+    /// [`SocketError`] when there is no thread for it.
+    pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<ControlSocket, SocketError> {
+        let (path, access) = (self.path.clone(), self.access);
+        // From here on its file is the other one's to take away.
+        let listener = self.listener.take();
+        let gone = || SocketError { path: path.clone(), source: io::ErrorKind::NotConnected.into() };
+        let listener = listener.ok_or_else(gone)?;
+        let closing = Arc::new(AtomicBool::new(false));
+        let peers = Arc::<Mutex<Vec<Peer>>>::default();
+        let body = {
+            let (closing, peers, daemon) = (Arc::clone(&closing), Arc::clone(&peers), Arc::clone(daemon));
+            let listener = Arc::clone(&listener);
+            move || {
+                for stream in listener.incoming() {
+                    if closing.load(Ordering::Acquire) {
+                        break;
+                    }
+                    match stream {
+                        Ok(stream) => welcome(stream, access, &peers, &daemon),
+                        Err(error) => {
+                            tracing::warn!("No peer can connect to the control socket: {error}");
+                            // Most likely there are no more files: to ask again at once would use a core.
+                            std::thread::sleep(std::time::Duration::from_millis(100));
+                        }
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(body);
+        let thread = Some(thread.map_err(|source| SocketError { path: path.clone(), source })?);
+        Ok(ControlSocket { path, listener, closing, peers, thread })
+    }
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        if self.listener.is_some() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Release);
+        // The thread that waits for the next peer is told that there is none, whatever became of the socket's file.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Read);
+        let _ = std::fs::remove_file(&self.path);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let peers = std::mem::take(&mut *self.peers.lock().unwrap_or_else(PoisonError::into_inner));
+        for Peer { stream, thread } in peers {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether it is a socket that nobody answers on.
+fn is_left(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    is_socket && UnixStream::connect(path).is_err()
+}
+
+/// Serves a peer that may, in a thread of its own.
+fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<Peer>>, daemon: &Arc<Daemon>) {
+    let mut peers = peers.lock().unwrap_or_else(PoisonError::into_inner);
+    peers.retain(|peer| !peer.thread.is_finished());
+    let mut connection = Connection::new(stream);
+    if let Err(why) = may(connection.stream(), access) {
+        tracing::warn!("A peer of the control socket is refused: {why}");
+        return connection.refuse(&why);
+    }
+    if peers.len() >= MOST_PEERS {
+        return connection.refuse(&format!("{MOST_PEERS} peers are served already: end one of them"));
+    }
+    let Ok(copy) = connection.stream().try_clone() else { return };
+    let daemon = Arc::clone(daemon);
+    let body = move || connection.serve(&*daemon);
+    match std::thread::Builder::new().name("control-peer".to_owned()).spawn(body) {
+        Ok(thread) => peers.push(Peer { stream: copy, thread }),
+        Err(error) => tracing::warn!("No thread for a peer of the control socket: {error}"),
+    }
+}
+
+/// Whether the peer may, by what the kernel says of who connected.
+fn may(stream: &UnixStream, access: Access) -> Result<(), String> {
+    let peer =
+        socket_peercred(stream).map_err(|error| format!("the kernel does not say who it is: {error}"))?;
+    let mut of_peer = vec![peer.gid.as_raw()];
+    if access.group.is_some() {
+        // The further groups: the kernel checked them against the socket's mode when the peer connected.
+        let status = std::fs::read_to_string(format!("/proc/{}/status", peer.pid.as_raw_pid()));
+        of_peer.extend(groups(&status.unwrap_or_default()));
+    }
+    match access.allows(peer.uid.as_raw(), &of_peer) {
+        true => Ok(()),
+        false => Err(format!("user {} may not use the control socket", peer.uid.as_raw())),
+    }
+}
+
+#[cfg(test)]
+#[path = "socket/socket_tests.rs"]
+mod tests;

@@ -1,0 +1,163 @@
+//! A peer's connection: lines in, lines out.
+
+use crate::clock::now_ns;
+use crate::control::answer::{ANSWER_FORMAT, answer};
+use crate::control::facts::Control;
+use crate::control::refusal::{Errno, Refusal};
+use crate::control::request::{LONGEST_LINE, Request, RequestLine};
+use serde_json::{Map, Value as Json, json};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// A peer that does not take its answers for so long is left.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A peer's connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: UnixStream,
+    /// What was read and is not answered yet.
+    read: Vec<u8>,
+}
+
+/// What came of waiting for a line.
+enum Heard {
+    Line(Vec<u8>),
+    TooLong,
+    Nothing,
+}
+
+impl Connection {
+    pub(super) const fn new(stream: UnixStream) -> Self {
+        Self { stream, read: Vec::new() }
+    }
+
+    pub(super) const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Says why the peer is not served.
+    pub(super) fn refuse(&mut self, why: &str) {
+        let _ = self.stream.set_write_timeout(Some(Duration::from_millis(100)));
+        let _ = self.send(None, Err(Refusal::new(Errno::Denied, why)));
+    }
+
+    /// Answers until the peer is gone.
+    pub(super) fn serve(mut self, control: &impl Control) {
+        let _ = self.stream.set_write_timeout(Some(PATIENCE));
+        let mut next = None;
+        let outcome: io::Result<()> = (|| loop {
+            let heard = match next.take() {
+                Some(heard) => heard,
+                None => self.hear(None)?,
+            };
+            let Heard::Line(line) = heard else {
+                let why = format!("A line has {LONGEST_LINE} bytes at most");
+                return self.send(None, Err(Refusal::new(Errno::TooLarge, why)));
+            };
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let RequestLine { id, request } = RequestLine::parse(&line);
+            match request {
+                Ok(Request::Watch(path, interval, count)) => {
+                    let request = Request::Watch(path, interval, count);
+                    next = self.watch(control, id.as_ref(), &request, interval, count)?;
+                }
+                Ok(request) => self.send(id.as_ref(), answer(control, &request))?,
+                Err(refusal) => self.send(id.as_ref(), Err(refusal))?,
+            }
+        })();
+        match outcome {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                tracing::debug!("A peer of the control socket is left: {error}");
+            }
+            _ => {}
+        }
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Answers the same request again and again. What was heard meanwhile, if that ended it.
+    fn watch(
+        &mut self,
+        control: &impl Control,
+        id: Option<&Json>,
+        request: &Request,
+        interval: Duration,
+        count: Option<u64>,
+    ) -> io::Result<Option<Heard>> {
+        let mut due = Instant::now();
+        let mut told: u64 = 0;
+        while count.is_none_or(|count| told < count) {
+            told += 1;
+            let fields = answer(control, request).map(|mut fields| {
+                fields.insert("watch".to_owned(), Json::from(told));
+                fields.insert("time_ns".to_owned(), Json::from(now_ns()));
+                fields
+            });
+            let ends = fields.is_err();
+            self.send(id, fields)?;
+            if ends {
+                break;
+            }
+            due += interval;
+            // A peer that takes long is not told what it missed.
+            due = due.max(Instant::now());
+            while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+                match self.hear(Some(left))? {
+                    Heard::Nothing => {}
+                    heard => return Ok(Some(heard)),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for a line.
+    fn hear(&mut self, timeout: Option<Duration>) -> io::Result<Heard> {
+        // The kernel knows microseconds; no time at all would mean for ever.
+        self.stream.set_read_timeout(timeout.map(|left| left.max(Duration::from_millis(1))))?;
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let rest = self.read.split_off(end + 1);
+                let line = std::mem::replace(&mut self.read, rest);
+                return Ok(if line.len() > LONGEST_LINE { Heard::TooLong } else { Heard::Line(line) });
+            }
+            if self.read.len() > LONGEST_LINE {
+                return Ok(Heard::TooLong);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.read.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Heard::Nothing),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn send(&mut self, id: Option<&Json>, outcome: Result<Map<String, Json>, Refusal>) -> io::Result<()> {
+        let mut all = Map::new();
+        all.insert("format".to_owned(), Json::from(ANSWER_FORMAT));
+        if let Some(id) = id {
+            all.insert("id".to_owned(), id.clone());
+        }
+        all.insert("ok".to_owned(), Json::from(outcome.is_ok()));
+        match outcome {
+            Ok(fields) => all.extend(fields),
+            Err(refusal) => {
+                let error = json!({
+                    "errno": refusal.errno.name(),
+                    "code": refusal.errno.code(),
+                    "message": refusal.message,
+                });
+                all.insert("error".to_owned(), error);
+            }
+        }
+        let mut line = Json::Object(all).to_string();
+        line.push('\n');
+        self.stream.write_all(line.as_bytes())
+    }
+}

@@ -1,0 +1,118 @@
+//! Attributes of a queue.
+
+use super::{Attribute, Reader, about, attribute, number, unit, worker_of, written};
+use crate::control::action::Action;
+use crate::control::facts::QueueFacts;
+use crate::control::node::{Object, QueueName};
+use crate::control::refusal::Refusal;
+use crate::control::value::Value;
+use crate::statistics::QueueFigures;
+
+fn of(object: Object) -> Result<QueueName, Refusal> {
+    match object {
+        Object::Queue(name) => Ok(name),
+        other => Err(Refusal::missing(&other.path())),
+    }
+}
+
+fn state(queue: &QueueFacts) -> &'static str {
+    match (queue.broken, queue.served) {
+        (true, _) => "broken",
+        (false, true) => "served",
+        (false, false) => "idle",
+    }
+}
+
+/// Weights that can be set.
+const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
+
+pub(super) fn attributes() -> Vec<Attribute> {
+    let plain = |name, unit, says: &str, read: fn(&QueueFacts) -> Value| {
+        attribute(name, unit, says.to_owned(), Reader::Queue(read))
+    };
+    let mut all = vec![
+        plain("device", "device", "The device that it is of.", |queue| {
+            Value::Text(Object::Device(queue.name.device).name())
+        }),
+        plain(
+            "state",
+            "word",
+            "`idle` while no front-end has it served, `served`, or `broken`: its ring broke the rules and \
+              is no longer looked at.",
+            |queue| Value::Text(state(queue).to_owned()),
+        ),
+        written(
+            plain(
+                "worker",
+                "worker",
+                "The I/O worker that serves it, or will; empty while that is open. Writing another \
+                  one moves it, while its requests go on.",
+                |queue| {
+                    Value::Text(queue.worker.map_or_else(String::new, |number| Object::Worker(number).name()))
+                },
+            ),
+            |object, text| Ok(Action::MoveQueue(of(object)?, worker_of(text)?)),
+        ),
+        written(
+            plain(
+                "poll",
+                "word",
+                "`auto`: it is looked at all the time or left to its guest's kicks, as its worker sees fit. \
+                  `always`: it is never left to kicks, and its worker never sleeps.",
+                |queue| Value::Text(if queue.polled { "always" } else { "auto" }.to_owned()),
+            ),
+            |object, text| match text {
+                "auto" => Ok(Action::PollQueue(of(object)?, false)),
+                "always" => Ok(Action::PollQueue(of(object)?, true)),
+                other => Err(Refusal::invalid(format!("`{other}` is neither auto nor always"))),
+            },
+        ),
+        written(
+            plain(
+                "weight",
+                "",
+                "Its share of a busy worker, against the weights of other queues: 1 to 10000, 100 unless it \
+                  is set.",
+                |queue| Value::Number(queue.weight.into()),
+            ),
+            |object, text| {
+                let weight = number(text, "weight")?;
+                match u32::try_from(weight) {
+                    Ok(small) if WEIGHTS.contains(&weight) => Ok(Action::Weigh(of(object)?, small)),
+                    _ => Err(Refusal::invalid("A weight is a number from 1 to 10000")),
+                }
+            },
+        ),
+    ];
+    for (index, name) in QueueFigures::NAMES.iter().enumerate() {
+        all.push(attribute(name, unit(name), about(QueueFigures::ABOUT[index]), Reader::QueueCounter(index)));
+    }
+    let delays = "of its requests waited no longer than this before they were taken. The end of a bucket: the true time is \
+                  at least half of it.";
+    all.extend([
+        plain("delays/p50_ns", "ns", &format!("50 % {delays}"), |queue| Value::Number(queue.delay(500))),
+        plain("delays/p99_ns", "ns", &format!("99 % {delays}"), |queue| Value::Number(queue.delay(990))),
+        plain("delays/p999_ns", "ns", &format!("99.9 % {delays}"), |queue| Value::Number(queue.delay(999))),
+        plain(
+            "delays/histogram",
+            "ns and count",
+            "Where each bucket begins and how many requests are in it, one a line. A \
+              bucket ends at twice where it begins; empty ones are left out.",
+            |queue| {
+                let begins = |bucket: usize| if bucket == 0 { 0 } else { 1 << bucket };
+                let used = queue.delays.iter().enumerate().filter(|(_, count)| **count > 0);
+                Value::Pairs(used.map(|(bucket, count)| (begins(bucket), *count)).collect())
+            },
+        ),
+        plain("moves/count", "", "Times that it went from one I/O worker to another.", |queue| {
+            Value::Number(queue.moves[0])
+        }),
+        plain("moves/last_pause_ns", "ns", "For how long no worker had it in the last of them.", |queue| {
+            Value::Number(queue.moves[1])
+        }),
+        plain("moves/longest_pause_ns", "ns", "The longest such pause.", |queue| {
+            Value::Number(queue.moves[2])
+        }),
+    ]);
+    all
+}

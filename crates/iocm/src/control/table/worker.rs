@@ -1,0 +1,122 @@
+//! Attributes of a worker.
+
+use super::{Attribute, Reader, about, attribute, number, unit, written};
+use crate::config::cpu_list;
+use crate::control::action::Action;
+use crate::control::node::{Object, QueueName};
+use crate::control::pace;
+use crate::control::refusal::Refusal;
+use crate::control::value::Value;
+use crate::statistics::WorkerFigures;
+use crate::worker::Polling;
+
+fn of(object: Object) -> Result<u32, Refusal> {
+    match object {
+        Object::Worker(number) => Ok(number),
+        other => Err(Refusal::missing(&other.path())),
+    }
+}
+
+/// The counters that are attributes by other names.
+const ELSEWHERE: [&str; 1] = ["queues"];
+
+/// Their names below an object.
+const COUNTERS: [&str; 5] = [
+    "statistics/sweeps",
+    "statistics/sleeps",
+    "statistics/naps",
+    "statistics/useful_ticks",
+    "statistics/awake_ticks",
+];
+
+pub(super) fn attributes() -> Vec<Attribute> {
+    let mut all = vec![
+        written(
+            attribute(
+                "cpu",
+                "list of CPUs",
+                "Host CPUs that it may run on, such as `2` or `4-7,10`. Writing `all` lets it run on all.".to_owned(),
+                Reader::Worker(|worker| Value::Text(pace::list(&worker.cpus))),
+            ),
+            |object, text| {
+                let cpus = if text == "all" { Vec::new() } else { cpu_list(text)? };
+                Ok(Action::Pin(of(object)?, cpus))
+            },
+        ),
+        attribute(
+            "pid",
+            "thread",
+            "Its thread, as the kernel numbers it.".to_owned(),
+            Reader::Worker(|worker| Value::Number(worker.thread.unsigned_abs().into())),
+        ),
+        attribute(
+            "load",
+            "%",
+            "Share of the time that it spent on requests, from the last look but one to this one, or since the daemon \
+             began. Looks that are less than a second apart count as one."
+                .to_owned(),
+            Reader::Worker(|worker| Value::Percent(worker.load)),
+        ),
+        attribute(
+            "awake",
+            "%",
+            "Share of the same time in which it was awake.".to_owned(),
+            Reader::Worker(|worker| Value::Percent(worker.awake)),
+        ),
+        attribute(
+            "queues",
+            "queues",
+            "The queues that it serves, one a line.".to_owned(),
+            Reader::Worker(|worker| Value::Names(worker.queues.iter().map(QueueName::to_string).collect())),
+        ),
+        written(
+            attribute(
+                "pace/polling",
+                "word",
+                "What it does when there is nothing to do: `adaptive`, `always` or `never`.".to_owned(),
+                Reader::Worker(|worker| Value::Text(pace::word(worker.polling).to_owned())),
+            ),
+            |object, text| Ok(Action::Poll(of(object)?, pace::of_word(text)?)),
+        ),
+        written(
+            attribute(
+                "pace/longest_nap_us",
+                "us",
+                "The longest that a request waits for a nap to end. Empty unless `pace/polling` is `adaptive`; writing it \
+                 makes it so."
+                    .to_owned(),
+                Reader::Worker(|worker| match worker.polling {
+                    Polling::Adaptive { nap_ns } => Value::Number(nap_ns / 1000),
+                    _ => Value::Text(String::new()),
+                }),
+            ),
+            |object, text| {
+                let longest = number(text, "microseconds")?;
+                match longest {
+                    1..=1_000_000 => Ok(Action::LongestNap(of(object)?, longest)),
+                    _ => Err(Refusal::invalid("A nap takes 1 to 1000000 microseconds")),
+                }
+            },
+        ),
+    ];
+    for (index, name) in WorkerFigures::NAMES.iter().enumerate().filter(|(_, name)| !ELSEWHERE.contains(name))
+    {
+        if let Some(path) = COUNTERS.iter().find(|path| path.strip_prefix("statistics/") == Some(name)) {
+            let reader = Reader::WorkerCounter(index);
+            all.push(attribute(path, unit(name), about(WorkerFigures::ABOUT[index]), reader));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_counter_is_forgotten() {
+        assert_eq!(COUNTERS.len() + ELSEWHERE.len(), WorkerFigures::NAMES.len());
+        let counters = attributes().iter().filter(|one| one.name.starts_with("statistics/")).count();
+        assert_eq!(counters, COUNTERS.len());
+    }
+}

@@ -1,0 +1,72 @@
+//! What a daemon's file names, opened before anything runs: afterwards the daemon may no longer be allowed to.
+
+use super::DaemonError;
+use crate::config::{Config, DeviceConfig, DeviceType};
+use crate::device::Device;
+use crate::device::block::BlockDevice;
+use crate::device::net::NetDevice;
+use crate::device::net::switch::Switches;
+use crate::post::Post;
+use std::collections::VecDeque;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+/// Devices with their open files and their sockets, on which nobody waits yet. What is dropped leaves no socket.
+#[derive(Debug)]
+pub struct Opened {
+    pub(super) config: Config,
+    pub(super) switches: Arc<Switches>,
+    devices: VecDeque<(DeviceConfig, Box<dyn Device>, UnixListener)>,
+}
+
+impl Opened {
+    /// Opens what a file names.
+    ///
+    /// # Errors
+    /// [`DaemonError`]; nothing is left then.
+    pub fn open(config: &Config) -> Result<Self, DaemonError> {
+        let mut opened = Self { config: config.clone(), switches: Arc::default(), devices: VecDeque::new() };
+        for device in &config.devices {
+            opened.add(device)?;
+        }
+        Ok(opened)
+    }
+
+    pub(super) fn nothing(switches: &Arc<Switches>) -> Self {
+        let config = Config {
+            workers: crate::config::WorkersConfig::default(),
+            devices: Vec::new(),
+            control: crate::config::ControlConfig::default(),
+            safety: crate::config::SafetyConfig::default(),
+        };
+        Self { config, switches: Arc::clone(switches), devices: VecDeque::new() }
+    }
+
+    pub(super) fn add(&mut self, config: &DeviceConfig) -> Result<(), DaemonError> {
+        let device = device(config, &self.switches)?;
+        let listener = Post::bind(&config.socket)?;
+        self.devices.push_back((config.clone(), device, listener));
+        Ok(())
+    }
+
+    pub(super) fn next(&mut self) -> Option<(DeviceConfig, Box<dyn Device>, UnixListener)> {
+        self.devices.pop_front()
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for (config, ..) in &self.devices {
+            let _ = std::fs::remove_file(&config.socket);
+        }
+    }
+}
+
+fn device(config: &DeviceConfig, switches: &Switches) -> Result<Box<dyn Device>, DaemonError> {
+    let storage = |source| DaemonError::Storage { name: config.name.clone(), source };
+    let net = |source| DaemonError::Net { name: config.name.clone(), source };
+    match config.kind {
+        DeviceType::Block => Ok(Box::new(BlockDevice::open(config.block()).map_err(storage)?)),
+        DeviceType::Net => Ok(Box::new(NetDevice::open(config.net()?, switches).map_err(net)?)),
+    }
+}

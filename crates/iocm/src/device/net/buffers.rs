@@ -1,0 +1,201 @@
+//! Packets into a guest's buffers, one packet to several where the guest merges them (VIRTIO 1.3, 5.1.6.3).
+
+use super::header::SIZE;
+use crate::queue::Lane;
+use crate::ring::{Chain, Side};
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// The guest has it.
+    Done,
+    /// The guest has not as many buffers as it needs now.
+    Short,
+    /// The guest's buffers will never be large enough.
+    TooLarge,
+}
+
+/// Most buffers that a packet is put into: those of 256 bytes for the largest packet. More would let a guest make this
+/// process keep as many lists of pieces.
+const MOST_MERGED: usize = 256;
+
+/// Buffers that are taken together.
+const TOGETHER: usize = 16;
+
+/// How packets are put into a guest's buffers.
+#[derive(Debug)]
+pub struct Buffers {
+    /// Buffers that were taken for a packet. They are kept to be filled again.
+    chains: Vec<Chain>,
+    /// Whether a packet may take several buffers.
+    merges: bool,
+    /// Bytes of the header that the guest reads.
+    header: usize,
+}
+
+impl Buffers {
+    /// For a guest that merges buffers, or does not, and reads a header of so many bytes.
+    #[must_use]
+    pub fn new(merges: bool, header: usize) -> Self {
+        Self { chains: vec![Chain::new()], merges, header: header.min(SIZE) }
+    }
+
+    /// Gives the guest packets that each find room in one buffer: the first ones of `packets`, up to one that does not, or
+    /// that there is no buffer for. How many they were.
+    #[inline]
+    pub fn deliver_small<'a>(
+        &mut self,
+        lane: &mut Lane,
+        count: usize,
+        packets: impl Iterator<Item = ([u8; SIZE], &'a [u8])>,
+    ) -> usize {
+        let mut taken = 0;
+        while taken < count.min(TOGETHER) {
+            let chain = self.chain(taken);
+            if !lane.pop(chain) {
+                break;
+            }
+            chain.prefetch();
+            taken += 1;
+        }
+        let mut given = 0;
+        for ((header, frame), chain) in packets.zip(&self.chains[..taken]) {
+            let needs = (self.header + frame.len()) as u64;
+            if chain.bytes(Side::Writable) < needs {
+                break;
+            }
+            fill_one(lane, chain, &header[..self.header], frame);
+            lane.give(chain.id, needs as u32);
+            given += 1;
+        }
+        self.chains[given..taken].iter().rev().for_each(|chain| lane.put_back(chain.id));
+        given
+    }
+
+    /// Gives the guest a packet with its header.
+    #[inline]
+    pub fn deliver(&mut self, lane: &mut Lane, header: &[u8; SIZE], frame: &[u8]) -> Delivery {
+        let needs = (self.header + frame.len()) as u64;
+        let first = &mut self.chains[0];
+        if !lane.pop(first) {
+            return Delivery::Short;
+        }
+        let room = first.bytes(Side::Writable);
+        if room >= needs {
+            fill_one(lane, first, &header[..self.header], frame);
+            lane.give(first.id, needs as u32);
+            return Delivery::Done;
+        }
+        match self.merges && room >= self.header as u64 {
+            true => self.deliver_merged(lane, *header, frame, room),
+            false => {
+                // A buffer without room for the header alone is none: it would be in the way of all packets.
+                if room < self.header as u64 {
+                    lane.count_error();
+                    lane.give(first.id, 0);
+                } else {
+                    lane.put_back(first.id);
+                }
+                Delivery::TooLarge
+            }
+        }
+    }
+
+    fn deliver_merged(
+        &mut self,
+        lane: &mut Lane,
+        mut header: [u8; SIZE],
+        frame: &[u8],
+        mut room: u64,
+    ) -> Delivery {
+        let needs = (self.header + frame.len()) as u64;
+        let mut taken = 1;
+        while room < needs {
+            if taken == MOST_MERGED {
+                self.put_back(lane, taken);
+                return Delivery::TooLarge;
+            }
+            let chain = self.chain(taken);
+            if !lane.pop(chain) {
+                return self.give_up(lane, taken);
+            }
+            room += chain.bytes(Side::Writable);
+            taken += 1;
+        }
+        // A ring has at most 32768 descriptors.
+        header[SIZE - 2..].copy_from_slice(&(taken as u16).to_le_bytes());
+        let mut left = frame;
+        for (index, chain) in self.chains[..taken].iter().enumerate() {
+            let skip = if index == 0 { chain.write(0, &header[..self.header]) } else { 0 };
+            let done = chain.write(skip as u64, left);
+            left = &left[done..];
+            mark(lane, chain, (skip + done) as u64);
+            lane.give(chain.id, (skip + done) as u32);
+        }
+        Delivery::Done
+    }
+
+    /// Puts all buffers back. What half a ring has no room for, none has: guests fill up their rings when they are half
+    /// empty.
+    fn give_up(&mut self, lane: &mut Lane, taken: usize) -> Delivery {
+        let chains = self.chains[..taken].iter();
+        let descriptors: usize = chains.map(|chain| chain.parts(Side::Writable).len().max(1)).sum();
+        self.put_back(lane, taken);
+        match descriptors >= usize::from(lane.size()).div_ceil(2) {
+            true => Delivery::TooLarge,
+            false => Delivery::Short,
+        }
+    }
+
+    /// Asks for a kick when there are more buffers than those that do not suffice. Whether there are more already.
+    pub fn rest(&mut self, lane: &mut Lane) -> bool {
+        let mut taken = 0;
+        while taken < MOST_MERGED && lane.pop(self.chain(taken)) {
+            taken += 1;
+        }
+        let more = taken == MOST_MERGED || lane.want_kicks();
+        self.put_back(lane, taken);
+        more
+    }
+
+    fn chain(&mut self, index: usize) -> &mut Chain {
+        if index >= self.chains.len() {
+            self.chains.resize_with(index + 1, Chain::default);
+        }
+        &mut self.chains[index]
+    }
+
+    fn put_back(&self, lane: &mut Lane, taken: usize) {
+        self.chains[..taken].iter().rev().for_each(|chain| lane.put_back(chain.id));
+    }
+}
+
+/// Fills a buffer that is large enough.
+#[inline]
+fn fill_one(lane: &Lane, chain: &Chain, header: &[u8], frame: &[u8]) {
+    match chain.parts(Side::Writable) {
+        // As nearly all guests have it.
+        [part, ..] if part.size as usize >= header.len() + frame.len() => {
+            // SAFETY: the part is mapped guest memory with room for both, and neither is guest memory.
+            unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), part.pointer, header.len()) };
+            let data = part.pointer.wrapping_add(header.len());
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(frame.as_ptr(), data, frame.len()) };
+        }
+        _ => {
+            let skip = chain.write(0, header);
+            chain.write(skip as u64, frame);
+        }
+    }
+    mark(lane, chain, (header.len() + frame.len()) as u64);
+}
+
+/// Marks the first bytes of a buffer as written, if they are to be.
+#[inline]
+fn mark(lane: &Lane, chain: &Chain, size: u64) {
+    if lane.memory().is_logged() {
+        for part in chain.pieces(Side::Writable, 0, size) {
+            lane.memory().wrote(part.guest, u64::from(part.size));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Work on packets that one side leaves to the other, and doing it where the other does not.
+
+use super::header::{Cut, Header};
+use super::packet::{HEAD, Layers, Version};
+use crate::protocol::VirtioFeatures;
+
+/// What a side does to packets for the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// It makes or ignores checksums.
+    pub checksum: bool,
+    /// It cuts or takes large packets of TCP over IPv4.
+    pub tcp4: bool,
+    /// The same over IPv6.
+    pub tcp6: bool,
+    /// Those may have a congestion mark.
+    pub ecn: bool,
+    /// It makes or takes UDP datagrams to be cut into IP fragments.
+    pub fragments: bool,
+    /// It makes or takes several UDP datagrams over IPv4 at once.
+    pub datagrams4: bool,
+    /// The same over IPv6.
+    pub datagrams6: bool,
+}
+
+impl Offloads {
+    /// What the device does for a guest that agreed on these features.
+    #[must_use]
+    pub fn of_device(features: VirtioFeatures) -> Self {
+        let has = |bit: u32| features.has(1 << bit);
+        Self {
+            checksum: has(0),
+            tcp4: has(11),
+            tcp6: has(12),
+            ecn: has(13),
+            fragments: has(14),
+            datagrams4: has(56),
+            datagrams6: has(56),
+        }
+    }
+
+    /// What a guest does itself that agreed on these features.
+    #[must_use]
+    pub fn of_guest(features: VirtioFeatures) -> Self {
+        let has = |bit: u32| features.has(1 << bit);
+        let checksum = has(1);
+        Self {
+            checksum,
+            tcp4: checksum && has(7),
+            tcp6: checksum && has(8),
+            ecn: checksum && has(9),
+            fragments: checksum && has(10),
+            datagrams4: checksum && has(54),
+            datagrams6: checksum && has(55),
+        }
+    }
+
+    /// All of it in a byte, for others to look at at any time.
+    #[must_use]
+    pub fn bits(&self) -> u8 {
+        let all =
+            [self.checksum, self.tcp4, self.tcp6, self.ecn, self.fragments, self.datagrams4, self.datagrams6];
+        all.iter().rev().fold(0, |bits, one| bits << 1 | u8::from(*one))
+    }
+
+    /// The other way round.
+    #[inline]
+    #[must_use]
+    pub fn of_bits(bits: u8) -> Self {
+        let has = |bit: u32| bits >> bit & 1 != 0;
+        Self {
+            checksum: has(0),
+            tcp4: has(1),
+            tcp6: has(2),
+            ecn: has(3),
+            fragments: has(4),
+            datagrams4: has(5),
+            datagrams6: has(6),
+        }
+    }
+
+    /// Whether a packet can be given to a side that does this, as it is.
+    #[inline]
+    #[must_use]
+    pub fn takes(&self, header: &Header, frame: &[u8]) -> bool {
+        if header.checksum.is_none() {
+            return true;
+        }
+        let cut = match header.cut {
+            Cut::None => true,
+            Cut::Tcp4 => self.tcp4,
+            Cut::Tcp6 => self.tcp6,
+            Cut::Fragments => self.fragments,
+            Cut::Datagrams => match Layers::of(frame).map(|layers| layers.version) {
+                Some(Version::V4) => self.datagrams4,
+                _ => self.datagrams6,
+            },
+        };
+        self.checksum && cut && (!header.ecn || self.ecn)
+    }
+}
+
+/// The sum of RFC 1071 over bytes, on top of `sum`.
+fn add(sum: u64, bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(4);
+    let mut last = [0; 4];
+    last[..words.remainder().len()].copy_from_slice(words.remainder());
+    let rest = u64::from(u32::from_be_bytes(last));
+    words.fold(sum + rest, |sum, word| {
+        let word: [u8; 4] = [word[0], word[1], word[2], word[3]];
+        sum + u64::from(u32::from_be_bytes(word))
+    })
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Makes the checksum of a packet, in whose place the sum over the pseudo-header is.
+pub fn make_checksum(frame: &mut [u8], start: u16, offset: u16) {
+    let (start, place) = (usize::from(start), usize::from(start) + usize::from(offset));
+    let Some(covered) = frame.get(start..) else { return };
+    let sum = !fold(add(0, covered));
+    // Zero would say that there is none (RFC 768); the other zero is as good for all.
+    let sum = if sum == 0 { 0xffff } else { sum };
+    if let Some(field) = frame.get_mut(place..place + 2) {
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Cuts a packet that was checked into whole packets, and gives each to `each`, headers and data apart.
+pub fn cut(header: &Header, frame: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+    let headers = usize::from(header.headers);
+    let (Some(layers), Some(data)) = (Layers::of(&frame[..frame.len().min(HEAD)]), frame.get(headers..))
+    else {
+        return;
+    };
+    let mut head = [0; HEAD];
+    let Some(head) = head.get_mut(..headers) else { return };
+    let size = usize::from(header.segment.max(1));
+    let count = data.len().div_ceil(size);
+    for (index, data) in data.chunks(size).enumerate() {
+        head.copy_from_slice(&frame[..headers]);
+        let place = Place { index, is_last: index + 1 == count, before: index * size };
+        layers.set_network(head, place, data.len());
+        layers.set_transport(head, place, data);
+        each(head, data);
+    }
+}
+
+/// Which piece of a packet.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    index: usize,
+    is_last: bool,
+    /// Bytes of data before it.
+    before: usize,
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u16) {
+    if let Some(field) = bytes.get_mut(at..at + 2) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+impl Layers {
+    fn set_network(&self, head: &mut [u8], place: Place, data: usize) {
+        // A piece is no larger than the packet, whose size 16 bits can say.
+        let size = |from: usize, head: &[u8]| (head.len() - from + data) as u16;
+        let at = self.network;
+        match self.version {
+            Version::V4 => {
+                put(head, at + 2, size(at, head));
+                let id = u16::from_be_bytes([head[at + 4], head[at + 5]]);
+                put(head, at + 4, id.wrapping_add(place.index as u16));
+                put(head, at + 10, 0);
+                let sum = !fold(add(0, &head[at..self.transport]));
+                put(head, at + 10, sum);
+            }
+            Version::V6 => put(head, at + 4, size(at + 40, head)),
+        }
+    }
+
+    fn set_transport(&self, head: &mut [u8], place: Place, data: &[u8]) {
+        const FIN_AND_PUSH: u8 = 0x09;
+        const REDUCED: u8 = 0x80;
+        let at = self.transport;
+        let size = (head.len() - at + data.len()) as u16;
+        let checksum = if self.protocol == 6 { at + 16 } else { at + 6 };
+        if self.protocol == 6 {
+            let number: [u8; 4] = [head[at + 4], head[at + 5], head[at + 6], head[at + 7]];
+            let number = u32::from_be_bytes(number).wrapping_add(place.before as u32);
+            head[at + 4..at + 8].copy_from_slice(&number.to_be_bytes());
+            let flags = &mut head[at + 13];
+            *flags &= if place.is_last { !0 } else { !FIN_AND_PUSH };
+            *flags &= if place.index == 0 { !0 } else { !REDUCED };
+        } else {
+            put(head, at + 4, size);
+        }
+        put(head, checksum, 0);
+        let addresses = match self.version {
+            Version::V4 => self.network + 12..self.network + 20,
+            Version::V6 => self.network + 8..self.network + 40,
+        };
+        let pseudo = add(u64::from(self.protocol) + u64::from(size), &head[addresses]);
+        // Headers of TCP and UDP are multiples of four bytes, so that the data's sum can be added.
+        let sum = !fold(add(add(pseudo, &head[at..]), data));
+        put(head, checksum, if sum == 0 { 0xffff } else { sum });
+    }
+}
+
+#[cfg(test)]
+#[path = "offload_tests.rs"]
+mod tests;

@@ -1,0 +1,193 @@
+//! Where a packet's headers are (IEEE 802.3 and 802.1Q, RFC 791, 8200, 9293, 768).
+
+/// Bytes of an Ethernet header.
+pub(super) const ETHERNET: usize = 14;
+
+/// Most bytes at a packet's begin that its headers are looked for in: Ethernet with two tags, the longest IPv4 header or
+/// an IPv6 header with some extensions, and the longest TCP header.
+pub const HEAD: usize = 256;
+
+/// Most bytes of a packet: the longest IP packet with an Ethernet header and two VLAN tags.
+pub const LARGEST: usize = 65535 + ETHERNET + 8;
+
+/// Version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// Where the headers of an IP packet are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layers {
+    /// Version of IP.
+    pub version: Version,
+    /// Where IP's header begins, bytes.
+    pub network: usize,
+    /// Where the header behind it begins, bytes.
+    pub transport: usize,
+    /// What that is: 6 for TCP, 17 for UDP.
+    pub protocol: u8,
+    /// Whether the packet is a fragment, so that no transport header need be there.
+    pub is_fragment: bool,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl Layers {
+    /// Finds the headers of an IP packet in its first bytes; `None` when it is none, or they are not whole up to where
+    /// the transport header begins.
+    #[must_use]
+    pub fn of(head: &[u8]) -> Option<Self> {
+        let mut network = ETHERNET;
+        let mut kind = word(head, ETHERNET - 2)?;
+        // VLAN tags, one in another.
+        while matches!(kind, 0x8100 | 0x88a8) && network < ETHERNET + 8 {
+            kind = word(head, network + 2)?;
+            network += 4;
+        }
+        let first = *head.get(network)?;
+        match (kind, first >> 4) {
+            (0x0800, 4) => {
+                let size = usize::from(first & 0xf) * 4;
+                let (protocol, fragment) = (*head.get(network + 9)?, word(head, network + 6)?);
+                (size >= 20).then_some(Self {
+                    version: Version::V4,
+                    network,
+                    transport: network + size,
+                    protocol,
+                    is_fragment: fragment & 0x3fff != 0,
+                })
+            }
+            (0x86dd, 6) => Self::of_ipv6(head, network),
+            _ => None,
+        }
+    }
+
+    fn of_ipv6(head: &[u8], network: usize) -> Option<Self> {
+        let (mut protocol, mut transport) = (*head.get(network + 6)?, network + 40);
+        // Hop-by-hop options, routing, destination options: at most what finds room in the head.
+        while matches!(protocol, 0 | 43 | 60) {
+            let size = usize::from(*head.get(transport + 1)?) * 8 + 8;
+            protocol = *head.get(transport)?;
+            transport += size;
+        }
+        Some(Self { version: Version::V6, network, transport, protocol, is_fragment: protocol == 44 })
+    }
+
+    /// Whether it is this protocol over this version of IP.
+    #[must_use]
+    pub fn is(&self, version: Version, protocol: u8) -> bool {
+        self.version == version && self.protocol == protocol
+    }
+
+    /// Bytes of all headers up to the data of TCP or UDP; `None` when they are not whole in the head.
+    #[must_use]
+    pub fn headers(&self, head: &[u8]) -> Option<usize> {
+        if self.is_fragment {
+            return None;
+        }
+        let size = match self.protocol {
+            6 => usize::from(*head.get(self.transport + 12)? >> 4) * 4,
+            17 => 8,
+            _ => return None,
+        };
+        let least = if self.protocol == 6 { 20 } else { 8 };
+        (size >= least && self.transport + size <= head.len()).then_some(self.transport + size)
+    }
+
+    /// A number that is the same for all packets of a connection.
+    #[must_use]
+    pub fn flow(&self, head: &[u8]) -> u64 {
+        let addresses = match self.version {
+            Version::V4 => self.network + 12..self.network + 20,
+            Version::V6 => self.network + 8..self.network + 40,
+        };
+        let ports = match (self.is_fragment, self.protocol) {
+            (false, 6 | 17) => self.transport..self.transport + 4,
+            _ => 0..0,
+        };
+        let bytes = [addresses, ports].into_iter().filter_map(|range| head.get(range)).flatten();
+        // FNV-1a: no secret is needed where all that a bad choice costs is one guest's own speed.
+        bytes
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ipv4(tags: usize, protocol: u8, rest: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; 12];
+        for _ in 0..tags {
+            packet.extend([0x81, 0x00, 0, 5]);
+        }
+        packet.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        packet.extend(rest);
+        packet
+    }
+
+    #[test]
+    fn headers_are_found_behind_tags_and_extensions() {
+        for tags in 0..=2 {
+            let mut tcp = [0; 24];
+            tcp[12] = 6 << 4;
+            let packet = ipv4(tags, 6, &tcp);
+            let layers = Layers::of(&packet).unwrap();
+            assert_eq!((layers.network, layers.transport), (14 + 4 * tags, 34 + 4 * tags));
+            assert!(layers.is(Version::V4, 6));
+            assert_eq!(layers.headers(&packet), Some(58 + 4 * tags));
+        }
+        assert_eq!(Layers::of(&ipv4(3, 6, &[])), None, "three tags");
+        let mut packet = vec![0; 12];
+        packet.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 0, 64]);
+        packet.extend([0; 32]);
+        packet.extend([17, 1, 0, 0, 0, 0, 0, 0]);
+        packet.extend([0; 8 + 8]);
+        let layers = Layers::of(&packet).unwrap();
+        assert_eq!((layers.transport, layers.protocol), (14 + 40 + 16, 17));
+        assert_eq!(layers.headers(&packet), Some(packet.len()));
+        assert_eq!(layers.headers(&packet[..packet.len() - 1]), None);
+    }
+
+    #[test]
+    fn a_fragment_has_no_transport_header() {
+        let mut packet = ipv4(0, 17, &[0; 8]);
+        packet[20] = 0x20;
+        let layers = Layers::of(&packet).unwrap();
+        assert!(layers.is_fragment);
+        assert_eq!(layers.headers(&packet), None);
+    }
+
+    #[test]
+    fn a_flow_is_told_by_addresses_and_ports() {
+        let flow = |packet: &[u8]| Layers::of(packet).unwrap().flow(packet);
+        let (a, b) = (ipv4(0, 17, &[0, 1, 0, 2, 9]), ipv4(0, 17, &[0, 1, 0, 3, 9]));
+        assert_ne!(flow(&a), flow(&b));
+        assert_eq!(flow(&a), flow(&ipv4(0, 17, &[0, 1, 0, 2, 7])));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_lead_beyond_the_head(mut head: Vec<u8>, kind in 0..4, first: u8) {
+            if head.len() > 14 {
+                let kind: [u8; 2] = [[8, 0], [0x86, 0xdd], [0x81, 0], [0x88, 0xa8]][kind as usize];
+                head[12..14].copy_from_slice(&kind);
+                head[14] = first;
+            }
+            if let Some(layers) = Layers::of(&head) {
+                layers.flow(&head);
+                prop_assert!(layers.network >= ETHERNET && layers.transport >= layers.network + 20);
+                if let Some(headers) = layers.headers(&head) {
+                    prop_assert!(headers <= head.len() && headers >= layers.transport + 8);
+                }
+            }
+        }
+    }
+}

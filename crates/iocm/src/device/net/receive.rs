@@ -1,0 +1,232 @@
+//! A queue by which a guest receives packets.
+
+use super::NetDevice;
+use super::buffers::{Buffers, Delivery};
+use super::header::{Header, LEGACY_SIZE, SIZE};
+use super::offload::Offloads;
+use super::packet::LARGEST;
+use super::switch::{Batch, Inlet};
+use super::tap::TapQueue;
+use crate::clock::now_ns;
+use crate::queue::{Handler, Lane, Served, Submitter, Token};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// Where a guest's packets come from.
+pub(super) enum Source {
+    /// Nowhere.
+    Nothing,
+    /// A network interface of the host.
+    Tap(Arc<TapQueue>),
+    /// The other ports of a switch.
+    Inlet(Arc<Inlet>),
+}
+
+/// A queue by which a guest receives packets.
+pub struct Receive {
+    device: Arc<NetDevice>,
+    source: Source,
+    buffers: Buffers,
+    offloads: Offloads,
+    /// A packet of the tap, with its header; and its size while it waits for buffers.
+    packet: Box<[u8]>,
+    waits: Option<usize>,
+    /// Whether the tap had nothing when it was last asked.
+    is_empty: bool,
+    /// Packets of the switch, and which of them is the next.
+    batch: Option<Batch>,
+    next: usize,
+    /// Whether there were fewer buffers than the next packet needs.
+    is_short: bool,
+}
+
+impl Receive {
+    pub(super) fn new(
+        device: Arc<NetDevice>,
+        source: Source,
+        merges: bool,
+        header: usize,
+        offloads: Offloads,
+    ) -> Self {
+        let size = if matches!(source, Source::Tap(_)) { SIZE + LARGEST } else { 0 };
+        Self {
+            device,
+            source,
+            buffers: Buffers::new(merges, header),
+            offloads,
+            packet: vec![0; size].into_boxed_slice(),
+            waits: None,
+            is_empty: false,
+            batch: None,
+            next: 0,
+            is_short: false,
+        }
+    }
+
+    /// Gives the guest packets of the switch that are there together, as far as that is simple. How many, and their bytes.
+    #[inline]
+    fn several(&mut self, lane: &mut Lane, most: u32) -> (u32, u64) {
+        let Some(batch) = self.batch.as_ref().filter(|batch| batch.len() > self.next) else { return (0, 0) };
+        let count = (batch.len() - self.next).min(most as usize);
+        let packets = (self.next..self.next + count).map_while(|index| batch.get(index));
+        let mut bytes = 0;
+        let packets = packets.map(|(header, frame)| (header.bytes(), frame));
+        let given = self.buffers.deliver_small(lane, count, packets);
+        for index in self.next..self.next + given {
+            bytes += batch.get(index).map_or(0, |(_, frame)| frame.len() as u64);
+        }
+        self.next += given;
+        (given as u32, bytes)
+    }
+
+    /// Gives the guest the packet that comes next. Its bytes, or `None` when there is none, or no buffer for it.
+    #[inline]
+    fn one(&mut self, lane: &mut Lane) -> Option<u64> {
+        match &self.source {
+            Source::Nothing => None,
+            Source::Tap(tap) => {
+                let size = match self.waits.take() {
+                    Some(size) => size,
+                    // What is left in the tap's queue is not lost.
+                    None if !lane.has_more() => return None,
+                    None => match tap.read(&mut self.packet) {
+                        Some(size) => size,
+                        None => {
+                            self.is_empty = true;
+                            return None;
+                        }
+                    },
+                };
+                self.is_empty = false;
+                // The kernel always gives the header.
+                let (head, frame) = self.packet.get(..size)?.split_first_chunk::<SIZE>()?;
+                let head = *head.first_chunk::<LEGACY_SIZE>()?;
+                let bytes = frame.len() as u64;
+                match self.buffers.deliver(lane, &Header::of_kernel(head), frame) {
+                    Delivery::Done => {}
+                    Delivery::Short => {
+                        (self.waits, self.is_short) = (Some(size), true);
+                        return None;
+                    }
+                    Delivery::TooLarge => {
+                        lane.count_too_large();
+                        return Some(0);
+                    }
+                }
+                Some(bytes)
+            }
+            Source::Inlet(inlet) => {
+                let batch = match &mut self.batch {
+                    Some(batch) if self.next < batch.len() => batch,
+                    batch => {
+                        *batch = inlet.take(batch.take());
+                        self.next = 0;
+                        batch.as_mut()?
+                    }
+                };
+                let (header, frame) = batch.get(self.next)?;
+                let bytes = frame.len() as u64;
+                match self.buffers.deliver(lane, &header.bytes(), frame) {
+                    Delivery::Done => self.next += 1,
+                    Delivery::Short => {
+                        self.is_short = true;
+                        return None;
+                    }
+                    Delivery::TooLarge => {
+                        self.next += 1;
+                        lane.count_too_large();
+                        return Some(0);
+                    }
+                }
+                Some(bytes)
+            }
+        }
+    }
+}
+
+impl Handler for Receive {
+    fn serve(&mut self, lane: &mut Lane, _submitter: &mut Submitter<'_>, budget: u32) -> Served {
+        let mut served = Served::default();
+        let limits = &self.device.received;
+        served.held_back_ns = limits.wait(now_ns);
+        if served.held_back_ns.is_some() {
+            return served;
+        }
+        if let Source::Inlet(inlet) = &self.source {
+            let dropped = inlet.take_dropped();
+            if dropped > 0 {
+                lane.count_dropped(dropped);
+            }
+        }
+        self.is_short = false;
+        let (mut done, mut bytes) = (0, 0);
+        while served.requests < budget {
+            let Some(size) = self.one(lane) else { break };
+            served.requests += 1;
+            done += u64::from(size > 0);
+            bytes += size;
+            let (count, size) = self.several(lane, budget - served.requests);
+            served.requests += count;
+            done += u64::from(count);
+            bytes += size;
+        }
+        lane.count(done, bytes);
+        self.device.received.take(done, bytes);
+        served.more = served.requests == budget;
+        served
+    }
+
+    fn complete(&mut self, _lane: &mut Lane, _token: Token, _result: i32) {}
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+
+    fn source(&self) -> Option<BorrowedFd<'_>> {
+        match &self.source {
+            Source::Nothing => None,
+            Source::Tap(tap) => Some(tap.file()),
+            Source::Inlet(inlet) => Some(inlet.wake()),
+        }
+    }
+
+    fn enable(&mut self, enabled: bool) {
+        match &self.source {
+            Source::Nothing => {}
+            Source::Tap(tap) => tap.attach(enabled),
+            Source::Inlet(inlet) if enabled => inlet.open(self.offloads),
+            Source::Inlet(inlet) => {
+                inlet.close();
+                self.batch = None;
+            }
+        }
+    }
+
+    fn rest(&mut self, lane: &mut Lane) -> bool {
+        let waits = match &self.source {
+            // The guest's buffers are of no use.
+            Source::Nothing => return false,
+            Source::Tap(_) => self.waits.is_some() || !self.is_empty,
+            Source::Inlet(inlet) => {
+                self.batch.as_ref().is_some_and(|batch| self.next < batch.len()) || inlet.sleep()
+            }
+        };
+        match waits {
+            true if self.is_short => self.buffers.rest(lane),
+            true => lane.want_kicks(),
+            // Whoever brings a packet wakes the worker; kicks for buffers would be in vain.
+            false => {
+                lane.spare_kicks();
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Receive {
+    fn drop(&mut self) {
+        if let Source::Inlet(inlet) = &self.source {
+            inlet.close();
+        }
+    }
+}

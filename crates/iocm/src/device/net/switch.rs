@@ -1,0 +1,147 @@
+//! A switch between the network devices of one daemon: guests of a host talk to each other without its kernel.
+//!
+//! It learns behind which port an address is, gives what goes to all or to an unknown address to all, and does not look at
+//! VLAN tags. A packet's path: the worker of the sender's queue copies it to the receiver's [`Inlet`], and the worker of
+//! the receiver's queue from there into its buffers.
+
+mod batch;
+mod inlet;
+mod sender;
+mod table;
+
+use super::NetError;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+pub use batch::Batch;
+pub use inlet::Inlet;
+pub use sender::{Sender, Verdict};
+pub use table::{Address, Table};
+
+/// A guest's side of a switch.
+#[derive(Debug)]
+pub struct Port {
+    /// Its number among the switch's.
+    pub number: u32,
+    /// Its own address, where it was given one.
+    pub address: Option<Address>,
+    /// Whether what comes from another address than its own is dropped.
+    pub checks_source: bool,
+    /// Where packets for its guest wait: one for each pair of queues.
+    pub inlets: Vec<Arc<Inlet>>,
+    switch: Arc<Switch>,
+}
+
+impl Port {
+    /// The switch.
+    #[must_use]
+    pub const fn switch(&self) -> &Arc<Switch> {
+        &self.switch
+    }
+}
+
+/// What a switch knows of a port: a device that is gone must not be kept by it.
+#[derive(Debug, Clone)]
+struct Plugged {
+    number: u32,
+    inlets: Vec<Arc<Inlet>>,
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.switch.unplug(self.number);
+    }
+}
+
+/// A switch.
+#[derive(Debug, Default)]
+pub struct Switch {
+    table: Table,
+    /// Replaced as a whole when a port comes or goes.
+    ports: RwLock<Arc<Vec<Plugged>>>,
+    next: Mutex<u32>,
+}
+
+impl Switch {
+    /// Where addresses are.
+    #[must_use]
+    pub const fn table(&self) -> &Table {
+        &self.table
+    }
+
+    fn ports(&self) -> Arc<Vec<Plugged>> {
+        Arc::clone(&self.ports.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ports that are there.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ports().len()
+    }
+
+    /// Whether there is no port.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a port for a guest with so many pairs of queues.
+    ///
+    /// # Errors
+    /// [`NetError::Address`] when another port was given the same address; [`NetError::File`].
+    pub fn plug(
+        self: &Arc<Self>,
+        pairs: u16,
+        address: Option<Address>,
+        checks_source: bool,
+    ) -> Result<Arc<Port>, NetError> {
+        let inlets = (0..pairs).map(|_| Inlet::new().map(Arc::new));
+        let inlets = inlets.collect::<Result<Vec<_>, _>>().map_err(NetError::File)?;
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = *next;
+        if let Some(address) = address.filter(|address| !self.table.give(*address, number)) {
+            return Err(NetError::Address(address));
+        }
+        *next += 1;
+        let plugged = Plugged { number, inlets: inlets.clone() };
+        self.change(|ports| ports.push(plugged));
+        Ok(Arc::new(Port { number, address, checks_source, inlets, switch: Arc::clone(self) }))
+    }
+
+    fn unplug(&self, number: u32) {
+        self.change(|ports| ports.retain(|port| port.number != number));
+        self.table.forget(number);
+    }
+
+    fn change(&self, act: impl FnOnce(&mut Vec<Plugged>)) {
+        let mut ports = self.ports.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = Vec::clone(&ports);
+        act(&mut changed);
+        *ports = Arc::new(changed);
+        drop(ports);
+        self.table.change();
+    }
+}
+
+/// The switches of a daemon by name: one is there as long as it has a port.
+#[derive(Debug, Default)]
+pub struct Switches(Mutex<HashMap<String, Weak<Switch>>>);
+
+impl Switches {
+    /// The switch of this name, which is made if it is not there.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Arc<Switch> {
+        let mut switches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        switches.retain(|_, switch| switch.strong_count() > 0);
+        if let Some(switch) = switches.get(name).and_then(Weak::upgrade) {
+            return switch;
+        }
+        let switch = Arc::<Switch>::default();
+        switches.insert(name.to_owned(), Arc::downgrade(&switch));
+        switch
+    }
+}
+
+#[cfg(test)]
+#[path = "switch/switch_tests.rs"]
+mod tests;

@@ -1,0 +1,112 @@
+//! Packets on their way from one guest to another, in memory of this process.
+
+use crate::device::net::header::Header;
+use crate::memory::Part;
+
+/// A packet in a batch.
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    /// What is left to do to it.
+    header: Header,
+    start: u32,
+    size: u32,
+}
+
+/// Packets, one behind another. It is made once and filled again and again.
+///
+/// They are copies: what was checked is what the receiver gets, however the sender changes its memory meanwhile, and the
+/// sender has its buffers back at once, however slow the receiver is.
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    packets: Vec<Packet>,
+}
+
+/// Memory that a batch may keep for the next packets, bytes.
+const KEEP: usize = 1 << 18;
+
+impl Batch {
+    /// Packets in it.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Bytes of all its packets.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// A packet, and its bytes.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<(&Header, &[u8])> {
+        let packet = self.packets.get(index)?;
+        let start = packet.start as usize;
+        Some((&packet.header, self.bytes.get(start..start + packet.size as usize)?))
+    }
+
+    /// Adds a packet that lies in two pieces.
+    pub fn add(&mut self, header: Header, head: &[u8], data: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(head);
+        self.bytes.extend_from_slice(data);
+        self.end(start, header);
+    }
+
+    /// Begins a packet of a guest's, whose first bytes were copied and looked at already: these count, whatever the guest
+    /// has made of them since. It is a packet once it has ended.
+    #[inline]
+    pub(super) fn begin(&mut self, first: &[u8], parts: impl Iterator<Item = Part>) -> &mut [u8] {
+        let start = self.bytes.len();
+        for part in parts {
+            let size = part.size as usize;
+            self.bytes.reserve(size);
+            let room = self.bytes.spare_capacity_mut();
+            // SAFETY: the part is mapped guest memory of as many bytes, and as many were reserved; the guest's memory is
+            // none that this process allocates.
+            unsafe { std::ptr::copy_nonoverlapping(part.pointer, room.as_mut_ptr().cast(), size) };
+            // SAFETY: the bytes were just written.
+            unsafe { self.bytes.set_len(self.bytes.len() + size) };
+        }
+        let whole = &mut self.bytes[start..];
+        let count = first.len().min(whole.len());
+        whole[..count].copy_from_slice(&first[..count]);
+        whole
+    }
+
+    /// Finishes the packet that was begun at byte `start`.
+    #[inline]
+    pub(super) fn end(&mut self, start: usize, header: Header) {
+        let size = self.bytes.len() - start;
+        // A batch has at most a turn's packets of 64 KiB each.
+        self.packets.push(Packet { header, start: start as u32, size: size as u32 });
+    }
+
+    /// Takes back the bytes from `start` on.
+    pub(super) fn cut(&mut self, start: usize) {
+        self.bytes.truncate(start);
+    }
+
+    /// The bytes from `start` on.
+    pub(super) fn from(&mut self, start: usize) -> &mut [u8] {
+        self.bytes.get_mut(start..).unwrap_or_default()
+    }
+
+    /// Makes it empty.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.packets.clear();
+        self.bytes.shrink_to(KEEP);
+    }
+}

@@ -1,0 +1,332 @@
+//! A port's way into its switch: where a packet goes, and bringing it there.
+
+use super::batch::Batch;
+use super::inlet::Inlet;
+use super::table::Address;
+use super::{Plugged, Port};
+use crate::device::net::header::{Cut, Header, LEGACY_SIZE, Malformed};
+use crate::device::net::offload::{Offloads, cut, make_checksum};
+use crate::device::net::packet::{ETHERNET, HEAD, Layers};
+use crate::ring::{Chain, Side};
+use std::sync::Arc;
+
+/// What became of a packet that was whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on, at least to one port.
+    Sent,
+    /// Nobody is there whom it is for, or it may not go on.
+    Filtered,
+    /// Who it is for has no room.
+    NoRoom,
+}
+
+/// How long something that was looked up holds, nanoseconds: an address grows old no less exactly than that.
+const HOLDS_NS: u64 = 1_000_000_000;
+
+/// Addresses that were looked up.
+#[derive(Debug)]
+struct Memory([Known; Memory::SIZE]);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// The address, with a bit on top that says that there is one.
+    address: u64,
+    until: u64,
+    place: u32,
+}
+
+impl Memory {
+    const SIZE: usize = 64;
+
+    const fn new() -> Self {
+        Self([Known { address: 0, until: 0, place: 0 }; Self::SIZE])
+    }
+
+    fn key(address: Address) -> u64 {
+        let [a, b, c, d, e, f] = address;
+        u64::from_be_bytes([1, 0, a, b, c, d, e, f])
+    }
+
+    #[inline]
+    fn slot(&mut self, key: u64) -> &mut Known {
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        &mut self.0[hash as usize % Self::SIZE]
+    }
+
+    #[inline]
+    fn find(&mut self, address: Address, now: u64) -> Option<u32> {
+        let key = Self::key(address);
+        let known = self.slot(key);
+        (known.address == key && now < known.until).then_some(known.place)
+    }
+
+    fn put(&mut self, address: Address, place: u32, now: u64) {
+        let key = Self::key(address);
+        *self.slot(key) = Known { address: key, until: now + HOLDS_NS, place };
+    }
+}
+
+/// A port's way into its switch, for one queue.
+#[derive(Debug)]
+pub struct Sender {
+    port: Arc<Port>,
+    /// The other ports, as they were when something last changed.
+    ports: Arc<Vec<Plugged>>,
+    /// State of the table that the memories below are of.
+    changes: u64,
+    /// Where addresses are; and those of this port that the table knows.
+    places: Memory,
+    learnt: Memory,
+    /// Packets for each inlet of each port.
+    outbox: Vec<Vec<Batch>>,
+    /// Those in which there is something.
+    filled: Vec<(usize, usize)>,
+    /// A packet that goes to several.
+    scratch: Batch,
+}
+
+/// No port: a packet goes to all.
+const ALL: u32 = u32::MAX;
+
+impl Sender {
+    /// A port's way into its switch.
+    #[must_use]
+    pub fn new(port: Arc<Port>) -> Self {
+        Self {
+            port,
+            ports: Arc::default(),
+            changes: u64::MAX,
+            places: Memory::new(),
+            learnt: Memory::new(),
+            outbox: Vec::new(),
+            filled: Vec::new(),
+            scratch: Batch::default(),
+        }
+    }
+
+    /// Looks whether something is elsewhere than before. At the begin of a turn, with nothing left of the last.
+    #[inline]
+    pub fn begin(&mut self) {
+        let changes = self.port.switch.table.changes();
+        if changes != self.changes {
+            self.renew(changes);
+        }
+    }
+
+    fn renew(&mut self, changes: u64) {
+        self.changes = changes;
+        (self.places, self.learnt) = (Memory::new(), Memory::new());
+        let ports = self.port.switch.ports();
+        if !Arc::ptr_eq(&ports, &self.ports) {
+            let batches = |port: &Plugged| port.inlets.iter().map(|_| Batch::default()).collect();
+            self.outbox = ports.iter().map(batches).collect();
+            self.ports = ports;
+        }
+    }
+
+    /// Sends a packet of a guest: what is in `chain` from byte `skip` on, `size` bytes, with the header before it.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    #[inline]
+    pub fn send(
+        &mut self,
+        chain: &Chain,
+        skip: u64,
+        size: usize,
+        header: [u8; LEGACY_SIZE],
+        agreed: Offloads,
+        now: u64,
+    ) -> Result<Verdict, Malformed> {
+        let mut first = [0; ETHERNET];
+        chain.read(skip, &mut first);
+        let place = match self.route(&first, now) {
+            Some(ALL) => return self.flood(chain, skip, size, header, agreed, &first),
+            Some(place) => place as usize,
+            None => return Ok(Verdict::Filtered),
+        };
+        let inlets = &self.ports[place].inlets;
+        let pair = match inlets.len() {
+            1 => 0,
+            _ => {
+                let mut head = [0; HEAD];
+                let count = chain.read(skip, &mut head);
+                choose(inlets, &head[..count])
+            }
+        };
+        let inlet = &inlets[pair];
+        if !inlet.is_open() {
+            return Ok(Verdict::Filtered);
+        }
+        let batch = &mut self.outbox[place][pair];
+        if !inlet.has_room(batch) {
+            inlet.drop_one();
+            return Ok(Verdict::NoRoom);
+        }
+        if batch.is_empty() {
+            self.filled.push((place, pair));
+        }
+        let start = batch.bytes();
+        let whole = batch.begin(&first, chain.pieces(Side::Readable, skip, size as u64));
+        let checked = Header::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed);
+        match checked {
+            Ok(header) if header == Header::NOTHING || inlet.offloads().takes(&header, whole) => {
+                batch.end(start, header);
+            }
+            Ok(header) => {
+                let scratch = &mut self.scratch;
+                scratch.clear();
+                scratch.add(header, whole, &[]);
+                batch.cut(start);
+                adapt(inlet, batch, &header, scratch.from(0));
+            }
+            Err(error) => {
+                batch.cut(start);
+                return Err(error);
+            }
+        }
+        Ok(Verdict::Sent)
+    }
+
+    /// Where a packet goes; `None` when it does not go on.
+    #[inline]
+    fn route(&mut self, first: &[u8; ETHERNET], now: u64) -> Option<u32> {
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *first;
+        let (to, from) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
+        // Nobody has an address of a group.
+        let is_wrong = s0 & 1 != 0 || self.port.checks_source && self.port.address != Some(from);
+        if is_wrong {
+            return None;
+        }
+        if self.learnt.find(from, now).is_none() {
+            self.port.switch.table.learn(from, self.port.number, now);
+            self.learnt.put(from, 0, now);
+        }
+        if d0 & 1 != 0 {
+            // Those of link protocols never leave a link (IEEE 802.1Q, 8.6.3).
+            let stays = matches!(to, [0x01, 0x80, 0xc2, 0, 0, last] if last < 0x10);
+            return if stays { None } else { Some(ALL) };
+        }
+        let place = match self.places.find(to, now) {
+            Some(place) => place,
+            None => self.look_up(to, now),
+        };
+        // Whoever is behind the port that it came from has it already.
+        (place == ALL || self.ports.get(place as usize)?.number != self.port.number).then_some(place)
+    }
+
+    fn look_up(&mut self, to: Address, now: u64) -> u32 {
+        let number = self.port.switch.table.find(to, now);
+        let place =
+            number.and_then(|number| self.ports.binary_search_by_key(&number, |port| port.number).ok());
+        match place {
+            Some(place) => {
+                self.places.put(to, place as u32, now);
+                place as u32
+            }
+            // As soon as it is learnt, it is not for all any more.
+            None => ALL,
+        }
+    }
+
+    fn flood(
+        &mut self,
+        chain: &Chain,
+        skip: u64,
+        size: usize,
+        header: [u8; LEGACY_SIZE],
+        agreed: Offloads,
+        first: &[u8; ETHERNET],
+    ) -> Result<Verdict, Malformed> {
+        self.scratch.clear();
+        let whole = self.scratch.begin(first, chain.pieces(Side::Readable, skip, size as u64));
+        let header = Header::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed)?;
+        Ok(self.to_all(&header))
+    }
+
+    /// Brings what is in the scratch to all others.
+    fn to_all(&mut self, header: &Header) -> Verdict {
+        let mut verdict = Verdict::Filtered;
+        let head = self.scratch.bytes().min(HEAD);
+        for (place, port) in self.ports.iter().enumerate() {
+            if port.number == self.port.number {
+                continue;
+            }
+            let pair = choose(&port.inlets, &self.scratch.from(0)[..head]);
+            let (inlet, batch) = (&port.inlets[pair], &mut self.outbox[place][pair]);
+            if !inlet.is_open() {
+                continue;
+            }
+            if !inlet.has_room(batch) {
+                inlet.drop_one();
+                verdict = if verdict == Verdict::Filtered { Verdict::NoRoom } else { verdict };
+                continue;
+            }
+            if batch.is_empty() {
+                self.filled.push((place, pair));
+            }
+            let frame = self.scratch.from(0);
+            match inlet.offloads().takes(header, frame) {
+                true => batch.add(*header, frame, &[]),
+                false => adapt_copy(inlet, batch, header, frame),
+            }
+            verdict = Verdict::Sent;
+        }
+        verdict
+    }
+
+    /// Brings a packet of this process's own to all others: it needs nothing more, and its sender is learnt.
+    pub fn announce(&mut self, frame: &[u8], from: Address, now: u64) {
+        self.port.switch.table.learn(from, self.port.number, now);
+        self.begin();
+        self.scratch.clear();
+        self.scratch.add(Header::NOTHING, frame, &[]);
+        self.to_all(&Header::NOTHING);
+        self.flush();
+    }
+
+    /// Brings all packets to where they go.
+    #[inline]
+    pub fn flush(&mut self) {
+        for (place, pair) in self.filled.drain(..) {
+            let batch = &mut self.outbox[place][pair];
+            // The only packet of a batch may have turned out to be none.
+            if !batch.is_empty() {
+                let full = std::mem::take(batch);
+                *batch = self.ports[place].inlets[pair].bring(full);
+            }
+        }
+    }
+}
+
+/// By which of its queues a guest gets a packet: all of a connection by the same one.
+fn choose(inlets: &[Arc<Inlet>], head: &[u8]) -> usize {
+    let open = inlets.iter().take_while(|inlet| inlet.is_open()).count();
+    match open {
+        0 | 1 => 0,
+        _ => {
+            let flow = Layers::of(head).map_or(0, |layers| layers.flow(head));
+            // The upper half is mixed better than the lower.
+            (flow >> 32) as usize % open
+        }
+    }
+}
+
+/// Adds a packet to a batch after what its receiver does not do was done, in place.
+fn adapt(inlet: &Inlet, batch: &mut Batch, header: &Header, frame: &mut [u8]) {
+    let Some((start, offset)) = header.checksum else { return batch.add(*header, frame, &[]) };
+    if header.cut == Cut::None {
+        make_checksum(frame, start, offset);
+        return batch.add(Header::NOTHING, frame, &[]);
+    }
+    cut(header, frame, |head, data| match inlet.has_room(batch) {
+        true => batch.add(Header::NOTHING, head, data),
+        false => inlet.drop_one(),
+    });
+}
+
+/// The same with the packet left as it is, for others.
+fn adapt_copy(inlet: &Inlet, batch: &mut Batch, header: &Header, frame: &[u8]) {
+    adapt(inlet, batch, header, &mut frame.to_vec());
+}

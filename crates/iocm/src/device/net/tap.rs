@@ -1,0 +1,195 @@
+//! A network interface of the host (Linux, Documentation/networking/tuntap.rst): what it sends is what a guest receives.
+
+mod interface;
+
+use super::NetError;
+use super::header::{Header, SIZE};
+use super::offload::Offloads;
+use crate::memory::Part;
+use interface::{Interface, Opened};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Which interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TapPlace {
+    /// By name: one that is there, or that is made, and gone with the daemon.
+    Name {
+        /// What it is called; with `%d` the kernel counts.
+        name: String,
+        /// The network namespace it is in: a name of `ip netns`, or a path; `None` for the daemon's.
+        namespace: Option<String>,
+    },
+    /// By descriptors that the daemon was started with, one for each pair of queues.
+    Files(Vec<i32>),
+}
+
+/// One queue of an interface.
+#[derive(Debug)]
+pub struct TapQueue {
+    file: OwnedFd,
+    /// Whether the interface has others, so that this one can be left out.
+    has_others: bool,
+    attached: AtomicBool,
+}
+
+/// Pieces of a packet that are written as they are; one of more is copied first.
+const PIECES: usize = 64;
+
+impl TapQueue {
+    /// Reads a packet with its header of [`SIZE`] bytes. Its size with the header; `None` when there is none.
+    pub fn read(&self, packet: &mut [u8]) -> Option<usize> {
+        loop {
+            match rustix::io::read(&self.file, &mut *packet) {
+                Ok(size) => return Some(size),
+                Err(rustix::io::Errno::INTR) => {}
+                // Also when the interface is down, or another has left this queue out.
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Writes a packet. Whether the kernel took it: not when the interface is down, or has no room.
+    pub fn write(&self, header: &Header, parts: impl Iterator<Item = Part>) -> bool {
+        let mut head = header.bytes();
+        // The number of buffers means nothing to the kernel.
+        head[SIZE - 2..].fill(0);
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut pieces = [empty; PIECES];
+        pieces[0] = libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: SIZE };
+        let mut count = 1;
+        let mut parts = parts.peekable();
+        while let Some(part) = parts.next_if(|_| count < PIECES) {
+            pieces[count] = libc::iovec { iov_base: part.pointer.cast(), iov_len: part.size as usize };
+            count += 1;
+        }
+        if parts.peek().is_none() {
+            return self.write_pieces(&pieces[..count]);
+        }
+        // Nobody sends so many pieces for speed.
+        let mut whole = Vec::new();
+        for piece in &pieces[1..] {
+            append(&mut whole, piece.iov_base.cast(), piece.iov_len);
+        }
+        parts.for_each(|part| append(&mut whole, part.pointer, part.size as usize));
+        let whole = libc::iovec { iov_base: whole.as_mut_ptr().cast(), iov_len: whole.len() };
+        self.write_pieces(&[pieces[0], whole])
+    }
+
+    fn write_pieces(&self, pieces: &[libc::iovec]) -> bool {
+        loop {
+            // SAFETY: each piece is mapped memory of its size, this process's or the guest's, and they are as many.
+            let written =
+                unsafe { libc::writev(self.file.as_raw_fd(), pieces.as_ptr(), pieces.len() as libc::c_int) };
+            if written >= 0 {
+                return true;
+            }
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return false;
+            }
+        }
+    }
+
+    /// Becomes readable when there is a packet.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Lets the kernel use this queue for packets, or no longer, where the interface has others.
+    pub fn attach(&self, attached: bool) {
+        if self.has_others && self.attached.swap(attached, Ordering::AcqRel) != attached {
+            if let Err(error) = interface::attach(self.file.as_fd(), attached) {
+                tracing::warn!("A tap's queue cannot be used, or left out: {error}");
+            }
+        }
+    }
+}
+
+fn append(whole: &mut Vec<u8>, from: *const u8, size: usize) {
+    let before = whole.len();
+    whole.resize(before + size, 0);
+    // SAFETY: the piece is mapped guest memory of that size, and as much room was just made.
+    unsafe { std::ptr::copy_nonoverlapping(from, whole[before..].as_mut_ptr(), size) };
+}
+
+/// A network interface of the host.
+#[derive(Debug)]
+pub struct Tap {
+    queues: Vec<Arc<TapQueue>>,
+    name: String,
+    /// Whether its kernel knows packets of several UDP datagrams.
+    datagrams: bool,
+}
+
+impl Tap {
+    /// Opens an interface with so many pairs of queues. One that is made is given `mtu`, if that is not 0, and set up.
+    ///
+    /// # Errors
+    /// [`NetError`].
+    pub fn open(place: &TapPlace, pairs: u16, mtu: u16) -> Result<Self, NetError> {
+        let Opened { files, name } = match place {
+            TapPlace::Name { name, namespace } => {
+                let interface = Interface { name: name.clone(), pairs, mtu };
+                match namespace {
+                    None => interface.open()?,
+                    Some(namespace) => interface.open_in(namespace)?,
+                }
+            }
+            TapPlace::Files(numbers) => interface::given(numbers, pairs)?,
+        };
+        let has_others = files.len() > 1;
+        let queue = |file| Arc::new(TapQueue { file, has_others, attached: AtomicBool::new(true) });
+        let mut tap = Self { queues: files.into_iter().map(queue).collect(), name, datagrams: false };
+        let both = Offloads { checksum: true, datagrams4: true, datagrams6: true, ..Offloads::default() };
+        tap.datagrams = tap.try_offloads(both).is_ok();
+        tap.set_offloads(Offloads::default());
+        // The kernel would give packets to queues that no guest takes them from.
+        tap.queues.iter().skip(1).for_each(|queue| queue.attach(false));
+        Ok(tap)
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One of its queues.
+    #[must_use]
+    pub fn queue(&self, pair: usize) -> Option<Arc<TapQueue>> {
+        self.queues.get(pair).cloned()
+    }
+
+    /// Whether its kernel knows packets of several UDP datagrams (Linux 6.2).
+    #[must_use]
+    pub const fn knows_datagrams(&self) -> bool {
+        self.datagrams
+    }
+
+    /// What the guest does itself, so that the kernel need not.
+    pub fn set_offloads(&self, offloads: Offloads) {
+        if let Err(error) = self.try_offloads(offloads) {
+            tracing::warn!("{} does all work on packets itself: {error}", self.name);
+        }
+    }
+
+    fn try_offloads(&self, offloads: Offloads) -> io::Result<()> {
+        match self.queues.first() {
+            Some(queue) => interface::set_offloads(queue.file.as_fd(), offloads),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a packet as if a guest had.
+    pub fn inject(&self, frame: &[u8]) -> bool {
+        let part = Part { pointer: frame.as_ptr().cast_mut(), guest: 0, size: frame.len() as u32 };
+        self.queues.first().is_some_and(|queue| queue.write(&Header::NOTHING, std::iter::once(part)))
+    }
+}
+
+#[cfg(test)]
+#[path = "tap_tests.rs"]
+mod tests;

@@ -1,0 +1,181 @@
+//! A queue by which a guest sends packets.
+
+use super::NetDevice;
+use super::header::{Header, LEGACY_SIZE, Malformed};
+use super::offload::Offloads;
+use super::packet::{ETHERNET, HEAD, LARGEST};
+use super::switch::{Sender, Verdict};
+use super::tap::TapQueue;
+use crate::clock::now_ns;
+use crate::queue::{Handler, Lane, Served, Submitter, Token};
+use crate::ring::{Chain, Side};
+use std::sync::Arc;
+
+/// Where a guest's packets go.
+pub(super) enum Target {
+    /// Nowhere: they are looked at and forgotten.
+    Nothing,
+    /// A network interface of the host.
+    Tap(Arc<TapQueue>),
+    /// The other ports of a switch.
+    Switch(Box<Sender>),
+}
+
+/// A queue by which a guest sends packets.
+pub struct Transmit {
+    device: Arc<NetDevice>,
+    target: Target,
+    /// Buffers that were taken together, to be brought near before they are looked at.
+    chains: Box<[Chain]>,
+    /// Bytes of the guest's header.
+    header: u64,
+    /// What the guest may leave to be done.
+    agreed: Offloads,
+}
+
+/// Buffers that are taken together.
+const TOGETHER: usize = 16;
+
+/// What became of a packet.
+enum Outcome {
+    Sent(u64),
+    Filtered,
+    NoRoom,
+    TooLarge,
+}
+
+impl Transmit {
+    pub(super) fn new(device: Arc<NetDevice>, target: Target, header: usize, agreed: Offloads) -> Self {
+        let chains = (0..TOGETHER).map(|_| Chain::default()).collect();
+        Self { device, target, chains, header: header as u64, agreed }
+    }
+
+    /// Sends the packet in a buffer.
+    #[inline]
+    fn send(&mut self, chain: &Chain, now: u64) -> Result<Outcome, Malformed> {
+        let all = chain.bytes(Side::Readable);
+        let size = all.saturating_sub(self.header);
+        if size < ETHERNET as u64 {
+            return Err(Malformed::Short(all));
+        }
+        if size > LARGEST as u64 {
+            return Err(Malformed::Large(all));
+        }
+        let mut bytes = [0; LEGACY_SIZE];
+        chain.read(0, &mut bytes);
+        // Large packets are said to be cut; others go over the network as they are.
+        if bytes[1] == 0 && size > self.device.largest() {
+            return Ok(Outcome::TooLarge);
+        }
+        match &mut self.target {
+            Target::Switch(sender) => {
+                let sent = sender.send(chain, self.header, size as usize, bytes, self.agreed, now)?;
+                Ok(match sent {
+                    Verdict::Sent => Outcome::Sent(size),
+                    Verdict::Filtered => Outcome::Filtered,
+                    Verdict::NoRoom => Outcome::NoRoom,
+                })
+            }
+            target => {
+                let mut head = [0; HEAD];
+                let count = match bytes {
+                    // Nothing of it will be looked at.
+                    [0, 0, ..] => 0,
+                    _ => chain.read(self.header, &mut head),
+                };
+                let header = Header::check(bytes, &head[..count], size as usize, self.agreed)?;
+                match target {
+                    Target::Tap(tap) => {
+                        let parts = chain.pieces(Side::Readable, self.header, size);
+                        Ok(if tap.write(&header, parts) { Outcome::Sent(size) } else { Outcome::NoRoom })
+                    }
+                    _ => Ok(Outcome::Sent(size)),
+                }
+            }
+        }
+    }
+}
+
+/// Takes as many buffers as there are, and have room here. How many.
+#[inline]
+fn take(lane: &mut Lane, chains: &mut [Chain]) -> usize {
+    for (taken, chain) in chains.iter_mut().enumerate() {
+        if !lane.pop(chain) {
+            return taken;
+        }
+        chain.prefetch();
+    }
+    chains.len()
+}
+
+impl Handler for Transmit {
+    fn serve(&mut self, lane: &mut Lane, _submitter: &mut Submitter<'_>, budget: u32) -> Served {
+        let mut served = Served::default();
+        served.held_back_ns = self.device.sent.wait(now_ns);
+        if served.held_back_ns.is_some() {
+            return served;
+        }
+        let now = match &mut self.target {
+            Target::Switch(sender) if lane.has_more() => {
+                sender.begin();
+                now_ns()
+            }
+            _ => 0,
+        };
+        let is_limited = self.device.sent.are_set();
+        let together = if is_limited { 1 } else { TOGETHER };
+        let mut chains = std::mem::take(&mut self.chains);
+        let (mut done, mut bytes) = (0, 0);
+        while served.requests < budget {
+            let most = together.min((budget - served.requests) as usize);
+            let taken = take(lane, &mut chains[..most]);
+            for chain in &chains[..taken] {
+                match self.send(chain, now) {
+                    Ok(Outcome::Sent(size)) => (done, bytes) = (done + 1, bytes + size),
+                    Ok(Outcome::Filtered) => done += 1,
+                    Ok(Outcome::NoRoom) => lane.count_dropped(1),
+                    Ok(Outcome::TooLarge) => lane.count_too_large(),
+                    Err(error) => {
+                        tracing::debug!("A guest's packet is dropped: {error}");
+                        lane.count_error();
+                    }
+                }
+                // It has its buffers back in any case.
+                lane.give(chain.id, 0);
+            }
+            served.requests += taken as u32;
+            if is_limited && taken > 0 {
+                self.device.sent.take(1, chains[0].bytes(Side::Readable));
+                served.held_back_ns = self.device.sent.wait(now_ns);
+            }
+            if taken < most || served.held_back_ns.is_some() {
+                break;
+            }
+        }
+        self.chains = chains;
+        if let Target::Switch(sender) = &mut self.target {
+            sender.flush();
+        }
+        lane.count(done, bytes);
+        served.more = served.requests == budget;
+        served
+    }
+
+    fn complete(&mut self, _lane: &mut Lane, _token: Token, _result: i32) {}
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+
+    fn discard(&mut self, lane: &mut Lane, budget: u32) -> Option<Served> {
+        let mut served = Served::default();
+        let chain = &mut self.chains[0];
+        while served.requests < budget && lane.pop(chain) {
+            served.requests += 1;
+            lane.give(chain.id, 0);
+        }
+        lane.count_dropped(u64::from(served.requests));
+        served.more = budget > 0 && served.requests == budget;
+        Some(served)
+    }
+}

@@ -1,0 +1,153 @@
+//! What the daemon gives away once it has opened what its file names: its user, its capabilities, and most system calls.
+//!
+//! All of it is done by one thread, before there are others, for the kernel keeps users, capabilities and filters by
+//! thread: threads that begin later have those of the one that began them.
+
+mod accounts;
+mod filter;
+
+use crate::config::{SafetyConfig, Seccomp};
+use rustix::process::{Gid, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::io;
+
+pub use accounts::{Account, AccountError, group_of, user_of};
+
+/// Why the daemon cannot give away what it shall.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SafetyError {
+    /// There is no such user or group.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// There is no such capability.
+    #[error(
+        "There is no capability `{0}` under keep-capabilities; they are called as in capabilities(7): CAP_DAC_OVERRIDE"
+    )]
+    Capability(String),
+    /// There are other threads, which would keep all.
+    #[error("{0} threads run already, and would keep what is given away")]
+    Threads(usize),
+    /// The kernel refuses.
+    #[error("Cannot give away privileges: {what}")]
+    Kernel {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The filter cannot be made.
+    #[error("Cannot limit the system calls; `seccomp = \"off\"` under [safety] goes without")]
+    Filter(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What is to be given away, with all names looked up.
+#[derive(Debug)]
+pub struct Safety {
+    account: Option<Account>,
+    keep: CapabilitySet,
+    seccomp: Seccomp,
+}
+
+impl Safety {
+    /// Looks up what a configuration names.
+    ///
+    /// # Errors
+    /// [`SafetyError`] when something is not there.
+    pub fn new(config: &SafetyConfig) -> Result<Self, SafetyError> {
+        let mut keep = CapabilitySet::empty();
+        for name in &config.keep_capabilities {
+            let flag = name.strip_prefix("CAP_").and_then(CapabilitySet::from_name);
+            keep |= flag.ok_or_else(|| SafetyError::Capability(name.clone()))?;
+        }
+        let account = config.user.as_deref().map(user_of).transpose()?;
+        Ok(Self { account, keep, seccomp: config.seccomp })
+    }
+
+    /// The user that the daemon will be.
+    #[must_use]
+    pub fn user(&self) -> u32 {
+        self.account.as_ref().map_or_else(|| rustix::process::geteuid().as_raw(), |account| account.user)
+    }
+
+    /// Gives all away that is to be. There is no way back.
+    ///
+    /// # Errors
+    /// [`SafetyError`]; something may be gone already then.
+    pub fn take_effect(&self) -> Result<(), SafetyError> {
+        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        if threads > 1 {
+            return Err(SafetyError::Threads(threads));
+        }
+        self.drop_capabilities_of_children()?;
+        if let Some(account) = &self.account {
+            become_user(account, !self.keep.is_empty())?;
+        }
+        let kernel =
+            |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
+        let has = rustix::thread::capabilities(None).map_err(kernel("which capabilities there are"))?;
+        let keep = self.keep & has.permitted;
+        let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
+        rustix::thread::set_capabilities(None, sets).map_err(kernel("the capabilities"))?;
+        rustix::thread::set_no_new_privs(true).map_err(kernel("getting new ones by running programs"))?;
+        // Without the capability there is nothing to set up.
+        let interfaces = keep.contains(CapabilitySet::NET_ADMIN);
+        match self.seccomp {
+            Seccomp::Off => Ok(()),
+            Seccomp::Refuse => filter::install(false, interfaces).map_err(SafetyError::Filter),
+            Seccomp::Kill => filter::install(true, interfaces).map_err(SafetyError::Filter),
+        }
+    }
+
+    /// No program that is ever run from here gets a capability back that is not kept.
+    fn drop_capabilities_of_children(&self) -> Result<(), SafetyError> {
+        for capability in CapabilitySet::all().difference(self.keep).iter() {
+            match rustix::thread::remove_capability_from_bounding_set(capability) {
+                // One that this kernel does not know, or that this user cannot give away because it has none.
+                Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::PERM) => {}
+                Err(error) => {
+                    let what = "capabilities of programs run from here";
+                    return Err(SafetyError::Kernel { what, source: error.into() });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn become_user(account: &Account, keeps: bool) -> Result<(), SafetyError> {
+    if rustix::process::geteuid().as_raw() == account.user {
+        return Ok(());
+    }
+    let kernel = |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
+    rustix::thread::set_keep_capabilities(keeps).map_err(kernel("keeping capabilities"))?;
+    let groups: Vec<Gid> = account.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    rustix::thread::set_thread_groups(&groups)
+        .map_err(kernel("the groups; only root can be another user"))?;
+    let group = Gid::from_raw(account.group);
+    rustix::thread::set_thread_res_gid(group, group, group).map_err(kernel("the group"))?;
+    let user = Uid::from_raw(account.user);
+    rustix::thread::set_thread_res_uid(user, user, user).map_err(kernel("the user"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        let config =
+            SafetyConfig { keep_capabilities: vec!["CAP_FLY".to_owned()], ..SafetyConfig::default() };
+        assert!(Safety::new(&config).unwrap_err().to_string().contains("CAP_FLY"));
+        let config = SafetyConfig { user: Some("nobody-at-all".to_owned()), ..SafetyConfig::default() };
+        assert!(Safety::new(&config).unwrap_err().to_string().contains("nobody-at-all"));
+    }
+
+    #[test]
+    fn it_is_refused_once_there_are_threads() {
+        // The tests' own are there.
+        let error = Safety::new(&SafetyConfig::default()).unwrap().take_effect().unwrap_err();
+        assert!(matches!(error, SafetyError::Threads(2..)), "{error}");
+    }
+}

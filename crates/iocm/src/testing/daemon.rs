@@ -1,0 +1,97 @@
+//! A daemon that is made up.
+
+use crate::config::DeviceConfig;
+use crate::control::{
+    Action, Control, DaemonFacts, DeviceFacts, QueueFacts, QueueName, Refusal, View, WorkerFacts,
+};
+use crate::post::Peer;
+use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
+use crate::worker::Polling;
+use std::cell::RefCell;
+
+/// A queue of which a little was counted.
+#[must_use]
+pub fn queue_facts(name: QueueName) -> QueueFacts {
+    QueueFacts {
+        name,
+        worker: Some(0),
+        served: true,
+        broken: false,
+        weight: 100,
+        polled: false,
+        figures: QueueFigures { requests: 10, bytes: 4096, ..QueueFigures::default() },
+        delays: [0; BUCKETS],
+        moves: [2, 3000, 5000],
+    }
+}
+
+/// A made-up daemon, which does nothing but remember what it was asked for: with workers 0 and 3, and device 1 with two queues.
+#[derive(Debug, Default)]
+pub struct MadeUpDaemon {
+    asked: RefCell<Vec<Action>>,
+}
+
+impl MadeUpDaemon {
+    /// All that it was asked to do, in order.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Action> {
+        self.asked.borrow().clone()
+    }
+}
+
+impl View for MadeUpDaemon {
+    fn daemon(&self) -> DaemonFacts {
+        DaemonFacts { pid: 7, ticks_per_second: 2_000_000_000, configuration: "[workers]\n".to_owned() }
+    }
+
+    fn workers(&self) -> Vec<u32> {
+        vec![0, 3]
+    }
+
+    fn worker(&self, number: u32) -> Option<WorkerFacts> {
+        self.workers().contains(&number).then(|| WorkerFacts {
+            cpus: vec![0, 1, 2, 5],
+            thread: 42,
+            polling: Polling::default(),
+            load: 12.34,
+            awake: 50.0,
+            queues: vec![QueueName { device: 1, queue: 0 }],
+            figures: WorkerFigures { sweeps: 9, ..WorkerFigures::default() },
+        })
+    }
+
+    fn devices(&self) -> Vec<u32> {
+        vec![1]
+    }
+
+    fn device(&self, number: u32) -> Option<DeviceFacts> {
+        let text = "{ name = \"web\", type = \"block\", socket = \"/run/web\", queues = 2, path = \"/x\" }";
+        let config = DeviceConfig::parse(text).ok()?;
+        (number == 1).then_some(DeviceFacts {
+            number,
+            config,
+            kind: "block",
+            connected: true,
+            closing: false,
+            peer: Some(Peer { pid: 99, vm: "guest".to_owned() }),
+            size: Some(1 << 20),
+            limits: Some([5, 0]),
+            queues: (0..2).map(|queue| queue_facts(QueueName { device: 1, queue })).collect(),
+        })
+    }
+
+    fn queue_count(&self, device: u32) -> u16 {
+        if device == 1 { 2 } else { 0 }
+    }
+
+    fn queue(&self, name: QueueName) -> Option<QueueFacts> {
+        (name.queue < self.queue_count(name.device)).then(|| queue_facts(name))
+    }
+}
+
+impl Control for MadeUpDaemon {
+    fn apply(&self, action: Action) -> Result<Option<String>, Refusal> {
+        self.asked.borrow_mut().push(action);
+        Ok(None)
+    }
+}

@@ -1,0 +1,108 @@
+//! A network device's driver.
+
+use super::driver::{DATA, Driver, Piece};
+use crate::ring::RingFeatures;
+
+/// A network device's driver with one pair of queues, in one guest's memory.
+#[derive(Debug)]
+pub struct NetDriver {
+    /// The driver of the queue by which packets are received.
+    pub receive: Driver,
+    /// That by which they are sent.
+    pub transmit: Driver,
+    /// Where the buffers lie that are in use, by name: place and size.
+    offered: Vec<(u64, u32)>,
+    places: Vec<u64>,
+    free_to_offer: Vec<u64>,
+    free_to_send: Vec<u64>,
+}
+
+/// Room of a packet: header, the longest IP packet and its Ethernet header.
+const ROOM: u64 = 0x1_1000;
+/// Bytes of a header.
+const HEADER: usize = 12;
+
+impl NetDriver {
+    /// A driver whose queues have `size` descriptors each.
+    #[must_use]
+    pub fn new(size: u16, features: RingFeatures) -> Self {
+        let receive = Driver::new(size, features);
+        let transmit = receive.second();
+        let count = u64::from(size).min(80);
+        let places = |from: u64| (0..count).map(|place| from + place * ROOM).collect::<Vec<_>>();
+        Self {
+            offered: vec![(0, 0); usize::from(size)],
+            places: vec![0; usize::from(size)],
+            free_to_offer: places(DATA),
+            free_to_send: places(DATA + 0x80_0000),
+            receive,
+            transmit,
+        }
+    }
+
+    /// Sends a packet with the first 10 bytes of its header, in one piece; its name.
+    pub fn send(&mut self, header: [u8; 10], frame: &[u8]) -> Option<u16> {
+        self.send_cut(header, frame, &[])
+    }
+
+    /// The same in pieces that end at these bytes of header and packet together.
+    pub fn send_cut(&mut self, header: [u8; 10], frame: &[u8], cuts: &[usize]) -> Option<u16> {
+        let whole = [&header[..], &[0, 0], frame].concat();
+        let place = self.free_to_send.pop()?;
+        self.transmit.write(place, &whole);
+        let ends: Vec<usize> = cuts.iter().copied().chain([whole.len()]).collect();
+        let mut from = 0;
+        let pieces = ends.iter().map(|end| {
+            let piece = (place + from as u64, (end - from) as u32, false);
+            from = *end;
+            piece
+        });
+        let pieces: Vec<Piece> = pieces.collect();
+        let added = self.transmit.add(&pieces);
+        match added {
+            Some(id) => self.places[usize::from(id)] = place,
+            None => self.free_to_send.push(place),
+        }
+        added
+    }
+
+    /// A packet that was sent, or dropped: the name of its buffer.
+    pub fn sent(&mut self) -> Option<u16> {
+        let (id, _) = self.transmit.take()?;
+        let place = std::mem::take(&mut self.places[usize::from(id)]);
+        if place != 0 {
+            self.free_to_send.push(place);
+        }
+        Some(id)
+    }
+
+    /// Offers a buffer of so many bytes to receive into.
+    pub fn offer(&mut self, size: u32) -> Option<u16> {
+        let place = self.free_to_offer.pop()?;
+        let added = self.receive.add(&[(place, size, true)]);
+        match added {
+            Some(id) => self.offered[usize::from(id)] = (place, size),
+            None => self.free_to_offer.push(place),
+        }
+        added
+    }
+
+    /// A packet that was received: its header, its bytes, and in how many buffers it came.
+    pub fn received(&mut self) -> Option<([u8; HEADER], Vec<u8>, usize)> {
+        let mut whole = self.received_part()?;
+        let count =
+            usize::from(*whole.get(10).unwrap_or(&0)) | usize::from(*whole.get(11).unwrap_or(&0)) << 8;
+        for _ in 1..count {
+            whole.extend(self.received_part()?);
+        }
+        let header = *whole.first_chunk::<HEADER>()?;
+        Some((header, whole.split_off(HEADER), count))
+    }
+
+    fn received_part(&mut self) -> Option<Vec<u8>> {
+        let (id, written) = self.receive.take()?;
+        let (place, size) = self.offered[usize::from(id)];
+        self.free_to_offer.push(place);
+        Some(self.receive.read(place, written.min(size) as usize))
+    }
+}

@@ -1,0 +1,129 @@
+//! A daemon that is killed again and again while a guest writes.
+
+use super::daemon::Daemon;
+use iocm::ring::RingFeatures;
+use iocm::testing::{BlockDriver, FrontEnd};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+pub(crate) fn split() {
+    under_load(false);
+}
+
+pub(crate) fn packed() {
+    under_load(true);
+}
+
+const BLOCK: usize = 4096;
+/// Descriptors of the ring.
+const SIZE: u16 = 64;
+/// Blocks that are written in turn: never one that a write is under way for.
+const BLOCKS: u64 = 512;
+const KILLS: u32 = 8;
+
+/// A guest that writes: which block each request is for, and what the blocks will have.
+struct Guest {
+    driver: BlockDriver,
+    under_way: HashMap<u16, u64>,
+    written: HashMap<u64, u8>,
+    next: u64,
+    ended: u64,
+}
+
+impl Guest {
+    /// Ends what came back, and writes more.
+    fn go_on(&mut self, front: &FrontEnd) {
+        while let Some((id, status, _)) = self.driver.ended() {
+            assert_eq!(status, 0);
+            assert!(self.under_way.remove(&id).is_some(), "request {id} ended, and was not under way");
+            self.ended += 1;
+        }
+        let before = self.driver.driver.offered();
+        while self.under_way.len() < 8 {
+            let block = self.next % BLOCKS;
+            if self.under_way.values().any(|busy| *busy == block) {
+                break;
+            }
+            let byte = (self.next / BLOCKS % 250) as u8 + 1;
+            let Some(id) = self.driver.submit(1, block * 8, &[byte; BLOCK], 0) else { break };
+            self.under_way.insert(id, block);
+            self.written.insert(block, byte);
+            self.next += 1;
+        }
+        if before != self.driver.driver.offered() && self.driver.driver.must_kick(before) {
+            front.kick().unwrap();
+        }
+    }
+}
+
+fn connect(socket: &Path) -> FrontEnd {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return FrontEnd::new(stream).unwrap(),
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn under_load(packed: bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, socket) = (directory.path().join("disk"), directory.path().join("disk.sock"));
+    File::create(&path).unwrap().set_len(BLOCKS * BLOCK as u64).unwrap();
+    let config = format!(
+        "[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\npath = {path:?}\n\
+         [control]\nsocket = \"\"\nmount = \"\"\n"
+    );
+    let features = RingFeatures { packed, event_index: true, indirect: true };
+    let driver = BlockDriver::new(SIZE, features);
+    let mut guest = Guest { driver, under_way: HashMap::new(), written: HashMap::new(), next: 0, ended: 0 };
+    let begin = if packed { 0x8000_8000 } else { 0 };
+    let mut kept = None;
+    let mut replayed = 0;
+    for turn in 0..=KILLS {
+        let daemon = Daemon::start(&config);
+        let mut front = connect(&socket);
+        front.agree(&guest.driver.driver, 0).unwrap();
+        let (place, memory) = kept.take().unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
+        let is_first = turn == 0;
+        assert!(is_first || front.tell(32, &place, &[memory.as_fd()]).unwrap());
+        // As QEMU does it: on from what came back, for nobody says where the daemon stood.
+        let base = if packed || is_first { begin } else { u32::from(guest.driver.driver.given_back()) };
+        assert!(front.start(0, &guest.driver.driver.place(), SIZE.into(), base).unwrap());
+        replayed += guest.under_way.len();
+        front.kick().unwrap();
+        let wanted = guest.ended + 300 + u64::from(turn) * 37;
+        let end = Instant::now() + Duration::from_secs(60);
+        while guest.ended < wanted {
+            guest.go_on(&front);
+            assert!(Instant::now() < end, "requests are lost: {:?}", guest.under_way);
+        }
+        kept = Some((place, memory));
+        if turn == KILLS {
+            while !guest.under_way.is_empty() {
+                if let Some((id, status, _)) = guest.driver.ended() {
+                    assert!(status == 0 && guest.under_way.remove(&id).is_some());
+                    guest.ended += 1;
+                }
+                assert!(Instant::now() < end, "requests are lost: {:?}", guest.under_way);
+            }
+        }
+        // Dropping it kills it.
+        drop(daemon);
+    }
+    assert_eq!(guest.ended, guest.next, "each ended once");
+    let file = File::open(&path).unwrap();
+    for (block, byte) in &guest.written {
+        let mut bytes = [0; BLOCK];
+        file.read_exact_at(&mut bytes, block * BLOCK as u64).unwrap();
+        assert!(bytes.iter().all(|one| one == byte), "block {block}");
+    }
+    println!("killed {KILLS} times, {} writes, {replayed} of them under way when it was killed", guest.ended);
+    assert!(replayed > 0);
+}

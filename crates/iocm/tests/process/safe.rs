@@ -1,0 +1,115 @@
+//! A daemon that has given its privileges away: what it no longer can, and what it still can.
+
+use super::daemon::Daemon;
+use iocm::control::Errno;
+use iocm::control::client::ClientError;
+use serde_json::json;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// A user that owns nothing.
+const USER: u32 = 61_234;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A directory that the user may write to, with a disk that root alone may open.
+fn prepared() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().join("own");
+    fs::create_dir(&own).unwrap();
+    if is_root() {
+        rustix::fs::chown(&own, Some(rustix::fs::Uid::from_raw(USER)), None).unwrap();
+    }
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    File::create(directory.path().join("disk")).unwrap().set_len(1 << 20).unwrap();
+    fs::set_permissions(directory.path().join("disk"), Permissions::from_mode(0o600)).unwrap();
+    directory
+}
+
+fn config(directory: &Path) -> String {
+    let user = if is_root() { format!("user = \"{USER}\"\n") } else { String::new() };
+    format!(
+        "[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {:?}\npath = {:?}\n\
+         [control]\nsocket = {:?}\nmount = \"\"\n[safety]\nseccomp = \"kill\"\n{user}",
+        directory.join("own/disk.sock"),
+        directory.join("disk"),
+        directory.join("own/control"),
+    )
+}
+
+pub(crate) fn given_away() {
+    let directory = prepared();
+    let mut daemon = Daemon::start(&config(directory.path()));
+    daemon.client(&directory.path().join("own/control")).get("pid").unwrap();
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.0.id())).unwrap();
+    let mut threads = 0;
+    for task in tasks {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
+        };
+        for sets in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(u64::from_str_radix(&field(sets), 16), Ok(0), "{sets}");
+        }
+        assert_eq!((field("NoNewPrivs").as_str(), field("Seccomp").as_str()), ("1", "2"));
+        if is_root() {
+            assert_eq!((field("Uid"), field("Gid")), (USER.to_string(), USER.to_string()));
+            assert_eq!(u64::from_str_radix(&field("CapBnd"), 16), Ok(0));
+        }
+        threads += 1;
+    }
+    assert!(threads >= 4, "the main one, a worker, a front-end's and the control socket's: {threads}");
+}
+
+pub(crate) fn changes() {
+    let directory = prepared();
+    let mut daemon = Daemon::start(&config(directory.path()));
+    let mut client = daemon.client(&directory.path().join("own/control"));
+    let path = directory.path().join("own/more");
+    File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    if is_root() {
+        rustix::fs::chown(&path, Some(rustix::fs::Uid::from_raw(USER)), None).unwrap();
+    }
+    let socket = directory.path().join("own/more.sock");
+    let line = json!({ "name": "more", "type": "block", "socket": socket, "path": path }).to_string();
+    assert_eq!(client.create("devices", &line).unwrap(), "d.1");
+    assert_eq!(client.create("workers", "{ cpus = \"0\" }").unwrap(), "w.1");
+    client.set("w.1/cpu", "all").unwrap();
+    client.set("w.1/pace/polling", "never").unwrap();
+    client.move_to("d.0", "w.1").unwrap();
+    client.set("d.1/size", "2097152").unwrap();
+    client.set("d.0/size", "2097152").unwrap();
+    client.remove("w.0").unwrap();
+    client.remove("d.1").unwrap();
+    assert!(!socket.exists());
+    assert!(daemon.0.try_wait().unwrap().is_none(), "no system call was beyond what is allowed");
+}
+
+pub(crate) fn refused() {
+    if !is_root() {
+        println!("not tested: only root can become another user");
+        return;
+    }
+    let directory = prepared();
+    let mut daemon = Daemon::start(&config(directory.path()));
+    let mut client = daemon.client(&directory.path().join("own/control"));
+    let mut errno = |socket: &str, path: &str| {
+        let [socket, path] = [socket, path].map(|name| directory.path().join(name));
+        let line = json!({ "name": "x", "type": "block", "socket": socket, "path": path }).to_string();
+        match client.create("devices", &line) {
+            Err(ClientError::Refused(refusal)) => (refusal.errno, refusal.message),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (kind, message) = errno("own/x.sock", "disk");
+    assert_eq!(kind, Errno::Denied, "{message}");
+    assert!(message.contains("this user may use"), "{message}");
+    File::create(directory.path().join("own/x")).unwrap().set_len(4096).unwrap();
+    fs::set_permissions(directory.path().join("own/x"), Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(errno("x.sock", "own/x").0, Errno::Denied, "the directory is not its own");
+    assert!(daemon.0.try_wait().unwrap().is_none());
+}
