@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::synthetic::{Made, study};
 use super::*;
 
@@ -164,4 +166,35 @@ fn findings_come_back_from_json_as_they_were() {
     let findings = found(&Made::default());
     let text = serde_json::to_string(&findings).unwrap();
     assert_eq!(serde_json::from_str::<Findings>(&text).unwrap(), findings);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the values are and whichever runs are missing, there is an answer without nonsense in it.
+    #[test]
+    fn any_runs_have_an_answer(
+        values in prop::collection::vec(prop_oneof![any::<f64>(), Just(0.0), Just(1e308), -1e3..1e3_f64], 40),
+        kept in prop::collection::vec(any::<bool>(), 24),
+        blocks in 1..5_u32,
+    ) {
+        let made = Made { blocks, counts: vec![1, 2], workloads: vec!["pread"], ..Made::default() };
+        let mut collected = study(&made);
+        let mut value = values.iter().cycle();
+        for metric in collected.runs.iter_mut().flat_map(|stored| {
+            stored.run.guests.iter_mut().flatten().chain(&mut stored.run.host)
+        }) {
+            metric.value = *value.next().unwrap();
+        }
+        let mut kept = kept.iter().cycle();
+        collected.runs.retain(|_| *kept.next().unwrap());
+        if let Ok(findings) = analyse(&collected, true) {
+            prop_assert!(!findings.verdict.sentence.is_empty());
+            let text = serde_json::to_string(&findings).unwrap();
+            prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
+            for one in multiplicity::all(&findings.figures) {
+                prop_assert!(one.change.and_then(|change| change.p_value).is_none_or(|p| p > 0.0 && p <= 1.0));
+            }
+        }
+    }
 }

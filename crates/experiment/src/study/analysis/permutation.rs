@@ -61,7 +61,8 @@ pub(super) fn labels_p_value(labels: Labels<'_>, seed: u64) -> Option<f64> {
         each_choice(&values, first, &mut |before, after| {
             extreme += u64::from(studentized(before, after) >= seen);
         });
-        extreme as f64 / all as f64
+        // Values so large that their sums overflow compare with nothing; what was seen is one of the dealings.
+        extreme.max(1) as f64 / all as f64
     } else {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut dealt = values;

@@ -8,6 +8,10 @@ use crate::terminal::columns::{Column, drawn};
 
 /// Gains of more workloads than these are in tables one below the other.
 const MOST_WORKLOADS: usize = 4;
+/// Of more workloads than these the exits by reason are shown of the first alone; the page has the others.
+const FEW_WORKLOADS: usize = 2;
+/// Figures of the host that are shown.
+const OF_THE_HOST: [&str; 3] = ["cpu.busy", "cpu.iowait", "exits.total"];
 /// Reasons with fewer exits are left to the page.
 const MOST_REASONS: usize = 10;
 
@@ -21,13 +25,11 @@ pub(super) fn all(findings: &Findings, width: usize, colour: bool) -> Vec<(Strin
     if findings.counts.len() > 1 {
         tables.extend(gains(findings, &main, width));
     }
-    for metric in ["cpu.busy", "cpu.iowait"] {
-        let host = |figure: &&Figure| figure.source == Source::Host && figure.metric == metric;
-        for figure in findings.figures.iter().filter(host) {
-            tables.push((title(figure), values(findings, figure, width)));
-        }
-    }
-    for workload in &findings.study.workloads {
+    tables.extend(of_the_host(findings, width));
+    let workloads = findings.study.workloads.len();
+    for workload in
+        findings.study.workloads.iter().take(if workloads > FEW_WORKLOADS { 1 } else { workloads })
+    {
         tables.extend(exits(findings, &workload.name, width, colour));
     }
     tables
@@ -101,6 +103,48 @@ fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
         ));
     }
     drawn(columns, width, false, false)
+}
+
+/// CPU and exits of each workload with as many guests as ran at most.
+fn of_the_host(findings: &Findings, width: usize) -> Option<(String, String)> {
+    let of = |metric: &str| {
+        let host = |figure: &&Figure| figure.source == Source::Host && figure.metric == metric;
+        findings.figures.iter().filter(host).collect::<Vec<_>>()
+    };
+    let rows: Vec<(&Figure, &Point, &Comparison)> = OF_THE_HOST
+        .iter()
+        .flat_map(|metric| of(metric))
+        .filter_map(|figure| Some((figure, figure.points.last()?)))
+        .flat_map(|(figure, point)| point.comparisons.iter().map(move |one| (figure, point, one)))
+        .collect();
+    let guests = rows.first()?.1.guests;
+    let mean = |(figure, point, _): &(&Figure, &Point, &Comparison), arm: usize| {
+        let values = point.arms.get(arm).and_then(Option::as_ref);
+        values.map_or_else(|| NONE.to_owned(), |values| Measure::of_figure(figure).shown(values.mean))
+    };
+    let mut columns =
+        vec![Column::names("figure", rows.iter().map(|row| figure::printable(&row.0.name())).collect())];
+    if findings.arms.len() > 2 {
+        let name =
+            |arm: usize| findings.arms.get(arm).map_or_else(String::new, |arm| figure::printable(&arm.name));
+        columns.push(Column::names("arm", rows.iter().map(|row| name(row.2.arm)).collect()));
+    }
+    columns.extend([
+        Column::figures("baseline", rows.iter().map(|row| mean(row, 0)).collect()).may_go(1),
+        Column::figures("changed", rows.iter().map(|row| mean(row, row.2.arm)).collect()).may_go(2),
+        Column::figures("change", rows.iter().map(|row| studied::change(row.2.change, row.0.unit)).collect()),
+        Column::figures(
+            "95 % interval",
+            rows.iter().map(|row| studied::interval(row.2.change, row.0.unit)).collect(),
+        )
+        .may_go(0),
+        Column::whole_names(
+            "finding",
+            rows.iter().map(|row| studied::finding(row.2.finding, row.0.better).to_owned()).collect(),
+        ),
+    ]);
+    let noun = if findings.study.are_vms { "VMs" } else { "guests" };
+    Some((format!("The host with {guests} {noun}"), drawn(columns, width, false, false)))
 }
 
 /// Percent for each number of guests and workload; what was found is marked.
