@@ -56,8 +56,9 @@ run_arm() {
     qemu=$!
     await 'GUEST READY' 150
     echo "ready $1 $(($(cut -d. -f1 /proc/uptime) - begin))"
-    echo go >&9
-    exitless stat --json -- sh -c "until grep -q 'GUEST DONE' /tmp/console; do kill -0 $qemu || exit 1; sleep 0.2; done" \
+    # The counting is under way before the guest is let go.
+    exitless stat --json -- sh -c "echo go > /tmp/in
+        until grep -q 'GUEST DONE' /tmp/console; do kill -0 $qemu || exit 1; sleep 0.2; done" \
         | grep '^{' | sed "s/^/exits $1 /"
     echo go >&9
     await 'GUEST OVER' 30
