@@ -221,8 +221,12 @@ impl Store {
     /// dropped: the first may have been looked at.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// [`StoreError::Stranger`] for a run of another plan, and where it cannot be written.
     pub fn keep(&mut self, run: &Run, unfinished: &Path) -> Result<(), StoreError> {
+        // A run may come from another machine, and its folder's name is made of what it says.
+        if let Some(why) = folder::stranger(run, &self.plan) {
+            return Err(StoreError::Stranger { folder: self.folder.clone(), why });
+        }
         let path = unfinished.join(RUN);
         let text = serde_json::to_vec_pretty(run).map_err(StoreError::json(&path))?;
         durable::write(&path, &text)?;

@@ -73,6 +73,20 @@ fn a_second_run_for_a_place_is_dropped() {
 }
 
 #[test]
+fn a_run_whose_name_would_lead_elsewhere_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = began(folder.path());
+    let run = keep(&mut store, 0, None);
+    for workload in ["../../elsewhere", "third"] {
+        let cell = crate::study::Cell { workload: workload.to_owned(), ..run.cell.clone() };
+        let unfinished = store.unfinished().unwrap();
+        let kept = store.keep(&Run { cell, ..run.clone() }, &unfinished);
+        assert!(matches!(kept, Err(StoreError::Stranger { .. })), "{workload}");
+    }
+    assert_eq!(store.runs().len(), 1);
+}
+
+#[test]
 fn an_unfinished_run_is_nothing_and_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = began(folder.path());

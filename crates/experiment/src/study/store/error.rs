@@ -19,6 +19,14 @@ pub enum StoreError {
     /// The folder is on the other side of a link, which failed.
     #[error(transparent)]
     Link(Box<super::super::stream::StreamError>),
+    /// A run is of another plan.
+    #[error("A run for {} is none of its plan: {why}", folder.display())]
+    Stranger {
+        /// The folder.
+        folder: PathBuf,
+        /// What the plan lacks.
+        why: String,
+    },
     /// It holds no study.
     #[error("{} is no result of a study: it has neither a readable study.json nor a readable plan.toml", folder.display())]
     NoStudy {
@@ -84,7 +92,7 @@ pub enum StoreError {
 impl StoreError {
     /// Whether another command line, and nothing else, mends it.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::File { .. } | Self::Link(_))
+        !matches!(self, Self::File { .. } | Self::Link(_) | Self::Stranger { .. })
     }
 
     pub(in crate::study) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {

@@ -77,7 +77,7 @@ fn note(warnings: &mut Vec<String>, kept: &KeptRun, why: Option<String>) -> bool
 }
 
 /// Why a run is none of the plan's.
-fn stranger(run: &Run, plan: &Plan) -> Option<String> {
+pub(super) fn stranger(run: &Run, plan: &Plan) -> Option<String> {
     let cell = &run.cell;
     if !plan.workloads.iter().any(|workload| workload.name == cell.workload) {
         return Some(format!("the plan has no workload {:?}", cell.workload));
