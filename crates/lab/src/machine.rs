@@ -196,13 +196,22 @@ impl Machine<'_> {
             invocation
                 .arg("-drive")
                 .arg(format!("file={},if=none,id=disk,format=raw,snapshot=on", disk.display()));
-            // Two name spaces of one controller keep their order; two controllers are found in any.
-            invocation.args(["-device", "nvme,serial=exitless", "-device", "nvme-ns,drive=disk,nsid=1"]);
-            if let Some(disk) = &self.guest_disk {
-                invocation
-                    .arg("-drive")
-                    .arg(format!("file={},if=none,id=guest,format=raw,readonly=on", disk.display()));
-                invocation.args(["-device", "nvme-ns,drive=guest,nsid=2"]);
+            match &self.guest_disk {
+                None => {
+                    invocation.args(["-device", "nvme,drive=disk,serial=exitless"]);
+                }
+                // Two namespaces of one controller keep their order; two controllers are found in any.
+                Some(guest) => {
+                    let drive = format!("file={},if=none,id=guest,format=raw,readonly=on", guest.display());
+                    invocation.arg("-drive").arg(drive);
+                    invocation.args([
+                        "-device",
+                        "nvme,serial=exitless",
+                        "-device",
+                        "nvme-ns,drive=disk,nsid=1",
+                    ]);
+                    invocation.args(["-device", "nvme-ns,drive=guest,nsid=2"]);
+                }
             }
             // QEMU keeps what a snapshot changes in a file of its own.
             invocation.env("TMPDIR", folder);

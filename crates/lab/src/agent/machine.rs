@@ -86,7 +86,7 @@ fn mount_disk() -> Result<PathBuf, String> {
     let at = Path::new("/disk");
     fs::create_dir_all(at).map_err(|error| format!("making {}: {error}", at.display()))?;
     let disk = wait_for_disk(DISKS, Path::new("/"))?;
-    mount(disk, at, "ext4", MountFlags::NOATIME, None)
+    mount_ext4(Path::new(disk), at, MountFlags::NOATIME)
         .map_err(|error| format!("mounting {disk}: {error}"))?;
     for folder in ["proc", "sys", "dev"] {
         let (from, to) = (Path::new("/").join(folder), at.join(folder));
@@ -111,7 +111,7 @@ pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
     for folder in [&mounted, &offered] {
         fs::create_dir_all(folder).map_err(|error| format!("making {}: {error}", folder.display()))?;
     }
-    mount(below(disk), &mounted, "ext4", MountFlags::RDONLY, None)
+    mount_ext4(&below(disk), &mounted, MountFlags::RDONLY)
         .map_err(|error| format!("mounting the guest image's disk {disk}: {error}"))?;
     let beside = [MANIFEST, KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK]
         .map(|name| (format!("{GUEST_ROOT}/{BESIDE_THE_ROOT}/{name}"), name));
@@ -119,6 +119,20 @@ pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
         symlink(&target, offered.join(name)).map_err(|error| format!("linking {target}: {error}"))?;
     }
     Ok(())
+}
+
+/// A disk's driver gives a request up by real time, for which an emulator that waits for a CPU can be too late.
+fn mount_ext4(disk: &Path, at: &Path, flags: MountFlags) -> Result<(), Errno> {
+    const TRIES: u32 = 3;
+    let mut outcome = mount(disk, at, "ext4", flags, None);
+    for _ in 1..TRIES {
+        if outcome != Err(Errno::IO) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        outcome = mount(disk, at, "ext4", flags, None);
+    }
+    outcome
 }
 
 /// The first of these that is there, below `root`.
