@@ -23,6 +23,9 @@ const RATES: [(f64, &str); 3] = [(1.0, "a second"), (1e3, "thousand a second"), 
 const TIMES: [(f64, &str); 4] = [(1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")];
 const HERTZ: [(f64, &str); 3] = [(1.0, "Hz"), (1e6, "MHz"), (1e9, "GHz")];
 
+/// Values of one figure further apart than this are told in the unit of the largest.
+const MOST_SPREAD: f64 = 1e3;
+
 impl Measure {
     /// The one in which `largest` has one to three digits before its point.
     pub(crate) fn of(unit: Unit, largest: f64) -> Self {
@@ -31,7 +34,7 @@ impl Measure {
             Unit::BytesPerSecond => &BYTES,
             Unit::BitsPerSecond => &BITS,
             // Thousands of a plain rate need no word.
-            Unit::PerSecond if largest < 1e5 => &RATES[..1],
+            Unit::PerSecond if largest < 1e7 => &RATES[..1],
             Unit::PerSecond => &RATES,
             Unit::Seconds => &TIMES,
             Unit::Hertz => &HERTZ,
@@ -52,11 +55,13 @@ impl Measure {
         Self { unit, size, name, decimals }
     }
 
-    /// The one for all values of a figure.
+    /// The one for all values of a figure: that of the smallest, unless the largest would have too many digits in it.
     pub(crate) fn of_figure(figure: &Figure) -> Self {
         let values =
             figure.points.iter().flat_map(|point| point.arms.iter().flatten()).map(|arm| arm.mean.abs());
-        Self::of(figure.unit, values.fold(0.0, f64::max))
+        let largest = values.clone().fold(0.0, f64::max);
+        let smallest = values.filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+        Self::of(figure.unit, if smallest * MOST_SPREAD > largest { smallest } else { largest })
     }
 
     /// "MB/s"; nothing for plain counts.
@@ -210,7 +215,8 @@ mod tests {
         assert_eq!(shown(Unit::BytesPerSecond, 412_345_678.0), "412 MB/s");
         assert_eq!(shown(Unit::BitsPerSecond, 9.41e9), "9.41 Gbit/s");
         assert_eq!(shown(Unit::PerSecond, 21_400.0), "21,400 a second");
-        assert_eq!(shown(Unit::PerSecond, 214_000.0), "214 thousand a second");
+        assert_eq!(shown(Unit::PerSecond, 214_000.0), "214,000 a second");
+        assert_eq!(shown(Unit::PerSecond, 21_400_000.0), "21.4 million a second");
         assert_eq!(shown(Unit::Seconds, 0.000_812), "812 µs");
         assert_eq!(shown(Unit::Percent, 100.0), "100.0 %");
         assert_eq!(shown(Unit::Count, 0.0), "0");

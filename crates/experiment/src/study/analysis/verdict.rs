@@ -101,6 +101,7 @@ fn headline(findings: &Findings, judgement: Judgement, main: &[Main<'_>]) -> Str
             let word = if good { "better" } else { "worse" };
             let rest = match (main.len(), count(good)) {
                 (1, _) => String::new(),
+                (2, 2) => format!(" Both main figures are {word}; this one changed more."),
                 (all, found) if all == found => {
                     format!(" All {all} main figures are {word}; this one changed most.")
                 }

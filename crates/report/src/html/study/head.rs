@@ -5,7 +5,7 @@ use host::Fingerprint;
 use maud::{Markup, html};
 
 use super::unbroken;
-use crate::figure::minus;
+use crate::figure::{count, minus};
 use crate::html::profile::tile;
 use crate::quantity::counted;
 use crate::studied;
@@ -16,7 +16,7 @@ pub(crate) fn label(judgement: Judgement) -> &'static str {
         Judgement::Better => "Better",
         Judgement::Worse => "Worse",
         Judgement::Mixed => "Gives and takes",
-        Judgement::NoDifference => "No difference seen",
+        Judgement::NoDifference => "No clear difference",
         Judgement::TooFewRepeats => "Too few repeats",
         Judgement::Alike => "Arms that are alike",
         Judgement::Nothing => "Nothing compared",
@@ -34,7 +34,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
             p.eyebrow { (findings.study.title) }
             p.question { (findings.study.question) }
             p class={ "judgement " (tone) } { (label(findings.verdict.judgement)) }
-            h1 { (unbroken(&minus(&findings.verdict.sentence))) }
+            h1 { (unbroken(&findings.verdict.sentence)) }
             p.muted { (machine(findings)) }
         }
         (tiles(findings))
@@ -50,7 +50,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
             p.muted { (chance(&findings.multiplicity)) }
             p.muted {
                 "A difference is called one when all three gates hold: its p value is below " (findings.gates.level)
-                "; it is at least " (findings.gates.strength_percent) " % (of percentages: "
+                "; it is at least " (findings.gates.strength_percent) "\u{a0}% (of percentages: "
                 (findings.gates.strength_points) " points); and it is larger than what averages of so many repeats of one and the "
                 "same arm differ by. A p value is how often noise alone would show a change at least as large."
             }
@@ -66,8 +66,8 @@ pub(crate) fn chance(made: &Multiplicity) -> String {
         counted(made.made as u64, "comparison"),
         made.expected,
         made.level,
-        made.below,
-        made.found,
+        count(made.below as u64),
+        count(made.found as u64),
         made.found_by_holm
     )
 }
@@ -83,24 +83,25 @@ fn tiles(findings: &Findings) -> Markup {
         findings.figures.iter().find(|figure| figure.workload == main.workload && figure.is_exit_total())
     });
     let drawn = |figure: &Figure| {
-        let one = figure.summary().iter().max_by(|a, b| {
+        let one = figure.summary().iter().filter(|one| !one.is_aa).max_by(|a, b| {
             let size = |percent: Option<f64>| percent.map_or(0.0, f64::abs);
             size(a.percent).total_cmp(&size(b.percent))
         })?;
         let change = one.change?;
         let name = findings.arms.get(one.arm).map_or("", |arm| &arm.full_name);
-        let within = format!("{name}; 95 % interval {}", studied::interval(Some(change), figure.unit));
+        let interval = minus(&studied::interval(Some(change), figure.unit));
+        let within = format!("{name}; 95 % interval {interval}");
         Some((figure.name(), studied::change(Some(change), figure.unit), within))
     };
     html! {
         dl.tiles {
             @for figure in [main, exits].into_iter().flatten() {
-                @if let Some((title, change, within)) = drawn(figure) { (tile(&title, &minus(&change), &minus(&within))) }
+                @if let Some((title, change, within)) = drawn(figure) { (tile(&title, &minus(&change), &within)) }
             }
             (tile(
                 "Runs",
-                &findings.method.runs.len().to_string(),
-                &format!("{} arms, {} blocks, {} failed attempts", findings.arms.len(), blocks(findings), findings.method.failed.len()),
+                &count(findings.method.runs.len() as u64),
+                &format!("{} arms, {} blocks, {}", findings.arms.len(), blocks(findings), counted(findings.method.failed.len() as u64, "failed attempt")),
             ))
         }
     }

@@ -41,7 +41,7 @@ impl Axis {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = if low.is_finite() && high.is_finite() { (low, high) } else { (0.0, 1.0) };
-        let room = (high - low).max(high.abs() * 1e-3).max(1e-12) * 0.08;
+        let room = (high - low).max(high.abs() * 0.02).max(1e-12) * 0.08;
         let begins =
             if low > high * FAR_FROM_NOTHING && low > 0.0 { (low - room).max(0.0) } else { low.min(0.0) };
         Self { low: begins, high: high + room, ends: VALUES }
@@ -51,7 +51,8 @@ impl Axis {
     fn of_changes(values: impl Iterator<Item = f64> + Clone) -> Self {
         let low = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::min);
         let high = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-        let room = (high - low).max(1e-9) * 0.12;
+        // Without any change there is still an axis.
+        let room = if high > low { (high - low) * 0.12 } else { 1.0 };
         Self { low: low - room, high: high + room, ends: CHANGES }
     }
 }

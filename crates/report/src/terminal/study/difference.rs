@@ -42,10 +42,10 @@ pub fn study_difference(difference: &StudyDifference, width: usize) -> String {
             "    ",
         ));
     }
-    text.push_str("\nFigures before and after\n\n");
+    text.push_str("\nFigures before and after (n: guests that ran at once)\n\n");
     text.push_str(&figures(difference, width));
     if !difference.effects.is_empty() {
-        text.push_str("\nWhat the arms do, before and after\n\n");
+        text.push_str("\nWhat the arms do, before and after (n: guests that ran at once)\n\n");
         text.push_str(&effects(difference, width));
     }
     if !difference.only_one.is_empty() {
