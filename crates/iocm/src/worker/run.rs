@@ -217,6 +217,8 @@ impl Run {
                     let queue = &mut self.entries[place].queue;
                     queue.complete(token, result);
                     queue.lane.publish();
+                    let in_flight = queue.in_flight() as u64;
+                    queue.lane.state().counters.in_flight.set(in_flight);
                     self.give_what_is_wanted();
                 }
                 None => self.routes.send_on(key, token, result),
