@@ -33,6 +33,11 @@ impl RegionPlace {
             && [self.guest, self.user, self.offset].iter().all(|at| at.checked_add(self.size).is_some())
     }
 
+    /// Whether both name the same region.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.guest, self.size, self.user) == (other.guest, other.size, other.user)
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         let meet = |a: u64, b: u64| a < b + other.size && b < a + self.size;
         meet(self.guest, other.guest) || meet(self.user, other.user)
@@ -123,17 +128,19 @@ impl GuestMemory {
         Ok(Self { regions, log: self.log.clone() })
     }
 
+    /// Whether it has this region, as it is named by its addresses and its size.
+    #[must_use]
+    pub fn has(&self, place: &RegionPlace) -> bool {
+        self.regions.iter().any(|region| region.place.is(place))
+    }
+
     /// This memory without one region, which is named by its addresses and its size.
     ///
     /// # Errors
     /// [`RegionError::NotThere`].
     pub fn without(&self, place: &RegionPlace) -> Result<Self, RegionError> {
-        let is_it = |region: &Arc<Region>| {
-            let here = &region.place;
-            (here.guest, here.size, here.user) == (place.guest, place.size, place.user)
-        };
         let mut regions = self.regions.clone();
-        regions.retain(|region| !is_it(region));
+        regions.retain(|region| !region.place.is(place));
         match regions.len() == self.regions.len() {
             true => Err(RegionError::NotThere { guest: place.guest, size: place.size }),
             false => Ok(Self { regions, log: self.log.clone() }),

@@ -4,7 +4,7 @@ mod answer;
 mod rings;
 
 use crate::device::Device;
-use crate::memory::{DirtyLog, GuestMemory};
+use crate::memory::{DirtyLog, GuestMemory, RegionPlace};
 use crate::pool::{Pool, PoolError};
 use crate::protocol::{
     Connection, ConnectionError, Header, ProtocolFeatures, Refusal, Request, VirtioFeatures,
@@ -66,6 +66,9 @@ pub struct Session {
     features: VirtioFeatures,
     protocol: ProtocolFeatures,
     memory: Arc<GuestMemory>,
+    /// Regions that were added again, as often as that was: QEMU before 8.2 adds and removes each once for every pair of
+    /// a network device's queues.
+    again: Vec<RegionPlace>,
     log: Option<Arc<DirtyLog>>,
     inflight: Option<InflightMemory>,
     status: u64,
@@ -93,6 +96,7 @@ impl Session {
             features: VirtioFeatures::default(),
             protocol: ProtocolFeatures::default(),
             memory: Arc::default(),
+            again: Vec::new(),
             log: None,
             inflight: None,
             status: 0,

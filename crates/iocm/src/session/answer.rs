@@ -89,7 +89,15 @@ impl Session {
             Request::SetMemTable(regions) => {
                 let regions = regions.into_iter().map(|(place, file)| (place, File::from(file)));
                 let memory = GuestMemory::map(regions).map_err(nonsense)?;
+                self.again.clear();
                 self.paused(|session| session.use_memory(memory))
+            }
+            Request::AddMemReg(place, _) if self.memory.has(&place) => {
+                if self.again.len() as u64 >= MOST_REGIONS * self.rings.len() as u64 {
+                    return Err(nonsense("a region is added more often than there are queues"));
+                }
+                self.again.push(place);
+                Ok(())
             }
             Request::AddMemReg(place, file) => {
                 if self.memory.regions() as u64 >= MOST_REGIONS {
@@ -99,6 +107,10 @@ impl Session {
                 self.use_memory_at_once(memory)
             }
             Request::RemMemReg(place) => {
+                if let Some(at) = self.again.iter().position(|again| again.is(&place)) {
+                    self.again.swap_remove(at);
+                    return Ok(());
+                }
                 let memory = self.memory.without(&place).map_err(nonsense)?;
                 // Requests under way may lie in it.
                 self.paused(|session| session.use_memory(memory))

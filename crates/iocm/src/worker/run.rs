@@ -217,8 +217,7 @@ impl Run {
                     let queue = &mut self.entries[place].queue;
                     queue.complete(token, result);
                     queue.lane.publish();
-                    let in_flight = queue.in_flight() as u64;
-                    queue.lane.state().counters.in_flight.set(in_flight);
+                    queue.lane.state().counters.in_flight.set(queue.in_flight() as u64);
                     self.give_what_is_wanted();
                 }
                 None => self.routes.send_on(key, token, result),

@@ -378,7 +378,8 @@ fn drivers_of_before_virtio_1_have_a_shorter_header() {
     let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
     let mut old = Guest::new(&devices[0], 64, 0, RingFeatures::default());
     let mut new = Guest::new(&devices[1], 64, MODERN, SPLIT);
-    (old.offer(2, 1600), new.offer(2, 1600));
+    old.offer(2, 1600);
+    new.offer(2, 1600);
     let sent = frame(mac(2), mac(1), 60);
     old.driver.transmit.write(DATA, &[&PLAIN[..], &sent].concat());
     old.driver.transmit.add(&[(DATA, 70, false)]).unwrap();

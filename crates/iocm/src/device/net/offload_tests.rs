@@ -73,7 +73,7 @@ fn is_right(packet: &[u8]) -> bool {
     };
     let transport = &packet[layers.transport..];
     let sum = slow(addresses) + u32::from(layers.protocol) + transport.len() as u32 + slow(transport);
-    ip_right && sum % 0xffff == 0 && end == packet.len()
+    ip_right && sum.is_multiple_of(0xffff) && end == packet.len()
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_place_beyond_the_packet_is_left_alone() {
 fn large_packets_are_cut_into_whole_ones() {
     for version in [Version::V4, Version::V6] {
         for protocol in [6, 17] {
-            let data: Vec<u8> = (0..3500_u32).map(|byte| (byte * 31 >> 2) as u8).collect();
+            let data: Vec<u8> = (0..3500_u32).map(|byte| ((byte * 31) >> 2) as u8).collect();
             let (header, packet) = packet(version, protocol, &data);
             let mut pieces = Vec::new();
             cut(&header, &packet, |head, data| pieces.push([head, data].concat()));

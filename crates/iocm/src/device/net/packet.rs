@@ -182,7 +182,7 @@ mod tests {
                 head[14] = first;
             }
             if let Some(layers) = Layers::of(&head) {
-                layers.flow(&head);
+                prop_assert_eq!(layers.flow(&head), layers.flow(&head));
                 prop_assert!(layers.network >= ETHERNET && layers.transport >= layers.network + 20);
                 if let Some(headers) = layers.headers(&head) {
                     prop_assert!(headers <= head.len() && headers >= layers.transport + 8);

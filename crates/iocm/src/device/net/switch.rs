@@ -6,6 +6,7 @@
 
 mod batch;
 mod inlet;
+mod lately;
 mod sender;
 mod table;
 

@@ -243,7 +243,7 @@ fn large_segments_go_both_ways() {
     let (_, answer, _) = guest.received(6);
     assert_eq!(answer[47], 0x12, "it is accepted");
     let theirs = u32::from_be_bytes(*answer[38..].first_chunk().unwrap()).wrapping_add(1);
-    let data: Vec<u8> = (0..20_000_u32).map(|byte| (byte * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..20_000_u32).map(|byte| ((byte * 7) >> 3) as u8).collect();
     let large = packet(&guest, 6, &tcp(5000, 7000, 1001, theirs, 0x18), &data);
     guest.send(work, &packet(&guest, 6, &tcp(5000, 7000, 1001, theirs, 0x10), &[]));
     guest.send([1, 1, 54, 0, 0xb4, 5, 34, 0, 16, 0], &large);

@@ -110,8 +110,7 @@ fn take(lane: &mut Lane, chains: &mut [Chain]) -> usize {
 
 impl Handler for Transmit {
     fn serve(&mut self, lane: &mut Lane, _submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        let mut served = Served::default();
-        served.held_back_ns = self.device.sent.wait(now_ns);
+        let mut served = Served { held_back_ns: self.device.sent.wait(now_ns), ..Served::default() };
         if served.held_back_ns.is_some() {
             return served;
         }

@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::inlet::Inlet;
+use super::lately::Memory;
 use super::table::Address;
 use super::{Plugged, Port};
 use crate::device::net::header::{Cut, Header, LEGACY_SIZE, Malformed};
@@ -19,52 +20,6 @@ pub enum Verdict {
     Filtered,
     /// Who it is for has no room.
     NoRoom,
-}
-
-/// How long something that was looked up holds, nanoseconds: an address grows old no less exactly than that.
-const HOLDS_NS: u64 = 1_000_000_000;
-
-/// Addresses that were looked up.
-#[derive(Debug)]
-struct Memory([Known; Memory::SIZE]);
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Known {
-    /// The address, with a bit on top that says that there is one.
-    address: u64,
-    until: u64,
-    place: u32,
-}
-
-impl Memory {
-    const SIZE: usize = 64;
-
-    const fn new() -> Self {
-        Self([Known { address: 0, until: 0, place: 0 }; Self::SIZE])
-    }
-
-    fn key(address: Address) -> u64 {
-        let [a, b, c, d, e, f] = address;
-        u64::from_be_bytes([1, 0, a, b, c, d, e, f])
-    }
-
-    #[inline]
-    fn slot(&mut self, key: u64) -> &mut Known {
-        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
-        &mut self.0[hash as usize % Self::SIZE]
-    }
-
-    #[inline]
-    fn find(&mut self, address: Address, now: u64) -> Option<u32> {
-        let key = Self::key(address);
-        let known = self.slot(key);
-        (known.address == key && now < known.until).then_some(known.place)
-    }
-
-    fn put(&mut self, address: Address, place: u32, now: u64) {
-        let key = Self::key(address);
-        *self.slot(key) = Known { address: key, until: now + HOLDS_NS, place };
-    }
 }
 
 /// A port's way into its switch, for one queue.
@@ -242,11 +197,11 @@ impl Sender {
         self.scratch.clear();
         let whole = self.scratch.begin(first, chain.pieces(Side::Readable, skip, size as u64));
         let header = Header::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed)?;
-        Ok(self.to_all(&header))
+        Ok(self.bring_to_all(&header))
     }
 
     /// Brings what is in the scratch to all others.
-    fn to_all(&mut self, header: &Header) -> Verdict {
+    fn bring_to_all(&mut self, header: &Header) -> Verdict {
         let mut verdict = Verdict::Filtered;
         let head = self.scratch.bytes().min(HEAD);
         for (place, port) in self.ports.iter().enumerate() {
@@ -282,7 +237,7 @@ impl Sender {
         self.begin();
         self.scratch.clear();
         self.scratch.add(Header::NOTHING, frame, &[]);
-        self.to_all(&Header::NOTHING);
+        self.bring_to_all(&Header::NOTHING);
         self.flush();
     }
 
