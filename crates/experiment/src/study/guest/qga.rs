@@ -200,7 +200,7 @@ struct AgentArmed {
 impl AgentArmed {
     fn signal(&self, how: Ending) {
         // What cannot be ended is noticed when its end is waited for.
-        let _ = self.channel.exec(&[&format!("kill -{} -- -{}", how.signal(), self.pid)]);
+        let _ = self.channel.exec(&[&format!("kill -{} -{}", how.signal(), self.pid)]);
     }
 
     fn finished(&self, mut output: Output) -> Finished {

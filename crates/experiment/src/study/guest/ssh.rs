@@ -209,7 +209,7 @@ impl Line for SshLine {
 
     /// The signal goes to the processes there: ending ssh here would leave them.
     fn end(&mut self, how: Ending, group: i32) -> std::io::Result<()> {
-        let ended = self.connection.output(&format!("kill -{} -- -{group}", how.signal()));
+        let ended = self.connection.output(&format!("kill -{} -{group}", how.signal()));
         if how == Ending::Kill || ended.is_err() {
             self.piped.signal(how)?;
         }

@@ -35,7 +35,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// The signal's name, without SIG.
+    /// The signal's name, without SIG, for `kill -NAME -GROUP`: shells differ in what else they take.
     pub(super) fn signal(self) -> &'static str {
         match self {
             Self::Terminate => "TERM",
