@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn long_times_are_said_in_hours() {
         assert_eq!(
-            [12.0, 150.0, 11_520.0].map(duration),
+            [12.0, 125.0, 11_520.0].map(duration),
             ["12.0 s", "2 min", "3 h 12 min"].map(str::to_owned)
         );
         assert_eq!(duration(f64::NAN), NONE);

@@ -72,7 +72,7 @@ impl Broker {
         }
         let mut seen = self.seen.lock().unwrap();
         *seen += 1;
-        if self.forgets > 0 && *seen % self.forgets == 0 {
+        if self.forgets > 0 && seen.is_multiple_of(self.forgets) {
             return Some(());
         }
         let listeners = self.listeners.lock().unwrap();

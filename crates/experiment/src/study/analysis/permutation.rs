@@ -176,7 +176,9 @@ mod tests {
         assert_eq!(signs_p_value(&[1.0; 40], 3), Some(1.0 / 20_001.0));
         let (before, after) =
             ([1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.1, 0.9, 1.0], [9.0, 9.1, 8.9, 9.05, 9.2, 9.0, 9.1, 8.8, 9.3]);
-        assert_eq!(labels_p_value(Labels { before: &before, after: &after }, 3), Some(1.0 / 20_001.0));
+        // Of all 48,620 dealings two are as extreme, so some of those drawn may be.
+        let found = labels_p_value(Labels { before: &before, after: &after }, 3).unwrap();
+        assert!((1.0 / 20_001.0..6.0 / 20_001.0).contains(&found), "{found}");
         assert_eq!((choices(18, 9), choices(400, 200)), (48_620, u64::MAX));
     }
 

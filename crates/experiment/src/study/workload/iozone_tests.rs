@@ -103,7 +103,7 @@ fn an_output_of_something_else_is_not_understood() {
     assert_eq!(error.expected, "2 processes");
     let error = not_understood(&one, &fixture("iozone-random.out").replace(" 4898425 ", " 48984x5 "));
     assert!(error.found.contains("48984x5") && error.expected.ends_with("as a number"), "{error}");
-    let moved = fixture("iozone-random.out").replace("  4898425", "4898425");
+    let moved = fixture("iozone-random.out").replace("    4898425", "4898425");
     assert_eq!(not_understood(&one, &moved).expected, "each figure below its name");
 }
 
