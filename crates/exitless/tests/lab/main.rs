@@ -6,6 +6,7 @@ mod amd_svm;
 mod command;
 mod doctor;
 mod enable;
+mod experiment;
 mod faults;
 mod guests;
 mod intel_apicv;

@@ -56,6 +56,8 @@ fn every_column_is_read_by_its_own_name() {
 fn columns_of_tests_that_did_not_run_stay_empty() {
     let expected = kib(&[("random-write.throughput", 4_130_547.0), ("random-read.throughput", 4_898_425.0)]);
     assert_figures(&settings(&["random-write", "random-read"], ""), "iozone-random.out", &expected);
+    let expected = kib(&[("random-read.throughput", 396_747.0), ("pwrite.throughput", 256_512.0)]);
+    assert_figures(&settings(&["random-read", "pwrite"], ""), "iozone-guest.out", &expected);
     let expected = kib(&[("read.throughput", 12_348_754.0), ("write.throughput", 3_160_839.0)]);
     assert_figures(&settings(&["read", "write"], ""), "iozone-basic.out", &expected);
     let expected = kib(&[("random-read.throughput", 156_477.0)]);
@@ -103,8 +105,8 @@ fn an_output_of_something_else_is_not_understood() {
     assert_eq!(error.expected, "2 processes");
     let error = not_understood(&one, &fixture("iozone-random.out").replace(" 4898425 ", " 48984x5 "));
     assert!(error.found.contains("48984x5") && error.expected.ends_with("as a number"), "{error}");
-    let moved = fixture("iozone-random.out").replace("    4898425", "4898425");
-    assert_eq!(not_understood(&one, &moved).expected, "each figure below its name");
+    let without = fixture("iozone-random.out").replace(" 4898425 ", "         ");
+    assert_eq!(not_understood(&one, &without).expected, "kB, reclen and 2 figures");
 }
 
 #[test]

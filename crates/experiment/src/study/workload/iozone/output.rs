@@ -47,8 +47,11 @@ fn throughput(processes: u32, text: &Text<'_>, figures: &mut Figures) -> Result<
     Ok(())
 }
 
-/// A cell is empty where its test was not asked for, so cells belong to columns by their place: both the names in the
-/// heading and the numbers end where the column ends. One number that is too wide for its column moves all after it.
+/// The `-i` that fills each column of the table, those of `-E` at its end.
+const FILLED_BY: [u8; 17] = [0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 6, 7, 7, 9, 9, 10, 10];
+
+/// A cell is empty where its test was not asked for, and how wide an empty one is depends on its neighbours. So numbers
+/// belong to the columns of the tests that were asked for, in their order; IOzone says itself which these are.
 fn table(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
     let lines: Vec<&str> = text.stdout().lines().collect();
     let heading = lines.iter().position(|line| {
@@ -61,21 +64,16 @@ fn table(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
     let above = if heading > 0 { words(lines[heading - 1]) } else { Vec::new() };
     let numbers = words(row);
     let tests: Vec<&str> = columns.iter().skip(2).map(|word| word.text).collect();
-    if numbers.len() < 3 || numbers.len() > columns.len() {
-        return Err(text.not_understood("kB, reclen and at least one figure", row));
+    let asked = asked(&lines);
+    let filled = |&place: &usize| asked.is_empty() || asked.contains(&FILLED_BY[place]);
+    let places: Vec<usize> = (0..tests.len().min(FILLED_BY.len())).filter(filled).collect();
+    if numbers.len() != places.len() + 2 || places.is_empty() {
+        return Err(text.not_understood(format!("kB, reclen and {} figures", places.len()), row));
     }
-    for number in numbers.iter().skip(2) {
+    for (number, place) in numbers.iter().skip(2).zip(places) {
         let value = text.number(number.text, "a throughput", row)? * KIBIBYTE;
-        let place = if numbers.len() == columns.len() {
-            // Nothing is empty, so nothing needs to be measured.
-            numbers.iter().position(|other| other.begin == number.begin)
-        } else {
-            column_of(&columns, number)
-        };
-        let place = place.filter(|&place| place >= 2);
-        let place = place.ok_or_else(|| text.not_understood("each figure below its name", row))?;
-        let second = tests[place - 2];
-        let first = above.iter().find(|word| touches(word, &columns[place])).map_or("", |word| word.text);
+        let second = tests[place];
+        let first = above.iter().find(|word| touches(word, &columns[place + 2])).map_or("", |word| word.text);
         let known = IozoneTest::KNOWN.iter().find(|known| known.column == Some((first, second)));
         if let Some(known) = known {
             figures.add(&known.test.metric_name(), value);
@@ -99,9 +97,11 @@ fn words(line: &str) -> Vec<Word<'_>> {
         .collect()
 }
 
-/// The column whose name ends where the number does. IOzone's own widths are one off here and there.
-fn column_of(columns: &[Word<'_>], number: &Word<'_>) -> Option<usize> {
-    columns.iter().position(|column| column.end.abs_diff(number.end) <= 2)
+/// The tests that were asked for by number; none where all were.
+fn asked(lines: &[&str]) -> Vec<u8> {
+    let command = lines.iter().find_map(|line| line.trim_start().strip_prefix("Command line used:"));
+    let words: Vec<&str> = command.unwrap_or_default().split_whitespace().collect();
+    words.windows(2).filter(|pair| pair[0] == "-i").filter_map(|pair| pair[1].parse().ok()).collect()
 }
 
 fn touches(above: &Word<'_>, below: &Word<'_>) -> bool {

@@ -1,0 +1,65 @@
+//! Whole studies in the laboratories: from a shipped plan to the finished report.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::command::run;
+
+/// Carries the plan out in the laboratory, and gives what its report found.
+fn study(plan: &str, lab: &str, runs: u64, folder: &Path) -> Value {
+    let result = folder.join("result");
+    let result = result.to_str().unwrap();
+    let target = format!("lab:{lab}");
+    let said = run(&["experiment", "run", plan, "--target", &target, "--output", result, "--json"]);
+    assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
+    let summary = said.json();
+    assert_eq!(summary["complete"], true, "{summary}");
+    assert_eq!(summary["runs"], runs, "{summary}");
+    assert_eq!(summary["not_undone"], serde_json::json!([]), "{summary}");
+
+    let page = run(&["experiment", "report", result]);
+    assert_eq!(page.status, 0, "{}\n{}", page.out, page.err);
+    println!("{}", page.out);
+    let html = std::fs::read_to_string(Path::new(result).join("report.html")).unwrap();
+    assert!(html.contains("<svg") && html.contains("href=\"runs/"), "no charts or no links");
+    run(&["experiment", "report", result, "--json"]).json()
+}
+
+/// The mean of a figure in an arm, with so many guests.
+fn figure(findings: &Value, workload: &str, metric: &str, arm: &str, guests: u64) -> Option<f64> {
+    let figures = findings["figures"].as_array().unwrap();
+    let figure = figures.iter().find(|one| one["workload"] == workload && one["metric"] == metric)?;
+    let point = figure["points"].as_array().unwrap().iter().find(|point| point["guests"] == guests)?;
+    let arms = point["arms"].as_array().unwrap();
+    let number = findings["arms"].as_array().unwrap().iter().position(|one| one["name"] == arm)?;
+    arms[number]["mean"].as_f64()
+}
+
+#[test]
+fn iozone_in_one_and_two_guests_on_emulated_amd() {
+    let folder = tempfile::tempdir().unwrap();
+    let findings = study("iozone-apicv-lab", "amd-svm", 8, folder.path());
+    for guests in [1, 2] {
+        for test in ["random-read", "random-write", "pread", "pwrite", "fread", "fwrite"] {
+            for arm in ["kernel", "split"] {
+                let throughput = figure(&findings, "iozone", &format!("{test}.throughput"), arm, guests);
+                assert!(throughput.is_some_and(|bytes| bytes > 1e5), "{test} {arm} {guests}: {throughput:?}");
+            }
+        }
+        for metric in ["cpu.busy", "cpu.iowait", "exits.total"] {
+            assert!(figure(&findings, "iozone", metric, "split", guests).is_some(), "{metric}");
+        }
+    }
+}
+
+#[test]
+fn sysbench_with_apicv_off_and_on_in_a_guest_on_emulated_intel() {
+    let folder = tempfile::tempdir().unwrap();
+    let findings = study("sysbench-threads-lab", "intel-apicv", 2, folder.path());
+    let exits = |reason: &str, arm| figure(&findings, "threads", &format!("exits.{reason}"), arm, 1).unwrap_or(0.0);
+    // Nobody waits for a window with APICv, and ends of interrupts are no exits any more.
+    assert!(exits("INTERRUPT_WINDOW", "off") > 0.0, "{findings}");
+    assert_eq!(exits("INTERRUPT_WINDOW", "on"), 0.0, "{findings}");
+    assert!(exits("MSR_WRITE", "on") < exits("MSR_WRITE", "off"), "{findings}");
+}
