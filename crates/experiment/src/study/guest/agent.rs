@@ -43,7 +43,8 @@ pub(super) struct Hello {
 
 /// Whether this process was started as the agent of a guest: as process 1, with the agent's argument.
 pub fn is_agent() -> bool {
-    std::process::id() == 1 && std::env::args().nth(1).as_deref() == Some(AGENT_ARGUMENT)
+    // The kernel hands arguments of its own that it does not know to process 1 as well, before this one.
+    std::process::id() == 1 && std::env::args().skip(1).any(|argument| argument == AGENT_ARGUMENT)
 }
 
 /// Serves the host until it asks to power off or is gone, and powers off.

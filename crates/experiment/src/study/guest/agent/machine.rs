@@ -150,10 +150,6 @@ pub(super) fn facts() -> BTreeMap<String, String> {
         ("kernel arguments", read("/proc/cmdline")),
         ("CPU model", model),
         ("clock source", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
-        (
-            "seconds to user space",
-            read("/proc/uptime").and_then(|text| Some(text.split_once(' ')?.0.to_owned())),
-        ),
     ];
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
