@@ -12,7 +12,7 @@ use crate::vm::MicroVm;
 const HELD: u32 = 4;
 /// Long enough for several of the host's own interrupts: a tick comes every 1 to 10 ms.
 const HELD_MILLISECONDS: u64 = 25;
-/// IPIs to a vCPU that leaves and enters the guest all the time: a few in a hundred arrive while KVM enters it.
+/// IPIs to a vCPU that leaves and enters the guest all the time. Whether any arrives while KVM enters it is chance.
 const IPIS: u32 = 200;
 /// Where KVM does not tell the TSC's frequency, in kHz: the slowest that a laboratory has.
 const SLOWEST_TSC: u32 = 50_000;
