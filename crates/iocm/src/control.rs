@@ -1,6 +1,6 @@
 //! The control tree of a running daemon: all that can be read of it, and all that can be changed.
 //!
-//! One model with two doors. The model is a tree of attributes ([`table`]): reading one gives a [`Value`] that is made of
+//! One model with two doors. The model is a tree of attributes (`table`): reading one gives a [`Value`] that is made of
 //! facts ([`View`]), writing one gives an [`Action`]. Neither does anything: the daemon answers for the facts and carries
 //! out actions. The doors are a file system ([`mount`]) and a socket with lines of JSON ([`socket`]).
 

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// The result's folder; one that holds a part of the same study is gone on with [default: study-NAME].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Where it runs: local, ssh://[user@]host[:port] or lab:NAME.
+    /// Where it runs: local, `ssh://[user@]host[:port]` or lab:NAME.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
     /// Go on although the host is not that of the study's begin; the result says so.

@@ -16,7 +16,7 @@ use crate::{interrupt, status};
 /// Arguments of `guest run`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A plan, or a file with its table [guests] alone [default: one QEMU guest].
+    /// A plan, or a file with its table `[guests]` alone [default: one QEMU guest].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
     /// TOML to lay over the table, such as 'vcpus = 2'.

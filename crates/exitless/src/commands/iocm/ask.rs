@@ -141,7 +141,7 @@ pub(crate) enum Collection {
 pub(crate) struct CreateArguments {
     /// What is made.
     collection: Collection,
-    /// What it is like, as a table of TOML or an object of JSON: '{ cpus = "3" }', or a [[device]] of the configuration;
+    /// What it is like, as a table of TOML or an object of JSON: '{ cpus = "3" }', or a `[[device]]` of the configuration;
     /// - reads it from standard input.
     #[arg(default_value = "", hide_default_value = true)]
     line: String,

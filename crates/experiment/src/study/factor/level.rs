@@ -40,7 +40,7 @@ pub struct Level {
     /// guests run: a run that contradicts it has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inhibit: Option<Inhibit>,
-    /// Settings of the plan's [guests] table that this level replaces.
+    /// Settings of the plan's `[guests]` table that this level replaces.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub guests: toml::Table,

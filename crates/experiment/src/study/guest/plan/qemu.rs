@@ -43,7 +43,7 @@ pub struct QemuPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub net: Option<NetPlan>,
     /// CPUs of the host on which vCPUs are held: the first vCPU of the first guest on the first, and so on, over all
-    /// guests, beginning anew at the end of the list. [2] puts the vCPUs of all guests on CPU 2.
+    /// guests, beginning anew at the end of the list. `[2]` puts the vCPUs of all guests on CPU 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pin: Vec<u32>,
     /// Arguments for the guest's kernel beyond those it is always given.
