@@ -10,7 +10,6 @@ mod experiment;
 mod faults;
 mod guests;
 mod intel_apicv;
-mod nested_guest;
 mod prediction;
 mod record;
 mod snapshot;
