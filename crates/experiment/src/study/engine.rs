@@ -157,7 +157,7 @@ struct Engine<'a> {
     past: Past,
     began: Instant,
     block: u32,
-    /// Runs that ended in this session, whole or for good.
+    /// Runs that ended this time, whole or for good.
     finished: u32,
     /// Arms and numbers of guests that do not start, with the reason.
     left_out: BTreeMap<(BTreeMap<String, String>, u32), String>,

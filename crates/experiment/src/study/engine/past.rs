@@ -22,7 +22,7 @@ pub struct Past {
 pub struct Tried {
     /// Since the study's begin.
     pub ever: u32,
-    /// In this session, which counts against the plan's limit.
+    /// This time, which counts against the plan's limit.
     pub now: u32,
 }
 
@@ -41,7 +41,7 @@ impl Past {
         self.runs.iter().any(|run| run.cell == *cell)
     }
 
-    /// Notes a failed attempt of this session.
+    /// Notes a failed attempt of this time.
     pub(in crate::study) fn fail(&mut self, position: u32) {
         let tried = self.tried.entry(position).or_default();
         tried.ever += 1;
