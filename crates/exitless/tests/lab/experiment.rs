@@ -52,15 +52,3 @@ fn iozone_in_one_and_two_guests_on_emulated_amd() {
         }
     }
 }
-
-#[test]
-fn sysbench_with_apicv_off_and_on_in_a_guest_on_emulated_intel() {
-    let folder = tempfile::tempdir().unwrap();
-    let findings = study("sysbench-threads-lab", "intel-apicv", 2, folder.path());
-    let exits =
-        |reason: &str, arm| figure(&findings, "threads", &format!("exits.{reason}"), arm, 1).unwrap_or(0.0);
-    // Nobody waits for a window with APICv, and interrupts reach a running vCPU without one of the host's.
-    assert!(exits("INTERRUPT_WINDOW", "off") > 0.0, "{findings}");
-    assert_eq!(exits("INTERRUPT_WINDOW", "on"), 0.0, "{findings}");
-    assert!(exits("EXTERNAL_INTERRUPT", "on") < exits("EXTERNAL_INTERRUPT", "off"), "{findings}");
-}
