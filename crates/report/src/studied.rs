@@ -49,7 +49,7 @@ impl Measure {
         let decimals = match shown {
             shown if shown >= 100.0 => usize::from(unit == Unit::Percent),
             shown if shown >= 10.0 => 1,
-            shown if shown == 0.0 => 0,
+            0.0 => 0,
             _ => 2,
         };
         Self { unit, size, name, decimals }
