@@ -72,10 +72,10 @@ fn summary(findings: &Findings) -> Markup {
         (
             "runs",
             format!(
-                "{} of {} planned, {} attempts failed",
+                "{} of {} planned, {}",
                 method.runs.len(),
                 method.planned,
-                method.failed.len()
+                counted(method.failed.len() as u64, "failed attempt")
             ),
         ),
         ("warm-up", warm_up),
