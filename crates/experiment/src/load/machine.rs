@@ -35,23 +35,26 @@ pub(super) fn sources(
     connections: u32,
     named: &[IpAddr],
 ) -> Result<Vec<IpAddr>, LoadError> {
-    // A part is left to others, and to connections that have just ended.
-    let ports = local_ports() / 4 * 3;
+    // Of every two ports the kernel prefers one for connections (net/ipv4/inet_hashtables.c, __inet_hash_connect). Once
+    // half of all are taken it looks at each of them for each connection, which takes longer than all else.
+    let ports = local_ports() / 20 * 9;
     let Some(&target) = targets.first() else { return Ok(Vec::new()) };
     let at_each = connections.div_ceil(u32::try_from(targets.len()).unwrap_or(u32::MAX));
-    let needed = at_each.div_ceil(ports.max(1)).max(1);
+    let needed = connections.div_ceil(ports.max(1)).max(1);
     if !named.is_empty() {
         let unlike = |source: &&IpAddr| targets.iter().any(|target| source.is_ipv4() != target.is_ipv4());
         if let Some(other) = named.iter().find(unlike) {
             let why = format!("names {other}, which is of another kind than {target}");
             return Err(LoadError::Settings { field: "--source", why });
         }
+        // A port of a named address serves once, whatever the target.
         if named.len() < needed as usize {
             return Err(LoadError::Ports { connections, target, needed, ports });
         }
         return Ok(named.to_vec());
     }
-    if needed == 1 {
+    // Where the kernel chooses, a port serves once for each target.
+    if at_each <= ports {
         return Ok(Vec::new());
     }
     match target.ip() {
