@@ -21,7 +21,7 @@ fn in_laboratory(test: &str, lab: &[&str], look: fn()) {
     let own = format!("{}:tests", std::env::current_exe().unwrap().display());
     let inside = format!("{INSIDE}=1");
     let words = ["--put", &own, "--", "env", &inside, "./tests", "--nocapture", "--exact", test];
-    let said = run(&[&["lab", "run"], lab, &words].concat());
+    let said = run(&[&["lab", "run"][..], lab, &words[..]].concat());
     println!("{}", said.out);
     assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
     assert!(said.out.contains("1 passed"), "{test} is not the test's name: {}", said.out);

@@ -281,8 +281,8 @@ fn a_run_that_fails_as_often_as_the_plan_allows_has_failed_and_the_others_go_on(
 #[test]
 fn a_run_that_never_ends_fails_by_its_limit_and_is_made_again() {
     // In the warm-up of the first run, and in the measured step of the second.
-    let world = World { endless: vec![0, 3], ..World::default() };
-    let (conclusion, kept, world) = go(&plan("run_limit = \"300ms\""), Past::default(), world);
+    let world = World { endless: vec![0, 4], ..World::default() };
+    let (conclusion, kept, world) = go(&plan("run_limit = \"2s\""), Past::default(), world);
     assert_eq!((conclusion.made, conclusion.failed.len()), (16, 0));
     let failed: Vec<_> = kept.iter().filter(|run| run.failure.is_some()).collect();
     let why = |run: &Run| run.failure.clone().unwrap();

@@ -301,6 +301,10 @@ impl Engine<'_> {
             released?;
             running.map_err(|error| serving.err().unwrap_or(error))?;
             let Some(run) = run else { return Ok(None) };
+            // What was ended has no times of its own.
+            if watch.ending().load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             note_times(run, &times);
             if let (Some(before), Some(after)) = (before, after) {
                 note_cpu(run, &before, &after?);
