@@ -58,7 +58,7 @@ fn mosquitto_delivers_every_message() {
     let Some((_server, broker)) = serve(plan, "1883", "mosquitto", folder.path()) else { return };
     for acknowledged in [false, true] {
         let load = MqttLoad {
-            broker,
+            brokers: vec![broker],
             connections: 200,
             subscribers: 4,
             rate: 1000.0,

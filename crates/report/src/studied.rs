@@ -1,11 +1,21 @@
 //! Figures of studies as text with their units, the same in every medium.
 
 use experiment::statistics::Interval;
-use experiment::study::analysis::{Change, Comparison, Figure, Finding, Scale};
+use experiment::study::analysis::{Change, Comparison, Figure, Finding, Findings, Scale};
 use experiment::study::{Better, Unit};
 
 use crate::figure::NONE;
-use crate::quantity::time;
+use crate::quantity::{counted, time};
+
+/// "2 VMs", or what else the guests are.
+pub(crate) fn guests(findings: &Findings, count: u32) -> String {
+    counted(count.into(), if findings.study.are_vms { "VM" } else { "guest" })
+}
+
+/// " with 2 VMs", and nothing where there are none.
+pub(crate) fn with_guests(findings: &Findings, count: u32) -> String {
+    if count == 0 { String::new() } else { format!(" with {}", guests(findings, count)) }
+}
 
 /// A unit with the prefix that fits a figure, so that all its values are told on one scale.
 #[derive(Debug, Clone, Copy, PartialEq)]

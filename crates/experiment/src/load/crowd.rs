@@ -50,7 +50,7 @@ struct Member<S> {
 
 /// All connections of one thread.
 pub(super) struct Crowd<S> {
-    target: SocketAddr,
+    targets: Vec<SocketAddr>,
     members: Vec<Member<S>>,
     reactor: Reactor,
     scratch: Vec<u8>,
@@ -59,10 +59,11 @@ pub(super) struct Crowd<S> {
 }
 
 impl<S: Session> Crowd<S> {
-    pub(super) fn new(target: SocketAddr, sessions: impl Iterator<Item = S>) -> Result<Self, LoadError> {
+    /// Of one server, which may listen at several `targets`: connections take turns.
+    pub(super) fn new(targets: &[SocketAddr], sessions: impl Iterator<Item = S>) -> Result<Self, LoadError> {
         let member = |session| Member { connection: None, session, open: false };
         Ok(Self {
-            target,
+            targets: targets.to_vec(),
             members: sessions.map(member).collect(),
             reactor: Reactor::new()?,
             scratch: vec![0; BUFFER],
@@ -79,7 +80,9 @@ impl<S: Session> Crowd<S> {
         let mut give_up = Instant::now() + PATIENCE;
         while ready + failed < count {
             while next < count && next - ready - failed < OPENING {
-                let source = (!sources.is_empty()).then(|| sources[next % sources.len()]);
+                // Each address is tried with each target before its next port is needed.
+                let turn = next / self.targets.len();
+                let source = (!sources.is_empty()).then(|| sources[turn % sources.len()]);
                 if let Err(error) = self.begin(next, source) {
                     failed += 1;
                     first_error.get_or_insert(Failure::Connecting(error));
@@ -101,7 +104,12 @@ impl<S: Session> Crowd<S> {
             } else if now >= give_up {
                 let count_of = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
                 let (opened, connections) = (count_of(ready), count_of(count));
-                return Err(LoadError::Opening { target: self.target, opened, connections, limit: PATIENCE });
+                return Err(LoadError::Opening {
+                    target: self.targets[0],
+                    opened,
+                    connections,
+                    limit: PATIENCE,
+                });
             }
             // A server that refuses the first ones refuses all: 100,000 attempts would tell no more.
             if ready == 0 && failed >= OPENING.min(count) {
@@ -110,17 +118,18 @@ impl<S: Session> Crowd<S> {
         }
         match first_error {
             Some(Failure::Connecting(source)) if ready == 0 => {
-                Err(LoadError::NoConnection { target: self.target, source })
+                Err(LoadError::NoConnection { target: self.targets[0], source })
             }
             Some(Failure::Greeting(what)) if ready == 0 => {
-                Err(LoadError::NotReady { target: self.target, what })
+                Err(LoadError::NotReady { target: self.targets[0], what })
             }
             _ => Ok(u32::try_from(failed).unwrap_or(u32::MAX)),
         }
     }
 
     fn begin(&mut self, index: usize, source: Option<IpAddr>) -> io::Result<()> {
-        let connection = Connection::begin(self.target, source)?;
+        let target = self.targets[index % self.targets.len()];
+        let connection = Connection::begin(target, source)?;
         self.reactor.add(connection.stream(), index, true)?;
         self.members[index].connection = Some(connection);
         Ok(())

@@ -29,7 +29,8 @@ pub enum LoadError {
     /// There are fewer ports than connections.
     #[error(
         "{connections} connections to {target} need {needed} source addresses, for one has {ports} ports \
-         (/proc/sys/net/ipv4/ip_local_port_range): name as many by --source, each an address of this machine"
+         (/proc/sys/net/ipv4/ip_local_port_range): name as many by --source, each an address of \
+         this machine, or a server that listens at more ports"
     )]
     Ports {
         /// Connections.

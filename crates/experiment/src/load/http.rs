@@ -46,7 +46,7 @@ impl HttpLoad {
     pub fn run(&self) -> Result<Outcome, LoadError> {
         self.check()?;
         machine::allow_files(self.connections, self.threads)?;
-        let sources = machine::sources(self.server, self.connections, &self.sources)?;
+        let sources = machine::sources(&[self.server], self.connections, &self.sources)?;
         let request =
             format!("GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: exitless\r\n\r\n", self.path, self.host);
         let part = |index| Requests {
@@ -96,7 +96,7 @@ struct Requests<'a> {
 impl Part for Requests<'_> {
     fn open(&mut self) -> Result<(), LoadError> {
         let began = Instant::now();
-        let mut crowd = Crowd::new(self.load.server, (0..self.connections).map(|_| Asking::default()))?;
+        let mut crowd = Crowd::new(&[self.load.server], (0..self.connections).map(|_| Asking::default()))?;
         self.tally.failed_connections = crowd.open(self.sources)?;
         self.tally.opening = began.elapsed();
         self.crowd = Some(crowd);

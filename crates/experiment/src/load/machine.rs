@@ -28,31 +28,40 @@ pub(super) fn allow_files(connections: u32, threads: u32) -> Result<(), LoadErro
         .map_err(|_| LoadError::OpenFiles { wanted, allowed: now.maximum.unwrap_or(u64::MAX) })
 }
 
-/// The addresses that connections come from, each for as many as it has ports; empty where the kernel may choose.
+/// The addresses that connections come from, each for as many as it has ports at each of the targets; empty where the
+/// kernel may choose. There is one target or more.
 pub(super) fn sources(
-    target: SocketAddr,
+    targets: &[SocketAddr],
     connections: u32,
     named: &[IpAddr],
 ) -> Result<Vec<IpAddr>, LoadError> {
-    // A part is left to others, and to connections that have just ended.
-    let ports = local_ports() / 4 * 3;
+    // Of every two ports the kernel prefers one for connections (net/ipv4/inet_hashtables.c, __inet_hash_connect). Once
+    // half of all are taken it looks at each of them for each connection, which takes longer than all else.
+    let ports = local_ports() / 20 * 9;
+    let Some(&target) = targets.first() else { return Ok(Vec::new()) };
+    let at_each = connections.div_ceil(u32::try_from(targets.len()).unwrap_or(u32::MAX));
     let needed = connections.div_ceil(ports.max(1)).max(1);
     if !named.is_empty() {
-        if let Some(other) = named.iter().find(|source| source.is_ipv4() != target.is_ipv4()) {
+        let unlike = |source: &&IpAddr| targets.iter().any(|target| source.is_ipv4() != target.is_ipv4());
+        if let Some(other) = named.iter().find(unlike) {
             let why = format!("names {other}, which is of another kind than {target}");
             return Err(LoadError::Settings { field: "--source", why });
         }
+        // A port of a named address serves once, whatever the target.
         if named.len() < needed as usize {
             return Err(LoadError::Ports { connections, target, needed, ports });
         }
         return Ok(named.to_vec());
     }
-    if needed == 1 {
+    // Where the kernel chooses, a port serves once for each target.
+    if at_each <= ports {
         return Ok(Vec::new());
     }
     match target.ip() {
         // All of 127.0.0.0/8 is this machine.
-        IpAddr::V4(address) if address.is_loopback() => {
+        IpAddr::V4(address)
+            if address.is_loopback() && targets.iter().all(|target| target.ip().is_loopback()) =>
+        {
             let first = u32::from(Ipv4Addr::LOCALHOST);
             Ok((first..first + needed).map(|address| IpAddr::V4(Ipv4Addr::from(address))).collect())
         }
@@ -76,7 +85,8 @@ mod tests {
 
     fn addresses(target: &str, connections: u32, named: &[&str]) -> Result<Vec<String>, String> {
         let named: Vec<IpAddr> = named.iter().map(|address| address.parse().unwrap()).collect();
-        sources(target.parse().unwrap(), connections, &named)
+        let targets: Vec<SocketAddr> = target.split(' ').map(|target| target.parse().unwrap()).collect();
+        sources(&targets, connections, &named)
             .map(|sources| sources.iter().map(ToString::to_string).collect())
             .map_err(|error| error.to_string())
     }
@@ -96,6 +106,8 @@ mod tests {
             "{error}"
         );
         assert!(addresses("192.0.2.1:1883", 200_000, &["192.0.2.2"]).is_err());
+        let ports: Vec<String> = (1..=20).map(|port| format!("192.0.2.1:{port}")).collect();
+        assert_eq!(addresses(&ports.join(" "), 200_000, &[]), Ok(Vec::new()));
         assert_eq!(addresses("192.0.2.1:1883", 9, &["192.0.2.2"]), Ok(vec!["192.0.2.2".to_owned()]));
         assert!(addresses("192.0.2.1:1883", 9, &["::1"]).unwrap_err().contains("another kind"));
     }

@@ -23,8 +23,8 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// A load of messages. The clients never reconnect.
 #[derive(Debug, Clone)]
 pub struct MqttLoad {
-    /// The broker.
-    pub broker: SocketAddr,
+    /// Where the broker listens; more than one port, where one has too few for the connections.
+    pub brokers: Vec<SocketAddr>,
     /// Clients that publish.
     pub connections: u32,
     /// Clients that are subscribed, each to a part of the publishers.
@@ -52,7 +52,7 @@ impl MqttLoad {
         self.check()?;
         let all = self.connections.saturating_add(self.subscribers);
         machine::allow_files(all, self.threads)?;
-        let sources = machine::sources(self.broker, all, &self.sources)?;
+        let sources = machine::sources(&self.brokers, all, &self.sources)?;
         // Of this process and moment: several loads may share a broker.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
         let run = u64::from(std::process::id()) << 32 | u64::from(now);
@@ -72,6 +72,7 @@ impl MqttLoad {
     fn check(&self) -> Result<(), LoadError> {
         let least = self.connections.min(self.subscribers);
         for (fits, field, why) in [
+            (!self.brokers.is_empty(), "BROKER", "must be named"),
             (least > 0, "--connections", "must be at least 1, as --subscribers"),
             (
                 (1..=least.max(1)).contains(&self.threads),
@@ -112,7 +113,7 @@ impl Part for Messages<'_> {
             Client::new(run, index, role, acknowledged)
         };
         let clients = (0..self.subscribers + self.publishers).map(client);
-        let mut crowd = Crowd::new(self.load.broker, clients)?;
+        let mut crowd = Crowd::new(&self.load.brokers, clients)?;
         self.tally.failed_connections = crowd.open(self.sources)?;
         self.tally.opening = began.elapsed();
         self.crowd = Some(crowd);

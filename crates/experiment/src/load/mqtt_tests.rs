@@ -91,7 +91,7 @@ impl Broker {
 
 fn load(broker: SocketAddr) -> MqttLoad {
     MqttLoad {
-        broker,
+        brokers: vec![broker],
         connections: 20,
         subscribers: 3,
         rate: 500.0,

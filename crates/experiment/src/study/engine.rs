@@ -7,6 +7,7 @@ mod past;
 mod rig;
 mod scene;
 mod together;
+mod watch;
 
 pub use here::{FindFiles, Here};
 pub use past::{Past, Tried};
@@ -136,6 +137,7 @@ pub fn carry_out(
         began: Instant::now(),
         block: 0,
         finished: 0,
+        phase: Phase::Levels,
         left_out: BTreeMap::new(),
         conclusion: Conclusion { enough: None, made: 0, failed: Vec::new(), not_undone: Vec::new() },
     };
@@ -159,6 +161,8 @@ struct Engine<'a> {
     block: u32,
     /// Runs that ended this time, whole or for good.
     finished: u32,
+    /// What was told last to be done.
+    phase: Phase,
     /// Arms and numbers of guests that do not start, with the reason.
     left_out: BTreeMap<(BTreeMap<String, String>, u32), String>,
     conclusion: Conclusion,
@@ -250,7 +254,9 @@ impl Engine<'_> {
             let last = attempt + 1 == self.plan.order.attempts;
             if last || run.hopeless {
                 if run.guests_do_not_start {
-                    self.left_out.insert((slot.cell.arm.clone(), slot.cell.guests), run.why.clone());
+                    // The first reason is the one that tells.
+                    let place = (slot.cell.arm.clone(), slot.cell.guests);
+                    self.left_out.entry(place).or_insert_with(|| run.why.clone());
                 }
                 self.give_up(slot, run.why);
                 return Ok(());
@@ -275,6 +281,7 @@ impl Engine<'_> {
     }
 
     fn tell(&mut self, slot: &Slot, attempt: u32, phase: Phase) {
+        self.phase = phase;
         let per_block = self.schedule.runs_per_block();
         let total = per_block.saturating_mul(self.plan.order.repeats.max(self.block + 1));
         let done = u32::try_from(self.past.runs.len()).unwrap_or(u32::MAX);

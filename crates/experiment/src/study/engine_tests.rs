@@ -23,6 +23,8 @@ struct World {
     bad: Vec<u32>,
     /// The number of the one at which a signal comes.
     signal_at: Option<u32>,
+    /// The numbers of those that never end by themselves.
+    endless: Vec<u32>,
     /// No guest of more than so many starts.
     most_guests: Option<u32>,
     stop: AtomicBool,
@@ -98,6 +100,11 @@ impl Armed for StandInArmed {
         let number = self.began.expect("a step is released before it is waited for");
         if self.world.signal_at == Some(number) {
             self.world.stop.store(true, Ordering::SeqCst);
+            while !stop.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        if self.world.endless.contains(&number) {
             while !stop.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -272,6 +279,20 @@ fn a_run_that_fails_as_often_as_the_plan_allows_has_failed_and_the_others_go_on(
 }
 
 #[test]
+fn a_run_that_never_ends_fails_by_its_limit_and_is_made_again() {
+    // In the warm-up of the first run, and in the measured step of the second.
+    let world = World { endless: vec![0, 4], ..World::default() };
+    let (conclusion, kept, world) = go(&plan("run_limit = \"2s\""), Past::default(), world);
+    assert_eq!((conclusion.made, conclusion.failed.len()), (16, 0));
+    let failed: Vec<_> = kept.iter().filter(|run| run.failure.is_some()).collect();
+    let why = |run: &Run| run.failure.clone().unwrap();
+    assert!(why(failed[0]).starts_with("the warm-up was not over when"), "{}", why(failed[0]));
+    assert!(failed.iter().any(|run| why(run).starts_with("the measured step was not over when")));
+    assert!(failed.len() == 2 && why(failed[1]).ends_with("(order.run_limit)"), "{failed:?}");
+    assert_eq!(world.seen("start"), world.seen("stop"));
+}
+
+#[test]
 fn attempts_before_a_lost_link_count_and_keep_their_numbers() {
     let world = World { bad: vec![0, 1, 2], ..World::default() };
     let tried = BTreeMap::from([(0, Tried { ever: 5, now: 2 })]);
@@ -290,6 +311,8 @@ fn guests_that_do_not_start_cost_their_runs_and_no_others() {
     assert!(
         conclusion.failed.iter().all(|failed| failed.cell.guests == 2 && failed.why.contains("no memory"))
     );
+    let told = |why: &str| why.matches("did not start before").count();
+    assert!(conclusion.failed.iter().all(|failed| told(&failed.why) <= 1), "{:?}", conclusion.failed);
     // Two attempts an arm; what follows in it is not tried, and says so.
     assert_eq!(kept.iter().filter(|run| run.failure.is_some()).count(), 2 * 2 + 6);
     assert_eq!(world.seen("start"), world.seen("stop"));

@@ -37,6 +37,9 @@ pub use xen::XenGuest;
 
 use super::workload::Output;
 
+/// Cuts a guest off for good, so that everything that waits for it comes back.
+pub type Cut = Box<dyn FnOnce() + Send>;
+
 /// One running guest.
 pub trait Guest: Send {
     /// Its name in results and messages.
@@ -53,6 +56,11 @@ pub trait Guest: Send {
 
     /// Its process on this host, where it is one (QEMU): for samples of its threads.
     fn process(&self) -> Option<i32>;
+
+    /// What cuts it off, where it is a process of ours. It may be called from another thread, also after the guest's end.
+    fn cut(&self) -> Option<Cut> {
+        None
+    }
 
     /// Runs a script with `sh -c` and waits for its end.
     ///

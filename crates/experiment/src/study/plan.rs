@@ -2,6 +2,7 @@
 
 mod arms;
 mod check;
+mod limit;
 mod merge;
 mod order;
 mod problem;

@@ -5,6 +5,7 @@ mod figures;
 mod frequency;
 mod guest_threads;
 mod interrupt;
+mod names;
 mod plan;
 mod processor;
 mod reading;
@@ -16,6 +17,7 @@ use std::path::Path;
 
 use super::Metric;
 
+pub use names::{SAMPLED, is_sampled};
 pub use plan::{BadInterval, SamplePlan};
 pub use processor::{NoProcessorTimes, guest_processor_time};
 pub use sampler::{HostSamples, Sampler};

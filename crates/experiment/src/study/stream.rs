@@ -21,7 +21,7 @@ use super::record::Run;
 use host::Fingerprint;
 
 /// Number of the stream's form; both sides are the same binary, and say so if not.
-pub const STREAM_FORMAT: u32 = 1;
+pub const STREAM_FORMAT: u32 = 2;
 
 /// What the side with the guests says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,8 @@ pub enum Message {
     },
     /// How far it is.
     Progress(StudyProgress),
+    /// The other side is there, and at work on something that takes its time.
+    Alive,
     /// A line of its log.
     Warning {
         /// The text.

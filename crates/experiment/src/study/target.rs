@@ -1,10 +1,12 @@
 //! Machines on which the same binary makes a study's runs.
 
+mod chunks;
 mod coordinate;
 mod serve;
 mod ssh;
 
-pub use coordinate::{CoordinateError, Coordinated, Event, Settings, coordinate};
+pub use chunks::Chunks;
+pub use coordinate::{CoordinateError, Coordinated, Event, Patience, Settings, coordinate};
 pub use serve::{ServeError, serve};
 pub use ssh::Ssh;
 

@@ -104,8 +104,12 @@ fn write(out: &mut impl Write, plan: &Plan, forecast: &Forecast) -> std::io::Res
         "{} arms, {} blocks{at_least}: {} runs, {} warm-up runs, {} starts of guests",
         forecast.arms, forecast.blocks, forecast.runs, forecast.warm_up_runs, forecast.guest_starts
     )?;
-    let longest = super::words::duration(forecast.seconds_at_most as f64);
-    writeln!(out, "These blocks take {longest} at most, if every step takes as long as it may")?;
+    let [about, longest] = [forecast.seconds_about, forecast.seconds_at_most]
+        .map(|seconds| super::words::duration(seconds as f64));
+    writeln!(
+        out,
+        "These blocks take about {about} on hardware; {longest} if every step took as long as it may"
+    )?;
     for program in &forecast.missing_programs {
         let (name, package, by) = (&program.name, &program.package, &program.needed_by);
         writeln!(out, "Missing here: {name} (Debian package {package}), for {by}")?;

@@ -4,14 +4,13 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use experiment::study::plan::Plan;
 use experiment::study::stream;
-use experiment::study::target::{Connection, Remote, RemoteError};
+use experiment::study::target::{Chunks, Connection, Remote, RemoteError};
 use lab::{Cache, Emulator, Happening, Image, Lab, Laboratory, Put, Request};
 
 use super::SERVE;
@@ -20,8 +19,6 @@ use crate::commands::lab::with_laboratory;
 use crate::console::BuildProgress;
 
 const REQUEST: &str = "study-request";
-/// How long a signal may go unseen.
-const LOOK: Duration = Duration::from_millis(100);
 /// Guests in an emulated host take all that it can have.
 const MEMORY_MIB: u64 = 2048;
 const LAST_WORDS: usize = 4096;
@@ -69,7 +66,7 @@ impl Remote for LabRemote {
             drop(folder);
             said
         });
-        Ok(Box::new(LabConnection { end, chunks, chunk: Vec::new(), taken: 0, machine: Some(machine) }))
+        Ok(Box::new(LabConnection { end, chunks: Chunks::new(chunks), machine: Some(machine) }))
     }
 }
 
@@ -129,9 +126,7 @@ fn power_on(
 
 struct LabConnection {
     end: Arc<AtomicBool>,
-    chunks: Receiver<Vec<u8>>,
-    chunk: Vec<u8>,
-    taken: usize,
+    chunks: Chunks,
     machine: Option<JoinHandle<String>>,
 }
 
@@ -141,7 +136,7 @@ impl LabConnection {
         let machine = self.machine.take()?;
         // What it still sends would keep it waiting.
         while !machine.is_finished() {
-            let _ = self.chunks.recv_timeout(LOOK);
+            self.chunks.discard();
         }
         machine.join().ok()
     }
@@ -149,18 +144,7 @@ impl LabConnection {
 
 impl Read for LabConnection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.taken == self.chunk.len() {
-            match self.chunks.recv_timeout(LOOK) {
-                Ok(chunk) => (self.chunk, self.taken) = (chunk, 0),
-                Err(RecvTimeoutError::Timeout) => return Err(io::ErrorKind::WouldBlock.into()),
-                Err(RecvTimeoutError::Disconnected) => return Ok(0),
-            }
-        }
-        let rest = self.chunk.get(self.taken..).unwrap_or_default();
-        let most = rest.len().min(bytes.len());
-        bytes[..most].copy_from_slice(&rest[..most]);
-        self.taken += most;
-        Ok(most)
+        self.chunks.read(bytes)
     }
 }
 

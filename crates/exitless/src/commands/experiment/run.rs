@@ -13,7 +13,7 @@ use experiment::study::guest::GuestFiles;
 use experiment::study::plan::Plan;
 use experiment::study::schedule::Enough;
 use experiment::study::store::Store;
-use experiment::study::target::{Event, Settings, Ssh, Target, coordinate};
+use experiment::study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
 use host::Fingerprint;
 use serde::Serialize;
 
@@ -120,6 +120,8 @@ fn elsewhere(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Conclusion> {
     let id = format!("{:x}", chance());
+    let patience = Patience::of(store.plan());
+    let allow_unlike = arguments.allow_unlike;
     let line = StatusLine::new();
     let mut on_event = |event: Event<'_>| match event {
         Event::Progress(progress) => line.show(words::progress(progress)),
@@ -134,13 +136,12 @@ fn elsewhere(
         Target::Ssh { destination, port } => {
             let serve = SERVE.map(str::to_owned).to_vec();
             let mut ssh = Ssh::new(destination, *port, arguments.ssh_config.clone(), serve);
-            let settings = Settings { study: &id, emulated: None, allow_unlike: arguments.allow_unlike };
+            let settings = Settings { study: &id, emulated: None, allow_unlike, patience };
             Ok(coordinate(store, &mut ssh, settings, stop, &mut on_event)?)
         }
         Target::Lab(name) => {
             let (mut remote, emulated) = lab_target::make_ready(name, store.plan(), stop)?;
-            let settings =
-                Settings { study: &id, emulated: Some(&emulated), allow_unlike: arguments.allow_unlike };
+            let settings = Settings { study: &id, emulated: Some(&emulated), allow_unlike, patience };
             Ok(coordinate(store, &mut remote, settings, stop, &mut on_event)?)
         }
         Target::Local => Err(Usage("local is no other machine".to_owned()).into()),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::watch::Watch;
 use super::{Engine, EngineError, Phase, facts, scene, together};
 use crate::study::factor::Level;
 use crate::study::guest::{Guest, GuestError};
@@ -61,7 +62,12 @@ impl Engine<'_> {
     ) -> Result<Ending, EngineError> {
         let folder = self.sink.folder()?;
         let mut run = self.blank(slot, attempt);
-        let made = self.make(runs, slot, attempt, &folder, &mut run);
+        let workload = self.workloads[slot.workload].as_ref();
+        let limit = self.plan.run_limit(&runs.guests, slot.cell.guests, workload);
+        let watch = Watch::new(self.stop, limit);
+        let made = watch.over(|| self.make(runs, slot, attempt, &folder, &mut run, &watch));
+        // What was ended may look like a whole run.
+        let made = watch.overdue().map_or(made, |limit| Err(self.overdue(limit).into()));
         if self.stopped() {
             // It was ended, which is nobody's failure.
             let _ = fs::remove_dir_all(&folder);
@@ -107,30 +113,32 @@ impl Engine<'_> {
         attempt: u32,
         folder: &Path,
         run: &mut Run,
+        watch: &Watch<'_>,
     ) -> Result<(), Failure> {
         let levels: Vec<&Level> = self.plan.levels(&runs.arm).collect();
         self.ensure_guests(runs, slot, attempt, &levels)?;
+        watch.cut_if_needed(self.running.guests.iter().filter_map(|guest| guest.cut()));
         run.guest_facts = self.running.facts.iter().map(|facts| facts.known.clone()).collect();
         self.check_programs(slot.workload)?;
         let steps = scene::steps(self.workloads[slot.workload].as_ref(), &levels, &self.running.guests);
-        self.prepare(slot, attempt, &steps, folder)?;
+        self.prepare(slot, attempt, &steps, folder, watch)?;
         if !self.running.warm.contains(&slot.workload) {
             for _ in 0..self.plan.order.warm_up {
                 self.tell(slot, attempt, Phase::WarmUp);
                 let mut outputs = vec![Outputs::default(); steps.len()];
-                let ran = self.together(&steps, &mut outputs, None);
+                let ran = self.together(&steps, &mut outputs, None, watch);
                 if ran.is_err() {
                     write_outputs(folder, &outputs, run);
                 }
                 ran?;
-                if self.stopped() {
+                if watch.ending().load(Ordering::Relaxed) {
                     return Ok(());
                 }
             }
             self.running.warm.insert(slot.workload);
         }
         self.tell(slot, attempt, Phase::Run);
-        self.measured(slot, &levels, &steps, folder, run)
+        self.measured(slot, &levels, &steps, folder, run, watch)
     }
 
     fn ensure_guests(
@@ -179,7 +187,14 @@ impl Engine<'_> {
     }
 
     /// Once for each guest after its start.
-    fn prepare(&mut self, slot: &Slot, attempt: u32, steps: &[Steps], folder: &Path) -> Result<(), Failure> {
+    fn prepare(
+        &mut self,
+        slot: &Slot,
+        attempt: u32,
+        steps: &[Steps],
+        folder: &Path,
+        watch: &Watch<'_>,
+    ) -> Result<(), Failure> {
         for (number, steps) in steps.iter().enumerate() {
             if steps.prepare.is_empty() || self.running.prepared.contains(&(number, slot.workload)) {
                 continue;
@@ -189,7 +204,7 @@ impl Engine<'_> {
                 let machine = scene::machine(step, number, &mut self.running.guests, &mut self.host)?;
                 let mut armed = machine.arm(&step.script, step.limit)?;
                 armed.release()?;
-                let output = armed.finish(self.stop)?.output;
+                let output = armed.finish(watch.ending())?.output;
                 if output.status != 0 {
                     let outputs = Outputs { steps: [(step.name.to_owned(), output.clone())].into() };
                     let _ = write_guest(folder, number, &outputs);
@@ -208,12 +223,13 @@ impl Engine<'_> {
         steps: &[Steps],
         folder: &Path,
         run: &mut Run,
+        watch: &Watch<'_>,
     ) -> Result<(), Failure> {
         let mut outputs = vec![Outputs::default(); steps.len()];
-        let ran = self.together(steps, &mut outputs, Some(run));
+        let ran = self.together(steps, &mut outputs, Some(run), watch);
         write_outputs(folder, &outputs, run);
         let samples = ran?;
-        if self.stopped() {
+        if watch.ending().load(Ordering::Relaxed) {
             return Ok(());
         }
         if let Some(samples) = samples {
@@ -245,11 +261,12 @@ impl Engine<'_> {
         steps: &[Steps],
         outputs: &mut [Outputs],
         mut run: Option<&mut Run>,
+        watch: &Watch<'_>,
     ) -> Result<Option<Box<dyn Samples>>, Failure> {
         let serve: Vec<&[Step]> = steps.iter().map(|steps| &steps.serve[..]).collect();
         let measure: Vec<&[Step]> = steps.iter().map(|steps| &steps.run[..]).collect();
         let (serving, ending) = (AtomicBool::new(false), AtomicBool::new(false));
-        let interrupted = self.stop;
+        let interrupted = watch.ending();
         thread::scope(|scope| {
             let mut servers = together::arm(&serve, &mut self.running.guests, &mut self.host)?;
             together::release(&mut servers)?;
@@ -284,12 +301,26 @@ impl Engine<'_> {
             released?;
             running.map_err(|error| serving.err().unwrap_or(error))?;
             let Some(run) = run else { return Ok(None) };
+            // What was ended has no times of its own.
+            if watch.ending().load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             note_times(run, &times);
             if let (Some(before), Some(after)) = (before, after) {
                 note_cpu(run, &before, &after?);
             }
             Ok(samples)
         })
+    }
+
+    fn overdue(&self, limit: Duration) -> String {
+        let what = match self.phase {
+            Phase::Levels | Phase::Guests => "the guests' start",
+            Phase::Prepare => "the preparation",
+            Phase::WarmUp => "the warm-up",
+            Phase::Run => "the measured step",
+        };
+        format!("{what} was not over when the run's limit of {} s was (order.run_limit)", limit.as_secs())
     }
 
     /// Guests that are processes of this machine.

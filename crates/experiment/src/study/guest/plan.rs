@@ -5,6 +5,8 @@ mod qemu;
 mod reached;
 mod size;
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +71,17 @@ impl GuestPlan {
             Self::Libvirt(plan) => Some(plan.domains.len()),
             Self::Xen(plan) => Some(plan.domains.len()),
             Self::Ssh(plan) => Some(plan.addresses.len()),
+        }
+    }
+
+    /// How long the start of one may take.
+    pub fn start_limit(&self) -> Duration {
+        match self {
+            Self::Qemu(plan) => plan.start_limit.duration(),
+            Self::Libvirt(plan) => plan.start_limit.duration(),
+            Self::Xen(plan) => plan.start_limit.duration(),
+            Self::Ssh(plan) => plan.start_limit.duration(),
+            Self::Host(_) | Self::None(_) => Duration::ZERO,
         }
     }
 

@@ -16,7 +16,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::agent::Hello;
@@ -24,7 +24,7 @@ use super::frames::{Frame, Kind};
 use super::host::run_armed;
 use super::plan::QemuPlan;
 use super::waiting::Waiting;
-use super::{Armed, Guest, GuestError, GuestFiles};
+use super::{Armed, Cut, Guest, GuestError, GuestFiles};
 use crate::study::workload::Output;
 use connection::{AgentLine, Connection};
 use last_words::LastWords;
@@ -100,7 +100,7 @@ impl QemuGuest {
             self.pin(plan, index, &folder.join(command::MONITOR))?;
         }
         if let Some(tap) = &wiring.tap {
-            tap.bring_up(MONITOR)?;
+            tap.bring_up(MONITOR, &mut || matches!(self.child.try_wait(), Ok(Some(_))))?;
         }
         let limit = plan.start_limit.duration();
         loop {
@@ -188,6 +188,16 @@ impl Guest for QemuGuest {
 
     fn process(&self) -> Option<i32> {
         i32::try_from(self.child.id()).ok()
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        let pid = Pid::from_raw(self.process()?)?;
+        // By its descriptor, so that no other process can be meant once this one is gone.
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(Box::new(move || {
+            // One that has ended is what is wanted.
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        }))
     }
 
     fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {

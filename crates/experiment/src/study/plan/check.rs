@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::{Factor, Plan, Problem, Until};
 use crate::study::guest::GuestPlan;
+use crate::study::sampling::{SAMPLED, is_sampled};
 use crate::study::workload::{Place, Scene};
 
 /// More runs than anyone waits for; the schedule counts them in 32 bits.
@@ -43,6 +44,27 @@ impl Plan {
         }
         if let Some(until) = &order.until {
             check_until(until, order.repeats, found);
+            self.check_metrics(&until.metrics, found);
+        }
+    }
+
+    /// A figure that no run has would never be narrow enough.
+    fn check_metrics(&self, names: &[String], found: &mut Found) {
+        let tools = self.workloads.iter().filter_map(|workload| workload.workload().ok());
+        let of_workloads: Vec<_> = tools.flat_map(|tool| tool.metrics()).collect();
+        for (index, name) in names.iter().enumerate() {
+            if is_sampled(name) || of_workloads.iter().any(|known| known.covers(name)) {
+                continue;
+            }
+            let mut known: Vec<&str> = of_workloads.iter().map(|known| known.name.as_str()).collect();
+            known.sort_unstable();
+            known.dedup();
+            let what = format!(
+                "expected a figure of the workloads ({}) or of the host ({}), found {name:?}",
+                known.join(", "),
+                SAMPLED.join(", ")
+            );
+            found.add(&format!("order.until.metrics[{index}]"), what);
         }
     }
 

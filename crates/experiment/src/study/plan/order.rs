@@ -18,6 +18,9 @@ pub struct Order {
     /// How often a run is tried before it has failed for good.
     #[schemars(range(min = 1, max = 20))]
     pub attempts: u32,
+    /// How long an attempt at a run may take, the start of its guests, preparation and warm-up included, before it has
+    /// failed. By default what the limits of these add up to.
+    pub run_limit: Option<Span>,
     /// What the random order comes from; by chance where it is not given, and recorded.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     pub seed: Option<u64>,
@@ -27,7 +30,7 @@ pub struct Order {
 
 impl Default for Order {
     fn default() -> Self {
-        Self { repeats: 4, warm_up: 1, attempts: 3, seed: None, until: None }
+        Self { repeats: 4, warm_up: 1, attempts: 3, run_limit: None, seed: None, until: None }
     }
 }
 

@@ -67,6 +67,22 @@ fn every_impossible_value_is_named_with_its_line() {
 }
 
 #[test]
+fn a_figure_that_no_run_has_is_refused_with_those_that_it_may_have() {
+    let until = |names: &str| {
+        let until =
+            format!("[order]\nuntil = {{ interval_percent = 2.0, blocks = 9, metrics = [{names}] }}\n");
+        GOOD.replace("[guests]", &format!("{until}[guests]"))
+    };
+    Plan::read(&until("\"said\", \"cpu.busy\", \"exits.HLT\""), "p.toml").unwrap();
+    let found = problems(&until("\"said\", \"thruput\", \"exits.\""));
+    assert!(found[0].contains("order.until.metrics[1]: expected a figure of the"), "{found:?}");
+    assert!(
+        found[0].contains("(said) or of the host (cpu.busy, ") && found[0].ends_with("found \"thruput\"")
+    );
+    assert!(found.len() == 2 && found[1].ends_with("found \"exits.\""), "{found:?}");
+}
+
+#[test]
 fn names_that_are_no_file_names_and_double_ones_are_refused() {
     let found = problems(&GOOD.replace("name = \"on\"", "name = \"../on\""));
     assert!(found[0].starts_with("p.toml:15: factors[0].levels[1].name: expected lower-case"), "{found:?}");

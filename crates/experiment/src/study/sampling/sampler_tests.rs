@@ -1,4 +1,5 @@
 use super::*;
+use crate::study::sampling::is_sampled;
 use crate::study::sampling::table::tests::rows_of;
 use std::fs;
 
@@ -91,6 +92,9 @@ fn what_changes_between_two_readings_is_in_the_figures_and_in_the_table() {
     let samples = sampler.finish();
     let metrics = samples.metrics();
     assert_eq!(samples.warnings(), Vec::<String>::new());
+    // Plans may ask for what there is, and for nothing else.
+    let unknown = metrics.iter().find(|metric| !is_sampled(&metric.name));
+    assert_eq!(unknown, None);
     for (name, expected) in [
         ("cpu.busy", 50.0),
         ("cpu.guest", 40.0),

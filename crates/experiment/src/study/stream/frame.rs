@@ -140,6 +140,11 @@ impl<R: Read> Reader<R> {
         self.frame(CHUNK, LARGEST_CHUNK)
     }
 
+    /// Where it reads from.
+    pub fn get_mut(&mut self) -> &mut R {
+        &mut self.inner
+    }
+
     /// Bytes read since the stream's begin.
     pub fn offset(&self) -> u64 {
         self.offset

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{LARGEST_CHUNK, Message, SentFile, StreamError, Writer};
 use crate::study::engine::{Sink, StudyProgress};
@@ -12,7 +13,7 @@ use crate::study::store::StoreError;
 /// A result folder on the other side of a link. Runs lie in `place` until they are sent.
 #[derive(Debug)]
 pub struct Link<W> {
-    writer: Writer<W>,
+    writer: Arc<Mutex<Writer<W>>>,
     place: PathBuf,
     number: u32,
 }
@@ -20,6 +21,7 @@ pub struct Link<W> {
 impl<W: Write> Link<W> {
     /// Sends by `writer` what is made below `place`.
     pub fn new(writer: Writer<W>, place: &Path) -> Self {
+        let writer = Arc::new(Mutex::new(writer));
         Self { writer, place: place.to_owned(), number: 0 }
     }
 
@@ -28,7 +30,16 @@ impl<W: Write> Link<W> {
     /// # Errors
     /// As of [`Writer::message`].
     pub fn say(&mut self, message: &Message) -> Result<(), StreamError> {
-        self.writer.message(message)
+        said(&self.writer, message)
+    }
+
+    /// What says, from another thread, that this side is there. Between the parts of a run it waits.
+    pub fn alive(&self) -> impl Fn() -> Result<(), StreamError> + Send + use<W>
+    where
+        W: Send,
+    {
+        let writer = Arc::clone(&self.writer);
+        move || said(&writer, &Message::Alive)
     }
 
     fn send(&mut self, run: &Run, folder: &Path) -> Result<(), StoreError> {
@@ -36,7 +47,8 @@ impl<W: Write> Link<W> {
         list(folder, "", &mut files)?;
         let link = |error: StreamError| StoreError::Link(Box::new(error));
         let message = Message::Run { run: Box::new(run.clone()), files: files.clone() };
-        self.writer.message(&message).map_err(link)?;
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.message(&message).map_err(link)?;
         for file in &files {
             let path = folder.join(&file.path);
             let failed = || StoreError::file("Could not read", &path);
@@ -51,12 +63,17 @@ impl<W: Write> Link<W> {
                     chunk = vec![0; usize::try_from(most).unwrap_or(0)];
                 }
                 left -= chunk.len() as u64;
-                self.writer.chunk(&chunk).map_err(link)?;
+                writer.chunk(&chunk).map_err(link)?;
             }
         }
-        self.writer.flush().map_err(link)?;
+        writer.flush().map_err(link)?;
+        drop(writer);
         fs::remove_dir_all(folder).map_err(StoreError::file("Could not remove", folder))
     }
+}
+
+fn said<W: Write>(writer: &Mutex<Writer<W>>, message: &Message) -> Result<(), StreamError> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner).message(message)
 }
 
 /// Regular files below a folder, in the order of their names.
@@ -91,6 +108,6 @@ impl<W: Write> Sink for Link<W> {
 
     fn progress(&mut self, progress: &StudyProgress) {
         // A link that is gone is noticed with the run that it was to carry.
-        let _ = self.writer.message(&Message::Progress(progress.clone()));
+        let _ = self.say(&Message::Progress(progress.clone()));
     }
 }

@@ -6,10 +6,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::{Connection, Remote, RemoteError};
 use crate::pause;
 use crate::study::engine::{Conclusion, Past, StudyProgress};
+use crate::study::plan::Plan;
 use crate::study::record::Run;
 use crate::study::store::{Store, StoreError};
 use crate::study::stream::{Message, Reader, Received, Request, STREAM_FORMAT, StreamError, receive};
 
+/// A laboratory is powered on, or an earlier server ends its guests, before the first word comes.
+const FIRST_WORD: Duration = Duration::from_secs(300);
+/// The other side says every 10 s that it is there. A laboratory on a busy machine is slow.
+const SILENCE: Duration = Duration::from_secs(120);
 /// Links in a row that bring no run before it is given up.
 const MOST_FRUITLESS: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -60,6 +65,26 @@ pub struct Settings<'a> {
     pub emulated: Option<&'a str>,
     /// Whether a study may go on although the host differs.
     pub allow_unlike: bool,
+    /// When a link is broken off.
+    pub patience: Patience,
+}
+
+/// How long is waited for a word of the other side before the link to it is broken off.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For the first one.
+    pub first_word: Duration,
+    /// For any other.
+    pub silence: Duration,
+    /// For one that tells of headway.
+    pub standstill: Duration,
+}
+
+impl Patience {
+    /// With a study that makes no mistake.
+    pub fn of(plan: &Plan) -> Self {
+        Self { first_word: FIRST_WORD, silence: SILENCE, standstill: plan.longest_standstill() }
+    }
 }
 
 /// Asks `remote` for the runs that `store` lacks, until all are there, links break in vain, or `stop` is set.
@@ -149,7 +174,9 @@ impl Session<'_> {
         stop: &AtomicBool,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Conclusion, Broke> {
-        let mut watched = Watched { inner: Some(connection), stop, asked: false };
+        let patience = self.settings.patience;
+        let (limit, heard) = (patience.first_word, Instant::now());
+        let mut watched = Watched { inner: Some(connection), stop, asked: false, limit, heard };
         let followed = self.messages(&mut watched, on_event);
         let said = watched.inner.take().and_then(Connection::end);
         match followed {
@@ -170,9 +197,22 @@ impl Session<'_> {
         watched: &mut Watched<'_>,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Conclusion, Ended> {
+        let patience = self.settings.patience;
         let mut reader = Reader::begin(watched)?;
+        reader.get_mut().limit = patience.silence;
+        let mut moved = Instant::now();
         loop {
-            match receive(&mut reader, self.store)? {
+            let received = receive(&mut reader, self.store)?;
+            match received {
+                Received::Message(Message::Alive) if moved.elapsed() > patience.standstill => {
+                    let seconds = patience.standstill.as_secs();
+                    let why = format!("it was there, and made no headway for {seconds} s");
+                    return Err(Ended::Broke(Broke::Link(why)));
+                }
+                Received::Message(Message::Alive) => {}
+                _ => moved = Instant::now(),
+            }
+            match received {
                 Received::Run(run) => {
                     self.note(&run);
                     on_event(Event::Kept(&run));
@@ -204,7 +244,7 @@ impl Session<'_> {
                     return Err(Ended::Broke(Broke::End(CoordinateError::Stopped(why))));
                 }
                 // `receive` gives runs as such.
-                Received::Message(Message::Run { .. }) => {}
+                Received::Message(Message::Run { .. } | Message::Alive) => {}
             }
         }
     }
@@ -263,6 +303,9 @@ struct Watched<'a> {
     inner: Option<Box<dyn Connection>>,
     stop: &'a AtomicBool,
     asked: bool,
+    /// How long nothing may come.
+    limit: Duration,
+    heard: Instant,
 }
 
 impl std::io::Read for Watched<'_> {
@@ -275,8 +318,16 @@ impl std::io::Read for Watched<'_> {
             }
             match inner.read(bytes) {
                 // Connections wake up now and then for the flag's sake.
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                other => return other,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    if self.heard.elapsed() > self.limit {
+                        let why = format!("nothing came for {} s", self.limit.as_secs());
+                        return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
+                    }
+                }
+                other => {
+                    self.heard = Instant::now();
+                    return other;
+                }
             }
         }
     }

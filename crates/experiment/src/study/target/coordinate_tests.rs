@@ -23,6 +23,10 @@ enum Does {
     Nothing,
     Unreachable,
     OtherHost,
+    /// Says something and then nothing more, without an end.
+    Silent,
+    /// Says that it is there, and nothing else, without an end.
+    Idle,
 }
 
 struct Machine {
@@ -92,11 +96,46 @@ fn bytes(request: &Request, runs: usize, fingerprint: Fingerprint) -> Vec<u8> {
     bytes
 }
 
+/// A message without what begins a stream.
+fn whole(message: &Message) -> Vec<u8> {
+    let mut begin = Vec::new();
+    Writer::begin(&mut begin).unwrap();
+    let mut bytes = Vec::new();
+    Writer::begin(&mut bytes).unwrap().message(message).unwrap();
+    bytes.split_off(begin.len())
+}
+
 struct Canned(std::io::Cursor<Vec<u8>>);
 
 impl std::io::Read for Canned {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         self.0.read(bytes)
+    }
+}
+
+/// What is said, and what is said again and again after it.
+struct Endless {
+    said: std::io::Cursor<Vec<u8>>,
+    again: Vec<u8>,
+}
+
+impl std::io::Read for Endless {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.said.read(bytes)?;
+        if read > 0 {
+            return Ok(read);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        self.said = std::io::Cursor::new(self.again.clone());
+        Err(std::io::ErrorKind::WouldBlock.into())
+    }
+}
+
+impl Connection for Endless {
+    fn ask_to_stop(&mut self) {}
+
+    fn end(self: Box<Self>) -> Option<String> {
+        None
     }
 }
 
@@ -115,6 +154,12 @@ impl Remote for Machine {
         let bytes = match self.script.pop_front() {
             Some(Does::Runs(runs)) => bytes(request, runs, Fingerprint::default()),
             Some(Does::OtherHost) => bytes(request, 1, other),
+            Some(does @ (Does::Silent | Does::Idle)) => {
+                let said = std::io::Cursor::new(bytes(request, 1, Fingerprint::default()));
+                let alive = whole(&Message::Alive);
+                let again = if matches!(does, Does::Idle) { alive } else { Vec::new() };
+                return Ok(Box::new(Endless { said, again }));
+            }
             Some(Does::Nothing) => b"killed\n".to_vec(),
             Some(Does::Unreachable) => return Err(RemoteError::Unreachable("no route".to_owned())),
             None => return Err(RemoteError::Hopeless("the script is over".to_owned())),
@@ -127,7 +172,9 @@ fn go(folder: &Path, script: &[Does]) -> (Coordinated, Machine, Vec<String>) {
     let mut store = Store::open(folder, &plan(), TEXT, "ssh://there", 5).unwrap();
     let mut machine = Machine { script: script.iter().copied().collect(), asked: Vec::new() };
     let mut warnings = Vec::new();
-    let settings = Settings { study: "test", emulated: None, allow_unlike: false };
+    let soon = Duration::from_millis(100);
+    let patience = Patience { first_word: soon, silence: soon, standstill: 3 * soon };
+    let settings = Settings { study: "test", emulated: None, allow_unlike: false, patience };
     let stop = AtomicBool::new(false);
     let coordinated = coordinate(&mut store, &mut machine, settings, &stop, &mut |event| {
         if let Event::Warning(text) = event {
@@ -167,6 +214,18 @@ fn a_machine_that_answers_no_more_is_asked_again_and_another_host_is_refused() {
     assert_eq!(machine.asked.len(), 3);
     assert!(warnings[1].starts_with("no route; trying again in 2 s"), "{warnings:?}");
     assert_eq!(StudyFolder::open(folder.path()).unwrap().runs.len(), 1);
+}
+
+#[test]
+fn a_link_that_falls_silent_or_stands_still_is_broken_off_and_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, machine, warnings) = go(folder.path(), &[Does::Silent, Does::Idle, Does::Runs(99)]);
+    assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
+    assert!(warnings[0].contains("nothing came for"), "{warnings:?}");
+    assert!(warnings[1].contains("made no headway"), "{warnings:?}");
+    // Each brought one run; the one that was begun after it counts as tried.
+    assert_eq!(machine.asked[2].past.runs.len(), 2);
+    assert_eq!(StudyFolder::open(folder.path()).unwrap().failed.len(), 2);
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::io::{Read, Seek as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -16,6 +18,8 @@ use crate::study::stream::{Link, Message, Reader, Request, STREAM_FORMAT, Stream
 /// An earlier server may have to end guests.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often this side says that it is there while nothing else is to be said.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// Why nothing can be served.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +54,7 @@ pub enum ServeError {
 /// [`ServeError`]; what goes wrong later is the stream's last message.
 pub fn serve(
     input: impl Read,
-    output: impl Write,
+    output: impl Write + Send,
     place: &Path,
     rig: &mut dyn Rig,
     stop: &AtomicBool,
@@ -71,13 +75,27 @@ pub fn serve(
     let problems = request.plan.check();
     let conclusion = match problems.first() {
         Some(problem) => Err(format!("{}: {}", problem.field, problem.what)),
-        None => carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop).map_err(|error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            format!("{error}{}", cause.unwrap_or_default())
+        None => heard(link.alive(), || {
+            carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop).map_err(|error| {
+                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                format!("{error}{}", cause.unwrap_or_default())
+            })
         }),
     };
     link.say(&Message::End { conclusion })?;
     Ok(())
+}
+
+/// Does `act`, and says meanwhile that this side is there.
+fn heard<T>(alive: impl Fn() -> Result<(), StreamError> + Send, act: impl FnOnce() -> T) -> T {
+    thread::scope(|scope| {
+        // Goes away also when `act` panics, and the thread with it.
+        let (_at_work, over) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while over.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) && alive().is_ok() {}
+        });
+        act()
+    })
 }
 
 /// Held while a study is served: the server that an earlier link left behind ends first.

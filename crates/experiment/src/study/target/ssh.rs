@@ -4,21 +4,18 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Connection, Remote, RemoteError};
+use super::{Chunks, Connection, Remote, RemoteError};
 use crate::study::stream::{Request, Writer};
 
 /// Status of ssh for its own failures (ssh(1), "EXIT STATUS").
 const SSH_FAILED: i32 = 255;
 /// Status of the script that looks for the binary.
 const NOT_THERE: i32 = 3;
-/// How long a signal may go unseen.
-const LOOK: Duration = Duration::from_millis(100);
 /// After it was asked to stop, the other side ends guests and takes changes back.
 const LAST_WORDS: usize = 4096;
 
@@ -135,7 +132,7 @@ impl Remote for Ssh {
                 }
             });
         }
-        Ok(Box::new(SshConnection { child, stdin: Some(stdin), chunks, chunk: Vec::new(), taken: 0, said }))
+        Ok(Box::new(SshConnection { child, stdin: Some(stdin), chunks: Chunks::new(chunks), said }))
     }
 }
 
@@ -143,26 +140,13 @@ struct SshConnection {
     child: Child,
     /// The other side stops when it ends.
     stdin: Option<ChildStdin>,
-    chunks: Receiver<Vec<u8>>,
-    chunk: Vec<u8>,
-    taken: usize,
+    chunks: Chunks,
     said: Option<thread::JoinHandle<String>>,
 }
 
 impl Read for SshConnection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.taken == self.chunk.len() {
-            match self.chunks.recv_timeout(LOOK) {
-                Ok(chunk) => (self.chunk, self.taken) = (chunk, 0),
-                Err(RecvTimeoutError::Timeout) => return Err(io::ErrorKind::WouldBlock.into()),
-                Err(RecvTimeoutError::Disconnected) => return Ok(0),
-            }
-        }
-        let rest = self.chunk.get(self.taken..).unwrap_or_default();
-        let most = rest.len().min(bytes.len());
-        bytes[..most].copy_from_slice(&rest[..most]);
-        self.taken += most;
-        Ok(most)
+        self.chunks.read(bytes)
     }
 }
 

@@ -24,6 +24,9 @@ pub(super) trait Adapter {
     /// How long the measured step may take where the plan does not say.
     fn limit(&self) -> Duration;
 
+    /// How long the measured step takes on hardware, more or less.
+    fn typical(&self) -> Duration;
+
     fn needs(&self) -> Vec<Program>;
 
     fn metrics(&self) -> Vec<MetricDescription>;
@@ -112,6 +115,12 @@ pub(super) fn wait_for(address: &str, port: u16) -> String {
 pub(super) fn own_program() -> String {
     let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("exitless"));
     format!("\"${{EXITLESS:-{}}}\"", path.display().to_string().replace(['"', '$', '`', '\\', '}'], "?"))
+}
+
+/// `exitless load` with these arguments. Status 1 says that something was lost, which is a figure and no failure.
+pub(super) fn load(arguments: &[String]) -> String {
+    let line = shell::line(arguments.iter().map(String::as_str));
+    format!("{} {line} || [ $? -eq 1 ]", own_program())
 }
 
 /// What one guest's steps printed.

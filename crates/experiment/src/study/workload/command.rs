@@ -115,6 +115,10 @@ impl Adapter for Command {
         self.duration.map_or(Duration::from_secs(3600), |span| span.duration() * 2 + Duration::from_secs(120))
     }
 
+    fn typical(&self) -> Duration {
+        self.duration.map_or(Duration::from_secs(10), Span::duration)
+    }
+
     fn needs(&self) -> Vec<Program> {
         vec![Program { place: self.place, name: "sh", package: "dash" }]
     }

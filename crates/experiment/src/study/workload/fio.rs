@@ -175,6 +175,10 @@ impl Adapter for Fio {
         (self.duration.duration() + ramp) * 2 + Duration::from_secs(300)
     }
 
+    fn typical(&self) -> Duration {
+        self.duration.duration() + self.ramp.map_or(Duration::ZERO, Span::duration)
+    }
+
     fn needs(&self) -> Vec<Program> {
         vec![Program { place: Place::Guest, name: "fio", package: "fio" }]
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::adapter::{Adapter, Printed, Setting, Unfit, demand, own_program, wait_for};
+use super::adapter::{Adapter, Printed, Setting, Unfit, demand, load, wait_for};
 use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
 use crate::study::guest::Size;
 use crate::study::{Better, Combine, Metric, Span, Unit};
@@ -165,7 +165,7 @@ impl Http {
                     "--json",
                     &url,
                 ];
-                format!("{} {}", own_program(), shell::line(arguments))
+                load(&arguments.map(str::to_owned))
             }
         }
     }
@@ -207,6 +207,10 @@ impl Adapter for Http {
 
     fn limit(&self) -> Duration {
         self.duration.duration() * 2 + Duration::from_secs(180)
+    }
+
+    fn typical(&self) -> Duration {
+        self.duration.duration()
     }
 
     fn needs(&self) -> Vec<Program> {

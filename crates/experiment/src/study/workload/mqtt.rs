@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::adapter::{Adapter, Figures, Printed, Setting, Unfit, demand, own_program, wait_for};
+use super::adapter::{Adapter, Figures, Printed, Setting, Unfit, demand, load, wait_for};
 use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
 use crate::load::Outcome;
 use crate::study::{Better, Combine, Metric, Span, Unit};
@@ -16,11 +16,16 @@ const RUN: &str = "mqtt-clients";
 
 /// MQTT's own port, and those after it for further guests.
 const FIRST_PORT: u16 = 1883;
+/// Linux gives one address 28,232 ports for connections to a port, and is quick to find a free one of the first half.
+const CONNECTIONS_OF_A_PORT: u32 = 12_000;
+const BETWEEN_PORTS: u16 = 1000;
+const MOST_LISTENERS: u32 = 60;
+/// Files of the broker that are no connections.
+const SPARE_FILES: u32 = 100;
 
 /// Everyone may come, from anywhere, and nothing is written: the folder is thrown away. Queues are as long as need be,
 /// for a broker that drops would look fast.
 const BROKER: &str = "\
-listener PORT
 allow_anonymous true
 user root
 persistence false
@@ -53,6 +58,9 @@ pub struct Mqtt {
     /// Threads of exitless.
     #[serde(default = "one")]
     pub threads: u32,
+    /// Whether `connections` and `rate` are those of all guests together, each of which gets an equal part.
+    #[serde(default)]
+    pub divide: bool,
 }
 
 /// Quality of service of MQTT.
@@ -79,15 +87,32 @@ const fn ten_seconds() -> Span {
 }
 
 impl Mqtt {
-    fn command(&self, address: &str, port: u16) -> String {
+    /// Connections and messages per second of one guest's broker.
+    fn part(&self, guests: u32) -> (u32, u32) {
+        let parts = if self.divide { guests.max(1) } else { 1 };
+        (self.connections.div_ceil(parts), self.rate.div_ceil(parts))
+    }
+
+    /// Where the broker listens: a client's machine has only so many ports for each.
+    fn ports(&self, setting: &Setting<'_>) -> Vec<u16> {
+        let connections = self.part(setting.scene.guests).0.saturating_add(self.subscribers);
+        let first = setting.port(FIRST_PORT);
+        let listeners = connections.div_ceil(CONNECTIONS_OF_A_PORT).min(MOST_LISTENERS);
+        (0..listeners).map(|listener| first.saturating_add(BETWEEN_PORTS * listener as u16)).collect()
+    }
+
+    fn command(&self, address: &str, ports: &[u16], guests: u32) -> String {
         let quality = match self.quality {
             QualityOfService::AtMostOnce => "0",
             QualityOfService::AtLeastOnce => "1",
         };
-        let address =
-            if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
+        let at = |port: &u16| match address.contains(':') {
+            true => format!("[{address}]:{port}"),
+            false => format!("{address}:{port}"),
+        };
+        let (connections, rate) = self.part(guests);
         let seconds = format!("{}s", self.duration.duration().as_secs().max(1));
-        let numbers = [self.connections, self.subscribers, self.rate, self.message_size, self.threads];
+        let numbers = [connections, self.subscribers, rate, self.message_size, self.threads];
         let [connections, subscribers, rate, size, threads] = numbers.map(|number| number.to_string());
         let arguments = [
             "load",
@@ -107,9 +132,9 @@ impl Mqtt {
             "--duration",
             &seconds,
             "--json",
-            &address,
         ];
-        format!("{} {}", own_program(), shell::line(arguments))
+        let arguments = arguments.map(str::to_owned).into_iter().chain(ports.iter().map(at));
+        load(&arguments.collect::<Vec<_>>())
     }
 }
 
@@ -136,6 +161,11 @@ impl Adapter for Mqtt {
         self.duration.duration() * 2 + opening + Duration::from_secs(180)
     }
 
+    fn typical(&self) -> Duration {
+        // Some thousand connections a second are opened.
+        self.duration.duration() + Duration::from_secs(u64::from(self.connections) / 5000)
+    }
+
     fn needs(&self) -> Vec<Program> {
         vec![Program { place: Place::Guest, name: "mosquitto", package: "mosquitto" }]
     }
@@ -159,14 +189,20 @@ impl Adapter for Mqtt {
 
     fn steps(&self, setting: &Setting<'_>) -> Steps {
         let folder = setting.enter_folder();
-        let port = setting.port(FIRST_PORT);
+        let ports = self.ports(setting);
         let address = setting.guest_address(Place::Host);
-        let broker = shell::quoted(&BROKER.replace("PORT", &port.to_string()));
+        let listeners: String = ports.iter().map(|port| format!("listener {port}\n")).collect();
+        let broker = shell::quoted(&format!("{listeners}{BROKER}"));
         let prepare = format!("{folder}printf %s {broker} >mosquitto.conf\n");
+        let files =
+            self.part(setting.scene.guests).0.saturating_add(self.subscribers).saturating_add(SPARE_FILES);
         let serve = format!(
-            "{folder}PATH=$PATH:/usr/sbin\nulimit -n \"$(ulimit -H -n)\"\nexec mosquitto -c mosquitto.conf\n"
+            "{folder}PATH=$PATH:/usr/sbin\nulimit -n {files} 2>/dev/null || ulimit -n \"$(ulimit -H -n)\"\n\
+             exec mosquitto -c mosquitto.conf\n"
         );
-        let run = format!("{}{}\n", wait_for(&address, port), self.command(&address, port));
+        let first = ports.first().copied().unwrap_or(FIRST_PORT);
+        let command = self.command(&address, &ports, setting.scene.guests);
+        let run = format!("{}{command}\n", wait_for(&address, first));
         Steps {
             prepare: vec![setting.short_step(PREPARE, Place::Guest, prepare)],
             serve: vec![setting.short_step(SERVE, Place::Guest, serve)],

@@ -195,6 +195,10 @@ impl Adapter for Netperf {
         self.duration.duration() * 2 + Duration::from_secs(120)
     }
 
+    fn typical(&self) -> Duration {
+        self.duration.duration()
+    }
+
     fn needs(&self) -> Vec<Program> {
         [("netperf", self.client()), ("netserver", self.serving())]
             .map(|(name, place)| Program { place, name, package: "netperf" })

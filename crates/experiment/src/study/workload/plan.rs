@@ -93,6 +93,11 @@ impl WorkloadPlan {
         Ok(Box::new(self.clone()))
     }
 
+    /// How long its measured step takes on hardware, more or less.
+    pub fn typical(&self) -> Duration {
+        self.tool.adapter().typical().min(self.limit())
+    }
+
     fn limit(&self) -> Duration {
         self.limit.map_or_else(|| self.tool.adapter().limit(), Span::duration)
     }

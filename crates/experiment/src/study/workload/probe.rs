@@ -65,6 +65,10 @@ impl Adapter for Probe {
         Duration::from_secs(600)
     }
 
+    fn typical(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
     fn needs(&self) -> Vec<Program> {
         Vec::new()
     }

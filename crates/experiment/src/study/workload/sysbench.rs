@@ -133,6 +133,10 @@ impl Adapter for Sysbench {
         self.duration.duration() * 2 + Duration::from_secs(120)
     }
 
+    fn typical(&self) -> Duration {
+        self.duration.duration()
+    }
+
     fn needs(&self) -> Vec<Program> {
         vec![Program { place: Place::Guest, name: "sysbench", package: "sysbench" }]
     }

@@ -89,8 +89,13 @@ fn tiles(findings: &Findings) -> Markup {
         })?;
         let change = one.change?;
         let name = findings.arms.get(one.arm).map_or("", |arm| &arm.full_name);
-        let interval = minus(&studied::interval(Some(change), figure.unit));
-        let within = format!("{name}; 95 % interval {interval}");
+        let within = match change.interval {
+            Some(_) => {
+                let interval = minus(&studied::interval(Some(change), figure.unit));
+                format!("{name}; 95 % interval {interval}")
+            }
+            None => format!("{name}; too few repeats for an interval"),
+        };
         Some((figure.name(), studied::change(Some(change), figure.unit), within))
     };
     html! {

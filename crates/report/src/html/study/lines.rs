@@ -41,6 +41,8 @@ impl Axis {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = if low.is_finite() && high.is_finite() { (low, high) } else { (0.0, 1.0) };
+        // Where nothing happened in any arm there is still an axis.
+        let high = if high <= 0.0 { 1.0 } else { high };
         let room = (high - low).max(high.abs() * 0.02).max(1e-12) * 0.08;
         let begins =
             if low > high * FAR_FROM_NOTHING && low > 0.0 { (low - room).max(0.0) } else { low.min(0.0) };
@@ -288,7 +290,7 @@ fn description(findings: &Findings, figure: &Figure, measure: &Measure) -> Strin
             Some(format!("change with {} {change} ({within})", arm.full_name))
         });
         let all: Vec<String> = arms.chain(changes).collect();
-        format!("{} {}: {}", point.guests, guests(findings), all.join(", "))
+        format!("{}: {}", studied::guests(findings, point.guests), all.join(", "))
     });
     points.collect::<Vec<_>>().join("; ")
 }

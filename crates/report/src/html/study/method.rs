@@ -163,7 +163,7 @@ fn failures(findings: &Findings, runs: Option<&str>) -> Markup {
             ul.narrow {
                 @for run in &findings.method.failed {
                     li {
-                        "Block " (run.block) ", " (run.arm) ", " (run.guests) " " (guests(findings)) ", " (run.workload) ", attempt "
+                        "Block " (run.block) ", " (run.arm) ", " (studied::guests(findings, run.guests)) ", " (run.workload) ", attempt "
                         (run.attempt + 1) ": " (run.why) @if run.was_repeated { " (repeated with success)" }
                         " " (link(runs, &run.folder))
                     }

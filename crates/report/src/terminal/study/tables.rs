@@ -143,8 +143,8 @@ fn of_the_host(findings: &Findings, width: usize) -> Option<(String, String)> {
             rows.iter().map(|row| studied::finding(row.2.finding, row.0.better).to_owned()).collect(),
         ),
     ]);
-    let noun = if findings.study.are_vms { "VMs" } else { "guests" };
-    Some((format!("The host with {guests} {noun}"), drawn(columns, width, false, false)))
+    let guests = studied::with_guests(findings, guests);
+    Some((format!("The host{guests}"), drawn(columns, width, false, false)))
 }
 
 /// Percent for each number of guests and workload; what was found is marked.
@@ -191,10 +191,12 @@ fn gain(one: &Comparison) -> String {
 /// Exits by reason in each arm, with as many guests as ran at most.
 fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
     let of = || {
-        findings
-            .figures
-            .iter()
-            .filter(|figure| figure.workload == workload && figure.metric.starts_with("exits."))
+        // A load of the micro VM counts its own, by operation.
+        findings.figures.iter().filter(|figure| {
+            figure.workload == workload
+                && figure.source == Source::Host
+                && figure.metric.starts_with("exits.")
+        })
     };
     let last = |figure: &'_ Figure| figure.points.last().cloned();
     let mut rows: Vec<(String, &Figure, Point)> = of()
@@ -227,10 +229,7 @@ fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Opt
         });
         columns.push(Column::figures("change", cells.collect()));
     }
-    let title = format!(
-        "VM exits during {workload}, {}, with {guests} {}",
-        measure.name(),
-        if findings.study.are_vms { "VMs" } else { "guests" }
-    );
+    let guests = studied::with_guests(findings, guests);
+    let title = format!("VM exits during {workload}{guests}, {}", measure.name());
     Some((title, drawn(columns, width, total.is_some(), colour)))
 }

@@ -115,13 +115,14 @@ fn shared_memory(plan: &QemuPlan, net: &NetPlan, index: u32) -> Vec<String> {
 }
 
 impl Tap {
-    /// Waits until QEMU has made the device, gives it its address or its bridge, and brings it up.
-    pub(super) fn bring_up(&self, patience: Duration) -> Result<(), String> {
+    /// Waits until QEMU has made the device, gives it its address or its bridge, and brings it up. `ended` says whether
+    /// QEMU has ended.
+    pub(super) fn bring_up(&self, patience: Duration, ended: &mut dyn FnMut() -> bool) -> Result<(), String> {
         let begun = Instant::now();
         while !Path::new("/sys/class/net").join(&self.name).exists() {
-            if begun.elapsed() > patience {
+            if begun.elapsed() > patience || ended() {
                 return Err(format!(
-                    "QEMU made no tap device {}; it needs root (CAP_NET_ADMIN) and /dev/net/tun",
+                    "QEMU made no tap device {}; it needs root (CAP_NET_ADMIN) and /dev/net/tun (modprobe tun)",
                     self.name
                 ));
             }

@@ -1,0 +1,125 @@
+//! The end of an attempt that a signal or its limit brings about.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::study::guest::Cut;
+
+/// How long a signal may go unseen.
+const LOOK: Duration = Duration::from_millis(50);
+/// Scripts have 5 s after SIGTERM and 5 s after SIGKILL. What does not come back by then waits for a guest that hears
+/// nothing any more.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Looks after one attempt.
+pub(super) struct Watch<'a> {
+    stop: &'a AtomicBool,
+    limit: Duration,
+    grace: Duration,
+    begun: Instant,
+    ending: AtomicBool,
+    overdue: AtomicBool,
+    cuts: Mutex<Vec<Cut>>,
+}
+
+impl<'a> Watch<'a> {
+    /// Of an attempt that may take `limit`, and ends when `stop` is set.
+    pub(super) fn new(stop: &'a AtomicBool, limit: Duration) -> Self {
+        Self {
+            stop,
+            limit,
+            grace: GRACE,
+            begun: Instant::now(),
+            ending: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
+            cuts: Mutex::default(),
+        }
+    }
+
+    /// Is set once the attempt has to end: what waits for scripts looks at it.
+    pub(super) fn ending(&self) -> &AtomicBool {
+        &self.ending
+    }
+
+    /// The limit, if it is over.
+    pub(super) fn overdue(&self) -> Option<Duration> {
+        self.overdue.load(Ordering::Relaxed).then_some(self.limit)
+    }
+
+    /// What cuts guests off, should waiting for their scripts to end be in vain.
+    pub(super) fn cut_if_needed(&self, cuts: impl Iterator<Item = Cut>) {
+        self.cuts.lock().unwrap_or_else(PoisonError::into_inner).extend(cuts);
+    }
+
+    /// Does `act` under watch.
+    pub(super) fn over<T>(&self, act: impl FnOnce() -> T) -> T {
+        thread::scope(|scope| {
+            // Goes away also when `act` panics, and the thread with it.
+            let (_at_work, over) = mpsc::channel::<()>();
+            scope.spawn(move || self.follow(&over));
+            act()
+        })
+    }
+
+    fn follow(&self, over: &Receiver<()>) {
+        while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            let spent = self.begun.elapsed();
+            if spent > self.limit {
+                self.overdue.store(true, Ordering::Relaxed);
+            }
+            if self.overdue.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed) {
+                self.ending.store(true, Ordering::Relaxed);
+            }
+            if spent > self.limit + self.grace {
+                let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+                cuts.drain(..).for_each(|cut| cut());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(80);
+
+    fn wait(flag: &AtomicBool) {
+        while !flag.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_limit_ends_what_looks_and_then_cuts_what_does_not() {
+        let stop = AtomicBool::new(false);
+        let watch = Watch { grace: SOON, ..Watch::new(&stop, SOON) };
+        let (cut, gone) = mpsc::channel();
+        watch.cut_if_needed(std::iter::once(Box::new(move || cut.send(()).unwrap()) as Cut));
+        watch.over(|| {
+            wait(watch.ending());
+            assert!(gone.try_recv().is_err(), "it was cut off before it could end");
+            gone.recv().unwrap();
+        });
+        assert_eq!(watch.overdue(), Some(SOON));
+    }
+
+    #[test]
+    fn a_signal_ends_it_and_is_no_limit() {
+        let stop = AtomicBool::new(true);
+        let watch = Watch::new(&stop, Duration::from_secs(60));
+        watch.over(|| wait(watch.ending()));
+        assert_eq!(watch.overdue(), None);
+    }
+
+    #[test]
+    fn what_ends_in_time_is_left_alone() {
+        let stop = AtomicBool::new(false);
+        let watch = Watch::new(&stop, Duration::from_secs(60));
+        assert_eq!(watch.over(|| 5), 5);
+        assert!(!watch.ending().load(Ordering::Relaxed));
+    }
+}

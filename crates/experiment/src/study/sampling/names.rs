@@ -1,0 +1,55 @@
+//! The figures that sampling may give, before it does.
+
+/// Names of the host's figures and of the guests' own CPU time. One that ends with `.*` stands for a family: exits by
+/// reason, interrupts by the kernel's names, KVM's counters.
+pub const SAMPLED: [&str; 41] = [
+    "cpu.busy",
+    "cpu.guest",
+    "cpu.user",
+    "cpu.nice",
+    "cpu.system",
+    "cpu.irq",
+    "cpu.softirq",
+    "cpu.steal",
+    "cpu.iowait",
+    "cpu.idle",
+    "cpu.context-switches",
+    "cpu.frequency",
+    "cpu.frequency.lowest",
+    "cpu.frequency.highest",
+    "vcpu.cpu",
+    "vcpu.running",
+    "vcpu.in-guest",
+    "vcpu.run-queue-wait",
+    "iothread.cpu",
+    "vhost.cpu",
+    "emulator.cpu",
+    "interrupts.total",
+    "interrupts.devices",
+    "interrupts.*",
+    "exits.total",
+    "exits.*",
+    "handling.total",
+    "handling.*",
+    "kvm.*",
+    "sampling.cpu",
+    "sampling.programs",
+    "guest.busy",
+    "guest.guest",
+    "guest.user",
+    "guest.nice",
+    "guest.system",
+    "guest.irq",
+    "guest.softirq",
+    "guest.steal",
+    "guest.iowait",
+    "guest.idle",
+];
+
+/// Whether sampling may give a figure of this name.
+pub fn is_sampled(name: &str) -> bool {
+    SAMPLED.iter().any(|known| match known.strip_suffix('*') {
+        Some(family) => name.len() > family.len() && name.starts_with(family),
+        None => *known == name,
+    })
+}
