@@ -2,7 +2,12 @@
 //! arrangements, one after another in each round, under the same load by libblkio's front-end.
 //!
 //! `cargo bench -p iocm --bench block_peers [-- ROUNDS]`. CPU time is that of the whole back-end process. Latencies count
-//! from the moment at which a request was due, so that a stall is felt by all that come after it.
+//! from the moment at which a request was due, so that a stall is felt by all that come after it. At the end the medians
+//! over the rounds are held against what the daemon is meant to reach.
+
+mod block_peers {
+    pub(crate) mod aims;
+}
 
 use blkio::{Blkio, Completion, ReqFlags};
 use iocm::config::Config;
@@ -32,8 +37,15 @@ fn main() -> Outcome<()> {
     }
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
     let directory = tempfile::tempdir()?;
-    let peers = [Peer::Shared, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
+    let images = tempfile::Builder::new().prefix("exitless-bench-").tempdir_in("/dev/shm")?;
+    let mut peers = vec![Peer::Shared, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
+    if !is_there("qemu-storage-daemon") {
+        println!("not compared: there is no qemu-storage-daemon (package qemu-system-common or qemu-utils)");
+        peers.retain(|peer| !peer.is_foreign());
+    }
+    let mut results = Vec::new();
     let loads = [
+        Load { devices: 1, depth: 32, rate: 40000.0 },
         Load { devices: 8, depth: 32, rate: 5000.0 },
         Load { devices: 16, depth: 32, rate: 2500.0 },
         Load { devices: 64, depth: 8, rate: 625.0 },
@@ -45,40 +57,55 @@ fn main() -> Outcome<()> {
         for load in &loads {
             println!("\n{}", load.title(disk));
             println!(
-                "{:<30} {:>10} {:>12} {:>9} {:>9} {:>9}",
-                "", "I/O a s", "us CPU a I/O", "p50 us", "p99 us", "fairness"
+                "{:<30} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9}  {:>4}",
+                "", "I/O a s", "us CPU", "p50 us", "p99 us", "p99.9", "fairness", "load"
             );
             for round in 0..rounds {
-                for peer in peers {
-                    if peer.is_foreign() && !is_there("qemu-storage-daemon") {
-                        continue;
-                    }
-                    let seen = measure(peer, disk, load, directory.path())?;
-                    println!("{:<30} {seen}", format!("{} ({})", peer.name(), round + 1));
+                for &peer in &peers {
+                    let seen = measure(peer, disk, load, directory.path(), images.path())?;
+                    println!("{:<30} {seen}  {:>4}", format!("{} ({})", peer.name(), round + 1), busy());
+                    results.push(Measured { peer, disk, load: *load, seen });
                 }
             }
         }
     }
+    block_peers::aims::print(&results);
     Ok(())
+}
+
+/// What one peer did under one load.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    peer: Peer,
+    disk: Disk,
+    load: Load,
+    seen: Seen,
+}
+
+/// How many threads of the machine wanted to run, over the last minute.
+fn busy() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Where the data is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Disk {
+pub(crate) enum Disk {
     Null,
     /// A file in memory.
     File,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Peer {
+pub(crate) enum Peer {
     Shared,
     PerDevice,
     StorageDaemonShared,
     StorageDaemonEach,
 }
 
-struct Load {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Load {
     devices: usize,
     depth: usize,
     /// Requests a second and device; 0 for as many as there can be.
@@ -86,13 +113,14 @@ struct Load {
 }
 
 impl Load {
-    fn title(&self, disk: Disk) -> String {
+    pub(crate) fn title(&self, disk: Disk) -> String {
         let disk = if disk == Disk::Null { "null" } else { "file in memory" };
         let pace = match self.rate {
             0.0 => format!("closed loop at depth {}", self.depth),
             rate => format!("{rate} I/O a second each"),
         };
-        format!("{disk}: {} devices, {pace}, 4 KiB reads", self.devices)
+        let devices = if self.devices == 1 { "device" } else { "devices" };
+        format!("{disk}: {} {devices}, {pace}, 4 KiB reads", self.devices)
     }
 }
 
@@ -110,12 +138,12 @@ impl Peer {
         matches!(self, Self::StorageDaemonShared | Self::StorageDaemonEach)
     }
 
-    fn start(self, disk: Disk, devices: usize, directory: &Path) -> Outcome<Child> {
+    fn start(self, disk: Disk, devices: usize, directory: &Path, images: &Path) -> Outcome<Child> {
         let socket = |number: usize| directory.join(format!("s{number}"));
         let image = |number: usize| -> Outcome<PathBuf> {
-            let path = Path::new("/dev/shm").join(format!("exitless-bench-{}-{number}", std::process::id()));
+            let path = images.join(number.to_string());
             if !path.exists() {
-                std::fs::write(&path, vec![1; 64 << 20])?;
+                std::fs::write(&path, vec![1; 16 << 20])?;
             }
             Ok(path)
         };
@@ -181,28 +209,32 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-struct Seen {
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Requests a second of all devices.
     rate: f64,
+    /// Of the back-end for a request.
     cpu_us: f64,
     /// Of the worst device, microseconds.
     p50: u32,
     p99: u32,
+    p999: u32,
     /// The slowest device's share of the fastest one's.
     fairness: f64,
 }
 
 impl std::fmt::Display for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { rate, cpu_us, p50, p99, fairness } = self;
-        write!(f, "{rate:>10.0} {cpu_us:>12.2} {p50:>9} {p99:>9} {:>7.0} %", fairness * 100.0)
+        let Self { rate, cpu_us, p50, p99, p999, fairness } = self;
+        write!(f, "{rate:>9.0} {cpu_us:>8.2} {p50:>8} {p99:>8} {p999:>8} {:>7.0} %", fairness * 100.0)
     }
 }
 
-fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path) -> Outcome<Seen> {
+fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path, images: &Path) -> Outcome<Seen> {
     for number in 0..load.devices {
         let _ = std::fs::remove_file(directory.join(format!("s{number}")));
     }
-    let mut child = peer.start(disk, load.devices, directory)?;
+    let mut child = peer.start(disk, load.devices, directory, images)?;
     let before = cpu(child.id())?;
     let drivers: Vec<_> = (0..load.devices)
         .map(|number| {
@@ -239,6 +271,7 @@ fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path) -> Outcome<See
         cpu_us: used * 1e6 / total.max(1.0),
         p50: worst(0.5),
         p99: worst(0.99),
+        p999: worst(0.999),
         fairness: slowest / fastest.max(1.0),
     })
 }
@@ -254,11 +287,23 @@ fn cpu(pid: u32) -> Outcome<f64> {
     Ok(used)
 }
 
+/// Connects as soon as the back-end listens: its socket is there a moment before.
+fn connect(socket: &Path) -> Outcome<Blkio> {
+    let begin = Instant::now();
+    loop {
+        let mut blkio = Blkio::new("virtio-blk-vhost-user")?;
+        blkio.set_str("path", socket.to_str().ok_or("a strange path")?)?;
+        match blkio.connect() {
+            Ok(()) => return Ok(blkio),
+            Err(error) if begin.elapsed() > Duration::from_secs(20) => return Err(error.into()),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
 /// Reads at random places; how long each request took, microseconds.
 fn drive(socket: &Path, depth: usize, rate: f64) -> Outcome<Vec<u32>> {
-    let mut blkio = Blkio::new("virtio-blk-vhost-user")?;
-    blkio.set_str("path", socket.to_str().ok_or("a strange path")?)?;
-    blkio.connect()?;
+    let mut blkio = connect(socket)?;
     let blocks = blkio.get_u64("capacity")? / BLOCK as u64;
     let mut queue = blkio.start()?.queues.remove(0);
     let memory = blkio.alloc_mem_region(depth * BLOCK)?;
