@@ -83,7 +83,7 @@ fn qemu(folder: &Path) -> PathBuf {
          -L '{tools}/share/qemu' -L '{tools}/share/seabios' \"$@\""
     )
     .unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     program
 }
 
