@@ -271,8 +271,17 @@ fn measure(peer: Peer, load: Load, directory: &Path) -> Outcome<(f64, f64)> {
     let mut front = front_end(load, directory)?;
     // Its first answer says that it is ready.
     front.count("TX-packets:", load.ports())?;
-    front.say(if load == Load::Sink { "start" } else { "start tx_first 16" })?;
-    std::thread::sleep(Duration::from_millis(700));
+    // What is sent before a switch has both of its ports up is lost, and then nothing goes round.
+    for _ in 0..10 {
+        front.say(if load == Load::Sink { "start" } else { "start tx_first 16" })?;
+        std::thread::sleep(Duration::from_millis(700));
+        let before = front.count("TX-packets:", load.ports())?;
+        std::thread::sleep(Duration::from_millis(200));
+        if front.count("TX-packets:", load.ports())? > before {
+            break;
+        }
+        front.say("stop")?;
+    }
     let begin = (Instant::now(), cpu(back.child.id())?, front.count("TX-packets:", load.ports())?);
     std::thread::sleep(Duration::from_secs(SECONDS));
     let packets = front.count("TX-packets:", load.ports())? - begin.2;
