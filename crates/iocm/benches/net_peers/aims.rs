@@ -21,7 +21,7 @@ pub(crate) fn print(results: &[Measured], idle: &[(Peer, f64)]) {
             let what = format!("{}: packets a CPU second against {}", load.title(), peer.name());
             match own.zip(median(results, peer, load)) {
                 None => println!("{what}: not measured"),
-                Some((_, other)) if other == 0.0 => println!("{what}: it forwarded nothing"),
+                Some((_, 0.0)) => println!("{what}: it forwarded nothing"),
                 Some((own, other)) => {
                     let outcome = if own >= aim * other { "met" } else { "missed" };
                     println!("{what}: {:.2}, at least {aim}: {outcome}", own / other);
