@@ -164,6 +164,7 @@ const TALK: &str = "set -e
 number=$(cut -d : -f 6 /sys/class/net/eth0/address)
 own=$((number + 1)) other=$((2 - number))
 ip addr add 10.77.0.$own/24 dev eth0
+until busybox ping -c 1 -w 5 10.77.0.$other > /dev/null; do :; done
 for cpu in 0 1; do
     taskset -c $cpu busybox ping -c 3 -w 60 10.77.0.$other
 done > ping
