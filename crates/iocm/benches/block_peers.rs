@@ -2,25 +2,31 @@
 //! arrangements, one after another in each round, under the same load by libblkio's front-end.
 //!
 //! `cargo bench -p iocm --bench block_peers [-- ROUNDS]`. CPU time is that of the whole back-end process. Latencies count
-//! from the moment at which a request was due, so that a stall is felt by all that come after it.
+//! from the moment at which a request was due, so that a stall is felt by all that come after it. At the end the medians
+//! over the rounds are held against what the daemon is meant to reach.
 
-use blkio::{Blkio, Completion, ReqFlags};
+mod block_peers {
+    pub(crate) mod aims;
+    pub(crate) mod front_end;
+    pub(crate) mod moves;
+}
+
+use block_peers::front_end::drive;
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Read as _;
-use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Asks this program to be a back-end.
 const SERVE: &str = "IOCM_BENCH_SERVE";
-const BLOCK: usize = 4096;
-const SECONDS: u64 = 2;
+/// How long each load lasts.
+pub(crate) const SECONDS: u64 = 2;
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
     if let Some(config) = std::env::var_os(SERVE) {
@@ -32,8 +38,15 @@ fn main() -> Outcome<()> {
     }
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
     let directory = tempfile::tempdir()?;
-    let peers = [Peer::Shared, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
+    let images = tempfile::Builder::new().prefix("exitless-bench-").tempdir_in("/dev/shm")?;
+    let mut peers = vec![Peer::Shared, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
+    if !is_there("qemu-storage-daemon") {
+        println!("not compared: there is no qemu-storage-daemon (package qemu-system-common or qemu-utils)");
+        peers.retain(|peer| !peer.is_foreign());
+    }
+    let mut results = Vec::new();
     let loads = [
+        Load { devices: 1, depth: 32, rate: 40000.0 },
         Load { devices: 8, depth: 32, rate: 5000.0 },
         Load { devices: 16, depth: 32, rate: 2500.0 },
         Load { devices: 64, depth: 8, rate: 625.0 },
@@ -45,40 +58,56 @@ fn main() -> Outcome<()> {
         for load in &loads {
             println!("\n{}", load.title(disk));
             println!(
-                "{:<30} {:>10} {:>12} {:>9} {:>9} {:>9}",
-                "", "I/O a s", "us CPU a I/O", "p50 us", "p99 us", "fairness"
+                "{:<30} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9}  {:>4}",
+                "", "I/O a s", "us CPU", "p50 us", "p99 us", "p99.9", "fairness", "load"
             );
             for round in 0..rounds {
-                for peer in peers {
-                    if peer.is_foreign() && !is_there("qemu-storage-daemon") {
-                        continue;
-                    }
-                    let seen = measure(peer, disk, load, directory.path())?;
-                    println!("{:<30} {seen}", format!("{} ({})", peer.name(), round + 1));
+                for &peer in &peers {
+                    let seen = measure(peer, disk, load, directory.path(), images.path())?;
+                    println!("{:<30} {seen}  {:>4}", format!("{} ({})", peer.name(), round + 1), busy());
+                    results.push(Measured { peer, disk, load: *load, seen });
                 }
             }
         }
     }
+    block_peers::aims::print(&results);
+    block_peers::moves::print(directory.path(), &images.path().join("moved"))?;
     Ok(())
+}
+
+/// What one peer did under one load.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    peer: Peer,
+    disk: Disk,
+    load: Load,
+    seen: Seen,
+}
+
+/// How many threads of the machine wanted to run, over the last minute.
+fn busy() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Where the data is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Disk {
+pub(crate) enum Disk {
     Null,
     /// A file in memory.
     File,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Peer {
+pub(crate) enum Peer {
     Shared,
     PerDevice,
     StorageDaemonShared,
     StorageDaemonEach,
 }
 
-struct Load {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Load {
     devices: usize,
     depth: usize,
     /// Requests a second and device; 0 for as many as there can be.
@@ -86,13 +115,14 @@ struct Load {
 }
 
 impl Load {
-    fn title(&self, disk: Disk) -> String {
+    pub(crate) fn title(&self, disk: Disk) -> String {
         let disk = if disk == Disk::Null { "null" } else { "file in memory" };
         let pace = match self.rate {
             0.0 => format!("closed loop at depth {}", self.depth),
             rate => format!("{rate} I/O a second each"),
         };
-        format!("{disk}: {} devices, {pace}, 4 KiB reads", self.devices)
+        let devices = if self.devices == 1 { "device" } else { "devices" };
+        format!("{disk}: {} {devices}, {pace}, 4 KiB reads", self.devices)
     }
 }
 
@@ -110,12 +140,12 @@ impl Peer {
         matches!(self, Self::StorageDaemonShared | Self::StorageDaemonEach)
     }
 
-    fn start(self, disk: Disk, devices: usize, directory: &Path) -> Outcome<Child> {
+    fn start(self, disk: Disk, devices: usize, directory: &Path, images: &Path) -> Outcome<Child> {
         let socket = |number: usize| directory.join(format!("s{number}"));
         let image = |number: usize| -> Outcome<PathBuf> {
-            let path = Path::new("/dev/shm").join(format!("exitless-bench-{}-{number}", std::process::id()));
+            let path = images.join(number.to_string());
             if !path.exists() {
-                std::fs::write(&path, vec![1; 64 << 20])?;
+                std::fs::write(&path, vec![1; 16 << 20])?;
             }
             Ok(path)
         };
@@ -181,28 +211,32 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-struct Seen {
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Requests a second of all devices.
     rate: f64,
+    /// Of the back-end for a request.
     cpu_us: f64,
     /// Of the worst device, microseconds.
     p50: u32,
     p99: u32,
+    p999: u32,
     /// The slowest device's share of the fastest one's.
     fairness: f64,
 }
 
 impl std::fmt::Display for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { rate, cpu_us, p50, p99, fairness } = self;
-        write!(f, "{rate:>10.0} {cpu_us:>12.2} {p50:>9} {p99:>9} {:>7.0} %", fairness * 100.0)
+        let Self { rate, cpu_us, p50, p99, p999, fairness } = self;
+        write!(f, "{rate:>9.0} {cpu_us:>8.2} {p50:>8} {p99:>8} {p999:>8} {:>7.0} %", fairness * 100.0)
     }
 }
 
-fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path) -> Outcome<Seen> {
+fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path, images: &Path) -> Outcome<Seen> {
     for number in 0..load.devices {
         let _ = std::fs::remove_file(directory.join(format!("s{number}")));
     }
-    let mut child = peer.start(disk, load.devices, directory)?;
+    let mut child = peer.start(disk, load.devices, directory, images)?;
     let before = cpu(child.id())?;
     let drivers: Vec<_> = (0..load.devices)
         .map(|number| {
@@ -239,6 +273,7 @@ fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path) -> Outcome<See
         cpu_us: used * 1e6 / total.max(1.0),
         p50: worst(0.5),
         p99: worst(0.99),
+        p999: worst(0.999),
         fairness: slowest / fastest.max(1.0),
     })
 }
@@ -252,58 +287,4 @@ fn cpu(pid: u32) -> Outcome<f64> {
         used += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
     }
     Ok(used)
-}
-
-/// Reads at random places; how long each request took, microseconds.
-fn drive(socket: &Path, depth: usize, rate: f64) -> Outcome<Vec<u32>> {
-    let mut blkio = Blkio::new("virtio-blk-vhost-user")?;
-    blkio.set_str("path", socket.to_str().ok_or("a strange path")?)?;
-    blkio.connect()?;
-    let blocks = blkio.get_u64("capacity")? / BLOCK as u64;
-    let mut queue = blkio.start()?.queues.remove(0);
-    let memory = blkio.alloc_mem_region(depth * BLOCK)?;
-    blkio.map_mem_region(&memory)?;
-    let begin = Instant::now();
-    let end = begin + Duration::from_secs(SECONDS);
-    let (mut due, mut free) = (vec![begin; depth], (0..depth).collect::<Vec<_>>());
-    let (mut latencies, mut issued, mut random) =
-        (Vec::with_capacity(1 << 20), 0_u64, 0x9e37_79b9_7f4a_7c15_u64);
-    let mut ended: Vec<MaybeUninit<Completion>> = (0..depth).map(|_| MaybeUninit::uninit()).collect();
-    loop {
-        let now = Instant::now();
-        if now >= end {
-            return Ok(latencies);
-        }
-        while let Some(&slot) = free.last() {
-            let moment = match rate {
-                0.0 => now,
-                rate => begin + Duration::from_secs_f64(issued as f64 / rate),
-            };
-            if moment > now {
-                break;
-            }
-            (due[slot], issued) = (moment, issued + 1);
-            free.pop();
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let buffer = std::ptr::with_exposed_provenance_mut(memory.addr + slot * BLOCK);
-            queue.read(random % blocks * BLOCK as u64, buffer, BLOCK, slot, ReqFlags::empty());
-        }
-        let wanted = usize::from(rate == 0.0 && free.len() < depth);
-        let count = queue.do_io(&mut ended, wanted, None, None)?;
-        let now = Instant::now();
-        for one in &ended[..count] {
-            // SAFETY: so many were written.
-            let one = unsafe { one.assume_init_read() };
-            if one.ret != 0 {
-                return Err(format!("a request failed: {}", one.ret).into());
-            }
-            latencies.push(u32::try_from((now - due[one.user_data]).as_micros()).unwrap_or(u32::MAX));
-            free.push(one.user_data);
-        }
-        if rate > 0.0 && count == 0 {
-            std::thread::sleep(Duration::from_micros(50));
-        }
-    }
 }

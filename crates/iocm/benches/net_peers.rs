@@ -1,13 +1,19 @@
-//! What a packet of 64 bytes costs the back-end: this daemon and `dpdk-testpmd`'s vhost ports, one after another in each
-//! round, under the same load by testpmd's virtio-user front-end.
+//! What a packet of 64 bytes costs the back-end: this daemon, `dpdk-testpmd`'s vhost ports and Open vSwitch with DPDK, one
+//! after another in each round, under the same load by testpmd's virtio-user front-end.
 //!
 //! `cargo bench -p iocm --bench net_peers [-- ROUNDS]`. Two loads: a front-end that sends all that it can to a back-end that
 //! forgets it, and packets that go round between two ports of a back-end and a front-end that sends back what it gets. CPU
 //! time is that of the whole back-end process; packets are those that the front-end counts. Front-end and back-end have a
-//! CPU each.
+//! CPU each. At the end the medians over the rounds are held against what the daemon is meant to reach.
+
+mod net_peers {
+    pub(crate) mod aims;
+    pub(crate) mod open_vswitch;
+}
 
 use iocm::config::Config;
 use iocm::daemon::Daemon;
+use net_peers::{aims, open_vswitch};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -21,7 +27,7 @@ const SERVE: &str = "IOCM_BENCH_SERVE";
 const TESTPMD: &str = "dpdk-testpmd";
 const SECONDS: u64 = 3;
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
     if let Some(config) = std::env::var_os(SERVE) {
@@ -37,33 +43,48 @@ fn main() -> Outcome<()> {
     }
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
     let directory = tempfile::tempdir()?;
+    let mut peers = vec![Peer::Always, Peer::Adaptive, Peer::Testpmd, Peer::OpenVSwitch];
+    if let Some(why) = open_vswitch::missing() {
+        println!("not compared: {why}");
+        peers.retain(|peer| *peer != Peer::OpenVSwitch);
+    }
+    let (mut results, mut idles) = (Vec::new(), Vec::new());
     for load in [Load::Sink, Load::Round] {
         println!("\n{}", load.title());
         println!("{:<32} {:>14} {:>8} {:>22}", "", "packets a s", "CPU", "packets a CPU second");
         for round in 0..rounds {
-            for peer in [Peer::Always, Peer::Adaptive, Peer::Testpmd] {
+            for &peer in &peers {
                 let (rate, cpu) = measure(peer, load, directory.path())?;
                 let name = format!("{} ({})", peer.name(), round + 1);
                 println!("{name:<32} {rate:>14.0} {:>7.0}% {:>22.0}", cpu * 100.0, rate / cpu);
+                results.push((peer, load, rate / cpu));
             }
         }
     }
     println!("\nan idle device with its front-end");
-    for peer in [Peer::Always, Peer::Adaptive, Peer::Testpmd] {
+    for peer in peers {
         let cpu = idle(peer, directory.path())?;
         println!("{:<32} {:>6.1}% of a CPU", peer.name(), cpu * 100.0);
+        idles.push((peer, cpu));
+    }
+    let load = std::fs::read_to_string("/proc/loadavg")?;
+    println!("\nload average {}", load.split(' ').take(3).collect::<Vec<_>>().join(" "));
+    aims::print(&results, &idles);
+    // DPDK leaves what its processes would share.
+    for who in ["back", "front", "ovs"] {
+        let _ = std::fs::remove_dir_all(format!("/run/dpdk/iocm-{who}-{}", std::process::id()));
     }
     Ok(())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Load {
+pub(crate) enum Load {
     Sink,
     Round,
 }
 
 impl Load {
-    const fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Sink => "one front-end sends, the back-end forgets: 64 bytes",
             Self::Round => "packets go round between two ports: 64 bytes",
@@ -79,10 +100,11 @@ impl Load {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Peer {
+pub(crate) enum Peer {
     Always,
     Adaptive,
     Testpmd,
+    OpenVSwitch,
 }
 
 /// A program that reads commands and writes lines.
@@ -90,6 +112,8 @@ struct Talker {
     child: Child,
     commands: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// A program that it needs, for one that ends by no command.
+    needs: Option<Child>,
 }
 
 impl Talker {
@@ -102,7 +126,7 @@ impl Talker {
                 let _ = sender.send(line);
             }
         });
-        Ok(Self { commands: child.stdin.take(), child, lines })
+        Ok(Self { commands: child.stdin.take(), child, lines, needs: None })
     }
 
     fn say(&mut self, command: &str) -> Outcome<()> {
@@ -127,6 +151,13 @@ impl Talker {
     }
 
     fn end(mut self) -> Outcome<()> {
+        if let Some(mut needed) = self.needs.take() {
+            for child in [&mut self.child, &mut needed] {
+                child.kill()?;
+                child.wait()?;
+            }
+            return Ok(());
+        }
         if self.commands.is_some() {
             let _ = self.say("stop");
             let _ = self.say("quit");
@@ -164,11 +195,12 @@ fn testpmd(main: usize, prefix: &str) -> Command {
 const FORWARDING: [&str; 4] = ["--", "-i", "--total-num-mbufs=16384", "--nb-cores=1"];
 
 impl Peer {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Always => "this daemon, polling",
             Self::Adaptive => "this daemon, adaptive",
             Self::Testpmd => "testpmd's vhost ports",
+            Self::OpenVSwitch => "Open vSwitch with DPDK",
         }
     }
 
@@ -177,7 +209,12 @@ impl Peer {
         for socket in &sockets {
             let _ = std::fs::remove_file(socket);
         }
-        let mut command = if self == Self::Testpmd {
+        let mut needs = None;
+        let mut command = if self == Self::OpenVSwitch {
+            let (needed, command) = open_vswitch::prepared(directory, load.ports())?;
+            needs = Some(needed);
+            command
+        } else if self == Self::Testpmd {
             let mut command = testpmd(1, "back");
             for (port, socket) in sockets.iter().enumerate() {
                 command.arg("--vdev").arg(format!("net_vhost{port},iface={},queues=1", socket.display()));
@@ -201,6 +238,7 @@ impl Peer {
             command
         };
         let mut talker = Talker::start(&mut command)?;
+        talker.needs = needs;
         let begin = Instant::now();
         while !sockets.iter().all(|socket| socket.exists()) {
             if begin.elapsed() > Duration::from_secs(20) {
@@ -237,8 +275,17 @@ fn measure(peer: Peer, load: Load, directory: &Path) -> Outcome<(f64, f64)> {
     let mut front = front_end(load, directory)?;
     // Its first answer says that it is ready.
     front.count("TX-packets:", load.ports())?;
-    front.say(if load == Load::Sink { "start" } else { "start tx_first 16" })?;
-    std::thread::sleep(Duration::from_millis(700));
+    // What is sent before a switch has both of its ports up is lost, and then nothing goes round.
+    for _ in 0..10 {
+        front.say(if load == Load::Sink { "start" } else { "start tx_first 16" })?;
+        std::thread::sleep(Duration::from_millis(700));
+        let before = front.count("TX-packets:", load.ports())?;
+        std::thread::sleep(Duration::from_millis(200));
+        if front.count("TX-packets:", load.ports())? > before {
+            break;
+        }
+        front.say("stop")?;
+    }
     let begin = (Instant::now(), cpu(back.child.id())?, front.count("TX-packets:", load.ports())?);
     std::thread::sleep(Duration::from_secs(SECONDS));
     let packets = front.count("TX-packets:", load.ports())? - begin.2;

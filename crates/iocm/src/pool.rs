@@ -1,7 +1,7 @@
 //! All workers of a daemon, and which of them has which queue.
 
 use crate::queue::{Queue, QueueKey};
-use crate::worker::{Polling, Routes, Worker, WorkerError, WorkerOptions};
+use crate::worker::{Routes, Worker, WorkerError, WorkerOptions};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -159,11 +159,6 @@ impl Pool {
         let number = inner.places.get(&key).copied().ok_or(PoolError::NoQueue(key.0))?;
         let worker = inner.workers.get(&number).ok_or(PoolError::NoWorker(number))?;
         worker.with(key, act)?.ok_or(PoolError::NoQueue(key.0))
-    }
-
-    /// Changes what all workers do when there is nothing to do.
-    pub fn set_polling(&self, polling: Polling) {
-        self.inner().workers.values().for_each(|worker| worker.set_polling(polling));
     }
 }
 

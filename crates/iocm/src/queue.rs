@@ -113,12 +113,6 @@ impl Queue {
         self.lane.remember(inflight)
     }
 
-    /// Takes what the device has of its own, when nothing is under way any more.
-    #[must_use]
-    pub fn into_handler(self) -> Box<dyn Handler> {
-        self.handler
-    }
-
     /// Where the ring stands, as the front-end asks for it.
     #[must_use]
     pub fn base(&self) -> u32 {

@@ -3,6 +3,7 @@
 mod entry;
 mod mailbox;
 mod pace;
+mod pin;
 mod run;
 mod share;
 mod turn;

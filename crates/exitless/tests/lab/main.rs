@@ -10,6 +10,7 @@ mod experiment;
 mod faults;
 mod guests;
 mod intel_apicv;
+mod iocm_guests;
 mod levels;
 mod prediction;
 mod record;

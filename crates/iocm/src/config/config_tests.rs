@@ -1,4 +1,5 @@
 use super::*;
+use crate::device::block::BlockOptions;
 
 fn refused(text: &str) -> String {
     Config::parse(text).unwrap_err().to_string()

@@ -8,7 +8,7 @@ use rustix::net::{
 };
 use std::io::{self, IoSlice, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// A connection to a front-end.
@@ -131,12 +131,6 @@ impl Connection {
             }
         }
         Ok(())
-    }
-
-    /// The socket.
-    #[must_use]
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 

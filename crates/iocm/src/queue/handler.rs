@@ -52,12 +52,6 @@ impl<'a> Submitter<'a> {
         Self { ring, key, pending, in_flight }
     }
 
-    /// Whether there is an io_uring at all.
-    #[must_use]
-    pub const fn is_there(&self) -> bool {
-        self.ring.is_some()
-    }
-
     /// Adds a request. Its end is told to the queue with `token`, whichever worker has the queue then.
     ///
     /// # Errors

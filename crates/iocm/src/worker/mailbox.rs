@@ -68,10 +68,12 @@ impl Mailbox {
     /// All letters that came.
     #[inline]
     pub(super) fn open(&self) -> Vec<Command> {
-        match self.flag.swap(false, Ordering::AcqRel) {
-            true => std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner)),
-            false => Vec::new(),
+        // To change it is a locked instruction, at each turn of a worker; to look at it is a plain one.
+        if !self.flag.load(Ordering::Relaxed) {
+            return Vec::new();
         }
+        self.flag.swap(false, Ordering::AcqRel);
+        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn wake(&self) -> BorrowedFd<'_> {

@@ -3,6 +3,7 @@
 use super::entry::Entry;
 use super::mailbox::{Command, Mailbox, Reply, Routes};
 use super::pace::{Idle, Pace, Polling};
+use super::pin::pin;
 use super::turn::serve;
 use super::uring::Uring;
 use super::{WorkerError, WorkerOptions};
@@ -10,7 +11,6 @@ use crate::clock::{now_ns, ticks};
 use crate::queue::{Queue, QueueKey, Token};
 use crate::statistics::WorkerCounters;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
-use rustix::thread::CpuSet;
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroU64;
@@ -38,6 +38,8 @@ pub(super) struct Run {
     /// Which queue is the first of the next sweep.
     first: usize,
     pace: Pace,
+    /// Which queues have something to show to their drivers: empty between two turns, kept for its memory.
+    touched: Vec<usize>,
     stopping: Option<Reply<Vec<Queue>>>,
 }
 
@@ -76,6 +78,7 @@ impl Run {
             places: HashMap::new(),
             first: 0,
             pace: Pace::default(),
+            touched: Vec::new(),
             stopping: None,
         })
     }
@@ -159,14 +162,14 @@ impl Run {
     /// Ends the requests that the kernel has answered. How many they were.
     fn take_answers(&mut self) -> u64 {
         let mut found = 0;
-        // Which queues have something to show to their drivers: mostly one after another the same.
-        let mut touched: Vec<usize> = Vec::new();
+        let mut touched = std::mem::take(&mut self.touched);
         while let Some((user_data, result)) = self.uring.answer() {
             found += 1;
             let (key, token) = (QueueKey((user_data >> 32) as u32), Token(user_data as u32));
             match self.places.get(&key) {
                 Some(&place) => {
                     self.entries[place].queue.complete(token, result);
+                    // Mostly one after another the same.
                     if touched.last() != Some(&place) {
                         touched.push(place);
                     }
@@ -174,12 +177,13 @@ impl Run {
                 None => self.routes.send_on(key, token, result),
             }
         }
-        for place in touched {
+        for place in touched.drain(..) {
             let entry = &mut self.entries[place];
             entry.queue.lane.publish();
             let in_flight = entry.queue.in_flight() as u64;
             entry.queue.lane.state().counters.in_flight.set(in_flight);
         }
+        self.touched = touched;
         if found > 0 {
             self.give_what_is_wanted();
         }
@@ -334,16 +338,4 @@ impl Run {
             }
         }
     }
-}
-
-fn pin(cpus: &[usize]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    let all = 0..CpuSet::MAX_CPU;
-    let wanted: Vec<usize> = if cpus.is_empty() { all.collect() } else { cpus.to_vec() };
-    if let Some(beyond) = wanted.iter().find(|cpu| **cpu >= CpuSet::MAX_CPU) {
-        let why = format!("there is no CPU {beyond}");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    wanted.into_iter().for_each(|cpu| set.set(cpu));
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }

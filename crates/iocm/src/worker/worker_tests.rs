@@ -7,6 +7,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+#[path = "failing_disk_tests.rs"]
+mod failing_disk;
+
 /// A driver with the files by which it and the device wake each other.
 struct Guest {
     driver: BlockDriver,

@@ -1,0 +1,135 @@
+//! A device, as a file says it.
+
+use super::net::{self, NetBackend};
+use super::{ConfigError, is_usual};
+use crate::device::block::{BlockOptions, SERIAL_BYTES};
+use crate::device::net::NetOptions;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A device.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DeviceConfig {
+    /// What it is called.
+    pub name: String,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: DeviceType,
+    /// Where it waits for its front-end.
+    pub socket: PathBuf,
+    /// A raw file or a block device; without it a disk that forgets everything, for measuring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Size of a disk that forgets, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub null_size_bytes: Option<u64>,
+    /// Whether the guest may only read.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub read_only: bool,
+    /// Whether the host's page cache is passed by.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub direct: bool,
+    /// The disk's serial number, at most 20 bytes.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub serial: String,
+    /// Queues at most; of a network device, pairs of queues.
+    #[serde(default = "one")]
+    pub queues: u16,
+    /// What a network device's packets go to and come from; without it they are forgotten, for measuring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<NetBackend>,
+    /// A network device's address, as `52:54:00:12:34:56`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Most bytes of a network device's packets, without their Ethernet header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
+    /// Limit of requests a second; 0 for none.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub requests_per_second: u64,
+    /// Limit of bytes a second; 0 for none.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub bytes_per_second: u64,
+}
+
+/// Kinds of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceType {
+    /// A disk.
+    Block,
+    /// A network device.
+    Net,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+impl DeviceConfig {
+    /// Whether it can be by itself.
+    ///
+    /// # Errors
+    /// [`ConfigError::Nonsense`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let nonsense = |what: String| Err(ConfigError::Nonsense(what));
+        let name = &self.name;
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return nonsense("a device's name is one line of text".to_owned());
+        }
+        if self.serial.len() > SERIAL_BYTES {
+            return nonsense(format!("the serial number of {name} has more than {SERIAL_BYTES} bytes"));
+        }
+        if !(1..=256).contains(&self.queues) {
+            return nonsense(format!("{name} has {} queues, and 1 to 256 can be", self.queues));
+        }
+        self.check_kind()?;
+        if self.path.is_some() && self.null_size_bytes.is_some() {
+            return nonsense(format!("{name} has a path, and its file's size: leave out null-size-bytes"));
+        }
+        Ok(())
+    }
+
+    /// What its network device is made of.
+    ///
+    /// # Errors
+    /// [`ConfigError::Nonsense`].
+    pub fn net(&self) -> Result<NetOptions, ConfigError> {
+        net::options(self)
+    }
+
+    /// Whether everything that is said is of its kind.
+    fn check_kind(&self) -> Result<(), ConfigError> {
+        let of_net = self.backend.is_some() || self.mac.is_some() || self.mtu.is_some();
+        let of_block = self.path.is_some()
+            || self.null_size_bytes.is_some()
+            || self.read_only
+            || self.direct
+            || !self.serial.is_empty();
+        let nonsense = |what: &str| Err(ConfigError::Nonsense(format!("{} is {what}", self.name)));
+        match self.kind {
+            DeviceType::Block if of_net => nonsense("a disk: leave out backend, mac and mtu"),
+            DeviceType::Net if of_block => {
+                nonsense("a network device: leave out path, null-size-bytes, read-only, direct and serial")
+            }
+            DeviceType::Net => self.net().map(drop),
+            DeviceType::Block => Ok(()),
+        }
+    }
+
+    /// What its disk is made of.
+    #[must_use]
+    pub fn block(&self) -> BlockOptions {
+        BlockOptions {
+            path: self.path.clone(),
+            null_size: self.null_size_bytes.unwrap_or(1 << 30),
+            read_only: self.read_only,
+            direct: self.direct,
+            serial: self.serial.clone(),
+            queues: self.queues,
+            requests_a_second: self.requests_per_second,
+            bytes_a_second: self.bytes_per_second,
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What the kernel asks of the control tree, and is answered.
+
+use crate::control::access::Access;
+use crate::control::attribute::Mode;
+use crate::control::facts::Control;
+use crate::control::node::Node;
+use crate::control::refusal::{Errno, Refusal};
+use crate::control::request::LONGEST_LINE;
+use crate::control::tree::{self, Kind};
+use crate::daemon::Daemon;
+use fuser::{
+    FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
+    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, WriteFlags,
+};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+/// The file system.
+pub(super) struct Tree {
+    daemon: Weak<Daemon>,
+    access: Access,
+    group: u32,
+    made: SystemTime,
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Open>>,
+}
+
+/// What was read for an open file or directory: a reader that comes in pieces gets pieces of one moment.
+enum Open {
+    File(Arc<Vec<u8>>),
+    Directory(Arc<Vec<(u64, FileType, String)>>),
+}
+
+/// Nothing may be kept: it changes by itself.
+const KEPT: Duration = Duration::ZERO;
+/// What a file's size is said to be, as sysfs has it. What is in it is known when it is read.
+const SIZE: u64 = 4096;
+
+fn told(refusal: &Refusal) -> fuser::Errno {
+    fuser::Errno::from_i32(refusal.errno.code())
+}
+
+impl Tree {
+    pub(super) fn new(daemon: Weak<Daemon>, access: Access) -> Self {
+        let group = access.owner_group();
+        let (next, open) = (AtomicU64::new(1), Mutex::default());
+        Self { daemon, access, group, made: SystemTime::now(), next, open }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, open: Open) -> FileHandle {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.open().insert(number, open);
+        FileHandle(number)
+    }
+
+    fn daemon(&self) -> Result<Arc<Daemon>, Refusal> {
+        self.daemon.upgrade().ok_or_else(|| Refusal::new(Errno::Failed, "The daemon ends"))
+    }
+
+    fn node(&self, number: INodeNo) -> Result<(Arc<Daemon>, Node), Refusal> {
+        let daemon = self.daemon()?;
+        let node = Node::of_number(number.0).filter(|node| node.object().exists(&*daemon));
+        Ok((daemon, node.ok_or_else(|| Refusal::missing("such file"))?))
+    }
+
+    fn attributes(&self, node: Node) -> FileAttr {
+        let writable = self.access.group.is_some();
+        let (kind, perm, size) = match node.kind() {
+            Kind::Directory => (FileType::Directory, 0o555, 0),
+            Kind::Attribute(mode) => (FileType::RegularFile, mode.permissions(writable), SIZE),
+        };
+        FileAttr {
+            ino: INodeNo(node.number()),
+            size,
+            blocks: 0,
+            atime: self.made,
+            mtime: self.made,
+            ctime: self.made,
+            crtime: self.made,
+            kind,
+            perm,
+            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            uid: self.access.user,
+            gid: self.group,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    fn entry(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Refusal> {
+        let (daemon, node) = self.node(parent)?;
+        let name = name.to_str().ok_or_else(|| Refusal::missing("such file"))?;
+        let child = node.child(&*daemon, name)?.ok_or_else(|| Refusal::missing(name))?;
+        Ok(self.attributes(child))
+    }
+
+    fn listed(&self, number: INodeNo) -> Result<Vec<(u64, FileType, String)>, Refusal> {
+        let (daemon, node) = self.node(number)?;
+        let above = match node {
+            Node::Object(object) => Node::Object(object.parent()),
+            Node::Group(object, _) | Node::Attribute(object, _) => Node::Object(object),
+        };
+        let mut all = vec![
+            (node.number(), FileType::Directory, ".".to_owned()),
+            (above.number(), FileType::Directory, "..".to_owned()),
+        ];
+        all.extend(tree::list(&*daemon, node)?.into_iter().map(|entry| {
+            let attributes = self.attributes(entry.node);
+            (attributes.ino.0, attributes.kind, entry.name)
+        }));
+        Ok(all)
+    }
+
+    fn content(&self, number: INodeNo) -> Result<Vec<u8>, Refusal> {
+        let (daemon, node) = self.node(number)?;
+        Ok(tree::read(&*daemon, node)?.text().into_bytes())
+    }
+
+    fn may_open(&self, number: INodeNo) -> Result<(), Refusal> {
+        match self.node(number)?.1.kind() {
+            Kind::Attribute(Mode::Read | Mode::ReadWrite | Mode::Write) => Ok(()),
+            Kind::Directory => Err(Refusal::new(Errno::IsDirectory, "It is a directory")),
+        }
+    }
+}
+
+impl Filesystem for Tree {
+    fn lookup(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.entry(parent, name) {
+            Ok(attributes) => reply.entry(&KEPT, &attributes, Generation(0)),
+            Err(refusal) => reply.error(told(&refusal)),
+        }
+    }
+
+    fn getattr(&self, _: &fuser::Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.node(number) {
+            Ok((_, node)) => reply.attr(&KEPT, &self.attributes(node)),
+            Err(refusal) => reply.error(told(&refusal)),
+        }
+    }
+
+    /// Opening for writing cuts a file first, which means nothing here; nothing else can be set.
+    fn setattr(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        _size: Option<u64>,
+        _: Option<fuser::TimeOrNow>,
+        _: Option<fuser::TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match self.node(number) {
+            _ if mode.is_some() || uid.is_some() || gid.is_some() => reply.error(fuser::Errno::EPERM),
+            Ok((_, node)) => reply.attr(&KEPT, &self.attributes(node)),
+            Err(refusal) => reply.error(told(&refusal)),
+        }
+    }
+
+    fn open(&self, _: &fuser::Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.may_open(number) {
+            Ok(()) => reply.opened(self.keep(Open::File(Arc::default())), FopenFlags::FOPEN_DIRECT_IO),
+            Err(refusal) => reply.error(told(&refusal)),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        if offset == 0 {
+            match self.content(number) {
+                Ok(content) => drop(self.open().insert(handle.0, Open::File(Arc::new(content)))),
+                Err(refusal) => return reply.error(told(&refusal)),
+            }
+        }
+        let content = match self.open().get(&handle.0) {
+            Some(Open::File(content)) => Arc::clone(content),
+            _ => return reply.error(fuser::Errno::EBADF),
+        };
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+        let to = from.saturating_add(size as usize).min(content.len());
+        reply.data(&content[from..to]);
+    }
+
+    /// Each write acts, as with sysfs.
+    fn write(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let size = data.len();
+        if offset != 0 {
+            return reply.error(fuser::Errno::EINVAL);
+        }
+        if size > LONGEST_LINE {
+            return reply.error(fuser::Errno::E2BIG);
+        }
+        let (outcome, text) = (self.node(number), String::from_utf8(data.to_vec()));
+        let act = move || {
+            let done = outcome.and_then(|(daemon, node)| {
+                let text = text.map_err(|_| Refusal::invalid("It is no text"))?;
+                daemon.apply(tree::write(&*daemon, node, &text)?)
+            });
+            match done {
+                Ok(_) => reply.written(size as u32),
+                Err(refusal) => {
+                    // A file says no more than a number.
+                    tracing::warn!("The control tree refuses what was written: {refusal}");
+                    reply.error(told(&refusal));
+                }
+            }
+        };
+        // It may take as long as a disk does, and others shall be answered meanwhile. Without a thread the answer is
+        // lost with the reply, which says EIO.
+        if let Err(error) = std::thread::Builder::new().name("control-write".to_owned()).spawn(act) {
+            tracing::warn!("No thread for a change: {error}");
+        }
+    }
+
+    fn flush(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _: &fuser::Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.open().remove(&handle.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _: &fuser::Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.listed(number) {
+            Ok(entries) => reply.opened(self.keep(Open::Directory(Arc::new(entries))), FopenFlags::empty()),
+            Err(refusal) => reply.error(told(&refusal)),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &fuser::Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let entries = match self.open().get(&handle.0) {
+            Some(Open::Directory(entries)) => Arc::clone(entries),
+            _ => return reply.error(fuser::Errno::EBADF),
+        };
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (index, (number, kind, name)) in entries.iter().enumerate().skip(from) {
+            if reply.add(INodeNo(*number), index as u64 + 1, *kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn releasedir(
+        &self,
+        _: &fuser::Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.open().remove(&handle.0);
+        reply.ok();
+    }
+
+    fn access(&self, _: &fuser::Request, _: INodeNo, _: fuser::AccessFlags, reply: ReplyEmpty) {
+        // The kernel checks permissions itself.
+        reply.ok();
+    }
+}
+
+/// The root's number is the one that the kernel begins with.
+const _: () = assert!(INodeNo::ROOT.0 == 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::node::Object;
+
+    #[test]
+    fn the_root_is_where_the_kernel_begins() {
+        assert_eq!(Node::Object(Object::Root).number(), INodeNo::ROOT.0);
+    }
+}

@@ -1,0 +1,209 @@
+use super::*;
+
+#[test]
+fn packets_wait_for_buffers_and_are_merged() {
+    for ring in [SPLIT, PACKED] {
+        let switches = Switches::default();
+        let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+        let [mut sender, mut receiver] =
+            devices.each_ref().map(|device| Guest::new(device, 64, MODERN, ring));
+        let (header, tcp) = large(2, 1, 6000);
+        for turn in 0..40 {
+            sender.send(header, &tcp);
+            receiver.offer(3, 1600);
+            assert_eq!(receiver.receive().len(), 0);
+            assert!(!receiver.receive.queue.rest(), "it waits for one more");
+            let before = receiver.driver.receive.offered();
+            receiver.offer(1, 1600);
+            assert!(receiver.driver.receive.must_kick(before), "turn {turn}");
+            let (told, whole) = receiver.receive().pop().unwrap();
+            assert_eq!((&whole, told[10]), (&tcp, 4));
+            assert!(!receiver.receive.queue.rest());
+        }
+        // Half a ring without enough room says that there never will be.
+        receiver.offer(32, 100);
+        sender.send(header, &tcp);
+        sender.send(PLAIN, &frame(mac(2), mac(1), 60));
+        let received = receiver.receive();
+        assert_eq!(received.len(), 1);
+        assert_eq!(received[0].1.len(), 60);
+        assert_eq!(receiver.receive.queue.state().counters.read().too_large, 1);
+        assert!(receiver.receive.queue.broken().is_none());
+    }
+}
+
+#[test]
+fn buffers_that_are_too_small_are_the_guests_own_loss() {
+    let switches = Switches::default();
+    let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+    let mut sender = Guest::new(&devices[0], 64, MODERN, SPLIT);
+    let mut receiver = Guest::new(&devices[1], 64, VERSION, SPLIT);
+    // None, less than a header, and to be read: they come back empty.
+    receiver.driver.receive.add(&[(DATA, 0, true)]).unwrap();
+    receiver.offer(1, 11);
+    receiver.driver.receive.add(&[(DATA, 100, false)]).unwrap();
+    receiver.offer(1, 71);
+    receiver.offer(1, 72);
+    for _ in 0..5 {
+        sender.send(PLAIN, &frame(mac(2), mac(1), 60));
+    }
+    serve(&mut receiver.receive, 32);
+    let back: Vec<u32> =
+        std::iter::from_fn(|| receiver.driver.receive.take()).map(|(_, size)| size).collect();
+    assert_eq!(back, [0, 0, 0]);
+    let counters = receiver.receive.queue.state().counters.read();
+    assert_eq!((counters.errors, counters.too_large, counters.requests), (3, 5, 0));
+}
+
+#[test]
+fn a_guest_that_takes_nothing_loses_its_own_packets_alone() {
+    let switches = Switches::default();
+    let devices = [1, 2, 3].map(|last| port(&switches, last, NetOptions::default()));
+    let mut guests = devices.each_ref().map(|device| Guest::new(device, 64, MODERN, SPLIT));
+    guests[2].offer(4, 1600);
+    for _ in 0..1100 {
+        guests[0].send(PLAIN, &frame(mac(2), mac(1), 60));
+    }
+    assert_eq!(guests[0].errors(), (0, 100, 0));
+    guests[0].send(PLAIN, &frame(mac(3), mac(1), 60));
+    assert_eq!(guests[2].receive().len(), 1);
+    guests[1].receive();
+    assert_eq!(guests[1].receive.queue.state().counters.read().dropped, 100, "who gets none sees it too");
+    // Large ones are bounded by their bytes.
+    guests[1].receive.queue.set_enabled(false);
+    guests[1].receive.queue.set_enabled(true);
+    let (header, tcp) = large(2, 1, 60_000);
+    for _ in 0..100 {
+        guests[0].send(header, &tcp);
+    }
+    assert!(guests[0].errors().1 >= 130, "{:?}", guests[0].errors());
+    // One that is switched off gets nothing, and nothing waits for it.
+    guests[1].receive.queue.set_enabled(false);
+    let before = guests[0].errors();
+    guests[0].send(PLAIN, &frame(mac(2), mac(1), 60));
+    assert_eq!(guests[0].errors(), before);
+    guests[1].receive.queue.set_enabled(true);
+    guests[1].offer(8, 1600);
+    assert_eq!(guests[1].receive().len(), 0);
+}
+
+#[test]
+fn what_is_sent_by_a_disabled_queue_is_thrown_away() {
+    let device = NetDevice::open(NetOptions::default(), &Switches::default()).unwrap();
+    let mut guest = Guest::new(&device, 64, MODERN, SPLIT);
+    guest.transmit.queue.set_enabled(false);
+    guest.send(PLAIN, &frame(mac(2), mac(1), 60));
+    assert_eq!(guest.errors(), (0, 1, 0));
+    assert!(!guest.transmit.queue.rest());
+    guest.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
+    assert!(guest.transmit.queue.rest(), "there is something to throw away");
+}
+
+#[test]
+fn limits_and_the_mtu_hold() {
+    let switches = Switches::default();
+    let options = NetOptions { packets_a_second: 1000, mtu: 1500, ..NetOptions::default() };
+    let (device, other) = (port(&switches, 1, options), port(&switches, 2, NetOptions::default()));
+    let mut guest = Guest::new(&device, 64, MODERN, SPLIT);
+    let mut receiver = Guest::new(&other, 64, MODERN, SPLIT);
+    receiver.offer(60, 1600);
+    for _ in 0..60 {
+        guest.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
+    }
+    let served = serve(&mut guest.transmit, 256);
+    assert!((1..=30).contains(&served.requests), "{served:?}");
+    assert!(served.held_back_ns.is_some_and(|ns| (100_000..=1_000_000).contains(&ns)), "{served:?}");
+    assert_eq!(receiver.receive().len(), served.requests as usize);
+    let free = port(&switches, 3, NetOptions { mtu: 1500, ..NetOptions::default() });
+    let mut guest = Guest::new(&free, 64, MODERN, SPLIT);
+    guest.send(PLAIN, &frame(mac(2), mac(1), 1522));
+    guest.send(PLAIN, &frame(mac(2), mac(1), 1523));
+    assert_eq!(guest.errors(), (0, 0, 1));
+    Device::set_mtu(&free, 9000);
+    guest.send(PLAIN, &frame(mac(2), mac(1), 1523));
+    assert_eq!(guest.errors(), (0, 0, 1));
+    assert_eq!(Device::config(&free, 8, 4), [1, 0, 0x28, 0x23]);
+    assert_eq!(Device::config(&free, 0, 6), mac(3));
+}
+
+#[test]
+fn drivers_of_before_virtio_1_have_a_shorter_header() {
+    let switches = Switches::default();
+    let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+    let mut old = Guest::new(&devices[0], 64, 0, RingFeatures::default());
+    let mut new = Guest::new(&devices[1], 64, MODERN, SPLIT);
+    old.offer(2, 1600);
+    new.offer(2, 1600);
+    let sent = frame(mac(2), mac(1), 60);
+    old.driver.transmit.write(DATA, &[&PLAIN[..], &sent].concat());
+    old.driver.transmit.add(&[(DATA, 70, false)]).unwrap();
+    serve(&mut old.transmit, 1);
+    assert_eq!(new.receive()[0].1, sent);
+    new.send(PLAIN, &frame(mac(1), mac(2), 60));
+    serve(&mut old.receive, 1);
+    assert_eq!(old.driver.receive.take().unwrap().1, 70);
+}
+
+#[test]
+fn the_control_queue_answers() {
+    let switches = Switches::default();
+    let device = port(&switches, 1, NetOptions { pairs: 2, ..NetOptions::default() });
+    let driver = NetDriver::new(16, SPLIT);
+    let handler = Device::handler(&device, 4, 16, VirtioFeatures(MODERN));
+    let mut queue = ByHand::new(&driver.receive, handler);
+    let mut driver = driver.receive;
+    for (command, answer) in
+        [(&[4, 0, 2, 0][..], 0), (&[4, 0, 3, 0], 1), (&[0, 0, 1], 0), (&[9, 9], 1), (&[], 1)]
+    {
+        driver.write(DATA, command);
+        driver.write(DATA + 0x100, &[0xff]);
+        driver.add(&[(DATA, command.len() as u32, false), (DATA + 0x100, 1, true)]).unwrap();
+        assert_eq!(serve(&mut queue, 8).requests, 1);
+        assert_eq!(driver.take().unwrap().1, 1);
+        assert_eq!(driver.read(DATA + 0x100, 1), [answer], "{command:?}");
+    }
+    assert_eq!((Device::queues(&device), Device::queue_number(&device)), (5, 2));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Whatever a guest puts into its buffers: all of them come back, what is counted adds up, and the other guest gets
+    /// whole packets.
+    #[test]
+    fn whatever_a_guest_sends_harms_nobody(
+        packets in prop::collection::vec((any::<[u8; 10]>(), prop::collection::vec(any::<u8>(), 0..200), 0..64_usize), 1..30),
+        likely: bool,
+        packed: bool,
+        features: u64,
+    ) {
+        let switches = Switches::default();
+        let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+        let ring = if packed { PACKED } else { SPLIT };
+        let mut guest = Guest::new(&devices[0], 64, MODERN, ring);
+        let mut other = Guest::new(&devices[1], 64, features | VERSION, ring);
+        other.offer(60, 2000);
+        let mut count = 0;
+        for (mut header, mut bytes, cut) in packets {
+            if likely {
+                let (usual, tcp) = large(2, 1, 3000);
+                header[..2].copy_from_slice(&usual[..2]);
+                header[6..].copy_from_slice(&usual[6..]);
+                bytes = [&tcp[..], &bytes].concat();
+            }
+            let cut = cut.min(12 + bytes.len());
+            if guest.driver.send_cut(header, &bytes, &[cut]).is_some() {
+                count += 1;
+            }
+        }
+        serve(&mut guest.transmit, 256);
+        let back = std::iter::from_fn(|| guest.driver.sent()).count();
+        prop_assert_eq!(back, count);
+        let counters = guest.transmit.queue.state().counters.read();
+        let all = counters.requests + counters.errors + counters.dropped + counters.too_large;
+        prop_assert_eq!(all, count as u64);
+        prop_assert!(guest.transmit.queue.broken().is_none());
+        for (_, frame) in other.receive() {
+            prop_assert!(frame.len() >= 14 && frame.len() <= LARGEST);
+        }
+    }
+}
