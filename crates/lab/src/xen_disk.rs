@@ -159,9 +159,14 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
     for (path, contents) in files {
         write(&root.join(path), contents.as_bytes())?;
     }
-    let awk = root.join("usr/bin/awk");
-    if !awk.exists() {
-        symlink("gawk", &awk).map_err(Error::file("Could not link", &awk))?;
+    let links = [("usr/bin/awk", "gawk"), ("var/run", "/run"), ("var/lock", "/run/lock")];
+    for (path, target) in links {
+        let link = root.join(path);
+        // What a package left there is empty: it is of a time before /run.
+        let _ = fs::remove_dir(&link);
+        if link.symlink_metadata().is_err() {
+            symlink(target, &link).map_err(Error::file("Could not link", &link))?;
+        }
     }
     link_programs(root)
 }
