@@ -71,7 +71,10 @@ mod tests {
         let files = [
             ("proc/xen/capabilities", capabilities),
             ("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\n"),
-            ("exitless/commands/xl-info", "xen_version            : 4.20.4\ncpu_mhz                : 2095.075\n"),
+            (
+                "exitless/commands/xl-info",
+                "xen_version            : 4.20.4\ncpu_mhz                : 2095.075\n",
+            ),
             (
                 "exitless/commands/xl-list",
                 "Name       ID   Mem VCPUs\tState\tTime(s)\nDomain-0    0   832     2     r-----      9.1\n\

@@ -165,7 +165,10 @@ impl Laboratory<'_> {
         let vendor_module = match self.lab.hypervisor {
             Hypervisor::Kvm { vendor_module } => vendor_module,
             Hypervisor::Xen => {
-                return self.xen.as_ref().map_or_else(Vec::new, |xen| xen.manifest().modules.clone());
+                // Without a disk those of Xen do, whose names tell them from the others.
+                let wanted = |module: &&String| !request.bare || module.starts_with("xen");
+                let modules = self.xen.iter().flat_map(|xen| &xen.manifest().modules);
+                return modules.filter(wanted).cloned().collect();
             }
         };
         let disk: &[&str] = match self.lab.emulator {
