@@ -10,8 +10,8 @@ use crate::xen_image::{HYPERVISOR, KERNEL, XenImage};
 
 /// The CPU: Xen 4.20 takes MWAIT, which TCG has no idle states for, and panics.
 const CPU: &str = "EPYC-v4,+svm,-monitor";
-/// The hypervisor's arguments. Mitigations and microcode are what an emulated CPU feels and no measurement here needs.
-const ARGUMENTS: &str = "console=com1 com1=115200 loglvl=all guest_loglvl=all spec-ctrl=no xpti=no ucode=no \
+/// The hypervisor's arguments. Mitigations are what an emulated CPU feels and no measurement here needs.
+const ARGUMENTS: &str = "console=com1 com1=115200 loglvl=all guest_loglvl=all spec-ctrl=no xpti=no \
     conring_size=128k dom0_max_vcpus=2";
 /// Memory of the whole host when nothing else is asked for, in MiB.
 pub(crate) const MEMORY_MIB: u64 = 2048;

@@ -21,7 +21,7 @@ use crate::xen_recipe;
 
 /// What building the image of the Xen host takes, beyond the image that all laboratories share.
 pub const XEN_BUILD_EFFORT: Effort =
-    Effort { download_mib: 125, disk_mib: 600, time: Duration::from_secs(30) };
+    Effort { download_mib: 125, disk_mib: 430, time: Duration::from_secs(30) };
 
 pub(crate) const HYPERVISOR: &str = "xen.elf";
 pub(crate) const KERNEL: &str = "vmlinux";

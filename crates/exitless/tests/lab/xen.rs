@@ -56,15 +56,13 @@ fn xenalyze(summary: &str) -> Counts {
 
 /// xenalyze's names for those of KVM, which are ours.
 fn renamed(counts: Counts) -> Counts {
-    let name = |reason: &str| {
-        match reason {
-            "intr" => "interrupt",
-            "vmmcall" => "hypercall",
-            "ioio" => "io",
-            "cr0_read" => "read_cr0",
-            other => other,
-        }
-        .to_owned()
+    let name = |reason: &str| match (reason.split_once('_'), reason) {
+        (_, "intr") => "interrupt".to_owned(),
+        (_, "vmmcall") => "hypercall".to_owned(),
+        (_, "ioio") => "io".to_owned(),
+        (Some(("exception", vector)), _) => format!("{} excp", vector.to_ascii_uppercase()),
+        (Some((register, access)), _) => format!("{access}_{register}"),
+        (None, other) => other.to_owned(),
     };
     counts.into_iter().map(|((domain, reason), count)| ((domain, name(&reason)), count)).collect()
 }
