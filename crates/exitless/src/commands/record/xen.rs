@@ -53,6 +53,7 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     let cannot = || format!("Could not write {}", output.display());
     let file = File::create(output).with_context(cannot)?;
     let mut about = header(host.isa())?;
+    about.isa = host.control.isa;
     // The records' times are ticks of Xen's time stamp counter, since the processors' start.
     (about.clock, about.start_ns) = (Some("TSC".to_owned()), None);
     let writer = Writer::new(file.try_clone().with_context(cannot)?, &about).with_context(cannot)?;
@@ -102,6 +103,7 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     let cannot = || format!("Could not write {}", output.display());
     let first_ns = live::monotonic_ns();
     let mut about = header(host.isa())?;
+    about.isa = host.control.isa;
     // That it can be written is found out before hours have passed.
     let mut file = File::create(output).with_context(cannot)?;
     let following = host.follow(Sums::default())?;
