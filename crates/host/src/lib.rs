@@ -20,6 +20,7 @@ pub mod posting;
 mod root;
 pub mod snapshot;
 pub mod vms;
+mod xen_control;
 
 pub use cpu_set::CpuSet;
 pub use cpuinfo::Cpu;
@@ -30,3 +31,4 @@ pub use inspection::Inspection;
 pub use interrupts::{Availability, InterruptVirtualization};
 pub use modules::Parameters;
 pub use root::{Ownership, Root};
+pub use xen_control::XenControl;

@@ -32,6 +32,8 @@ impl RunFolder {
 pub(crate) const IMAGE_PREFIX: &str = "image-";
 /// Folders of guest images begin with this; the key of their recipe follows.
 const GUEST_PREFIX: &str = "guest-";
+/// Folders of images of the Xen host begin with this; the key of their recipe follows.
+const XEN_PREFIX: &str = "xen-";
 const RUN_LOCK: &str = "lock";
 
 impl Cache {
@@ -68,10 +70,25 @@ impl Cache {
         self.root.join(format!("{GUEST_PREFIX}{key}"))
     }
 
-    /// Removes the guest images of other recipes, which serve no version of this program that is likely to come back.
+    /// The finished image of the Xen host with this content key.
+    pub(crate) fn xen_image(&self, key: &str) -> PathBuf {
+        self.root.join(format!("{XEN_PREFIX}{key}"))
+    }
+
+    /// Removes the guest images of other recipes.
     pub(crate) fn remove_other_guest_images(&self, kept: &Path) {
+        self.remove_others(GUEST_PREFIX, kept);
+    }
+
+    /// Removes the images of the Xen host of other recipes.
+    pub(crate) fn remove_other_xen_images(&self, kept: &Path) {
+        self.remove_others(XEN_PREFIX, kept);
+    }
+
+    /// Other recipes serve no version of this program that is likely to come back.
+    fn remove_others(&self, prefix: &str, kept: &Path) {
         let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
-        let is_image = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(GUEST_PREFIX);
+        let is_image = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(prefix);
         let others = entries.filter(|entry| is_image(&entry.file_name()) && entry.path() != kept);
         for other in others {
             if let Err(error) = fs::remove_dir_all(other.path()) {

@@ -21,7 +21,19 @@ impl Emulator {
     }
 }
 
-/// An emulated KVM host.
+/// The hypervisor of an emulated host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hypervisor {
+    /// KVM, in the host's own kernel.
+    Kvm {
+        /// The vendor's module, which the CPU needs.
+        vendor_module: &'static str,
+    },
+    /// Xen, below a privileged domain (dom0) in which commands run.
+    Xen,
+}
+
+/// An emulated host of virtual machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lab {
     /// The name on the command line.
@@ -30,8 +42,8 @@ pub struct Lab {
     pub summary: &'static str,
     /// What runs it.
     pub emulator: Emulator,
-    /// The KVM vendor module that its CPU needs.
-    pub vendor_module: &'static str,
+    /// What runs virtual machines in it.
+    pub hypervisor: Hypervisor,
     /// Kernel arguments beyond the common ones.
     pub kernel_arguments: &'static str,
 }
@@ -41,20 +53,28 @@ pub struct Lab {
 pub(crate) const BOCHS_INSTRUCTIONS_PER_SECOND: u32 = 50_000_000;
 
 /// Every laboratory, in the order of `lab list`.
-pub const LABS: [Lab; 2] = [
+pub const LABS: [Lab; 3] = [
     Lab {
         name: "intel-apicv",
         summary: "Intel VMX with APICv and posted interrupts, kvm_intel (Bochs)",
         emulator: Emulator::Bochs,
-        vendor_module: "kvm-intel",
+        hypervisor: Hypervisor::Kvm { vendor_module: "kvm-intel" },
         kernel_arguments: "tsc_early_khz=50000",
     },
     Lab {
         name: "amd-svm",
         summary: "AMD SVM with nested paging and without AVIC, kvm_amd (QEMU TCG)",
         emulator: Emulator::Qemu,
-        vendor_module: "kvm-amd",
+        hypervisor: Hypervisor::Kvm { vendor_module: "kvm-amd" },
         kernel_arguments: "",
+    },
+    Lab {
+        name: "xen",
+        summary: "Xen with SVM and nested paging, xl and xentrace in dom0 (QEMU TCG)",
+        emulator: Emulator::Qemu,
+        hypervisor: Hypervisor::Xen,
+        // Xen owns the serial line and passes its privileged domain's console on.
+        kernel_arguments: "console=hvc0",
     },
 ];
 
@@ -69,6 +89,11 @@ impl Lab {
             known: LABS.map(|lab| lab.name).join(", "),
         })
     }
+
+    /// Whether its hypervisor is Xen, which has an image of its own.
+    pub fn is_xen(&self) -> bool {
+        self.hypervisor == Hypervisor::Xen
+    }
 }
 
 #[cfg(test)]
@@ -78,7 +103,7 @@ mod tests {
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
         let message = Lab::find("intel").unwrap_err().to_string();
-        assert!(message.contains("\"intel\"") && message.contains("intel-apicv, amd-svm"), "{message}");
+        assert!(message.contains("\"intel\"") && message.contains("intel-apicv, amd-svm, xen"), "{message}");
     }
 
     #[test]

@@ -14,14 +14,14 @@ use crate::guest_recipe::MODULES;
 const MODULE_FOLDER: &str = "/exitless/modules";
 
 /// Files to load for each module of the recipe, in the order of loading.
-type Loading = BTreeMap<String, Vec<String>>;
+pub(crate) type Loading = BTreeMap<String, Vec<String>>;
 
 /// Makes it from the tree, in which depmod has run.
 pub(crate) fn make(root: &Path, release: &str) -> Result<Vec<u8>, Error> {
     let folder = root.join("usr/lib/modules").join(release);
     let path = folder.join("modules.dep");
     let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
-    let loading = loading(&dependencies);
+    let loading = loading(&dependencies, &MODULES);
     if let Some(missing) = MODULES.iter().find(|&&name| !loading.contains_key(name)) {
         return Err(Error::Kernel { path, problem: format!("it has no module {missing}") });
     }
@@ -43,9 +43,9 @@ pub(crate) fn make(root: &Path, release: &str) -> Result<Vec<u8>, Error> {
     archive.finish().map_err(in_memory())
 }
 
-/// The modules of the recipe in depmod's `PATH: PATH PATH` lines. depmod names what a module needs in such an order that
+/// These modules in depmod's `PATH: PATH PATH` lines. depmod names what a module needs in such an order that
 /// the last must be loaded first (modules.dep(5)).
-fn loading(dependencies: &str) -> Loading {
+pub(crate) fn loading(dependencies: &str, wanted: &[&str]) -> Loading {
     let file = |path: &str| {
         let name = path.trim().rsplit('/').next().unwrap_or_default();
         name.strip_suffix(".xz").unwrap_or(name).to_owned()
@@ -56,7 +56,7 @@ fn loading(dependencies: &str) -> Loading {
             let file_name = file(module);
             let name = file_name.strip_suffix(".ko")?.replace('-', "_");
             let needed = needed.split_whitespace().rev().map(file);
-            MODULES.contains(&name.as_str()).then(|| (name, needed.chain([file_name.clone()]).collect()))
+            wanted.contains(&name.as_str()).then(|| (name, needed.chain([file_name.clone()]).collect()))
         })
         .collect()
 }
@@ -76,6 +76,6 @@ mod tests {
             ("virtio_net".to_owned(), order(&["failover.ko", "net_failover.ko", "virtio_net.ko"])),
             ("virtio_rng".to_owned(), order(&["virtio-rng.ko"])),
         ]);
-        assert_eq!(loading(dependencies), expected);
+        assert_eq!(loading(dependencies, &MODULES), expected);
     }
 }

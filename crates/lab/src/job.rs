@@ -50,6 +50,8 @@ pub(crate) struct Job {
     pub(crate) root: Root,
     /// Whether the second disk is the guest image.
     pub(crate) guest_image: bool,
+    /// Whether this is the privileged domain of a Xen host.
+    pub(crate) xen: bool,
     /// Kernel modules in the order of loading, by file name in [`MODULE_FOLDER`].
     pub(crate) modules: Vec<String>,
     /// Parameters of modules, by the name that the kernel uses (`kvm_intel`).

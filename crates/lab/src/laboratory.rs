@@ -16,6 +16,7 @@ use crate::image::{Image, TOOLS, sha256};
 use crate::progress::{OnProgress, Progress, Step};
 use crate::request::{Happening, Request};
 use crate::run::Laboratory;
+use crate::xen_image::XenImage;
 
 /// The command of this program that the self-test runs inside: it enters a guest, and fails unless the vendor's
 /// interrupt virtualization is active where the laboratory promises it.
@@ -34,7 +35,8 @@ impl<'a> Laboratory<'a> {
     /// image's own.
     ///
     /// # Errors
-    /// [`Error::NoEmulator`] with the reason for each candidate, or [`Error::Interrupted`].
+    /// [`Error::NoEmulator`] with the reason for each candidate, [`Error::Interrupted`], or for a Xen host what
+    /// [`XenImage::find_or_build`] says.
     pub fn open(
         cache: &'a Cache,
         lab: &'static Lab,
@@ -42,11 +44,12 @@ impl<'a> Laboratory<'a> {
         stop: Arc<AtomicBool>,
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
+        let xen = lab.is_xen().then(|| XenImage::find_or_build(cache, on_progress)).transpose()?;
         let mut tried = String::new();
         let candidates = candidates(lab, image);
         let total = candidates.len() as u64;
         for ((program, identity), done) in candidates.into_iter().zip(0..) {
-            let laboratory = Self { cache, lab, image, program, stop: Arc::clone(&stop) };
+            let laboratory = Self { cache, lab, image, xen: xen.clone(), program, stop: Arc::clone(&stop) };
             let verdict = match laboratory.known_verdict(&identity)? {
                 Some(verdict) => verdict,
                 None => {
@@ -67,6 +70,11 @@ impl<'a> Laboratory<'a> {
         self.program.as_deref()
     }
 
+    /// The image of a Xen host; none for other laboratories.
+    pub fn xen_image(&self) -> Option<&XenImage> {
+        self.xen.as_ref()
+    }
+
     /// The version of the image's own emulator, without Debian's revision; none for another program.
     pub fn emulator_version(&self) -> Option<String> {
         let package = match (self.program(), self.lab.emulator) {
@@ -81,7 +89,8 @@ impl<'a> Laboratory<'a> {
     }
 
     fn verdict_path(&self, identity: &Path) -> Result<PathBuf, Error> {
-        let name = format!("{}-{}-{}.json", self.lab.name, self.image.manifest().key, sha256(identity)?);
+        let key = self.xen.as_ref().map_or(&self.image.manifest().key, |xen| &xen.manifest().key);
+        let name = format!("{}-{key}-{}.json", self.lab.name, sha256(identity)?);
         Ok(self.cache.verdicts().join(name))
     }
 

@@ -1,4 +1,4 @@
-//! Emulated KVM hosts: a real, unmodified Linux KVM on any x86 machine.
+//! Emulated hosts: a real, unmodified Linux KVM or Xen on any x86 machine.
 
 pub mod agent;
 mod archive;
@@ -32,9 +32,14 @@ mod terminal;
 mod tools;
 mod unpack;
 mod watch;
+mod xen_boot;
+mod xen_disk;
+mod xen_guest;
+mod xen_image;
+mod xen_recipe;
 
 pub use cache::Cache;
-pub use definition::{Emulator, LABS, Lab};
+pub use definition::{Emulator, Hypervisor, LABS, Lab};
 pub use error::Error;
 pub use frames::{Ending, Moment};
 pub use guest_image::{GUEST_BUILD_EFFORT, GuestImage, GuestManifest};
@@ -43,3 +48,4 @@ pub use laboratory::SELF_TEST;
 pub use progress::{BUILD_EFFORT, Effort, OnProgress, Progress, Step};
 pub use request::{Finished, Happening, Put, Request, Timings};
 pub use run::Laboratory;
+pub use xen_image::{XEN_BUILD_EFFORT, XenImage, XenManifest};

@@ -11,6 +11,8 @@ use crate::job::{AGENT_ARGUMENT, PORT_NAME};
 use crate::payload;
 use crate::rom;
 use crate::tools::{Invocation, LIBRARIES};
+use crate::xen_boot;
+use crate::xen_image::XenImage;
 
 /// Arguments of every laboratory's kernel. Those on the second line and the third take work away that an emulated CPU
 /// feels and that no measurement here needs: self-tests of ciphers, certificates, entropy collection, watchdogs. The
@@ -26,6 +28,8 @@ const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic nok
 pub(crate) struct Machine<'a> {
     pub(crate) lab: &'static Lab,
     pub(crate) image: &'a Image,
+    /// Set for a Xen host.
+    pub(crate) xen: Option<&'a XenImage>,
     /// The emulator's program, where it is not the image's own.
     pub(crate) program: Option<PathBuf>,
     pub(crate) cpus: u16,
@@ -181,10 +185,19 @@ impl Machine<'_> {
             }
         };
         invocation.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
-        invocation.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "EPYC,+svm"]);
+        invocation.args(["-machine", "q35", "-accel", "tcg,thread=multi"]);
         invocation.arg("-smp").arg(self.cpus.to_string()).arg("-m").arg(self.memory_mib.to_string());
-        invocation.arg("-kernel").arg(self.image.path(COMPRESSED_KERNEL)).arg("-initrd").arg(initrd);
-        invocation.arg("-append").arg(self.command_line());
+        let command_line = self.command_line();
+        match self.xen {
+            Some(xen) => {
+                xen_boot::arguments(&mut invocation, xen, folder, self.memory_mib, &initrd, &command_line)?;
+            }
+            None => {
+                invocation.args(["-cpu", "EPYC,+svm"]);
+                invocation.arg("-kernel").arg(self.image.path(COMPRESSED_KERNEL)).arg("-initrd").arg(initrd);
+                invocation.arg("-append").arg(command_line);
+            }
+        }
         invocation.arg("-serial").arg(format!("file:{}", console.display()));
         match &self.terminal {
             Some(terminal) => invocation.arg("-serial").arg(terminal),
@@ -193,7 +206,7 @@ impl Machine<'_> {
         invocation.args(["-chardev", "stdio,id=frames,signal=off", "-device", "virtio-serial-pci"]);
         invocation.arg("-device").arg(format!("virtserialport,chardev=frames,name={PORT_NAME}"));
         if self.with_disk {
-            let disk = self.image.path(DISK);
+            let disk = self.xen.map_or_else(|| self.image.path(DISK), |xen| xen.path(DISK));
             invocation
                 .arg("-drive")
                 .arg(format!("file={},if=none,id=disk,format=raw,snapshot=on", disk.display()));

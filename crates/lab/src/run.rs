@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::archive::Archive;
 use crate::assemble::{ATA_MODULES, KVM_MODULES};
 use crate::cache::Cache;
-use crate::definition::{Emulator, Lab};
+use crate::definition::{Emulator, Hypervisor, Lab};
 use crate::elf::{PT_INTERP, program_headers};
 use crate::error::Error;
 use crate::guest_image::GuestImage;
@@ -22,6 +22,8 @@ use crate::process::Process;
 use crate::request::{Finished, Happening, Put, Request, Timings};
 use crate::terminal::Bridge;
 use crate::watch::Watch;
+use crate::xen_boot;
+use crate::xen_image::XenImage;
 
 /// A boot that hung is tried again, unless the limit was so short that it may only have been slow.
 const WORTH_ANOTHER_TRY: Duration = Duration::from_secs(60);
@@ -32,6 +34,8 @@ pub struct Laboratory<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) lab: &'static Lab,
     pub(crate) image: &'a Image,
+    /// The image of a Xen host, for such a laboratory.
+    pub(crate) xen: Option<XenImage>,
     /// The emulator, where it is not the image's own.
     pub(crate) program: Option<PathBuf>,
     /// Set by a signal handler to end the run.
@@ -81,9 +85,14 @@ impl Laboratory<'_> {
         let machine = Machine {
             lab: self.lab,
             image: self.image,
+            xen: self.xen.as_ref(),
             program: self.program.clone(),
             cpus: request.cpus,
-            memory_mib: request.memory_mib.unwrap_or(if request.bare { 512 } else { 1536 }),
+            memory_mib: request.memory_mib.unwrap_or(match (&self.xen, request.bare) {
+                (Some(_), _) => xen_boot::MEMORY_MIB,
+                (None, true) => 512,
+                (None, false) => 1536,
+            }),
             with_disk: !request.bare,
             guest_disk: self.guest_disk(request)?,
             kernel_arguments: &request.kernel_arguments.join(" "),
@@ -138,17 +147,11 @@ impl Laboratory<'_> {
     }
 
     fn job(&self, request: &Request, put: &[(PlacedFile, Vec<u8>)], terminal: Option<TerminalSize>) -> Job {
-        let vendor = format!("{}.ko", self.lab.vendor_module);
-        let disk: &[&str] = match self.lab.emulator {
-            Emulator::Bochs if !request.bare => &ATA_MODULES,
-            _ => &[],
-        };
-        let modules =
-            disk.iter().chain(&KVM_MODULES).map(|&module| module.to_owned()).chain([vendor]).collect();
         Job {
             root: if request.bare { Root::Bare } else { Root::Disk },
             guest_image: request.guest_image,
-            modules,
+            xen: self.lab.is_xen(),
+            modules: self.modules(request),
             module_parameters: module_parameters(&request.kernel_arguments),
             command: request.command.clone(),
             put: put.iter().map(|(file, _)| file.clone()).collect(),
@@ -156,6 +159,24 @@ impl Laboratory<'_> {
             terminal,
             terminal_kind: std::env::var("TERM").unwrap_or_else(|_| "vt100".to_owned()),
         }
+    }
+
+    fn modules(&self, request: &Request) -> Vec<String> {
+        let vendor_module = match self.lab.hypervisor {
+            Hypervisor::Kvm { vendor_module } => vendor_module,
+            Hypervisor::Xen => {
+                // Without a disk those of Xen do, whose names tell them from the others.
+                let wanted = |module: &&String| !request.bare || module.starts_with("xen");
+                let modules = self.xen.iter().flat_map(|xen| &xen.manifest().modules);
+                return modules.filter(wanted).cloned().collect();
+            }
+        };
+        let disk: &[&str] = match self.lab.emulator {
+            Emulator::Bochs if !request.bare => &ATA_MODULES,
+            _ => &[],
+        };
+        let vendor = format!("{vendor_module}.ko");
+        disk.iter().chain(&KVM_MODULES).map(|&module| module.to_owned()).chain([vendor]).collect()
     }
 
     fn initial_ram_disk(&self, job: &Job, put: &[(PlacedFile, Vec<u8>)]) -> Result<Vec<u8>, Error> {
@@ -168,7 +189,10 @@ impl Laboratory<'_> {
         archive.file("/init", 0o755, &program).map_err(in_memory())?;
         archive.file(job::BUSYBOX, 0o755, &self.image.read(BUSYBOX)?).map_err(in_memory())?;
         for module in &job.modules {
-            let contents = self.image.read(&format!("{MODULES}/{module}"))?;
+            let contents = match &self.xen {
+                Some(xen) => xen.module(module)?,
+                None => self.image.read(&format!("{MODULES}/{module}"))?,
+            };
             archive
                 .file(&format!("{}/{module}", job::MODULE_FOLDER), 0o644, &contents)
                 .map_err(in_memory())?;

@@ -37,6 +37,7 @@ mod threads;
 pub mod trace;
 mod tracefs;
 mod vm_state;
+mod xentrace;
 
 pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use clock::monotonic_ns;
@@ -51,3 +52,4 @@ pub use threads::threads_of;
 pub use tracefs::Tracefs;
 pub use tracepoints::{EventFormat, Field, FormatError, Symbol, SymbolTable, Symbols};
 pub use vm_state::{StateReader, VcpuPlace, VmKey};
+pub use xentrace::{Xentrace, XentraceError, XentraceOutput};

@@ -156,6 +156,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
     pub(crate) fn lost(&mut self, cpu: u16, count: u64) {
         let after_ns = self.last_of_cpu.get(usize::from(cpu)).copied().unwrap_or(0);
         self.shared.marks.mark(cpu, after_ns);
+        self.sink.lost(count);
         self.shared.losses.lost_events = self.shared.losses.lost_events.saturating_add(count);
     }
 

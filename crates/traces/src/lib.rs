@@ -35,6 +35,7 @@ mod recognise;
 mod record;
 mod recordings;
 mod rows;
+mod sums;
 mod text;
 mod thread;
 mod trace_dat;
@@ -47,6 +48,8 @@ pub use likeness::{Property, Unlike, unlike};
 pub use origin::{Damage, Format, Origin};
 pub use record::{AccessRecord, ExitRecord, Sink};
 pub use recordings::{Recording, Recordings};
+pub use sums::Sums;
+pub use xentrace::follow as follow_xentrace;
 
 /// What to take from a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -47,6 +47,9 @@ pub trait Sink: Send {
     fn exit_with(&mut self, exit: &ExitRecord, _accesses: &[AccessRecord]) {
         self.exit(exit);
     }
+
+    /// The recorder says that it dropped so many events, of whichever kind.
+    fn lost(&mut self, _events: u64) {}
 }
 
 /// Takes nothing.

@@ -57,6 +57,32 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     read_records(Records::new(input.into_stream(), failure), name, &survey, options, sink)
 }
 
+/// Reads a recording while it is made, until `stream` ends. Where a read of it returns
+/// [`std::io::ErrorKind::WouldBlock`], what was read so far is decoded and handed on. Exits reach `sink` when no older
+/// ones of other processors can come any more: two rounds of the recorder later.
+///
+/// `options` must say what a recording's beginning would otherwise be searched for: the frequency and the instruction
+/// set. A recording without exits is none of the errors.
+pub fn follow(
+    stream: Box<dyn std::io::Read + Send>,
+    name: &str,
+    options: &Options,
+    sink: &mut impl Sink,
+) -> Result<Reading, Error> {
+    let survey = Survey { runstates: true, switches: true, ..Survey::default() };
+    let options = Options { threads: Some(std::num::NonZeroUsize::MIN), ..*options };
+    let records = Records::new(stream, crate::input::Failure::default());
+    match read_records(records, name.to_owned(), &survey, options, sink) {
+        Err(Error::NoExitsOfXen { .. }) => Ok(Reading {
+            profile: exits::Profile::new(),
+            origin: Origin::new(Format::Xentrace),
+            damage: None,
+            warnings: Vec::new(),
+        }),
+        other => other,
+    }
+}
+
 fn read_records(
     mut records: Records,
     name: String,
@@ -136,6 +162,8 @@ impl Feed for Walk<'_> {
                 Some(Item::Record(record)) => decoder.record(&record),
                 Some(Item::Window(window)) => decoder.placement.window(window),
                 Some(Item::Gap { all }) => decoder.placement.gap(all),
+                // Whoever follows the recording wants what there is.
+                Some(Item::Pause) => break,
                 None => {
                     decoder.placement.finish();
                     *ended = true;

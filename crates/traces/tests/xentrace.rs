@@ -315,3 +315,55 @@ fn a_part_of_the_time() {
     assert_eq!(exits.len(), expected);
     assert!(expected > 100 && expected < whole.len());
 }
+
+/// A recording that is still being made: it comes in pieces that end anywhere, with pauses between.
+struct Pieces {
+    bytes: std::io::Cursor<Vec<u8>>,
+    pause: bool,
+}
+
+impl std::io::Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.pause = !self.pause;
+        if self.pause {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        let length = buffer.len().min(1009);
+        self.bytes.read(&mut buffer[..length])
+    }
+}
+
+#[test]
+fn a_recording_that_is_followed_gives_the_exits_of_the_whole() {
+    for name in ["a-all", "h-all", "qemu10-a-all"] {
+        let (whole, _) = recording(name);
+        let stream = Pieces { bytes: std::io::Cursor::new(unpacked(name)), pause: false };
+        let mut sums = traces::Sums::default();
+        let options = Options { isa: Some(Isa::Svm), ..in_cycles() };
+        let reading = traces::follow_xentrace(Box::new(stream), name, &options, &mut sums).unwrap();
+        assert_eq!(reading.profile.vcpus(), whole.profile.vcpus(), "{name}");
+        assert_eq!(reading.damage, None);
+        let summed = sums.take();
+        assert_eq!(summed.vcpus(), whole.profile.vcpus(), "{name}");
+        assert_eq!(summed.losses.lost_events, whole.profile.losses.lost_events);
+        assert!(sums.take().is_empty());
+    }
+}
+
+#[test]
+fn what_was_lost_while_a_recording_is_followed_is_told_at_once() {
+    let bytes = with_losses(&unpacked("h-all"));
+    let mut sums = traces::Sums::default();
+    let options = Options { isa: Some(Isa::Svm), ..in_cycles() };
+    let stream = Pieces { bytes: std::io::Cursor::new(bytes), pause: false };
+    let reading = traces::follow_xentrace(Box::new(stream), "losses", &options, &mut sums).unwrap();
+    assert!(reading.profile.losses.lost_events > 0);
+    assert_eq!(sums.take().losses.lost_events, reading.profile.losses.lost_events);
+}
+
+#[test]
+fn nothing_at_all_is_no_error_where_it_is_followed() {
+    let stream = Box::new(std::io::Cursor::new(Vec::new()));
+    let reading = traces::follow_xentrace(stream, "nothing", &in_cycles(), &mut ()).unwrap();
+    assert!(reading.profile.is_empty() && reading.damage.is_none());
+}

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use lab::{BUILD_EFFORT, Cache, Finished, Happening, Image, LABS, Lab, Laboratory, Put, Request, Timings};
+use lab::{
+    BUILD_EFFORT, Cache, Effort, Finished, Happening, Image, LABS, Lab, Laboratory, Put, Request, Timings,
+    XEN_BUILD_EFFORT, XenImage,
+};
 use serde::Serialize;
 
 use crate::console::BuildProgress;
@@ -116,15 +119,18 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
-    let image = Image::find(&Cache::of_user());
-    let built = matches!(image, Ok(Some(_)));
-    let disk_usage_bytes = image.ok().flatten().map_or(0, |image| image.disk_usage());
-    let listed = LABS.map(|lab| Listed {
-        name: lab.name,
-        summary: lab.summary,
-        emulator: lab.emulator.name(),
-        built,
-        disk_usage_bytes,
+    let cache = Cache::of_user();
+    let shared = Image::find(&cache).ok().flatten().map(|image| image.disk_usage());
+    let xen = XenImage::find(&cache).ok().flatten().map(|image| image.disk_usage());
+    let listed = LABS.map(|lab| {
+        let own = if lab.is_xen() { xen } else { Some(0) };
+        Listed {
+            name: lab.name,
+            summary: lab.summary,
+            emulator: lab.emulator.name(),
+            built: shared.is_some() && own.is_some(),
+            disk_usage_bytes: shared.unwrap_or(0) + own.unwrap_or(0),
+        }
     });
     let mut out = std::io::stdout().lock();
     if json {
@@ -135,13 +141,9 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     for lab in listed {
         writeln!(out, "{:12} {:9} {}", lab.name, if lab.built { "built" } else { "not built" }, lab.summary)?;
     }
-    if disk_usage_bytes > 0 {
-        writeln!(
-            out,
-            "One image serves all: {} MiB in {}",
-            disk_usage_bytes >> 20,
-            Cache::of_user().root().display()
-        )?;
+    if let Some(shared) = shared {
+        let more = xen.map_or_else(String::new, |bytes| format!(", {} MiB more for xen,", bytes >> 20));
+        writeln!(out, "One image serves all: {} MiB{more} in {}", shared >> 20, cache.root().display())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -153,11 +155,14 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     let mut progress = BuildProgress::new();
     let image = image(&cache, &mut progress, &stop)?;
     image.verify(&mut |step| progress.show(step))?;
-    let laboratory =
-        Laboratory::open(&cache, lab, &image, Arc::clone(&stop), &mut |step| progress.show(step))?;
+    let laboratory = open(&cache, lab, &image, &mut progress, Arc::clone(&stop))?;
+    if let Some(xen) = laboratory.xen_image() {
+        xen.verify(&mut |step| progress.show(step))?;
+    }
     let guest_image = super::guest::image(&mut progress, &stop)?;
     drop(progress);
-    for (package, here, proven) in image.drift() {
+    let of_xen = laboratory.xen_image().map(XenImage::drift).unwrap_or_default();
+    for (package, here, proven) in image.drift().into_iter().chain(of_xen) {
         eprintln!("Note: {package} is {here}; the laboratories were proven with {proven}");
     }
     let emulator = laboratory.program().map_or_else(
@@ -170,6 +175,15 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
         image.manifest().packages.len(),
         image.disk_usage() >> 20
     );
+    if let Some(xen) = laboratory.xen_image() {
+        println!(
+            "Xen {}, Linux {} in dom0, {} packages, {} MiB",
+            xen.hypervisor_version().unwrap_or("of an unknown version"),
+            xen.manifest().kernel_release,
+            xen.manifest().packages.len(),
+            xen.disk_usage() >> 20
+        );
+    }
     println!("{}", super::guest::ready(&guest_image));
     Ok(ExitCode::SUCCESS)
 }
@@ -216,21 +230,40 @@ pub(crate) fn with_laboratory<T>(
     let cache = Cache::of_user();
     let mut progress = BuildProgress::new();
     let image = image(&cache, &mut progress, &stop)?;
-    let laboratory = Laboratory::open(&cache, lab, &image, stop, &mut |step| progress.show(step))?;
+    let laboratory = open(&cache, lab, &image, &mut progress, stop)?;
     drop(progress);
     use_it(&laboratory)
 }
 
+/// Opens a laboratory; that of Xen has an image of its own, of which the effort is said before it is built.
+fn open<'a>(
+    cache: &'a Cache,
+    lab: &'static Lab,
+    image: &'a Image,
+    progress: &mut BuildProgress,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<Laboratory<'a>> {
+    if lab.is_xen() && XenImage::find(cache)?.is_none() {
+        say_effort("the image of the Xen host", &XEN_BUILD_EFFORT, cache);
+    }
+    let opened = Laboratory::open(cache, lab, image, Arc::clone(&stop), &mut |step| progress.show(step));
+    // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.
+    Ok(opened.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
+}
+
+fn say_effort(what: &str, effort: &Effort, cache: &Cache) {
+    eprintln!(
+        "Building {what}: {} MiB to download, {} MiB on the disk, about {} s and the download. It is kept in {}.",
+        effort.download_mib,
+        effort.disk_mib,
+        effort.time.as_secs(),
+        cache.root().display()
+    );
+}
+
 fn image(cache: &Cache, progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<Image> {
     if Image::find(cache)?.is_none() {
-        eprintln!(
-            "Building the laboratories' image: {} MiB to download, {} MiB on the disk, about {} s and the download. \
-             It is kept in {}.",
-            BUILD_EFFORT.download_mib,
-            BUILD_EFFORT.disk_mib,
-            BUILD_EFFORT.time.as_secs(),
-            cache.root().display()
-        );
+        say_effort("the laboratories' image", &BUILD_EFFORT, cache);
     }
     let built = Image::find_or_build(cache, &mut |step| progress.show(step));
     // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.

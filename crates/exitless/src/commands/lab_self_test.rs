@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use lab::{Emulator, Lab};
 use probe::run::Arm;
@@ -15,10 +15,29 @@ pub(crate) struct Arguments {
     name: String,
 }
 
+/// Checks that this is the privileged domain of a Xen which runs guests by the CPU's help.
+fn run_below_xen() -> anyhow::Result<ExitCode> {
+    const HYPERVISOR: &str = "/sys/hypervisor/properties/capabilities";
+    const DOMAIN: &str = "/proc/xen/capabilities";
+    let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("Could not read {path}"));
+    let (guests, domain) = (read(HYPERVISOR)?, read(DOMAIN)?);
+    if !domain.contains("control_d") {
+        bail!("{DOMAIN} does not say control_d, as in a privileged domain: {domain:?}");
+    }
+    if !guests.contains("hvm-3.0-x86_64") {
+        bail!("{HYPERVISOR} does not list hvm-3.0-x86_64: {guests:?}");
+    }
+    println!("{}", guests.trim());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Enters a guest, and checks the interrupt virtualization that the laboratory promises: that it is there, and delivers
 /// interrupts as the manual says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(&arguments.name)?;
+    if lab.is_xen() {
+        return run_below_xen();
+    }
     let mut vm = MicroVm::new(&Config::default())?;
     let promised = lab.emulator == Emulator::Bochs;
     if promised {

@@ -29,3 +29,4 @@ pub(crate) mod vm;
 pub(crate) mod vms;
 mod watching;
 mod workload;
+mod xen;

@@ -2,6 +2,7 @@
 
 mod exits;
 mod profile;
+mod xen;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use traces::exitless::Header;
 use super::quantity;
 use super::watching::{HOST, WatchArguments};
 use super::workload::Workload;
+use super::xen::XenHost;
 use crate::{interrupt, status};
 
 /// Arguments of `record`.
@@ -90,7 +92,7 @@ impl Course {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let watch = arguments.watch.watch(!arguments.no_accesses)?;
+    let xen = XenHost::find(&arguments.watch);
     let default = if arguments.profile { "recording.profile" } else { "recording.exits" };
     let output = arguments.output.as_deref().unwrap_or(Path::new(default));
     let stop = interrupt::flag()?;
@@ -104,11 +106,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             status: None,
         })
     };
-    let (recorded, course) = if arguments.profile {
+    let (recorded, course) = if let Some(host) = xen {
+        super::xen::refuse(!arguments.watch.wanted().is_empty(), "--vm of record")?;
+        super::xen::refuse(arguments.no_accesses, "--no-accesses")?;
+        let mut course = begin(&stop)?;
+        let record = if arguments.profile { xen::profile } else { xen::record };
+        (record(host, output, &mut course)?, course)
+    } else if arguments.profile {
+        let watch = arguments.watch.watch(!arguments.no_accesses)?;
         let Some(collector) = arguments.watch.attach(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
         let mut course = begin(&stop)?;
         (profile::record(collector, output, &mut course)?, course)
     } else {
+        let watch = arguments.watch.watch(!arguments.no_accesses)?;
         let Some(recorder) = arguments.watch.record(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
         let mut course = begin(&stop)?;
         (exits::record(recorder, output, &mut course)?, course)

@@ -1,6 +1,7 @@
 //! `exitless stat`: exits as they happen, as a table an interval.
 
 mod statistics;
+mod xen;
 
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
@@ -17,6 +18,7 @@ use super::quantity;
 use super::table::TableArguments;
 use super::watching::{LiveSource, VmNames, WatchArguments};
 use super::workload::Workload;
+use super::xen::XenHost;
 use crate::{console, interrupt};
 
 /// Arguments of `stat`.
@@ -46,6 +48,9 @@ pub(crate) struct Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let grouping = arguments.rows.grouping()?;
+    if let Some(host) = XenHost::find(&arguments.watch) {
+        return xen::run(host, arguments, &grouping, &*interrupt::flag()?);
+    }
     let watch = arguments.watch.watch(arguments.rows.accesses())?;
     let stop = interrupt::flag()?;
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;

@@ -1,5 +1,6 @@
 //! `exitless top`: the exits of this host's VMs on a page that keeps itself up to date.
 
+mod counting;
 mod keys;
 mod terminal;
 mod vms;
@@ -10,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use live::{Collector, Cost, Mechanism};
+use live::Cost;
 use ratatui_crossterm::crossterm::event::{self, Event};
-use report::top::{Action, Look, Observation, Source, Top};
+use report::top::{Action, Look, Observation, Top};
 
+use self::counting::Counting;
 use self::terminal::{Screen, Signals};
-use self::vms::Vms;
 use super::quantity;
 use super::watching::WatchArguments;
 use crate::status::Usage;
@@ -52,8 +53,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Some(counting) = Counting::begin(arguments, false, &stop)? else { return Ok(ExitCode::SUCCESS) };
     let signals = Signals::catch(&stop)?;
     let screen = Screen::take_over()?;
-    let (vms, top) = (Vms::new(counting.collector.isa()), Top::new(counting.source(), arguments.interval));
-    Session { arguments, counting, vms, top, screen, look, stop: &stop, signals }.run()?;
+    let top = Top::new(counting.source(), arguments.interval);
+    Session { arguments, counting, top, screen, look, stop: &stop, signals }.run()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -70,33 +71,9 @@ fn check(arguments: &Arguments) -> Result<(), Usage> {
     Ok(())
 }
 
-/// A collector, and whether it takes accesses.
-struct Counting {
-    collector: Collector,
-    accesses: bool,
-}
-
-impl Counting {
-    /// `None` when `stop` was set while KVM was waited for.
-    fn begin(arguments: &Arguments, accesses: bool, stop: &AtomicBool) -> anyhow::Result<Option<Self>> {
-        let watch = arguments.watch.watch(accesses)?;
-        let collector = arguments.watch.attach(&watch, stop)?;
-        Ok(collector.map(|collector| Self { collector, accesses }))
-    }
-
-    fn source(&self) -> Source {
-        let mechanism = match self.collector.mechanism() {
-            Mechanism::RawTracepoints => "raw tracepoints".to_owned(),
-            Mechanism::Tracepoints { why } => format!("tracepoints, not raw ones, which cost less: {why}"),
-        };
-        Source { isa: self.collector.isa(), mechanism, missing: self.collector.missing().to_vec() }
-    }
-}
-
 struct Session<'a> {
     arguments: &'a Arguments,
     counting: Counting,
-    vms: Vms,
     top: Top,
     screen: Screen,
     look: Look,
@@ -117,7 +94,7 @@ impl Session<'_> {
             if self.top.is_paused() {
                 continue;
             }
-            if self.counting.accesses != self.top.wants_accesses() {
+            if self.counting.must_change(self.top.wants_accesses()) {
                 self.attach_again()?;
                 since = Instant::now();
             } else if since.elapsed() >= self.interval() {
@@ -175,12 +152,11 @@ impl Session<'_> {
     }
 
     fn observe(&mut self) -> anyhow::Result<()> {
-        let mut profile = self.counting.collector.take()?;
-        self.vms.look(&mut profile);
-        let mut processes = self.top.processes();
-        processes.extend(profile.vcpus().iter().filter_map(|of| of.vcpu.vm));
-        let facts = processes.into_iter().map(|vm| (vm, self.vms.facts(vm, &profile))).collect();
-        let cost = self.arguments.self_cost.then(|| self.counting.collector.cost()).transpose()?;
+        let profile = self.counting.take(self.arguments)?;
+        let mut vms = self.top.processes();
+        vms.extend(profile.vcpus().iter().filter_map(|of| of.vcpu.vm));
+        let facts = self.counting.facts(vms.into_iter(), &profile);
+        let cost = if self.arguments.self_cost { self.counting.cost()? } else { None };
         let cost_ns_per_exit = cost.and_then(|cost| cost.ns_per_exit());
         self.top.observe(Observation { profile, facts, cost_ns_per_exit });
         Ok(())

@@ -1,7 +1,7 @@
 //! What all commands on the running kernel share: which VMs, waiting for KVM, and naming the source.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,9 @@ pub(crate) struct WatchArguments {
     /// Use the kernel's stable tracepoints even where raw ones can be used, which cost less.
     #[arg(long)]
     no_raw_tracepoints: bool,
+    /// On a host of Xen, the xentrace program to use.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(super) xentrace: Option<PathBuf>,
 }
 
 impl WatchArguments {

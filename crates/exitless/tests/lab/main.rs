@@ -20,3 +20,4 @@ mod top;
 mod trace;
 mod verify;
 mod vm_lint;
+mod xen;

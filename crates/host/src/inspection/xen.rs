@@ -97,7 +97,7 @@ fn version(root: &Root) -> Fact<String> {
 }
 
 impl XenInfo {
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let field = |line: &str| {
             let (name, value) = line.split_once(':')?;
             Some((name.trim().to_owned(), value.trim().to_owned()))
@@ -181,7 +181,7 @@ impl XenLog {
 
 impl XenDomain {
     /// A line of `xl list`: `Name ID Mem VCPUs State Time(s)`. A name can have blanks.
-    fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut rest = line.trim_end();
         let mut last = || {
             let (before, word) = rest.rsplit_once(char::is_whitespace)?;

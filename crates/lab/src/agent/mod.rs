@@ -5,6 +5,7 @@ mod command;
 mod debug_port;
 mod files;
 mod machine;
+mod xen;
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use rustix::system::{RebootCommand, reboot};
 
 use crate::frames::{Ending, Frame, Moment};
-use crate::job::{AGENT_ARGUMENT, JOB_PATH, Job};
+use crate::job::{AGENT_ARGUMENT, JOB_PATH, Job, Root};
 use channel::Channel;
 
 /// How long the host is given to end the emulator before the emulated host does it.
@@ -57,12 +58,18 @@ fn carry_out(channel: &mut Channel) -> Result<Ending, String> {
         machine::load_module(module, &job.module_parameters)?;
     }
     reached(channel, "modules");
+    if job.xen {
+        xen::mount_xenfs()?;
+    }
     let root = machine::make_root(job.root)?;
     if job.guest_image {
         machine::offer_guest_image(&root)?;
     }
     files::place(&root, &job.put)?;
     machine::change_root(&root)?;
+    if job.xen && job.root == Root::Disk {
+        xen::start_daemons()?;
+    }
     reached(channel, "root");
     let ending = match job.terminal {
         Some(size) => command::shell(&job, size)?,

@@ -24,6 +24,8 @@ pub(super) enum Item<'a> {
     /// Records of this processor follow.
     Window(Window),
     Record(Record<'a>),
+    /// The recording is still being made, and nothing new has come for a moment.
+    Pause,
     /// What followed in the current window could not be read; `all` when that may be more than its rest.
     Gap {
         all: bool,
@@ -57,6 +59,7 @@ enum Step {
     Record(Header),
     Gap { all: bool },
     Again,
+    Pause,
     End,
 }
 
@@ -114,6 +117,7 @@ impl Records {
                 Step::Window(window) => return Some(Item::Window(window)),
                 Step::Gap { all } => return Some(Item::Gap { all }),
                 Step::Again => {}
+                Step::Pause => return Some(Item::Pause),
                 Step::End => return None,
                 Step::Record(header) => {
                     let from = self.at;
@@ -128,7 +132,9 @@ impl Records {
         if let Some(expected) = self.lost_track {
             return self.find_window(expected);
         }
-        self.want(LONGEST);
+        if self.want(LONGEST) {
+            return Step::Pause;
+        }
         let bytes = &self.buffer[self.at..self.filled];
         if self.left == 0 {
             return self.window();
@@ -204,7 +210,9 @@ impl Records {
 
     /// Skips to where windows follow each other again.
     fn find_window(&mut self, expected: u64) -> Step {
-        self.want(LOOK_AHEAD);
+        if self.want(LOOK_AHEAD) {
+            return Step::Pause;
+        }
         let bytes = &self.buffer[self.at..self.filled];
         let first = Header(super::record::WINDOW_HEADER).0.to_le_bytes();
         let candidates = bytes.len().saturating_sub(if self.ended { WINDOW - 1 } else { LOOK_AHEAD - 1 });
@@ -230,9 +238,9 @@ impl Records {
     }
 
     /// Reads until so many bytes are there to be walked over, or the recording ends.
-    fn want(&mut self, bytes: usize) {
+    fn want(&mut self, bytes: usize) -> bool {
         if self.filled - self.at >= bytes || self.ended {
-            return;
+            return false;
         }
         self.buffer.copy_within(self.at..self.filled, 0);
         self.before += self.at as u64;
@@ -243,12 +251,14 @@ impl Records {
                 Ok(0) => self.ended = true,
                 Ok(count) => self.filled += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) => {
                     self.ended = true;
                     self.damaged_at(self.before + self.filled as u64, unreadable(&error));
                 }
             }
         }
+        false
     }
 
     /// Whether the stream ended with an error.

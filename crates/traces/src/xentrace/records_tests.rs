@@ -23,6 +23,7 @@ enum Seen {
     Window(u16),
     Record(u32, Option<u64>, usize),
     Gap(bool),
+    Pause,
 }
 
 struct Walk {
@@ -47,6 +48,7 @@ impl Walk {
                 Item::Window(window) => Seen::Window(window.cpu),
                 Item::Record(record) => Seen::Record(record.event, record.ticks, record.len()),
                 Item::Gap { all } => Seen::Gap(all),
+                Item::Pause => Seen::Pause,
             });
         }
         let position = records.position();

@@ -49,6 +49,7 @@ impl Survey {
             match item {
                 Item::Window(window) => cpu = window.cpu,
                 Item::Gap { .. } => processors.clear(),
+                Item::Pause => {}
                 Item::Record(record) => {
                     survey.record(&record, processors.entry(cpu).or_default(), &mut comparison);
                 }

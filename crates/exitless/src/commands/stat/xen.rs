@@ -1,0 +1,82 @@
+//! `exitless stat` on a host of Xen.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use exits::{Grouping, Profile, Span};
+use experiment::pause;
+use traces::Sums;
+
+use super::{Arguments, print};
+use crate::commands::workload::Workload;
+use crate::commands::xen::{self, Following, XenHost};
+
+/// Prints a table an interval, until a signal or as many as were asked for.
+pub(super) fn run(
+    mut host: XenHost,
+    arguments: &Arguments,
+    grouping: &Grouping,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    xen::refuse(arguments.self_cost, "--self-cost")?;
+    let sums = Sums::default();
+    let following = host.follow(sums.clone())?;
+    let mut since_ns = live::monotonic_ns();
+    let mut show = |host: &mut XenHost, warnings: Vec<String>| -> anyhow::Result<()> {
+        let now_ns = live::monotonic_ns();
+        let mut profile = sums.take();
+        profile.span = Some(Span { first_ns: since_ns, last_ns: now_ns });
+        since_ns = now_ns;
+        host.name(&mut profile);
+        show(host, profile, warnings, arguments, grouping)
+    };
+    let mut status = ExitCode::SUCCESS;
+    if let Some(mut workload) = Workload::start(&arguments.command)? {
+        loop {
+            if let Some(ended) = workload.ended(stop)? {
+                status = ended;
+                break;
+            }
+            if following.has_ended() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    } else {
+        let mut next = Instant::now();
+        for number in 1.. {
+            next += Duration::from_nanos(arguments.interval);
+            if !pause(next, stop) || arguments.count == Some(number) || following.has_ended() {
+                break;
+            }
+            show(&mut host, Vec::new())?;
+        }
+    }
+    let warnings = end(following)?;
+    show(&mut host, warnings)?;
+    Ok(status)
+}
+
+fn end(following: Following<Sums>) -> anyhow::Result<Vec<String>> {
+    let (reading, _) = following.finish()?;
+    let damage = reading.damage.map(|damage| {
+        format!(
+            "What xentrace wrote is damaged at byte {}: {}; what follows is missing",
+            damage.offset, damage.what
+        )
+    });
+    Ok(reading.warnings.into_iter().chain(damage).collect())
+}
+
+fn show(
+    host: &XenHost,
+    profile: Profile,
+    warnings: Vec<String>,
+    arguments: &Arguments,
+    grouping: &Grouping,
+) -> anyhow::Result<()> {
+    let recordings = host.recordings(xen::only(profile, arguments.watch.wanted()), warnings);
+    let table = arguments.rows.of(&recordings.profile, grouping.clone());
+    print(&recordings, &table, None, arguments)
+}

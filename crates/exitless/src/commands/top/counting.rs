@@ -1,0 +1,124 @@
+//! Where `exitless top` has its exits from: KVM through eBPF, or Xen through xentrace.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::bail;
+use exits::{Profile, Span};
+use live::{Collector, Cost, Mechanism};
+use report::top::{Source, VmFacts};
+use traces::Sums;
+
+use super::Arguments;
+use super::vms::Vms;
+use crate::commands::xen::{self, Following, XenHost};
+
+pub(super) enum Counting {
+    /// A collector, whether it takes accesses, and what is known of VMs beside their exits.
+    Kvm { collector: Box<Collector>, accesses: bool, vms: Vms },
+    /// xentrace, its sums, and since when they are summed up.
+    Xen { host: XenHost, following: Option<Following<Sums>>, sums: Sums, since_ns: u64 },
+}
+
+impl Counting {
+    /// `None` when `stop` was set while KVM was waited for.
+    pub(super) fn begin(
+        arguments: &Arguments,
+        accesses: bool,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Option<Self>> {
+        if let Some(host) = XenHost::find(&arguments.watch) {
+            xen::refuse(arguments.self_cost, "--self-cost")?;
+            let sums = Sums::default();
+            let following = Some(host.follow(sums.clone())?);
+            return Ok(Some(Self::Xen { host, following, sums, since_ns: live::monotonic_ns() }));
+        }
+        let watch = arguments.watch.watch(accesses)?;
+        let collector = arguments.watch.attach(&watch, stop)?;
+        Ok(collector.map(|collector| Self::Kvm {
+            vms: Vms::new(collector.isa()),
+            collector: Box::new(collector),
+            accesses,
+        }))
+    }
+
+    /// Whether accesses are counted otherwise than they are wanted. xentrace always has them.
+    pub(super) fn must_change(&self, wants_accesses: bool) -> bool {
+        matches!(self, Self::Kvm { accesses, .. } if *accesses != wants_accesses)
+    }
+
+    pub(super) fn source(&self) -> Source {
+        match self {
+            Self::Kvm { collector, .. } => {
+                let mechanism = match collector.mechanism() {
+                    Mechanism::RawTracepoints => "raw tracepoints".to_owned(),
+                    Mechanism::Tracepoints { why } => {
+                        format!("tracepoints, not raw ones, which cost less: {why}")
+                    }
+                };
+                Source { isa: collector.isa(), mechanism, missing: collector.missing().to_vec() }
+            }
+            Self::Xen { host, .. } => {
+                Source { isa: host.isa(), mechanism: "xentrace".to_owned(), missing: missing(host) }
+            }
+        }
+    }
+
+    /// What was counted since the last time, with the VMs' names.
+    pub(super) fn take(&mut self, arguments: &Arguments) -> anyhow::Result<Profile> {
+        match self {
+            Self::Kvm { collector, vms, .. } => {
+                let mut profile = collector.take()?;
+                vms.look(&mut profile);
+                Ok(profile)
+            }
+            Self::Xen { host, following, sums, since_ns } => {
+                if following.as_ref().is_none_or(Following::has_ended) {
+                    // It says why, where it knows.
+                    following.take().map(Following::finish).transpose()?;
+                    bail!("xentrace has ended");
+                }
+                let now_ns = live::monotonic_ns();
+                let mut profile = sums.take();
+                profile.span = Some(Span { first_ns: *since_ns, last_ns: now_ns });
+                *since_ns = now_ns;
+                host.name(&mut profile);
+                Ok(xen::only(profile, arguments.watch.wanted()))
+            }
+        }
+    }
+
+    /// What is known now of these VMs.
+    pub(super) fn facts(&self, vms: impl Iterator<Item = u32>, profile: &Profile) -> BTreeMap<u32, VmFacts> {
+        match self {
+            Self::Kvm { vms: known, .. } => vms.map(|vm| (vm, known.facts(vm, profile))).collect(),
+            // Asking xl costs more than all else here, so that a domain which ended stays until the page does.
+            Self::Xen { .. } => vms
+                .map(|vm| {
+                    let name = profile.names.get(&vm).cloned();
+                    (vm, VmFacts { name, interrupt_virtualization: None, is_gone: false })
+                })
+                .collect(),
+        }
+    }
+
+    /// What the counting itself costs, where that is known.
+    pub(super) fn cost(&self) -> anyhow::Result<Option<Cost>> {
+        match self {
+            Self::Kvm { collector, .. } => Ok(Some(collector.cost()?)),
+            Self::Xen { .. } => Ok(None),
+        }
+    }
+}
+
+/// What cannot be known because something else is not.
+fn missing(host: &XenHost) -> Vec<String> {
+    let mut missing = Vec::new();
+    if host.control.isa.is_none() {
+        missing.push("the processor's vendor is unknown; exits are taken for VMX's".to_owned());
+    }
+    if host.control.tsc_hz.is_none() {
+        missing.push("`xl info` gives no cpu_mhz; times rest on an assumed 2.4 GHz".to_owned());
+    }
+    missing
+}

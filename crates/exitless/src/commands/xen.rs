@@ -1,0 +1,183 @@
+//! Watching the guests of Xen from its control domain, through xentrace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use anyhow::{Context as _, bail};
+use exits::{Isa, Profile, Selection};
+use host::{Root, XenControl};
+use live::Xentrace;
+use traces::{Format, Options, Origin, Reading, Recordings, Sink};
+
+use super::watching::WatchArguments;
+use crate::status::Usage;
+
+/// Where Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
+const VERSIONS: &str = "/usr/lib";
+const PROGRAM: &str = "xentrace";
+
+/// The control domain that this is.
+#[derive(Debug)]
+pub(crate) struct XenHost {
+    root: Root,
+    program: PathBuf,
+    pub(crate) control: XenControl,
+    names: BTreeMap<u32, Option<String>>,
+}
+
+/// A recording of xentrace that is being read.
+pub(crate) struct Following<S> {
+    xentrace: Xentrace,
+    reader: JoinHandle<Result<(Reading, S), traces::Error>>,
+}
+
+impl XenHost {
+    /// `None` where this is no control domain of Xen and none was asked for.
+    pub(crate) fn find(arguments: &WatchArguments) -> Option<Self> {
+        let root = Root::live();
+        let given = arguments.xentrace.as_deref();
+        let control = match XenControl::read(&root) {
+            Some(control) => control,
+            // The program says by itself whether it can.
+            None => given.map(|_| XenControl::default())?,
+        };
+        let program = given.map_or_else(|| find_program(Path::new(VERSIONS)), Path::to_path_buf);
+        Some(Self { root, program, control, names: BTreeMap::new() })
+    }
+
+    /// The instruction set of the exits.
+    pub(crate) fn isa(&self) -> Isa {
+        self.control.isa.unwrap_or(Isa::Vmx)
+    }
+
+    /// Starts xentrace, and reads what it writes into `sink` until it is stopped.
+    pub(crate) fn follow<S: Sink + 'static>(&self, mut sink: S) -> anyhow::Result<Following<S>> {
+        let (xentrace, output) = Xentrace::start(&self.program)?;
+        let options = Options { tsc_hz: self.control.tsc_hz, isa: self.control.isa, ..Options::default() };
+        let name = self.program.display().to_string();
+        let reader = std::thread::spawn(move || {
+            traces::follow_xentrace(Box::new(output), &name, &options, &mut sink)
+                .map(|reading| (reading, sink))
+        });
+        Ok(Following { xentrace, reader })
+    }
+
+    /// The names of these domains, as far as they are known. That of one which ended meanwhile stays unknown.
+    pub(crate) fn names_of(&mut self, domains: &BTreeSet<u32>) -> BTreeMap<u32, String> {
+        if domains.iter().any(|domain| !self.names.contains_key(domain)) {
+            let mut there = XenControl::domain_names(&self.root);
+            for &domain in domains {
+                self.names.entry(domain).or_insert_with(|| there.remove(&domain));
+            }
+        }
+        domains.iter().filter_map(|domain| Some((*domain, self.names.get(domain)?.clone()?))).collect()
+    }
+
+    /// Gives the domains of `profile` their names.
+    pub(crate) fn name(&mut self, profile: &mut Profile) {
+        let domains = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
+        profile.names.extend(self.names_of(&domains));
+    }
+
+    /// What was counted, in the form in which recordings are read.
+    pub(crate) fn recordings(&self, profile: Profile, warnings: Vec<String>) -> Recordings {
+        let mut origin = Origin::new(Format::Live);
+        origin.kernel = self.control.version.as_ref().map(|version| format!("Xen {version}"));
+        let mut recordings = Recordings::new(Options::default());
+        recordings.add("this host".to_owned(), Reading { profile, origin, damage: None, warnings });
+        recordings
+    }
+}
+
+impl<S> Following<S> {
+    /// Whether xentrace, or the reading of what it writes, has ended by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.reader.is_finished()
+    }
+
+    /// Ends xentrace, and gives what is known at the end.
+    pub(crate) fn finish(mut self) -> anyhow::Result<(Reading, S)> {
+        if !self.has_ended() {
+            self.xentrace.stop();
+        }
+        let Ok(read) = self.reader.join() else { bail!("The reader of xentrace's records failed") };
+        // What the program says explains a recording that is empty.
+        self.xentrace.finish()?;
+        read.context("Could not read what xentrace writes")
+    }
+}
+
+/// The one of the newest version, else whichever is on PATH.
+fn find_program(versions: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(versions).into_iter().flatten().flatten();
+    let programs = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("xen-4"))
+        .map(|entry| entry.path().join("bin").join(PROGRAM))
+        .filter(|program| program.is_file());
+    programs.max().unwrap_or_else(|| PathBuf::from(PROGRAM))
+}
+
+/// Only the domains that were asked for, by number or name; those may begin later.
+pub(crate) fn only(mut profile: Profile, wanted: &[String]) -> Profile {
+    if wanted.is_empty() {
+        return profile;
+    }
+    let there: Vec<String> = wanted
+        .iter()
+        .filter(|&one| {
+            let selection = Selection { vms: vec![one.clone()], vcpus: Vec::new() };
+            selection.of(&profile).is_ok()
+        })
+        .cloned()
+        .collect();
+    if there.is_empty() {
+        profile = profile.only(|_| false);
+        return profile;
+    }
+    let selection = Selection { vms: there, vcpus: Vec::new() };
+    selection.of(&profile).unwrap_or(profile)
+}
+
+/// Refuses what only the eBPF programs of KVM hosts can do.
+pub(crate) fn refuse(asked: bool, option: &str) -> Result<(), Usage> {
+    if asked {
+        return Err(Usage(format!(
+            "{option} is for KVM hosts; on this host of Xen exits come from xentrace"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_the_newest_version_is_taken_else_that_on_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(find_program(folder.path()), Path::new("xentrace"));
+        for version in ["xen-4.17", "xen-4.20", "xen-common"] {
+            let bin = folder.path().join(version).join("bin");
+            std::fs::create_dir_all(&bin).unwrap();
+            std::fs::write(bin.join(PROGRAM), "").unwrap();
+        }
+        assert_eq!(find_program(folder.path()), folder.path().join("xen-4.20/bin/xentrace"));
+    }
+
+    #[test]
+    fn a_domain_that_is_not_there_yet_has_no_exits() {
+        let mut profile = Profile::new();
+        for vm in [1, 2] {
+            profile.vcpu(exits::Vcpu { vm: Some(vm), number: Some(0), thread: None });
+        }
+        profile.names.insert(2, "web".to_owned());
+        let vms = |wanted: &[&str]| -> Vec<Option<u32>> {
+            let wanted: Vec<String> = wanted.iter().map(|&one| one.to_owned()).collect();
+            only(profile.clone(), &wanted).vcpus().iter().map(|exits| exits.vcpu.vm).collect()
+        };
+        assert_eq!(vms(&[]), [Some(1), Some(2)]);
+        assert_eq!(vms(&["web", "later"]), [Some(2)]);
+        assert!(vms(&["later"]).is_empty());
+    }
+}

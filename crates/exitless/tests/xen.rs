@@ -1,0 +1,116 @@
+//! Exits of Xen as they happen, from a program that writes a real recording as xentrace would.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A folder with a recording and a program that writes it, and waits to be ended.
+struct Host {
+    folder: tempfile::TempDir,
+}
+
+impl Host {
+    fn new(name: &str) -> Self {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../traces/tests/fixtures/xentrace")
+            .join(format!("{name}.trace.zst"));
+        let folder = tempfile::tempdir().unwrap();
+        let recording = zstd::decode_all(&fs::read(fixture).unwrap()[..]).unwrap();
+        fs::write(folder.path().join("trace"), recording).unwrap();
+        let host = Self { folder };
+        host.program("cat \"$(dirname \"$0\")/trace\"; trap 'exit 0' TERM; while :; do sleep 0.05; done");
+        host
+    }
+
+    fn program(&self, script: &str) {
+        let path = self.path("xentrace");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_exitless"))
+            .args(arguments)
+            .current_dir(&self.folder)
+            .output()
+            .unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The rows of a command that follows xentrace, or of one that reads a file.
+    fn rows(&self, arguments: &[&str]) -> Value {
+        self.json(&[arguments, &["--json", "--by", "vm,vcpu,reason"]].concat())["rows"].clone()
+    }
+}
+
+const XENTRACE: [&str; 2] = ["--xentrace", "./xentrace"];
+
+#[test]
+fn what_is_counted_and_recorded_live_is_what_a_report_of_the_recording_says() {
+    let host = Host::new("qemu10-a-all");
+    // Nothing tells the frequency here, so that all assume the same.
+    let expected = host.rows(&["report", "--tsc-hz", "2.4G", "trace"]);
+    assert!(expected.as_array().unwrap().len() > 5, "{expected}");
+
+    for words in [&["record", "-o", "own.exits"][..], &["record", "--profile", "-o", "own.profile"]] {
+        let output = host.run(&[words, &XENTRACE, &["--duration", "1s"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let counts = |rows: &Value| -> Vec<(Value, Value, Value, Value)> {
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| (row["vm"].clone(), row["vcpu"].clone(), row["reason"].clone(), row["exits"].clone()))
+            .collect()
+    };
+    for file in ["own.exits", "own.profile"] {
+        assert_eq!(counts(&host.rows(&["report", file])), counts(&expected), "{file}");
+    }
+    let arguments =
+        [&["stat", "--json", "--by", "vm,vcpu,reason"][..], &XENTRACE, &["--", "sleep", "1"]].concat();
+    assert_eq!(counts(&host.json(&arguments)["rows"]), counts(&expected));
+}
+
+#[test]
+fn only_the_domains_that_were_asked_for_are_shown() {
+    let host = Host::new("qemu10-a-all");
+    let all = host.rows(&["report", "--tsc-hz", "2.4G", "trace"]);
+    let domain = all[0]["vm"].to_string();
+    let arguments = [&["stat", "--json", "--vm", &domain][..], &XENTRACE, &["--", "sleep", "1"]].concat();
+    assert!(host.json(&arguments)["totals"]["exits"].as_u64().unwrap() > 0);
+    let arguments = [&["stat", "--json", "--vm", "nobody"][..], &XENTRACE, &["--", "sleep", "1"]].concat();
+    assert_eq!(host.json(&arguments)["totals"]["exits"], 0);
+}
+
+#[test]
+fn a_program_that_fails_is_told_with_its_words() {
+    let host = Host::new("qemu10-a-all");
+    host.program("echo 'ERROR: Failed to get trace buffers' >&2; exit 1");
+    for command in [&["stat", "--count", "2"][..], &["record", "--duration", "1s"]] {
+        let output = host.run(&[command, &XENTRACE].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains("Failed to get trace buffers"), "{said}");
+    }
+}
+
+#[test]
+fn what_steers_kvms_programs_is_refused() {
+    let host = Host::new("qemu10-a-all");
+    for arguments in [&["stat", "--self-cost"][..], &["record", "--no-accesses"], &["record", "--vm", "1"]] {
+        let output = host.run(&[arguments, &XENTRACE].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("KVM hosts"), "{said}");
+    }
+}

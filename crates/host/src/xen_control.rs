@@ -1,0 +1,121 @@
+//! What a program must know that watches Xen's guests from the control domain.
+
+use std::collections::BTreeMap;
+
+use exits::Isa;
+
+use crate::inspection::{XenDomain, XenInfo};
+use crate::{Cpu, Root};
+
+/// Xen, seen from its control domain.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct XenControl {
+    /// Ticks of the time stamp counter in a second: `cpu_mhz` of `xl info`, which has three decimals.
+    pub tsc_hz: Option<u64>,
+    /// The instruction set of its exits, by the processor's vendor.
+    pub isa: Option<Isa>,
+    /// Xen's version (`xen_version` of `xl info`).
+    pub version: Option<String>,
+}
+
+impl XenControl {
+    /// `None` where this is no control domain: `/proc/xen/capabilities` does not say `control_d`.
+    #[must_use]
+    pub fn read(root: &Root) -> Option<Self> {
+        let capabilities = root.text("/proc/xen/capabilities", "control_d in the control domain").ok()?;
+        if !capabilities.split_whitespace().any(|word| word == "control_d") {
+            return None;
+        }
+        let info = root.command("xl info").map(|text| XenInfo::parse(&text));
+        let field = |name: &str| info.get().and_then(|info| info.field(name));
+        let cpuinfo = root.text("/proc/cpuinfo", "a list of processors").ok();
+        let vendor = cpuinfo.and_then(|text| Cpu::parse(&text)).and_then(|cpu| cpu.vendor);
+        Some(Self {
+            tsc_hz: field("cpu_mhz").and_then(hertz),
+            isa: vendor.as_deref().and_then(isa_of),
+            version: field("xen_version").map(str::to_owned),
+        })
+    }
+
+    /// The names of the domains that there are now, by number; none when `xl` cannot be asked.
+    #[must_use]
+    pub fn domain_names(root: &Root) -> BTreeMap<u32, String> {
+        let listed = root.command("xl list");
+        let text = listed.get().map_or("", String::as_str);
+        text.lines().filter_map(XenDomain::parse).map(|domain| (domain.id, domain.name)).collect()
+    }
+}
+
+/// `2095.075` in MHz.
+fn hertz(mhz: &str) -> Option<u64> {
+    let mhz: f64 = mhz.parse().ok()?;
+    let hz = (mhz * 1e6).round();
+    // Beyond that no processor is; zero is no frequency.
+    (1.0..1e12).contains(&hz).then_some(hz as u64)
+}
+
+fn isa_of(vendor: &str) -> Option<Isa> {
+    match vendor {
+        "GenuineIntel" | "CentaurHauls" | "  Shanghai  " => Some(Isa::Vmx),
+        "AuthenticAMD" | "HygonGenuine" => Some(Isa::Svm),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control_domain(capabilities: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let files = [
+            ("proc/xen/capabilities", capabilities),
+            ("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\n"),
+            (
+                "exitless/commands/xl-info",
+                "xen_version            : 4.20.4\ncpu_mhz                : 2095.075\n",
+            ),
+            (
+                "exitless/commands/xl-list",
+                "Name       ID   Mem VCPUs\tState\tTime(s)\nDomain-0    0   832     2     r-----      9.1\n\
+                 my vm       3   256     1     -b----       1.0\n",
+            ),
+        ];
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_control_domain_is_known_with_its_clock_and_its_domains() {
+        let folder = control_domain("control_d\n");
+        let root = Root::directory(folder.path());
+        let expected = XenControl {
+            tsc_hz: Some(2_095_075_000),
+            isa: Some(Isa::Svm),
+            version: Some("4.20.4".to_owned()),
+        };
+        assert_eq!(XenControl::read(&root), Some(expected));
+        let names = BTreeMap::from([(0, "Domain-0".to_owned()), (3, "my vm".to_owned())]);
+        assert_eq!(XenControl::domain_names(&root), names);
+    }
+
+    #[test]
+    fn a_guest_of_xen_and_a_host_without_it_are_none() {
+        let guest = control_domain("\n");
+        assert_eq!(XenControl::read(&Root::directory(guest.path())), None);
+        let without = tempfile::tempdir().unwrap();
+        assert_eq!(XenControl::read(&Root::directory(without.path())), None);
+    }
+
+    #[test]
+    fn no_frequency_is_made_of_nonsense() {
+        assert_eq!(hertz("2095.075"), Some(2_095_075_000));
+        for text in ["", "0", "-1", "nan", "inf", "1e30"] {
+            assert_eq!(hertz(text), None, "{text}");
+        }
+    }
+}

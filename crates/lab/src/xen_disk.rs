@@ -1,0 +1,190 @@
+//! From the unpacked tree to the parts of the Xen host's image: the hypervisor, its privileged domain's kernel and
+//! modules, and the disk.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::assemble::{copy, files_below, find_kernel, list_modules, make_disk, unpacked_module, write};
+use crate::error::Error;
+use crate::guest_initial_ram_disk::loading;
+use crate::image::{DISK, MODULES, remove};
+use crate::kernel::unpack_bzimage;
+use crate::progress::{OnProgress, Progress, Step};
+use crate::tools::Invocation;
+use crate::xen_guest;
+use crate::xen_image::{HYPERVISOR, KERNEL};
+use crate::xen_recipe::{EARLY_MODULES, LATER_MODULES};
+
+/// Free room on the disk, in bytes.
+const ROOM: u64 = 256 << 20;
+/// The largest hypervisor that is unpacked, in bytes: that of Debian has 5 MiB.
+const LARGEST_HYPERVISOR: u64 = 64 << 20;
+
+/// What the rest of the image must know.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) kernel_release: String,
+    /// Modules to load before the disk is there, in that order.
+    pub(crate) modules: Vec<String>,
+}
+
+pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -> Result<Assembled, Error> {
+    let mut done = 0;
+    let mut step = || {
+        on_progress(Progress { step: Step::Assemble, done, total: 3 });
+        done += 1;
+    };
+    step();
+    unpack_hypervisor(root, image)?;
+    let (path, kernel_release) = find_kernel(root)?;
+    let compressed = fs::read(&path).map_err(Error::file("Could not read", &path))?;
+    let elf = unpack_bzimage(&path, &compressed)?;
+    write(&image.join(KERNEL), &elf)?;
+    let guest = root.join(xen_guest::FOLDER);
+    write(&guest.join("vmlinux"), &elf)?;
+    copy(&path, &guest.join("vmlinuz"))?;
+    let busybox = root.join("usr/bin/busybox");
+    let busybox = fs::read(&busybox).map_err(Error::file("Could not read", &busybox))?;
+    xen_guest::write_below(root, &busybox)?;
+    step();
+    let modules = keep_modules(root, image, &kernel_release)?;
+    remove(&root.join("boot"))?;
+    prepare_tree(root)?;
+    step();
+    make_disk(root, &image.join(DISK), ROOM)?;
+    Ok(Assembled { kernel_release, modules })
+}
+
+/// The hypervisor as QEMU's multiboot loader takes it: Debian packs it with gzip.
+fn unpack_hypervisor(root: &Path, image: &Path) -> Result<(), Error> {
+    let boot = root.join("boot");
+    let problem =
+        |path: &Path, problem: &str| Error::Kernel { path: path.to_owned(), problem: problem.into() };
+    let packed = files_below(&boot)
+        .into_iter()
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("xen-") && name.ends_with(".gz")
+        })
+        .max()
+        .ok_or_else(|| problem(&boot, "no xen-*.gz was unpacked"))?;
+    let mut gzip = Invocation::of_tree(root, "usr/bin/gzip");
+    gzip.args(["--decompress", "--stdout"]).arg(&packed);
+    let mut child = gzip
+        .command_under(&[])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .map_err(Error::file("Could not start", "gzip"))?;
+    let mut elf = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout
+            .take(LARGEST_HYPERVISOR)
+            .read_to_end(&mut elf)
+            .map_err(Error::file("Could not unpack", &packed))?;
+    }
+    let status = child.wait().map_err(Error::file("Could not wait for", "gzip"))?;
+    // The class of the ELF file: QEMU enters 32-bit images only, as which Debian packs it.
+    if !status.success() || !elf.starts_with(b"\x7fELF\x01") {
+        return Err(problem(&packed, "it is not a 32-bit ELF file packed with gzip"));
+    }
+    write(&image.join(HYPERVISOR), &elf)
+}
+
+/// Unpacks the modules that are loaded early into the image, leaves those that may be wanted later in the tree, and
+/// removes all others.
+fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<Vec<String>, Error> {
+    list_modules(root, release)?;
+    let folder = root.join("usr/lib/modules").join(release);
+    let path = folder.join("modules.dep");
+    let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
+    let wanted: Vec<&str> = EARLY_MODULES.iter().chain(&LATER_MODULES).copied().collect();
+    let order = loading(&dependencies, &wanted);
+    if let Some(missing) = wanted.iter().find(|&&name| !order.contains_key(name)) {
+        return Err(Error::Kernel { path, problem: format!("it has no module {missing}") });
+    }
+    let available = files_below(&folder);
+    let mut early: Vec<String> = Vec::new();
+    for file in EARLY_MODULES.iter().filter_map(|&name| order.get(name)).flatten() {
+        if !early.contains(file) {
+            write(&image.join(MODULES).join(file), &unpacked_module(&folder, &available, file)?)?;
+            early.push(file.clone());
+        }
+    }
+    let kept: Vec<&String> = order.values().flatten().collect();
+    let needless = |path: &&PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let module = name.strip_suffix(".xz").filter(|name| name.ends_with(".ko"));
+        module.is_some_and(|name| !kept.iter().any(|kept| *kept == name))
+    };
+    for path in available.iter().filter(needless) {
+        fs::remove_file(path).map_err(Error::file("Could not remove", path))?;
+    }
+    list_modules(root, release)?;
+    Ok(early)
+}
+
+/// What packages' scripts would have made, as far as a privileged domain needs it.
+fn prepare_tree(root: &Path) -> Result<(), Error> {
+    const FOLDERS: [&str; 12] = [
+        "proc",
+        "sys",
+        "dev",
+        "run",
+        "tmp",
+        "root",
+        "mnt",
+        "var/lib/xen",
+        "var/lib/xenstored",
+        "var/log/xen/console",
+        "etc/xen/auto",
+        "usr/local/sbin",
+    ];
+    for folder in FOLDERS {
+        let path = root.join(folder);
+        fs::create_dir_all(&path).map_err(Error::file("Could not make", &path))?;
+    }
+    let files = [
+        (
+            "etc/passwd",
+            "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+        ),
+        ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+        ("etc/hostname", "exitless-xen\n"),
+        ("etc/hosts", "127.0.0.1 localhost exitless-xen\n::1 localhost\n"),
+        // This program is mounted here when the host boots, so that the image does not depend on its version.
+        ("usr/bin/exitless", ""),
+    ];
+    for (path, contents) in files {
+        write(&root.join(path), contents.as_bytes())?;
+    }
+    let links = [("usr/bin/awk", "gawk"), ("var/run", "/run"), ("var/lock", "/run/lock")];
+    for (path, target) in links {
+        let link = root.join(path);
+        // What a package left there is empty: it is of a time before /run.
+        let _ = fs::remove_dir(&link);
+        if link.symlink_metadata().is_err() {
+            symlink(target, &link).map_err(Error::file("Could not link", &link))?;
+        }
+    }
+    link_programs(root)
+}
+
+/// Debian's commands of Xen are scripts that ask which version runs. There is one here, and a script costs an emulated
+/// CPU a second.
+fn link_programs(root: &Path) -> Result<(), Error> {
+    let programs = files_below(&root.join("usr/lib")).into_iter().filter(|path| {
+        let folder = path.parent().and_then(|folder| folder.strip_prefix(root.join("usr/lib")).ok());
+        folder.is_some_and(|folder| {
+            let text = folder.to_string_lossy();
+            text.starts_with("xen-4") && text.ends_with("/bin")
+        })
+    });
+    for program in programs {
+        let (Some(name), Ok(below)) = (program.file_name(), program.strip_prefix(root)) else { continue };
+        let link = root.join("usr/local/sbin").join(name);
+        symlink(Path::new("/").join(below), &link).map_err(Error::file("Could not link", &link))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! The small guest on the Xen host's disk: an initial RAM disk, and definitions for `xl create`.
+
+use std::path::Path;
+
+use crate::archive::Archive;
+use crate::assemble::write;
+use crate::error::Error;
+
+/// Folder in the disk with what the guest needs.
+pub(crate) const FOLDER: &str = "opt/exitless/guest";
+
+/// Says when it is up, then does what `work=` on its command line asks for: `busy` sleeps, copies, and reads the time
+/// stamp counter over and over; anything else waits. `power-off` ends it at once.
+const INIT: &str = "#!/bin/busybox sh\n\
+    /bin/busybox --install -s /bin\n\
+    mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev\n\
+    read up rest < /proc/uptime; echo \"exitless guest up after $up s\"\n\
+    [ -f /job.sh ] && sh /job.sh\n\
+    case \" $(cat /proc/cmdline) \" in\n\
+    *' work=busy '*)\n\
+        rounds=0\n\
+        while :; do\n\
+            dd if=/dev/zero of=/dev/null bs=64k count=32 2>/dev/null\n\
+            usleep 10000\n\
+            rounds=$((rounds + 1)); [ $((rounds % 50)) = 0 ] && echo \"busy for $rounds rounds\"\n\
+        done;;\n\
+    *' work=power-off '*) poweroff -f;;\n\
+    *) while :; do sleep 3600; done;;\n\
+    esac\n";
+
+/// The kernel's arguments: none of them changes what a guest does but for its mitigations, which cost an emulated CPU
+/// seconds.
+const ARGUMENTS: &str = "console=hvc0 nokaslr mitigations=off loglevel=4 cryptomgr.notests apparmor=0 audit=0 \
+    initcall_blacklist=load_system_certificate_list panic=-1 work=busy";
+
+/// Writes the initial RAM disk and the definitions below `root`. The kernel is there already, as `vmlinux` and
+/// `vmlinuz`.
+pub(crate) fn write_below(root: &Path, busybox: &[u8]) -> Result<(), Error> {
+    let folder = root.join(FOLDER);
+    let mut archive = Archive::default();
+    let made = ["/proc", "/sys", "/dev", "/tmp"]
+        .iter()
+        .try_for_each(|folder| archive.folder(folder))
+        .and_then(|()| archive.file("/bin/busybox", 0o755, busybox))
+        .and_then(|()| archive.file("/init", 0o755, INIT.as_bytes()));
+    let bytes =
+        made.and_then(|()| archive.finish()).map_err(Error::file("Could not make the guest's", FOLDER))?;
+    write(&folder.join("initrd.img"), &bytes)?;
+    write(&folder.join("pvh.cfg"), definition("pvh", "vmlinux", "").as_bytes())?;
+    // An HVM guest is started by a loader that takes compressed kernels only, and needs a device model.
+    let devices = "vga = \"none\"\nnographic = 1\nusb = 0\nxen_platform_pci = 1\n";
+    write(&folder.join("hvm.cfg"), definition("hvm", "vmlinuz", devices).as_bytes())
+}
+
+fn definition(kind: &str, kernel: &str, devices: &str) -> String {
+    format!(
+        "name = \"{kind}\"\ntype = \"{kind}\"\nkernel = \"/{FOLDER}/{kernel}\"\nramdisk = \"/{FOLDER}/initrd.img\"\n\
+         extra = \"{ARGUMENTS}\"\nmemory = 256\nvcpus = 1\n\
+         # Xen's emulation of RDTSCP needs what QEMU's SVM lacks.\ntsc_mode = \"native\"\n{devices}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guest_has_a_definition_of_each_type() {
+        let root = tempfile::tempdir().unwrap();
+        write_below(root.path(), b"busybox").unwrap();
+        let text = |name: &str| std::fs::read_to_string(root.path().join(FOLDER).join(name)).unwrap();
+        assert!(text("pvh.cfg").contains("type = \"pvh\"\nkernel = \"/opt/exitless/guest/vmlinux\"\n"));
+        assert!(text("hvm.cfg").contains("vga = \"none\"") && !text("pvh.cfg").contains("vga"));
+        assert!(text("hvm.cfg").lines().all(|line| !line.starts_with(' ')));
+    }
+}

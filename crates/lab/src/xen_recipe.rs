@@ -1,0 +1,95 @@
+//! What the image of the Xen host is made of: Debian packages of the laboratories' release, nothing else.
+
+use crate::recipe::{self, COMPONENTS, RELEASE};
+
+/// Raised when the steps that turn packages into the image change.
+const STEPS: u32 = 2;
+
+/// Packages asked for; apt adds what they depend on.
+pub(crate) const PACKAGES: [&str; 31] = [
+    // The cloud kernel of the other laboratories cannot be a privileged domain (CONFIG_XEN_DOM0).
+    "linux-image-amd64",
+    "xen-hypervisor-4.20-amd64",
+    "xen-utils-4.20",
+    // The device model of HVM guests.
+    "qemu-system-xen",
+    // Making the disk, and what scripts of Xen call.
+    "e2fsprogs",
+    "kmod",
+    "pciutils",
+    // Loads.
+    "fio",
+    "iozone3",
+    "netperf",
+    "sysbench",
+    // What a shell inside expects.
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "cpio",
+    "dash",
+    "debianutils",
+    "diffutils",
+    "ethtool",
+    "findutils",
+    "gawk",
+    "grep",
+    "gzip",
+    "hostname",
+    "iproute2",
+    "procps",
+    "psmisc",
+    "sed",
+    "tar",
+    "time",
+    "util-linux",
+];
+
+/// Versions with which the laboratory was proven. Others may work as well; the self-test decides.
+pub(crate) const PROVEN: [(&str, &str); 2] =
+    [("xen-hypervisor-4.20-amd64", "4.20.4+63-g7abfd2bce2-0+deb13u1"), ("linux-image-amd64", "6.12.117-1")];
+
+/// Folders of the packages that the privileged domain does not read. fio's Python is for its plotting scripts, that of
+/// Xen for pygrub and for streams of old versions.
+pub(crate) const LEFT_OUT: [&str; 15] = [
+    "usr/lib/python3",
+    "usr/lib/python3.13",
+    "usr/lib/systemd",
+    "usr/lib/udev",
+    "usr/lib/x86_64-linux-gnu/dri",
+    "usr/lib/x86_64-linux-gnu/gconv",
+    "usr/lib/x86_64-linux-gnu/systemd",
+    "usr/share/debconf",
+    "usr/share/iso-codes",
+    "usr/share/mime",
+    "usr/share/misc",
+    "usr/share/perl",
+    "usr/share/perl5",
+    "usr/share/xml",
+    "usr/share/zoneinfo",
+];
+
+/// Modules that the privileged domain loads before it has its disk; what they need is loaded first.
+pub(crate) const EARLY_MODULES: [&str; 8] =
+    ["crc32c_generic", "ext4", "nvme", "xen_evtchn", "xen_gntalloc", "xen_gntdev", "xen_privcmd", "xenfs"];
+
+/// Modules that are left on its disk, for `modprobe`; what they need is kept as well.
+pub(crate) const LATER_MODULES: [&str; 10] = [
+    "bridge",
+    "iptable_filter",
+    "loop",
+    "overlay",
+    "tun",
+    "veth",
+    "xen_acpi_processor",
+    "xen_blkback",
+    "xen_netback",
+    "xen_pciback",
+];
+
+/// Identifies the recipe.
+pub(crate) fn content_key() -> String {
+    let steps = STEPS.to_string();
+    let parts = [RELEASE, COMPONENTS, &steps];
+    recipe::key(parts.iter().chain(&PACKAGES).chain(&LEFT_OUT).chain(&EARLY_MODULES).chain(&LATER_MODULES))
+}

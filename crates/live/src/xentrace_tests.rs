@@ -1,0 +1,62 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+fn program(script: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("xentrace");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (folder, path)
+}
+
+/// What came, and how often there was nothing yet.
+fn read(output: &mut XentraceOutput) -> (Vec<u8>, usize) {
+    let (mut all, mut quiet, mut buffer) = (Vec::new(), 0, [0; 7]);
+    loop {
+        match output.read(&mut buffer) {
+            Ok(0) => return (all, quiet),
+            Ok(count) => all.extend_from_slice(&buffer[..count]),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                quiet += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_output_comes_whole_with_its_pauses() {
+    let (_folder, path) = program("echo \"$@\"; sleep 0.3; echo end");
+    let (running, mut output) = Xentrace::start(&path).unwrap();
+    let (all, quiet) = read(&mut output);
+    assert_eq!(String::from_utf8(all).unwrap(), "-D -e 0xaf000 -s 50 -S 256\nend\n");
+    assert!(quiet > 0);
+    running.finish().unwrap();
+}
+
+#[test]
+fn one_that_is_asked_to_end_may_still_write() {
+    let (_folder, path) = program("trap 'echo last; exit 1' TERM; echo first; while :; do sleep 0.05; done");
+    let (mut running, mut output) = Xentrace::start(&path).unwrap();
+    let mut first = [0; 6];
+    while output.read(&mut first).is_err() {}
+    running.stop();
+    assert_eq!(read(&mut output).0, b"last\n");
+    running.finish().unwrap();
+}
+
+#[test]
+fn one_that_ends_by_itself_is_an_error_with_its_words() {
+    let (_folder, path) = program("echo 'ERROR: Failure to get trace buffer' >&2; exit 22");
+    let (running, mut output) = Xentrace::start(&path).unwrap();
+    assert!(read(&mut output).0.is_empty());
+    let message = running.finish().unwrap_err().to_string();
+    assert!(message.contains("22") && message.contains("Failure to get trace buffer"), "{message}");
+}
+
+#[test]
+fn one_that_is_not_there_says_what_to_install() {
+    let message = Xentrace::start(Path::new("/nonexistent/xentrace")).unwrap_err().to_string();
+    assert!(message.contains("/nonexistent/xentrace") && message.contains("xen-utils"), "{message}");
+}
