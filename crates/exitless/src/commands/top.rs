@@ -1,5 +1,6 @@
 //! `exitless top`: the exits of this host's VMs on a page that keeps itself up to date.
 
+mod io_cores;
 mod keys;
 mod terminal;
 mod vms;
@@ -14,6 +15,7 @@ use live::{Collector, Cost, Mechanism};
 use ratatui_crossterm::crossterm::event::{self, Event};
 use report::top::{Action, Look, Observation, Source, Top};
 
+use self::io_cores::IoLook;
 use self::terminal::{Screen, Signals};
 use self::vms::Vms;
 use super::quantity;
@@ -53,7 +55,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let signals = Signals::catch(&stop)?;
     let screen = Screen::take_over()?;
     let (vms, top) = (Vms::new(counting.collector.isa()), Top::new(counting.source(), arguments.interval));
-    Session { arguments, counting, vms, top, screen, look, stop: &stop, signals }.run()?;
+    let io = IoLook::default();
+    Session { arguments, counting, vms, io, top, screen, look, stop: &stop, signals }.run()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -97,6 +100,7 @@ struct Session<'a> {
     arguments: &'a Arguments,
     counting: Counting,
     vms: Vms,
+    io: IoLook,
     top: Top,
     screen: Screen,
     look: Look,
@@ -165,7 +169,12 @@ impl Session<'_> {
         match event {
             Event::Key(key) if keys::is_stop(key) => self.screen.stop(&self.signals)?,
             Event::Key(key) => match keys::action(key) {
-                Some(action) => self.top.act(action),
+                Some(action) => {
+                    self.top.act(action);
+                    if action == Action::IoCores && self.top.shows_io() {
+                        self.top.observe_io(self.io.look());
+                    }
+                }
                 None => return Ok(false),
             },
             Event::Resize(..) => {}
@@ -182,6 +191,9 @@ impl Session<'_> {
         let facts = processes.into_iter().map(|vm| (vm, self.vms.facts(vm, &profile))).collect();
         let cost = self.arguments.self_cost.then(|| self.counting.collector.cost()).transpose()?;
         let cost_ns_per_exit = cost.and_then(|cost| cost.ns_per_exit());
+        if self.top.shows_io() {
+            self.top.observe_io(self.io.look());
+        }
         self.top.observe(Observation { profile, facts, cost_ns_per_exit });
         Ok(())
     }

@@ -10,6 +10,7 @@ mod experiment;
 mod faults;
 mod guests;
 mod intel_apicv;
+mod iocm_monitor;
 mod prediction;
 mod record;
 mod snapshot;

@@ -6,9 +6,10 @@ mod vhost;
 mod vhost_vms;
 mod workers;
 
-use super::{Action, Layout, View};
+use super::{Action, Layout, Place, View};
 use crate::control::client::ClientError;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 pub use placing::Placing;
 pub use vhost::Vhost;
@@ -28,6 +29,19 @@ pub trait Actuator {
     /// # Errors
     /// [`Trouble`] when the rest is not worth trying.
     fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble>;
+
+    /// Which workers look again at once instead of waiting for kicks, by place. Empty where that is not the monitor's.
+    fn polled(&self) -> BTreeMap<Place, bool> {
+        BTreeMap::new()
+    }
+
+    /// Has workers look again at once, or wait. What could not be done.
+    ///
+    /// # Errors
+    /// [`Trouble`] when the rest is not worth trying.
+    fn poll(&mut self, _wanted: &BTreeMap<Place, bool>) -> Result<Vec<String>, Trouble> {
+        Ok(Vec::new())
+    }
 
     /// Puts everything back that does not outlast the monitor. What could not be.
     fn give_back(&mut self) -> Vec<String>;

@@ -1,7 +1,7 @@
 //! The monitor at work: look, decide, act, say it; again and again, by whoever has a clock.
 
 use super::actuator::{Actuator, Seen};
-use super::{Action, Layout, Memory, Reason, Settings, decide};
+use super::{Action, Layout, Memory, Reason, Settings, decide, polling};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -58,6 +58,9 @@ pub struct Decided {
     pub queues: BTreeMap<String, Vec<String>>,
     /// What was done, in order; in a dry run what would be.
     pub actions: Vec<Action>,
+    /// Workers, by place, that look again at once from now on, or no longer.
+    #[serde(default)]
+    pub polling: BTreeMap<String, bool>,
     /// What of it could not be done.
     pub left_out: Vec<String>,
     /// What is left alone, and why.
@@ -145,12 +148,25 @@ impl<A: Actuator> Monitor<A> {
             notes: seen.notes.clone(),
             ..Decided::default()
         };
+        let polled = self.actuator.polled();
+        let mut polls = polling(&self.settings, &seen.view, &polled);
+        polls.retain(|place, polls| polled.get(place).is_some_and(|now| now != polls));
         let mut layout = decision.layout;
+        if !polls.is_empty() {
+            decided.polling =
+                polls.iter().map(|(&place, &polls)| (Layout::place_name(place), polls)).collect();
+        }
         if self.dry_run {
             layout = now;
         } else if !decided.actions.is_empty() {
             match self.actuator.act(&decided.actions, &layout) {
                 Ok(left_out) => decided.left_out = left_out,
+                Err(trouble) => return self.in_trouble(time, trouble.told()),
+            }
+        }
+        if !self.dry_run && !polls.is_empty() {
+            match self.actuator.poll(&polls) {
+                Ok(left_out) => decided.left_out.extend(left_out),
                 Err(trouble) => return self.in_trouble(time, trouble.told()),
             }
         }
@@ -161,7 +177,9 @@ impl<A: Actuator> Monitor<A> {
             || match (self.dry_run, decided.reason) {
                 // In a dry run the same is wanted again and again.
                 (true, _) => would != self.said.would,
-                (false, Some(Reason::Fine { .. })) => !decided.actions.is_empty(),
+                (false, Some(Reason::Fine { .. })) => {
+                    !decided.actions.is_empty() || !decided.polling.is_empty()
+                }
                 (false, _) => true,
             };
         self.said = Said { trouble: None, notes: decided.notes.clone(), would };

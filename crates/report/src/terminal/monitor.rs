@@ -28,6 +28,10 @@ pub fn decided(decided: &Decided, width: usize) -> String {
     if !decided.actions.is_empty() {
         let _ = write!(text, " {}", counted(decided.actions.len() as u64, "action"));
     }
+    for (place, polls) in &decided.polling {
+        let how = if *polls { "looks again at once" } else { "waits for kicks" };
+        let _ = write!(text, "; the worker at {} {how}", printable(place));
+    }
     for note in decided.left_out.iter().chain(&decided.notes) {
         let _ = write!(text, "; {}", printable(note));
     }
@@ -49,7 +53,7 @@ pub fn monitor_state(state: &State, is_alive: bool, now: f64, width: usize) -> S
         printable(&state.target),
         state.pid,
         crate::quantity::time(state.every * 1e9),
-        crate::quantity::time((now - state.time).max(0.0) * 1e9),
+        seconds(now - state.time),
     );
     let wrapped =
         |text: &str| format!("{}\n", textwrap::fill(text, Options::new(width).subsequent_indent("  ")));
@@ -68,15 +72,23 @@ pub fn monitor_state(state: &State, is_alive: bool, now: f64, width: usize) -> S
     if !state.decisions.is_empty() {
         text += "\nLast decisions, the newest first\n\n";
         for one in state.decisions.iter().rev() {
-            let ago = crate::quantity::time((now - one.time).max(0.0).round() * 1e9);
+            let ago = seconds(now - one.time);
             text += &decided_line(&ago, one, width);
         }
     }
     text
 }
 
+/// Whole seconds: what is older than now is not told more exactly.
+fn seconds(value: f64) -> String {
+    format!("{:.0} s", value.max(0.0))
+}
+
+/// Columns of a line that is not wrapped yet.
+const LONG: usize = 100_000;
+
 fn decided_line(ago: &str, one: &Decided, width: usize) -> String {
-    let text = format!("{ago:>8} ago  {}", decided(one, usize::MAX >> 1).trim_end());
+    let text = format!("{ago:>8} ago  {}", decided(one, LONG).trim_end());
     format!("{}\n", textwrap::fill(&text, Options::new(width).subsequent_indent("              ")))
 }
 
@@ -108,7 +120,7 @@ fn cores(before: &[u32], after: &[u32]) -> String {
 
 fn figures_in_words(figures: &Figures) -> String {
     let mut text = format!(
-        "I/O {:.2} CPUs, busiest worker {}, {} requests, {:.1} MB/s, vCPUs run {:.2} and wait {:.2} CPUs, {}, {} CPUs",
+        "I/O {:.2} CPUs, busiest worker {}, requests {}, {:.1} MB/s, vCPUs run {:.2} and wait {:.2} CPUs, {}, {} CPUs",
         figures.useful,
         share(figures.busiest * 100.0),
         per_second(figures.requests_per_second),

@@ -28,6 +28,8 @@ pub struct Workers {
     numbers: BTreeMap<String, u32>,
     /// The workers at each place.
     at: BTreeMap<Place, Vec<String>>,
+    /// Workers by place that wait as they see fit or never do; not those that are told to sleep always.
+    polled: BTreeMap<Place, bool>,
     front_ends: BTreeMap<i32, Vec<ThreadId>>,
     discovered: Option<Instant>,
     vms: Vec<Vm>,
@@ -48,6 +50,7 @@ impl Workers {
             before: None,
             numbers: BTreeMap::new(),
             at: BTreeMap::new(),
+            polled: BTreeMap::new(),
             front_ends: BTreeMap::new(),
             discovered: None,
             vms: Vec::new(),
@@ -155,12 +158,19 @@ impl Actuator for Workers {
         let used = self.meter.read(&self.root, threads, seconds);
 
         self.at.clear();
+        self.polled.clear();
         let mut workers = Vec::new();
         for (name, worker) in objects("workers") {
             let Some(number) = number_in(name) else { continue };
             let only = worker["cpu"].as_str().and_then(CpuSet::parse).and_then(|cpus| cpus.only());
             let core = only.filter(|cpu| cores.iter().any(|core| core.number == *cpu));
             self.at.entry(core).or_default().push(name.clone());
+            let polls = match worker["pace"]["polling"].as_str() {
+                Some("always") => Some(true),
+                Some("adaptive") => Some(false),
+                _ => None,
+            };
+            self.polled.extend(polls.map(|polls| (core, polls)));
             let useful = share(grown(worker, before["workers"].get(name), "useful_ticks"));
             workers.push(WorkerView { number, core, useful });
         }
@@ -223,6 +233,30 @@ impl Actuator for Workers {
                 // A queue or a worker is no more, or something is under way: the next look shows it as it is.
                 Err(ClientError::Refused(refusal)) => left_out.push(refusal.to_string()),
                 Err(error) => return Err(self.lose(error)),
+            }
+        }
+        Ok(left_out)
+    }
+
+    fn polled(&self) -> BTreeMap<Place, bool> {
+        self.polled.clone()
+    }
+
+    fn poll(&mut self, wanted: &BTreeMap<Place, bool>) -> Result<Vec<String>, Trouble> {
+        let mut left_out = Vec::new();
+        for (place, &polls) in wanted {
+            if self.polled.get(place).is_none_or(|&now| now == polls) {
+                continue;
+            }
+            let value = if polls { "always" } else { "adaptive" };
+            for worker in self.at.get(place).cloned().unwrap_or_default() {
+                let set =
+                    self.client().and_then(|client| client.set(&format!("{worker}/pace/polling"), value));
+                match set {
+                    Ok(()) => {}
+                    Err(ClientError::Refused(refusal)) => left_out.push(refusal.to_string()),
+                    Err(error) => return Err(self.lose(error)),
+                }
             }
         }
         Ok(left_out)
