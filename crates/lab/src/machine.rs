@@ -14,8 +14,9 @@ use crate::tools::{Invocation, LIBRARIES};
 
 /// Arguments of every laboratory's kernel. Those on the second line and the third take work away that an emulated CPU
 /// feels and that no measurement here needs: self-tests of ciphers, certificates, entropy collection, watchdogs. The
-/// check of the timer (`no_timer_check`) goes by real time, and an emulator that has to wait for a CPU fails it.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 nokaslr mitigations=off no_timer_check \
+/// check of the timer (`no_timer_check`) goes by real time, and an emulator that has to wait for a CPU fails it. A
+/// kernel that went on after an oops could stand still for ever with what the dead thread held.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check \
     cryptomgr.notests apparmor=0 audit=0 nowatchdog tsc=reliable rcupdate.rcu_expedited=1 \
     initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init \
     rdinit=/init";
@@ -200,7 +201,7 @@ impl Machine<'_> {
                 None => {
                     invocation.args(["-device", "nvme,drive=disk,serial=exitless"]);
                 }
-                // Two namespaces of one controller keep their order; two controllers are found in any.
+                // Namespaces are told apart by their numbers; controllers are found in any order.
                 Some(guest) => {
                     let drive = format!("file={},if=none,id=guest,format=raw,readonly=on", guest.display());
                     invocation.arg("-drive").arg(drive);

@@ -14,12 +14,15 @@ const HELD: u32 = 4;
 const HELD_MILLISECONDS: u64 = 25;
 /// IPIs to a vCPU that leaves and enters the guest all the time. Whether any arrives while KVM enters it is chance.
 const IPIS: u32 = 200;
+/// Faults in a row, through many of the host's own interrupts: each has to meet the moment between a fault and the first
+/// instruction of its handler, where the guest is one time in four.
+const FAULTING_MILLISECONDS: u64 = 200;
 /// Where KVM does not tell the TSC's frequency, in kHz: the slowest that a laboratory has.
 const SLOWEST_TSC: u32 = 50_000;
 
 impl MicroVm {
     /// Delivers interrupts to a stack that has never been touched, against RFLAGS.IF, and to a vCPU that leaves the
-    /// guest all the time, in the arm of the moment. Needs two host CPUs, and a VM that has run nothing large.
+    /// guest all the time, and faults that the host's interrupts follow, in the arm of the moment. Needs two host CPUs, and a VM that has run nothing large.
     ///
     /// # Errors
     /// [`Error::Delivery`], [`Error::GuestFault`] where a vector came that was never sent, or [`Error::Hung`] where one
@@ -39,6 +42,8 @@ impl MicroVm {
             (0, command(Part::Measure(Measure::IpiRunning), IPIS, 1)),
             (1, command(Part::TargetExiting, 0, 0)),
         ];
+        let delay = FAULTING_MILLISECONDS * per_millisecond;
+        let faults = [(0, Command { delay, ..command(Part::Faulting, 1, 0) })];
         self.execute(Measure::SelfIpi, &untouched)?;
         if self.memory.samples(1)? != [1] {
             let what = "an interrupt that left the guest while it was delivered came back as another";
@@ -48,6 +53,13 @@ impl MicroVm {
         let early = self.memory.samples(HELD)?.into_iter().filter(|&came| came != 0).count();
         if early != 0 {
             let what = format!("{early} of {HELD} interrupts came while the guest had RFLAGS.IF clear");
+            return Err(Error::Delivery { what });
+        }
+        self.execute(Measure::SelfIpi, &faults)?;
+        let misplaced = self.memory.samples(1)?.into_iter().sum::<u64>();
+        if misplaced != 0 {
+            let what =
+                format!("{misplaced} faults came from the handler's stack: an exit behind a fault went back");
             return Err(Error::Delivery { what });
         }
         self.execute(Measure::IpiRunning, &exiting)

@@ -49,6 +49,8 @@ pub(crate) const PORT_USER: u16 = 0xf2;
 /// Written to be timed: signals an eventfd.
 pub(crate) const PORT_EVENTFD: u16 = 0xf3;
 
+/// The processor's own (SDM vol. 3, table 6-1).
+pub(crate) const VECTOR_DIVIDE_ERROR: u8 = 0;
 // An interrupt's priority class is its vector / 16. No two are ever in service together.
 /// The IPI to a running target.
 pub(crate) const VECTOR_IPI: u8 = 0x40;

@@ -115,11 +115,13 @@ pub(crate) enum Part {
     TargetExiting,
     Masked,
     UntouchedStack,
+    OnDivide,
+    Faulting,
     Measure(Measure),
 }
 
 impl Part {
-    const BEFORE_MEASURES: usize = 15;
+    const BEFORE_MEASURES: usize = 17;
 
     fn index(self) -> usize {
         match self {
@@ -138,6 +140,8 @@ impl Part {
             Self::TargetExiting => 12,
             Self::Masked => 13,
             Self::UntouchedStack => 14,
+            Self::OnDivide => 15,
+            Self::Faulting => 16,
             Self::Measure(measure) => {
                 let place = Measure::ALL.iter().position(|other| *other == measure);
                 Self::BEFORE_MEASURES + place.expect("Measure::ALL holds every measure")
@@ -175,6 +179,7 @@ pub(crate) fn handler(vector: u8, apic: ApicMode) -> u64 {
         layout::VECTOR_EOI => Part::OnEoi,
         layout::VECTOR_HALT => Part::OnHalt,
         layout::VECTOR_TIMER => Part::OnTimer,
+        layout::VECTOR_DIVIDE_ERROR => Part::OnDivide,
         layout::VECTOR_SPURIOUS => return address(1),
         // The stubs are 8 bytes apart.
         _ => return address(0) + 8 * u64::from(vector),
@@ -200,6 +205,8 @@ pub(crate) fn place(rip: u64) -> String {
         ("target_exiting", Part::TargetExiting),
         ("masked", Part::Masked),
         ("untouched_stack", Part::UntouchedStack),
+        ("on_divide", Part::OnDivide),
+        ("faulting", Part::Faulting),
     ];
     let measures = Measure::ALL.map(|measure| (measure.name(), Part::Measure(measure)));
     let end = layout::PAYLOAD + bytes().len() as u64;

@@ -52,3 +52,17 @@ fn iozone_in_one_and_two_guests_on_emulated_amd() {
         }
     }
 }
+
+#[test]
+fn sysbench_in_both_apicv_arms_on_emulated_intel() {
+    let folder = tempfile::tempdir().unwrap();
+    let findings = study("sysbench-threads-lab", "intel-apicv", 2, folder.path());
+    let exits = |reason: &str, arm| figure(&findings, "threads", &format!("exits.{reason}"), arm, 1);
+    let off = exits("INTERRUPT_WINDOW", "off");
+    assert!(off.is_some_and(|rate| rate > 10.0), "without APICv no interrupt waited for its window: {off:?}");
+    assert_eq!(exits("INTERRUPT_WINDOW", "on"), Some(0.0), "APICv opens no windows");
+    for arm in ["off", "on"] {
+        let (total, events) = (exits("total", arm), figure(&findings, "threads", "events", arm, 1));
+        assert!(total.is_some_and(|rate| rate > 100.0) && events.is_some_and(|rate| rate > 0.0), "{arm}");
+    }
+}

@@ -17,8 +17,10 @@ use crate::guest_image::{
 };
 use crate::job::{BUSYBOX, HOME, MODULE_FOLDER, Root};
 
-const DISKS: [&str; 2] = ["/dev/nvme0n1", "/dev/sda"];
-const GUEST_DISKS: [&str; 2] = ["/dev/nvme0n2", "/dev/sdb"];
+/// The number of an NVMe namespace, and the name of a disk at Bochs's ATA channel.
+type Disk = (u32, &'static str);
+const OWN_DISK: Disk = (1, "sda");
+const GUEST_DISK: Disk = (2, "sdb");
 /// Where the guest image's disk is mounted.
 const GUEST_ROOT: &str = "/run/exitless/guest-root";
 const DISK_WAIT: Duration = Duration::from_secs(60);
@@ -85,8 +87,8 @@ pub(super) fn change_root(root: &Path) -> Result<(), String> {
 fn mount_disk() -> Result<PathBuf, String> {
     let at = Path::new("/disk");
     fs::create_dir_all(at).map_err(|error| format!("making {}: {error}", at.display()))?;
-    let disk = wait_for_disk(DISKS, Path::new("/"))?;
-    mount_ext4(Path::new(disk), at, MountFlags::NOATIME)
+    let disk = wait_for_disk(OWN_DISK, Path::new("/"))?;
+    mount(Path::new(&disk), at, "ext4", MountFlags::NOATIME, None)
         .map_err(|error| format!("mounting {disk}: {error}"))?;
     for folder in ["proc", "sys", "dev"] {
         let (from, to) = (Path::new("/").join(folder), at.join(folder));
@@ -105,46 +107,79 @@ fn mount_disk() -> Result<PathBuf, String> {
 
 /// Mounts the second disk, and puts what a guest image has where it is looked for: the disk itself is its root.
 pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
-    let disk = wait_for_disk(GUEST_DISKS, root)?;
+    let disk = wait_for_disk(GUEST_DISK, root)?;
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let (mounted, offered) = (below(GUEST_ROOT), below(IN_LABORATORY));
     for folder in [&mounted, &offered] {
         fs::create_dir_all(folder).map_err(|error| format!("making {}: {error}", folder.display()))?;
     }
-    mount_ext4(&below(disk), &mounted, MountFlags::RDONLY)
+    mount(below(&disk), &mounted, "ext4", MountFlags::RDONLY, None)
         .map_err(|error| format!("mounting the guest image's disk {disk}: {error}"))?;
     let beside = [MANIFEST, KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK]
         .map(|name| (format!("{GUEST_ROOT}/{BESIDE_THE_ROOT}/{name}"), name));
-    for (target, name) in beside.into_iter().chain([(disk.to_owned(), ROOT)]) {
+    for (target, name) in beside.into_iter().chain([(disk, ROOT)]) {
         symlink(&target, offered.join(name)).map_err(|error| format!("linking {target}: {error}"))?;
     }
     Ok(())
 }
 
-/// A disk's driver gives a request up by real time, for which an emulator that waits for a CPU can be too late.
-fn mount_ext4(disk: &Path, at: &Path, flags: MountFlags) -> Result<(), Errno> {
-    const TRIES: u32 = 3;
-    let mut outcome = mount(disk, at, "ext4", flags, None);
-    for _ in 1..TRIES {
-        if outcome != Err(Errno::IO) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(500));
-        outcome = mount(disk, at, "ext4", flags, None);
-    }
-    outcome
-}
-
-/// The first of these that is there, below `root`.
-fn wait_for_disk(disks: [&'static str; 2], root: &Path) -> Result<&'static str, String> {
+/// The path of the disk below `root`, as soon as it is there.
+fn wait_for_disk(disk: Disk, root: &Path) -> Result<String, String> {
     let begun = Instant::now();
     loop {
-        if let Some(disk) = disks.into_iter().find(|disk| root.join(disk.trim_start_matches('/')).exists()) {
-            return Ok(disk);
+        // The file in /sys comes a moment before that in /dev.
+        if let Some(name) = find_disk(disk, &root.join("sys/block"))
+            && root.join("dev").join(&name).exists()
+        {
+            return Ok(format!("/dev/{name}"));
         }
         if begun.elapsed() > DISK_WAIT {
-            return Err(format!("none of the disks {} appeared within {DISK_WAIT:?}", disks.join(", ")));
+            let (namespace, name) = disk;
+            return Err(format!(
+                "neither NVMe namespace {namespace} nor {name} appeared within {DISK_WAIT:?}"
+            ));
         }
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Linux scans the namespaces of a controller side by side, so the number in a disk's name can be another's.
+fn find_disk((namespace, name): Disk, block: &Path) -> Option<String> {
+    let disks = fs::read_dir(block).ok()?;
+    let mut names = disks.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.find(|found| {
+        let number = fs::read_to_string(block.join(found).join("nsid")).ok();
+        match number.and_then(|number| number.trim().parse::<u32>().ok()) {
+            Some(number) => number == namespace,
+            None => found == name,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_found_by_its_number_and_not_by_its_name() {
+        let block = tempfile::tempdir().unwrap();
+        for (disk, number) in [("nvme0n1", "2\n"), ("nvme0n2", "1\n")] {
+            fs::create_dir(block.path().join(disk)).unwrap();
+            fs::write(block.path().join(disk).join("nsid"), number).unwrap();
+        }
+        fs::create_dir(block.path().join("loop0")).unwrap();
+        assert_eq!(find_disk(OWN_DISK, block.path()).as_deref(), Some("nvme0n2"));
+        assert_eq!(find_disk(GUEST_DISK, block.path()).as_deref(), Some("nvme0n1"));
+    }
+
+    #[test]
+    fn an_ata_disk_is_found_by_its_name() {
+        let block = tempfile::tempdir().unwrap();
+        assert_eq!(find_disk(OWN_DISK, block.path()), None);
+        for disk in ["sdb", "sda"] {
+            fs::create_dir(block.path().join(disk)).unwrap();
+        }
+        assert_eq!(find_disk(OWN_DISK, block.path()).as_deref(), Some("sda"));
+        assert_eq!(find_disk(GUEST_DISK, block.path()).as_deref(), Some("sdb"));
     }
 }

@@ -41,6 +41,8 @@
     offset_of target_exiting
     offset_of masked_\mode
     offset_of untouched_stack_\mode
+    offset_of on_divide
+    offset_of faulting
     # The measures, in the order of Measure::ALL.
     offset_of floor
     offset_of ipi_running_\mode

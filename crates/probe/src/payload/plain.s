@@ -50,6 +50,34 @@ spin_for_ever:
 undefined_opcode:
     ud2
 
+    # Divides by zero for BLOCK_DELAY cycles. Each fault has to find the stack where the routine has it: the sample is
+    # how many did not, because the processor had gone back to the division with the handler's stack.
+faulting:
+    begin
+    movq %rsp, %rbx
+    xorl %r11d, %r11d
+    tsc %rsi
+    addq BLOCK_DELAY(%r15), %rsi
+2:  xorl %ecx, %ecx
+    divl %ecx
+divided:
+    rdtsc
+    shlq $32, %rdx
+    orq %rdx, %rax
+    cmpq %rsi, %rax
+    jb 2b
+    movq %r11, (%r14)
+    ret
+
+on_divide:
+    cmpq %rbx, 24(%rsp)
+    je 2f
+    incq %r11
+    movq %rbx, 24(%rsp)
+2:  leaq divided(%rip), %rax
+    movq %rax, (%rsp)
+    iretq
+
 # ---- interrupts that nobody asked for -------------------------------------------------------------------
 
 on_spurious:

@@ -3,6 +3,7 @@
 mod command;
 mod connection;
 mod devices;
+mod last_words;
 mod network;
 mod process;
 
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,12 +27,12 @@ use super::waiting::Waiting;
 use super::{Armed, Guest, GuestError, GuestFiles};
 use crate::study::workload::Output;
 use connection::{AgentLine, Connection};
+use last_words::LastWords;
 
 /// How long a guest has to power off before its QEMU is killed.
 const POWER_OFF: Duration = Duration::from_secs(30);
 /// How long QEMU's monitor may take.
 const MONITOR: Duration = Duration::from_secs(20);
-const SHOWN_LINES: usize = 15;
 
 /// A running QEMU and its guest.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub struct QemuGuest {
     child: Child,
     connection: Arc<Connection>,
     hello: Hello,
-    console: PathBuf,
+    last_words: LastWords,
 }
 
 impl QemuGuest {
@@ -55,12 +56,13 @@ impl QemuGuest {
         let name = format!("guest-{index}");
         let start = |why: String| GuestError::Start { name: name.clone(), why };
         let folder = folder.join(&name);
-        let (console, messages) = (folder.join("console"), folder.join("qemu.log"));
+        let last_words = LastWords::new(&folder);
+        let messages = last_words.messages();
         fs::create_dir_all(&folder)
             .map_err(|error| start(format!("Could not make the folder {}: {error}", folder.display())))?;
         devices::make_disk(plan, index, &folder).map_err(start)?;
         let wiring = network::wiring(plan, index);
-        let log = File::create(&messages)
+        let log = File::create(messages)
             .map_err(|error| start(format!("Could not write {}: {error}", messages.display())))?;
         let mut command = command::command(plan, index, files, &wiring);
         command.current_dir(&folder).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
@@ -70,7 +72,7 @@ impl QemuGuest {
         let Some((stdin, stdout)) = child.stdin.take().zip(child.stdout.take()) else {
             return Err(start("its QEMU has no pipes".to_owned()));
         };
-        let connection = Connection::new(stdin, stdout);
+        let connection = Connection::new(stdin, stdout, last_words.clone());
         let mut guest = Self {
             name: name.clone(),
             vcpus: plan.vcpus,
@@ -78,12 +80,11 @@ impl QemuGuest {
             child,
             connection,
             hello: Hello::default(),
-            console,
+            last_words,
         };
-        guest.come_up(plan, index, &wiring, &folder).map_err(|why| {
-            let words = guest.last_words(&messages);
-            start(format!("{why}{words}"))
-        })?;
+        guest
+            .come_up(plan, index, &wiring, &folder)
+            .map_err(|why| start(format!("{why}{}", guest.last_words)))?;
         Ok(guest)
     }
 
@@ -151,18 +152,6 @@ impl QemuGuest {
             })?;
         }
         Ok(())
-    }
-
-    fn last_words(&self, messages: &Path) -> String {
-        let show = |title: &str, path: &Path| {
-            let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-            let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-            match &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
-                [] => String::new(),
-                last => format!("\n{title} ({}):\n  {}", path.display(), last.join("\n  ")),
-            }
-        };
-        show("QEMU's last messages", messages) + &show("The last lines of its console", &self.console)
     }
 
     fn wait_end(&mut self, patience: Duration) -> io::Result<bool> {

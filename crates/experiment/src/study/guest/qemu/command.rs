@@ -15,7 +15,7 @@ pub(super) const MONITOR: &str = "qmp.sock";
 
 /// Kernel arguments of every guest. No self-test takes time that an emulated CPU feels, and the timer is not checked by
 /// real time, for which an emulator that has to wait for a CPU is too late.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 reboot=t no_timer_check cryptomgr.notests net.ifnames=0 rdinit=/init \
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic reboot=t no_timer_check cryptomgr.notests net.ifnames=0 rdinit=/init \
     initcall_blacklist=load_system_certificate_list,jent_mod_init";
 
 /// QEMU's program.

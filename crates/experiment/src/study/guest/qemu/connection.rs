@@ -11,6 +11,7 @@ use super::super::frames::{Decoder, Frame, Kind};
 use super::super::pipes::Sink;
 use super::super::reception::Reception;
 use super::super::waiting::{Ending, Line};
+use super::last_words::LastWords;
 
 /// The channel to one agent.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(super) struct Connection {
     stdin: Mutex<ChildStdin>,
     state: Mutex<State>,
     changed: Condvar,
+    last_words: LastWords,
 }
 
 #[derive(Debug, Default)]
@@ -29,9 +31,9 @@ struct State {
 }
 
 impl Connection {
-    pub(super) fn new(stdin: ChildStdin, mut stdout: ChildStdout) -> Arc<Self> {
-        let connection =
-            Arc::new(Self { stdin: Mutex::new(stdin), state: Mutex::default(), changed: Condvar::new() });
+    pub(super) fn new(stdin: ChildStdin, mut stdout: ChildStdout, last_words: LastWords) -> Arc<Self> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let connection = Arc::new(Self { stdin: Mutex::new(stdin), state, changed, last_words });
         let own = Arc::clone(&connection);
         std::thread::spawn(move || {
             let mut decoder = Decoder::default();
@@ -95,7 +97,8 @@ impl Connection {
         let mut state = self.lock();
         state.gone = true;
         for job in std::mem::take(&mut state.jobs).into_values() {
-            job.broke("its QEMU closed the agent's channel: the guest has ended");
+            let last_words = &self.last_words;
+            job.broke(&format!("its QEMU closed the agent's channel: the guest has ended{last_words}"));
         }
     }
 
@@ -118,7 +121,7 @@ impl AgentLine {
         let job = {
             let mut state = connection.lock();
             if state.gone {
-                return Err(io::Error::other("its QEMU has ended"));
+                return Err(io::Error::other(format!("its QEMU has ended{}", connection.last_words)));
             }
             state.last_job = state.last_job.wrapping_add(1);
             let job = state.last_job;
