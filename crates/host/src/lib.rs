@@ -18,7 +18,9 @@ pub mod kvm_statistics;
 mod modules;
 pub mod posting;
 mod root;
+pub mod scheduling;
 pub mod snapshot;
+pub mod taps;
 pub mod vms;
 mod xen_control;
 

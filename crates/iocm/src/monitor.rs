@@ -3,22 +3,31 @@
 //! Policies are functions: a [`View`] of the host in, a [`Decision`] out. What they read and what they act on is
 //! elsewhere, so that the same policy is tried on machines that exist and, by [`simulator`], on those that do not.
 
+pub mod actuator;
 mod balance;
 mod cores;
+mod course;
 mod decision;
 mod layout;
 mod memory;
 mod policy;
+mod polling;
+mod recorder;
 mod settings;
 pub mod simulator;
+mod state;
 mod trial;
 mod view;
 mod wanted;
 
 pub use balance::balance;
+pub use course::{Decided, Figures, MONITOR_FORMAT, Monitor, Step};
 pub use decision::{Decision, Direction, Reason};
 pub use layout::{Action, Layout, Place};
 pub use memory::Memory;
 pub use policy::decide;
-pub use settings::Settings;
+pub use polling::polling;
+pub use recorder::Recorder;
+pub use settings::{BadSetting, Settings};
+pub use state::{NoState, STATE, State};
 pub use view::{Core, QueueView, View, WorkerView};

@@ -81,6 +81,46 @@ impl<A: Actions> Changes<A> {
         Ok(Made::Changed(Box::new(entry)))
     }
 
+    /// Makes a value or the CPUs of a thread that were changed before another value once more: what was there before the
+    /// first change is what is put back, and the journal does not grow by a change each time.
+    ///
+    /// # Errors
+    /// Of all kinds; the change is still in the journal then, and will be undone.
+    pub fn make_again(&mut self, entry: &mut Entry, change: Change) -> Result<(), Error> {
+        let is_same = match (&entry.change, &change) {
+            (
+                Change::Affinity { tid, start_ticks, .. },
+                Change::Affinity { tid: other, start_ticks: start, .. },
+            ) => tid == other && start_ticks == start,
+            (Change::Value { path, .. }, Change::Value { path: other, .. }) => path == other,
+            _ => false,
+        };
+        if !is_same || !entry.open() {
+            return Err(Error::Another { id: entry.id });
+        }
+        let _lock = self.journal.lock()?;
+        let root = self.journal.root().to_owned();
+        if let Change::Affinity { tid, start_ticks, .. } = &change {
+            if crate::owner::start_ticks(&root, *tid) != Some(*start_ticks) {
+                return Err(Error::ThreadGone { tid: *tid });
+            }
+        }
+        // From here on whatever is there counts as ours, however far this comes.
+        self.journal.undoing(entry)?;
+        entry.progress = Progress::Undoing;
+        entry.change = change;
+        let made = perform(&root, &mut self.actions, entry)
+            .and_then(|()| after(&root, &self.actions, &entry.change))
+            .and_then(|after| self.journal.done(entry, &after).map(|()| after));
+        if let Ok(after) = &made {
+            entry.progress = Progress::Done { after: after.clone() };
+        }
+        if let Some(held) = self.held.iter_mut().find(|held| held.id == entry.id) {
+            *held = entry.clone();
+        }
+        made.map(drop)
+    }
+
     /// Undoes one change now.
     ///
     /// # Errors

@@ -170,3 +170,41 @@ fn without_a_journal_nothing_is_changed() {
     assert!(guard.make(governor("performance"), Lasting::UntilRestored).is_err());
     assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
 }
+
+#[test]
+fn a_value_that_changes_again_and_again_goes_back_to_what_it_was() {
+    let root = host();
+    let mut guard = changes(root.path());
+    let Made::Changed(mut entry) = guard.make(governor("performance"), Lasting::WhileHeld).unwrap() else {
+        panic!("nothing was changed");
+    };
+    for value in ["ondemand", "schedutil", "performance", "ondemand"] {
+        guard.make_again(&mut entry, governor(value)).unwrap();
+        assert_eq!(text(root.path(), "/sys/governor"), format!("{value}\n"));
+    }
+    assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
+    let other = Change::Value { path: "/sys/other".to_owned(), value: "1".to_owned() };
+    assert!(matches!(guard.make_again(&mut entry, other), Err(Error::Another { .. })));
+    drop(guard);
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+    assert_eq!(restored(root.path(), Restore::default()), []);
+}
+
+#[test]
+fn what_was_changed_again_is_restored_after_a_kill_and_left_to_others() {
+    let root = host();
+    for (since, left) in [(None, "powersave\n"), (Some("theirs\n"), "theirs\n")] {
+        let mut guard = changes(root.path());
+        let Made::Changed(mut entry) = guard.make(governor("performance"), Lasting::UntilRestored).unwrap()
+        else {
+            panic!("nothing was changed");
+        };
+        guard.make_again(&mut entry, governor("ondemand")).unwrap();
+        std::mem::forget(guard);
+        if let Some(since) = since {
+            fs::write(under(root.path(), "/sys/governor"), since).unwrap();
+        }
+        restored(root.path(), Restore::default());
+        assert_eq!(text(root.path(), "/sys/governor"), left);
+    }
+}

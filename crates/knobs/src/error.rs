@@ -126,6 +126,12 @@ pub enum Error {
         /// The list.
         cpus: String,
     },
+    /// What is to be changed once more is something else.
+    #[error("Change {id} is of something else, or was undone; make a new one")]
+    Another {
+        /// The change.
+        id: u64,
+    },
     /// A change failed, and what it had begun could not be undone.
     #[error("A change failed and is left half made; run `exitless restore`: {failure}")]
     HalfMade {

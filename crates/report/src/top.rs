@@ -8,6 +8,7 @@ mod cells;
 mod columns;
 mod course;
 mod draw;
+mod io_cores;
 mod names;
 mod observation;
 mod page;
@@ -18,5 +19,6 @@ mod texts;
 mod vms;
 
 pub use self::draw::{Look, draw};
+pub use self::io_cores::IoCores;
 pub use self::observation::{Observation, Source, VmFacts};
 pub use self::state::{Action, Top};

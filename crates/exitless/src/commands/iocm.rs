@@ -2,6 +2,10 @@
 
 mod ask;
 mod guard;
+mod monitor;
+mod settings;
+mod simulate;
+mod status;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -57,6 +61,23 @@ pub(crate) enum Command {
     ///
     /// Exit status: as of `iocm ls`; 125 also when the daemon ends.
     Watch(ask::WatchArguments),
+    /// Let I/O cores follow the load: add, remove and balance I/O workers, or place the kernel's vhost threads.
+    ///
+    /// It does nothing, and says so, while the daemon or all VMs are gone, or too few CPUs may be used.
+    ///
+    /// Exit status: 0 when it was ended by a signal or --for; 2 for a wrong command line or settings that mean nothing;
+    /// 125 when there can be no journal of what is changed, or the trace cannot be written.
+    Monitor(monitor::MonitorArguments),
+    /// Show I/O cores, who is where, load, and what the monitor decided last and why.
+    ///
+    /// Exit status: 0; 125 when neither a daemon nor a monitor answers.
+    Status(status::StatusArguments),
+    /// Replay a load against the monitor's policy, on a machine of any size, and compare it with the best number of I/O
+    /// cores that never changes, and with a thread for each device.
+    ///
+    /// Exit status: 0; 2 for a wrong command line, or a file that is no trace; 4 when the trace is damaged and what is
+    /// whole of it was replayed.
+    Simulate(simulate::SimulateArguments),
     #[command(hide = true)]
     Guard(guard::GuardArguments),
 }
@@ -83,6 +104,9 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Remove(arguments) => ask::remove(&arguments),
         Command::Move(arguments) => ask::move_to(&arguments),
         Command::Watch(arguments) => ask::watch(&arguments),
+        Command::Monitor(arguments) => monitor::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Guard(arguments) => guard::run(&arguments),
     }
 }

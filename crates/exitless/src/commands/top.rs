@@ -1,6 +1,7 @@
 //! `exitless top`: the exits of this host's VMs on a page that keeps itself up to date.
 
 mod counting;
+mod io_cores;
 mod keys;
 mod terminal;
 mod vms;
@@ -16,6 +17,7 @@ use ratatui_crossterm::crossterm::event::{self, Event};
 use report::top::{Action, Look, Observation, Top};
 
 use self::counting::Counting;
+use self::io_cores::IoLook;
 use self::terminal::{Screen, Signals};
 use super::quantity;
 use super::watching::WatchArguments;
@@ -54,7 +56,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let signals = Signals::catch(&stop)?;
     let screen = Screen::take_over()?;
     let top = Top::new(counting.source(), arguments.interval);
-    Session { arguments, counting, top, screen, look, stop: &stop, signals }.run()?;
+    let io = IoLook::default();
+    Session { arguments, counting, io, top, screen, look, stop: &stop, signals }.run()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,6 +77,7 @@ fn check(arguments: &Arguments) -> Result<(), Usage> {
 struct Session<'a> {
     arguments: &'a Arguments,
     counting: Counting,
+    io: IoLook,
     top: Top,
     screen: Screen,
     look: Look,
@@ -142,7 +146,12 @@ impl Session<'_> {
         match event {
             Event::Key(key) if keys::is_stop(key) => self.screen.stop(&self.signals)?,
             Event::Key(key) => match keys::action(key) {
-                Some(action) => self.top.act(action),
+                Some(action) => {
+                    self.top.act(action);
+                    if action == Action::IoCores && self.top.shows_io() {
+                        self.top.observe_io(self.io.look());
+                    }
+                }
                 None => return Ok(false),
             },
             Event::Resize(..) => {}
@@ -158,6 +167,9 @@ impl Session<'_> {
         let facts = self.counting.facts(vms.into_iter(), &profile);
         let cost = if self.arguments.self_cost { self.counting.cost()? } else { None };
         let cost_ns_per_exit = cost.and_then(|cost| cost.ns_per_exit());
+        if self.top.shows_io() {
+            self.top.observe_io(self.io.look());
+        }
         self.top.observe(Observation { profile, facts, cost_ns_per_exit });
         Ok(())
     }

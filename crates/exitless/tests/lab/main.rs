@@ -11,6 +11,7 @@ mod faults;
 mod guests;
 mod intel_apicv;
 mod iocm_guests;
+mod iocm_monitor;
 mod levels;
 mod prediction;
 mod record;

@@ -16,11 +16,70 @@ const MIXED: f64 = 0.15;
 /// Loads may differ by this share of a core before queues are moved for that alone.
 const TOLERATED: f64 = 0.15;
 
+/// The index of each bin by its class, in the order of their loads: of bins of one class only the least loaded can be the
+/// cheapest, so that ten thousand queues find their places among hundreds of cores in no time.
+#[derive(Default)]
+struct Bins {
+    all: Vec<Bin>,
+    by_class: BTreeMap<Class, BTreeSet<(u64, usize)>>,
+}
+
 struct Bin {
     core: Core,
     load: f64,
     bulk: f64,
     other: f64,
+}
+
+/// The node, and whether there is bulk and anything else that others would wait behind.
+type Class = (u32, bool, bool);
+
+impl Bin {
+    fn class(&self) -> Class {
+        (self.core.node, self.bulk > STAY, self.other > STAY)
+    }
+
+    /// Loads are not negative, and those are ordered as their bits are.
+    fn order(&self, index: usize) -> (u64, usize) {
+        (self.load.max(0.0).to_bits(), index)
+    }
+}
+
+impl Bins {
+    fn of(cores: &[Core]) -> Self {
+        let mut bins = Self::default();
+        for &core in cores {
+            bins.all.push(Bin { core, load: 0.0, bulk: 0.0, other: 0.0 });
+            bins.sort_in(bins.all.len() - 1);
+        }
+        bins
+    }
+
+    fn sort_in(&mut self, index: usize) {
+        if let Some(bin) = self.all.get(index) {
+            self.by_class.entry(bin.class()).or_default().insert(bin.order(index));
+        }
+    }
+
+    /// The cheapest bin for a queue that is `here` now.
+    fn cheapest(&self, queue: &QueueView, here: Option<usize>) -> Option<usize> {
+        let least = self.by_class.values().filter_map(|class| class.first().map(|&(_, index)| index));
+        let of = |index: usize| self.all.get(index).map(|bin| cost(bin, queue, here == Some(index)));
+        let costs = least.chain(here).filter_map(|index| Some((of(index)?, index)));
+        costs.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))).map(|(_, index)| index)
+    }
+
+    fn add(&mut self, index: usize, queue: &QueueView) -> Option<Core> {
+        let bin = self.all.get_mut(index)?;
+        if let Some(class) = self.by_class.get_mut(&bin.class()) {
+            class.remove(&bin.order(index));
+        }
+        bin.load += queue.useful;
+        *(if queue.is_bulk() { &mut bin.bulk } else { &mut bin.other }) += queue.useful;
+        let core = bin.core;
+        self.sort_in(index);
+        Some(core)
+    }
 }
 
 /// The queues on workers of these cores, or without any on one worker that runs anywhere. `now` says where they are; queues of cores that are not among them go to others.
@@ -46,31 +105,27 @@ pub fn balance(queues: &[QueueView], cores: &[Core], now: &Layout) -> Layout {
 }
 
 fn spread(queues: &[QueueView], cores: &[Core], places: &BTreeMap<u32, Place>) -> Layout {
-    let mut bins: Vec<Bin> =
-        cores.iter().map(|&core| Bin { core, load: 0.0, bulk: 0.0, other: 0.0 }).collect();
+    let mut bins = Bins::of(cores);
+    let of_core: BTreeMap<u32, usize> = cores.iter().map(|core| core.number).zip(0..).collect();
     let mut order: Vec<&QueueView> = queues.iter().collect();
     order.sort_by(|a, b| b.useful.total_cmp(&a.useful).then(a.number.cmp(&b.number)));
     let mut wanted = Layout(cores.iter().map(|core| (Some(core.number), BTreeSet::new())).collect());
     for queue in order {
         let here = places.get(&queue.number).copied().flatten();
-        let Some(bin) = bins.iter_mut().min_by(|a, b| cost(a, queue, here).total_cmp(&cost(b, queue, here)))
-        else {
-            break;
-        };
-        bin.load += queue.useful;
-        *(if queue.is_bulk() { &mut bin.bulk } else { &mut bin.other }) += queue.useful;
-        wanted.0.entry(Some(bin.core.number)).or_default().insert(queue.number);
+        let here = here.and_then(|core| of_core.get(&core).copied());
+        let Some(core) = bins.cheapest(queue, here).and_then(|index| bins.add(index, queue)) else { break };
+        wanted.0.entry(Some(core.number)).or_default().insert(queue.number);
     }
     wanted
 }
 
-fn cost(bin: &Bin, queue: &QueueView, here: Place) -> f64 {
+fn cost(bin: &Bin, queue: &QueueView, is_here: bool) -> f64 {
     let far = queue.node.is_some_and(|node| node != bin.core.node);
     let behind = if queue.is_bulk() { bin.other } else { bin.bulk };
     // Idle queues wait behind nothing and bring nothing.
     let weight = (queue.useful / STAY).min(1.0);
     bin.load
-        + if here == Some(bin.core.number) { 0.0 } else { STAY }
+        + if is_here { 0.0 } else { STAY }
         + if far { FAR * queue.useful } else { 0.0 }
         + if behind > STAY { MIXED * weight } else { 0.0 }
 }

@@ -1,10 +1,10 @@
 //! What the policy decides, with the figures that led to it.
 
 use super::Layout;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Which way the number of cores goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// More I/O cores.
@@ -23,7 +23,7 @@ pub struct Decision {
 }
 
 /// Why a decision was made, with the figures that led to it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "reason")]
 pub enum Reason {
     /// Everything is as it should be.

@@ -1,7 +1,7 @@
 //! Which worker has which core and which queues, and what it takes to get there.
 
 use super::{QueueView, View};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a worker runs: on a core that nothing else has, by the kernel's number, or, when there is too little I/O for
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Place = Option<u32>;
 
 /// One thing that is done to the workers. A worker is called by its place: no two have the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "action")]
 pub enum Action {
     /// A worker is made there.
@@ -63,6 +63,19 @@ impl Layout {
             queues.iter().map(move |&queue| (queue, place)).collect::<Vec<_>>()
         };
         self.0.iter().flat_map(each).collect()
+    }
+
+    /// A place as it is told: `anywhere`, or the core's number.
+    #[must_use]
+    pub fn place_name(place: Place) -> String {
+        place.map_or_else(|| "anywhere".to_owned(), |core| core.to_string())
+    }
+
+    /// The queues at each place, with their names.
+    #[must_use]
+    pub fn named(&self, name_of: impl Fn(u32) -> String) -> BTreeMap<String, Vec<String>> {
+        let names = |queues: &BTreeSet<u32>| queues.iter().map(|&queue| name_of(queue)).collect();
+        self.0.iter().map(|(&place, queues)| (Self::place_name(place), names(queues))).collect()
     }
 
     /// What leads from this layout to another, in an order in which every queue has a worker at every moment.

@@ -36,6 +36,12 @@ impl Memory {
         self.since_fewer = self.since_fewer.map(|periods| periods + 1).filter(|&periods| periods < SOON);
     }
 
+    /// Whatever was begun was not done after all.
+    pub(super) fn forget_trial(&mut self) {
+        self.trial = None;
+        self.patience.clear();
+    }
+
     /// Whether this way is not to be tried yet.
     pub(super) fn is_patient(&self, direction: Direction) -> bool {
         self.patience.get(&direction).is_some_and(|patience| patience.left > 0)

@@ -38,3 +38,55 @@ impl Default for Settings {
         }
     }
 }
+
+/// A bound that means nothing.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("`{name}` is {value}, expected a number {expected}")]
+pub struct BadSetting {
+    name: &'static str,
+    value: f64,
+    expected: &'static str,
+}
+
+impl Settings {
+    /// Refuses bounds that mean nothing.
+    ///
+    /// # Errors
+    /// [`BadSetting`], the first of them.
+    pub fn check(&self) -> Result<(), BadSetting> {
+        let shares =
+            [("add-above", self.add_above), ("remove-below", self.remove_below), ("full", self.full)];
+        for (name, value) in shares {
+            if !(value > 0.0 && value <= 1.0) {
+                return Err(BadSetting { name, value, expected: "above 0 and up to 1" });
+            }
+        }
+        for (name, value, most) in [("short", self.short, 1e6), ("margin", self.margin, 1.0)] {
+            if !(0.0..=most).contains(&value) {
+                return Err(BadSetting { name, value, expected: "from 0" });
+            }
+        }
+        if self.remove_below >= self.add_above {
+            // Cores would come and go for ever.
+            let (name, value) = ("remove-below", self.remove_below);
+            return Err(BadSetting { name, value, expected: "below `add-above`" });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_that_mean_nothing_are_refused_by_name() {
+        assert_eq!(Settings::default().check(), Ok(()));
+        let refused = |settings: Settings| settings.check().unwrap_err().to_string();
+        let usual = Settings::default();
+        assert!(refused(Settings { full: f64::NAN, ..usual }).contains("`full`"));
+        assert!(refused(Settings { add_above: 1.5, ..usual }).contains("`add-above`"));
+        assert!(refused(Settings { remove_below: 0.9, ..usual }).contains("below `add-above`"));
+        assert!(refused(Settings { short: -1.0, ..usual }).contains("`short`"));
+    }
+}

@@ -6,6 +6,7 @@
 //! ratios between arrangements, not the figures of a machine.
 
 mod arrangement;
+mod file;
 mod host;
 mod made;
 mod outcome;
@@ -17,6 +18,7 @@ mod trace;
 mod tests;
 
 pub use arrangement::{Served, best_static};
+pub use file::{NoTrace, TRACE_FORMAT, TraceDamage, TraceWriter};
 pub use made::{Kind, made};
 pub use outcome::{Outcome, PhaseOutcome, StaticChoice};
 pub use replay::{Replay, replay};

@@ -66,9 +66,15 @@ impl Drawing<'_> {
             self.y += 1;
         }
         if height >= LOW / 2 {
-            self.place(top);
+            if top.shows_io {
+                self.line("I/O cores", self.coloured(Color::Cyan));
+            } else {
+                self.place(top);
+            }
         }
-        if let (Page::Reason(whose, reason), true) = (top.view().page, height >= LOW) {
+        if top.shows_io {
+            self.io_cores(top);
+        } else if let (Page::Reason(whose, reason), true) = (top.view().page, height >= LOW) {
             self.line(&texts::reason(top, whose, reason), Style::new());
             if height >= HIGH {
                 let key = texts::of_reason(whose, reason);
@@ -77,13 +83,21 @@ impl Drawing<'_> {
             }
         }
         let foot = u16::from(height >= LOW);
-        self.lines(top, self.area.bottom().saturating_sub(foot));
+        if !top.shows_io {
+            self.lines(top, self.area.bottom().saturating_sub(foot));
+        }
         if foot > 0 {
             self.y = self.area.bottom() - 1;
             match top.notice() {
                 Some(notice) => self.line(notice, self.coloured(Color::Yellow).add_modifier(Modifier::BOLD)),
                 None => self.line(texts::keys(self.area.width.into()), self.faint()),
             }
+        }
+    }
+
+    fn io_cores(&mut self, top: &Top) {
+        for line in top.io.lines(self.area.width.into()) {
+            self.line(&line, Style::new());
         }
     }
 

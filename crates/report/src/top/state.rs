@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use exits::{Key, Profile, Whose};
 
 use super::course::Courses;
+use super::io_cores::IoCores;
 use super::observation::{Observation, Source};
 use super::page::{Page, View};
 use super::rows::{Figures, Row};
@@ -62,6 +63,8 @@ pub enum Action {
     Longer,
     /// A shorter one.
     Shorter,
+    /// Show I/O cores instead, or no longer.
+    IoCores,
     /// Show the keys.
     Help,
     /// End.
@@ -84,6 +87,8 @@ pub struct Top {
     before: Vec<View>,
     pub(super) is_paused: bool,
     pub(super) shows_help: bool,
+    pub(super) shows_io: bool,
+    pub(super) io: IoCores,
     has_ended: bool,
     notice: Option<(String, u32)>,
 }
@@ -112,6 +117,8 @@ impl Top {
             before: Vec::new(),
             is_paused: false,
             shows_help: false,
+            shows_io: false,
+            io: IoCores::default(),
             has_ended: false,
             notice: None,
         }
@@ -132,6 +139,17 @@ impl Top {
         }
         self.latest = Sum { profile, ns };
         self.notice = self.notice.take().filter(|(_, left)| *left > 1).map(|(text, left)| (text, left - 1));
+    }
+
+    /// Takes in what is known of I/O cores now.
+    pub fn observe_io(&mut self, io: IoCores) {
+        self.io = io;
+    }
+
+    /// Whether the page of I/O cores is shown.
+    #[must_use]
+    pub const fn shows_io(&self) -> bool {
+        self.shows_io
     }
 
     /// The processes of the VMs on the page, of which facts are wanted.
@@ -194,6 +212,8 @@ impl Top {
                 let opened = self.view.opened(&self.lines());
                 opened.into_iter().for_each(|view| self.go(view));
             }
+            Action::Back if self.shows_io => self.shows_io = false,
+            Action::IoCores => self.shows_io ^= true,
             Action::Back => self.view = self.before.pop().unwrap_or(self.view),
             Action::Turn => self.turn(),
             Action::Sort => self.view.next_sort(),

@@ -319,3 +319,19 @@ fn names_come_late_and_stay() {
     top.observe(unnamed);
     assert_eq!(names(&top), ["pid 100", "pid 300", "web"]);
 }
+
+#[test]
+fn the_page_of_io_cores_comes_and_goes_and_says_what_runs() {
+    let mut top = after(&[Action::IoCores]);
+    assert!(top.shows_io());
+    let lines = top.io.lines(80).join("\n");
+    assert!(lines.contains("iocm serve") && lines.contains("iocm monitor"), "{lines}");
+    let state = iocm::monitor::State { target: "workers".to_owned(), ..iocm::monitor::State::default() };
+    let monitor = Some((state, true));
+    top.observe_io(crate::top::IoCores { monitor, ..crate::top::IoCores::default() });
+    let lines = top.io.lines(80).join("\n");
+    assert!(lines.contains("The monitor of workers runs"), "{lines}");
+    top.act(Action::Back);
+    assert!(!top.shows_io());
+    assert_eq!(top.view().page, Page::Vms);
+}

@@ -26,6 +26,7 @@ pub(super) fn action(key: &KeyEvent) -> Option<Action> {
         KeyCode::Enter | KeyCode::Right => Action::Open,
         KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => Action::Back,
         KeyCode::Char('v') => Action::Turn,
+        KeyCode::Char('i') => Action::IoCores,
         KeyCode::Char('s') => Action::Sort,
         KeyCode::Char('S') => Action::Reverse,
         KeyCode::Char('p' | ' ') => Action::Pause,
@@ -56,11 +57,11 @@ mod tests {
 
     #[test]
     fn each_key_does_what_the_help_says() {
-        let keys = "jkvsSptr+-?hq gG=".chars().map(|key| of(KeyCode::Char(key)).unwrap());
+        let keys = "jkvsSptr+-?hq gG=i".chars().map(|key| of(KeyCode::Char(key)).unwrap());
         use Action::*;
         let wanted = [
             Down, Up, Turn, Sort, Reverse, Pause, Sum, Reset, Longer, Shorter, Help, Help, Quit, Pause,
-            First, Last, Longer,
+            First, Last, Longer, IoCores,
         ];
         assert_eq!(keys.collect::<Vec<_>>(), wanted);
         let others = [

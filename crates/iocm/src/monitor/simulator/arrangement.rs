@@ -1,5 +1,6 @@
 //! What an arrangement of I/O serves in one phase.
 
+use super::StaticChoice;
 use super::host::Host;
 use crate::monitor::{Layout, QueueView, View, WorkerView, balance};
 use std::collections::BTreeMap;
@@ -78,18 +79,41 @@ pub(super) fn each(host: &Host) -> Served {
     served.weigh(host)
 }
 
-/// The number of I/O cores that serves most in the phase, found by trying each, and what it serves. Of equal ones the
-/// fewest cores.
+/// Machines of up to so many cores are searched core by core; larger ones first in steps, then core by core around the
+/// best step.
+const EXACT: usize = 128;
+
+/// What each number of I/O cores serves in the phase, as far as it was tried: by their number. `also` are tried in any
+/// case.
 #[must_use]
-pub(super) fn search(host: &Host) -> (usize, Served) {
-    let mut best: Option<(usize, Served)> = None;
-    for cores in 0..host.cores.len() {
-        let served = shared(host, &fixed(host, cores));
-        if best.as_ref().is_none_or(|(_, best)| served.attained > best.attained + 1e-6) {
-            best = Some((cores, served));
+pub(super) fn search(host: &Host, also: impl IntoIterator<Item = usize>) -> BTreeMap<usize, f64> {
+    let most = host.cores.len().saturating_sub(1);
+    let attained = |cores: usize| shared(host, &fixed(host, cores)).attained;
+    let step = steps(host.cores.len());
+    let mut tried: BTreeMap<usize, f64> =
+        (0..=most).step_by(step).map(|cores| (cores, attained(cores))).collect();
+    let near = best_of(&tried).cores;
+    let around = near.saturating_sub(step)..=(near + step).min(most);
+    for cores in around.filter(|_| step > 1).chain(also) {
+        tried.entry(cores.min(most)).or_insert_with_key(|&cores| attained(cores));
+    }
+    tried
+}
+
+/// How far apart numbers of cores are tried at first on a machine of this size.
+pub(super) fn steps(cores: usize) -> usize {
+    if cores <= EXACT { 1 } else { cores.div_ceil(EXACT / 2) }
+}
+
+/// The best of those that were tried; of equal ones the fewest cores.
+pub(super) fn best_of(tried: &BTreeMap<usize, f64>) -> StaticChoice {
+    let mut best = StaticChoice { cores: 0, attained: 0.0 };
+    for (&cores, &attained) in tried {
+        if attained > best.attained + 1e-6 {
+            best = StaticChoice { cores, attained };
         }
     }
-    best.unwrap_or_default()
+    best
 }
 
 /// The phases' best number of I/O cores each.
@@ -98,8 +122,8 @@ pub fn best_static(trace: &super::Trace) -> Vec<(usize, f64)> {
     let mut host = Host::of(trace);
     let each = trace.phases.iter().map(|phase| {
         host.enter(trace, phase);
-        let (cores, served) = search(&host);
-        (cores, served.attained)
+        let best = best_of(&search(&host, None));
+        (best.cores, best.attained)
     });
     each.collect()
 }

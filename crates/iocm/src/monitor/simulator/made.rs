@@ -22,6 +22,12 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Steps, Self::Bursts, Self::Diurnal, Self::Adversarial];
 
+    /// The kind of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -1,9 +1,10 @@
 //! A policy in the model, decision by decision.
 
-use super::arrangement::{each, fixed, search, shared};
+use super::arrangement::{best_of, each, fixed, search, shared, steps};
 use super::host::Host;
 use super::{BadTrace, Outcome, Phase, PhaseOutcome, StaticChoice, Trace};
 use crate::monitor::{Action, Decision, Layout, Memory, Settings, View, decide};
+use std::collections::BTreeMap;
 
 /// A queue that moves is not served for so long, in seconds.
 const PAUSE: f64 = 1e-3;
@@ -36,87 +37,98 @@ pub fn replay(
 ) -> Result<Outcome, BadTrace> {
     trace.check()?;
     let mut host = Host::of(trace);
-    let mut layout = fixed(&host, 0);
-    let mut memory = Memory::default();
+    let mut course = Course { layout: fixed(&host, 0), memory: Memory::default(), time: 0.0 };
     let mut phases = Vec::new();
-    let mut time = 0.0;
+    let step = steps(host.cores.len());
+    let mut sums: BTreeMap<usize, f64> = BTreeMap::new();
     for phase in &trace.phases {
         host.enter(trace, phase);
-        phases.push(one_phase(&host, phase, how, &mut layout, &mut memory, &mut time, watch));
+        let tried = search(&host, None);
+        for (&cores, attained) in &tried {
+            // Those around one phase's best were not tried in the others.
+            if cores % step == 0 {
+                *sums.entry(cores).or_default() += phase.seconds * attained;
+            }
+        }
+        let best = best_of(&tried);
+        phases.push(one_phase(&host, phase, best, how, &mut course, watch));
     }
     Ok(Outcome {
         queues: host.queues.len(),
         cores: host.cores.len(),
         period: how.period,
         phases,
-        best_single: best_single(trace, &mut host),
+        best_single: best_single(&sums, trace),
     })
+}
+
+/// What one phase leaves to the next.
+struct Course {
+    layout: Layout,
+    memory: Memory,
+    time: f64,
 }
 
 fn one_phase(
     host: &Host,
     phase: &Phase,
+    best: StaticChoice,
     how: &Replay,
-    layout: &mut Layout,
-    memory: &mut Memory,
-    time: &mut f64,
+    so_far: &mut Course,
     watch: &mut dyn FnMut(f64, &View, &Decision),
 ) -> PhaseOutcome {
-    let (best_cores, best) = search(host);
     let periods = (phase.seconds / how.period).ceil().max(1.0) as u32;
     let (mut sum, mut changes, mut moves, mut paused) = (0.0, 0, 0, 0.0);
     let mut course = Vec::new();
     let mut last = 0.0;
     for _ in 0..periods {
-        let served = shared(host, layout);
+        let served = shared(host, &so_far.layout);
         let attained = served.attained * (1.0 - paused);
         sum += attained;
         course.push(attained);
         last = served.worst_p99;
-        let view = served.view(host, layout);
-        let decision = decide(&how.settings, memory, &view);
-        *time += how.period;
-        watch(*time, &view, &decision);
-        let moved = layout.actions_to(&decision.layout);
+        let view = served.view(host, &so_far.layout);
+        let decision = decide(&how.settings, &mut so_far.memory, &view);
+        so_far.time += how.period;
+        watch(so_far.time, &view, &decision);
+        let moved = so_far.layout.actions_to(&decision.layout);
         let queues = moved.iter().filter(|action| matches!(action, Action::Move { .. })).count();
         moves += queues as u64;
         paused = queues as f64 / host.queues.len() as f64 * PAUSE / how.period;
-        changes += u32::from(decision.layout.cores() != layout.cores());
-        *layout = decision.layout;
+        changes += u32::from(decision.layout.cores() != so_far.layout.cores());
+        so_far.layout = decision.layout;
     }
-    let below = course.iter().rposition(|&attained| attained < CONVERGED * best.attained);
-    let converged = match below {
-        None => Some(0),
-        Some(at) if at + 1 < course.len() => Some(at + 1),
-        Some(_) => None,
-    };
-    let settled = &course[converged.unwrap_or(course.len() / 2)..];
+    let converged = converged(&course, CONVERGED * best.attained);
+    let settled = &course[course.len() / 2..];
     PhaseOutcome {
         name: phase.name.clone(),
         seconds: phase.seconds,
         attained: sum / f64::from(periods),
         settled: settled.iter().sum::<f64>() / settled.len() as f64,
-        best: StaticChoice { cores: best_cores, attained: best.attained },
+        best,
         each: each(host).attained,
         converged: converged.map(|periods| periods as f64 * how.period),
-        cores: layout.cores(),
+        cores: so_far.layout.cores(),
         changes,
         moves,
         worst_p99: last,
     }
 }
 
-fn best_single(trace: &Trace, host: &mut Host) -> StaticChoice {
-    let mut sums = vec![0.0; host.cores.len()];
-    let mut seconds = 0.0;
-    for phase in &trace.phases {
-        host.enter(trace, phase);
-        seconds += phase.seconds;
-        for (cores, sum) in sums.iter_mut().enumerate() {
-            *sum += phase.seconds * shared(host, &fixed(host, cores)).attained;
+/// The period from which on so much is served on average, tries that are taken back included.
+fn converged(course: &[f64], wanted: f64) -> Option<usize> {
+    let (mut sum, mut from) = (0.0, None);
+    for (behind, &attained) in course.iter().rev().enumerate() {
+        sum += attained;
+        if attained >= wanted && sum >= wanted * (behind + 1) as f64 {
+            from = Some(course.len() - 1 - behind);
         }
     }
-    let best = sums.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
-    let (cores, sum) = best.map_or((0, 0.0), |(cores, &sum)| (cores, sum));
-    StaticChoice { cores, attained: if seconds > 0.0 { sum / seconds } else { 0.0 } }
+    from
+}
+
+fn best_single(sums: &BTreeMap<usize, f64>, trace: &Trace) -> StaticChoice {
+    let seconds: f64 = trace.phases.iter().map(|phase| phase.seconds).sum();
+    let best = best_of(sums);
+    StaticChoice { attained: if seconds > 0.0 { best.attained / seconds } else { 0.0 }, ..best }
 }

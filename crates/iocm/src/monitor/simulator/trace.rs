@@ -1,7 +1,7 @@
 //! A load over time: recorded, made, or written by hand.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A machine, its VMs, and what they ask for in each phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,6 +96,12 @@ pub enum BadTrace {
         /// The machine's.
         nodes: u32,
     },
+    /// Two groups have one name.
+    #[error("Group {group:?} is there twice; give each group a name of its own")]
+    Twice {
+        /// The group.
+        group: String,
+    },
     /// A phase names a group that there is not.
     #[error("Phase {phase:?} has a load for group {group:?}, which is not among the groups")]
     Group {
@@ -129,27 +135,58 @@ impl Trace {
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), BadTrace> {
-        let Machine { cores, nodes } = self.machine;
-        if !(2..=4096).contains(&cores) || nodes == 0 || cores % nodes != 0 {
-            return Err(BadTrace::Machine { cores, nodes });
-        }
-        let queues: u64 =
-            self.groups.iter().map(|group| u64::from(group.vms) * u64::from(group.queues)).sum();
-        if !(1..=100_000).contains(&queues) {
-            return Err(BadTrace::Queues(queues));
-        }
-        for group in &self.groups {
-            if let Some(node) = group.node.filter(|&node| node >= nodes) {
-                return Err(BadTrace::Node { group: group.name.clone(), node, nodes });
-            }
+        self.machine.check()?;
+        let mut known = KnownGroups::default();
+        self.groups.iter().try_for_each(|group| known.add(self.machine, group))?;
+        if known.queues == 0 {
+            return Err(BadTrace::Queues(0));
         }
         if self.phases.is_empty() {
             return Err(BadTrace::NoPhases);
         }
-        self.phases.iter().try_for_each(|phase| self.check_phase(phase))
+        self.phases.iter().try_for_each(|phase| known.check_phase(phase))
+    }
+}
+
+impl Machine {
+    pub(super) fn check(self) -> Result<(), BadTrace> {
+        let Self { cores, nodes } = self;
+        if (2..=4096).contains(&cores) && nodes > 0 && cores % nodes == 0 {
+            Ok(())
+        } else {
+            Err(BadTrace::Machine { cores, nodes })
+        }
+    }
+}
+
+/// The groups that were there so far.
+#[derive(Debug, Default)]
+pub(super) struct KnownGroups {
+    names: BTreeSet<String>,
+    size: u64,
+    queues: u64,
+}
+
+impl KnownGroups {
+    /// One more, if it can be.
+    pub(super) fn add(&mut self, machine: Machine, group: &Group) -> Result<(), BadTrace> {
+        // VMs without queues take room as well.
+        let size = self.size + u64::from(group.vms) * u64::from(group.queues.max(1));
+        if size > 100_000 {
+            return Err(BadTrace::Queues(size));
+        }
+        if let Some(node) = group.node.filter(|&node| node >= machine.nodes) {
+            return Err(BadTrace::Node { group: group.name.clone(), node, nodes: machine.nodes });
+        }
+        if !self.names.insert(group.name.clone()) {
+            return Err(BadTrace::Twice { group: group.name.clone() });
+        }
+        self.size = size;
+        self.queues += u64::from(group.vms) * u64::from(group.queues);
+        Ok(())
     }
 
-    fn check_phase(&self, phase: &Phase) -> Result<(), BadTrace> {
+    pub(super) fn check_phase(&self, phase: &Phase) -> Result<(), BadTrace> {
         let figure = |what, value: f64, most: f64| {
             let fine = value.is_finite() && (0.0..=most).contains(&value);
             let phase = || phase.name.clone();
@@ -157,7 +194,7 @@ impl Trace {
         };
         figure("seconds", phase.seconds, 1e6)?;
         for (group, load) in &phase.loads {
-            if !self.groups.iter().any(|one| one.name == *group) {
+            if !self.names.contains(group) {
                 return Err(BadTrace::Group { phase: phase.name.clone(), group: group.clone() });
             }
             figure("computing", load.computing, 4096.0)?;

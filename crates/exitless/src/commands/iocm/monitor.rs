@@ -1,0 +1,187 @@
+//! `exitless iocm monitor`: I/O cores that follow the load.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use clap::Args;
+use experiment::pause;
+use host::CpuSet;
+use iocm::config::SOCKET;
+use iocm::monitor::actuator::{Actuator, Placing, Vhost, Workers};
+use iocm::monitor::{Monitor, Recorder, STATE, State};
+use knobs::RunningHost;
+
+use super::settings::SettingsArguments;
+use crate::commands::quantity;
+use crate::{console, interrupt};
+
+/// Where this host is.
+const HOST: &str = "/";
+/// The state is written so often where nothing was decided.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// Arguments of `iocm monitor`.
+#[derive(Debug, Args)]
+pub(crate) struct MonitorArguments {
+    /// The control socket of the daemon whose I/O workers follow the load.
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+    /// Place the threads of the kernel's vhost and QEMU's iothreads on this host instead, without a daemon of ours: a dry
+    /// run unless --apply is given.
+    #[arg(long)]
+    vhost: bool,
+    /// With --vhost: move the threads and interrupts of this host, and put them back at the end.
+    #[arg(long, requires = "vhost", conflicts_with = "dry_run")]
+    apply: bool,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// CPUs that I/O may have for itself, such as 2-7; all without it.
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    cores: Option<CpuSet>,
+    /// Time between two decisions: 100ms, 1s.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "100ms")]
+    every: u64,
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// Keep what was seen as a trace for `iocm simulate`, a phase a second.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// End after this time: 30s, 5min.
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::wait)]
+    duration: Option<u64>,
+    /// Where it tells `iocm status` and `top` what it does.
+    #[arg(long, value_name = "FILE", default_value = STATE)]
+    state: PathBuf,
+    /// Print each decision as a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn cpus(list: &str) -> Result<CpuSet, String> {
+    let set = CpuSet::parse(list).filter(|set| !set.is_empty());
+    set.ok_or_else(|| "expected a list of CPUs such as 2-7,10".to_owned())
+}
+
+/// Runs it until a signal.
+pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
+    let root = Path::new(HOST);
+    if arguments.vhost {
+        let placing = match arguments.apply {
+            true => Some(Placing::begin(root, RunningHost, std::env::args().collect())?),
+            false => None,
+        };
+        let target = "the kernel's vhost and QEMU's iothreads".to_owned();
+        let actuator = Vhost::new(root, arguments.cores.clone(), placing);
+        return Session::begin(arguments, actuator, target, !arguments.apply)?.run();
+    }
+    let target = format!("the I/O workers at {}", arguments.socket.display());
+    let actuator = Workers::new(root, &arguments.socket, arguments.cores.clone());
+    Session::begin(arguments, actuator, target, arguments.dry_run)?.run()
+}
+
+struct Session<'a, A: Actuator> {
+    arguments: &'a MonitorArguments,
+    monitor: Monitor<A>,
+    state: State,
+    recorder: Option<Recorder<File>>,
+    told: Option<Instant>,
+    may_tell: bool,
+}
+
+impl<'a, A: Actuator> Session<'a, A> {
+    fn begin(
+        arguments: &'a MonitorArguments,
+        actuator: A,
+        target: String,
+        dry_run: bool,
+    ) -> anyhow::Result<Self> {
+        let settings = arguments.settings.read()?;
+        let record = |path: &PathBuf| {
+            let file = File::create(path);
+            let file = file.with_context(|| format!("Could not write the trace {}", path.display()))?;
+            anyhow::Ok(Recorder::new(file, 1.0))
+        };
+        let recorder = arguments.record.as_ref().map(record).transpose()?;
+        let state = State::new(Path::new(HOST), target, dry_run, arguments.every as f64 / 1e9);
+        let how = if dry_run { " (dry run: nothing is changed)" } else { "" };
+        eprintln!("Watching {}{how}", state.target);
+        let monitor = Monitor::new(actuator, settings, dry_run);
+        Ok(Self { arguments, monitor, state, recorder, told: None, may_tell: true })
+    }
+
+    fn run(mut self) -> anyhow::Result<ExitCode> {
+        let stop = interrupt::flag()?;
+        let outcome = self.until(&stop);
+        // Whatever happened, the host is as it was before anybody is told of it.
+        for left in self.monitor.end() {
+            tracing::warn!("{left}");
+        }
+        let own = State::read(&self.arguments.state).is_ok_and(|state| state.pid == self.state.pid);
+        if own {
+            // That nobody tells anything any more is what is wanted.
+            let _ = std::fs::remove_file(&self.arguments.state);
+        }
+        outcome
+    }
+
+    fn until(&mut self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+        let begun = Instant::now();
+        let interval = Duration::from_nanos(self.arguments.every);
+        let mut next = begun;
+        while !stop.load(Ordering::Relaxed) {
+            self.step(begun)?;
+            let is_over =
+                self.arguments.duration.is_some_and(|ns| begun.elapsed().as_nanos() >= u128::from(ns));
+            // A period that took too long is not made up for.
+            next = (next + interval).max(Instant::now());
+            if is_over || !pause(next, stop) {
+                break;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn step(&mut self, begun: Instant) -> anyhow::Result<()> {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        let step = self.monitor.step(time);
+        if let Some(decided) = &step.said {
+            let mut out = std::io::stdout().lock();
+            if self.arguments.json {
+                serde_json::to_writer(&mut out, decided)?;
+                writeln!(out)?;
+            } else {
+                let text = report::terminal::decided(decided, console::width());
+                write!(out, "{:>8.1} s  {text}", begun.elapsed().as_secs_f64())?;
+            }
+            out.flush()?;
+        }
+        if let (Some(recorder), Some(seen)) = (&mut self.recorder, &step.seen) {
+            recorder.take(begun.elapsed().as_secs_f64(), seen).context("Could not write the trace")?;
+        }
+        let actuator = self.monitor.actuator();
+        self.state.take(time, &step, |queue| actuator.name_of(queue));
+        if step.said.is_some() || self.told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
+            self.told = Some(Instant::now());
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// That others cannot be told changes nothing for the host; it is said once.
+    fn tell(&mut self) {
+        if let Err(error) = self.state.write(&self.arguments.state) {
+            if std::mem::take(&mut self.may_tell) {
+                let path = self.arguments.state.display();
+                tracing::warn!(
+                    "`exitless iocm status` will know nothing, for {path} cannot be written: {error}"
+                );
+            }
+        }
+    }
+}

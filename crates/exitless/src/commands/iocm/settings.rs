@@ -1,0 +1,30 @@
+//! The bounds of the monitor's policy, from a file.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use iocm::monitor::Settings;
+
+use crate::status::Usage;
+
+/// The policy's bounds.
+#[derive(Debug, Args)]
+pub(crate) struct SettingsArguments {
+    /// A file of TOML with bounds of the policy that are not the usual ones, such as `most-cores = 4`.
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+}
+
+impl SettingsArguments {
+    pub(super) fn read(&self) -> anyhow::Result<Settings> {
+        let Some(path) = &self.settings else { return Ok(Settings::default()) };
+        let told = |error: &dyn std::fmt::Display| {
+            Usage(format!("Cannot read the settings {}: {error}", path.display()))
+        };
+        let text = fs::read_to_string(path).map_err(|error| told(&error))?;
+        let settings: Settings = toml::from_str(&text).map_err(|error| told(&error))?;
+        settings.check().map_err(|error| told(&error))?;
+        Ok(settings)
+    }
+}

@@ -1,0 +1,104 @@
+//! `exitless iocm simulate`: the monitor's policy on loads and machines that are not at hand.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use iocm::monitor::simulator::{Kind, Machine, Replay, Trace, TraceDamage, made, replay};
+use serde_json::json;
+
+use super::settings;
+use crate::commands::quantity;
+use crate::console;
+use crate::status::{self, Usage};
+
+/// A kind of made-up load.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Made {
+    /// The phases of a busy day in a minute: small messages, bulk, rest, both at once, computation.
+    Steps,
+    /// Rest, broken by short bursts.
+    Bursts,
+    /// A load that rises and falls like a day's.
+    Diurnal,
+    /// Changes just after a policy may have settled, back and forth.
+    Adversarial,
+}
+
+/// Arguments of `iocm simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArguments {
+    /// A recorded load, as `iocm monitor --record` writes it.
+    #[arg(value_name = "TRACE", required_unless_present = "made", conflicts_with = "made")]
+    trace: Option<PathBuf>,
+    /// A load that is made up instead.
+    #[arg(long, value_name = "KIND")]
+    made: Option<Made>,
+    /// Devices of the made-up load, a queue each.
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "made",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    devices: u32,
+    /// Cores of the made-up machine.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16, requires = "made",
+          value_parser = clap::value_parser!(u32).range(2..=512))]
+    cores: u32,
+    /// NUMA nodes of the made-up machine.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "made",
+          value_parser = clap::value_parser!(u32).range(1..=512))]
+    nodes: u32,
+    /// Time between two decisions: 100ms, 1s.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "100ms")]
+    every: u64,
+    #[command(flatten)]
+    settings: settings::SettingsArguments,
+    /// Keep the load as a trace.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Replays a load against the policy.
+pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
+    let (trace, damage) = load(arguments)?;
+    for one in &damage {
+        tracing::warn!("At byte {}: {}", one.offset, one.why);
+    }
+    if let Some(path) = &arguments.write {
+        let mut bytes = Vec::new();
+        trace.write(&mut bytes)?;
+        fs::write(path, bytes).with_context(|| format!("Could not write the trace {}", path.display()))?;
+    }
+    let how = Replay { period: arguments.every as f64 / 1e9, settings: arguments.settings.read()? };
+    let outcome = replay(&trace, &how, &mut |_, _, _| {}).map_err(|bad| Usage(bad.to_string()))?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let whole = json!({ "format": 1, "outcome": outcome, "damage": damage });
+        serde_json::to_writer_pretty(&mut out, &whole)?;
+        writeln!(out)?;
+    } else {
+        let text = report::terminal::simulated(&outcome, console::width(), console::colour());
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(ExitCode::from(if damage.is_empty() { 0 } else { status::DAMAGED }))
+}
+
+fn load(arguments: &SimulateArguments) -> anyhow::Result<(Trace, Vec<TraceDamage>)> {
+    let Some(path) = &arguments.trace else {
+        let kind = match arguments.made {
+            Some(Made::Bursts) => Kind::Bursts,
+            Some(Made::Diurnal) => Kind::Diurnal,
+            Some(Made::Adversarial) => Kind::Adversarial,
+            Some(Made::Steps) | None => Kind::Steps,
+        };
+        let machine = Machine { cores: arguments.cores, nodes: arguments.nodes };
+        return Ok((made(kind, machine, arguments.devices), Vec::new()));
+    };
+    let bytes = fs::read(path)
+        .map_err(|error| Usage(format!("Cannot read the trace {}: {error}", path.display())))?;
+    Ok(Trace::parse(&bytes).map_err(|error| Usage(format!("{} is no trace. {error}", path.display())))?)
+}

@@ -1,0 +1,70 @@
+//! `exitless iocm status`: I/O cores, who is where, load, and what the monitor decided last.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use iocm::config::SOCKET;
+use iocm::control::client::{Client, ClientError};
+use iocm::control::rates::Rates;
+use iocm::monitor::{STATE, State};
+use serde_json::json;
+
+use crate::console;
+
+/// The load is of this time.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Arguments of `iocm status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    /// The control socket of the daemon.
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+    /// Where the monitor tells what it does.
+    #[arg(long, value_name = "FILE", default_value = STATE)]
+    state: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows it.
+pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
+    let state = State::read(&arguments.state);
+    let rates = match rates(&arguments.socket) {
+        Ok(rates) => Some(rates),
+        // A monitor of the kernel's vhost needs no daemon.
+        Err(_) if state.is_ok() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let alive = state.as_ref().is_ok_and(|state| state.is_alive(Path::new("/")));
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let monitor = state.ok().map(|state| json!({ "runs": alive, "state": state }));
+        serde_json::to_writer_pretty(&mut out, &json!({ "format": 1, "daemon": rates, "monitor": monitor }))?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let width = console::width();
+    if let Some(rates) = &rates {
+        writeln!(out, "{}", report::terminal::io_rates(rates, width, console::colour()))?;
+    }
+    match &state {
+        Ok(state) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+            out.write_all(report::terminal::monitor_state(state, alive, now, width).as_bytes())?;
+        }
+        Err(_) => writeln!(out, "No monitor runs; start one with `exitless iocm monitor`.")?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rates(socket: &Path) -> Result<Rates, ClientError> {
+    let mut client = Client::connect(socket)?;
+    client.watch("", LOOK, Some(2))?;
+    let before = client.sample()?;
+    Ok(Rates::between(&before, &client.sample()?))
+}

@@ -1,0 +1,203 @@
+//! The monitor as a user meets it: beside a real daemon, and in the simulator.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn exitless(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
+    command.args(arguments).env("NO_COLOR", "1").env("COLUMNS", "80");
+    command
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = exitless(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A daemon with one worker on CPU 0 and a disk that forgets.
+struct Served {
+    directory: tempfile::TempDir,
+    child: Child,
+}
+
+impl Served {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let text = format!(
+            "[workers]\ncpus = [\"0\"]\n[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {:?}\n[control]\n\
+             socket = {:?}\nmount = \"\"\n",
+            file("disk.sock"),
+            file("control"),
+        );
+        std::fs::write(file("iocm.toml"), text).unwrap();
+        let config = file("iocm.toml");
+        let child =
+            exitless(&["iocm", "serve", "--config"]).arg(config).stderr(Stdio::null()).spawn().unwrap();
+        let served = Self { directory, child };
+        let end = Instant::now() + Duration::from_secs(60);
+        while run(&["iocm", "get", "pid", "--socket", &served.path("control")]).0 != Some(0) {
+            assert!(Instant::now() < end, "the daemon does not begin");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        served
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.file(name).to_str().unwrap().to_owned()
+    }
+
+    fn workers(&self) -> Value {
+        let (_, out, _) = run(&["iocm", "get", "workers", "--json", "--socket", &self.path("control")]);
+        serde_json::from_str::<Value>(&out).unwrap()["workers"].take()
+    }
+
+    fn monitor(&self, more: &[&str]) -> Command {
+        let mut command = exitless(&["iocm", "monitor", "--json", "--every", "50ms", "--socket"]);
+        command.arg(self.path("control")).arg("--state").arg(self.path("state")).args(more);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn lines(out: &[u8]) -> Vec<Value> {
+    String::from_utf8_lossy(out).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_core_without_io_is_given_back_and_a_dry_run_only_says_so() {
+    if cpus() < 2 {
+        println!("not tested: the monitor needs two CPUs");
+        return;
+    }
+    let served = Served::start();
+    let out = served.monitor(&["--dry-run", "--for", "1s"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(0));
+    let said = lines(&out.stdout);
+    let last = said.last().unwrap();
+    assert!(
+        last["dry_run"] == true && last["cores_before"][0] == 0 && last["cores"] == serde_json::json!([])
+    );
+    assert_eq!(served.workers()["w.0"]["cpu"], "0", "a dry run changes nothing");
+
+    let trace = served.path("load.trace");
+    let out = served.monitor(&["--for", "2500ms", "--record", &trace]).output().unwrap();
+    assert_eq!(out.status.code(), Some(0));
+    let said = lines(&out.stdout);
+    let spare =
+        said.iter().find(|one| one["reason"]["reason"] == "spare").unwrap_or_else(|| panic!("{said:?}"));
+    assert!(
+        spare["figures"]["useful"].as_f64() < Some(0.5) && spare["actions"].as_array().unwrap().len() == 2
+    );
+    let workers = served.workers();
+    assert!(workers["w.0"].is_null() && workers["w.1"]["cpu"] != "0", "{workers}");
+    assert!(!served.file("state").exists(), "nobody tells anything any more");
+    let trace = std::fs::read_to_string(trace).unwrap();
+    assert!(trace.starts_with("{\"trace\":1,\"machine\""), "{trace}");
+}
+
+#[test]
+fn the_end_of_the_daemon_is_told_and_survived() {
+    if cpus() < 2 {
+        println!("not tested: the monitor needs two CPUs");
+        return;
+    }
+    let mut served = Served::start();
+    let mut monitor = served.monitor(&["--for", "60s"]).spawn().unwrap();
+    let mut told = BufReader::new(monitor.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&told.next().unwrap().unwrap()).unwrap();
+    assert_eq!(first["trouble"], Value::Null, "{first}");
+    let (status, out, err) =
+        run(&["iocm", "status", "--socket", &served.path("control"), "--state", &served.path("state")]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("disk") && out.contains("Last decisions"), "{out}");
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    let trouble = told.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let trouble = trouble.map(|said| said["trouble"].clone()).find(|trouble| !trouble.is_null()).unwrap();
+    assert!(trouble.as_str().unwrap().contains("I/O daemon"), "{trouble}");
+    let (status, out, _) = run(&[
+        "iocm",
+        "status",
+        "--json",
+        "--socket",
+        &served.path("control"),
+        "--state",
+        &served.path("state"),
+    ]);
+    let status_json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((status, &status_json["monitor"]["runs"]), (Some(0), &Value::Bool(true)));
+    monitor.kill().unwrap();
+    monitor.wait().unwrap();
+    let (_, out, _) =
+        run(&["iocm", "status", "--socket", &served.path("control"), "--state", &served.path("state")]);
+    assert!(out.contains("has ended"), "{out}");
+}
+
+#[test]
+fn without_a_daemon_and_without_a_monitor_there_is_no_status() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (status, _, err) = run(&["iocm", "status", "--socket", &file("none"), "--state", &file("state")]);
+    assert!(status == Some(125) && err.contains("iocm serve"), "{err}");
+    let (status, _, err) = run(&["iocm", "monitor", "--apply"]);
+    assert!(status == Some(2) && err.contains("--vhost"), "{err}");
+    std::fs::write(file("settings"), "add-above = 0.5\n").unwrap();
+    let (status, _, err) = run(&["iocm", "simulate", "--made", "steps", "--settings", &file("settings")]);
+    assert!(status == Some(2) && err.contains("below `add-above`"), "{err}");
+}
+
+#[test]
+fn a_made_load_is_replayed_kept_and_replayed_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("load.trace").to_str().unwrap().to_owned();
+    let (status, table, err) =
+        run(&["iocm", "simulate", "--made", "steps", "--devices", "64", "--cores", "16", "--write", &trace]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(table.contains("small messages") && table.contains("A thread for each device"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let (status, again, _) = run(&["iocm", "simulate", &trace]);
+    assert_eq!((status, &again), (Some(0), &table));
+    let (status, json, _) = run(&["iocm", "simulate", &trace, "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((status, json["outcome"]["phases"].as_array().unwrap().len()), (Some(0), 6));
+    for phase in json["outcome"]["phases"].as_array().unwrap() {
+        let [settled, best] =
+            [&phase["settled"], &phase["best"]["attained"]].map(|one| one.as_f64().unwrap());
+        assert!(settled > 0.945 * best, "{phase}");
+    }
+
+    let whole = std::fs::read(&trace).unwrap();
+    std::fs::write(&trace, &whole[..whole.len() - 9]).unwrap();
+    let (status, out, err) = run(&["iocm", "simulate", &trace, "--json"]);
+    assert!(status == Some(4) && err.contains("At byte"), "{err}");
+    let cut: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(cut["outcome"]["phases"].as_array().unwrap().len(), 5);
+    assert_eq!(cut["damage"].as_array().unwrap().len(), 1);
+    std::fs::write(&trace, "nonsense").unwrap();
+    let (status, _, err) = run(&["iocm", "simulate", &trace]);
+    assert!(status == Some(2) && err.contains("is no trace"), "{err}");
+    let (status, _, err) = run(&["iocm", "simulate", "/nowhere/at/all"]);
+    assert!(status == Some(2) && err.contains("Cannot read the trace"), "{err}");
+}

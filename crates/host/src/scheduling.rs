@@ -1,0 +1,181 @@
+//! What the scheduler says of threads: how long they ran and waited, and where they may run.
+//!
+//! Everything is `None` for threads that have ended, and where the kernel does not say it.
+
+use crate::CpuSet;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A thread: its process and its own number, which is the same for processes of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadId {
+    /// The process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+}
+
+/// How long a thread ran and waited since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// Nanoseconds on a CPU; in a vCPU's thread the guest's time is among them.
+    pub ran_ns: u64,
+    /// Nanoseconds in which it could have run and waited for a CPU.
+    pub waited_ns: u64,
+}
+
+impl ThreadId {
+    fn file(self, root: &Path, name: &str) -> PathBuf {
+        below(root, &format!("/proc/{}/task/{}/{name}", self.pid, self.tid))
+    }
+
+    fn text(self, root: &Path, name: &str) -> Option<String> {
+        fs::read(self.file(root, name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The thread's times: the first two fields of `schedstat` (Documentation/scheduler/sched-stats.rst). Without
+    /// `CONFIG_SCHED_INFO` there are none.
+    #[must_use]
+    pub fn times(self, root: &Path) -> Option<ThreadTimes> {
+        let text = self.text(root, "schedstat")?;
+        let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
+        Some(ThreadTimes { ran_ns: fields.next()??, waited_ns: fields.next()?? })
+    }
+
+    /// When it started, in clock ticks since boot (proc_pid_stat(5), field 22).
+    #[must_use]
+    pub fn start_ticks(self, root: &Path) -> Option<u64> {
+        let text = self.text(root, "stat")?;
+        // The name may have blanks and brackets itself; the last bracket ends it.
+        let (_, rest) = text.rsplit_once(')')?;
+        rest.split_whitespace().nth(22 - 3)?.parse().ok()
+    }
+
+    /// The CPUs on which it may run now (`Cpus_allowed_list`).
+    #[must_use]
+    pub fn allowed(self, root: &Path) -> Option<CpuSet> {
+        let text = self.text(root, "status")?;
+        CpuSet::parse(text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
+    }
+
+    /// The CPUs that its control group leaves to it: `cpuset.cpus.effective` of the nearest group that has one, with
+    /// cgroup v1 `cpuset.effective_cpus`. `None` where no group says anything.
+    #[must_use]
+    pub fn cpuset(self, root: &Path) -> Option<CpuSet> {
+        let text = self.text(root, "cgroup")?;
+        let own = |line: &str| {
+            let mut fields = line.splitn(3, ':');
+            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+            match controllers {
+                "" => Some(("/sys/fs/cgroup", "cpuset.cpus.effective", path.to_owned())),
+                names if names.split(',').any(|name| name == "cpuset") => {
+                    Some(("/sys/fs/cgroup/cpuset", "cpuset.effective_cpus", path.to_owned()))
+                }
+                _ => None,
+            }
+        };
+        text.lines().filter_map(own).find_map(|(home, file, path)| {
+            // A path that leads upwards is of a group outside of this namespace.
+            let groups = Path::new(&path).ancestors().filter(|group| !group.starts_with("/.."));
+            let mut found = groups.filter_map(|group| {
+                let group = group.to_string_lossy();
+                let file = below(root, &format!("{home}/{}/{file}", group.trim_matches('/')));
+                CpuSet::parse(&fs::read_to_string(file).ok()?).filter(|set| !set.is_empty())
+            });
+            found.next()
+        })
+    }
+}
+
+/// The CPUs that are on; `None` when that cannot be read.
+#[must_use]
+pub fn online(root: &Path) -> Option<CpuSet> {
+    CpuSet::parse(&fs::read_to_string(below(root, "/sys/devices/system/cpu/online")).ok()?)
+}
+
+/// The NUMA node of each CPU; all are on node 0 where the kernel knows of none.
+#[must_use]
+pub fn nodes(root: &Path) -> BTreeMap<u32, u32> {
+    let mut nodes = BTreeMap::new();
+    for entry in fs::read_dir(below(root, "/sys/devices/system/node")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("node")?.parse::<u32>().ok());
+        let list = fs::read_to_string(entry.path().join("cpulist")).ok();
+        if let (Some(number), Some(cpus)) = (number, list.as_deref().and_then(CpuSet::parse)) {
+            // No kernel has more CPUs than 8192 (NR_CPUS).
+            nodes.extend(cpus.iter().take(8192).map(|cpu| (cpu, number)));
+        }
+    }
+    nodes
+}
+
+/// CPUs' worth of all time since boot that was not idle, in clock ticks of 1/100 s, and of all time: the first line of
+/// `/proc/stat` (proc_stat(5)).
+#[must_use]
+pub fn busy_and_all_ticks(root: &Path) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(below(root, "/proc/stat")).ok()?;
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    // user, nice, system, idle, iowait, irq, softirq, steal; what follows is counted among these.
+    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();
+    let all = ticks.iter().fold(0u64, |sum, &value| sum.saturating_add(value));
+    let idle = ticks.get(3)?.saturating_add(ticks.get(4).copied().unwrap_or(0));
+    Some((all.saturating_sub(idle), all))
+}
+
+pub(crate) fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::unpack;
+
+    const HOST: &str = "\n== /proc/10/task/11/schedstat\n123 45 6\n== /proc/10/task/11/status\nName:\tCPU 0/KVM\n\
+        Cpus_allowed_list:\t0-3\n== /proc/10/task/11/stat\n11 (CPU 0) KVM) S 1 0 0 0 -1 4 5 6 7 8 9 10 11 12 20 0 6 0 341 7\n\
+        == /proc/10/task/11/cgroup\n0::/machine.slice/vm.scope/libvirt/vcpu0\n\
+        == /sys/fs/cgroup/machine.slice/cpuset.cpus.effective\n1-2\n\
+        == /proc/20/task/20/cgroup\n3:cpu,cpuset:/machine\n0::/x\n== /sys/fs/cgroup/cpuset/machine/cpuset.effective_cpus\n2\n\
+        == /proc/30/task/30/cgroup\n0::/../outside\n\
+        == /sys/devices/system/cpu/online\n0-2\n== /sys/devices/system/node/node0/cpulist\n0-1\n\
+        == /sys/devices/system/node/node1/cpulist\n2-3\n== /sys/devices/system/node/has_cpu\n0-1\n\
+        == /proc/stat\ncpu  10 1 5 100 4 2 1 1 0 0\ncpu0 1 1 1 1\n";
+
+    #[test]
+    fn a_thread_s_times_and_places() {
+        let directory = tempfile::tempdir().unwrap();
+        unpack(HOST, directory.path()).unwrap();
+        let root = directory.path();
+        let thread = ThreadId { pid: 10, tid: 11 };
+        assert_eq!(thread.times(root), Some(ThreadTimes { ran_ns: 123, waited_ns: 45 }));
+        assert_eq!(thread.start_ticks(root), Some(341));
+        assert_eq!(thread.allowed(root).unwrap().to_string(), "0-3");
+        assert_eq!(thread.cpuset(root).unwrap().to_string(), "1-2", "of the nearest group that says it");
+        assert_eq!(ThreadId { pid: 20, tid: 20 }.cpuset(root).unwrap().to_string(), "2");
+        assert_eq!(ThreadId { pid: 30, tid: 30 }.cpuset(root), None);
+        let gone = ThreadId { pid: 10, tid: 12 };
+        assert_eq!((gone.times(root), gone.start_ticks(root), gone.allowed(root)), (None, None, None));
+    }
+
+    #[test]
+    fn the_host_s_processors() {
+        let directory = tempfile::tempdir().unwrap();
+        unpack(HOST, directory.path()).unwrap();
+        let root = directory.path();
+        assert_eq!(online(root).unwrap().to_string(), "0-2");
+        assert_eq!(nodes(root), [(0, 0), (1, 0), (2, 1), (3, 1)].into());
+        assert_eq!(busy_and_all_ticks(root), Some((20, 124)));
+        let nothing = tempfile::tempdir().unwrap();
+        assert_eq!((online(nothing.path()), busy_and_all_ticks(nothing.path())), (None, None));
+    }
+
+    #[test]
+    fn this_machine_tells_of_this_thread() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let thread = ThreadId { pid, tid: pid };
+        let root = Path::new("/");
+        assert!(thread.start_ticks(root) > Some(0));
+        assert!(thread.allowed(root).unwrap().count() > 0 && online(root).unwrap().count() > 0);
+    }
+}

@@ -1,0 +1,333 @@
+//! A load that changes: small requests, bulk, rest, and both at once, on a thread for each device, on each fixed number of
+//! shared workers, and on workers that follow the monitor.
+//!
+//! `cargo bench -p iocm --bench dynamic_load [-- FRONT_ENDS...]`, 8 and 64 where none are given. `DYNAMIC_LOAD_JSON=FILE`
+//! keeps the figures. Latencies count from the moment at which a request was due. The back-end is a process of its own, on
+//! the same processors as the front-ends: with two of them, the arrangements compete with the load itself.
+
+use blkio::{Blkio, Completion, ReqFlags};
+use iocm::config::Config;
+use iocm::control::Access;
+use iocm::control::socket::BoundSocket;
+use iocm::daemon::Daemon;
+use iocm::monitor::actuator::Workers;
+use iocm::monitor::{Monitor, Settings};
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Asks this program to be a back-end.
+const SERVE: &str = "IOCM_BENCH_SERVE";
+const KEPT: &str = "DYNAMIC_LOAD_JSON";
+const DEPTH: usize = 16;
+const SMALL: usize = 4096;
+const BULK: usize = 65_536;
+const PHASE: Duration = Duration::from_secs(6);
+/// What is served is counted in such windows.
+const WINDOW: Duration = Duration::from_millis(200);
+const WINDOWS: usize = (PHASE.as_millis() / WINDOW.as_millis()) as usize;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Requests a second over all front-ends, and which of them do bulk: none, all, every other.
+const PHASES: [(&str, f64, Bulk); 4] = [
+    ("small", 60_000.0, Bulk::None),
+    ("bulk", 8_000.0, Bulk::All),
+    ("rest", 400.0, Bulk::None),
+    ("mixed", 30_000.0, Bulk::EveryOther),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bulk {
+    None,
+    All,
+    EveryOther,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Each,
+    Static(usize),
+    Monitor,
+}
+
+impl Peer {
+    fn name(self) -> String {
+        match self {
+            Self::Each => "a thread each".to_owned(),
+            Self::Static(workers) => format!("{workers} shared"),
+            Self::Monitor => "monitor".to_owned(),
+        }
+    }
+}
+
+/// One front-end's phase.
+#[derive(Debug, Clone, Default)]
+struct Served {
+    latencies_us: Vec<u32>,
+    windows: Vec<u64>,
+}
+
+/// One phase of all front-ends.
+#[derive(Debug, Clone)]
+struct Seen {
+    rate: f64,
+    p99_us: u32,
+    cpu_us: f64,
+    windows: Vec<u64>,
+}
+
+fn main() -> Outcome<()> {
+    if let Some(directory) = std::env::var_os(SERVE) {
+        return serve(Path::new(&directory));
+    }
+    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let mut sizes: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    if sizes.is_empty() {
+        sizes = vec![8, 64];
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut kept = Vec::new();
+    for front_ends in sizes {
+        let mut all = Vec::new();
+        let peers = [Peer::Each].into_iter().chain((1..=cpus).map(Peer::Static)).chain([Peer::Monitor]);
+        for peer in peers {
+            all.push((peer, measure(peer, front_ends)?));
+        }
+        show(front_ends, &all);
+        for (peer, phases) in &all {
+            for ((phase, asked, _), seen) in PHASES.iter().zip(phases) {
+                kept.push(serde_json::json!({
+                    "front_ends": front_ends, "arrangement": peer.name(), "phase": phase, "asked_per_second": asked,
+                    "served_per_second": seen.rate, "p99_us": seen.p99_us, "cpu_us_per_request": seen.cpu_us,
+                    "windows_of_ms": WINDOW.as_millis() as u64, "windows": seen.windows,
+                }));
+            }
+        }
+    }
+    if let Some(path) = std::env::var_os(KEPT) {
+        std::fs::write(path, serde_json::to_vec_pretty(&kept)?)?;
+    }
+    Ok(())
+}
+
+fn show(front_ends: usize, all: &[(Peer, Vec<Seen>)]) {
+    println!("\n{front_ends} front-ends\n");
+    println!(
+        "{:<8} {:<14} {:>9} {:>9} {:>9} {:>13} {:>11}",
+        "phase", "arrangement", "I/O a s", "of best", "p99 us", "us CPU a I/O", "within 5 %"
+    );
+    for (at, (phase, ..)) in PHASES.iter().enumerate() {
+        let fixed = all.iter().filter(|(peer, _)| matches!(peer, Peer::Static(_)));
+        let best = fixed.map(|(_, phases)| phases[at].rate).fold(0.0, f64::max);
+        for (peer, phases) in all {
+            let seen = &phases[at];
+            let within = converged(&seen.windows, best * 0.95 * WINDOW.as_secs_f64());
+            println!(
+                "{phase:<8} {:<14} {:>9.0} {:>7.1} % {:>9} {:>13.2} {:>11}",
+                peer.name(),
+                seen.rate,
+                if best > 0.0 { seen.rate / best * 100.0 } else { 100.0 },
+                seen.p99_us,
+                seen.cpu_us,
+                within.map_or_else(
+                    || "never".to_owned(),
+                    |at| format!("{:.1} s", at as f64 * WINDOW.as_secs_f64())
+                ),
+            );
+        }
+    }
+}
+
+/// The window from which on so much is served on average.
+fn converged(windows: &[u64], wanted: f64) -> Option<usize> {
+    (0..windows.len()).find(|&from| {
+        let rest = &windows[from..];
+        rest.iter().sum::<u64>() as f64 >= wanted * rest.len() as f64
+    })
+}
+
+fn start(peer: Peer, front_ends: usize, directory: &Path) -> Outcome<Child> {
+    let arrangement = if peer == Peer::Each { "per-device" } else { "shared" };
+    let count = if let Peer::Static(workers) = peer { workers } else { 1 };
+    let mut text = format!("[workers]\narrangement = \"{arrangement}\"\ncount = {count}\n");
+    for number in 0..front_ends {
+        let socket = directory.join(format!("s{number}"));
+        write!(text, "[[device]]\nname = \"d{number}\"\ntype = \"block\"\nsocket = {socket:?}\n")?;
+    }
+    std::fs::write(directory.join("config.toml"), text)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    let child = command.env(SERVE, directory).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let begin = Instant::now();
+    while !directory.join("control").exists() {
+        if begin.elapsed() > Duration::from_secs(20) {
+            return Err("the back-end does not begin".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(child)
+}
+
+/// Is a back-end until the other side of standard input is gone.
+fn serve(directory: &Path) -> Outcome<()> {
+    let daemon = Arc::new(Daemon::start(&Config::read(&directory.join("config.toml"))?)?);
+    let control = BoundSocket::bind(&directory.join("control"), Access::own())?.serve(&daemon)?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    drop(control);
+    drop(daemon);
+    Ok(())
+}
+
+fn measure(peer: Peer, front_ends: usize) -> Outcome<Vec<Seen>> {
+    let directory = tempfile::tempdir()?;
+    let mut child = start(peer, front_ends, directory.path())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let watching = (peer == Peer::Monitor).then(|| {
+        let (socket, stop) = (directory.path().join("control"), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let mut monitor =
+                Monitor::new(Workers::new(Path::new("/"), &socket, None), Settings::default(), false);
+            let begun = Instant::now();
+            while !stop.load(Ordering::Relaxed) {
+                let said = monitor.step(begun.elapsed().as_secs_f64()).said;
+                if let Some(said) = said.filter(|_| std::env::var_os("DYNAMIC_LOAD_SAY").is_some()) {
+                    let at = begun.elapsed().as_secs_f64();
+                    eprintln!("{at:.1} s: {:?} -> {:?}: {:?}", said.cores_before, said.cores, said.reason);
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        })
+    });
+    // All connect first; then all begin at one moment.
+    let begin = Instant::now() + Duration::from_millis(500 + 20 * front_ends as u64);
+    let drivers: Vec<_> = (0..front_ends)
+        .map(|number| {
+            let socket = directory.path().join(format!("s{number}"));
+            std::thread::spawn(move || {
+                drive(&socket, number, front_ends, begin).map_err(|error| error.to_string())
+            })
+        })
+        .collect();
+    let mut cpus = Vec::new();
+    for phase in 0..=PHASES.len() {
+        let end = begin + PHASE * phase as u32;
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        cpus.push(cpu(child.id())?);
+    }
+    let mut served = Vec::new();
+    for driver in drivers {
+        served.push(driver.join().map_err(|_| "a front-end failed")??);
+    }
+    stop.store(true, Ordering::Relaxed);
+    if let Some(watching) = watching {
+        watching.join().map_err(|_| "the monitor failed")?;
+    }
+    drop(child.stdin.take());
+    child.wait()?;
+    let phases = (0..PHASES.len()).map(|phase| {
+        let of: Vec<&Served> = served.iter().map(|phases| &phases[phase]).collect();
+        let total: usize = of.iter().map(|one| one.latencies_us.len()).sum();
+        Seen {
+            rate: total as f64 / PHASE.as_secs_f64(),
+            p99_us: of.iter().map(|one| p99(&one.latencies_us)).max().unwrap_or(0),
+            cpu_us: (cpus[phase + 1] - cpus[phase]) * 1e6 / (total as f64).max(1.0),
+            windows: (0..WINDOWS).map(|at| of.iter().map(|one| one.windows[at]).sum()).collect(),
+        }
+    });
+    Ok(phases.collect())
+}
+
+fn p99(latencies: &[u32]) -> u32 {
+    let mut sorted = latencies.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(0)
+}
+
+/// Seconds of CPU that a process has used.
+fn cpu(pid: u32) -> Outcome<f64> {
+    let mut used = 0.0;
+    // Workers that ended are in the process's sum alone, to the clock tick.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    for field in [14 - 3, 15 - 3] {
+        used +=
+            fields.split_whitespace().nth(field).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0)
+                / 100.0;
+    }
+    Ok(used)
+}
+
+/// Reads at random places, phase after phase.
+fn drive(socket: &Path, number: usize, front_ends: usize, begin: Instant) -> Outcome<Vec<Served>> {
+    let mut blkio = Blkio::new("virtio-blk-vhost-user")?;
+    blkio.set_str("path", socket.to_str().ok_or("a strange path")?)?;
+    blkio.connect()?;
+    let blocks = blkio.get_u64("capacity")? / BULK as u64;
+    let mut queue = blkio.start()?.queues.remove(0);
+    let memory = blkio.alloc_mem_region(DEPTH * BULK)?;
+    blkio.map_mem_region(&memory)?;
+    let mut ended: Vec<MaybeUninit<Completion>> = (0..DEPTH).map(|_| MaybeUninit::uninit()).collect();
+    let (mut due, mut free) = (vec![begin; DEPTH], (0..DEPTH).collect::<Vec<_>>());
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ number as u64;
+    std::thread::sleep(begin.saturating_duration_since(Instant::now()));
+    let mut all = Vec::new();
+    for (phase, &(_, rate, bulk)) in PHASES.iter().enumerate() {
+        let from = begin + PHASE * phase as u32;
+        let is_bulk = bulk == Bulk::All || bulk == Bulk::EveryOther && number % 2 == 1;
+        // Half of a mixed load's bytes are few requests.
+        let rate = rate / front_ends as f64 * if bulk == Bulk::EveryOther && is_bulk { 0.1 } else { 1.0 };
+        let bytes = if is_bulk { BULK } else { SMALL };
+        let mut served = Served { windows: vec![0; WINDOWS], ..Served::default() };
+        let mut issued = 0_u64;
+        loop {
+            let now = Instant::now();
+            if now >= from + PHASE {
+                break;
+            }
+            while let Some(&slot) = free.last() {
+                let moment = from + Duration::from_secs_f64(issued as f64 / rate);
+                if moment > now {
+                    break;
+                }
+                (due[slot], issued) = (moment, issued + 1);
+                free.pop();
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let buffer = std::ptr::with_exposed_provenance_mut(memory.addr + slot * BULK);
+                queue.read(random % blocks * BULK as u64, buffer, bytes, slot, ReqFlags::empty());
+            }
+            let count = queue.do_io(&mut ended, 0, None, None)?;
+            let now = Instant::now();
+            for one in &ended[..count] {
+                // SAFETY: so many were written.
+                let one = unsafe { one.assume_init_read() };
+                if one.ret != 0 {
+                    return Err(format!("a request failed: {}", one.ret).into());
+                }
+                free.push(one.user_data);
+                // What was due in the phase before is that phase's loss.
+                if due[one.user_data] >= from {
+                    let latency = (now - due[one.user_data]).as_micros();
+                    served.latencies_us.push(u32::try_from(latency).unwrap_or(u32::MAX));
+                    let window = ((now - from).as_millis() / WINDOW.as_millis()) as usize;
+                    served.windows[window.min(WINDOWS - 1)] += 1;
+                }
+            }
+            if count == 0 {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        all.push(served);
+    }
+    Ok(all)
+}

@@ -1,0 +1,127 @@
+//! What the monitor looks at and acts on: our own I/O workers, or the threads of the kernel's vhost.
+
+mod computing;
+mod placing;
+mod vhost;
+mod vhost_vms;
+mod workers;
+
+use super::{Action, Layout, Place, View};
+use crate::control::client::ClientError;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub use placing::Placing;
+pub use vhost::Vhost;
+pub use workers::Workers;
+
+/// What the monitor acts on.
+pub trait Actuator {
+    /// Looks at the host. What is counted is of the time since the last look.
+    ///
+    /// # Errors
+    /// [`Trouble`] when there is nothing to decide about.
+    fn look(&mut self) -> Result<Seen, Trouble>;
+
+    /// Carries actions out, in order, that lead to this layout. What could not be done for a reason that goes away by
+    /// itself (a queue is no more, a thread has ended) is left out and told.
+    ///
+    /// # Errors
+    /// [`Trouble`] when the rest is not worth trying.
+    fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble>;
+
+    /// Which workers look again at once instead of waiting for kicks, by place. Empty where that is not the monitor's.
+    fn polled(&self) -> BTreeMap<Place, bool> {
+        BTreeMap::new()
+    }
+
+    /// Has workers look again at once, or wait. What could not be done.
+    ///
+    /// # Errors
+    /// [`Trouble`] when the rest is not worth trying.
+    fn poll(&mut self, _wanted: &BTreeMap<Place, bool>) -> Result<Vec<String>, Trouble> {
+        Ok(Vec::new())
+    }
+
+    /// Puts everything back that does not outlast the monitor. What could not be.
+    fn give_back(&mut self) -> Vec<String>;
+
+    /// What a queue is called.
+    fn name_of(&self, queue: u32) -> String;
+}
+
+/// A host over the time since the last look.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    /// For the policy.
+    pub view: View,
+    /// What is left alone, and why: one sentence each, the same while it stays so.
+    pub notes: Vec<String>,
+    /// Share of all CPUs' time that was not idle, 0 to 1; `None` where the kernel does not say it.
+    pub host_busy: Option<f64>,
+    /// The VMs, for recordings.
+    pub vms: Vec<VmSeen>,
+}
+
+/// What one VM did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct VmSeen {
+    /// What it is called.
+    pub name: String,
+    /// CPUs' worth of time that its vCPUs ran.
+    pub computing: f64,
+    /// CPUs' worth of time that they waited for a CPU.
+    pub waiting: f64,
+    /// The numbers of its queues in the view.
+    pub queues: Vec<u32>,
+}
+
+/// Why there is nothing to decide about. The monitor does nothing then, says so, and looks again later.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// The data plane is not there, or ended.
+    #[error(transparent)]
+    DataPlane(#[from] ClientError),
+    /// There are too few CPUs to share.
+    #[error(
+        "The monitor may use {usable} of the CPUs {online} that are on, and needs two: one for I/O and one for vCPUs{why}"
+    )]
+    Cores {
+        /// How many it may use.
+        usable: u64,
+        /// Those that are on.
+        online: String,
+        /// What keeps it from the others.
+        why: String,
+    },
+    /// No VM does I/O that could be placed.
+    #[error("There is no I/O to place: {0}")]
+    NoIo(String),
+    /// The host could not be read.
+    #[error(transparent)]
+    Host(#[from] host::Error),
+    /// The host could not be changed.
+    #[error(transparent)]
+    Change(#[from] knobs::Error),
+    /// Something of the host could not be read.
+    #[error("Cannot read {0}, without which nothing can be decided")]
+    Unreadable(&'static str),
+}
+
+impl Trouble {
+    /// With its causes.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            if !text.contains(&cause_text) {
+                text = format!("{text} ({cause_text})");
+            }
+            source = cause.source();
+        }
+        text
+    }
+}

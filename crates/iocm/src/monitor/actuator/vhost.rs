@@ -1,0 +1,285 @@
+//! The threads of the kernel's vhost and of QEMU on a stock host: I/O threads on I/O cores, vCPUs beside them.
+
+use super::computing::{Busy, Meter, Used};
+use super::placing::Placing;
+use super::vhost_vms::{Found, TapMeter, find};
+use super::{Actuator, Seen, Trouble, VmSeen};
+use crate::monitor::{Action, Core, Layout, Place, QueueView, View, WorkerView};
+use host::CpuSet;
+use host::scheduling::{ThreadId, nodes, online};
+use knobs::{Actions, Error};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// VMs come and go slowly, and to look for them is to look at every process.
+const DISCOVER_EVERY: Duration = Duration::from_secs(1);
+
+/// The threads of the kernel's vhost and of QEMU on a stock host.
+///
+/// vhost has a thread for each device, which cannot be merged from outside; so an "I/O worker" is here an I/O core, and
+/// its queues are the I/O threads that run on it alone.
+#[derive(Debug)]
+pub struct Vhost<A: Actions> {
+    root: PathBuf,
+    only: Option<CpuSet>,
+    /// `None` for a dry run, which cannot change anything by mistake.
+    placing: Option<Placing<A>>,
+    found: Found,
+    cpus: Vec<u32>,
+    discovered: Option<Instant>,
+    looked: Option<Instant>,
+    numbers: BTreeMap<ThreadId, u32>,
+    layout: BTreeMap<u32, Place>,
+    io_cores: BTreeSet<u32>,
+    /// What the kernel refused, so that it is asked and told once.
+    refused: BTreeSet<String>,
+    meter: Meter,
+    taps: TapMeter,
+    busy: Busy,
+}
+
+impl<A: Actions> Vhost<A> {
+    /// The I/O threads of the host below `root`; `only` on these CPUs. Without `placing` nothing can be changed.
+    #[must_use]
+    pub fn new(root: &Path, only: Option<CpuSet>, placing: Option<Placing<A>>) -> Self {
+        Self {
+            root: root.to_owned(),
+            only,
+            placing,
+            found: Found::default(),
+            cpus: Vec::new(),
+            discovered: None,
+            looked: None,
+            numbers: BTreeMap::new(),
+            layout: BTreeMap::new(),
+            io_cores: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            meter: Meter::default(),
+            taps: TapMeter::default(),
+            busy: Busy::default(),
+        }
+    }
+
+    fn discover(&mut self) -> Result<(), Trouble> {
+        if self.discovered.is_some_and(|at| at.elapsed() < DISCOVER_EVERY) {
+            return Ok(());
+        }
+        self.discovered = Some(Instant::now());
+        let before = std::mem::take(&mut self.found);
+        let placing = self.placing.as_ref();
+        let placed = |thread| placing.and_then(|placing| placing.placed_on(thread));
+        self.found = find(&self.root, self.only.as_ref(), placed)?;
+        self.cpus = self.found.shared_cpus(self.only.as_ref());
+        let here: BTreeSet<(i32, u64)> = self.found.vms.iter().map(|vm| (vm.pid, vm.start_ticks)).collect();
+        for vm in before.vms.iter().filter(|vm| !here.contains(&(vm.pid, vm.start_ticks))) {
+            // It ended, or is others' now: what they did shall stay.
+            for thread in vm.vcpus.iter().copied().chain(vm.io.iter().map(|io| io.thread)) {
+                if let Some(placing) = &mut self.placing {
+                    placing.forget(thread);
+                }
+                if let Some(number) = self.numbers.remove(&thread) {
+                    self.layout.remove(&number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cores(&self) -> Result<Vec<Core>, Trouble> {
+        let online = online(&self.root).ok_or(Trouble::Unreadable("the CPUs that are on"))?;
+        let nodes = nodes(&self.root);
+        let on = self.cpus.iter().copied().filter(|&cpu| online.contains(cpu));
+        let cores: Vec<Core> =
+            on.map(|number| Core { number, node: nodes.get(&number).copied().unwrap_or(0) }).collect();
+        if self.found.vms.is_empty() {
+            let why = "no VM that may be placed has a vhost thread or an iothread";
+            let notes = self.found.notes.join("; ");
+            let notes = if notes.is_empty() { notes } else { format!(" ({notes})") };
+            return Err(Trouble::NoIo(format!("{why}{notes}")));
+        }
+        if cores.len() < 2 {
+            let (usable, online) = (cores.len() as u64, online.to_string());
+            return Err(Trouble::Cores { usable, online, why: String::new() });
+        }
+        Ok(cores)
+    }
+
+    fn number(&mut self, thread: ThreadId) -> u32 {
+        let next = self.numbers.values().max().map_or(0, |most| most + 1);
+        *self.numbers.entry(thread).or_insert(next)
+    }
+
+    fn thread(&self, queue: u32) -> Option<ThreadId> {
+        self.numbers.iter().find(|(_, number)| **number == queue).map(|(&thread, _)| thread)
+    }
+
+    /// Beside the I/O cores; what was not moved for them is where it was.
+    fn place_the_rest(&mut self, told: &mut Vec<String>) -> Result<(), Trouble> {
+        let Some(placing) = &mut self.placing else { return Ok(()) };
+        let vcpus: Vec<(ThreadId, CpuSet)> = self
+            .found
+            .vms
+            .iter()
+            .flat_map(|vm| {
+                let rest: CpuSet = vm.cpus.iter().filter(|cpu| !self.io_cores.contains(cpu)).collect();
+                vm.vcpus.iter().map(move |&thread| (thread, rest.clone()))
+            })
+            .collect();
+        for (thread, rest) in vcpus {
+            let outcome = if self.io_cores.is_empty() || rest.is_empty() {
+                placing.thread_back(thread)
+            } else {
+                placing.thread(thread, &rest)
+            };
+            take(outcome, told)?;
+        }
+        let interrupts: BTreeSet<_> =
+            self.found.vms.iter().flat_map(|vm| vm.interrupts.iter().cloned()).collect();
+        if self.io_cores.is_empty() {
+            return take(placing.interrupts_back(), told);
+        }
+        let cores: CpuSet = self.io_cores.iter().copied().collect();
+        for interrupt in interrupts {
+            let name = format!("interrupt {} of {}", interrupt.number, interrupt.adapter);
+            if self.refused.contains(&name) {
+                continue;
+            }
+            // The kernel refuses those that it spreads over CPUs itself: the rest is worth having.
+            if let Err(error) = placing.interrupt(interrupt.number, &cores) {
+                told.push(format!("The {name} stays where it is: {error}"));
+                self.refused.insert(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Threads that ended meanwhile need no place.
+fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<(), Trouble> {
+    match outcome {
+        Err(error @ Error::ThreadGone { .. }) => {
+            told.push(error.to_string());
+            Ok(())
+        }
+        other => Ok(other?),
+    }
+}
+
+impl<A: Actions> Actuator for Vhost<A> {
+    fn look(&mut self) -> Result<Seen, Trouble> {
+        self.discover()?;
+        let cores = self.cores()?;
+        let mut told = Vec::new();
+        if !self.io_cores.is_empty() {
+            // VMs that came since, and CPUs that went, change who belongs beside the I/O cores.
+            self.place_the_rest(&mut told)?;
+        }
+        let time = Instant::now();
+        let seconds = self.looked.replace(time).map_or(0.0, |before| (time - before).as_secs_f64());
+        let vms = self.found.vms.clone();
+        let threads =
+            vms.iter().flat_map(|vm| vm.vcpus.iter().copied().chain(vm.io.iter().map(|io| io.thread)));
+        let used = self.meter.read(&self.root, threads, seconds);
+        let of = |thread: &ThreadId| used.get(thread).copied().unwrap_or_default();
+
+        let mut queues = Vec::new();
+        let mut seen = Vec::new();
+        for vm in &vms {
+            let carried = self.taps.read(&self.root, &vm.taps);
+            let vhost: f64 = vm.io.iter().filter(|io| io.is_vhost).map(|io| of(&io.thread).ran).sum();
+            let mut numbers = Vec::new();
+            for io in vm.io.iter().filter(|io| used.contains_key(&io.thread)) {
+                let Used { ran, .. } = of(&io.thread);
+                let number = self.number(io.thread);
+                let place = self.layout.get(&number).copied().flatten();
+                // Which tap a thread is of nobody says; what those of the VM carried is parted by what each ran.
+                let part =
+                    if io.is_vhost && vhost > 0.0 && seconds > 0.0 { ran / vhost / seconds } else { 0.0 };
+                numbers.push(number);
+                queues.push(QueueView {
+                    number,
+                    worker: worker_at(place),
+                    node: vm.node,
+                    useful: ran,
+                    requests: carried.packets as f64 * part,
+                    bytes: carried.bytes as f64 * part,
+                });
+            }
+            seen.push(VmSeen {
+                name: vm.name.clone(),
+                computing: vm.vcpus.iter().map(|thread| of(thread).ran).sum(),
+                waiting: vm.vcpus.iter().map(|thread| of(thread).waited).sum(),
+                queues: numbers,
+            });
+        }
+        if queues.is_empty() {
+            return Err(Trouble::NoIo("all I/O threads have ended".to_owned()));
+        }
+        let mut workers = vec![WorkerView {
+            number: worker_at(None),
+            core: None,
+            // Each has as much of a CPU as it wants: the busiest tells whether one is full.
+            useful: at(&queues, None).fold(0.0, f64::max),
+        }];
+        workers.retain(|_| at(&queues, None).next().is_some());
+        workers.extend(self.io_cores.iter().map(|&core| WorkerView {
+            number: worker_at(Some(core)),
+            core: Some(core),
+            useful: at(&queues, Some(core)).sum::<f64>().min(1.0),
+        }));
+        let view = View {
+            cores,
+            workers,
+            queues,
+            computing: seen.iter().map(|vm| vm.computing).sum(),
+            waiting: seen.iter().map(|vm| vm.waiting).sum(),
+        };
+        let notes = self.found.notes.iter().cloned().chain(told).collect();
+        Ok(Seen { view, notes, host_busy: self.busy.read(&self.root), vms: seen })
+    }
+
+    fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble> {
+        let mut told = Vec::new();
+        self.io_cores = wanted.0.keys().flatten().copied().collect();
+        // vCPUs first, so that an I/O thread finds its core free.
+        self.place_the_rest(&mut told)?;
+        for action in actions {
+            let Action::Move { queue, to } = *action else { continue };
+            let (Some(thread), Some(placing)) = (self.thread(queue), &mut self.placing) else { continue };
+            let outcome = match to {
+                Some(core) => placing.thread(thread, &[core].into_iter().collect()),
+                None => placing.thread_back(thread),
+            };
+            take(outcome, &mut told)?;
+            self.layout.insert(queue, to);
+        }
+        Ok(told)
+    }
+
+    fn give_back(&mut self) -> Vec<String> {
+        self.layout.clear();
+        self.io_cores.clear();
+        self.placing.as_mut().map_or_else(Vec::new, Placing::release)
+    }
+
+    fn name_of(&self, queue: u32) -> String {
+        let thread = self.thread(queue);
+        let mut all = self.found.vms.iter().flat_map(|vm| &vm.io);
+        all.find(|io| Some(io.thread) == thread)
+            .map_or_else(|| format!("queue {queue}"), |io| io.name.clone())
+    }
+}
+
+/// Workers are called by their cores here; the one that is no core comes first.
+fn worker_at(place: Place) -> u32 {
+    place.map_or(0, |core| core.saturating_add(1))
+}
+
+fn at(queues: &[QueueView], place: Place) -> impl Iterator<Item = f64> + '_ {
+    queues.iter().filter(move |queue| queue.worker == worker_at(place)).map(|queue| queue.useful)
+}
+
+#[cfg(test)]
+#[path = "vhost_tests.rs"]
+mod tests;

@@ -1,0 +1,232 @@
+//! Stock hosts of plain files, with vhost's threads in both layouts.
+
+use super::*;
+use crate::monitor::{Monitor, Settings};
+use host::fake::unpack;
+use knobs::{Parameters, Restore, restore};
+use std::fmt::Write as _;
+use std::fs;
+
+/// A kernel that keeps the CPUs of threads in their `status`.
+#[derive(Debug, Clone)]
+struct Kernel {
+    root: PathBuf,
+}
+
+impl Kernel {
+    fn file(&self, tid: i32) -> Option<PathBuf> {
+        let processes = fs::read_dir(self.root.join("proc")).ok()?.flatten();
+        let mut files = processes.map(|process| process.path().join(format!("task/{tid}/status")));
+        files.find(|file| file.exists())
+    }
+}
+
+impl Actions for Kernel {
+    fn load(&mut self, _: &str, _: &Parameters) -> Result<(), Error> {
+        unreachable!("no module is touched")
+    }
+
+    fn unload(&mut self, _: &str) -> Result<(), Error> {
+        unreachable!("no module is touched")
+    }
+
+    fn run(&mut self, _: &[String]) -> Result<(), Error> {
+        unreachable!("no program is run")
+    }
+
+    fn affinity(&self, tid: i32) -> Result<String, Error> {
+        let gone = || Error::ThreadGone { tid };
+        let text = fs::read_to_string(self.file(tid).ok_or_else(gone)?).unwrap();
+        Ok(text.trim().strip_prefix("Cpus_allowed_list:").unwrap().trim().to_owned())
+    }
+
+    fn set_affinity(&mut self, tid: i32, cpus: &str) -> Result<(), Error> {
+        let file = self.file(tid).ok_or(Error::ThreadGone { tid })?;
+        fs::write(file, format!("Cpus_allowed_list:\t{cpus}\n")).unwrap();
+        Ok(())
+    }
+}
+
+fn thread(pid: i32, tid: i32, name: &str, cpus: &str) -> String {
+    let stat = format!("{tid} ({name}) S 1 0 0 0 -1 4 5 6 7 8 9 10 11 12 20 0 6 0 {} 7\n", 1000 + tid);
+    format!(
+        "== /proc/{pid}/task/{tid}/comm\n{name}\n== /proc/{pid}/task/{tid}/stat\n{stat}== /proc/{tid}/stat\n{stat}\
+         == /proc/{pid}/task/{tid}/status\nCpus_allowed_list:\t{cpus}\n== /proc/{pid}/task/{tid}/schedstat\n0 0 0\n\
+         == /proc/{pid}/task/{tid}/cgroup\n0::/machine/{pid}\n"
+    )
+}
+
+/// A VM of two vCPUs with a vhost thread and an iothread; vhost's thread is a process of its own or one of QEMU's.
+fn vm(pid: i32, name: &str, kernel_threads: bool, cpus: &str) -> String {
+    let mut text = format!(
+        "== /proc/{pid}/comm\nqemu-system-x86\n== /proc/{pid}/cmdline arguments\nqemu-system-x86_64\n-name\nguest={name}\n\
+         == /proc/{pid}/exe -> /usr/bin/qemu-system-x86_64\n== /proc/{pid}/fd/10 -> anon_inode:kvm-vm\n\
+         == /proc/{pid}/fd/11 -> anon_inode:kvm-vcpu:0\n== /proc/{pid}/fd/12 -> anon_inode:kvm-vcpu:1\n\
+         == /proc/{pid}/fd/13 -> /dev/net/tun\n== /proc/{pid}/fdinfo/13\niff:\ttap{pid}\n\
+         == /sys/class/net/tap{pid}/master -> ../br0\n"
+    );
+    for (tid, name) in
+        [(pid, "qemu-system-x86"), (pid + 1, "CPU 0/KVM"), (pid + 2, "CPU 1/KVM"), (pid + 3, "IO io1")]
+    {
+        text += &thread(pid, tid, name, cpus);
+    }
+    let vhost = format!("vhost-{pid}");
+    if kernel_threads {
+        let tid = pid + 9;
+        let _ = write!(text, "== /proc/{tid}/comm\n{vhost}\n== /proc/{tid}/cmdline\n== /proc/{tid}/fd/\n");
+        text += &thread(tid, tid, &vhost, cpus);
+    } else {
+        text += &thread(pid, pid + 4, &vhost, cpus);
+    }
+    text
+}
+
+const PLATFORM: &str = "\n== /sys/devices/system/cpu/online\n0-3\n== /proc/stat\ncpu 1 0 0 1 0 0 0 0\nbtime 1\n\
+    == /proc/sys/kernel/random/boot_id\nthis-boot\n== /sys/class/net/br0/brif/eth0/\n\
+    == /sys/class/net/eth0/device/msi_irqs/40\nmsix\n== /proc/irq/40/smp_affinity_list\n0-3\n";
+
+fn host(vms: &[String]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    unpack(&format!("{PLATFORM}{}", vms.concat()), directory.path()).unwrap();
+    directory
+}
+
+fn actuator(root: &Path) -> Vhost<Kernel> {
+    let kernel = Kernel { root: root.to_owned() };
+    let placing = Placing::begin(root, kernel, vec!["exitless".to_owned()]).unwrap();
+    Vhost::new(root, None, Some(placing))
+}
+
+fn cpus_of(root: &Path, tid: i32) -> String {
+    Kernel { root: root.to_owned() }.affinity(tid).unwrap()
+}
+
+/// Lets all I/O threads run for as long as there was time for.
+fn run(root: &Path, threads: &[(i32, i32)], times: u64) {
+    for (pid, tid) in threads {
+        let file = root.join(format!("proc/{pid}/task/{tid}/schedstat"));
+        fs::write(file, format!("{} 0 1\n", times * 1_000_000_000_000)).unwrap();
+    }
+}
+
+#[test]
+fn threads_of_both_layouts_are_found_placed_and_put_back() {
+    for kernel_threads in [false, true] {
+        let host = host(&[vm(4000, "web", kernel_threads, "0-3"), vm(5000, "db", kernel_threads, "0-3")]);
+        let root = host.path();
+        let vhost = |pid: i32| if kernel_threads { (pid + 9, pid + 9) } else { (pid, pid + 4) };
+        let mut monitor = Monitor::new(actuator(root), Settings::default(), false);
+        monitor.step(0.0);
+        run(root, &[vhost(4000), vhost(5000)], 1);
+        let step = monitor.step(1.0);
+        let names: Vec<String> = step.said.unwrap().queues.into_values().flatten().collect();
+        let wanted = format!("web vhost-4000/{}", vhost(4000).1);
+        assert!(names.contains(&wanted) && names.contains(&"db io1".to_owned()), "{names:?}");
+        let cores: Vec<u32> = step.layout.0.keys().flatten().copied().collect();
+        assert!(!cores.is_empty() && cores.len() < 4, "{cores:?}");
+        let io = cpus_of(root, vhost(4000).1);
+        assert!(cores.iter().any(|core| core.to_string() == io), "{io} of {cores:?}");
+        let beside = CpuSet::parse(&cpus_of(root, 4001)).unwrap();
+        assert!(cores.iter().all(|core| !beside.contains(*core)) && beside.count() + cores.len() as u64 == 4);
+        let interrupt = fs::read_to_string(root.join("proc/irq/40/smp_affinity_list")).unwrap();
+        assert_eq!(CpuSet::parse(&interrupt), Some(cores.into_iter().collect()));
+        assert_eq!(monitor.end(), [""; 0]);
+        for tid in [4001, 4002, 4003, vhost(4000).1, 5001, 5002, 5003, vhost(5000).1] {
+            assert_eq!(cpus_of(root, tid), "0-3", "{tid}");
+        }
+        assert_eq!(fs::read_to_string(root.join("proc/irq/40/smp_affinity_list")).unwrap().trim(), "0-3");
+    }
+}
+
+#[test]
+fn what_a_kill_leaves_is_put_back_by_restore() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut monitor = Monitor::new(actuator(root), Settings::default(), false);
+    monitor.step(0.0);
+    for times in 1..4 {
+        run(root, &[(4000, 4004), (4000, 4003)], times);
+        monitor.step(times as f64);
+    }
+    assert_ne!(cpus_of(root, 4004), "0-3");
+    // The journal's owner is this test, which is no process of that host.
+    std::mem::forget(monitor);
+    let restored = restore(root, &mut Kernel { root: root.to_owned() }, Restore::default()).unwrap();
+    assert!(!restored.incomplete() && restored.damage.is_empty(), "{restored:?}");
+    for tid in 4001..=4004 {
+        assert_eq!(cpus_of(root, tid), "0-3", "{tid}");
+    }
+}
+
+#[test]
+fn vms_that_others_placed_and_groups_that_forbid_cpus_are_left_alone() {
+    let pinned = vm(4000, "pinned", false, "0-3").replace(
+        "== /proc/4000/task/4001/status\nCpus_allowed_list:\t0-3",
+        "== /proc/4000/task/4001/status\nCpus_allowed_list:\t2",
+    );
+    let confined =
+        vm(5000, "confined", false, "1") + "== /sys/fs/cgroup/machine/5000/cpuset.cpus.effective\n1\n";
+    let host = host(&[pinned, confined, vm(6000, "free", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    let seen = actuator.look().unwrap();
+    assert_eq!(seen.vms.iter().map(|vm| vm.name.as_str()).collect::<Vec<_>>(), ["free"]);
+    assert_eq!(seen.view.cores.len(), 4);
+    let notes = seen.notes.join("\n");
+    assert!(notes.contains("VM pinned is left alone: thread 4001 is pinned by others to CPUs 2"), "{notes}");
+    assert!(notes.contains("VM confined is left alone: its control group leaves it CPUs 1"), "{notes}");
+}
+
+#[test]
+fn groups_decide_which_cpus_there_are() {
+    let group =
+        |pid: i32, cpus: &str| format!("== /sys/fs/cgroup/machine/{pid}/cpuset.cpus.effective\n{cpus}\n");
+    let host = host(&[
+        vm(4000, "one", false, "0-2") + &group(4000, "0-2"),
+        vm(5000, "two", false, "1-3") + &group(5000, "1-3"),
+        vm(6000, "three", false, "0,3") + &group(6000, "0,3"),
+    ]);
+    let mut actuator = actuator(host.path());
+    let seen = actuator.look().unwrap();
+    assert_eq!(seen.view.cores.iter().map(|core| core.number).collect::<Vec<_>>(), [1, 2]);
+    assert!(seen.notes.iter().any(|note| note.contains("VM three is left alone")), "{:?}", seen.notes);
+}
+
+#[test]
+fn a_core_that_goes_off_is_no_place() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut monitor = Monitor::new(actuator(root), Settings::default(), false);
+    monitor.step(0.0);
+    run(root, &[(4000, 4004), (4000, 4003)], 1);
+    let cores: Vec<u32> = monitor.step(1.0).layout.0.keys().flatten().copied().collect();
+    assert!(cores.contains(&3), "{cores:?}");
+    fs::write(root.join("sys/devices/system/cpu/online"), "0-2\n").unwrap();
+    run(root, &[(4000, 4004), (4000, 4003)], 2);
+    let cores: Vec<u32> = monitor.step(2.0).layout.0.keys().flatten().copied().collect();
+    assert!(!cores.is_empty() && !cores.contains(&3), "{cores:?}");
+    fs::write(root.join("sys/devices/system/cpu/online"), "0\n").unwrap();
+    let trouble = monitor.step(3.0).said.unwrap().trouble.unwrap();
+    assert!(trouble.contains("needs two"), "{trouble}");
+}
+
+#[test]
+fn hosts_without_vms_are_trouble_that_says_so() {
+    let host = host(&[]);
+    let trouble = actuator(host.path()).look().unwrap_err().told();
+    assert!(trouble.contains("no VM that may be placed"), "{trouble}");
+}
+
+#[test]
+fn a_dry_run_has_nothing_to_change_with() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let actuator: Vhost<Kernel> = Vhost::new(root, None, None);
+    let mut monitor = Monitor::new(actuator, Settings::default(), true);
+    monitor.step(0.0);
+    run(root, &[(4000, 4004), (4000, 4003)], 1);
+    let said = monitor.step(1.0).said.unwrap();
+    assert!(said.dry_run && !said.actions.is_empty());
+    assert!((4001..=4004).all(|tid| cpus_of(root, tid) == "0-3"));
+    assert!(!root.join("run/exitless").exists());
+}

@@ -1,0 +1,179 @@
+//! The VMs of a stock host, as far as their I/O is by threads of the kernel's vhost or of QEMU.
+
+use super::computing::node_of;
+use host::CpuSet;
+use host::scheduling::{ThreadId, online};
+use host::taps::{self, AdapterInterrupt};
+use host::vms::{Vm, Vms};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A VM that is the monitor's to place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PlacedVm {
+    pub(super) pid: i32,
+    pub(super) start_ticks: u64,
+    pub(super) name: String,
+    pub(super) vcpus: Vec<ThreadId>,
+    /// Threads of vhost, then QEMU's iothreads.
+    pub(super) io: Vec<IoThread>,
+    pub(super) taps: Vec<String>,
+    pub(super) interrupts: Vec<AdapterInterrupt>,
+    /// The CPUs that its control group leaves to it, of those that are on.
+    pub(super) cpus: CpuSet,
+    pub(super) node: Option<u32>,
+}
+
+/// A thread that does I/O for a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IoThread {
+    pub(super) thread: ThreadId,
+    /// `web vhost-4000/4007`, `web iothread1`.
+    pub(super) name: String,
+    pub(super) is_vhost: bool,
+}
+
+/// The VMs that may be placed, and why others may not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) vms: Vec<PlacedVm>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Looks for VMs below `root`. Where a thread was put by the monitor itself, `placed` says it.
+///
+/// # Errors
+/// When there is no readable `proc`.
+pub(super) fn find(
+    root: &Path,
+    only: Option<&CpuSet>,
+    placed: impl Fn(ThreadId) -> Option<CpuSet>,
+) -> Result<Found, host::Error> {
+    let all = Vms::discover(root)?;
+    let online = online(root).unwrap_or_default();
+    let nodes = host::scheduling::nodes(root);
+    let mut found = Found::default();
+    if all.unreadable > 0 && all.vms.is_empty() {
+        found.notes.push(format!("{} processes may not be looked into; run as root", all.unreadable));
+    }
+    for vm in &all.vms {
+        let io = io_threads(vm);
+        if io.is_empty() {
+            continue;
+        }
+        let vcpus: Vec<ThreadId> =
+            vm.vcpus.iter().filter_map(|vcpu| vcpu.thread).map(|tid| ThreadId { pid: vm.pid, tid }).collect();
+        let whole: CpuSet = online.iter().collect();
+        let group = ThreadId { pid: vm.pid, tid: vm.pid }.cpuset(root).unwrap_or_else(|| whole.clone());
+        let left: CpuSet = online.iter().filter(|cpu| group.contains(*cpu)).collect();
+        if let Some(why) =
+            pinned_by_others(root, &left, vcpus.iter().chain(io.iter().map(|io| &io.thread)), &placed)
+        {
+            found.notes.push(format!("VM {} is left alone: {why}", vm.name));
+            continue;
+        }
+        let usable = left.iter().filter(|cpu| only.is_none_or(|only| only.contains(*cpu))).count();
+        if usable < 2 {
+            found.notes.push(format!(
+                "VM {} is left alone: its control group leaves it CPUs {left}, of which {usable} may be used",
+                vm.name
+            ));
+            continue;
+        }
+        let taps = taps::of_process(root, vm.pid);
+        let interrupts: BTreeSet<AdapterInterrupt> =
+            taps.iter().flat_map(|tap| taps::adapter_interrupts(root, tap)).collect();
+        found.vms.push(PlacedVm {
+            pid: vm.pid,
+            start_ticks: vm.start_ticks,
+            name: vm.name.clone(),
+            node: node_of(root, &nodes, vcpus.iter().copied()),
+            vcpus,
+            io,
+            taps,
+            interrupts: interrupts.into_iter().collect(),
+            cpus: left,
+        });
+    }
+    Ok(found)
+}
+
+fn io_threads(vm: &Vm) -> Vec<IoThread> {
+    let vhost = vm.vhost.iter().map(|one| {
+        // Before Linux 6.4 they are processes of their own.
+        let pid = if one.kernel { one.tid } else { vm.pid };
+        let name = format!("{} {}/{}", vm.name, one.name, one.tid);
+        IoThread { thread: ThreadId { pid, tid: one.tid }, name, is_vhost: true }
+    });
+    let own = vm.iothreads.iter().map(|one| {
+        let name = format!("{} {}", vm.name, one.name);
+        IoThread { thread: ThreadId { pid: vm.pid, tid: one.tid }, name, is_vhost: false }
+    });
+    vhost.chain(own).collect()
+}
+
+/// Somebody else has a say in where these threads run: libvirt's `vcpupin`, `taskset`, another program.
+fn pinned_by_others<'a>(
+    root: &Path,
+    left: &CpuSet,
+    threads: impl Iterator<Item = &'a ThreadId>,
+    placed: &impl Fn(ThreadId) -> Option<CpuSet>,
+) -> Option<String> {
+    for &thread in threads {
+        let Some(allowed) = thread.allowed(root) else { continue };
+        let ours = placed(thread);
+        let is_fine = match &ours {
+            // CPUs that went off since are not others' doing.
+            Some(ours) => {
+                left.iter().all(|cpu| ours.contains(cpu) == allowed.contains(cpu)) || !ours.meets(left)
+            }
+            None => allowed.contains_all(left),
+        };
+        if !is_fine {
+            let whose = if ours.is_some() { "was moved by others" } else { "is pinned by others" };
+            return Some(format!("thread {} {whose} to CPUs {allowed}", thread.tid));
+        }
+    }
+    None
+}
+
+impl Found {
+    /// CPUs that every VM may use, in order. VMs that would leave fewer than two are left alone, the later ones first
+    /// in.
+    pub(super) fn shared_cpus(&mut self, only: Option<&CpuSet>) -> Vec<u32> {
+        let mut shared: Option<Vec<u32>> = None;
+        let mut notes = Vec::new();
+        self.vms.retain(|vm| {
+            let own = vm.cpus.iter().filter(|cpu| only.is_none_or(|only| only.contains(*cpu)));
+            let with: Vec<u32> =
+                own.filter(|cpu| shared.as_ref().is_none_or(|shared| shared.contains(cpu))).collect();
+            if with.len() < 2 {
+                let why = "its control group leaves it too few of the CPUs of the other VMs";
+                notes.push(format!("VM {} is left alone: {why}", vm.name));
+                return false;
+            }
+            shared = Some(with);
+            true
+        });
+        self.notes.extend(notes);
+        shared.unwrap_or_default()
+    }
+}
+
+/// What the taps of a VM carried since the last look, over its vhost threads by what each ran.
+#[derive(Debug, Default)]
+pub(super) struct TapMeter(BTreeMap<String, taps::Carried>);
+
+impl TapMeter {
+    /// Packets and bytes of each of these taps together since the last look.
+    pub(super) fn read(&mut self, root: &Path, names: &[String]) -> taps::Carried {
+        let mut sum = taps::Carried::default();
+        for name in names {
+            let Some(now) = taps::carried(root, name) else { continue };
+            let before = self.0.insert(name.clone(), now).unwrap_or(now);
+            sum.packets += now.packets.saturating_sub(before.packets);
+            sum.bytes += now.bytes.saturating_sub(before.bytes);
+        }
+        sum
+    }
+}

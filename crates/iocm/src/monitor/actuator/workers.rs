@@ -1,0 +1,304 @@
+//! Our own I/O workers, through the control socket of their daemon.
+
+use super::computing::{Busy, Meter, node_of};
+use super::{Actuator, Seen, Trouble, VmSeen};
+use crate::control::client::{Client, ClientError};
+use crate::monitor::{Action, Core, Layout, Place, QueueView, View, WorkerView};
+use host::CpuSet;
+use host::scheduling::{ThreadId, nodes, online};
+use host::vms::{Vm, Vms};
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// VMs come and go slowly, and to look for them is to look at every process.
+const DISCOVER_EVERY: Duration = Duration::from_secs(1);
+
+/// Our own I/O workers.
+#[derive(Debug)]
+pub struct Workers {
+    root: PathBuf,
+    socket: PathBuf,
+    /// CPUs that workers may have for themselves; all when there are none.
+    cores: Option<CpuSet>,
+    client: Option<Client>,
+    before: Option<(Instant, Json)>,
+    /// The numbers of queues, for as long as this runs.
+    numbers: BTreeMap<String, u32>,
+    /// The workers at each place.
+    at: BTreeMap<Place, Vec<String>>,
+    /// Workers by place that wait as they see fit or never do; not those that are told to sleep always.
+    polled: BTreeMap<Place, bool>,
+    front_ends: BTreeMap<i32, Vec<ThreadId>>,
+    discovered: Option<Instant>,
+    vms: Vec<Vm>,
+    meter: Meter,
+    busy: Busy,
+}
+
+impl Workers {
+    /// The workers of the daemon behind a socket. `cores` are CPUs that workers may have for themselves; all that are on
+    /// where it is not said.
+    #[must_use]
+    pub fn new(root: &Path, socket: &Path, cores: Option<CpuSet>) -> Self {
+        Self {
+            root: root.to_owned(),
+            socket: socket.to_owned(),
+            cores,
+            client: None,
+            before: None,
+            numbers: BTreeMap::new(),
+            at: BTreeMap::new(),
+            polled: BTreeMap::new(),
+            front_ends: BTreeMap::new(),
+            discovered: None,
+            vms: Vec::new(),
+            meter: Meter::default(),
+            busy: Busy::default(),
+        }
+    }
+
+    fn client(&mut self) -> Result<&mut Client, ClientError> {
+        match &mut self.client {
+            Some(client) => Ok(client),
+            empty => Ok(empty.insert(Client::connect(&self.socket)?)),
+        }
+    }
+
+    /// Forgets a daemon that ended: the next one has other workers and counts from nothing.
+    fn lose(&mut self, error: ClientError) -> Trouble {
+        (self.client, self.before) = (None, None);
+        self.at.clear();
+        error.into()
+    }
+
+    fn usable(&self) -> Result<Vec<Core>, Trouble> {
+        let online = online(&self.root).ok_or(Trouble::Unreadable("the CPUs that are on"))?;
+        let own = own_cpuset(&self.root);
+        let nodes = nodes(&self.root);
+        let may = |cpu: &u32| {
+            self.cores.as_ref().is_none_or(|cores| cores.contains(*cpu))
+                && own.as_ref().is_none_or(|own| own.contains(*cpu))
+        };
+        let cores: Vec<Core> = online
+            .iter()
+            .filter(may)
+            .map(|number| Core { number, node: nodes.get(&number).copied().unwrap_or(0) })
+            .collect();
+        if cores.len() < 2 {
+            let why = own.map_or_else(String::new, |own| format!("; its control group leaves it {own}"));
+            return Err(Trouble::Cores { usable: cores.len() as u64, online: online.to_string(), why });
+        }
+        Ok(cores)
+    }
+
+    /// The threads of the front-ends: the vCPUs of their VMs, and where they are none of KVM's, all of the process.
+    fn discover(&mut self, pids: BTreeSet<i32>) {
+        let is_old = self.discovered.is_none_or(|at| at.elapsed() >= DISCOVER_EVERY);
+        let known: BTreeSet<i32> = self.front_ends.keys().copied().collect();
+        if !is_old && known == pids {
+            return;
+        }
+        self.discovered = Some(Instant::now());
+        self.vms = Vms::discover(&self.root).map(|found| found.vms).unwrap_or_default();
+        self.front_ends = pids
+            .into_iter()
+            .map(|pid| {
+                let vm = self.vms.iter().find(|vm| vm.pid == pid);
+                let vcpus: Vec<i32> =
+                    vm.into_iter().flat_map(|vm| &vm.vcpus).filter_map(|vcpu| vcpu.thread).collect();
+                let threads = if vcpus.is_empty() { threads_of(&self.root, pid) } else { vcpus };
+                (pid, threads.into_iter().map(|tid| ThreadId { pid, tid }).collect())
+            })
+            .collect();
+    }
+}
+
+fn threads_of(root: &Path, pid: i32) -> Vec<i32> {
+    let tasks = std::fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn own_cpuset(root: &Path) -> Option<CpuSet> {
+    let pid = i32::try_from(std::process::id()).ok()?;
+    ThreadId { pid, tid: pid }.cpuset(root)
+}
+
+/// What a counter grew by since the last look.
+fn grown(now: &Json, before: Option<&Json>, counter: &str) -> f64 {
+    let of = |object: &Json| object["statistics"][counter].as_u64();
+    let change = before.and_then(|before| of(now)?.checked_sub(of(before)?));
+    change.unwrap_or(0) as f64
+}
+
+impl Actuator for Workers {
+    fn look(&mut self) -> Result<Seen, Trouble> {
+        let cores = self.usable()?;
+        let now = match self.client().and_then(|client| client.get("")) {
+            Ok(now) => now,
+            Err(error) => return Err(self.lose(error)),
+        };
+        let time = Instant::now();
+        let (before_time, before) = self.before.take().unwrap_or((time, Json::Null));
+        let seconds = (time - before_time).as_secs_f64();
+        let ticks = now["ticks_per_second"].as_f64().unwrap_or(0.0) * seconds;
+        let share = |ticks_used: f64| if ticks > 0.0 { (ticks_used / ticks).min(1.0) } else { 0.0 };
+        let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+        let empty = serde_json::Map::new();
+        let objects = |collection: &str| now[collection].as_object().unwrap_or(&empty);
+
+        let pids: BTreeSet<i32> = objects("devices")
+            .values()
+            .filter_map(|device| i32::try_from(device["pid"].as_u64()?).ok())
+            .collect();
+        self.discover(pids);
+        let nodes = nodes(&self.root);
+        let threads: Vec<ThreadId> = self.front_ends.values().flatten().copied().collect();
+        let used = self.meter.read(&self.root, threads, seconds);
+
+        self.at.clear();
+        self.polled.clear();
+        let mut workers = Vec::new();
+        for (name, worker) in objects("workers") {
+            let Some(number) = number_in(name) else { continue };
+            let only = worker["cpu"].as_str().and_then(CpuSet::parse).and_then(|cpus| cpus.only());
+            let core = only.filter(|cpu| cores.iter().any(|core| core.number == *cpu));
+            self.at.entry(core).or_default().push(name.clone());
+            let polls = match worker["pace"]["polling"].as_str() {
+                Some("always") => Some(true),
+                Some("adaptive") => Some(false),
+                _ => None,
+            };
+            self.polled.extend(polls.map(|polls| (core, polls)));
+            let useful = share(grown(worker, before["workers"].get(name), "useful_ticks"));
+            workers.push(WorkerView { number, core, useful });
+        }
+        let mut queues = Vec::new();
+        let mut of_device: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for (name, queue) in objects("queues") {
+            let worker = queue["worker"].as_str().and_then(number_in);
+            let (Some(worker), Some("served")) = (worker, queue["state"].as_str()) else { continue };
+            let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+            let number = *self.numbers.entry(name.clone()).or_insert(next);
+            let device = queue["device"].as_str().unwrap_or_default();
+            let pid = now["devices"][device]["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok());
+            let front_end = pid.and_then(|pid| self.front_ends.get(&pid));
+            let before = before["queues"].get(name);
+            of_device.entry(device).or_default().push(number);
+            queues.push(QueueView {
+                number,
+                worker,
+                node: front_end.and_then(|threads| node_of(&self.root, &nodes, threads.iter().copied())),
+                useful: share(grown(queue, before, "useful_ticks")),
+                requests: per_second(grown(queue, before, "requests")),
+                bytes: per_second(grown(queue, before, "bytes")),
+            });
+        }
+        let mut vms: BTreeMap<i32, VmSeen> = BTreeMap::new();
+        for (name, device) in objects("devices") {
+            let Some(pid) = device["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok()) else { continue };
+            let vm = vms.entry(pid).or_insert_with(|| {
+                let all = self.front_ends.get(&pid).into_iter().flatten();
+                let of: Vec<_> = all.filter_map(|thread| used.get(thread)).collect();
+                VmSeen {
+                    name: device["vm"].as_str().unwrap_or_default().to_owned(),
+                    computing: of.iter().map(|used| used.ran).sum(),
+                    waiting: of.iter().map(|used| used.waited).sum(),
+                    queues: Vec::new(),
+                }
+            });
+            vm.queues.extend(of_device.remove(name.as_str()).unwrap_or_default());
+        }
+        let vms: Vec<VmSeen> = vms.into_values().collect();
+        self.before = Some((time, now));
+        if workers.is_empty() {
+            return Err(Trouble::NoIo("the daemon has no I/O worker".to_owned()));
+        }
+        let view = View {
+            cores,
+            workers,
+            queues,
+            computing: vms.iter().map(|vm| vm.computing).sum(),
+            waiting: vms.iter().map(|vm| vm.waiting).sum(),
+        };
+        Ok(Seen { view, notes: Vec::new(), host_busy: self.busy.read(&self.root), vms })
+    }
+
+    fn act(&mut self, actions: &[Action], _: &Layout) -> Result<Vec<String>, Trouble> {
+        let mut left_out = Vec::new();
+        for action in actions {
+            match self.one(action) {
+                Ok(()) => {}
+                // A queue or a worker is no more, or something is under way: the next look shows it as it is.
+                Err(ClientError::Refused(refusal)) => left_out.push(refusal.to_string()),
+                Err(error) => return Err(self.lose(error)),
+            }
+        }
+        Ok(left_out)
+    }
+
+    fn polled(&self) -> BTreeMap<Place, bool> {
+        self.polled.clone()
+    }
+
+    fn poll(&mut self, wanted: &BTreeMap<Place, bool>) -> Result<Vec<String>, Trouble> {
+        let mut left_out = Vec::new();
+        for (place, &polls) in wanted {
+            if self.polled.get(place).is_none_or(|&now| now == polls) {
+                continue;
+            }
+            let value = if polls { "always" } else { "adaptive" };
+            for worker in self.at.get(place).cloned().unwrap_or_default() {
+                let set =
+                    self.client().and_then(|client| client.set(&format!("{worker}/pace/polling"), value));
+                match set {
+                    Ok(()) => {}
+                    Err(ClientError::Refused(refusal)) => left_out.push(refusal.to_string()),
+                    Err(error) => return Err(self.lose(error)),
+                }
+            }
+        }
+        Ok(left_out)
+    }
+
+    /// Workers stay as they are: the daemon needs some.
+    fn give_back(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn name_of(&self, queue: u32) -> String {
+        let named = self.numbers.iter().find(|(_, number)| **number == queue);
+        named.map_or_else(|| format!("queue {queue}"), |(name, _)| name.clone())
+    }
+}
+
+impl Workers {
+    fn one(&mut self, action: &Action) -> Result<(), ClientError> {
+        match *action {
+            Action::Add { at } => {
+                let line =
+                    at.map_or_else(String::new, |core| json!({ "cpus": core.to_string() }).to_string());
+                let name = self.client()?.create("workers", &line)?;
+                self.at.entry(at).or_default().push(name);
+            }
+            Action::Move { queue, to } => {
+                let name = self.name_of(queue);
+                if let Some(worker) = self.at.get(&to).and_then(|workers| workers.first()).cloned() {
+                    self.client()?.move_to(&name, &worker)?;
+                }
+            }
+            Action::Remove { at } => {
+                for worker in self.at.remove(&at).unwrap_or_default() {
+                    self.client()?.remove(&worker)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number in `w.12`.
+fn number_in(name: &str) -> Option<u32> {
+    name.rsplit('.').next()?.parse().ok()
+}

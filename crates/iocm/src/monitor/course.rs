@@ -1,0 +1,218 @@
+//! The monitor at work: look, decide, act, say it; again and again, by whoever has a clock.
+
+use super::actuator::{Actuator, Seen};
+use super::{Action, Layout, Memory, Reason, Settings, decide, polling};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The number of the format of what is said. Within one number fields are added, never changed.
+pub const MONITOR_FORMAT: u32 = 1;
+
+/// A monitor over one actuator.
+#[derive(Debug)]
+pub struct Monitor<A: Actuator> {
+    actuator: A,
+    settings: Settings,
+    memory: Memory,
+    dry_run: bool,
+    /// What was said last, so that it is not said again while it stays so.
+    said: Said,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    trouble: Option<String>,
+    notes: Vec<String>,
+    would: Option<usize>,
+}
+
+/// What one period came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Step {
+    /// What was seen; `None` in trouble.
+    pub seen: Option<Seen>,
+    /// The layout at the end; in a dry run as it is, not as it should be.
+    pub layout: Layout,
+    /// What is to be said: something was decided, or could not be.
+    pub said: Option<Decided>,
+}
+
+/// A decision, with the figures that led to it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// [`MONITOR_FORMAT`].
+    pub format: u32,
+    /// When, in seconds since 1970.
+    pub time: f64,
+    /// Whether nothing was changed, only said.
+    pub dry_run: bool,
+    /// What was seen; `None` in trouble.
+    pub figures: Option<Figures>,
+    /// Why, with its own figures; `None` in trouble.
+    pub reason: Option<Reason>,
+    /// I/O cores before.
+    pub cores_before: Vec<u32>,
+    /// I/O cores that should be.
+    pub cores: Vec<u32>,
+    /// The queues at each place: `anywhere`, or the core's number.
+    pub queues: BTreeMap<String, Vec<String>>,
+    /// What was done, in order; in a dry run what would be.
+    pub actions: Vec<Action>,
+    /// Workers, by place, that look again at once from now on, or no longer.
+    #[serde(default)]
+    pub polling: BTreeMap<String, bool>,
+    /// What of it could not be done.
+    pub left_out: Vec<String>,
+    /// What is left alone, and why.
+    pub notes: Vec<String>,
+    /// Why nothing is done.
+    pub trouble: Option<String>,
+}
+
+/// What a decision rests on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// CPUs' worth of time spent on requests.
+    pub useful: f64,
+    /// The busiest worker's share of its time on requests, 0 to 1.
+    pub busiest: f64,
+    /// Requests per second.
+    pub requests_per_second: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// CPUs' worth of time that vCPUs ran.
+    pub computing: f64,
+    /// CPUs' worth of time that vCPUs waited for a CPU.
+    pub waiting: f64,
+    /// Share of all CPUs' time that was not idle, 0 to 1; `None` where that is unknown.
+    pub host_busy: Option<f64>,
+    /// Queues.
+    pub queues: usize,
+    /// CPUs that workers and vCPUs share.
+    pub cpus: usize,
+}
+
+impl Figures {
+    pub(super) fn of(seen: &Seen) -> Self {
+        let view = &seen.view;
+        Self {
+            useful: view.useful(),
+            busiest: view.workers.iter().map(|worker| worker.useful).fold(0.0, f64::max),
+            requests_per_second: view.requests(),
+            bytes_per_second: view.queues.iter().map(|queue| queue.bytes).sum(),
+            computing: view.computing,
+            waiting: view.waiting,
+            host_busy: seen.host_busy,
+            queues: view.queues.len(),
+            cpus: view.cores.len(),
+        }
+    }
+}
+
+impl<A: Actuator> Monitor<A> {
+    /// A monitor that begins without memory.
+    #[must_use]
+    pub fn new(actuator: A, settings: Settings, dry_run: bool) -> Self {
+        Self { actuator, settings, memory: Memory::default(), dry_run, said: Said::default() }
+    }
+
+    /// What it acts on.
+    #[must_use]
+    pub fn actuator(&self) -> &A {
+        &self.actuator
+    }
+
+    /// One period: looks, decides, and acts unless it is a dry run. `time` is now, in seconds since 1970.
+    pub fn step(&mut self, time: f64) -> Step {
+        let seen = match self.actuator.look() {
+            Ok(seen) => seen,
+            Err(trouble) => return self.in_trouble(time, trouble.told()),
+        };
+        if self.dry_run {
+            // What was not done has not helped and not harmed.
+            self.memory.forget_trial();
+        }
+        let now = Layout::of(&seen.view);
+        let decision = decide(&self.settings, &mut self.memory, &seen.view);
+        let actions = now.actions_to(&decision.layout);
+        let mut decided = Decided {
+            format: MONITOR_FORMAT,
+            time,
+            dry_run: self.dry_run,
+            figures: Some(Figures::of(&seen)),
+            reason: Some(decision.reason),
+            cores_before: cores(&now),
+            cores: cores(&decision.layout),
+            queues: decision.layout.named(|queue| self.actuator.name_of(queue)),
+            actions,
+            notes: seen.notes.clone(),
+            ..Decided::default()
+        };
+        let polled = self.actuator.polled();
+        let mut polls = polling(&self.settings, &seen.view, &polled);
+        polls.retain(|place, polls| polled.get(place).is_some_and(|now| now != polls));
+        let mut layout = decision.layout;
+        if !polls.is_empty() {
+            decided.polling =
+                polls.iter().map(|(&place, &polls)| (Layout::place_name(place), polls)).collect();
+        }
+        if self.dry_run {
+            layout = now;
+        } else if !decided.actions.is_empty() {
+            match self.actuator.act(&decided.actions, &layout) {
+                Ok(left_out) => decided.left_out = left_out,
+                Err(trouble) => return self.in_trouble(time, trouble.told()),
+            }
+        }
+        if !self.dry_run && !polls.is_empty() {
+            match self.actuator.poll(&polls) {
+                Ok(left_out) => decided.left_out.extend(left_out),
+                Err(trouble) => return self.in_trouble(time, trouble.told()),
+            }
+        }
+        let would = self.dry_run.then_some(decided.cores.len());
+        let recovered = self.said.trouble.is_some();
+        let is_new = recovered
+            || self.said.notes != decided.notes
+            || match (self.dry_run, decided.reason) {
+                // In a dry run the same is wanted again and again.
+                (true, _) => would != self.said.would,
+                (false, Some(Reason::Fine { .. })) => {
+                    !decided.actions.is_empty() || !decided.polling.is_empty()
+                }
+                (false, _) => true,
+            };
+        self.said = Said { trouble: None, notes: decided.notes.clone(), would };
+        Step { seen: Some(seen), layout, said: is_new.then_some(decided) }
+    }
+
+    /// Nothing is decided or done, and what was learnt is of a host that was another one.
+    fn in_trouble(&mut self, time: f64, trouble: String) -> Step {
+        self.memory = Memory::default();
+        if self.said.trouble.as_ref() == Some(&trouble) {
+            return Step::default();
+        }
+        self.said = Said { trouble: Some(trouble.clone()), ..Said::default() };
+        let decided = Decided {
+            format: MONITOR_FORMAT,
+            time,
+            dry_run: self.dry_run,
+            trouble: Some(trouble),
+            ..Decided::default()
+        };
+        Step { said: Some(decided), ..Step::default() }
+    }
+
+    /// Puts everything back that does not outlast the monitor. What could not be.
+    pub fn end(mut self) -> Vec<String> {
+        self.actuator.give_back()
+    }
+}
+
+fn cores(layout: &Layout) -> Vec<u32> {
+    layout.0.keys().flatten().copied().collect()
+}
+
+#[cfg(test)]
+#[path = "course_tests.rs"]
+mod tests;

@@ -1,0 +1,133 @@
+//! A monitor over an actuator of plain figures.
+
+use super::super::actuator::Trouble;
+use super::super::{Core, Place, QueueView, View, WorkerView};
+use super::*;
+use std::collections::BTreeMap;
+
+/// A daemon on a host of four CPUs, whose queues want so much of a core each.
+#[derive(Debug, Default)]
+struct MadeUp {
+    wanted: Vec<f64>,
+    layout: BTreeMap<u32, Place>,
+    is_dead: bool,
+    notes: Vec<String>,
+    given_back: bool,
+}
+
+impl MadeUp {
+    fn with(wanted: &[f64]) -> Self {
+        let layout = (0..).zip(wanted).map(|(number, _)| (number, None)).collect();
+        Self { wanted: wanted.to_vec(), layout, ..Self::default() }
+    }
+}
+
+impl Actuator for MadeUp {
+    fn look(&mut self) -> Result<Seen, Trouble> {
+        if self.is_dead {
+            return Err(Trouble::NoIo("the daemon ended".to_owned()));
+        }
+        let mut workers: BTreeMap<Place, f64> = BTreeMap::new();
+        for (queue, place) in &self.layout {
+            *workers.entry(*place).or_default() += self.wanted[*queue as usize];
+        }
+        let number = |place: Place| place.map_or(0, |core| core + 1);
+        let queues = self.layout.iter().map(|(&queue, &place)| {
+            // A full worker serves all of its queues in part.
+            let useful = self.wanted[queue as usize] / workers[&place].max(1.0);
+            let (requests, bytes) = (useful * 1e6, useful * 1e8);
+            QueueView { number: queue, worker: number(place), node: None, useful, requests, bytes }
+        });
+        let view = View {
+            cores: (0..4).map(|number| Core { number, node: 0 }).collect(),
+            queues: queues.collect(),
+            workers: workers
+                .iter()
+                .map(|(&core, &useful)| WorkerView { number: number(core), core, useful: useful.min(1.0) })
+                .collect(),
+            computing: 1.0,
+            waiting: 0.0,
+        };
+        Ok(Seen { view, notes: self.notes.clone(), ..Seen::default() })
+    }
+
+    fn act(&mut self, actions: &[Action], _: &Layout) -> Result<Vec<String>, Trouble> {
+        for action in actions {
+            if let Action::Move { queue, to } = action {
+                self.layout.insert(*queue, *to);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn give_back(&mut self) -> Vec<String> {
+        self.given_back = true;
+        Vec::new()
+    }
+
+    fn name_of(&self, queue: u32) -> String {
+        format!("vq.{queue}.0")
+    }
+}
+
+fn monitor(actuator: MadeUp, dry_run: bool) -> Monitor<MadeUp> {
+    Monitor::new(actuator, Settings::default(), dry_run)
+}
+
+#[test]
+fn busy_queues_get_cores_and_every_decision_says_its_figures() {
+    let mut monitor = monitor(MadeUp::with(&[0.6, 0.6, 0.3]), false);
+    let mut said = Vec::new();
+    for period in 0..20 {
+        said.extend(monitor.step(f64::from(period)).said);
+    }
+    let last = monitor.step(20.0);
+    assert_eq!(
+        (last.layout.cores(), last.said),
+        (3, None),
+        "it has settled, and says nothing more: {said:?}"
+    );
+    let first = &said[0];
+    assert!(matches!(first.reason, Some(Reason::Busy { before: 0, .. })), "{first:?}");
+    let figures = first.figures.unwrap();
+    assert!((figures.useful - 1.0).abs() < 1e-9 && figures.busiest == 1.0, "{figures:?}");
+    assert!(!first.actions.is_empty() && first.queues.values().flatten().any(|name| name == "vq.0.0"));
+    let line = serde_json::to_string(first).unwrap();
+    let read: Decided = serde_json::from_str(&line).unwrap();
+    assert_eq!((&read.cores, &read.actions, &read.queues), (&first.cores, &first.actions, &first.queues));
+}
+
+#[test]
+fn a_dry_run_says_once_what_it_would_do_and_does_nothing() {
+    let mut monitor = monitor(MadeUp::with(&[0.6, 0.6, 0.3]), true);
+    let said: Vec<_> = (0..30).filter_map(|period| monitor.step(f64::from(period)).said).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].dry_run && !said[0].cores.is_empty() && !said[0].actions.is_empty());
+    assert!(monitor.actuator().layout.values().all(Option::is_none));
+}
+
+#[test]
+fn in_trouble_it_does_nothing_says_so_once_and_goes_on_afterwards() {
+    let mut monitor = monitor(MadeUp::with(&[0.6, 0.6]), false);
+    monitor.step(0.0);
+    monitor.actuator.is_dead = true;
+    let said: Vec<_> = (1..10).filter_map(|period| monitor.step(f64::from(period)).said).collect();
+    let [one] = &said[..] else { panic!("{said:?}") };
+    assert!(one.trouble.as_ref().unwrap().contains("the daemon ended") && one.actions.is_empty());
+    monitor.actuator.is_dead = false;
+    let again = monitor.step(10.0).said.unwrap();
+    assert_eq!(again.trouble, None);
+}
+
+#[test]
+fn a_vm_that_is_left_alone_is_told_once() {
+    let mut monitor = monitor(MadeUp::with(&[0.1]), false);
+    for period in 0..10 {
+        monitor.step(f64::from(period));
+    }
+    monitor.actuator.notes = vec!["VM web is left alone".to_owned()];
+    let said: Vec<_> = (10..20).filter_map(|period| monitor.step(f64::from(period)).said).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0].notes, ["VM web is left alone"]);
+    assert_eq!(monitor.end(), [""; 0]);
+}

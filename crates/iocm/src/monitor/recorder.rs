@@ -1,0 +1,175 @@
+//! What the monitor sees, as a trace that the simulator replays.
+
+use super::View;
+use super::actuator::{Seen, VmSeen};
+use super::simulator::{Group, Load, Machine, Phase, TraceWriter};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+/// Writes a phase for so many seconds of what is seen.
+#[derive(Debug)]
+pub struct Recorder<W: Write> {
+    to: Option<W>,
+    writer: Option<TraceWriter<W>>,
+    seconds: f64,
+    groups: BTreeSet<String>,
+    begun: f64,
+    sums: BTreeMap<String, Sum>,
+    periods: u32,
+    phases: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    computing: f64,
+    waiting: f64,
+    useful: f64,
+    requests: f64,
+    bytes: f64,
+    queues: usize,
+}
+
+impl<W: Write> Recorder<W> {
+    /// A recorder of phases of so many seconds each.
+    #[must_use]
+    pub fn new(to: W, seconds: f64) -> Self {
+        Self {
+            to: Some(to),
+            writer: None,
+            seconds,
+            groups: BTreeSet::new(),
+            begun: 0.0,
+            sums: BTreeMap::new(),
+            periods: 0,
+            phases: 0,
+        }
+    }
+
+    /// Takes in what was seen until `time`, in seconds of any beginning.
+    ///
+    /// What is offered cannot be seen, only what was served: where vCPUs waited, their requests are taken to have been
+    /// fewer by as much.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn take(&mut self, time: f64, seen: &Seen) -> io::Result<()> {
+        if let Some(to) = self.to.take() {
+            self.writer = Some(TraceWriter::begin(to, machine(&seen.view))?);
+            self.begun = time;
+        }
+        for vm in &seen.vms {
+            self.sums.entry(group_of(vm)).or_default().add(vm, &seen.view);
+        }
+        self.periods += 1;
+        if time - self.begun < self.seconds {
+            return Ok(());
+        }
+        let lasted = time - self.begun;
+        self.begun = time;
+        self.end_phase(lasted)
+    }
+
+    fn end_phase(&mut self, seconds: f64) -> io::Result<()> {
+        let (periods, sums) = (f64::from(self.periods.max(1)), std::mem::take(&mut self.sums));
+        self.periods = 0;
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let mut loads = BTreeMap::new();
+        for (name, sum) in sums {
+            let queues = u32::try_from(sum.queues).unwrap_or(u32::MAX).max(1);
+            if self.groups.insert(name.clone()) {
+                writer.group(&Group { name: name.clone(), vms: 1, queues, node: None })?;
+            }
+            loads.insert(name, sum.load(periods, f64::from(queues)));
+        }
+        self.phases += 1;
+        writer.phase(&Phase { name: format!("{}", self.phases), seconds, loads })
+    }
+}
+
+/// A VM that has more queues than before is another group.
+fn group_of(vm: &VmSeen) -> String {
+    format!("{}/{}", vm.name, vm.queues.len())
+}
+
+fn machine(view: &View) -> Machine {
+    let cores = u32::try_from(view.cores.len()).unwrap_or(u32::MAX);
+    let nodes: BTreeSet<u32> = view.cores.iter().map(|core| core.node).collect();
+    let nodes = u32::try_from(nodes.len()).unwrap_or(1).max(1);
+    // The simulator's nodes have as many cores each.
+    Machine { cores, nodes: if cores % nodes == 0 { nodes } else { 1 } }
+}
+
+impl Sum {
+    fn add(&mut self, vm: &VmSeen, view: &View) {
+        self.computing += vm.computing;
+        self.waiting += vm.waiting;
+        self.queues = vm.queues.len();
+        for queue in view.queues.iter().filter(|queue| vm.queues.contains(&queue.number)) {
+            self.useful += queue.useful;
+            self.requests += queue.requests;
+            self.bytes += queue.bytes;
+        }
+    }
+
+    fn load(&self, periods: f64, queues: f64) -> Load {
+        let wanted = self.computing + self.waiting;
+        let progress = if wanted > 0.0 { (self.computing / wanted).max(0.01) } else { 1.0 };
+        let each = |sum: f64| if self.requests > 0.0 { sum / self.requests } else { 0.0 };
+        Load {
+            computing: (wanted / periods).min(4096.0),
+            requests: (self.requests / periods / queues / progress).min(1e9),
+            cost_us: (each(self.useful) * 1e6).min(1e6),
+            bytes: each(self.bytes).min(1e9),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::simulator::Trace;
+    use crate::monitor::{Core, QueueView};
+
+    fn seen(useful: f64, waiting: f64) -> Seen {
+        let queue = |number| QueueView {
+            number,
+            worker: 0,
+            node: None,
+            useful,
+            requests: useful * 1e6,
+            bytes: useful * 1e8,
+        };
+        let view = View {
+            cores: (0..4).map(|number| Core { number, node: number / 2 }).collect(),
+            queues: (0..3).map(queue).collect(),
+            ..View::default()
+        };
+        let vm = |name: &str, queues: &[u32]| VmSeen {
+            name: name.to_owned(),
+            computing: 1.0,
+            waiting,
+            queues: queues.to_vec(),
+        };
+        Seen { view, vms: vec![vm("web", &[0, 1]), vm("db", &[2])], ..Seen::default() }
+    }
+
+    #[test]
+    fn what_was_seen_can_be_replayed() {
+        let mut bytes = Vec::new();
+        let mut recorder = Recorder::new(&mut bytes, 1.0);
+        for (period, (useful, waiting)) in [(0.2, 0.0); 11].into_iter().chain([(0.4, 1.0); 10]).enumerate() {
+            recorder.take(period as f64 / 10.0, &seen(useful, waiting)).unwrap();
+        }
+        let (trace, damage) = Trace::parse(&bytes).unwrap();
+        assert!(damage.is_empty(), "{damage:?}");
+        assert_eq!(
+            (trace.machine, trace.groups.len(), trace.phases.len()),
+            (Machine { cores: 4, nodes: 2 }, 2, 2)
+        );
+        let [first, second] = [0, 1].map(|at: usize| trace.phases[at].loads["web/2"]);
+        assert!((first.requests - 2e5).abs() < 1.0 && (first.cost_us - 1.0).abs() < 1e-9, "{first:?}");
+        assert!((second.computing - 2.0).abs() < 1e-9, "{second:?}");
+        assert!((second.requests - 8e5).abs() < 1.0, "half of what was wanted was served: {second:?}");
+        assert!((second.bytes - 100.0).abs() < 1e-9);
+    }
+}

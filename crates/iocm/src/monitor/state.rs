@@ -1,0 +1,183 @@
+//! What a running monitor tells others: a file that is replaced at once.
+
+use super::{Decided, Figures, Layout, MONITOR_FORMAT, Step};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// Where a monitor tells it, unless it is told otherwise.
+pub const STATE: &str = "/run/exitless/iocm-monitor.json";
+/// So many decisions are told.
+const DECISIONS: usize = 20;
+/// A file that is larger is none of a monitor's, bytes.
+const LARGEST: u64 = 64 << 20;
+
+/// A running monitor, as others see it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// [`MONITOR_FORMAT`].
+    pub format: u32,
+    /// Its process.
+    pub pid: i32,
+    /// When that started, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// What it acts on.
+    pub target: String,
+    /// Whether it changes nothing.
+    pub dry_run: bool,
+    /// Seconds between two decisions.
+    pub every: f64,
+    /// When this was written, in seconds since 1970.
+    pub time: f64,
+    /// What was seen in the last period; `None` in trouble.
+    pub figures: Option<Figures>,
+    /// The queues at each place: `anywhere`, or the core's number.
+    pub queues: BTreeMap<String, Vec<String>>,
+    /// Each place's share of its time on requests, 0 to 1.
+    pub loads: BTreeMap<String, f64>,
+    /// What is left alone, and why.
+    pub notes: Vec<String>,
+    /// Why nothing is done.
+    pub trouble: Option<String>,
+    /// The last decisions, the newest last.
+    pub decisions: VecDeque<Decided>,
+}
+
+/// Why there is no state to read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoState {
+    /// There is none, or it may not be read.
+    #[error("Cannot read {path}, where a monitor tells what it does; start one with `exitless iocm monitor`")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is none of a monitor's.
+    #[error("{path} is not what a monitor tells: {why}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl State {
+    /// A monitor of this process that has decided nothing yet.
+    #[must_use]
+    pub fn new(root: &Path, target: String, dry_run: bool, every: f64) -> Self {
+        let pid = i32::try_from(std::process::id()).unwrap_or_default();
+        let start_ticks = start_of(root, pid).unwrap_or_default();
+        Self { format: MONITOR_FORMAT, pid, start_ticks, target, dry_run, every, ..Self::default() }
+    }
+
+    /// Takes in a period. `name_of` says what a queue is called.
+    pub fn take(&mut self, time: f64, step: &Step, name_of: impl Fn(u32) -> String) {
+        self.time = time;
+        if let Some(seen) = &step.seen {
+            self.figures = Some(Figures::of(seen));
+            self.notes.clone_from(&seen.notes);
+            self.trouble = None;
+            self.queues = step.layout.named(&name_of);
+            self.loads = Layout::of(&seen.view)
+                .0
+                .iter()
+                .map(|(&place, queues)| {
+                    let own = seen.view.queues.iter().filter(|queue| queues.contains(&queue.number));
+                    (Layout::place_name(place), own.map(|queue| queue.useful).sum())
+                })
+                .collect();
+        }
+        if let Some(decided) = &step.said {
+            if decided.trouble.is_some() {
+                (self.figures, self.trouble) = (None, decided.trouble.clone());
+            }
+            self.decisions.push_back(decided.clone());
+            if self.decisions.len() > DECISIONS {
+                self.decisions.pop_front();
+            }
+        }
+    }
+
+    /// Writes it: whoever reads the file sees the old one or the new one.
+    ///
+    /// # Errors
+    /// When the file or its directory cannot be written.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let beside = path.with_extension(format!("new-{}", self.pid));
+        fs::write(&beside, serde_json::to_vec(self)?)?;
+        fs::rename(&beside, path)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`NoState`].
+    pub fn read(path: &Path) -> Result<Self, NoState> {
+        let unread = |source| NoState::Read { path: path.to_owned(), source };
+        let mut bytes = Vec::new();
+        fs::File::open(path).map_err(unread)?.take(LARGEST).read_to_end(&mut bytes).map_err(unread)?;
+        let no = |why: String| NoState::Format { path: path.to_owned(), why };
+        let state: Self = serde_json::from_slice(&bytes).map_err(|error| no(error.to_string()))?;
+        if state.format == MONITOR_FORMAT {
+            Ok(state)
+        } else {
+            Err(no(format!("it has format {}, and this exitless reads {MONITOR_FORMAT}", state.format)))
+        }
+    }
+
+    /// Whether the monitor still runs.
+    #[must_use]
+    pub fn is_alive(&self, root: &Path) -> bool {
+        start_of(root, self.pid).is_some_and(|start| start == self.start_ticks)
+    }
+}
+
+fn start_of(root: &Path, pid: i32) -> Option<u64> {
+    host::scheduling::ThreadId { pid, tid: pid }.start_ticks(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_no_more_decisions_than_that_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/state.json");
+        let mut state = State::new(Path::new("/"), "vhost".to_owned(), true, 0.1);
+        for time in 0..50 {
+            let decided = Decided { time: f64::from(time), ..Decided::default() };
+            let step = Step { said: Some(decided), ..Step::default() };
+            state.take(f64::from(time), &step, |queue| format!("{queue}"));
+        }
+        state.write(&path).unwrap();
+        let read = State::read(&path).unwrap();
+        assert_eq!(read, state);
+        assert_eq!((read.decisions.len(), read.decisions.back().unwrap().time), (DECISIONS, 49.0));
+        assert!(read.is_alive(Path::new("/")));
+        assert!(!State { start_ticks: read.start_ticks + 1, ..read }.is_alive(Path::new("/")));
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_state_is_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        assert!(matches!(State::read(&path), Err(NoState::Read { .. })));
+        fs::write(&path, "{}").unwrap();
+        assert!(State::read(&path).unwrap_err().to_string().contains("missing field"));
+        let newer = State { format: 9, ..State::default() };
+        newer.write(&path).unwrap();
+        assert!(State::read(&path).unwrap_err().to_string().contains("format 9"));
+    }
+}

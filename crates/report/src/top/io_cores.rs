@@ -1,0 +1,34 @@
+//! The page of I/O cores: who is where, load, and what the monitor decided last.
+
+use iocm::control::rates::Rates;
+use iocm::monitor::State;
+
+use crate::terminal;
+
+/// What is known of I/O cores.
+#[derive(Debug, Clone, Default)]
+pub struct IoCores {
+    /// What the workers of the I/O daemon did in the last interval; `None` without a daemon, and at first.
+    pub rates: Option<Rates>,
+    /// What the monitor tells, and whether it still runs; `None` without one.
+    pub monitor: Option<(State, bool)>,
+    /// Now, in seconds since 1970.
+    pub now: f64,
+}
+
+impl IoCores {
+    /// Lines for so many columns.
+    pub(super) fn lines(&self, width: usize) -> Vec<String> {
+        let mut text = String::new();
+        match &self.rates {
+            Some(rates) => text += &terminal::io_rates(rates, width, false),
+            None => text += "No I/O daemon answers; `exitless iocm serve` starts one.\n",
+        }
+        text.push('\n');
+        match &self.monitor {
+            Some((state, is_alive)) => text += &terminal::monitor_state(state, *is_alive, self.now, width),
+            None => text += "No monitor runs; `exitless iocm monitor` starts one.\n",
+        }
+        text.lines().map(str::to_owned).collect()
+    }
+}
