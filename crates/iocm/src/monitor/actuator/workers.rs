@@ -127,7 +127,8 @@ fn own_cpuset(root: &Path) -> Option<CpuSet> {
 
 /// What a counter grew by since the last look.
 fn grown(now: &Json, before: Option<&Json>, counter: &str) -> f64 {
-    let of = |object: &Json| object["statistics"][counter].as_u64();
+    // A queue has its counters beside its other attributes.
+    let of = |object: &Json| object["statistics"][counter].as_u64().or_else(|| object[counter].as_u64());
     let change = before.and_then(|before| of(now)?.checked_sub(of(before)?));
     change.unwrap_or(0) as f64
 }
