@@ -47,12 +47,14 @@ impl Disk {
     }
 
     /// Fills a block.
+    #[allow(dead_code, reason = "not all tests need it")]
     pub(crate) fn fill(&self, slot: usize, byte: u8) {
         // SAFETY: the region has 16 blocks.
         unsafe { self.block(slot).write_bytes(byte, BLOCK) };
     }
 
     /// Whether all of a block is this byte.
+    #[allow(dead_code, reason = "not all tests need it")]
     pub(crate) fn holds(&self, slot: usize, byte: u8) -> bool {
         // SAFETY: as above; no request is under way.
         let bytes = unsafe { std::slice::from_raw_parts(self.block(slot), BLOCK) };
