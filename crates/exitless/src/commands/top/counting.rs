@@ -15,9 +15,9 @@ use crate::commands::xen::{self, Following, XenHost};
 
 pub(super) enum Counting {
     /// A collector, whether it takes accesses, and what is known of VMs beside their exits.
-    Kvm { collector: Box<Collector>, accesses: bool, vms: Vms },
+    Kvm { collector: Box<Collector>, accesses: bool, vms: Box<Vms> },
     /// xentrace, its sums, and since when they are summed up.
-    Xen { host: XenHost, following: Option<Following<Sums>>, sums: Sums, since_ns: u64 },
+    Xen { host: Box<XenHost>, following: Option<Following<Sums>>, sums: Sums, since_ns: u64 },
 }
 
 impl Counting {
@@ -31,12 +31,13 @@ impl Counting {
             xen::refuse(arguments.self_cost, "--self-cost")?;
             let sums = Sums::default();
             let following = Some(host.follow(sums.clone())?);
-            return Ok(Some(Self::Xen { host, following, sums, since_ns: live::monotonic_ns() }));
+            let since_ns = live::monotonic_ns();
+            return Ok(Some(Self::Xen { host: Box::new(host), following, sums, since_ns }));
         }
         let watch = arguments.watch.watch(accesses)?;
         let collector = arguments.watch.attach(&watch, stop)?;
         Ok(collector.map(|collector| Self::Kvm {
-            vms: Vms::new(collector.isa()),
+            vms: Box::new(Vms::new(collector.isa())),
             collector: Box::new(collector),
             accesses,
         }))
