@@ -113,7 +113,7 @@ fn exits_are_counted_and_recorded_live_with_the_names_of_their_domains() {
         let document: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert_eq!(document["losses"]["lost_events"], 0, "{word}{document}");
         let counts = counts(&document);
-        assert!(counts.keys().any(|(domain, reason)| *domain > 0 && reason == "hlt"), "{word}{counts:?}");
+        assert!(counts.keys().all(|(domain, _)| *domain > 0), "{word}{counts:?}");
         assert!(counts.values().sum::<u64>() > 100, "{word}{counts:?}");
         assert!(document.to_string().contains("\"pvh\""), "{word}{document}");
     }

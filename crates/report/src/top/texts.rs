@@ -143,7 +143,7 @@ pub(super) fn help() -> Vec<String> {
         "Enter, Esc        open the line: VM, reason, accesses; and back",
         "v                 vCPUs of the VM, or its reasons again",
         "s, S              order by the next figure; the other way round",
-        "i                 I/O cores, who is where, the monitor's decisions; and back",
+        "i                 I/O cores and the monitor's decisions; and back",
         "t                 sums since the reset, or the last interval",
         "p, Space          pause; what is counted meanwhile comes after it",
         "r                 begin sums, curves and losses anew",

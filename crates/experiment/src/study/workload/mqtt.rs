@@ -197,8 +197,9 @@ impl Adapter for Mqtt {
         let files =
             self.part(setting.scene.guests).0.saturating_add(self.subscribers).saturating_add(SPARE_FILES);
         let serve = format!(
-            "{folder}PATH=$PATH:/usr/sbin\nulimit -n {files} 2>/dev/null || ulimit -n \"$(ulimit -H -n)\"\n\
-             exec mosquitto -c mosquitto.conf\n"
+            "{folder}PATH=$PATH:/usr/sbin\ncase $(ulimit -n) in unlimited) ;; *)\n\
+             [ \"$(ulimit -n)\" -ge {files} ] || ulimit -n {files} 2>/dev/null || ulimit -n \"$(ulimit -H -n)\" ;;\n\
+             esac\nexec mosquitto -c mosquitto.conf\n"
         );
         let first = ports.first().copied().unwrap_or(FIRST_PORT);
         let command = self.command(&address, &ports, setting.scene.guests);
