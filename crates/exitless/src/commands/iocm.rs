@@ -10,7 +10,7 @@ mod status;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -130,8 +130,11 @@ fn watch(arguments: &ServeArguments, running: &Running, stop: &AtomicBool) -> an
     let (devices, workers) = (daemon.posts().len(), daemon.pool().workers().len());
     eprintln!("Waiting for front-ends: devices {devices}, I/O workers {workers}");
     let Some(every) = arguments.every else {
-        // Nothing here wakes up in between.
-        Signals::new(TERM_SIGNALS).context("Could not wait for signals")?.wait();
+        // Nothing here wakes up in between. A signal that came before this one was ready has set the flag.
+        let mut signals = Signals::new(TERM_SIGNALS).context("Could not wait for signals")?;
+        if !stop.load(Ordering::Relaxed) {
+            signals.wait();
+        }
         return Ok(ExitCode::SUCCESS);
     };
     let interval = Duration::from_nanos(every);

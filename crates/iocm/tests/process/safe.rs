@@ -47,7 +47,8 @@ pub(crate) fn given_away() {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.0.id())).unwrap();
     let mut threads = 0;
     for task in tasks {
-        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        // The thread that served a client may end meanwhile.
+        let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else { continue };
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
