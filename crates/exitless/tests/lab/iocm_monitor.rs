@@ -5,6 +5,7 @@ use crate::command::run;
 /// In the host: a guest with vhost-net, and where its threads may run before, under the monitor, and after it ended, was
 /// killed, and was undone.
 const SCRIPT: &str = r#"
+modprobe -a tun vhost_net
 table='memory = "192M"
 net = { backend = "vhost" }'
 exitless guest run --set "$table" -- 'sleep 1000' > /tmp/guest 2>&1 &

@@ -97,15 +97,14 @@ impl Drop for Paused {
 fn look_at_vms_under_qemu() {
     let root = Path::new("/");
     let isa = host::kvm::vendor_module(root).and_then(host::kvm::isa_of).unwrap();
-    let machines: [(&str, &[&str]); 3] = [
+    // The laboratory's QEMU makes no VM with a local APIC of its own: that level must be contradicted by both machines.
+    let machines: [(&str, &[&str]); 2] = [
         ("pit-reinject", &["-machine", "q35,kernel-irqchip=on", "-global", "kvm-pit.lost_tick_policy=delay"]),
-        ("userspace-irqchip", &["-machine", "q35,kernel-irqchip=off"]),
         ("none", &["-machine", "q35,kernel-irqchip=on", "-global", "kvm-pit.lost_tick_policy=discard"]),
     ];
-    let levels: Vec<Level> = machines
-        .iter()
-        .map(|(way, _)| toml::from_str(&format!("name = \"x\"\ninhibit = \"{way}\"")).unwrap())
-        .collect();
+    let ways = ["pit-reinject", "none", "userspace-irqchip"];
+    let levels =
+        ways.map(|way| toml::from_str::<Level>(&format!("name = \"x\"\ninhibit = \"{way}\"")).unwrap());
     for (at, (way, arguments)) in machines.iter().enumerate() {
         let qemu = Paused::start(arguments).unwrap();
         let process = i32::try_from(qemu.0.id()).unwrap();
@@ -117,7 +116,7 @@ fn look_at_vms_under_qemu() {
         }
         for (wanted, level) in levels.iter().enumerate() {
             let found = look(level);
-            println!("{way}, asked for {}: {found:?}", machines[wanted].0);
+            println!("{way}, asked for {}: {found:?}", ways[wanted]);
             assert_eq!(found.unverified, Vec::<String>::new());
             let possible = level.inhibit.unwrap().works_on(isa);
             assert_eq!(found.contradictions.is_empty(), at == wanted && possible, "{way}: {found:?}");
