@@ -67,6 +67,7 @@ pub(super) fn verdict(findings: &Findings) -> Verdict {
     let mut sentences: Vec<String> =
         real.iter().map(|(figure, one)| sentence(findings, figure, one)).collect();
     sentences.extend(exits(findings));
+    sentences.extend(reasons(findings));
     Verdict { judgement, sentence: headline(findings, judgement, &real), sentences }
 }
 
@@ -186,6 +187,17 @@ fn exits(findings: &Findings) -> Vec<String> {
     let totals = findings.figures.iter().filter(|figure| figure.is_exit_total());
     let of = totals.flat_map(|figure| figure.summary().iter().map(move |one| (figure, one)));
     of.filter(|(_, one)| !one.is_aa).map(|(figure, one)| sentence(findings, figure, one)).collect()
+}
+
+/// Which exits came or went, beyond what so many comparisons find by chance: there is one for each reason.
+fn reasons(findings: &Findings) -> Vec<String> {
+    let of_reasons = |figure: &&Figure| figure.metric.starts_with("exits.") && !figure.is_exit_total();
+    let all = findings.figures.iter().filter(of_reasons);
+    let of = all.flat_map(|figure| figure.summary().iter().map(move |one| (figure, one)));
+    of.filter(|(_, one)| !one.is_aa && one.finding.is_found())
+        .filter(|(_, one)| one.p_holm.is_some_and(|p| p < findings.gates.level))
+        .map(|(figure, one)| sentence(findings, figure, one))
+        .collect()
 }
 
 fn arm(findings: &Findings, arm: usize) -> String {
