@@ -190,8 +190,10 @@ ended web; ended lines; ended other
     let shown = text.lines().filter(|line| line.contains(" inhibit  ")).count();
     let unchanged = changes.iter().filter(|change| change["changed"] == false).count();
     assert_eq!(shown + unchanged, changes.len(), "{}", file("web.err"));
+    // Where the lines break depends on the numbers.
+    let said = file("web.err").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        unchanged > 0 && file("web.err").contains("that changed no inhibit reason"),
+        unchanged > 0 && said.contains("that changed no inhibit reason"),
         "{}",
         file("web.err")
     );
