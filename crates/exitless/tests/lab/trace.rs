@@ -192,11 +192,7 @@ ended web; ended lines; ended other
     assert_eq!(shown + unchanged, changes.len(), "{}", file("web.err"));
     // Where the lines break depends on the numbers.
     let said = file("web.err").split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        unchanged > 0 && said.contains("that changed no inhibit reason"),
-        "{}",
-        file("web.err")
-    );
+    assert!(unchanged > 0 && said.contains("that changed no inhibit reason"), "{}", file("web.err"));
 }
 
 #[test]
