@@ -29,7 +29,7 @@ impl RunFolder {
 }
 
 /// Folders of images begin with this; the key of their recipe follows.
-pub(crate) const IMAGE_PREFIX: &str = "image-";
+const IMAGE_PREFIX: &str = "image-";
 /// Folders of guest images begin with this; the key of their recipe follows.
 const GUEST_PREFIX: &str = "guest-";
 /// Folders of images of the Xen host begin with this; the key of their recipe follows.
@@ -73,6 +73,11 @@ impl Cache {
     /// The finished image of the Xen host with this content key.
     pub(crate) fn xen_image(&self, key: &str) -> PathBuf {
         self.root.join(format!("{XEN_PREFIX}{key}"))
+    }
+
+    /// Removes the laboratories' images of other recipes.
+    pub(crate) fn remove_other_images(&self, kept: &Path) {
+        self.remove_others(IMAGE_PREFIX, kept);
     }
 
     /// Removes the guest images of other recipes.

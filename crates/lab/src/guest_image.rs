@@ -2,7 +2,6 @@
 //! run. All guests share it: the root is read as it is needed, and what a guest changes stays in its memory.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,11 +13,12 @@ use crate::cache::{Cache, disk_usage};
 use crate::error::Error;
 use crate::guest_initial_ram_disk;
 use crate::guest_recipe;
-use crate::image::{FileRecord, PackageRecord, remove, sha256};
 use crate::kernel::unpack_bzimage;
-use crate::packages::{self, Package};
+use crate::packages::Package;
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe;
+pub(crate) use crate::recorded::MANIFEST;
+use crate::recorded::{self, Building, FileRecord, PackageRecord, Recorded, remove, take_place};
 use crate::unpack;
 
 /// What building the guest image takes. With the laboratories' packages in the cache 4 MiB are downloaded.
@@ -29,7 +29,6 @@ pub const GUEST_BUILD_EFFORT: Effort =
 pub(crate) const IN_LABORATORY: &str = "/run/exitless/guest-image";
 /// Folder, in the root of the image, of its other files.
 pub(crate) const BESIDE_THE_ROOT: &str = "exitless";
-pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const ROOT: &str = "root.ext4";
 pub(crate) const KERNEL: &str = "vmlinux";
 pub(crate) const COMPRESSED_KERNEL: &str = "vmlinuz";
@@ -52,6 +51,14 @@ pub struct GuestManifest {
     pub packages: Vec<PackageRecord>,
 }
 
+impl Recorded for GuestManifest {
+    const KIND: &'static str = "a manifest of a guest image";
+
+    fn files(&self) -> &[FileRecord] {
+        &self.files
+    }
+}
+
 /// A finished guest image.
 #[derive(Debug, Clone)]
 pub struct GuestImage {
@@ -72,25 +79,9 @@ impl GuestImage {
     }
 
     fn in_folder(folder: &Path) -> Result<Option<Self>, Error> {
-        let path = folder.join(MANIFEST);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::file("Could not read", path)(error)),
-        };
-        let damaged = |path: &Path, problem: String| Error::Damaged { path: path.to_owned(), problem };
-        let manifest: GuestManifest = serde_json::from_slice(&text)
-            .map_err(|error| damaged(&path, format!("not a manifest of a guest image: {error}")))?;
-        for record in &manifest.files {
-            let path = folder.join(&record.path);
-            let found = path.metadata().map_err(|error| damaged(&path, error.to_string()))?.len();
-            if found != record.bytes {
-                let problem = format!("expected {} bytes, found: {found} bytes", record.bytes);
-                return Err(damaged(&path, problem));
-            }
-        }
+        let Some(manifest) = recorded::find(folder)? else { return Ok(None) };
         if let Err(error) = folder.join(ROOT).metadata() {
-            return Err(damaged(&folder.join(ROOT), error.to_string()));
+            return Err(Error::Damaged { path: folder.join(ROOT), problem: error.to_string() });
         }
         Ok(Some(Self { folder: folder.to_owned(), manifest }))
     }
@@ -100,24 +91,19 @@ impl GuestImage {
     /// # Errors
     /// When packages cannot be fetched or unpacked, when the disk is too small, or when the kernel is not bootable.
     pub fn find_or_build(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Self, Error> {
-        if let Some(image) = Self::find(cache)? {
-            return Ok(image);
-        }
-        let _lock = cache.lock_building()?;
-        // Another process may have built it while this one waited.
-        if let Some(image) = Self::find(cache)? {
-            return Ok(image);
-        }
-        cache.require_space(SPACE_TO_BUILD)?;
-        let packages = packages::fetch(cache, &guest_recipe::PACKAGES, on_progress)?;
-        let work = cache.root().join("building-guest");
-        remove(&work)?;
-        let built = Self::build(cache, &packages, &work, on_progress);
-        let removed = remove(&work);
-        let image = built?;
-        removed?;
-        cache.remove_other_guest_images(&image.folder);
-        Ok(image)
+        let building = Building {
+            space_mib: SPACE_TO_BUILD,
+            packages: &guest_recipe::PACKAGES,
+            folder: "building-guest",
+        };
+        recorded::find_or_build(
+            cache,
+            &building,
+            on_progress,
+            Self::find,
+            |packages, work, on_progress| Self::build(cache, packages, work, on_progress),
+            |image| cache.remove_other_guest_images(&image.folder),
+        )
     }
 
     fn build(
@@ -157,8 +143,7 @@ impl GuestImage {
         step();
         make_disk(&root, &folder.join(ROOT), ROOM)?;
         let place = cache.guest_image(&manifest.key);
-        remove(&place)?;
-        fs::rename(&folder, &place).map_err(Error::file("Could not move the finished image to", &place))?;
+        take_place(&folder, &place)?;
         Ok(Self { folder: place, manifest })
     }
 
@@ -194,20 +179,11 @@ impl GuestImage {
 }
 
 fn manifest(folder: &Path, packages: &[Package], kernel_release: String) -> Result<GuestManifest, Error> {
-    let files = [KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK].map(|path| {
-        let full = folder.join(path);
-        let bytes = full.metadata().map_err(Error::file("Could not look at", &full))?.len();
-        Ok(FileRecord { path: path.to_owned(), bytes, sha256: sha256(&full)? })
-    });
-    let packages = packages.iter().map(|package| {
-        let sha256 = sha256(&package.file)?;
-        Ok(PackageRecord { name: package.name.clone(), version: package.version.clone(), sha256 })
-    });
     Ok(GuestManifest {
         key: guest_recipe::content_key(),
         kernel_release,
-        files: files.into_iter().collect::<Result<_, Error>>()?,
-        packages: packages.collect::<Result<_, Error>>()?,
+        files: recorded::files(folder, [KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK].map(str::to_owned))?,
+        packages: recorded::packages(packages)?,
     })
 }
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::image::remove;
 use crate::packages::{Package, succeeded};
 use crate::progress::{OnProgress, Progress, Step};
+use crate::recorded::remove;
 
 /// The package whose links (/bin to /usr/bin and so on) all others unpack through.
 const FIRST: &str = "base-files";

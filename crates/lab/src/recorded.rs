@@ -1,0 +1,200 @@
+//! What all kinds of images have in common: a manifest that records files and packages, and a place that is taken when
+//! all is whole.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::packages::{self, Package};
+use crate::progress::{OnProgress, Progress, Step};
+
+/// The file of an image that holds its manifest.
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// A package that went into an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackageRecord {
+    /// Debian's package name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of the package file, in hexadecimal.
+    pub sha256: String,
+}
+
+/// A file of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// Path below the image's folder.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// SHA-256 in hexadecimal.
+    pub sha256: String,
+}
+
+/// A manifest of one kind of image.
+pub(crate) trait Recorded: DeserializeOwned {
+    /// What a file that is none is not: "a manifest".
+    const KIND: &'static str;
+
+    /// Files that are checked.
+    fn files(&self) -> &[FileRecord];
+}
+
+/// The manifest in `folder`, if there is one and the files have the sizes that it records.
+///
+/// # Errors
+/// [`Error::Damaged`] when files are missing or have another size.
+pub(crate) fn find<M: Recorded>(folder: &Path) -> Result<Option<M>, Error> {
+    let path = folder.join(MANIFEST);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::file("Could not read", path)(error)),
+    };
+    let manifest: M = serde_json::from_slice(&text)
+        .map_err(|error| Error::Damaged { path, problem: format!("not {}: {error}", M::KIND) })?;
+    for record in manifest.files() {
+        let path = folder.join(&record.path);
+        let size = path.metadata().map(|metadata| metadata.len());
+        if size.as_ref().ok() != Some(&record.bytes) {
+            let found = size.map_or_else(|error| error.to_string(), |size| format!("{size} bytes"));
+            let problem = format!("expected {} bytes, found: {found}", record.bytes);
+            return Err(Error::Damaged { path, problem });
+        }
+    }
+    Ok(Some(manifest))
+}
+
+/// Compares the hash of every recorded file in `folder`.
+///
+/// # Errors
+/// [`Error::Damaged`] naming the first file that differs.
+pub(crate) fn verify(folder: &Path, files: &[FileRecord], on_progress: OnProgress<'_>) -> Result<(), Error> {
+    let total = files.len() as u64;
+    for (record, done) in files.iter().zip(0..) {
+        on_progress(Progress { step: Step::Assemble, done, total });
+        let path = folder.join(&record.path);
+        let found = sha256(&path)?;
+        if found != record.sha256 {
+            let problem = format!("SHA-256 is {found}, and was {} when it was made", record.sha256);
+            return Err(Error::Damaged { path, problem });
+        }
+    }
+    Ok(())
+}
+
+/// Packages whose version is not the proven one: name, here, proven.
+pub(crate) fn drift<'a>(
+    packages: &'a [PackageRecord],
+    proven: &[(&'static str, &'static str)],
+) -> Vec<(&'a str, &'a str, &'static str)> {
+    let here = |&(name, proven)| Some((name, version_of(packages, name)?, proven));
+    proven.iter().filter_map(here).filter(|(_, here, proven)| here != proven).collect()
+}
+
+/// The version of a package that went in.
+pub(crate) fn version_of<'a>(packages: &'a [PackageRecord], name: &str) -> Option<&'a str> {
+    packages.iter().find(|record| record.name == name).map(|record| record.version.as_str())
+}
+
+/// Sizes and hashes of files in `folder`.
+pub(crate) fn files(
+    folder: &Path,
+    paths: impl IntoIterator<Item = String>,
+) -> Result<Vec<FileRecord>, Error> {
+    let record = |path: String| {
+        let full = folder.join(&path);
+        let bytes = full.metadata().map_err(Error::file("Could not look at", &full))?.len();
+        Ok(FileRecord { path, bytes, sha256: sha256(&full)? })
+    };
+    paths.into_iter().map(record).collect()
+}
+
+/// Versions and hashes of packages.
+pub(crate) fn packages(packages: &[Package]) -> Result<Vec<PackageRecord>, Error> {
+    let record = |package: &Package| {
+        let sha256 = sha256(&package.file)?;
+        Ok(PackageRecord { name: package.name.clone(), version: package.version.clone(), sha256 })
+    };
+    packages.iter().map(record).collect()
+}
+
+/// What an image is built from, and where.
+pub(crate) struct Building {
+    /// What building needs on the disk, in MiB.
+    pub(crate) space_mib: u64,
+    /// Debian's packages, whose dependencies come with them.
+    pub(crate) packages: &'static [&'static str],
+    /// Folder in the cache for what is not whole yet; removed in the end.
+    pub(crate) folder: &'static str,
+}
+
+/// An image that `find` finds, or that `build` makes of the packages in a folder for the work; then `settle` sees it.
+///
+/// # Errors
+/// Those of both, and when packages cannot be fetched or the disk is too small.
+pub(crate) fn find_or_build<I>(
+    cache: &Cache,
+    building: &Building,
+    on_progress: OnProgress<'_>,
+    find: impl Fn(&Cache) -> Result<Option<I>, Error>,
+    build: impl FnOnce(&[Package], &Path, OnProgress<'_>) -> Result<I, Error>,
+    settle: impl FnOnce(&I),
+) -> Result<I, Error> {
+    if let Some(image) = find(cache)? {
+        return Ok(image);
+    }
+    let _lock = cache.lock_building()?;
+    // Another process may have built it while this one waited.
+    if let Some(image) = find(cache)? {
+        return Ok(image);
+    }
+    cache.require_space(building.space_mib)?;
+    let packages = packages::fetch(cache, building.packages, on_progress)?;
+    let work = cache.root().join(building.folder);
+    remove(&work)?;
+    let built = build(&packages, &work, on_progress);
+    let removed = remove(&work);
+    let image = built?;
+    removed?;
+    settle(&image);
+    Ok(image)
+}
+
+/// Moves what is whole in `folder` to its place.
+pub(crate) fn take_place(folder: &Path, place: &Path) -> Result<(), Error> {
+    remove(place)?;
+    fs::rename(folder, place).map_err(Error::file("Could not move the finished image to", place))
+}
+
+/// SHA-256 of a file, in hexadecimal.
+pub(crate) fn sha256(path: &Path) -> Result<String, Error> {
+    let mut file = File::open(path).map_err(Error::file("Could not open", path))?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut piece).map_err(Error::file("Could not read", path))? {
+            0 => break,
+            count => hash.update(&piece[..count]),
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Removes a folder if it is there.
+pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::file("Could not remove", folder)(error))
+        }
+        _ => Ok(()),
+    }
+}
