@@ -8,6 +8,8 @@ mod network;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +53,7 @@ pub fn is_agent() -> bool {
 pub fn run() -> ! {
     if let Err(message) = serve() {
         // The console is the last place to say something when there is no channel.
-        eprintln!("exitless agent: {message}");
+        last_words(&message);
         // The frame that says so too may still be on its way.
         std::thread::sleep(Duration::from_secs(1));
     }
@@ -66,6 +68,7 @@ pub fn run() -> ! {
 
 fn serve() -> Result<(), String> {
     machine::mount_kernel_file_systems()?;
+    std::panic::set_hook(Box::new(|panic| last_words(&panic.to_string())));
     let settings = Settings::of_kernel()?;
     machine::load_modules(&settings.modules)?;
     let (mut channel, sender) = Channel::open(settings.serial)?;
@@ -76,6 +79,17 @@ fn serve() -> Result<(), String> {
     let hello = serde_json::to_vec(&up).unwrap_or_default();
     sender.send(&Frame::new(Kind::Hello, 0, hello)).map_err(|error| format!("greeting the host: {error}"))?;
     attend(&mut channel, &sender)
+}
+
+/// Says in the kernel's log why process 1 ends: its death is the kernel's panic, and what was written to the console's
+/// terminal but did not leave it yet is lost then. What the kernel logs is not.
+fn last_words(words: &str) {
+    if let Ok(mut log) = OpenOptions::new().write(true).open("/dev/kmsg") {
+        for line in words.lines() {
+            // A record for each write; its level is "critical".
+            let _ = log.write_all(format!("<2>exitless agent: {line}\n").as_bytes());
+        }
+    }
 }
 
 fn set_up(settings: &Settings) -> Result<Hello, String> {

@@ -41,11 +41,20 @@ impl GuestFiles {
         let contents = fs::read(program).map_err(named("read", program))?;
         fs::create_dir_all(folder).map_err(named("make", folder))?;
         let mut file = File::create(&whole).map_err(named("write", &whole))?;
-        let written = file.write_all(&base).and_then(|()| file.write_all(&archive(&contents)?));
+        let program = archive(&contents).map_err(named("archive", program))?;
+        let length = base.len() + program.len();
+        let padding = vec![0; length.next_multiple_of(PAGE) - length];
+        let written = [base, program, padding].iter().try_for_each(|part| file.write_all(part));
         written.map_err(named("write", &whole))?;
         Ok(Self { kernel, initial_ram_disk: whole, root })
     }
 }
+
+/// QEMU puts the initial RAM disk of a microvm at the start of a page so that its end is the last that fits below the top
+/// of memory, where SeaBIOS has put the ACPI tables before (hw/i386/microvm.c keeps no room for them). Less than a page
+/// is left where the length is no multiple of it, and the tables may be overwritten: the guest has no devices then. A
+/// whole page is left after whole pages, and has room for the tables of some hundred vCPUs.
+const PAGE: usize = 4096;
 
 /// An archive with the program as /init: the kernel unpacks archives one after the other.
 fn archive(program: &[u8]) -> io::Result<Vec<u8>> {
@@ -72,6 +81,7 @@ mod tests {
         let files = GuestFiles::prepare(at("kernel"), &at("base"), at("root"), &at("program"), folder.path())
             .unwrap();
         let whole = fs::read(&files.initial_ram_disk).unwrap();
+        assert_eq!(whole.len() % PAGE, 0);
         let mut entry = cpio::NewcReader::new(&whole[512..]).unwrap();
         assert_eq!((entry.entry().name(), entry.entry().mode() & 0o777), ("init", 0o755));
         let mut contents = Vec::new();

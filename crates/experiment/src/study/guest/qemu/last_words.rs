@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const SHOWN_LINES: usize = 25;
+/// Lines that are the cause when a kernel or the agent in it dies; what comes after them is mostly registers.
+const ALARMS: [&str; 5] = ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
 
 /// The files in which a guest's console and its QEMU's messages are; shows the last lines of both.
 #[derive(Debug, Clone)]
@@ -33,11 +35,40 @@ impl fmt::Display for LastWords {
             let text = fs::read(path).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-            let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+            let last = telling(&lines);
             if !last.is_empty() {
                 write!(formatter, "\n{title} ({}):\n  {}", path.display(), last.join("\n  "))?;
             }
         }
         Ok(())
+    }
+}
+
+/// The last lines, or those from the first alarm on.
+fn telling<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
+    let alarm = lines.iter().position(|line| ALARMS.iter().any(|alarm| line.contains(alarm)));
+    let begin = alarm.unwrap_or(lines.len()).min(lines.len().saturating_sub(SHOWN_LINES));
+    &lines[begin..lines.len().min(begin + SHOWN_LINES)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_death_is_shown_rather_than_the_registers_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let words = LastWords::new(folder.path());
+        let mut console: Vec<String> = (0..40).map(|number| format!("line {number}")).collect();
+        let write = |lines: &[String]| fs::write(folder.path().join("console"), lines.join("\r\n")).unwrap();
+        write(&console);
+        let shown = words.to_string();
+        assert!(shown.contains("line 39") && shown.contains("line 15") && !shown.contains("line 14"), "{shown}");
+        console[10] = "[ 1.0] exitless agent: panicked at main.rs".to_owned();
+        console[12] = "[ 1.1] Kernel panic - not syncing".to_owned();
+        write(&console);
+        let shown = words.to_string();
+        assert!(shown.contains("panicked at") && shown.contains("line 34"), "{shown}");
+        assert!(!shown.contains("line 9") && !shown.contains("line 35"), "{shown}");
     }
 }
