@@ -35,6 +35,7 @@ pub const HOSTS: &[(&str, &str)] = &[
     ("lockdown", include_str!("../tests/hosts/lockdown.host")),
     ("sapphire-rapids", include_str!("../tests/hosts/sapphire-rapids.host")),
     ("xen-dom0", include_str!("../tests/hosts/xen-dom0.host")),
+    ("xen-lab", include_str!("../tests/hosts/xen-lab.host")),
     ("zen2", include_str!("../tests/hosts/zen2.host")),
     ("zen4", include_str!("../tests/hosts/zen4.host")),
 ];

@@ -30,7 +30,7 @@ pub use processor::{CpuidLeaf, FeatureControl, Processor, SvmFeatures, VmCr};
 pub use running::{LibvirtDomain, Running, RunningVm, ThreadPlace};
 pub use topology::{Idle, Node, Topology};
 pub use vmx::VmxFeatures;
-pub use xen::{Xen, XenDomain, XenInfo, XenLog};
+pub use xen::{Xen, XenDomain, XenFrequency, XenGuestType, XenInfo, XenLog, XenPool, XenVcpu};
 
 /// A host, looked at once.
 ///

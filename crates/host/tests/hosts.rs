@@ -1,6 +1,6 @@
 //! What is found on made-up hosts.
 
-use host::inspection::{DeviceKind, Inspection, IommuRegisters, OptionState, Role};
+use host::inspection::{DeviceKind, Inspection, IommuRegisters, OptionState, Role, XenGuestType};
 use host::{AbsenceKind, fake};
 
 fn inspect(name: &str) -> Inspection {
@@ -144,7 +144,33 @@ fn lockdown_and_xen() {
     assert_eq!(log.posted_interrupts.as_deref(), Some("not enabled"));
     assert_eq!(xen.info.get().unwrap().field("xen_scheduler"), Some("credit2"));
     assert_eq!(xen.domains.get().unwrap()[1].name, "win");
+    assert_eq!((log.iommu, log.interrupt_remapping), (Some(true), Some(true)));
+    assert_eq!(xen.assignable.get().unwrap(), &["0000:3b:10.0", "0000:3b:10.2"]);
+    assert_eq!(xen.frequencies.get().unwrap()[0].governor.as_deref(), Some("performance"));
     assert_eq!(xen.guest_type.get().unwrap(), "PV");
+}
+
+#[test]
+fn the_laboratory_of_xen_as_it_answered() {
+    let xen = inspect("xen-lab").xen.unwrap();
+    let domains = xen.domains.get().unwrap();
+    let told: Vec<_> = domains.iter().map(|one| (one.name.as_str(), one.guest_type)).collect();
+    let expected = [
+        ("Domain-0", Some(XenGuestType::Pv)),
+        ("pvh", Some(XenGuestType::Pvh)),
+        ("hvm", Some(XenGuestType::Hvm)),
+    ];
+    assert_eq!(told, expected);
+    let log = xen.log.get().unwrap();
+    assert_eq!(
+        (log.features.as_slice(), log.iommu),
+        (&["Nested Page Tables (NPT)".to_owned()][..], Some(false))
+    );
+    assert_eq!((log.interrupt_remapping, log.posted_interrupts.as_deref()), (None, None));
+    assert!(xen.vcpus.get().unwrap().iter().all(|vcpu| vcpu.hard.is_none() && vcpu.cpu.is_some()));
+    assert_eq!(xen.vcpus.get().unwrap().len(), 4);
+    assert_eq!(xen.pools.get().unwrap()[0].scheduler, "credit2");
+    assert!(xen.assignable.get().unwrap().is_empty() && xen.frequencies.get().unwrap().is_empty());
 }
 
 #[test]

@@ -71,6 +71,19 @@ const AMD_XEN: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : AuthenticAMD
 const AMD_XEN_WITH_AVIC: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : AuthenticAMD\nmicrocode : 0x1\nflags : fpu\n\
     == /exitless/commands/xl-dmesg\n(XEN) SVM: Supported advanced features:\n(XEN)  - AVIC\n";
 
+const PV_GUEST: &str =
+    "== /exitless/commands/xl-list--l\n[{\"domid\":1,\"config\":{\"c_info\":{\"type\":\"pv\"}}}]\n";
+/// As iommu_setup of Xen 4.20 says it (xen/drivers/passthrough/iommu.c).
+const NOT_REMAPPED: &str = "== /exitless/commands/xl-dmesg\n(XEN) I/O virtualisation enabled\n\
+    (XEN) Interrupt remapping disabled\n";
+const NULL_SCHEDULER: &str = "== /exitless/commands/xl-cpupool-list\nName CPUs Sched Active Domain count\n\
+    Pool-0               2      null       y          3\n";
+const SAME_PROCESSOR: &str = "== /exitless/commands/xl-vcpu-list\n\
+    pvh                                  1     0    1   r--      36.0  1 / all\n\
+    hvm                                  2     0    1   ---       5.3  1 / all\n";
+const ON_DEMAND: &str = "== /exitless/commands/xenpm-get-cpufreq-para\ncpu id               : 0\n\
+    scaling_driver       : acpi-cpufreq\ncurrent_governor     : ondemand\n";
+
 pub(super) const CASES: &[Case] = &[
     Case("cpu-firmware", with("zen4", "== /exitless/msr\n0xc0010114: 0x0000000000000018\n"), on("zen4")),
     Case("cpu-virtualization", on("guest"), on("zen4")),
@@ -182,6 +195,17 @@ pub(super) const CASES: &[Case] = &[
         on("xen-dom0"),
         with("xen-dom0", "== /exitless/commands/xl-dmesg\n(XEN) Intel VT-d Posted Interrupt enabled.\n"),
     ),
+    Case(
+        "xen-nested-paging",
+        with("xen-dom0", "== /exitless/commands/xl-info\nvirt_caps : pv hvm shadow\n"),
+        on("xen-lab"),
+    ),
+    Case("xen-guest-types", with("xen-lab", PV_GUEST), on("xen-lab")),
+    Case("xen-iommu", on("xen-lab"), on("xen-dom0")),
+    Case("xen-pass-through", with("xen-dom0", NOT_REMAPPED), on("xen-dom0")),
+    Case("xen-scheduler", with("xen-lab", NULL_SCHEDULER), on("xen-lab")),
+    Case("xen-vcpu-places", with("xen-lab", SAME_PROCESSOR), on("xen-dom0")),
+    Case("xen-frequency", with("xen-dom0", ON_DEMAND), on("xen-dom0")),
     Case("vm-interrupt-virtualization", beside(inhibited), beside(active)),
     Case(
         "vm-ipis",

@@ -127,7 +127,11 @@ fn xen(sections: &[Section]) -> Conclusion {
         |rule: &str| findings().flat_map(flat).any(|one| one.rule == rule && one.state == State::Pass);
     if passed("xen-apicv") || passed("xen-avic") {
         let sentence = "Xen uses the hardware's interrupt virtualization for its HVM guests.";
-        return Conclusion::new(Outcome::Ready, sentence, Some("exitless report RECORDING-OF-XENTRACE"));
+        return Conclusion::new(Outcome::Ready, sentence, Some("exitless stat --by vm,reason"));
+    }
+    if findings().flat_map(flat).any(|one| one.rule == "xen-avic" && one.state == State::Warn) {
+        let sentence = "Xen knows no AVIC, so that interrupts of its guests cost exits on this host.";
+        return Conclusion::new(Outcome::Unavailable, sentence, Some("exitless stat --by vm,reason"));
     }
     let sentence = "Whether Xen uses the hardware's interrupt virtualization cannot be told, or it does not.";
     Conclusion::new(Outcome::Unknown, sentence, None)

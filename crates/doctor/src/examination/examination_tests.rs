@@ -113,6 +113,28 @@ fn an_interrupt_of_an_assigned_device_belongs_beside_its_vcpu() {
 }
 
 #[test]
+fn guests_of_xen_are_named_with_their_types() {
+    let found = |made: &Made| said(&examined(made), "xen-guest-types")[0].found.clone();
+    assert_eq!(found(&on("xen-lab")), "of a type that can have AVIC: pvh (PVH), hvm (HVM)");
+    assert_eq!(found(&on("xen-dom0")), "of a type that can have APICv: win (HVM)");
+}
+
+#[test]
+fn what_root_alone_may_ask_xen_is_said_of_each_fact() {
+    let denied = "xl-info xl-dmesg xl-list xl-list--l xl-vcpu-list xl-cpupool-list xl-pci-assignable-list \
+        xenpm-get-cpufreq-para";
+    let denied = denied.split_whitespace().map(|name| format!("\n== /exitless/commands/{name} error=13\n"));
+    let (_, text) = host::fake::HOSTS.iter().find(|(name, _)| *name == "xen-dom0").unwrap();
+    let host = Inspection::read(&host::fake::root(&format!("{text}{}", denied.collect::<String>()))).unwrap();
+    let examination = examine(&host, &[], &[]);
+    for rule in ["xen-hvm", "xen-apicv", "xen-guest-types", "xen-iommu", "xen-scheduler", "xen-vcpu-places"] {
+        let found = said(&examination, rule);
+        let State::Skip(why) = &found[0].state else { panic!("{rule}: {found:?}") };
+        assert!(why.starts_with('`') && why.ends_with("run exitless as root"), "{rule}: {why}");
+    }
+}
+
+#[test]
 fn parents_are_rules_of_the_same_category() {
     let rules = rules();
     for rule in rules.iter().filter(|rule| !rule.parent.is_empty()) {
@@ -137,6 +159,7 @@ fn each_host_comes_to_its_conclusion() {
     assert_eq!(told("container").0, Outcome::NoVirtualization);
     assert_eq!(told("lockdown").0, Outcome::Unsure);
     assert_eq!(told("xen-dom0").0, Outcome::Ready);
+    assert_eq!(told("xen-lab"), (Outcome::Unavailable, next("exitless stat --by vm,reason")));
     let zen4 = on("zen4").inspect();
     assert_eq!(examine(&zen4, &active(), &[]).conclusion.outcome, Outcome::Active);
     let found = examine(&zen4, &inhibited(), &[]);

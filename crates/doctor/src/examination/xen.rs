@@ -1,5 +1,9 @@
 //! Hosts that run Xen.
 
+mod devices;
+mod guests;
+mod scheduling;
+
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Subject, switch};
 use exits::Isa;
@@ -47,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "AVIC in Xen",
         category: Category::Xen,
         why: "Xen takes part in every interrupt of a guest on AMD, whatever the CPU has",
-        source: "Xen xen/arch/x86/hvm/svm/svm.c, start_svm, which knows no AVIC",
+        source: "Xen xen/arch/x86/hvm/svm/svm.c, start_svm, which knows no AVIC up to 4.22",
         parent: "xen-hvm",
         check: avic,
     },
@@ -60,11 +64,79 @@ pub(super) const RULES: &[Rule] = &[
         parent: "xen-hvm",
         check: posted,
     },
+    Rule {
+        name: "xen-nested-paging",
+        title: "Nested paging in Xen",
+        category: Category::Xen,
+        why: "without it every change of a guest's page tables exits, and Xen keeps copies of them",
+        source: "xl(1), info, virt_caps; Xen xen/arch/x86/hvm/hvm.c, hvm_enable",
+        parent: "xen-hvm",
+        check: guests::nested_paging,
+    },
+    Rule {
+        name: "xen-guest-types",
+        title: "Types of the guests",
+        category: Category::Xen,
+        why: "PV guests run without VMX and SVM: each interrupt reaches them as an event that Xen delivers",
+        source: "xl.cfg(5), type; Xen docs/misc/pvh.pandoc",
+        parent: "xen-hvm",
+        check: guests::types,
+    },
+    Rule {
+        name: "xen-iommu",
+        title: "IOMMU in Xen",
+        category: Category::Xen,
+        why: "devices go to guests through it alone, and without remapping their interrupts cannot be posted",
+        source: "Xen xen/drivers/passthrough/iommu.c, iommu_setup; docs/misc/xen-command-line.pandoc, iommu",
+        parent: "xen-control",
+        check: devices::iommu,
+    },
+    Rule {
+        name: "xen-pass-through",
+        title: "Devices to pass through",
+        category: Category::Xen,
+        why: "a device, or a function of one by SR-IOV, must be taken from dom0's drivers before a guest gets it",
+        source: "xl(1), pci-assignable-list and pci-assignable-add",
+        parent: "xen-iommu",
+        check: devices::pass_through,
+    },
+    Rule {
+        name: "xen-scheduler",
+        title: "Scheduler of Xen",
+        category: Category::Xen,
+        why: "an interrupt for a vCPU that does not run waits until the scheduler lets it",
+        source: "xl(1), cpupool-list; Xen docs/misc/xen-command-line.pandoc, sched",
+        parent: "xen-control",
+        check: scheduling::scheduler,
+    },
+    Rule {
+        name: "xen-vcpu-places",
+        title: "vCPUs and their processors",
+        category: Category::Xen,
+        why: "vCPUs that are bound to one processor wait for each other, with all of their interrupts",
+        source: "xl(1), vcpu-list and vcpu-pin; xl.cfg(5), cpus",
+        parent: "xen-control",
+        check: scheduling::places,
+    },
+    Rule {
+        name: "xen-frequency",
+        title: "Frequencies in Xen",
+        category: Category::Xen,
+        why: "a processor that idles between interrupts is slow when the next one comes, and measurements drift",
+        source: "xenpm(1), get-cpufreq-para; Xen docs/misc/xen-command-line.pandoc, cpufreq",
+        parent: "xen-control",
+        check: scheduling::frequency,
+    },
 ];
 
 fn info<'a>(subject: &Subject<'a>) -> Option<(&'a Xen, &'a XenInfo)> {
     let xen = subject.host.xen.as_ref()?;
     Some((xen, xen.info.get()?))
+}
+
+/// Xen, where it can be asked for what only its control domain is told.
+fn controlled<'a>(subject: &Subject<'a>) -> Option<&'a Xen> {
+    subject.host.xen.as_ref().filter(|xen| xen.control.get() == Some(&true))
 }
 
 fn control(subject: &Subject<'_>) -> Option<Verdict> {
@@ -119,7 +191,7 @@ const APICV: &[&str] =
     &["APIC Register Virtualization", "Virtual Interrupt Delivery", "Posted Interrupt Processing"];
 
 fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
-    let (xen, _) = info(subject)?;
+    let xen = controlled(subject)?;
     if subject.isa == Some(Isa::Svm) {
         return None;
     }
@@ -141,11 +213,11 @@ fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
 }
 
 fn avic(subject: &Subject<'_>) -> Option<Verdict> {
-    let (xen, _) = info(subject)?;
+    let xen = controlled(subject)?;
     if subject.isa == Some(Isa::Vmx) {
         return None;
     }
-    let log = xen.log.get()?;
+    let Some(log) = xen.log.get() else { return Some(Verdict::unknown(&xen.log)) };
     if log.has("AVIC") || log.has("Virtual APIC") {
         return Some(Verdict::pass("Xen lists AVIC").seen("xl dmesg", log.features.join(", ")));
     }

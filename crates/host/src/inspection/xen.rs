@@ -1,8 +1,19 @@
 //! Xen, where it is below.
 
+mod domains;
+mod frequency;
+mod log;
+mod processors;
+
 use super::arguments::Arguments;
 use crate::{AbsenceKind, Evidence, Fact, Root};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+
+pub use domains::{XenDomain, XenGuestType};
+pub use frequency::XenFrequency;
+pub use log::XenLog;
+pub use processors::{XenPool, XenVcpu};
 
 /// Xen as its guest sees it, and as its control domain does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,8 +28,16 @@ pub struct Xen {
     pub info: Fact<XenInfo>,
     /// `xl dmesg`.
     pub log: Fact<XenLog>,
-    /// `xl list`.
+    /// `xl list`, with the types of guests from `xl list -l` where that could be asked.
     pub domains: Fact<Vec<XenDomain>>,
+    /// `xl vcpu-list`.
+    pub vcpus: Fact<Vec<XenVcpu>>,
+    /// `xl cpupool-list`.
+    pub pools: Fact<Vec<XenPool>>,
+    /// Devices that can be given to a guest, by their addresses: `xl pci-assignable-list`.
+    pub assignable: Fact<Vec<String>>,
+    /// `xenpm get-cpufreq-para`.
+    pub frequencies: Fact<Vec<XenFrequency>>,
 }
 
 /// What `xl info` says.
@@ -26,31 +45,6 @@ pub struct Xen {
 pub struct XenInfo {
     /// All of it, name to value: `xen_version`, `virt_caps`, `xen_commandline`, `xen_scheduler`, `nr_cpus`, ...
     pub fields: BTreeMap<String, String>,
-}
-
-/// What Xen's own log says of virtualization.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct XenLog {
-    /// What Xen lists under "VMX: Supported advanced features" or "SVM: Supported advanced features", without the dash
-    /// (`xen/arch/x86/hvm/vmx/vmcs.c`, `vmx_display_features`; `xen/arch/x86/hvm/svm/svm.c`, `start_svm`).
-    pub features: Vec<String>,
-    /// Lines of the log that concern HVM, IOMMUs, APICs and interrupts, oldest first.
-    pub lines: Vec<String>,
-    /// "Intel VT-d Posted Interrupt supported" or "enabled" and its like: the word after it.
-    pub posted_interrupts: Option<String>,
-}
-
-/// A domain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct XenDomain {
-    /// Its name.
-    pub name: String,
-    /// Its number.
-    pub id: u32,
-    /// vCPUs.
-    pub vcpus: u32,
-    /// State letters (`r-----`).
-    pub state: String,
 }
 
 impl Xen {
@@ -63,22 +57,67 @@ impl Xen {
             return None;
         }
         let control = control.map(|text| text.split_whitespace().any(|word| word == "control_d"));
-        let ask = |line: &str| match control.get() {
-            Some(true) => root.command(line),
-            _ => Fact::absent(
-                AbsenceKind::NotApplicable,
-                format!("`{line}` works in Xen's control domain alone"),
-            ),
-        };
+        let asked = Asked { root, control: control.get() == Some(&true), silent: RefCell::default() };
+        let info = asked.command("xl info").map(|text| XenInfo::parse(&text));
+        let log = asked.command("xl dmesg").map(|text| XenLog::parse(&text));
+        let types = asked.in_part("xl list -l", domains::types_alone);
+        let types = types.get().map(|text| domains::types(text)).unwrap_or_default();
+        let domains = asked.command("xl list").map(|text| domains::domains(&text, &types));
         Some(Self {
             guest_type: root.line("/sys/hypervisor/guest_type", "a kind such as PV"),
             version: version(root),
-            info: ask("xl info").map(|text| XenInfo::parse(&text)),
-            log: ask("xl dmesg").map(|text| XenLog::parse(&text)),
-            domains: ask("xl list").map(|text| text.lines().filter_map(XenDomain::parse).collect()),
+            info,
+            log,
+            domains,
+            vcpus: asked.command("xl vcpu-list").map(|text| processors::vcpus(&text)),
+            pools: asked.command("xl cpupool-list").map(|text| processors::pools(&text)),
+            assignable: asked.command("xl pci-assignable-list").map(|text| addresses(&text)),
+            frequencies: asked.command("xenpm get-cpufreq-para").map(|text| frequency::frequencies(&text)),
             control,
         })
     }
+}
+
+/// Commands that the control domain alone answers.
+struct Asked<'a> {
+    root: &'a Root,
+    control: bool,
+    /// Why one was not answered that has the same prerequisites as all others: root, and xenstored.
+    silent: RefCell<Option<String>>,
+}
+
+impl Asked<'_> {
+    fn command(&self, line: &str) -> Fact<String> {
+        self.in_part(line, str::to_owned)
+    }
+
+    fn in_part(&self, line: &str, part: impl Fn(&str) -> String) -> Fact<String> {
+        if !self.control {
+            return Fact::absent(
+                AbsenceKind::NotApplicable,
+                format!("`{line}` works in Xen's control domain alone"),
+            );
+        }
+        if let Some(why) = self.silent.borrow().as_ref() {
+            return Fact::absent(AbsenceKind::Unreadable, format!("`{line}` was not asked, for {why}"));
+        }
+        let said = self.root.command_in_part(line, part);
+        let unanswered = said.absence().is_some_and(|absence| absence.why.contains(TIMED_OUT));
+        // Whoever waited once for nothing need not wait for each of the others.
+        if self.root.is_live() && unanswered {
+            *self.silent.borrow_mut() = Some(format!("`{line}` gave no answer"));
+        }
+        said
+    }
+}
+
+/// What the system says of a wait that took too long.
+const TIMED_OUT: &str = "timed out";
+
+/// Lines of `xl pci-assignable-list`: `0000:03:10.0`, with a name behind.
+fn addresses(text: &str) -> Vec<String> {
+    let first = text.lines().filter_map(|line| line.split_whitespace().next());
+    first.filter(|word| word.matches(':').count() == 2 && word.contains('.')).map(str::to_owned).collect()
 }
 
 fn version(root: &Root) -> Fact<String> {
@@ -118,133 +157,31 @@ impl XenInfo {
     }
 }
 
-/// Parts of the log's lines that are kept, in lower case.
-const KEPT: &[&str] = &[
-    "vmx",
-    "svm",
-    "hvm",
-    "apic",
-    "iommu",
-    "i/o virtualisation",
-    "vt-d",
-    "amd-vi",
-    "interrupt",
-    "posted",
-    "scheduler",
-    "dom0",
-    "xen version",
-    "command line",
-    "shadow",
-    "altp2m",
-    "avic",
-];
-/// More lines than this are not kept.
-const MOST_LINES: usize = 1000;
-
-impl XenLog {
-    fn parse(text: &str) -> Self {
-        let mut found = Self::default();
-        let mut in_features = false;
-        for line in text.lines() {
-            // Times may go before the mark, others after it.
-            let line = line.split_once("(XEN)").map_or(line, |(_, line)| line);
-            let line = line
-                .trim_start()
-                .strip_prefix('[')
-                .and_then(|line| line.split_once(']'))
-                .map_or(line, |(_, line)| line);
-            let line = line.trim();
-            if let Some(feature) = line.strip_prefix("- ").filter(|_| in_features) {
-                if feature != "none" {
-                    found.features.push(feature.to_owned());
-                }
-                continue;
-            }
-            in_features = line.ends_with("Supported advanced features:");
-            if let Some(rest) = line.strip_prefix("Intel VT-d Posted Interrupt ") {
-                found.posted_interrupts = Some(rest.trim_end_matches('.').trim().to_owned());
-            }
-            let lower = line.to_ascii_lowercase();
-            if found.lines.len() < MOST_LINES && KEPT.iter().any(|part| lower.contains(part)) {
-                found.lines.push(line.to_owned());
-            }
-        }
-        found
-    }
-
-    /// Whether Xen lists a feature, by its beginning: `Virtual Interrupt Delivery`.
-    #[must_use]
-    pub fn has(&self, feature: &str) -> bool {
-        self.features.iter().any(|one| one.starts_with(feature))
-    }
-}
-
-impl XenDomain {
-    /// A line of `xl list`: `Name ID Mem VCPUs State Time(s)`. A name can have blanks.
-    pub(crate) fn parse(line: &str) -> Option<Self> {
-        let mut rest = line.trim_end();
-        let mut last = || {
-            let (before, word) = rest.rsplit_once(char::is_whitespace)?;
-            rest = before.trim_end();
-            Some(word)
-        };
-        let (_, state, vcpus, _, id) = (last()?, last()?, last()?, last()?, last()?);
-        Some(Self {
-            name: rest.to_owned(),
-            id: id.parse().ok()?,
-            vcpus: vcpus.parse().ok()?,
-            state: state.to_owned(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
-    fn features_and_posting_in_every_form_of_the_log() {
-        for before in ["(XEN) ", "(XEN) [0000000fcbe6d1f6] ", "[2020-12-24 08:34:49] (XEN) ", ""] {
-            let lines = [
-                "Intel VT-d Posted Interrupt not enabled.",
-                "VMX: Supported advanced features:",
-                " - APIC MMIO access virtualisation",
-                " - Virtual Interrupt Delivery",
-                " - Posted Interrupt Processing",
-                "HVM: VMX enabled",
-                " - not one of them",
-            ];
-            let text: String = lines.iter().map(|line| format!("{before}{line}\n")).collect();
-            let log = XenLog::parse(&text);
-            assert_eq!(log.features.len(), 3, "{before}");
-            assert!(log.has("Virtual Interrupt Delivery") && !log.has("APIC TPR shadow"));
-            assert_eq!(log.posted_interrupts.as_deref(), Some("not enabled"));
-            assert!(log.lines.contains(&"HVM: VMX enabled".to_owned()));
-        }
-        assert!(
-            XenLog::parse("(XEN) SVM: Supported advanced features:\n(XEN)  - none\n").features.is_empty()
-        );
-    }
-
-    #[test]
-    fn domains_and_fields() {
-        let list = "Name                ID   Mem VCPUs\tState\tTime(s)\n\
-            Domain-0             0  4096     4     r-----      62.2\nmy vm                3   512     2     -b----       1.0\n";
-        let found: Vec<_> = list.lines().filter_map(XenDomain::parse).collect();
-        let told: Vec<_> =
-            found.iter().map(|one| (one.name.as_str(), one.id, one.vcpus, one.state.as_str())).collect();
-        assert_eq!(told, [("Domain-0", 0, 4, "r-----"), ("my vm", 3, 2, "-b----")]);
+    fn fields_and_addresses() {
         let info =
             XenInfo::parse("xen_version : 4.17.5\nxen_commandline : placeholder apicv=0 iommu=no-intpost\n");
         assert_eq!(info.field("xen_version"), Some("4.17.5"));
         assert!(info.arguments().has_word("apicv", "0") && info.arguments().has_word("iommu", "no-intpost"));
+        // RELEASE-4.20.0, tools/xl/xl_pci.c, pciassignable_list: a name follows, empty for none.
+        assert_eq!(
+            addresses("0000:03:10.0 \n0000:03:10.2 vf2\nlibxl: error\n"),
+            ["0000:03:10.0", "0000:03:10.2"]
+        );
     }
 
-    proptest! {
-        #[test]
-        fn no_text_panics(text in "[A-Za-z:()\\[\\] \\-\n]{0,100}") {
-            let _ = (XenLog::parse(&text), XenInfo::parse(&text), XenDomain::parse(&text));
-        }
+    #[test]
+    fn a_host_that_does_not_answer_is_asked_once() {
+        let root = Root::live();
+        let asked = Asked { root: &root, control: true, silent: RefCell::default() };
+        *asked.silent.borrow_mut() = Some("`xl info` gave no answer".to_owned());
+        let why = asked.command("xl list").absence().unwrap().why.clone();
+        assert_eq!(why, "`xl list` was not asked, for `xl info` gave no answer");
+        let guest = Asked { control: false, silent: RefCell::default(), ..asked };
+        assert_eq!(guest.command("xl list").absence().unwrap().kind, AbsenceKind::NotApplicable);
     }
 }

@@ -1,0 +1,150 @@
+//! The domains that run.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What kind of guest a domain is (`c_info.type` of `xl list -l`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum XenGuestType {
+    /// Paravirtual: it runs without VMX or SVM, so that it has neither exits nor APICv.
+    Pv,
+    /// Hardware-virtualized without a device model.
+    Pvh,
+    /// Hardware-virtualized with a device model.
+    Hvm,
+}
+
+impl XenGuestType {
+    /// As people write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pv => "PV",
+            Self::Pvh => "PVH",
+            Self::Hvm => "HVM",
+        }
+    }
+}
+
+/// A domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XenDomain {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: u32,
+    /// vCPUs.
+    pub vcpus: u32,
+    /// State letters (`r-----`).
+    pub state: String,
+    /// Its type, where `xl list -l` says it: not of a domain that something else than `xl` started.
+    pub guest_type: Option<XenGuestType>,
+}
+
+impl XenDomain {
+    /// A line of `xl list`: `Name ID Mem VCPUs State Time(s)`. A name can have blanks.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut rest = line.trim_end();
+        let mut last = || {
+            let (before, word) = rest.rsplit_once(char::is_whitespace)?;
+            rest = before.trim_end();
+            Some(word)
+        };
+        let (_, state, vcpus, _, id) = (last()?, last()?, last()?, last()?, last()?);
+        Some(Self {
+            name: rest.to_owned(),
+            id: id.parse().ok()?,
+            vcpus: vcpus.parse().ok()?,
+            state: state.to_owned(),
+            guest_type: None,
+        })
+    }
+}
+
+/// The domains of `xl list`.
+pub(super) fn domains(text: &str, types: &BTreeMap<u32, XenGuestType>) -> Vec<XenDomain> {
+    let found = text.lines().filter_map(XenDomain::parse);
+    found.map(|domain| XenDomain { guest_type: types.get(&domain.id).copied(), ..domain }).collect()
+}
+
+/// A domain of `xl list -l`; its definition has more, the password of its screen among it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Listed {
+    domid: u32,
+    config: Config,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Config {
+    c_info: Creation,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Creation {
+    #[serde(rename = "type")]
+    guest_type: XenGuestType,
+}
+
+fn listed(text: &str) -> Vec<Listed> {
+    let all: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
+    // One that is not understood takes none of the others along.
+    all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect()
+}
+
+/// Of `xl list -l` the types alone, in the same form.
+pub(super) fn types_alone(text: &str) -> String {
+    serde_json::to_string(&listed(text)).unwrap_or_default()
+}
+
+/// The types of `xl list -l` by the domains' numbers.
+pub(super) fn types(text: &str) -> BTreeMap<u32, XenGuestType> {
+    listed(text).into_iter().map(|one| (one.domid, one.config.c_info.guest_type)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Of Xen 4.20 in the laboratory, shortened.
+    const LISTED: &str = r#"[
+        { "domid": 0, "config": { "c_info": { "type": "pv", "name": "Domain-0" }, "b_info": {} } },
+        { "domid": 1, "config": { "c_info": { "type": "pvh", "name": "pvh", "domid": 4294967295 },
+          "b_info": { "cmdline": "secret=1" }, "vfbs": [ { "vnc": { "passwd": "secret" } } ] } },
+        { "domid": 2, "config": { "c_info": { "name": "without a type" } } }
+    ]"#;
+
+    #[test]
+    fn domains_have_the_types_that_are_listed() {
+        let list = "Name                ID   Mem VCPUs\tState\tTime(s)\n\
+            Domain-0             0  4096     4     r-----      62.2\nmy vm                1   512     2     -b----       1.0\n\
+            other                2   512     2     -b----       1.0\n";
+        let found = domains(list, &types(LISTED));
+        let told: Vec<_> = found
+            .iter()
+            .map(|one| (one.name.as_str(), one.id, one.vcpus, one.state.as_str(), one.guest_type))
+            .collect();
+        let expected = [
+            ("Domain-0", 0, 4, "r-----", Some(XenGuestType::Pv)),
+            ("my vm", 1, 2, "-b----", Some(XenGuestType::Pvh)),
+            ("other", 2, 2, "-b----", None),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn of_definitions_the_types_alone_are_kept() {
+        let kept = types_alone(LISTED);
+        assert!(!kept.contains("secret") && !kept.contains("passwd"), "{kept}");
+        assert_eq!(types(&kept), types(LISTED));
+        assert_eq!(types_alone(&kept), kept);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,100}", json in r#"\[(\{"domid":[0-9]{1,12}(,"config":\{\})?\},?){0,3}\]?"#) {
+            let _ = (XenDomain::parse(&text), types(&text), types_alone(&json));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How Xen sets frequencies.
+
+/// A processor's frequencies, as `xenpm get-cpufreq-para` shows them (`tools/misc/xenpm.c`, `print_cpufreq_para`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XenFrequency {
+    /// The processor.
+    pub cpu: u32,
+    /// The driver: `acpi-cpufreq`, `hwp`.
+    pub driver: String,
+    /// The governor: `performance`, `ondemand`. `None` where the driver decides by itself (`hwp`).
+    pub governor: Option<String>,
+}
+
+/// The processors of `xenpm get-cpufreq-para`; none where Xen sets no frequencies.
+pub(super) fn frequencies(text: &str) -> Vec<XenFrequency> {
+    let mut found: Vec<XenFrequency> = Vec::new();
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        match (name.trim(), found.last_mut()) {
+            ("cpu id", _) => {
+                if let Ok(cpu) = value.parse() {
+                    found.push(XenFrequency { cpu, driver: String::new(), governor: None });
+                }
+            }
+            ("scaling_driver", Some(last)) => value.clone_into(&mut last.driver),
+            ("current_governor", Some(last)) => last.governor = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The lines are those of RELEASE-4.20.0, tools/misc/xenpm.c, print_cpufreq_para.
+    #[test]
+    fn governors_and_drivers_without_one() {
+        let text = "cpu id               : 0\naffected_cpus        : 0\n\
+            cpuinfo frequency    : max [2100000] min [800000] cur [2100000]\nscaling_driver       : acpi-cpufreq\n\
+            scaling_avail_gov    : userspace performance powersave ondemand\ncurrent_governor     : ondemand\n\
+            turbo mode           : enabled\n\ncpu id               : 1\nscaling_driver       : hwp\n\
+            cppc variables       :\n";
+        let expected = [
+            XenFrequency { cpu: 0, driver: "acpi-cpufreq".to_owned(), governor: Some("ondemand".to_owned()) },
+            XenFrequency { cpu: 1, driver: "hwp".to_owned(), governor: None },
+        ];
+        assert_eq!(frequencies(text), expected);
+        // What Xen 4.20 says on standard error in the laboratory, where there is no frequency to set.
+        assert!(frequencies("[CPU0] failed to get cpufreq parameter\n").is_empty());
+    }
+}
