@@ -16,6 +16,7 @@ mod machine;
 mod place;
 pub mod qemu;
 mod text;
+pub mod xl;
 mod xml;
 
 pub use change::Change;

@@ -1,0 +1,85 @@
+//! Definitions for `xl create`: xl.cfg.
+//!
+//! The grammar is that of Xen's `tools/libs/util/libxlu_cfg_l.l` and `libxlu_cfg_y.y` (4.20), what settings mean is in
+//! xl.cfg(5), xl-disk-configuration(5) and xl-network-configuration(5). `xl` refuses a file with one mistake in it; here
+//! the rest is read all the same, with a doubt for each mistake.
+
+mod devices;
+mod reading;
+mod settings;
+mod words;
+
+use crate::{Definition, Error, Form, Text};
+use serde::{Deserialize, Serialize};
+
+/// What kind of guest a definition of Xen's makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestType {
+    /// Paravirtual: neither VMX nor SVM.
+    Pv,
+    /// Hardware-virtualized without a device model.
+    Pvh,
+    /// Hardware-virtualized with a device model.
+    Hvm,
+}
+
+impl GuestType {
+    /// As people write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pv => "PV",
+            Self::Pvh => "PVH",
+            Self::Hvm => "HVM",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "pv" | "generic" => Some(Self::Pv),
+            "pvh" => Some(Self::Pvh),
+            "hvm" => Some(Self::Hvm),
+            _ => None,
+        }
+    }
+}
+
+impl Definition {
+    /// What kind of guest xl.cfg makes; PV where it says nothing, as on x86 (xl.cfg(5), `type`).
+    #[must_use]
+    pub fn xen_type(&self) -> GuestType {
+        self.machine.kind.as_ref().and_then(|kind| GuestType::parse(&kind.value)).unwrap_or(GuestType::Pv)
+    }
+}
+
+/// Whether a text is xl.cfg: it begins, but for comments, with a setting that is a line of its own.
+#[must_use]
+pub fn is(bytes: &[u8]) -> bool {
+    settings::begins_with_one(bytes)
+}
+
+/// Reads xl.cfg. Settings that no field of [`Definition`] has are in `other`, by their names, with the items of a list
+/// joined by `", "`; of settings that are made more than once the last counts, as for `xl`.
+///
+/// # Errors
+///
+/// When there is no setting in the text at all.
+pub fn read(text: &Text) -> Result<Definition, Error> {
+    let (found, doubts) = settings::parse(&text.bytes);
+    if found.is_empty() {
+        return Err(Error::new(
+            text.name.clone(),
+            "there is no setting such as name = \"web\" in it",
+            "Name a file that `xl create` takes",
+        ));
+    }
+    let mut definition = Definition::empty(Form::Xl);
+    definition.doubts = doubts;
+    reading::fill(&mut definition, &found);
+    Ok(definition)
+}
+
+#[cfg(test)]
+#[path = "xl/xl_tests.rs"]
+mod tests;

@@ -1,0 +1,156 @@
+//! Devices of xl.cfg: what guests see, by QEMU's names where QEMU emulates them.
+
+use super::GuestType;
+use super::reading::pin_list;
+use super::settings::{Setting, Value};
+use crate::{Backend, Definition, Device, DeviceKind, Place, Set};
+
+/// Takes a setting that makes devices; `false` for others.
+pub(super) fn add(vm: &mut Definition, setting: &Setting) -> bool {
+    let make: fn(&str, GuestType) -> Made = match setting.name.as_str() {
+        "disk" => disk,
+        "vif" => network,
+        "pci" => assigned,
+        "usbdevice" => usb,
+        "cpus" if matches!(setting.value, Value::List(_)) => {
+            pin_list(vm, &setting.value);
+            return false;
+        }
+        _ => return false,
+    };
+    let guest = vm.xen_type();
+    let devices = specifications(setting).into_iter().map(|(text, place)| make(&text, guest).at(place));
+    vm.devices.extend(devices);
+    true
+}
+
+/// The items of a list, or the one that is none.
+fn specifications(setting: &Setting) -> Vec<(String, Place)> {
+    match &setting.value {
+        Value::Atom(text) => vec![(text.clone(), setting.place.clone())],
+        Value::List(items) => items.iter().map(|(item, place)| (item.text(), place.clone())).collect(),
+    }
+}
+
+#[derive(Default)]
+struct Made {
+    kind: Option<DeviceKind>,
+    model: String,
+    id: Option<String>,
+    backend: Option<Backend>,
+    source: Option<String>,
+    properties: Vec<(String, String)>,
+}
+
+impl Made {
+    fn at(self, place: Place) -> Device {
+        Device {
+            kind: self.kind.unwrap_or(DeviceKind::Other),
+            model: self.model,
+            id: self.id,
+            backend: self.backend.map(|backend| Set::new(backend, place.clone())),
+            queues: None,
+            iothreads: Vec::new(),
+            aio: None,
+            cache: None,
+            source: self.source.map(|source| Set::new(source, place.clone())),
+            properties: self.properties,
+            place,
+        }
+    }
+
+    fn property(&self, name: &str) -> Option<&str> {
+        self.properties.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// `key=value` and bare words, between commas. `target=` takes all that follows (xl-disk-configuration(5)).
+fn properties(text: &str, positional: &[&str]) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut free = positional.iter();
+    let mut rest = text;
+    loop {
+        let trimmed = rest.trim_start();
+        if let Some(target) = trimmed.strip_prefix("target=").filter(|_| positional.contains(&"target")) {
+            found.push(("target".to_owned(), target.to_owned()));
+            return found;
+        }
+        let (part, behind) =
+            trimmed.split_once(',').map_or((trimmed, None), |(part, rest)| (part, Some(rest)));
+        let part = part.trim();
+        match part.split_once('=') {
+            Some((name, value)) => found.push((name.trim().to_owned(), value.trim().to_owned())),
+            None if FLAGS.contains(&part) => found.push((part.to_owned(), String::new())),
+            None => match free.next() {
+                Some(name) if !part.is_empty() => found.push(((*name).to_owned(), part.to_owned())),
+                Some(_) => {}
+                None if !part.is_empty() => found.push((part.to_owned(), String::new())),
+                None => {}
+            },
+        }
+        match behind {
+            Some(behind) => rest = behind,
+            None => return found,
+        }
+    }
+}
+
+/// Words of disks that stand alone.
+const FLAGS: &[&str] = &["cdrom", "discard", "no-discard", "direct-io-safe", "specification"];
+
+fn disk(text: &str, guest: GuestType) -> Made {
+    let mut made = Made { kind: Some(DeviceKind::Disk), ..Made::default() };
+    made.properties = properties(text, &["target", "format", "vdev", "access"]);
+    let vdev = made.property("vdev").unwrap_or_default().to_owned();
+    let cd = made.property("cdrom").is_some() || made.property("devtype") == Some("cdrom");
+    made.model = match (guest, vdev.get(..2)) {
+        (GuestType::Hvm, _) if cd => "ide-cd",
+        (GuestType::Hvm, Some("hd")) => "ide-hd",
+        (GuestType::Hvm, Some("sd")) => "scsi-hd",
+        _ => "xen-vbd",
+    }
+    .to_owned();
+    made.source = made.property("target").map(str::to_owned);
+    let format = made.property("format").unwrap_or("raw");
+    let file = made.source.as_deref().is_some_and(|path| path.starts_with('/') && !path.starts_with("/dev/"));
+    // Block devices go to the kernel's backend; what has a format, and files, to QEMU (libxl_disk.c,
+    // libxl__device_disk_set_backend).
+    made.backend = match made.property("backendtype") {
+        Some("qdisk") => Some(Backend::Vmm),
+        Some(_) => None,
+        None => (format != "raw" || file).then_some(Backend::Vmm),
+    };
+    made.id = Some(vdev).filter(|vdev| !vdev.is_empty());
+    made
+}
+
+fn network(text: &str, guest: GuestType) -> Made {
+    let mut made = Made { kind: Some(DeviceKind::Network), ..Made::default() };
+    made.properties = properties(text, &[]);
+    let emulated = guest == GuestType::Hvm && made.property("type") != Some("vif");
+    made.model = match made.property("model") {
+        _ if !emulated => "xen-netfront",
+        Some(model) => model,
+        None => "rtl8139",
+    }
+    .to_owned();
+    made.source = made.property("bridge").map(str::to_owned);
+    made.id = made.property("vifname").map(str::to_owned);
+    made
+}
+
+fn assigned(text: &str, _: GuestType) -> Made {
+    let mut made = Made { kind: Some(DeviceKind::Assigned), model: "xen-pci".to_owned(), ..Made::default() };
+    made.properties = properties(text, &["bdf"]);
+    made.source = made.property("bdf").map(str::to_owned);
+    made
+}
+
+fn usb(text: &str, _: GuestType) -> Made {
+    Made {
+        kind: Some(DeviceKind::Input),
+        model: format!("usb-{text}"),
+        properties: vec![("device".to_owned(), text.to_owned())],
+        ..Made::default()
+    }
+}

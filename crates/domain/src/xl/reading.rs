@@ -1,0 +1,80 @@
+//! From settings to a definition.
+
+use super::devices;
+use super::settings::{Setting, Value};
+use crate::{Accelerator, Definition, Place, Set};
+use std::str::FromStr;
+
+/// More vCPUs than `xl` gives a guest.
+const MOST_VCPUS: u32 = 4096;
+
+/// A list of processors that is longer is for nobody, in bytes.
+const LONGEST_LIST: usize = 4096;
+
+/// Puts settings where the definition has a field for them.
+pub(super) fn fill(vm: &mut Definition, settings: &[Setting]) {
+    vm.machine.accelerator = Some(Set::new(Accelerator::Xen, Place::default()));
+    // What devices are depends on it.
+    for wanted in ["builder", "type"] {
+        if let Some(setting) = settings.iter().find(|setting| setting.name == wanted) {
+            vm.machine.kind = Some(Set::new(setting.value.text(), setting.place.clone()));
+        }
+    }
+    if vm.machine.kind.as_ref().is_some_and(|kind| super::GuestType::parse(&kind.value).is_none()) {
+        vm.doubts.push("The guest's type is none of pv, pvh and hvm; `xl` refuses the file.".to_owned());
+    }
+    for setting in settings {
+        if !known(vm, setting) && !devices::add(vm, setting) {
+            vm.other.push(Set::new((setting.name.clone(), setting.value.text()), setting.place.clone()));
+        }
+    }
+    pins(vm);
+}
+
+fn known(vm: &mut Definition, setting: &Setting) -> bool {
+    match setting.name.as_str() {
+        "type" | "builder" => {}
+        "name" => vm.name = Some(Set::new(setting.value.text(), setting.place.clone())),
+        "memory" => vm.memory_mib = number(vm, setting),
+        "vcpus" => vm.vcpus.count = number(vm, setting),
+        "maxvcpus" => vm.vcpus.maximum = number(vm, setting),
+        "hpet" => vm.timers.hpet = number::<u64>(vm, setting).map(|set| Set::new(set.value != 0, set.place)),
+        _ => return false,
+    }
+    true
+}
+
+/// Numbers are what `strtoul` takes: decimal, `0x`, or octal with a zero in front (`xlu_cfg_get_long`).
+fn number<N: FromStr>(vm: &mut Definition, setting: &Setting) -> Option<Set<N>> {
+    let text = setting.value.text();
+    let value = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None if text.len() > 1 && text.starts_with('0') => u64::from_str_radix(&text, 8).ok(),
+        None => text.parse().ok(),
+    };
+    let value = value.and_then(|value| value.to_string().parse().ok());
+    if value.is_none() {
+        vm.doubts.push(format!("Line {}: {} wants a number.", setting.place.line, setting.name));
+    }
+    Some(Set::new(value?, setting.place.clone()))
+}
+
+/// `cpus`: a text holds for all vCPUs, of a list each item for one. It stays among the other settings too.
+fn pins(vm: &mut Definition) {
+    let Some(cpus) = vm.other.iter().find(|set| set.value.0 == "cpus") else { return };
+    // A list's items were given to their vCPUs already; they have commas of their own.
+    if cpus.place.text.contains('[') || cpus.value.1.len() > LONGEST_LIST {
+        return;
+    }
+    let vcpus = vm.vcpus.count.as_ref().map_or(1, |set| set.value).min(MOST_VCPUS);
+    let (value, place) = (cpus.value.1.clone(), cpus.place.clone());
+    vm.vcpu_pins = (0..vcpus).map(|vcpu| Set::new((vcpu, value.clone()), place.clone())).collect();
+}
+
+/// Pins of a list: the first item is the first vCPU's.
+pub(super) fn pin_list(vm: &mut Definition, value: &Value) {
+    let Value::List(items) = value else { return };
+    let numbered = (0..MOST_VCPUS).zip(items);
+    vm.vcpu_pins =
+        numbered.map(|(vcpu, (item, place))| Set::new((vcpu, item.text()), place.clone())).collect();
+}
