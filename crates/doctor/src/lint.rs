@@ -21,6 +21,7 @@ mod subject;
 mod timers;
 mod topology;
 mod virtio;
+mod xl;
 
 pub use self::host_side::{HostSide, Technology};
 pub use self::rule::{Group, Rule};
@@ -31,23 +32,28 @@ use domain::{Definition, Form};
 
 use self::subject::Subject;
 
-/// The rules, in the order in which they are shown.
+/// The rules over QEMU's and libvirt's definitions, in the order in which they are shown.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     Group::ALL.iter().flat_map(|group| group.rules())
 }
 
-/// What all rules find in a definition, in the order of [`rules`].
+/// The rules over definitions in one form, in the order in which they are shown.
+pub fn rules_of(form: Form) -> impl Iterator<Item = &'static Rule> {
+    Group::of(form).iter().flat_map(|group| group.rules())
+}
+
+/// What all rules over its form find in a definition, in the order of [`rules_of`].
 #[must_use]
 pub fn lint(definition: &Definition, host: &HostSide) -> Vec<Finding> {
     let subject = Subject { vm: definition, host };
-    rules().map(|rule| judge(rule, &subject)).collect()
+    rules_of(definition.form).map(|rule| judge(rule, &subject)).collect()
 }
 
 /// As [`lint`], with a section for each group of rules.
 #[must_use]
 pub fn lint_by_group(definition: &Definition, host: &HostSide) -> Vec<Section> {
     let subject = Subject { vm: definition, host };
-    Group::ALL
+    Group::of(definition.form)
         .iter()
         .map(|group| Section {
             name: group.name().to_owned(),
@@ -59,9 +65,6 @@ pub fn lint_by_group(definition: &Definition, host: &HostSide) -> Vec<Section> {
 }
 
 fn judge(rule: &Rule, subject: &Subject<'_>) -> Finding {
-    if subject.vm.form == Form::Xl {
-        return rule.skipped("the rules are about QEMU and KVM, and this VM is Xen's");
-    }
     if rule.needs_kvm && !subject.is_kvm() {
         return rule.skipped("the VM does not run on KVM");
     }

@@ -16,6 +16,8 @@ pub struct XenControl {
     pub isa: Option<Isa>,
     /// Xen's version (`xen_version` of `xl info`).
     pub version: Option<String>,
+    /// Whether it uses an IOMMU, so that devices can be given to guests (`virt_caps` of `xl info`).
+    pub iommu: Option<bool>,
 }
 
 impl XenControl {
@@ -34,6 +36,7 @@ impl XenControl {
             tsc_hz: field("cpu_mhz").and_then(hertz),
             isa: vendor.as_deref().and_then(isa_of),
             version: field("xen_version").map(str::to_owned),
+            iommu: field("virt_caps").map(|caps| caps.contains("directio")),
         })
     }
 
@@ -73,7 +76,8 @@ mod tests {
             ("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\n"),
             (
                 "exitless/commands/xl-info",
-                "xen_version            : 4.20.4\ncpu_mhz                : 2095.075\n",
+                "xen_version            : 4.20.4\ncpu_mhz                : 2095.075\n\
+                 virt_caps              : pv hvm hvm_directio pv_directio hap\n",
             ),
             (
                 "exitless/commands/xl-list",
@@ -97,6 +101,7 @@ mod tests {
             tsc_hz: Some(2_095_075_000),
             isa: Some(Isa::Svm),
             version: Some("4.20.4".to_owned()),
+            iommu: Some(true),
         };
         assert_eq!(XenControl::read(&root), Some(expected));
         let names = BTreeMap::from([(0, "Domain-0".to_owned()), (3, "my vm".to_owned())]);

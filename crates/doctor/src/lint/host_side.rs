@@ -48,6 +48,9 @@ pub struct HostSide {
     pub largest_apic_id: Option<u32>,
     /// The newest QEMU that is there, as `(major, minor)`.
     pub qemu: Option<(u32, u32)>,
+    /// Whether Xen uses an IOMMU there, on a control domain of Xen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xen_iommu: Option<bool>,
 }
 
 impl HostSide {
@@ -94,6 +97,7 @@ impl HostSide {
             nested: parameter("nested"),
             largest_apic_id: None,
             qemu: None,
+            xen_iommu: None,
         }
     }
 

@@ -43,7 +43,7 @@ fn of_vcpus(subject: &Subject<'_>) -> BTreeSet<u32> {
     subject.vm.vcpu_pins.iter().filter_map(|set| cpus(&set.value.1)).flatten().collect()
 }
 
-fn vcpu_pins(subject: &Subject<'_>) -> Verdict {
+pub(super) fn vcpu_pins(subject: &Subject<'_>) -> Verdict {
     let mut groups: BTreeMap<BTreeSet<u32>, Vec<_>> = BTreeMap::new();
     for pin in &subject.vm.vcpu_pins {
         if let Some(set) = cpus(&pin.value.1).filter(|set| !set.is_empty()) {

@@ -6,7 +6,7 @@ use exits::{Cure, CurePlace, InhibitReason};
 
 use super::subject::Subject;
 use super::{
-    apic, assigned, cpu, disks, enlightenments, interrupts, legacy, network, placement, timers, virtio,
+    apic, assigned, cpu, disks, enlightenments, interrupts, legacy, network, placement, timers, virtio, xl,
 };
 pub(super) use crate::verdict::Verdict;
 
@@ -65,10 +65,28 @@ pub enum Group {
     Legacy,
     /// Which CPUs the VM's threads run on.
     Placement,
+    /// Xen: the kind of guest, and what of the processor it gets.
+    XlGuest,
+    /// Xen: timers and enlightenments.
+    XlTimers,
+    /// Xen: devices.
+    XlDevices,
 }
 
 impl Group {
-    /// All groups, in the order in which they are shown.
+    /// The groups of Xen's definitions.
+    pub const OF_XL: &'static [Self] = &[Self::XlGuest, Self::XlTimers, Self::XlDevices];
+
+    /// The groups that have something to say of definitions in this form, in the order in which they are shown.
+    #[must_use]
+    pub const fn of(form: Form) -> &'static [Self] {
+        match form {
+            Form::Xl => Self::OF_XL,
+            _ => Self::ALL,
+        }
+    }
+
+    /// The groups of QEMU's and libvirt's definitions, in the order in which they are shown.
     pub const ALL: &'static [Self] = &[
         Self::Interrupts,
         Self::Apic,
@@ -98,6 +116,9 @@ impl Group {
             Self::Virtio => "virtio",
             Self::Legacy => "emulated",
             Self::Placement => "placement",
+            Self::XlGuest => "xl-guest",
+            Self::XlTimers => "xl-timers",
+            Self::XlDevices => "xl-devices",
         }
     }
 
@@ -116,6 +137,9 @@ impl Group {
             Self::Virtio => "Virtio notifications",
             Self::Legacy => "Emulated devices",
             Self::Placement => "Placement",
+            Self::XlGuest => "Guest of Xen",
+            Self::XlTimers => "Timers of Xen's guest",
+            Self::XlDevices => "Devices of Xen's guest",
         }
     }
 
@@ -134,6 +158,9 @@ impl Group {
             Self::Virtio => virtio::RULES,
             Self::Legacy => legacy::RULES,
             Self::Placement => placement::RULES,
+            Self::XlGuest => xl::GUEST,
+            Self::XlTimers => xl::TIMERS,
+            Self::XlDevices => xl::DEVICES,
         }
     }
 }

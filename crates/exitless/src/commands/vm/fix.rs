@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use domain::Form;
 use doctor::fix::{Chosen, Mended, mend};
 use doctor::lint::HostSide;
 use report::terminal::MendedView;
@@ -50,6 +51,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Chosen::rules(&arguments.rules).map_err(|error| Usage(error.to_string()))?
     };
     let subject = Subject::find(&arguments.root, &arguments.subject)?;
+    if subject.form == Form::Xl {
+        return Err(Usage(format!(
+            "{} is Xen's, and changes of xl.cfg are yours to make: `exitless vm lint {}` says which.",
+            subject.text.name, arguments.subject
+        ))
+        .into());
+    }
     if arguments.apply {
         refuse_what_cannot_be_written(&subject)?;
     }

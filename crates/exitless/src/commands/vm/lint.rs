@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use doctor::Tally;
 use doctor::lint::{HostSide, lint_by_group};
 use exits::Isa;
-use host::Fingerprint;
+use host::{Fingerprint, Root, XenControl};
 use report::terminal::FindingsView;
 
 use super::subject::Subject;
@@ -29,7 +29,14 @@ impl For {
     /// What rules ask of that host; this one is the one below `root`.
     pub(super) fn host_side(self, root: &Path) -> anyhow::Result<HostSide> {
         Ok(match self {
-            Self::ThisHost => HostSide::of(&Fingerprint::read(root)?),
+            Self::ThisHost => {
+                let side = HostSide::of(&Fingerprint::read(root)?);
+                match XenControl::read(&Root::directory(root)) {
+                    // Its processors' flags are hidden from the control domain.
+                    Some(xen) => HostSide { isa: side.isa.or(xen.isa), xen_iommu: xen.iommu, ..side },
+                    None => side,
+                }
+            }
             Self::Intel => HostSide::of_vendor(Isa::Vmx),
             Self::Amd => HostSide::of_vendor(Isa::Svm),
         })
@@ -39,7 +46,7 @@ impl For {
 /// Arguments of `vm lint`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A file with libvirt's XML or a QEMU command line, - for standard input, a process, a running VM by its name, or
+    /// A file with libvirt's XML, a QEMU command line or Xen's xl.cfg, - for standard input, a process, a running VM by its name, or
     /// a domain of libvirt's.
     #[arg(value_name = "FILE|PID|NAME|libvirt:NAME")]
     subject: String,

@@ -89,6 +89,7 @@ impl Subject {
     pub(crate) fn definition(&self) -> Result<Definition, domain::Error> {
         match self.form {
             Form::Libvirt => domain::libvirt::read(&self.text, &self.files),
+            Form::Xl => domain::xl::read(&self.text),
             _ => domain::qemu::read(&self.text, &self.files),
         }
     }
@@ -99,11 +100,18 @@ impl Subject {
     }
 }
 
-/// XML begins with `<`, whatever its encoding; all else is taken for QEMU's arguments.
+/// XML begins with `<`, whatever its encoding, and xl.cfg with a setting on a line of its own; all else is taken for
+/// QEMU's arguments.
 fn form(bytes: &[u8]) -> Form {
     let first = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start().first();
     let utf16 = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
-    if first == Some(&b'<') || utf16 { Form::Libvirt } else { Form::Qemu }
+    if first == Some(&b'<') || utf16 {
+        Form::Libvirt
+    } else if domain::xl::is(bytes) {
+        Form::Xl
+    } else {
+        Form::Qemu
+    }
 }
 
 fn limited(from: impl Read) -> io::Result<Vec<u8>> {

@@ -46,7 +46,11 @@ fn a_number_is_a_process() {
 fn a_file_is_told_by_its_first_character() {
     let root = root();
     let path = root.path().join("a");
-    for (text, form) in [("\u{feff}\n <domain/>", Form::Libvirt), ("qemu-system-x86_64 -m 1G", Form::Qemu)] {
+    for (text, form) in [
+        ("\u{feff}\n <domain/>", Form::Libvirt),
+        ("qemu-system-x86_64 -m 1G", Form::Qemu),
+        ("# a\nname = 'web'\n", Form::Xl),
+    ] {
         fs::write(&path, text).unwrap();
         assert_eq!(Subject::find(root.path(), path.to_str().unwrap()).unwrap().form, form);
     }

@@ -1,0 +1,194 @@
+//! Devices of Xen's guests.
+
+use super::row;
+use crate::lint::rule::{Rule, Verdict};
+use crate::lint::subject::{Subject, called, listed};
+use domain::xl::GuestType;
+use domain::{Backend, Device, DeviceKind, Form};
+
+pub(in crate::lint) const RULES: &[Rule] = &[
+    row(
+        "xl-platform-pci",
+        "Xen's platform device",
+        "without it the guest's drivers find no paravirtual disk or network, and all I/O is emulated",
+        "xl.cfg(5), xen_platform_pci",
+        platform,
+    ),
+    row(
+        "xl-network",
+        "Emulated network interfaces",
+        "each packet of an emulated one takes several exits to the device model",
+        "xl-network-configuration(5), type and model",
+        network,
+    ),
+    row(
+        "xl-disk",
+        "Emulated disks",
+        "each request to an emulated controller takes several exits to the device model",
+        "xl-disk-configuration(5), vdev; xen-vbd-interface(7)",
+        disk,
+    ),
+    row(
+        "xl-disk-backend",
+        "Backends of disks",
+        "QEMU's backend takes a switch to a process of dom0 for each request, the kernel's none",
+        "xl-disk-configuration(5), format and backendtype",
+        backend,
+    ),
+    row(
+        "xl-pass-through",
+        "Devices of the host",
+        "a device needs the IOMMU to reach a guest's memory, and VMX or SVM to interrupt it without Xen",
+        "xl.cfg(5), pci and passthrough; xl(1), info, virt_caps",
+        pass_through,
+    ),
+    row(
+        "xl-screen",
+        "Emulated screen",
+        "its memory is watched for changes, and QEMU looks for them again and again, also when nobody does",
+        "xl.cfg(5), vga, videoram and nographic; QEMU hw/display/vga.c",
+        screen,
+    ),
+    row(
+        "xl-usb",
+        "Emulated USB",
+        "a USB 1 controller is polled each millisecond while a tablet is at it, busy or not",
+        "xl.cfg(5), usbdevice; QEMU hw/usb/hcd-uhci.c, FRAME_TIMER_FREQ",
+        usb,
+    ),
+];
+
+fn is_hvm(subject: &Subject<'_>) -> bool {
+    subject.vm.xen_type() == GuestType::Hvm
+}
+
+fn platform(subject: &Subject<'_>) -> Verdict {
+    if !is_hvm(subject) {
+        return Verdict::skip("HVM guests alone have one");
+    }
+    match subject.switched("xen_platform_pci") {
+        Some((false, place)) => {
+            Verdict::fail("switched off").said(Form::Xl, place).advice("take xen_platform_pci = 0 out")
+        }
+        _ => Verdict::pass("there"),
+    }
+}
+
+fn warned(verdict: Verdict, bad: &[&Device]) -> Verdict {
+    bad.iter().fold(verdict, |verdict, device| verdict.said(Form::Xl, &device.place))
+}
+
+fn named(bad: &[&Device]) -> String {
+    listed(&bad.iter().map(|device| called(device)).collect::<Vec<_>>())
+}
+
+fn has(device: &Device, name: &str) -> bool {
+    device.properties.iter().any(|(known, _)| known == name)
+}
+
+fn network(subject: &Subject<'_>) -> Verdict {
+    let all = || subject.devices(DeviceKind::Network).map(|(_, device)| device);
+    if !is_hvm(subject) {
+        let bad: Vec<_> = all().filter(|device| has(device, "model")).collect();
+        return if bad.is_empty() {
+            Verdict::pass("none: such guests have paravirtual ones alone")
+        } else {
+            warned(Verdict::warn("a model, which HVM guests alone have"), &bad).advice("take model= out")
+        };
+    }
+    let emulated: Vec<_> = all().filter(|device| device.model != "xen-netfront").collect();
+    let asked: Vec<_> =
+        emulated.iter().copied().filter(|one| has(one, "model") || has(one, "type")).collect();
+    match (asked.is_empty(), emulated.is_empty()) {
+        (false, _) => warned(Verdict::warn(named(&asked)), &asked)
+            .advice("type=vif in place of model=, once the guest has Xen's drivers"),
+        (true, false) => Verdict::pass("beside the paravirtual ones, until the guest's driver takes over"),
+        (true, true) => Verdict::pass("none"),
+    }
+}
+
+fn disk(subject: &Subject<'_>) -> Verdict {
+    let all = subject.devices(DeviceKind::Disk).map(|(_, device)| device);
+    let emulated = all.filter(|device| matches!(device.model.as_str(), "ide-hd" | "scsi-hd"));
+    // The firmware starts from the first one, and Xen's drivers unplug it.
+    let bad: Vec<_> = emulated.skip(1).collect();
+    if bad.is_empty() {
+        return Verdict::pass("none but the one that the firmware starts from");
+    }
+    warned(Verdict::warn(named(&bad)), &bad).advice("vdev=xvdb and so on for all but the first")
+}
+
+fn backend(subject: &Subject<'_>) -> Verdict {
+    let all = subject.devices(DeviceKind::Disk).map(|(_, device)| device);
+    let by_qemu = |device: &&Device| device.backend.as_ref().is_some_and(|set| set.value == Backend::Vmm);
+    let bad: Vec<_> = all.filter(by_qemu).filter(|device| device.model != "ide-cd").collect();
+    if bad.is_empty() {
+        return Verdict::pass("no disk is served by QEMU");
+    }
+    warned(Verdict::warn(format!("by QEMU: {}", named(&bad))), &bad)
+        .advice("a logical volume or partition with format=raw, which dom0's kernel serves")
+}
+
+fn pass_through(subject: &Subject<'_>) -> Verdict {
+    let devices: Vec<_> = subject.devices(DeviceKind::Assigned).map(|(_, device)| device).collect();
+    if devices.is_empty() {
+        return Verdict::pass("none");
+    }
+    if let Some(("disabled", place)) = subject.setting("passthrough") {
+        return warned(
+            Verdict::fail("pci= beside passthrough = \"disabled\"").said(Form::Xl, place),
+            &devices,
+        )
+        .advice("take passthrough out: it is enabled where there are devices");
+    }
+    if subject.host.xen_iommu == Some(false) {
+        return warned(Verdict::fail("Xen uses no IOMMU on this host"), &devices)
+            .advice("switch VT-d or AMD-Vi on in the firmware's setup; exitless doctor says more");
+    }
+    match subject.vm.xen_type() {
+        GuestType::Pv => warned(Verdict::warn("for a PV guest, to which Xen takes each interrupt"), &devices)
+            .advice("type = \"hvm\""),
+        GuestType::Pvh => {
+            warned(Verdict::fail("for a PVH guest, which Xen gives no PCI devices on x86"), &devices)
+                .advice("type = \"hvm\"")
+        }
+        GuestType::Hvm => Verdict::pass(format!("{} for an HVM guest", devices.len())),
+    }
+}
+
+fn screen(subject: &Subject<'_>) -> Verdict {
+    if !is_hvm(subject) {
+        return Verdict::skip("HVM guests alone have one");
+    }
+    let named = subject.setting("vga").filter(|(kind, _)| *kind != "none");
+    let old = subject.switched("stdvga").filter(|(on, _)| *on).map(|(_, place)| ("stdvga", place));
+    let memory = subject.setting("videoram");
+    let none = subject.setting("vga").is_some_and(|(kind, _)| kind == "none");
+    match (named.or(old), memory) {
+        _ if none => Verdict::pass("none"),
+        (Some((kind, place)), _) => Verdict::warn(kind.to_owned())
+            .said(Form::Xl, place)
+            .advice("vga = \"none\" and a serial console, for a guest that nobody looks at"),
+        (None, Some((size, place))) => Verdict::warn(format!("cirrus with {size} MiB"))
+            .said(Form::Xl, place)
+            .advice("vga = \"none\" and a serial console, for a guest that nobody looks at"),
+        (None, None) => Verdict::pass("cirrus, by default"),
+    }
+}
+
+fn usb(subject: &Subject<'_>) -> Verdict {
+    if !is_hvm(subject) {
+        return Verdict::skip("HVM guests alone have one");
+    }
+    let devices: Vec<_> = subject.devices(DeviceKind::Input).map(|(_, device)| device).collect();
+    if !devices.is_empty() {
+        return warned(Verdict::warn(named(&devices)), &devices)
+            .advice("vkb = [ \"backend-type=qemu\" ] with Xen's drivers, or usbversion = 3");
+    }
+    match subject.switched("usb") {
+        Some((true, place)) => {
+            Verdict::warn("a controller without a device").said(Form::Xl, place).advice("take usb = 1 out")
+        }
+        _ => Verdict::pass("none"),
+    }
+}

@@ -1,0 +1,149 @@
+//! What kind of guest it is, and what of the processor it gets.
+
+use super::row;
+use crate::lint::placement::vcpu_pins;
+use crate::lint::rule::{Rule, Verdict};
+use crate::lint::subject::Subject;
+use domain::Form;
+use domain::xl::GuestType;
+
+pub(in crate::lint) const RULES: &[Rule] = &[
+    row(
+        "xl-type",
+        "Type of the guest",
+        "PV guests run without VMX and SVM, so that no hardware can deliver an interrupt to them",
+        "xl.cfg(5), type; Xen docs/misc/pvh.pandoc",
+        guest_type,
+    ),
+    row(
+        "xl-paging",
+        "Nested paging",
+        "with shadow page tables every change of a guest's page tables exits",
+        "xl.cfg(5), hap",
+        paging,
+    ),
+    row(
+        "xl-nested",
+        "Guests within the guest",
+        "each exit of a nested guest becomes several of this one",
+        "xl.cfg(5), nestedhvm; Xen SUPPORT.md, Nested HVM",
+        nested,
+    ),
+    row(
+        "xl-altp2m",
+        "Alternate views of memory",
+        "views are for introspection: each switch between them and each access that one forbids exits",
+        "xl.cfg(5), altp2m and altp2mhvm",
+        alternate_views,
+    ),
+    row(
+        "xl-apic",
+        "APIC in the firmware's tables",
+        "a guest of one vCPU that finds no APIC there uses the PIC, which no hardware virtualizes",
+        "xl.cfg(5), apic; Xen xen/arch/x86/hvm/vlapic.c, vlapic_accept_pic_intr",
+        apic,
+    ),
+    row(
+        "xl-acpi",
+        "ACPI",
+        "without its tables guests do not find their processors and interrupts, or take older ways to them",
+        "xl.cfg(5), acpi",
+        acpi,
+    ),
+    row(
+        "xl-vcpu-places",
+        "vCPUs and their processors",
+        "vCPUs that are bound to one processor wait for each other, with all of their interrupts",
+        "xl.cfg(5), cpus",
+        places,
+    ),
+];
+
+fn guest_type(subject: &Subject<'_>) -> Verdict {
+    let name = subject.host.name();
+    let guest = subject.vm.xen_type();
+    match (&subject.vm.machine.kind, guest) {
+        (Some(kind), GuestType::Pv) => Verdict::fail(format!("PV, without {name} whatever the host has"))
+            .said(Form::Xl, &kind.place)
+            .advice("write type = \"pvh\"; a Linux guest needs CONFIG_PVH, and kernel= or pvgrub"),
+        (None, GuestType::Pv) => Verdict::fail(format!("PV, without {name} whatever the host has"))
+            .unsaid("type", "the guest is PV")
+            .advice("write type = \"pvh\"; a Linux guest needs CONFIG_PVH, and kernel= or pvgrub"),
+        (_, other) => Verdict::pass(format!("{}, which can have {name}", other.name())),
+    }
+}
+
+/// What has no meaning for PV guests.
+fn without_hardware(subject: &Subject<'_>) -> Option<Verdict> {
+    (subject.vm.xen_type() == GuestType::Pv).then(|| Verdict::skip("PV guests have none"))
+}
+
+fn paging(subject: &Subject<'_>) -> Verdict {
+    if let Some(none) = without_hardware(subject) {
+        return none;
+    }
+    match subject.switched("hap") {
+        Some((false, place)) => {
+            Verdict::warn("switched off").said(Form::Xl, place).advice("take hap = 0 out")
+        }
+        _ => Verdict::pass("used where the host has it"),
+    }
+}
+
+fn nested(subject: &Subject<'_>) -> Verdict {
+    if let Some(none) = without_hardware(subject) {
+        return none;
+    }
+    match subject.switched("nestedhvm") {
+        Some((true, place)) => Verdict::warn("VMX or SVM is offered")
+            .said(Form::Xl, place)
+            .advice("take nestedhvm = 1 out, unless guests run within this one"),
+        _ => Verdict::pass("neither VMX nor SVM is offered"),
+    }
+}
+
+fn alternate_views(subject: &Subject<'_>) -> Verdict {
+    if let Some(none) = without_hardware(subject) {
+        return none;
+    }
+    let on = subject.setting("altp2m").filter(|(mode, _)| !matches!(*mode, "disabled" | "0"));
+    let old = subject.switched("altp2mhvm").filter(|(on, _)| *on).map(|(_, place)| ("on", place));
+    match on.or(old) {
+        Some((mode, place)) => Verdict::warn(format!("altp2m is {mode}"))
+            .said(Form::Xl, place)
+            .advice("take altp2m out, unless something looks into the guest's memory through it"),
+        None => Verdict::pass("one view of its memory"),
+    }
+}
+
+fn apic(subject: &Subject<'_>) -> Verdict {
+    if subject.vm.xen_type() != GuestType::Hvm {
+        return Verdict::skip("the setting is one of HVM guests");
+    }
+    match subject.switched("apic") {
+        Some((false, place)) if subject.vcpus() < 2 => {
+            Verdict::warn("left out, for the one vCPU").said(Form::Xl, place).advice("take apic = 0 out")
+        }
+        Some((false, _)) => Verdict::pass("there all the same, for there are several vCPUs"),
+        _ => Verdict::pass("there"),
+    }
+}
+
+fn acpi(subject: &Subject<'_>) -> Verdict {
+    if let Some(none) = without_hardware(subject) {
+        return none;
+    }
+    match subject.switched("acpi") {
+        Some((false, place)) => {
+            Verdict::warn("switched off").said(Form::Xl, place).advice("take acpi = 0 out")
+        }
+        _ => Verdict::pass("there"),
+    }
+}
+
+fn places(subject: &Subject<'_>) -> Verdict {
+    let mut verdict = vcpu_pins(subject);
+    // One setting can be that of many vCPUs.
+    verdict.evidence.dedup();
+    verdict
+}
