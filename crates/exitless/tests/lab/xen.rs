@@ -119,13 +119,51 @@ fn exits_are_counted_and_recorded_live_with_the_names_of_their_domains() {
     }
 }
 
+/// What `doctor`'s and `vm lint`'s documents say of a rule, wherever it is.
+fn of_rule<'a>(findings: &'a Value, rule: &str) -> Option<&'a Value> {
+    findings.as_array()?.iter().find_map(|finding| {
+        if finding["rule"] == rule { Some(finding) } else { of_rule(&finding["children"], rule) }
+    })
+}
+
+fn found<'a>(document: &'a Value, rule: &str) -> (&'a str, &'a str) {
+    let sections = document["sections"].as_array().expect("sections");
+    let finding = sections.iter().find_map(|section| of_rule(&section["findings"], rule));
+    let finding = finding.unwrap_or_else(|| panic!("no {rule}: {document}"));
+    (finding["state"].as_str().expect("a state"), finding["found"].as_str().expect("what was found"))
+}
+
 #[test]
-fn a_host_of_xen_gives_the_status_of_the_command_and_its_files() {
+fn a_host_of_xen_is_judged_with_its_guest_and_gives_status_and_files() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "xl info > info.txt; xenpm get-cpu-topology > topology.txt; uname -r; exit 7";
-    let said = dom0(script, &["info.txt", "topology.txt"], folder.path().to_str().unwrap());
+    let script = "xenpm get-cpu-topology > topology.txt; xl create -q -p /opt/exitless/guest/pvh.cfg; \
+        exitless doctor --json > doctor.json; exitless vm lint --json /opt/exitless/guest/pvh.cfg > pvh.json; \
+        { cat /opt/exitless/guest/hvm.cfg; echo 'type = \"pv\"; tsc_mode = 1'; echo 'pci = [ \"03:10.0\" ]'; } > pv.cfg; \
+        exitless vm lint --json pv.cfg > pv.json; exit 7";
+    let files = ["topology.txt", "doctor.json", "pvh.json", "pv.json"];
+    let said = dom0(script, &files, folder.path().to_str().unwrap());
     assert_eq!(said.status, 7, "{}", said.err);
-    let info = fs::read_to_string(folder.path().join("info.txt")).unwrap();
-    assert!(info.contains("xen_major") && info.contains("hvm"), "{info}");
-    assert!(folder.path().join("topology.txt").metadata().unwrap().len() > 0);
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let json = |name: &str| serde_json::from_str::<Value>(&text(name)).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!text("topology.txt").is_empty());
+
+    let doctor = json("doctor.json");
+    assert_eq!(found(&doctor, "xen-control").0, "pass");
+    assert_eq!(found(&doctor, "xen-nested-paging").0, "pass");
+    assert_eq!(found(&doctor, "xen-avic"), ("warn", "Xen uses no AVIC"));
+    assert_eq!(found(&doctor, "xen-guest-types"), ("pass", "of a type that can have AVIC: pvh (PVH)"));
+    assert_eq!(found(&doctor, "xen-iommu").0, "warn");
+    assert_eq!(found(&doctor, "xen-scheduler"), ("pass", "credit2"));
+    assert_eq!(found(&doctor, "xen-vcpu-places").0, "pass");
+    assert_eq!(found(&doctor, "xen-frequency").0, "skip");
+    assert_eq!(doctor["conclusion"]["outcome"], "unavailable", "{}", doctor["conclusion"]);
+
+    let pvh = json("pvh.json");
+    assert_eq!(pvh["doubts"], serde_json::json!([]));
+    assert_eq!((&pvh["summary"]["fail"], &pvh["summary"]["warn"]), (&0.into(), &0.into()), "{pvh}");
+    assert_eq!(found(&pvh, "xl-type"), ("pass", "PVH, which can have AVIC"));
+    let pv = json("pv.json");
+    assert_eq!(found(&pv, "xl-type"), ("fail", "PV, without AVIC whatever the host has"));
+    assert_eq!(found(&pv, "xl-time-stamps"), ("warn", "always emulated"));
+    assert_eq!(found(&pv, "xl-pass-through"), ("fail", "Xen uses no IOMMU on this host"));
 }
