@@ -53,10 +53,21 @@ impl Definition {
     }
 }
 
-/// Whether a text is xl.cfg: it begins, but for comments, with a setting that is a line of its own.
+/// Settings of which a definition has one; a shell's script has variables of other names.
+const TELLING: &[&str] =
+    &["name", "type", "builder", "kernel", "bootloader", "firmware", "memory", "vcpus", "disk", "vif"];
+
+/// Whether a text is xl.cfg: it begins, but for comments, with a setting that is a line of its own, one of its settings
+/// tells, and mistakes are the smaller part.
 #[must_use]
 pub fn is(bytes: &[u8]) -> bool {
-    settings::begins_with_one(bytes)
+    // Wrong ends of lines are no reason to take it for something else.
+    let unix: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != b'\r').collect();
+    if !settings::begins_with_one(&unix) {
+        return false;
+    }
+    let (found, doubts) = settings::parse(&unix);
+    found.len() > doubts.len() && found.iter().any(|setting| TELLING.contains(&setting.name.as_str()))
 }
 
 /// Reads xl.cfg. Settings that no field of [`Definition`] has are in `other`, by their names, with the items of a list
@@ -67,6 +78,13 @@ pub fn is(bytes: &[u8]) -> bool {
 /// When there is no setting in the text at all.
 pub fn read(text: &Text) -> Result<Definition, Error> {
     let (found, doubts) = settings::parse(&text.bytes);
+    if found.is_empty() && text.bytes.windows(2).any(|two| two == b"\r\n") {
+        return Err(Error::new(
+            text.name.clone(),
+            "its lines end with CR and LF, which `xl` refuses",
+            "Convert it, as with `sed -i 's/\\r$//'`",
+        ));
+    }
     if found.is_empty() {
         return Err(Error::new(
             text.name.clone(),

@@ -96,12 +96,18 @@ fn a_mistake_costs_its_own_line() {
 
 #[test]
 fn a_text_is_told_from_command_lines() {
-    for text in ["name = 'a'", "# b\n\n type=\"hvm\"\n", "vcpus=2;memory=1", "disk=[\n]\n"] {
+    for text in ["name = 'a'", "# b\n\n type=\"hvm\"\n", "vcpus=2;memory=1", "disk=[\n]\n", "name='a'\r\n"] {
         assert!(is(text.as_bytes()), "{text}");
     }
-    for text in
-        ["qemu-system-x86_64 -m 1G", "a=1 qemu-system-x86_64", "#!/bin/sh\nexec qemu-kvm", "", "<domain/>"]
-    {
+    for text in [
+        "qemu-system-x86_64 -m 1G",
+        "a=1 qemu-system-x86_64",
+        "#!/bin/sh\nexec qemu-kvm",
+        "",
+        "<domain/>",
+        "memory='4G'\nexec qemu-kvm -m $memory",
+        "mem='4G'; cpus=2\nqemu-kvm",
+    ] {
         assert!(!is(text.as_bytes()), "{text}");
     }
 }
@@ -110,6 +116,8 @@ fn a_text_is_told_from_command_lines() {
 fn a_text_without_a_setting_is_no_definition() {
     let error = read(&Text::new("web.cfg", "# nothing\n")).unwrap_err().to_string();
     assert!(error.starts_with("web.cfg: there is no setting"), "{error}");
+    let error = read(&Text::new("web.cfg", "name='a'\r\n")).unwrap_err().to_string();
+    assert!(error.contains("CR and LF"), "{error}");
 }
 
 #[test]
