@@ -144,7 +144,8 @@ fn a_host_of_xen_is_judged_with_its_guest_and_gives_status_and_files() {
     let said = dom0(script, &files, folder.path().to_str().unwrap());
     assert_eq!(said.status, 7, "{}", said.err);
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    let json = |name: &str| serde_json::from_str::<Value>(&text(name)).unwrap_or_else(|error| panic!("{error}"));
+    let json =
+        |name: &str| serde_json::from_str::<Value>(&text(name)).unwrap_or_else(|error| panic!("{error}"));
     assert!(!text("topology.txt").is_empty());
 
     let doctor = json("doctor.json");

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use domain::Form;
 use doctor::fix::{Chosen, Mended, mend};
 use doctor::lint::HostSide;
+use domain::Form;
 use report::terminal::MendedView;
 
 use super::lint::For;
