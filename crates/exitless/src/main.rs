@@ -11,7 +11,7 @@ use ::doctor::enable::Arm;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command, lab as lab_command,
+    advise, diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command, lab as lab_command,
     lab_self_test, load, predict, probe, prove, record, report, restore, snapshot, stat, timeline, top,
     trace, verify, vm, vms,
 };
@@ -75,6 +75,10 @@ enum Command {
     ///
     /// Exit status: as of `report`; 2 also when --for names the technology of another vendor than the recording's.
     Predict(predict::Arguments),
+    /// Name the devices that cause the exits of VMs, what they cost, and what to change in QEMU, libvirt or the guest.
+    ///
+    /// Exit status: as of `report`; 1 with --idle when a VM has more exits than its budget.
+    Advise(advise::Arguments),
     /// Draw the VM exits of recordings over time.
     ///
     /// Exit status: as of `report`.
@@ -154,6 +158,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),

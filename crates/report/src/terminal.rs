@@ -1,5 +1,6 @@
 //! Tables for the terminal.
 
+mod advice;
 mod columns;
 mod comparison;
 mod converted;
@@ -25,6 +26,7 @@ mod trace;
 mod verify;
 mod vms;
 
+pub use self::advice::{AdviceView, advice, idle};
 pub use self::comparison::comparison;
 pub use self::converted::converted;
 pub use self::cost::cost;

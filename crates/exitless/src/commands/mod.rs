@@ -1,5 +1,6 @@
 //! One file per subcommand.
 
+pub(crate) mod advise;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod enable;
