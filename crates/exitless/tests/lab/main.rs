@@ -2,6 +2,7 @@
 //!
 //! These tests build the image when it is not in the cache (about 190 MiB to download), and boot an emulator each.
 
+mod advise;
 mod amd_svm;
 mod command;
 mod doctor;
