@@ -11,9 +11,9 @@ use ::doctor::enable::Arm;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    advise, diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command, lab as lab_command,
-    lab_self_test, load, predict, probe, prove, record, report, restore, snapshot, stat, timeline, top,
-    trace, verify, vm, vms,
+    advise, diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command,
+    lab as lab_command, lab_self_test, load, predict, probe, prove, record, report, restore, snapshot, stat,
+    timeline, top, trace, verify, vm, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.

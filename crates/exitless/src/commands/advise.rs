@@ -129,7 +129,7 @@ fn watched(arguments: &Arguments) -> anyhow::Result<(Recordings, BTreeMap<u32, F
 /// What the command line of a running VM says, where it is one of QEMU.
 fn facts_of(vm: &Vm) -> Option<(u32, Facts)> {
     // A NUL after each argument, as in /proc/PID/cmdline.
-    let bytes = vm.arguments.iter().flat_map(|one| [one.as_bytes(), b"\0"].concat()).collect();
+    let bytes: Vec<u8> = vm.arguments.iter().flat_map(|one| [one.as_bytes(), b"\0"].concat()).collect();
     let text = Text::new(format!("process {}", vm.pid), bytes);
     let directory = std::fs::read_link(format!("/proc/{}/cwd", vm.pid)).unwrap_or_else(|_| HOST.into());
     let definition = domain::qemu::read(&text, &FilesBelow::new(HOST, directory))
