@@ -87,15 +87,16 @@ impl Row<'_> {
         self.cures.iter().filter(|cured| !cured.there).map(|cured| cured.cure)
     }
 
-    /// The most that open cures can do to the exits; `None` where there is none.
+    /// The most that open cures can do to the exits; `None` where there is none that saves time.
     #[must_use]
     pub fn best(&self) -> Option<Effect> {
         let rank = |effect: &Effect| match effect {
             Effect::Gone => 0,
             Effect::Fewer => 1,
             Effect::Cheaper => 2,
+            Effect::Stay => 3,
         };
-        self.open().map(|cure| cure.effect).min_by_key(rank)
+        self.open().map(|cure| cure.effect).filter(|&effect| effect != Effect::Stay).min_by_key(rank)
     }
 
     /// The most handling time that can be saved, nanoseconds: all of it where a cure is open. What the processor itself

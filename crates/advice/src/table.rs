@@ -67,6 +67,8 @@ pub enum Effect {
     Fewer,
     /// They stay, and take less time.
     Cheaper,
+    /// They stay: it only tells more of them, or nothing is to be done.
+    Stay,
 }
 
 /// A change that avoids exits of a device.

@@ -94,6 +94,7 @@ const fn word(effect: Effect) -> &'static str {
         Effect::Gone => "gone",
         Effect::Fewer => "fewer",
         Effect::Cheaper => "cheaper",
+        Effect::Stay => "stay",
     }
 }
 
