@@ -18,10 +18,14 @@ use traces::Recordings;
 use super::quantity;
 use super::recordings::{PartArguments, add, check_file, exit_code};
 use super::vm::subject::Subject;
-use super::watching::{HOST, LiveSource, VmNames};
+use super::watching::{HOST, LiveSource};
 use crate::console::StatusLine;
 use crate::status::{ABOVE_BUDGET, Usage};
 use crate::{console, interrupt};
+
+/// How often VMs are looked for while this host is watched, and how long at least between.
+const LOOKS: u32 = 10;
+const LEAST_BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// Arguments of `advise`.
 #[derive(Debug, Args)]
@@ -113,17 +117,26 @@ fn watched(arguments: &Arguments) -> anyhow::Result<(Recordings, BTreeMap<u32, F
     let line = StatusLine::new();
     let duration = Duration::from_nanos(arguments.duration);
     line.show(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
-    // What was seen until a signal is advised on too.
-    let _ = pause(Instant::now() + duration, &stop);
+    let end = Instant::now() + duration;
+    let mut seen: BTreeMap<u32, Vm> = BTreeMap::new();
+    // A VM may come and go while exits are counted, so its command line is not looked for at the end alone.
+    loop {
+        for vm in Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default() {
+            seen.extend(u32::try_from(vm.pid).map(|pid| (pid, vm)));
+        }
+        // What was seen until a signal is advised on too.
+        let now = Instant::now();
+        if now >= end || !pause(end.min(now + (duration / LOOKS).max(LEAST_BETWEEN_LOOKS)), &stop) {
+            break;
+        }
+    }
     drop(line);
     let source = LiveSource::of(&collector);
-    // VMs that came meanwhile are there by now, and those that left are known from before.
-    let later = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
-    let mut facts: BTreeMap<u32, Facts> = later.iter().filter_map(facts_of).collect();
-    facts.extend(chosen.iter().filter_map(|vm| facts_of(vm)));
     let mut profile = collector.finish()?;
-    VmNames::default().name(&mut profile);
-    Ok((source.recordings(profile), facts))
+    let with_exits = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect::<BTreeSet<_>>();
+    let named = with_exits.iter().filter_map(|pid| Some((*pid, seen.get(pid)?.name.clone())));
+    profile.names.extend(named);
+    Ok((source.recordings(profile), seen.values().filter_map(facts_of).collect()))
 }
 
 /// What the command line of a running VM says, where it is one of QEMU.

@@ -11,7 +11,7 @@ fn ports_of_a_running_vm_come_out_with_their_devices() {
                 -device isa-debugcon,iobase=0x402,chardev=c -chardev null,id=c";
     let script = format!(
         "exitless advise --duration 8 --json >advice.json & advise=$!; sleep 1; \
-         timeout 6 {qemu} >qemu.txt 2>&1; wait $advise; echo status $?; sed 's/^/advice /' advice.json; \
+         timeout 9 {qemu} >qemu.txt 2>&1; wait $advise; echo status $?; sed 's/^/advice /' advice.json; \
          sed 's/^/qemu /' qemu.txt"
     );
     let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", &script]);
