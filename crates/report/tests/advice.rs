@@ -18,8 +18,8 @@ fn exits(count: u64, each_ns: u64) -> Exits {
 /// Two VMs over two seconds: an old guest with a serial console, a clock by the PM timer, and something that nobody knows;
 /// and one at rest.
 fn recordings() -> Recordings {
-    let mut profile =
-        Profile { span: Some(Span { first_ns: 0, last_ns: 2_000_000_000 }), ..Profile::default() };
+    let mut profile = Profile::new();
+    profile.span = Some(Span { first_ns: 0, last_ns: 2_000_000_000 });
     let old = profile.vcpu(Vcpu { vm: Some(10), number: Some(0), thread: Some(11) });
     let write = Direction::Write;
     old.reasons.insert(ExitReason::vmx(30), exits(9000, 20_000));
