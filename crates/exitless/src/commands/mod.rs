@@ -24,6 +24,7 @@ mod table;
 pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod tune;
 pub(crate) mod verify;
 pub(crate) mod vm;
 pub(crate) mod vms;

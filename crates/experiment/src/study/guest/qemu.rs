@@ -34,6 +34,36 @@ const POWER_OFF: Duration = Duration::from_secs(30);
 /// How long QEMU's monitor may take.
 const MONITOR: Duration = Duration::from_secs(20);
 
+/// QEMU's command line of a plan's first guest, an argument with its value a line, so that two plans can be compared. Files
+/// of the guest image have their plain names.
+#[must_use]
+pub fn qemu_definition(plan: &QemuPlan) -> Vec<String> {
+    let files = GuestFiles {
+        kernel: "vmlinux".into(),
+        initial_ram_disk: "initrd.img".into(),
+        root: "root.ext4".into(),
+    };
+    let wiring = network::wiring(plan, 0);
+    let words = command::arguments(plan, 0, &files, &wiring);
+    let mut lines = vec![command::program(plan).display().to_string()];
+    let mut takes_value = false;
+    for word in words {
+        let word = word.to_string_lossy();
+        match lines.last_mut() {
+            Some(line) if takes_value && !word.starts_with('-') => {
+                line.push(' ');
+                line.push_str(&word);
+                takes_value = false;
+            }
+            _ => {
+                takes_value = word.starts_with('-');
+                lines.push(word.into_owned());
+            }
+        }
+    }
+    lines
+}
+
 /// A running QEMU and its guest.
 #[derive(Debug)]
 pub struct QemuGuest {

@@ -84,6 +84,7 @@ fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
     match net.model {
         NetModel::E1000 => format!("e1000,netdev=net,{address}"),
         NetModel::Rtl8139 => format!("rtl8139,netdev=net,{address}"),
+        NetModel::Vmxnet3 => format!("vmxnet3,netdev=net,{address}"),
         NetModel::VirtioNet | NetModel::None => {
             let bus = virtio_suffix(plan);
             let mut device = format!("virtio-net-{bus},netdev=net,{address}");
