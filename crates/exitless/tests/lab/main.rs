@@ -19,6 +19,7 @@ mod snapshot;
 mod stat;
 mod top;
 mod trace;
+mod tune;
 mod verify;
 mod vm_lint;
 mod xen;

@@ -100,6 +100,9 @@ impl TuningPlan {
                 problems.push(problem);
             }
         };
+        for problem in self.base.unknown_metrics("tune.judge", &self.rules.judge) {
+            add(problem.field, problem.what);
+        }
         let best = Best::of(&self.base);
         for (index, change) in self.changes.iter().enumerate() {
             let at = format!("changes[{index}]");

@@ -11,7 +11,8 @@ const MOST_WORKLOADS: usize = 4;
 /// Of more workloads than these the exits by reason are shown of the first alone; the page has the others.
 const FEW_WORKLOADS: usize = 2;
 /// Figures of the host that are shown.
-const OF_THE_HOST: [&str; 3] = ["cpu.busy", "cpu.iowait", "exits.total"];
+const OF_THE_HOST: [&str; 7] =
+    ["cpu.busy", "cpu.iowait", "emulator.cpu", "iothread.cpu", "vhost.cpu", "exits.total", "handling.total"];
 /// Reasons with fewer exits are left to the page.
 const MOST_REASONS: usize = 10;
 
