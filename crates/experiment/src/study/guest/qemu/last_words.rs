@@ -63,7 +63,10 @@ mod tests {
         let write = |lines: &[String]| fs::write(folder.path().join("console"), lines.join("\r\n")).unwrap();
         write(&console);
         let shown = words.to_string();
-        assert!(shown.contains("line 39") && shown.contains("line 15") && !shown.contains("line 14"), "{shown}");
+        assert!(
+            shown.contains("line 39") && shown.contains("line 15") && !shown.contains("line 14"),
+            "{shown}"
+        );
         console[10] = "[ 1.0] exitless agent: panicked at main.rs".to_owned();
         console[12] = "[ 1.1] Kernel panic - not syncing".to_owned();
         write(&console);

@@ -47,8 +47,7 @@ pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
     let end = |number| IpAddr::V4(Ipv4Addr::from_bits(network + number));
     let (host, own) = (end(1), end(2));
     let between = Some(Network::Static { address: own, prefix: 30, host });
-    // The process's number keeps two studies on one machine apart.
-    let tap = format!("ex{}-{index}", std::process::id());
+    let tap = tap_name(index);
     let queues = if net.queues > 1 { format!(",queues={}", net.queues) } else { String::new() };
     let carried = |vhost: &str| format!("tap,id=net,ifname={tap},script=no,downscript=no{vhost}{queues}");
     let (netdev, guest, host, tap) = match net.backend {
@@ -76,6 +75,11 @@ pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
     }
     arguments.extend(["-netdev".to_owned(), netdev, "-device".to_owned(), device(plan, net, index)]);
     Wiring { arguments, guest, host, tap }
+}
+
+/// The tap device of guest `index`; the process's number keeps two studies on one machine apart.
+pub(super) fn tap_name(index: u32) -> String {
+    format!("ex{}-{index}", std::process::id())
 }
 
 fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
