@@ -1,10 +1,11 @@
 //! What a packet of 64 bytes costs the back-end: this daemon, `dpdk-testpmd`'s vhost ports and Open vSwitch with DPDK, one
 //! after another in each round, under the same load by testpmd's virtio-user front-end.
 //!
-//! `cargo bench -p iocm --bench net_peers [-- ROUNDS]`. Two loads: a front-end that sends all that it can to a back-end that
-//! forgets it, and packets that go round between two ports of a back-end and a front-end that sends back what it gets. CPU
-//! time is that of the whole back-end process; packets are those that the front-end counts. Front-end and back-end have a
-//! CPU each. At the end the medians over the rounds are held against what the daemon is meant to reach.
+//! `cargo bench -p iocm --bench net_peers [-- ROUNDS] [PEER]`, where PEER is a part of the names of those to measure. Two
+//! loads: a front-end that sends all that it can to a back-end that forgets it, and packets that go round between two ports
+//! of a back-end and a front-end that sends back what it gets. CPU time is that of the whole back-end process; packets are
+//! those that the front-end counts. Front-end and back-end have a CPU each. At the end the medians over the rounds are held
+//! against what the daemon is meant to reach.
 
 mod net_peers {
     pub(crate) mod aims;
@@ -47,6 +48,9 @@ fn main() -> Outcome<()> {
     if let Some(why) = open_vswitch::missing() {
         println!("not compared: {why}");
         peers.retain(|peer| *peer != Peer::OpenVSwitch);
+    }
+    if let Some(wanted) = std::env::args().skip(1).find(|word| word.starts_with(char::is_alphabetic)) {
+        peers.retain(|peer| peer.name().contains(&wanted));
     }
     let (mut results, mut idles) = (Vec::new(), Vec::new());
     for load in [Load::Sink, Load::Round] {

@@ -3,9 +3,12 @@
 //! This program is the tests and the daemon, for a daemon gives privileges away before it has threads, which the usual
 //! harness has.
 
+mod blkio_disk;
+
 mod process {
     pub(crate) mod daemon;
     pub(crate) mod killed;
+    pub(crate) mod killed_libblkio;
     pub(crate) mod machine;
     pub(crate) mod safe;
 }
@@ -13,6 +16,7 @@ mod process {
 const TESTS: &[(&str, fn())] = &[
     ("killed_under_load_it_loses_nothing_split", process::killed::split),
     ("killed_under_load_it_loses_nothing_packed", process::killed::packed),
+    ("killed_under_load_libblkio_finds_what_it_was_told", process::killed_libblkio::finds_what_was_told),
     ("a_machine_goes_on_when_the_daemon_is_killed", process::machine::goes_on),
     ("privileges_are_given_away", process::safe::given_away),
     ("what_runs_can_still_be_changed", process::safe::changes),

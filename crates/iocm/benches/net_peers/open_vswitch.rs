@@ -51,8 +51,9 @@ pub(crate) fn prepared(folder: &Path, ports: usize) -> Outcome<(Child, Command)>
         ".",
         "other_config:dpdk-init=true",
     ]);
-    // By itself it asks for memory in a way that needs huge pages.
-    let memory = "--legacy-mem --no-huge -m 512 --no-pci --no-telemetry";
+    // By itself it asks for memory in a way that needs huge pages. With much less it takes ports away again: those of
+    // packets' buffers are made anew when a front-end has come.
+    let memory = "--legacy-mem --no-huge -m 2048 --no-pci --no-telemetry";
     settings.arg(format!("other_config:dpdk-extra={memory} --file-prefix=iocm-ovs-{}", std::process::id()));
     settings.args(["other_config:dpdk-lcore-mask=2", "other_config:pmd-cpu-mask=1"]);
     settings.args(["--", "add-br", "lan", "--", "set", "bridge", "lan", "datapath_type=netdev"]);

@@ -227,7 +227,10 @@ fn what_cannot_be_is_refused_and_the_front_end_stays() {
     assert!(!front.tell(8, &two(9, 64), &[]).unwrap(), "no such queue");
     assert!(!front.tell(8, &[1, 2, 3], &[]).unwrap(), "too short");
     assert!(!front.tell(999, &[], &[]).unwrap(), "no such request");
-    assert!(!front.tell(28, &[], &[]).unwrap(), "postcopy");
+    for postcopy in 28..=30 {
+        assert!(!front.tell(postcopy, &[], &[]).unwrap(), "postcopy");
+    }
+    assert!(!front.tell(22, &[0; 32], &[]).unwrap(), "an IOMMU of the guest");
     assert!(!front.tell(2, &u64::MAX.to_ne_bytes(), &[]).unwrap(), "features that were not offered");
     assert!(!front.start(0, &place, 63, 0).unwrap(), "no size of a ring");
     front.stop(0).unwrap();

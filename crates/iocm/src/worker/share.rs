@@ -70,6 +70,24 @@ mod tests {
     }
 
     #[test]
+    fn nobody_waits_for_more_than_a_quantum_of_each_other() {
+        for size in [0, 512, 4096, 64 << 10, 1 << 20] {
+            let mut greedy = Share::default();
+            let mut units = 0;
+            for turn in 1..=1_000_u64 {
+                let requests = greedy.turn(crate::queue::USUAL_WEIGHT);
+                assert!(i64::from(requests) <= QUANTUM, "{requests} requests of {size} bytes in a turn");
+                let bytes = u64::from(requests) * size;
+                greedy.used(requests, bytes, true);
+                units += u64::from(requests) + bytes / BYTES_A_UNIT;
+                // What a turn turned out to cost more is paid back before the next.
+                let overdrawn = QUANTUM.unsigned_abs() * (1 + size / BYTES_A_UNIT);
+                assert!(units <= turn * QUANTUM.unsigned_abs() + overdrawn, "turn {turn}: {units}");
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_saved_by_being_idle() {
         let mut share = Share::default();
         for _ in 0..100 {

@@ -7,6 +7,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+#[path = "bad_disk_tests.rs"]
+mod bad_disk;
 #[path = "failing_disk_tests.rs"]
 mod failing_disk;
 

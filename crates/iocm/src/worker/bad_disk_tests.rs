@@ -1,0 +1,140 @@
+//! A disk of the host with a bad block: the kernel says EIO.
+
+use super::*;
+use fuser::{
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags,
+    ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
+};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::MountFlags;
+use std::os::fd::AsRawFd as _;
+use std::time::SystemTime;
+
+const SIZE: u64 = 1 << 20;
+/// The block that cannot be read or written, as large as a page.
+const BAD: u64 = 5 * 4096;
+
+/// A file system that is one file.
+struct Disk;
+
+fn is_bad(offset: u64, size: usize) -> bool {
+    offset < BAD + 4096 && BAD < offset + size as u64
+}
+
+impl Filesystem for Disk {
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let never = SystemTime::UNIX_EPOCH;
+        let attributes = FileAttr {
+            ino,
+            size: SIZE,
+            blocks: SIZE / 512,
+            atime: never,
+            mtime: never,
+            ctime: never,
+            crtime: never,
+            kind: FileType::RegularFile,
+            perm: 0o600,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        };
+        reply.attr(&Duration::ZERO, &attributes);
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match is_bad(offset, size as usize) {
+            true => reply.error(Errno::EIO),
+            false => reply.data(&vec![9; size as usize]),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match is_bad(offset, data.len()) {
+            true => reply.error(Errno::EIO),
+            false => reply.written(data.len() as u32),
+        }
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.error(Errno::EIO);
+    }
+}
+
+/// Takes the file system away.
+struct Mounted(tempfile::NamedTempFile);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+/// `None` where this user may mount nothing.
+fn mounted() -> Option<Mounted> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let options = format!("fd={},rootmode=100600,user_id=0,group_id=0", device.as_raw_fd());
+    let options = std::ffi::CString::new(options).unwrap();
+    rustix::mount::mount("disk", file.path(), "fuse", MountFlags::empty(), options.as_c_str()).ok()?;
+    let mounted = Mounted(file);
+    let session = Session::from_fd(Disk, device, SessionACL::All, Config::default()).unwrap();
+    session.spawn().unwrap();
+    Some(mounted)
+}
+
+#[test]
+fn a_bad_block_is_an_error_for_the_guest_and_the_others_are_not() {
+    let Some(disk) = mounted() else {
+        println!("not tested: only root can mount a disk with a bad block");
+        return;
+    };
+    let path = Some(disk.0.path().to_owned());
+    let device = BlockDevice::open(BlockOptions { path, ..BlockOptions::default() }).unwrap();
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut guest, queue) = Guest::new(&device, FEATURES);
+    worker.add(queue);
+    let status = |guest: &mut Guest, kind, offset: u64, data: &[u8], read| {
+        guest.submit(kind, offset / 512, data, read).unwrap();
+        guest.ended().1
+    };
+    for _ in 0..3 {
+        assert_eq!(status(&mut guest, 0, BAD, &[], 4096), 1, "a read of it");
+        assert_eq!(status(&mut guest, 0, BAD - 4096, &[], 3 * 4096), 1, "a read across it");
+        assert_eq!(status(&mut guest, 1, BAD, &[5; 4096], 0), 1, "a write to it");
+        assert_eq!(status(&mut guest, 4, 0, &[], 0), 1, "a flush");
+        guest.submit(0, 0, &[], 4096).unwrap();
+        let (_, good, data) = guest.ended();
+        assert!(good == 0 && data.iter().all(|byte| *byte == 9), "a read of another block");
+        assert_eq!(status(&mut guest, 1, BAD + 4096, &[5; 4096], 0), 0, "a write to another block");
+    }
+    assert_eq!(guest.state.counters.read().errors, 12);
+}
