@@ -74,7 +74,7 @@ pub fn tune<M: Measuring>(plan: &TuningPlan, target: &str, measuring: &mut M) ->
             Measured::Failed(why) => Step { folder: Some(folder), ..told(change, Ruling::Failed, why) },
             Measured::Findings(findings) => {
                 let (ruling, judged) = judge(&findings, &plan.rules);
-                let sentence = findings.verdict.sentence;
+                let sentence = said(plan, findings.verdict.sentence);
                 Step { folder: Some(folder), judged, ..told(change, ruling, sentence) }
             }
         };
@@ -98,7 +98,7 @@ pub fn tune<M: Measuring>(plan: &TuningPlan, target: &str, measuring: &mut M) ->
                     let (ruling, judged) = judge(&findings, &plan.rules);
                     let confirmed =
                         if ruling == Ruling::Kept { Ruling::Confirmed } else { Ruling::NotConfirmed };
-                    (confirmed, judged, findings.verdict.sentence)
+                    (confirmed, judged, said(plan, findings.verdict.sentence))
                 }
             };
             let name = TUNED.to_owned();
@@ -163,6 +163,14 @@ pub fn tried(plan: &TuningPlan) -> impl Iterator<Item = &Change> {
 #[must_use]
 pub fn folder_of(index: usize, name: &str) -> String {
     format!("steps/{}-{name}", index + 1)
+}
+
+/// The study's verdict is on main figures; where others decide, it would contradict the ruling.
+fn said(plan: &TuningPlan, verdict: String) -> String {
+    match &plan.rules.judge[..] {
+        [] => verdict,
+        named => format!("Judged by {}.", named.join(", ")),
+    }
 }
 
 fn told(change: &Change, ruling: Ruling, sentence: String) -> Step {

@@ -194,14 +194,14 @@ fn gain(one: &Comparison) -> String {
 fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
     let of = |metric: &str| metric.starts_with("exits.").then(|| exit_reason(metric)).flatten().map(str::to_owned);
     let total = "exits.total";
-    let table = rates(findings, workload, ("exit reason", &of), Some(total), width, colour)?;
+    let table = rates(findings, workload, "exit reason", of, Some(total), (width, colour))?;
     Some((format!("VM exits during {workload}{}", table.0), table.1))
 }
 
 /// Accesses by port and page in each arm, where the plan asked for them.
 fn accesses(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
     let of = |metric: &str| accessed(metric).map(|place| place.replacen('.', " ", 1));
-    let table = rates(findings, workload, ("port or page", &of), None, width, colour)?;
+    let table = rates(findings, workload, "port or page", of, None, (width, colour))?;
     Some((format!("Accesses by port and page of addresses during {workload}{}", table.0), table.1))
 }
 
@@ -209,10 +209,10 @@ fn accesses(findings: &Findings, workload: &str, width: usize, colour: bool) -> 
 fn rates(
     findings: &Findings,
     workload: &str,
-    (heading, of): (&'static str, &dyn Fn(&str) -> Option<String>),
+    heading: &'static str,
+    of: impl Fn(&str) -> Option<String>,
     total: Option<&str>,
-    width: usize,
-    colour: bool,
+    (width, colour): (usize, bool),
 ) -> Option<(String, String)> {
     // A load of the micro VM counts its own, by operation.
     let all = || {
