@@ -192,7 +192,8 @@ fn gain(one: &Comparison) -> String {
 
 /// Exits by reason in each arm, with as many guests as ran at most.
 fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
-    let of = |metric: &str| metric.starts_with("exits.").then(|| exit_reason(metric)).flatten().map(str::to_owned);
+    let of =
+        |metric: &str| metric.starts_with("exits.").then(|| exit_reason(metric)).flatten().map(str::to_owned);
     let total = "exits.total";
     let table = rates(findings, workload, "exit reason", of, Some(total), (width, colour))?;
     Some((format!("VM exits during {workload}{}", table.0), table.1))
