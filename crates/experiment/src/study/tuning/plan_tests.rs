@@ -52,7 +52,7 @@ fn what_cannot_be_tried_is_refused_by_name() {
             "{ disk = { iothread = true } }",
             "changes[0]: guests.disk.iothread",
         ),
-        ("test = \"cpu\"", "test = \"gpu\"", "workloads[0]"),
+        ("test = \"cpu\"", "test = \"gpu\"", "gpu"),
         ("[[workloads]]", "[tune]\njudge = [\"exits.total\", \"speed\"]\n[[workloads]]", "speed"),
         ("[[workloads]]", "[tune]\njuge = []\n[[workloads]]", "juge"),
         ("[guests]", "[[factors]]\n[guests]", "experiment run"),
