@@ -25,6 +25,7 @@ mod table;
 pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod tune;
 pub(crate) mod verify;
 pub(crate) mod vm;
 pub(crate) mod vms;

@@ -20,6 +20,7 @@ mod snapshot;
 mod stat;
 mod top;
 mod trace;
+mod tune;
 mod verify;
 mod vm_lint;
 mod xen;
