@@ -11,9 +11,9 @@ use ::doctor::enable::Arm;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command, lab as lab_command,
-    lab_self_test, load, predict, probe, prove, record, report, restore, snapshot, stat, timeline, top,
-    trace, verify, vm, vms,
+    advise, diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command,
+    lab as lab_command, lab_self_test, load, predict, probe, prove, record, report, restore, snapshot, stat,
+    timeline, top, trace, tune, verify, vm, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -75,6 +75,10 @@ enum Command {
     ///
     /// Exit status: as of `report`; 2 also when --for names the technology of another vendor than the recording's.
     Predict(predict::Arguments),
+    /// Name the devices that cause the exits of VMs, what they cost, and what to change in QEMU, libvirt or the guest.
+    ///
+    /// Exit status: as of `report`; 1 with --idle when a VM has more exits than its budget.
+    Advise(advise::Arguments),
     /// Draw the VM exits of recordings over time.
     ///
     /// Exit status: as of `report`.
@@ -119,6 +123,15 @@ enum Command {
     /// Studies: what a setting does to workloads in VMs, with intervals on every difference.
     #[command(subcommand)]
     Experiment(experiment_command::Command),
+    /// Try one change of a plan's guests after the other, and keep those that a study of it finds better.
+    ///
+    /// Each change is measured against the best so far. It starts guests of its own, or uses those that the plan names; no
+    /// other VM is touched. What was made is kept; the same command goes on.
+    ///
+    /// Exit status: 0 when every change was tried, whatever was kept; 1 when runs of some step failed for good, or a change
+    /// of the host could not be undone; 2 for a wrong command line or plan, or a folder that holds something else; 125 when
+    /// the tuning could not go on; 130 when interrupted.
+    Tune(tune::Arguments),
     /// Serve virtio devices of many VMs from shared I/O workers.
     #[command(subcommand)]
     Iocm(iocm_command::Command),
@@ -154,6 +167,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),
@@ -164,6 +178,7 @@ fn main() -> ExitCode {
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Experiment(command) => experiment_command::run(&command),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Iocm(command) => iocm_command::run(command),
         Command::Guest(command) => guest::run(command),
         Command::Load(command) => load::run(command),

@@ -24,6 +24,8 @@ pub(crate) const SOME_FAILED: u8 = 1;
 pub(crate) const TO_MEND: u8 = 1;
 /// What was asked of the host is refused, blocked, or failed.
 pub(crate) const REFUSED: u8 = 1;
+/// A VM that should be at rest has more exits than its budget.
+pub(crate) const ABOVE_BUDGET: u8 = 1;
 /// Interrupt virtualization is not active for some VM.
 pub(crate) const INHIBITED: u8 = 1;
 /// Whether it is active cannot be told.

@@ -25,6 +25,7 @@ pub use assumption::{Apicv, Assumption, Avic};
 pub use range::Range;
 pub use row::{Fate, Part, PredictedRow};
 pub use rule::Rule;
+pub use split::{Piece, split};
 
 use evidence::Evidence;
 use row::Rows;

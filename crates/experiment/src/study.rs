@@ -14,6 +14,7 @@ mod span;
 pub mod store;
 pub mod stream;
 pub mod target;
+pub mod tuning;
 pub mod workload;
 
 pub use metric::{Better, Combine, Metric, Unit};

@@ -63,7 +63,7 @@ pub(crate) const LEFT_OUT: [&str; 16] = [
 ];
 
 /// Modules that a guest may ask for by name; what they need is added.
-pub(crate) const MODULES: [&str; 13] = [
+pub(crate) const MODULES: [&str; 14] = [
     "ahci",
     "ata_piix",
     "overlay",
@@ -75,6 +75,7 @@ pub(crate) const MODULES: [&str; 13] = [
     "virtio_net",
     "virtio_rng",
     "virtio_scsi",
+    "vmxnet3",
     "xen_blkfront",
     "xen_netfront",
 ];

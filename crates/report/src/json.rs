@@ -1,6 +1,7 @@
 //! Recordings for programs: JSON documents with a format number. Within one number fields are added, never
 //! changed. `docs/report.md` tells what they mean.
 
+mod advice;
 mod comparison;
 mod enable;
 mod examination;
@@ -19,6 +20,8 @@ use traces::{Recording, Recordings};
 
 use crate::rows::{Names, RestRow, TableRow, rest_row, table_rows};
 
+pub use advice::{AdviceDocument, advice};
+pub(crate) use advice::{name as advice_name, percent as advice_percent};
 pub use comparison::{ComparisonDocument, comparison};
 pub use enable::{JournalDocument, PlanDocument, kept, plan, restored};
 pub use examination::{ExaminationDocument, examination};

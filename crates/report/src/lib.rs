@@ -16,6 +16,7 @@ mod running;
 mod studied;
 pub mod terminal;
 pub mod top;
+pub mod tuned;
 
 pub use compared::Compared;
 pub use running::{Counted, Running};

@@ -1,5 +1,6 @@
 //! Tables for the terminal.
 
+mod advice;
 mod columns;
 mod comparison;
 mod converted;
@@ -25,6 +26,7 @@ mod trace;
 mod verify;
 mod vms;
 
+pub use self::advice::{AdviceView, advice, idle};
 pub use self::comparison::comparison;
 pub use self::converted::converted;
 pub use self::cost::cost;
@@ -55,7 +57,7 @@ use textwrap::Options;
 use crate::figure;
 
 /// No table is narrower than this, however narrow the terminal.
-const NARROWEST: usize = 72;
+pub(crate) const NARROWEST: usize = 72;
 
 /// The outcome of a proof: costs, exits by reason, doubts, and the verdict last, where the eye is.
 ///
@@ -108,7 +110,7 @@ fn exits(outcome: &Outcome, width: usize, colour: bool) -> String {
     format!("{}\n{table}", wrapped(&title, width, "", ""))
 }
 
-fn wrapped(text: &str, width: usize, first: &str, rest: &str) -> String {
+pub(crate) fn wrapped(text: &str, width: usize, first: &str, rest: &str) -> String {
     let options = Options::new(width).initial_indent(first).subsequent_indent(rest);
     let mut text = textwrap::fill(&figure::printable(text), options);
     text.push('\n');

@@ -4,8 +4,8 @@ mod check;
 mod diff;
 mod given;
 mod lab_target;
-mod report;
-mod run;
+pub(super) mod report;
+pub(super) mod run;
 mod serve_runs;
 mod words;
 

@@ -1,5 +1,6 @@
 //! One file per subcommand.
 
+pub(crate) mod advise;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod enable;
@@ -24,6 +25,7 @@ mod table;
 pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod tune;
 pub(crate) mod verify;
 pub(crate) mod vm;
 pub(crate) mod vms;

@@ -4,7 +4,7 @@ mod args;
 mod converted;
 mod fix;
 mod lint;
-mod subject;
+pub(super) mod subject;
 mod write;
 mod xml;
 

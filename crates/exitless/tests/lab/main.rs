@@ -2,6 +2,7 @@
 //!
 //! These tests build the image when it is not in the cache (about 190 MiB to download), and boot an emulator each.
 
+mod advise;
 mod amd_svm;
 mod command;
 mod doctor;
@@ -19,6 +20,7 @@ mod snapshot;
 mod stat;
 mod top;
 mod trace;
+mod tune;
 mod verify;
 mod vm_lint;
 mod xen;

@@ -5,12 +5,15 @@ use crate::{Access, Exits, HandlingTime};
 
 /// One part of a reason's exits.
 #[derive(Debug)]
-pub(super) struct Piece<'a> {
-    pub(super) part: Part,
-    pub(super) exits: u64,
-    pub(super) time_ns: u64,
+pub struct Piece<'a> {
+    /// Which part.
+    pub part: Part,
+    /// How many exits it has.
+    pub exits: u64,
+    /// How long they took, nanoseconds; an estimate.
+    pub time_ns: u64,
     /// Times whose distribution is taken for that of the part.
-    pub(super) times: &'a HandlingTime,
+    pub times: &'a HandlingTime,
 }
 
 /// Splits `whole` by `accesses`; what they do not explain is [`Part::Rest`].
@@ -19,7 +22,8 @@ pub(super) struct Piece<'a> {
 /// `docs/recordings.md`), so a piece's mean is that of the access and what the mean exit takes beyond the mean
 /// access; `timed` says that accesses are timed so. Where there are more accesses than exits, as after losses,
 /// exits are dealt out in their proportion.
-pub(super) fn split<'a>(whole: &'a Exits, accesses: &[(Access, &'a Exits)], timed: bool) -> Vec<Piece<'a>> {
+#[must_use]
+pub fn split<'a>(whole: &'a Exits, accesses: &[(Access, &'a Exits)], timed: bool) -> Vec<Piece<'a>> {
     let explained = accesses.iter().fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
     let mean = whole.handling.mean_ns().unwrap_or(0.0);
     let of_access = |exits: &Exits| exits.handling.mean_ns().filter(|_| timed);

@@ -31,7 +31,7 @@ pub use method::{FailedRun, Method, OrderedRun, Skew};
 pub use multiplicity::{FalseAlarms, Multiplicity};
 pub use verdict::{Judgement, Verdict};
 pub use warning::Warning;
-pub use wording::{exit_reason, metric_in_words};
+pub use wording::{accessed, exit_reason, metric_in_words};
 
 use std::collections::{BTreeMap, BTreeSet};
 

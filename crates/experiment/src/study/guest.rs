@@ -29,7 +29,7 @@ pub use files::GuestFiles;
 pub use host::HostGuest;
 pub use libvirt::LibvirtGuest;
 pub use plan::*;
-pub use qemu::QemuGuest;
+pub use qemu::{QemuGuest, qemu_definition};
 pub use qga::AgentGuest;
 pub use ssh::SshGuest;
 pub use start::{Ground, start};

@@ -1,5 +1,6 @@
 //! What is sampled on the host while a workload runs.
 
+mod access;
 mod exit;
 mod figures;
 mod frequency;

@@ -62,6 +62,14 @@ fn the_number_of_cores_in_plain_cases() {
 }
 
 #[test]
+fn where_ten_times_too_many_vcpus_run_little_io_gets_no_core() {
+    let mut crowded = view(&[0.03], &[(0, 0.03)], 4.0, 36.0);
+    crowded.workers[0].core = None;
+    let (cores, reason) = cores_after(&crowded, 5);
+    assert_eq!(cores, 0, "{reason:?}");
+}
+
+#[test]
 fn a_core_that_vcpus_miss_and_that_brings_nothing_is_taken_back_and_tried_later() {
     let mut memory = Memory::default();
     let full = view(&[1.0], &[(0, 0.5), (0, 0.5)], 2.9, 0.0);

@@ -55,7 +55,7 @@ impl Wanted {
         if cores == 0 {
             let progress = (self.cores / (self.computing + 2.0 * self.io).max(f64::MIN_POSITIVE)).min(1.0);
             let most = if progress < 1.0 { bounds.alone / 2.0 } else { bounds.alone };
-            return if self.io <= most { self.io * progress } else { 0.0 };
+            return self.io.min(most) * progress;
         }
         let left = self.cores - cores as f64;
         let progress = (left / self.computing.max(f64::MIN_POSITIVE)).min(1.0);

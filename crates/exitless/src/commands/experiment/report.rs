@@ -13,7 +13,7 @@ use crate::status::Usage;
 use crate::{console, status};
 
 /// The page's name in the result's folder.
-const PAGE: &str = "report.html";
+pub(in crate::commands) const PAGE: &str = "report.html";
 
 /// Arguments of `experiment report`.
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads a result's folder.
-pub(super) fn read(folder: &Path) -> anyhow::Result<Collected> {
+pub(in crate::commands) fn read(folder: &Path) -> anyhow::Result<Collected> {
     if !folder.is_dir() {
         return Err(Usage(format!(
             "{} is no folder; give the one that `exitless experiment run` wrote",

@@ -77,10 +77,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("Going on with {}: {} runs are there", folder.display(), store.runs().len());
     }
     let stop = interrupt::flag()?;
-    let conclusion = match &arguments.target {
-        Target::Local => here(&mut store, arguments.allow_unlike, &stop),
-        target => elsewhere(&mut store, target, arguments, &stop),
-    };
+    let ssh_config = arguments.ssh_config.as_deref();
+    let conclusion = make_runs(&mut store, &arguments.target, ssh_config, arguments.allow_unlike, &stop);
     let interrupted = stop.load(Ordering::Relaxed);
     // What was made is told also where it ended too soon.
     let conclusion = match conclusion {
@@ -97,6 +95,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         () if interrupted => status::INTERRUPTED,
         () => status::SOME_FAILED,
     }))
+}
+
+/// Makes the runs that are missing, on the target.
+pub(in crate::commands) fn make_runs(
+    store: &mut Store,
+    target: &Target,
+    ssh_config: Option<&Path>,
+    allow_unlike: bool,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Conclusion> {
+    match target {
+        Target::Local => here(store, allow_unlike, stop),
+        target => elsewhere(store, target, ssh_config, allow_unlike, stop),
+    }
 }
 
 fn here(store: &mut Store, allow_unlike: bool, stop: &AtomicBool) -> anyhow::Result<Conclusion> {
@@ -116,12 +128,12 @@ fn here(store: &mut Store, allow_unlike: bool, stop: &AtomicBool) -> anyhow::Res
 fn elsewhere(
     store: &mut Store,
     target: &Target,
-    arguments: &Arguments,
+    ssh_config: Option<&Path>,
+    allow_unlike: bool,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Conclusion> {
     let id = format!("{:x}", chance());
     let patience = Patience::of(store.plan());
-    let allow_unlike = arguments.allow_unlike;
     let line = StatusLine::new();
     let mut on_event = |event: Event<'_>| match event {
         Event::Progress(progress) => line.show(words::progress(progress)),
@@ -135,7 +147,7 @@ fn elsewhere(
     match target {
         Target::Ssh { destination, port } => {
             let serve = SERVE.map(str::to_owned).to_vec();
-            let mut ssh = Ssh::new(destination, *port, arguments.ssh_config.clone(), serve);
+            let mut ssh = Ssh::new(destination, *port, ssh_config.map(Path::to_owned), serve);
             let settings = Settings { study: &id, emulated: None, allow_unlike, patience };
             Ok(coordinate(store, &mut ssh, settings, stop, &mut on_event)?)
         }
@@ -167,7 +179,7 @@ pub(super) fn files(folder: &Path, stop: &AtomicBool) -> Result<GuestFiles, Stri
 }
 
 /// A seed that a plan without one gets; below 2^53, so that every reader of JSON keeps it whole.
-fn chance() -> u64 {
+pub(in crate::commands) fn chance() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     // The standard library's hashers are seeded by the system's random numbers.
     std::collections::hash_map::RandomState::new().build_hasher().finish() >> 11

@@ -114,11 +114,12 @@ fn of_guests(run: &Run) -> Vec<Metric> {
     combined.collect()
 }
 
-/// A reason that was not seen in a run in which exits were counted was seen 0 times.
+/// A reason, port or address that was not seen in a run in which exits were counted was seen 0 times.
 fn fill_unseen(found: &mut [Series]) {
     let is_count = |series: &Series| {
         series.source == Source::Host
-            && super::wording::exit_reason(&series.metric).is_some()
+            && (super::wording::exit_reason(&series.metric).is_some()
+                || super::wording::accessed(&series.metric).is_some())
             && matches!(series.unit, Unit::PerSecond | Unit::Count | Unit::PerOperation | Unit::Percent)
     };
     let mut counted: BTreeMap<String, BTreeSet<(u32, usize, u32)>> = BTreeMap::new();

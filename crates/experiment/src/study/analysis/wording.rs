@@ -25,6 +25,7 @@ pub fn metric_in_words(metric: &str) -> String {
     let words = metric.split('.').map(|word| match word {
         "cpu" => "CPU",
         "exits" => "VM exits",
+        "accesses" => "accesses at",
         "handling" => "handling of VM exits",
         "total" => "in all",
         word => word,
@@ -37,6 +38,12 @@ pub fn metric_in_words(metric: &str) -> String {
 pub fn exit_reason(metric: &str) -> Option<&str> {
     let rest = metric.strip_prefix("exits.").or_else(|| metric.strip_prefix("handling."))?;
     (rest != "total").then_some(rest)
+}
+
+/// The port, or the page of addresses, of a figure that counts accesses: `port.0x20` of `accesses.port.0x20`; none of
+/// `accesses.port`, which is of all ports.
+pub fn accessed(metric: &str) -> Option<&str> {
+    metric.strip_prefix("accesses.").filter(|place| place.contains('.'))
 }
 
 /// "by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)".

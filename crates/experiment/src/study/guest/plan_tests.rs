@@ -91,6 +91,8 @@ fn what_qemu_would_refuse_is_found_before_it_starts() {
         ("[disk]\nbus = \"nvme\"\niothread = true", "iothread"),
         ("machine = \"microvm\"\n[disk]\nbus = \"ide\"", "microvm"),
         ("[net]\nmodel = \"e1000\"", "e1000|kernel"),
+        ("[net]\nmodel = \"vmxnet3\"\nbackend = \"vhost\"", "vhost"),
+        ("machine = \"microvm\"\n[net]\nmodel = \"vmxnet3\"", "PCI"),
         ("[net]\nbackend = \"vhost-user\"", "socket"),
         ("[net]\nqueues = 2", "queues"),
         ("pit = \"discard\"\nirqchip = \"split\"", "pit"),

@@ -34,6 +34,46 @@ const POWER_OFF: Duration = Duration::from_secs(30);
 /// How long QEMU's monitor may take.
 const MONITOR: Duration = Duration::from_secs(20);
 
+/// QEMU's command line of a plan's first guest, an argument with its value a line, so that two plans can be compared. Files
+/// of the guest image have their plain names, a tap device is called tap0, and of the kernel's arguments those of the plan alone
+/// are told: the others are what makes it a guest of the image.
+#[must_use]
+pub fn qemu_definition(plan: &QemuPlan) -> Vec<String> {
+    let files = GuestFiles {
+        kernel: "vmlinux".into(),
+        initial_ram_disk: "initrd.img".into(),
+        root: "root.ext4".into(),
+    };
+    let wiring = network::wiring(plan, 0);
+    let words = command::arguments(plan, 0, &files, &wiring);
+    let mut lines = vec![command::program(plan).display().to_string()];
+    let mut takes_value = false;
+    let own_tap = format!("ifname={},", network::tap_name(0));
+    let own = plan.kernel_arguments.join(" ");
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if word == "-append" {
+            words.next();
+            lines.extend((!own.is_empty()).then(|| format!("-append {own}")));
+            takes_value = false;
+            continue;
+        }
+        let word = word.to_string_lossy().replace(&own_tap, "ifname=tap0,");
+        match lines.last_mut() {
+            Some(line) if takes_value && !word.starts_with('-') => {
+                line.push(' ');
+                line.push_str(&word);
+                takes_value = false;
+            }
+            _ => {
+                takes_value = word.starts_with('-');
+                lines.push(word);
+            }
+        }
+    }
+    lines
+}
+
 /// A running QEMU and its guest.
 #[derive(Debug)]
 pub struct QemuGuest {

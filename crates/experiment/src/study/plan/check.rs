@@ -44,12 +44,19 @@ impl Plan {
         }
         if let Some(until) = &order.until {
             check_until(until, order.repeats, found);
-            self.check_metrics(&until.metrics, found);
+            self.check_metrics("order.until.metrics", &until.metrics, found);
         }
     }
 
+    /// What is wrong with the names of figures that `field` lists.
+    pub(in crate::study) fn unknown_metrics(&self, field: &str, names: &[String]) -> Vec<Problem> {
+        let mut found = Found::default();
+        self.check_metrics(field, names, &mut found);
+        found.problems
+    }
+
     /// A figure that no run has would never be narrow enough.
-    fn check_metrics(&self, names: &[String], found: &mut Found) {
+    fn check_metrics(&self, field: &str, names: &[String], found: &mut Found) {
         let tools = self.workloads.iter().filter_map(|workload| workload.workload().ok());
         let of_workloads: Vec<_> = tools.flat_map(|tool| tool.metrics()).collect();
         for (index, name) in names.iter().enumerate() {
@@ -64,7 +71,7 @@ impl Plan {
                 known.join(", "),
                 SAMPLED.join(", ")
             );
-            found.add(&format!("order.until.metrics[{index}]"), what);
+            found.add(&format!("{field}[{index}]"), what);
         }
     }
 

@@ -18,7 +18,7 @@ macro_rules! shipped {
 }
 
 /// All of them, each in its full size and in one for laboratories.
-pub const SHIPPED: [Shipped; 11] = shipped![
+pub const SHIPPED: [Shipped; 19] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
     "netperf-xen",
@@ -30,6 +30,14 @@ pub const SHIPPED: [Shipped; 11] = shipped![
     "ipi-cost-lab",
     "side-cores",
     "side-cores-lab",
+    "cure-irqchip",
+    "cure-irqchip-lab",
+    "cure-disk",
+    "cure-disk-lab",
+    "cure-network",
+    "cure-network-lab",
+    "cure-display",
+    "cure-display-lab",
 ];
 
 impl Shipped {

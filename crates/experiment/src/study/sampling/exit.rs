@@ -10,8 +10,8 @@ use host::vms::Vms;
 use live::statistics::{StatisticsSource, VmStatistics};
 use live::{Collector, Cost, Watch};
 
-use super::SampledGuest;
 use super::table::Table;
+use super::{SampledGuest, access};
 use crate::study::{Better, Combine, Metric, Unit};
 
 /// Counting until [`Self::finish`].
@@ -26,6 +26,7 @@ pub(super) struct Counted {
     collector: Collector,
     profile: Profile,
     names: BTreeMap<u32, String>,
+    accesses: bool,
     /// Keeps the kernel measuring the programs.
     _measuring: Option<OwnedFd>,
     warnings: Vec<String>,
@@ -43,13 +44,14 @@ pub(super) struct ExitsSeen {
 }
 
 impl ExitSource {
-    /// Starts counting: the exits of these guests, or of all VMs where there are none.
-    pub(super) fn start(root: &Path, guests: &[SampledGuest]) -> Self {
+    /// Starts counting: the exits of these guests, or of all VMs where there are none; `accesses` by port and
+    /// address too.
+    pub(super) fn start(root: &Path, guests: &[SampledGuest], accesses: bool) -> Self {
         let numbered =
             guests.iter().filter_map(|guest| Some((u32::try_from(guest.process).ok()?, guest.name.clone())));
         let names: BTreeMap<u32, String> = numbered.collect();
         let processes = (!guests.is_empty()).then(|| names.keys().copied().collect());
-        let watch = Watch { processes, ..Watch::default() };
+        let watch = Watch { processes, accesses, ..Watch::default() };
         let mut warnings = Vec::new();
         let measuring = Cost::measure();
         if let Err(error) = &measuring {
@@ -63,6 +65,7 @@ impl ExitSource {
                     collector,
                     profile: Profile::new(),
                     names,
+                    accesses,
                     _measuring,
                     warnings,
                 }))
@@ -105,7 +108,7 @@ impl ExitSource {
 
 impl Counted {
     fn finish(self, elapsed_ns: u64) -> ExitsSeen {
-        let Self { collector, mut profile, names, mut warnings, .. } = self;
+        let Self { collector, mut profile, names, accesses, mut warnings, .. } = self;
         let isa = collector.isa();
         let cost_ns = match collector.cost() {
             Ok(cost) => Some(cost.programs.iter().map(|program| program.total_ns).sum()),
@@ -125,8 +128,14 @@ impl Counted {
                 profile.total()
             ));
         }
+        let mut metrics = metrics(&profile, elapsed_ns);
+        if accesses {
+            let (by_place, left_out) = access::metrics(&profile, elapsed_ns);
+            metrics.extend(by_place);
+            warnings.extend(left_out);
+        }
         profile.names.extend(names);
-        ExitsSeen { metrics: metrics(&profile, elapsed_ns), warnings, profile: Some((isa, profile)), cost_ns }
+        ExitsSeen { metrics, warnings, profile: Some((isa, profile)), cost_ns }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The figures that sampling may give, before it does.
 
 /// Names of the host's figures and of the guests' own CPU time. One that ends with `.*` stands for a family: exits by
-/// reason, interrupts by the kernel's names, KVM's counters.
-pub const SAMPLED: [&str; 41] = [
+/// reason, accesses by port and page, interrupts by the kernel's names, KVM's counters.
+pub const SAMPLED: [&str; 42] = [
     "cpu.busy",
     "cpu.guest",
     "cpu.user",
@@ -29,6 +29,7 @@ pub const SAMPLED: [&str; 41] = [
     "interrupts.*",
     "exits.total",
     "exits.*",
+    "accesses.*",
     "handling.total",
     "handling.*",
     "kvm.*",

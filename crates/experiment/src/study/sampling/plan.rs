@@ -26,6 +26,9 @@ pub struct SamplePlan {
     pub threads: bool,
     /// VM exits by reason with their handling times, by eBPF; KVM's own statistics where that cannot be used.
     pub exits: bool,
+    /// Exits by I/O port and by page of addresses too. It takes up to two more events an exit, so it is off unless the plan
+    /// says so.
+    pub accesses: bool,
     /// Interrupts of the host by source.
     pub interrupts: bool,
     /// The frequency of each CPU (cpufreq).
@@ -40,6 +43,7 @@ impl Default for SamplePlan {
             per_core: true,
             threads: true,
             exits: true,
+            accesses: false,
             interrupts: true,
             frequency: true,
         }

@@ -121,7 +121,7 @@ fn sample(
             };
         }
     };
-    let mut exits = plan.exits.then(|| ExitSource::start(&root, guests));
+    let mut exits = plan.exits.then(|| ExitSource::start(&root, guests, plan.accesses));
     let mut figures = Figures::default();
     let mut doubts = BTreeSet::new();
     let cost_before = own_time();

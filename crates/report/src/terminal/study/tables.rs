@@ -1,6 +1,6 @@
 //! The tables of a study.
 
-use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, exit_reason};
+use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, accessed, exit_reason};
 
 use crate::figure::{self, NONE};
 use crate::studied::{self, Measure};
@@ -11,7 +11,8 @@ const MOST_WORKLOADS: usize = 4;
 /// Of more workloads than these the exits by reason are shown of the first alone; the page has the others.
 const FEW_WORKLOADS: usize = 2;
 /// Figures of the host that are shown.
-const OF_THE_HOST: [&str; 3] = ["cpu.busy", "cpu.iowait", "exits.total"];
+const OF_THE_HOST: [&str; 7] =
+    ["cpu.busy", "cpu.iowait", "emulator.cpu", "iothread.cpu", "vhost.cpu", "exits.total", "handling.total"];
 /// Reasons with fewer exits are left to the page.
 const MOST_REASONS: usize = 10;
 
@@ -31,6 +32,7 @@ pub(super) fn all(findings: &Findings, width: usize, colour: bool) -> Vec<(Strin
         findings.study.workloads.iter().take(if workloads > FEW_WORKLOADS { 1 } else { workloads })
     {
         tables.extend(exits(findings, &workload.name, width, colour));
+        tables.extend(accesses(findings, &workload.name, width, colour));
     }
     tables
 }
@@ -190,28 +192,46 @@ fn gain(one: &Comparison) -> String {
 
 /// Exits by reason in each arm, with as many guests as ran at most.
 fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
-    let of = || {
-        // A load of the micro VM counts its own, by operation.
-        findings.figures.iter().filter(|figure| {
-            figure.workload == workload
-                && figure.source == Source::Host
-                && figure.metric.starts_with("exits.")
-        })
+    let of =
+        |metric: &str| metric.starts_with("exits.").then(|| exit_reason(metric)).flatten().map(str::to_owned);
+    let total = "exits.total";
+    let table = rates(findings, workload, "exit reason", of, Some(total), (width, colour))?;
+    Some((format!("VM exits during {workload}{}", table.0), table.1))
+}
+
+/// Accesses by port and page in each arm, where the plan asked for them.
+fn accesses(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
+    let of = |metric: &str| accessed(metric).map(|place| place.replacen('.', " ", 1));
+    let table = rates(findings, workload, "port or page", of, None, (width, colour))?;
+    Some((format!("Accesses by port and page of addresses during {workload}{}", table.0), table.1))
+}
+
+/// Rates of a family of the host's figures, most first, with their names as `of` gives them; and how the title ends.
+fn rates(
+    findings: &Findings,
+    workload: &str,
+    heading: &'static str,
+    of: impl Fn(&str) -> Option<String>,
+    total: Option<&str>,
+    (width, colour): (usize, bool),
+) -> Option<(String, String)> {
+    // A load of the micro VM counts its own, by operation.
+    let all = || {
+        findings.figures.iter().filter(|figure| figure.workload == workload && figure.source == Source::Host)
     };
     let last = |figure: &'_ Figure| figure.points.last().cloned();
-    let mut rows: Vec<(String, &Figure, Point)> = of()
-        .filter_map(|figure| Some((exit_reason(&figure.metric)?.to_owned(), figure, last(figure)?)))
-        .collect();
+    let mut rows: Vec<(String, &Figure, Point)> =
+        all().filter_map(|figure| Some((of(&figure.metric)?, figure, last(figure)?))).collect();
     let largest = |point: &Point| point.arms.iter().flatten().map(|values| values.mean).fold(0.0, f64::max);
     rows.sort_by(|a, b| largest(&b.2).total_cmp(&largest(&a.2)));
     rows.truncate(MOST_REASONS);
-    let total = of().find(|figure| figure.is_exit_total());
+    let total = total.and_then(|name| all().find(|figure| figure.metric == name));
     rows.extend(total.and_then(|figure| Some(("all reasons".to_owned(), figure, last(figure)?))));
     let (first, most) = (rows.first()?, rows.iter().map(|row| largest(&row.2)).fold(0.0, f64::max));
     let measure = Measure::of(first.1.unit, most);
     let guests = first.2.guests;
     let mut columns =
-        vec![Column::names("exit reason", rows.iter().map(|row| figure::printable(&row.0)).collect())];
+        vec![Column::names(heading, rows.iter().map(|row| figure::printable(&row.0)).collect())];
     for (at, arm) in findings.arms.iter().enumerate() {
         let cells = rows.iter().map(|(_, _, point)| {
             let values = point.arms.get(at).and_then(Option::as_ref);
@@ -230,6 +250,5 @@ fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Opt
         columns.push(Column::figures("change", cells.collect()));
     }
     let guests = studied::with_guests(findings, guests);
-    let title = format!("VM exits during {workload}{guests}, {}", measure.name());
-    Some((title, drawn(columns, width, total.is_some(), colour)))
+    Some((format!("{guests}, {}", measure.name()), drawn(columns, width, total.is_some(), colour)))
 }

@@ -47,6 +47,8 @@ impl Jobs {
             ("HOME", "/root"),
             ("LANG", "C.UTF-8"),
             ("TERM", "dumb"),
+            // Workloads make their files there; without it they would lie in memory beside the disk.
+            ("TMPDIR", WORK),
         ]);
         let sink = Arc::new(Forward { sender: Arc::clone(&self.sender), job: frame.job });
         match pipes::start(command, &sink) {

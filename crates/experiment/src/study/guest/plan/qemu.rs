@@ -204,6 +204,9 @@ pub enum NetModel {
     E1000,
     /// Realtek's 8139. Debian's cloud kernel has no driver for it: give another kernel.
     Rtl8139,
+    /// VMware's third, of which QEMU emulates every register in user space: the only emulated one that Debian's cloud kernel
+    /// has a driver for.
+    Vmxnet3,
     /// No network.
     None,
 }
@@ -281,12 +284,16 @@ impl QemuPlan {
         if let Some(net) = self.net() {
             let virtio = net.model == NetModel::VirtioNet;
             require(
-                virtio || self.kernel.is_some(),
-                "guests.net.model: the guest image's kernel has drivers for virtio-net alone; give another by kernel",
+                virtio || net.model == NetModel::Vmxnet3 || self.kernel.is_some(),
+                "guests.net.model: the guest image's kernel has drivers for virtio-net and vmxnet3 alone; give another by kernel",
             );
             require(
                 virtio || !matches!(net.backend, NetBackend::Vhost | NetBackend::VhostUser),
                 "guests.net.backend = \"vhost\" and \"vhost-user\" serve virtio-net only",
+            );
+            require(
+                net.model != NetModel::Vmxnet3 || !self.is_microvm(),
+                "guests.net.model = \"vmxnet3\" needs machine = \"pc\" or \"q35\": it is a PCI device",
             );
             require(
                 net.queues == 1 || (virtio && net.backend != NetBackend::User),

@@ -99,8 +99,10 @@ fn kernel_arguments(plan: &QemuPlan, wiring: &Wiring) -> String {
         // NVMe is built into Debian's cloud kernel.
         Some(DiskBus::Nvme | DiskBus::VirtioBlk | DiskBus::None) | None => (),
     }
-    if plan.net().is_some_and(|net| net.model == NetModel::VirtioNet) {
-        modules.push("virtio_net");
+    match plan.net().map(|net| net.model) {
+        Some(NetModel::VirtioNet) => modules.push("virtio_net"),
+        Some(NetModel::Vmxnet3) => modules.push("vmxnet3"),
+        Some(NetModel::E1000 | NetModel::Rtl8139 | NetModel::None) | None => (),
     }
     let settings = Settings {
         modules: modules.into_iter().map(str::to_owned).collect(),

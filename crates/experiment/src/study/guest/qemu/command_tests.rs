@@ -24,6 +24,24 @@ fn assert_holds(line: &str, parts: &[&str]) {
 }
 
 #[test]
+fn a_definition_has_an_argument_a_line_and_is_the_same_in_every_process() {
+    let text = "kind = \"qemu\"\nkernel_arguments = [\"idle=poll\"]\nnet = { backend = \"tap\" }";
+    let GuestPlan::Qemu(plan) = toml::from_str(text).unwrap() else { panic!("not QEMU") };
+    let lines = super::super::qemu_definition(&plan);
+    assert_eq!(lines[0], "qemu-system-x86_64");
+    for line in [
+        "-nodefaults",
+        "-machine q35",
+        "-smp 1",
+        "-append idle=poll",
+        "-netdev tap,id=net,ifname=tap0,script=no,downscript=no",
+    ] {
+        assert!(lines.iter().any(|one| one == line), "{line} is not in {lines:#?}");
+    }
+    assert!(!lines.iter().any(|line| line.contains("rdinit")), "{lines:#?}");
+}
+
+#[test]
 fn a_plain_guest_has_a_root_that_nobody_writes_and_its_agents_port() {
     let line = given("", 0);
     assert_holds(

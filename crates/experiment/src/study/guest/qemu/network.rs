@@ -47,8 +47,7 @@ pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
     let end = |number| IpAddr::V4(Ipv4Addr::from_bits(network + number));
     let (host, own) = (end(1), end(2));
     let between = Some(Network::Static { address: own, prefix: 30, host });
-    // The process's number keeps two studies on one machine apart.
-    let tap = format!("ex{}-{index}", std::process::id());
+    let tap = tap_name(index);
     let queues = if net.queues > 1 { format!(",queues={}", net.queues) } else { String::new() };
     let carried = |vhost: &str| format!("tap,id=net,ifname={tap},script=no,downscript=no{vhost}{queues}");
     let (netdev, guest, host, tap) = match net.backend {
@@ -78,12 +77,18 @@ pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
     Wiring { arguments, guest, host, tap }
 }
 
+/// The tap device of guest `index`; the process's number keeps two studies on one machine apart.
+pub(super) fn tap_name(index: u32) -> String {
+    format!("ex{}-{index}", std::process::id())
+}
+
 fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
     let [_, _, high, low] = index.to_be_bytes();
     let address = format!("mac=52:54:00:18:{high:02x}:{low:02x}");
     match net.model {
         NetModel::E1000 => format!("e1000,netdev=net,{address}"),
         NetModel::Rtl8139 => format!("rtl8139,netdev=net,{address}"),
+        NetModel::Vmxnet3 => format!("vmxnet3,netdev=net,{address}"),
         NetModel::VirtioNet | NetModel::None => {
             let bus = virtio_suffix(plan);
             let mut device = format!("virtio-net-{bus},netdev=net,{address}");

@@ -1,0 +1,150 @@
+use super::*;
+use crate::{Fact, audit};
+use exits::{HandlingTime, Vcpu};
+use proptest::prelude::*;
+
+const IO: ExitReason = ExitReason::vmx(30);
+const HLT: ExitReason = ExitReason::vmx(12);
+const SECOND: u64 = 1_000_000_000;
+
+fn exits(count: u64, each_ns: u64) -> Exits {
+    let mut handling = HandlingTime::new();
+    (0..count).for_each(|_| handling.add(each_ns));
+    Exits { count, handling }
+}
+
+fn port(port: u16) -> Access {
+    Access::Port { port, direction: Direction::Write }
+}
+
+fn profile(reasons: &[(ExitReason, Exits)], accesses: &[(Access, Exits)]) -> Profile {
+    let mut profile = Profile::new();
+    let vcpu = profile.vcpu(Vcpu { vm: Some(7), number: Some(0), thread: Some(8) });
+    vcpu.reasons.extend(reasons.iter().cloned());
+    vcpu.accesses.extend(accesses.iter().cloned());
+    profile
+}
+
+fn ids(vm: &VmAdvice<'_>) -> Vec<String> {
+    vm.rows
+        .iter()
+        .map(|row| match row.of {
+            Of::Device(device) => device.id.clone(),
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn ports_are_devices_and_the_costliest_comes_first() {
+    let table = Table::load().unwrap();
+    let of = profile(
+        &[(IO, exits(30, 1000)), (HLT, exits(5, 1_000_000))],
+        &[(port(0x20), exits(10, 500)), (port(0x21), exits(10, 500)), (port(0x3f8), exits(5, 500))],
+    );
+    let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+    let vm = &advice.vms[0];
+    assert_eq!(ids(vm), ["pic", "serial", "ports-not-recorded", "halt"]);
+    assert_eq!(vm.rows.iter().map(|row| row.exits).collect::<Vec<_>>(), [20, 5, 5, 5]);
+    assert_eq!((vm.exits, vm.time_ns, vm.sleep_ns), (35, 30_000, 5_000_000));
+    assert_eq!(vm.rows[0].parts.len(), 2);
+    // Sleep is no cost: nothing of it can be saved.
+    assert_eq!(vm.rows[3].at_most_ns(), 0);
+    // What only asks for a better recording saves nothing.
+    assert_eq!((vm.rows[2].at_most_ns(), vm.at_most_ns()), (0, 25_000));
+}
+
+#[test]
+fn an_unknown_place_is_named_by_its_number() {
+    let table = Table::load().unwrap();
+    let unknown = profile(&[(IO, exits(4, 1000))], &[(port(0x1234), exits(4, 500))]);
+    let advice = advise(&table, &unknown, SECOND, &BTreeMap::new());
+    let row = &advice.vms[0].rows[0];
+    assert!(matches!(row.of, Of::UnknownAccess(Access::Port { port: 0x1234, .. })));
+    assert_eq!((row.at_most_ns(), row.best()), (0, None));
+    let unknown = profile(&[(ExitReason::vmx(9999), exits(4, 1000))], &[]);
+    let advice = advise(&table, &unknown, SECOND, &BTreeMap::new());
+    assert!(matches!(advice.vms[0].rows[0].of, Of::UnknownReason(_)));
+}
+
+#[test]
+fn what_the_definition_has_is_not_advised() {
+    let table = Table::load().unwrap();
+    let hpet = Access::Mmio { address: 0xfed0_00f0, direction: Direction::Read };
+    let of = profile(&[(ExitReason::vmx(49), exits(4, 1000))], &[(hpet, exits(4, 500))]);
+    let open = |facts: &[Fact]| -> Vec<String> {
+        let facts = BTreeMap::from([(7, facts.iter().copied().collect())]);
+        let advice = advise(&table, &of, SECOND, &facts);
+        advice.vms[0].rows[0].open().map(|cure| cure.id.clone()).collect()
+    };
+    assert_eq!(open(&[]), ["hpet-off", "hv-stimer", "clocksource"]);
+    assert_eq!(open(&[Fact::HypervStimer]), ["hpet-off", "clocksource"]);
+    assert_eq!(open(&[Fact::NoHpet, Fact::HypervStimer]), ["clocksource"]);
+}
+
+#[test]
+fn cures_for_other_machines_are_left_out() {
+    let table = Table::load().unwrap();
+    let of = profile(&[(IO, exits(4, 1000))], &[(port(0x70), exits(4, 500))]);
+    let has = |facts: &[Fact]| {
+        let facts = BTreeMap::from([(7, facts.iter().copied().collect())]);
+        let advice = advise(&table, &of, SECOND, &facts);
+        advice.vms[0].rows[0].cures.iter().any(|one| one.cure.id == "microvm-no-rtc")
+    };
+    assert!(has(&[Fact::Microvm]) && !has(&[Fact::Q35]));
+}
+
+#[test]
+fn suspects_follow_from_the_definition_alone() {
+    let table = Table::load().unwrap();
+    let of = profile(&[(HLT, exits(4, 1000))], &[]);
+    let facts = BTreeMap::from([(7, [Fact::UsbPolled].into_iter().collect())]);
+    let with = advise(&table, &of, SECOND, &facts);
+    assert_eq!(with.vms[0].suspects.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["usb-tablet"]);
+    assert!(advise(&table, &of, SECOND, &BTreeMap::new()).vms[0].suspects.is_empty());
+}
+
+#[test]
+fn a_vm_at_rest_is_judged_by_its_exits() {
+    let table = Table::load().unwrap();
+    let of = profile(&[(IO, exits(90, 1000)), (HLT, exits(20, 1000))], &[(port(0x608), exits(90, 500))]);
+    let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+    let judged = |budget| audit(&advice.vms[0], advice.observed_ns, budget);
+    assert!(judged(110.0).is_within() && !judged(109.0).is_within());
+    let audit = judged(100.0);
+    assert_eq!((audit.exits_per_second, audit.sleeps_per_second), (110.0, 20.0));
+    assert_eq!(audit.sources[0].wakes, Some("clock of the guest"));
+    assert_eq!(crate::audit(&advice.vms[0], 0, 1.0).exits_per_second, 0.0);
+}
+
+proptest! {
+    #[test]
+    fn rows_sum_up_to_what_was_seen(
+        counts in proptest::collection::vec((any::<bool>(), 0u32..0x410, 0u64..50, 0u64..9000), 0..12),
+        accesses in proptest::collection::vec((0u8..3, any::<u64>(), 0u64..50, 0u64..9000), 0..12),
+    ) {
+        let table = Table::load().unwrap();
+        let reasons: Vec<_> = counts.iter().map(|&(vmx, code, count, ns)| {
+            (if vmx { ExitReason::vmx(code % 80) } else { ExitReason::svm(code) }, exits(count, ns))
+        }).collect();
+        let accesses: Vec<_> = accesses.iter().map(|&(kind, wide, count, ns)| {
+            let direction = Direction::Write;
+            let access = match kind {
+                0 => Access::Port { port: wide as u16, direction },
+                1 => Access::Mmio { address: wide, direction },
+                _ => Access::Msr { number: wide as u32, direction },
+            };
+            (access, exits(count, ns))
+        }).collect();
+        let of = profile(&reasons, &accesses);
+        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+        let total: u64 = of.total();
+        let time: u64 = of.reasons().values().map(|exits| exits.handling.total_ns()).sum();
+        let seen: u64 = advice.vms.iter().map(|vm| vm.exits).sum();
+        let spent: u64 = advice.vms.iter().map(|vm| vm.time_ns + vm.sleep_ns).sum();
+        prop_assert_eq!(seen, total);
+        // A reason without any count has no piece for its time.
+        prop_assert!(spent <= time);
+        prop_assert!(advice.vms.iter().all(|vm| vm.at_most_ns() <= vm.time_ns));
+    }
+}

@@ -1,0 +1,221 @@
+//! What of a VM's definition decides about devices and cures.
+
+use std::collections::BTreeSet;
+
+use domain::{Accelerator, Backend, Definition, Device, DeviceKind, FeatureState, Irqchip};
+use serde::{Deserialize, Serialize};
+
+/// Something that holds of a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Fact {
+    /// The machine is a Q35.
+    Q35,
+    /// The machine is an i440FX.
+    I440fx,
+    /// The machine is a microvm.
+    Microvm,
+    /// KVM emulates all interrupt controllers.
+    IrqchipKernel,
+    /// There is no PIC.
+    NoPic,
+    /// There is no HPET.
+    NoHpet,
+    /// There is no VMware port.
+    NoVmport,
+    /// KVM's clock is offered.
+    KvmClock,
+    /// Hyper-V's clock is offered.
+    HypervTime,
+    /// Hyper-V's timers are offered.
+    HypervStimer,
+    /// Windows is told to use the real APIC (`hv-avic`).
+    HypervAvic,
+    /// Ends of interrupts by memory are offered.
+    PvEoi,
+    /// The TSC-deadline timer is offered.
+    TscDeadline,
+    /// The TSC is said to be invariant.
+    Invtsc,
+    /// There is no virtual PMU.
+    NoPmu,
+    /// HLT and MWAIT do not exit.
+    CpuPm,
+    /// Memory is backed by huge pages.
+    HugePages,
+    /// An e1000 or e1000e.
+    NicE1000,
+    /// An rtl8139.
+    NicRtl8139,
+    /// A disk on AHCI.
+    DiskAhci,
+    /// A pointer or keyboard on a UHCI or EHCI.
+    UsbPolled,
+    /// An xHCI.
+    UsbXhci,
+    /// A virtio device on PCI.
+    VirtioPci,
+    /// A virtio-net device that QEMU serves itself.
+    VirtioNetInVmm,
+    /// A virtio device without ioeventfd.
+    IoeventfdOff,
+    /// A virtio-gpu and no other display.
+    VirtioGpu,
+    /// A display.
+    Display,
+    /// No display.
+    NoDisplay,
+    /// A balloon.
+    Balloon,
+}
+
+/// What holds of one VM.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts(BTreeSet<Fact>);
+
+impl Facts {
+    /// What a definition says, and what holds where it says nothing.
+    #[must_use]
+    pub fn of(definition: &Definition) -> Self {
+        let mut facts = machine(definition);
+        facts.extend(processor(definition));
+        facts.extend(devices(definition));
+        Self(facts.into_iter().collect())
+    }
+
+    /// Whether this holds.
+    #[must_use]
+    pub fn has(&self, fact: Fact) -> bool {
+        self.0.contains(&fact)
+    }
+
+    /// Whether all of these hold.
+    #[must_use]
+    pub fn all(&self, facts: &[Fact]) -> bool {
+        facts.iter().all(|&fact| self.has(fact))
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Fact> {
+        self.0.iter().copied()
+    }
+}
+
+impl FromIterator<Fact> for Facts {
+    fn from_iter<T: IntoIterator<Item = Fact>>(facts: T) -> Self {
+        Self(facts.into_iter().collect())
+    }
+}
+
+fn those(facts: impl IntoIterator<Item = (bool, Fact)>) -> Vec<Fact> {
+    facts.into_iter().filter(|&(holds, _)| holds).map(|(_, fact)| fact).collect()
+}
+
+fn machine(definition: &Definition) -> Vec<Fact> {
+    let machine = &definition.machine;
+    let is_off = |set: &Option<domain::Set<bool>>| set.as_ref().is_some_and(|set| !set.value);
+    let option = |name: &str, text: &str| {
+        definition.other.iter().any(|set| set.value.0 == name && set.value.1.contains(text))
+    };
+    let huge = definition.other.iter().any(|set| {
+        let (name, argument) = &set.value;
+        name == "mem-path"
+            || argument.contains("hugetlb=on")
+            || argument.contains("/hugepages")
+            || name.contains("hugepages")
+    });
+    those([
+        (definition.is_q35(), Fact::Q35),
+        (definition.is_i440fx(), Fact::I440fx),
+        (definition.is_microvm(), Fact::Microvm),
+        (definition.irqchip_in_force() == Irqchip::Kernel, Fact::IrqchipKernel),
+        (is_off(&machine.pic), Fact::NoPic),
+        (!definition.has_hpet(), Fact::NoHpet),
+        (is_off(&machine.vmport) || definition.is_microvm(), Fact::NoVmport),
+        (option("overcommit", "cpu-pm=on") || option("overcommit", "cpu-pm=yes"), Fact::CpuPm),
+        (huge, Fact::HugePages),
+    ])
+}
+
+fn processor(definition: &Definition) -> Vec<Fact> {
+    let cpu = &definition.cpu;
+    let on = |name: &str| cpu.feature(name) == Some(FeatureState::On);
+    let not_off = |name: &str| cpu.feature(name) != Some(FeatureState::Off);
+    let is = |set: &Option<domain::Set<bool>>, default: bool| set.as_ref().map_or(default, |set| set.value);
+    let kvm = definition.accelerator_in_force() == Accelerator::Kvm;
+    let clock = kvm && is(&definition.timers.kvm_clock, true) && not_off("kvmclock") && not_off("kvm");
+    let hyperv_clock = is(&definition.timers.hyperv_clock, false) || definition.hyperv("time");
+    // On without a word with KVM: kvm_default_props in target/i386/kvm/kvm-cpu.c.
+    let pv_eoi = kvm && not_off("kvm-pv-eoi") && not_off("kvm");
+    those([
+        (clock, Fact::KvmClock),
+        (hyperv_clock, Fact::HypervTime),
+        (definition.hyperv("stimer"), Fact::HypervStimer),
+        (definition.hyperv("avic") || definition.hyperv("apicv"), Fact::HypervAvic),
+        (pv_eoi, Fact::PvEoi),
+        (on("tsc-deadline") || on("tsc_deadline"), Fact::TscDeadline),
+        (on("invtsc"), Fact::Invtsc),
+        (cpu.feature("pmu") == Some(FeatureState::Off), Fact::NoPmu),
+    ])
+}
+
+fn devices(definition: &Definition) -> Vec<Fact> {
+    let devices = &definition.devices;
+    let any = |is: &dyn Fn(&Device) -> bool| devices.iter().any(is);
+    let model = |device: &Device, start: &str| device.model.starts_with(start);
+    let property = |device: &Device, name: &str, value: &str| {
+        device.properties.iter().any(|(one, given)| one == name && given == value)
+    };
+    let is_virtio_pci = |device: &Device| {
+        model(device, "virtio-")
+            && (device.model.contains("-pci") || device.model == "virtio-vga" || device.model == "virtio")
+    };
+    let display = any(&|device| device.kind == DeviceKind::Display);
+    let virtio_gpu =
+        |device: &Device| device.model.contains("virtio-vga") || device.model.contains("virtio-gpu");
+    let polled = any(&|device| device.model.contains("uhci") || device.model.contains("ehci"))
+        || (definition.other.iter().any(|set| set.value.0 == "usb" || set.value.0 == "usbdevice")
+            && !any(&|device| device.model.contains("xhci")));
+    let usb_input = any(&|device| matches!(device.model.as_str(), "usb-tablet" | "usb-mouse" | "usb-kbd"));
+    let xhci = any(&|device| device.model.contains("xhci"));
+    those([
+        (any(&|device| model(device, "e1000")), Fact::NicE1000),
+        (any(&|device| model(device, "rtl8139")), Fact::NicRtl8139),
+        (
+            definition.is_q35()
+                && any(&|device| {
+                    model(device, "ide-") || model(device, "ahci") || model(device, "ich9-ahci")
+                }),
+            Fact::DiskAhci,
+        ),
+        (usb_input && (polled || !xhci), Fact::UsbPolled),
+        (xhci, Fact::UsbXhci),
+        (!definition.is_microvm() && any(&is_virtio_pci), Fact::VirtioPci),
+        (
+            any(&|device| {
+                model(device, "virtio-net")
+                    && device.backend.as_ref().is_none_or(|backend| backend.value == Backend::Vmm)
+            }),
+            Fact::VirtioNetInVmm,
+        ),
+        (
+            any(&|device| {
+                model(device, "virtio-")
+                    && (property(device, "ioeventfd", "off") || property(device, "ioeventfd", "no"))
+            }),
+            Fact::IoeventfdOff,
+        ),
+        (
+            any(&virtio_gpu) && !any(&|device| device.kind == DeviceKind::Display && !virtio_gpu(device)),
+            Fact::VirtioGpu,
+        ),
+        (display, Fact::Display),
+        (!display, Fact::NoDisplay),
+        (any(&|device| model(device, "virtio-balloon")), Fact::Balloon),
+    ])
+}
+
+#[cfg(test)]
+#[path = "facts_tests.rs"]
+mod tests;

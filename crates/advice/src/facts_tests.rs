@@ -1,0 +1,44 @@
+use super::*;
+use domain::{NoFiles, Text};
+
+fn facts(arguments: &str) -> Facts {
+    let text = Text::new("a test", format!("qemu-system-x86_64 {arguments}").into_bytes());
+    Facts::of(&domain::qemu::read(&text, &NoFiles).unwrap())
+}
+
+#[test]
+fn what_is_said_and_what_holds_without_a_word() {
+    let plain = facts("-accel kvm -M q35 -display none");
+    assert!(plain.all(&[Fact::Q35, Fact::KvmClock, Fact::IrqchipKernel, Fact::PvEoi]));
+    assert!(!plain.has(Fact::NoHpet) && !plain.has(Fact::NoVmport) && !plain.has(Fact::CpuPm));
+    let tuned = facts(
+        "-accel kvm -M pc,hpet=off,vmport=off,kernel-irqchip=split -overcommit cpu-pm=on \
+         -cpu host,kvmclock=off,kvm-pv-eoi=off,hv-time,hv-stimer,hv-synic,hv-vpindex,hv-avic,pmu=off,+invtsc",
+    );
+    assert!(tuned.all(&[Fact::I440fx, Fact::NoHpet, Fact::NoVmport, Fact::CpuPm, Fact::HypervTime]));
+    assert!(tuned.all(&[Fact::HypervStimer, Fact::HypervAvic, Fact::NoPmu, Fact::Invtsc]));
+    assert!(!tuned.has(Fact::KvmClock) && !tuned.has(Fact::PvEoi) && !tuned.has(Fact::IrqchipKernel));
+}
+
+#[test]
+fn devices_are_those_of_the_arguments() {
+    let old = facts("-accel kvm -M pc -usb -device usb-tablet -device e1000 -device rtl8139 -vga std");
+    assert!(old.all(&[Fact::UsbPolled, Fact::NicE1000, Fact::NicRtl8139, Fact::Display]));
+    assert!(!old.has(Fact::VirtioPci) && !old.has(Fact::VirtioGpu));
+    let new = facts(
+        "-accel kvm -M q35 -nodefaults -device qemu-xhci -device usb-tablet -device virtio-vga \
+         -netdev tap,id=n,vhost=on -device virtio-net-pci,netdev=n -device virtio-balloon-pci \
+         -device virtio-blk-pci,drive=d,ioeventfd=off -drive if=none,id=d,file=a.img",
+    );
+    assert!(new.all(&[Fact::UsbXhci, Fact::VirtioPci, Fact::VirtioGpu, Fact::Balloon, Fact::IoeventfdOff]));
+    assert!(!new.has(Fact::UsbPolled) && !new.has(Fact::VirtioNetInVmm) && !new.has(Fact::NicE1000));
+}
+
+#[test]
+fn a_microvm_has_no_pci_devices() {
+    let facts = facts(
+        "-accel kvm -M microvm,pic=off -device virtio-blk-device,drive=d -drive if=none,id=d,file=a.img",
+    );
+    assert!(facts.all(&[Fact::Microvm, Fact::NoPic, Fact::NoHpet, Fact::NoVmport]));
+    assert!(!facts.has(Fact::VirtioPci));
+}

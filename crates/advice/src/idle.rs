@@ -1,0 +1,63 @@
+//! A VM that should be at rest: how often it is woken, and by what.
+
+use std::cmp::Reverse;
+
+use crate::{Of, VmAdvice};
+
+/// One cause of wake-ups.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source<'a> {
+    /// What exits are of.
+    pub of: Of<'a>,
+    /// What it is that wakes: a timer of the guest, a device, the host.
+    pub wakes: Option<&'a str>,
+    /// Exits a second.
+    pub exits_per_second: f64,
+}
+
+/// How a VM at rest was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Audit<'a> {
+    /// Its number.
+    pub vm: Option<u32>,
+    /// Exits a second that are allowed.
+    pub budget: f64,
+    /// Exits a second.
+    pub exits_per_second: f64,
+    /// How often a vCPU slept and was woken, a second.
+    pub sleeps_per_second: f64,
+    /// What the exits are of, the most first.
+    pub sources: Vec<Source<'a>>,
+}
+
+impl Audit<'_> {
+    /// Whether the VM stays within its budget.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        self.exits_per_second <= self.budget
+    }
+}
+
+/// Judges a VM that should be at rest by its exits a second.
+#[must_use]
+pub fn audit<'a>(advice: &VmAdvice<'a>, observed_ns: u64, budget: f64) -> Audit<'a> {
+    let rate = |exits: u64| if observed_ns == 0 { 0.0 } else { exits as f64 / observed_ns as f64 * 1e9 };
+    let mut rows: Vec<_> = advice.rows.iter().collect();
+    rows.sort_by_key(|row| Reverse(row.exits));
+    let source = |row: &&crate::Row<'a>| Source {
+        of: row.of,
+        wakes: match row.of {
+            Of::Device(device) => device.wakes.as_deref(),
+            Of::UnknownAccess(_) | Of::UnknownReason(_) => None,
+        },
+        exits_per_second: rate(row.exits),
+    };
+    let slept = rows.iter().filter(|row| row.sleeps()).fold(0, |sum: u64, row| sum.saturating_add(row.exits));
+    Audit {
+        vm: advice.vm,
+        budget,
+        exits_per_second: rate(advice.exits),
+        sleeps_per_second: rate(slept),
+        sources: rows.iter().map(source).collect(),
+    }
+}

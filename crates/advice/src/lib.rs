@@ -1,0 +1,15 @@
+//! Which device model causes a VM's exits, what that costs, and what avoids them.
+//!
+//! What is known of devices is data: the files of `src/table`, one entry a device. [`advise`] applies them to a profile;
+//! what the VM's definition says ([`Facts`]) decides between devices that share addresses, and strikes cures that the
+//! VM has already. [`audit`] judges a VM that should be at rest.
+
+mod advise;
+mod facts;
+mod idle;
+mod table;
+
+pub use advise::{Advice, Cured, Of, Row, VmAdvice, advise};
+pub use facts::{Fact, Facts};
+pub use idle::{Audit, Source, audit};
+pub use table::{Cure, Device, Effect, Match, Suspect, Table, TableError};

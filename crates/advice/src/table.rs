@@ -1,0 +1,219 @@
+//! What is known of devices, read from the files that are compiled in.
+
+use exits::{Access, ExitReason};
+use serde::{Deserialize, Serialize};
+
+use crate::{Fact, Facts};
+
+/// The files, by name.
+const FILES: [(&str, &str); 5] = [
+    ("timers.toml", include_str!("table/timers.toml")),
+    ("interrupts.toml", include_str!("table/interrupts.toml")),
+    ("legacy.toml", include_str!("table/legacy.toml")),
+    ("devices.toml", include_str!("table/devices.toml")),
+    ("processor.toml", include_str!("table/processor.toml")),
+];
+
+/// A file of the table that cannot be read: a defect of the program.
+#[derive(Debug, thiserror::Error)]
+#[error("The built-in table {file} is not as expected; this is a defect of exitless, please report it")]
+pub struct TableError {
+    /// Its name.
+    pub file: &'static str,
+    /// Where, and what was expected.
+    #[source]
+    pub source: Box<toml::de::Error>,
+}
+
+/// How exits of a device are recognised. Ranges hold both ends.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Match {
+    /// I/O ports.
+    Ports([u16; 2]),
+    /// Guest physical addresses.
+    Addresses([u64; 2]),
+    /// Numbers of MSRs.
+    Msrs([u32; 2]),
+    /// Reasons by the kernel's names, as far as no access explains their exits.
+    Reasons(Vec<String>),
+}
+
+impl Match {
+    fn has_access(&self, access: Access) -> bool {
+        fn within<T: PartialOrd>([first, last]: &[T; 2], value: &T) -> bool {
+            first <= value && value <= last
+        }
+        match (self, access) {
+            (Self::Ports(range), Access::Port { port, .. }) => within(range, &port),
+            (Self::Addresses(range), Access::Mmio { address, .. }) => within(range, &address),
+            (Self::Msrs(range), Access::Msr { number, .. }) => within(range, &number),
+            _ => false,
+        }
+    }
+
+    fn has_reason(&self, name: &str) -> bool {
+        matches!(self, Self::Reasons(names) if names.iter().any(|one| one == name))
+    }
+}
+
+/// What a cure does to the exits of its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// All of them may go.
+    Gone,
+    /// Some of them go.
+    Fewer,
+    /// They stay, and take less time.
+    Cheaper,
+    /// They stay: it only tells more of them, or nothing is to be done.
+    Stay,
+}
+
+/// A change that avoids exits of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cure {
+    /// Its name among those of the device.
+    pub id: String,
+    /// What it does, in a few words.
+    pub does: String,
+    /// What becomes of the exits.
+    pub effect: Effect,
+    /// QEMU's arguments.
+    pub qemu: Option<String>,
+    /// libvirt's XML.
+    pub libvirt: Option<String>,
+    /// What to change in the guest.
+    pub guest: Option<String>,
+    /// What to change on the host.
+    pub host: Option<String>,
+    /// What it asks for.
+    pub needs: Option<String>,
+    /// It is a cure only for VMs of which all of these hold, as far as that is known.
+    #[serde(default, skip_serializing)]
+    pub when: Vec<Fact>,
+    /// A VM of which one of these holds has it already.
+    #[serde(default, skip_serializing)]
+    pub there: Vec<Fact>,
+    /// What says so: files of the kernel, of QEMU, sections of manuals.
+    pub sources: Vec<String>,
+}
+
+/// A device model, or what else causes exits.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Its name for programs.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub what: String,
+    /// Why a guest reaches for it.
+    pub why: String,
+    /// How its exits are recognised.
+    #[serde(rename = "match")]
+    pub matches: Vec<Match>,
+    /// It is looked for only in VMs of which all of these are known to hold.
+    #[serde(default)]
+    pub when: Vec<Fact>,
+    /// Of several devices that match, the one with the lowest is meant.
+    #[serde(default)]
+    pub order: i32,
+    /// What wakes a VM at rest here; none where it says nothing about that.
+    pub wakes: Option<String>,
+    /// Whether the vCPU sleeps in these exits, so that their time is no cost.
+    #[serde(default)]
+    pub sleeps: bool,
+    /// What avoids the exits.
+    #[serde(rename = "cure")]
+    pub cures: Vec<Cure>,
+}
+
+/// Something that costs CPU time without exits, and is told of from a VM's definition alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suspect {
+    /// Its name for programs.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub says: String,
+    /// It is suspected of VMs of which all of these hold.
+    #[serde(skip_serializing)]
+    pub when: Vec<Fact>,
+    /// What to change.
+    pub change: String,
+    /// What says so.
+    pub sources: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    device: Vec<Device>,
+    #[serde(default)]
+    suspect: Vec<Suspect>,
+}
+
+/// All that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// The devices, in the order in which they are asked.
+    pub devices: Vec<Device>,
+    /// What costs without exits.
+    pub suspects: Vec<Suspect>,
+}
+
+impl Table {
+    /// Reads the table.
+    ///
+    /// # Errors
+    /// When a file that was compiled in is wrong, which tests rule out.
+    pub fn load() -> Result<Self, TableError> {
+        let mut table = Self { devices: Vec::new(), suspects: Vec::new() };
+        for (name, text) in FILES {
+            let wrong = |source| TableError { file: name, source: Box::new(source) };
+            let file: File = toml::from_str(text).map_err(wrong)?;
+            table.devices.extend(file.device);
+            table.suspects.extend(file.suspect);
+        }
+        table.devices.sort_by_key(|device| device.order);
+        Ok(table)
+    }
+
+    /// The device that this access reaches. A device that is known by a VM's definition alone is found with that only.
+    #[must_use]
+    pub fn of_access(&self, access: Access, facts: Option<&Facts>) -> Option<&Device> {
+        self.devices
+            .iter()
+            .filter(|device| device.is_in(facts))
+            .find(|device| device.matches.iter().any(|one| one.has_access(access)))
+    }
+
+    /// What exits of this reason are about when no access explains them.
+    #[must_use]
+    pub fn of_reason(&self, reason: ExitReason) -> Option<&Device> {
+        let name = reason.name()?;
+        self.devices.iter().find(|device| device.matches.iter().any(|one| one.has_reason(name)))
+    }
+}
+
+impl Device {
+    fn is_in(&self, facts: Option<&Facts>) -> bool {
+        self.when.is_empty() || facts.is_some_and(|facts| facts.all(&self.when))
+    }
+
+    /// Whether it was told from the VM's definition, so that it is likely and not certain.
+    #[must_use]
+    pub fn is_by_definition(&self) -> bool {
+        !self.when.is_empty() && self.order > 0
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,252 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use exits::{Direction, ExitReason};
+use proptest::prelude::*;
+
+fn table() -> Table {
+    Table::load().unwrap()
+}
+
+fn port(port: u16) -> Access {
+    Access::Port { port, direction: Direction::Write }
+}
+
+fn mmio(address: u64) -> Access {
+    Access::Mmio { address, direction: Direction::Read }
+}
+
+fn msr(number: u32) -> Access {
+    Access::Msr { number, direction: Direction::Write }
+}
+
+/// The device that an access reaches where only these facts are known.
+fn device(access: Access, facts: &[Fact]) -> String {
+    let facts: Facts = facts.iter().copied().collect();
+    table().of_access(access, Some(&facts)).map_or_else(|| "none".to_owned(), |device| device.id.clone())
+}
+
+#[test]
+fn names_are_unique_and_nothing_is_empty() {
+    let table = table();
+    let mut seen = BTreeSet::new();
+    for device in &table.devices {
+        assert!(seen.insert(&device.id), "{} twice", device.id);
+        assert!(!device.matches.is_empty() && !device.cures.is_empty(), "{}", device.id);
+        for text in [&device.name, &device.what, &device.why] {
+            assert!(!text.trim().is_empty() && !text.ends_with('.'), "{}: {text}", device.id);
+        }
+        assert!(device.name.chars().count() <= 40, "{} is too long for the table", device.name);
+        let cures: BTreeSet<_> = device.cures.iter().map(|cure| &cure.id).collect();
+        assert_eq!(cures.len(), device.cures.len(), "{}: two cures of one name", device.id);
+    }
+    let suspects: BTreeSet<_> = table.suspects.iter().map(|suspect| &suspect.id).collect();
+    assert_eq!(suspects.len(), table.suspects.len());
+    assert!(table.suspects.iter().all(|suspect| !suspect.when.is_empty() && !suspect.sources.is_empty()));
+}
+
+#[test]
+fn each_cure_says_what_to_change_and_has_a_source() {
+    for device in table().devices {
+        for cure in &device.cures {
+            let name = format!("{}/{}", device.id, cure.id);
+            let ways = [&cure.qemu, &cure.libvirt, &cure.guest, &cure.host];
+            assert!(ways.iter().any(|way| way.is_some()), "{name} says nothing to do");
+            assert!(!cure.sources.is_empty(), "{name} has no source");
+            let known = [
+                "Linux ",
+                "QEMU ",
+                "Intel SDM ",
+                "AMD64 APM ",
+                "VIRTIO ",
+                "libvirt ",
+                "Microsoft Learn",
+                "docs/",
+                "prctl(2)",
+                "EDK2 ",
+            ];
+            for source in &cure.sources {
+                assert!(known.iter().any(|start| source.starts_with(start)), "{name}: {source}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_range_is_in_order_and_every_reason_has_that_name() {
+    let known: BTreeSet<&str> = ExitReason::known().filter_map(ExitReason::name).collect();
+    for device in table().devices {
+        for one in &device.matches {
+            let sound = match one {
+                Match::Ports([first, last]) => first <= last,
+                Match::Addresses([first, last]) => first <= last,
+                Match::Msrs([first, last]) => first <= last,
+                Match::Reasons(names) => {
+                    for name in names {
+                        assert!(known.contains(name.as_str()), "{}: no reason {name}", device.id);
+                    }
+                    !names.is_empty()
+                }
+            };
+            assert!(sound, "{}: {one:?}", device.id);
+        }
+    }
+}
+
+/// Whether two ways to recognise a device can both mean one exit.
+fn overlap(one: &Match, other: &Match) -> bool {
+    fn meet<T: PartialOrd>([a, b]: &[T; 2], [c, d]: &[T; 2]) -> bool {
+        a <= d && c <= b
+    }
+    match (one, other) {
+        (Match::Ports(one), Match::Ports(other)) => meet(one, other),
+        (Match::Addresses(one), Match::Addresses(other)) => meet(one, other),
+        (Match::Msrs(one), Match::Msrs(other)) => meet(one, other),
+        (Match::Reasons(one), Match::Reasons(other)) => one.iter().any(|name| other.contains(name)),
+        _ => false,
+    }
+}
+
+#[test]
+fn devices_that_share_a_place_have_an_order() {
+    let devices = table().devices;
+    for (at, one) in devices.iter().enumerate() {
+        for other in &devices[at + 1..] {
+            let both = one.matches.iter().any(|a| other.matches.iter().any(|b| overlap(a, b)));
+            assert!(!both || one.order != other.order, "{} and {}", one.id, other.id);
+        }
+        let within = one.matches.iter().enumerate();
+        let twice = within.flat_map(|(n, a)| one.matches[n + 1..].iter().map(move |b| (a, b)));
+        assert!(twice.into_iter().all(|(a, b)| !overlap(a, b)), "{} has a place twice", one.id);
+    }
+}
+
+#[test]
+fn known_places_are_found() {
+    // The places are those that QEMU 7.2 lists by `info mtree -f` for pc, q35 and microvm.
+    let ports = [
+        (0x20, "pic"),
+        (0xa1, "pic"),
+        (0x4d0, "pic"),
+        (0x40, "pit"),
+        (0x43, "pit"),
+        (0x61, "pit"),
+        (0x70, "rtc"),
+        (0x71, "rtc"),
+        (0x60, "i8042"),
+        (0x64, "i8042"),
+        (0x80, "io-delay"),
+        (0x1f0, "ide"),
+        (0x3f6, "ide"),
+        (0x177, "ide"),
+        (0x3f1, "floppy"),
+        (0x3f7, "floppy"),
+        (0x3f8, "serial"),
+        (0x2ff, "serial"),
+        (0x378, "parallel"),
+        (0x3c9, "vga"),
+        (0x1ce, "vga"),
+        (0x1cf, "vga"),
+        (0xe9, "debug-port"),
+        (0x402, "debug-port"),
+        (0xcf8, "pci-config"),
+        (0xcfc, "pci-config"),
+        (0x510, "fw-cfg"),
+        (0x514, "fw-cfg"),
+        (0x5658, "vmport"),
+        (0x505, "pvpanic"),
+        (0x600, "acpi"),
+        (0x604, "acpi"),
+        (0x608, "pm-timer"),
+        (0xb008, "pm-timer"),
+        (0xae00, "acpi"),
+        (0xafe0, "acpi"),
+        (0xb2, "acpi"),
+        (0x220, "isa-sound"),
+        (0x388, "isa-sound"),
+        (0x0, "dma"),
+        (0x81, "dma"),
+        (0xc100, "pci-ports"),
+        (0x9999, "pci-ports"),
+        (0x1234, "none"),
+    ];
+    for (number, wanted) in ports {
+        assert_eq!(device(port(number), &[]), wanted, "port {number:#x}");
+    }
+    let addresses = [
+        (0xfed0_00f0, "hpet"),
+        (0xfec0_0000, "ioapic"),
+        (0xfee0_00b0, "xapic"),
+        (0xa_0000, "vga"),
+        (0xb_8000, "vga"),
+        (0xbf_fff, "vga"),
+        (0xfed4_0000, "tpm"),
+        (0xfebd_1000, "pci-memory"),
+        (0x38_0000_0000, "pci-memory"),
+        (0xc_0000, "none"),
+        (0xffff_0000, "none"),
+    ];
+    for (address, wanted) in addresses {
+        assert_eq!(device(mmio(address), &[]), wanted, "address {address:#x}");
+    }
+    let msrs = [
+        (0x6e0, "guest-timer"),
+        (0x838, "guest-timer"),
+        (0x80b, "eoi"),
+        (0x830, "ipi"),
+        (0x808, "x2apic-other"),
+        (0x48, "spec-ctrl"),
+        (0xc1, "pmu"),
+        (0x38f, "pmu"),
+        (0x4000_00b1, "hyperv-timer"),
+        (0x4000_0020, "hyperv-clock"),
+        (0x4000_0070, "hyperv-synic"),
+        (0x4000_0021, "hyperv-msrs"),
+        (0x4b56_4d02, "kvm-msrs"),
+        (0x1b, "x2apic-other"),
+        (0x7fff_0000, "none"),
+    ];
+    for (number, wanted) in msrs {
+        assert_eq!(device(msr(number), &[]), wanted, "MSR {number:#x}");
+    }
+}
+
+#[test]
+fn a_definition_tells_devices_apart_that_share_addresses() {
+    let address = mmio(0xfebc_0018);
+    assert_eq!(device(address, &[Fact::NicE1000]), "nic-e1000");
+    assert_eq!(device(address, &[Fact::VirtioPci]), "virtio-pci");
+    assert_eq!(device(address, &[Fact::VirtioPci, Fact::NicE1000]), "nic-e1000");
+    assert_eq!(device(mmio(0xfeb0_0050), &[Fact::Microvm]), "virtio-mmio");
+    assert_eq!(device(mmio(0xfeb0_0050), &[]), "pci-memory");
+    assert_eq!(device(mmio(0xb000_8000), &[Fact::Q35, Fact::NicE1000]), "ecam");
+    assert_eq!(device(port(0xc010), &[Fact::NicRtl8139]), "nic-rtl8139");
+    assert_eq!(table().of_access(address, None).unwrap().id, "pci-memory");
+}
+
+#[test]
+fn every_name_of_a_reason_that_can_be_common_is_known() {
+    let table = table();
+    let common = [1, 7, 10, 12, 28, 30, 31, 32, 40, 44, 45, 48, 49, 52, 54, 56];
+    for code in common {
+        assert!(table.of_reason(ExitReason::vmx(code)).is_some(), "{}", ExitReason::vmx(code));
+    }
+    for code in [0x60, 0x64, 0x72, 0x77, 0x78, 0x7b, 0x7c, 0x89, 0x400, 0x401, 0x402] {
+        assert!(table.of_reason(ExitReason::svm(code)).is_some(), "{}", ExitReason::svm(code));
+    }
+    assert!(table.of_reason(ExitReason::vmx(9999)).is_none());
+}
+
+proptest! {
+    #[test]
+    fn no_access_panics_and_each_has_at_most_one_device(port in any::<u16>(), address in any::<u64>(), number in any::<u32>()) {
+        let table = table();
+        for access in [super::tests::port(port), mmio(address), msr(number)] {
+            let found = table.of_access(access, None);
+            if let Some(device) = found {
+                prop_assert!(device.when.is_empty());
+                prop_assert!(device.matches.iter().any(|one| one.has_access(access)));
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What came of a tuning, as data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::study::analysis::{Change, Finding};
+use crate::study::{Better, Unit};
+
+/// Version of the form of [`Tuning`].
+pub const TUNING_FORMAT: u32 = 1;
+
+/// What came of a tuning, so far or at its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tuning {
+    /// Version of this form.
+    pub format: u32,
+    /// The plan's name.
+    pub name: String,
+    /// The plan's title.
+    pub title: String,
+    /// The plan's question.
+    pub question: String,
+    /// Where it ran.
+    pub target: String,
+    /// Whether every change was tried.
+    pub complete: bool,
+    /// The changes in the order in which they were tried; the confirmation last, where there was one.
+    pub steps: Vec<Step>,
+    /// Names of the kept changes.
+    pub kept: Vec<String>,
+    /// The guest's definition before, a line an argument; settings of the host before them.
+    pub before: Vec<String>,
+    /// The same with the kept changes.
+    pub after: Vec<String>,
+}
+
+/// One change that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The change's name.
+    pub name: String,
+    /// Why it was tried.
+    pub why: String,
+    /// What became of it.
+    pub ruling: Ruling,
+    /// What there is to say beside: the study's verdict, or why there is none.
+    pub sentence: String,
+    /// The study's folder below the result's; none where nothing was measured.
+    pub folder: Option<String>,
+    /// What it rests on.
+    pub judged: Vec<Judged>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ruling {
+    /// Some figure got better and none worse: it stays.
+    Kept,
+    /// Some got worse and none better.
+    Worse,
+    /// Some got better and some worse.
+    Mixed,
+    /// None differs.
+    NoDifference,
+    /// There are too few repeats to tell.
+    TooFew,
+    /// Runs failed for good, so that there is nothing to judge by.
+    Failed,
+    /// It does not go with what was kept before it.
+    Impossible,
+    /// All kept changes together are better than the baseline.
+    Confirmed,
+    /// All kept changes together are not better than the baseline.
+    NotConfirmed,
+}
+
+/// A figure, with and without the change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// In words.
+    pub figure: String,
+    /// The metric.
+    pub metric: String,
+    /// The workload.
+    pub workload: String,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// Which way is the good one.
+    pub better: Better,
+    /// Whether the ruling rests on it; others are told beside, and main figures may not get worse.
+    pub decides: bool,
+    /// The mean without the change.
+    pub before: Option<f64>,
+    /// The mean with it.
+    pub after: Option<f64>,
+    /// How much, and how sure.
+    pub change: Option<Change>,
+    /// What may be said of it.
+    pub finding: Finding,
+}

@@ -1,0 +1,114 @@
+//! One step as a study: the best so far against it with one more change.
+
+use serde::Deserialize as _;
+
+use super::plan::{Change, TuningPlan};
+use crate::study::factor::Level;
+use crate::study::guest::{GuestPlan, merged};
+use crate::study::plan::{Factor, Plan};
+
+/// The arm that a change is compared with.
+pub const BEFORE: &str = "before";
+/// The arm of all kept changes, where they are compared with the baseline.
+pub const TUNED: &str = "tuned";
+/// What is varied in each step.
+const FACTOR: &str = "change";
+
+/// What has been found best so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Best {
+    /// The guests with the kept changes.
+    pub guests: GuestPlan,
+    /// What the kept changes do to the host, all in one.
+    pub host: Level,
+}
+
+impl Best {
+    /// That of the beginning.
+    #[must_use]
+    pub fn of(base: &Plan) -> Self {
+        Self { guests: base.guests.clone(), host: empty(BEFORE) }
+    }
+
+    /// With one more change.
+    ///
+    /// # Errors
+    /// Where the guests make no sense with it.
+    pub fn with(&self, change: &Change) -> Result<Self, String> {
+        let over = change.level.guest_settings();
+        let base = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
+        let guests = GuestPlan::deserialize(merged(&base, [&over]))
+            .map_err(|error| error.message().replace('\n', "; "))?;
+        if let Some(problem) = guests.problems().into_iter().next() {
+            return Err(problem);
+        }
+        Ok(Self { guests, host: both(&self.host, &change.level) })
+    }
+
+    /// As a level that says all of it, so that it may stand beside another one over the same plan.
+    fn level(&self, name: &str) -> Result<Level, String> {
+        let guests = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
+        Ok(Level { name: name.to_owned(), guests, ..self.host.clone() })
+    }
+}
+
+/// The study of one change on top of the best so far.
+///
+/// # Errors
+/// Where the two do not go together.
+pub fn step(plan: &TuningPlan, best: &Best, change: &Change) -> Result<Plan, String> {
+    let after = best.with(change)?;
+    let level = Level { inhibit: change.level.inhibit, ..after.level(&change.level.name)? };
+    Ok(study(plan, best, level, &change.level.name))
+}
+
+/// The study of all kept changes together against the baseline.
+///
+/// # Errors
+/// Where the guests cannot be told as a table.
+pub fn confirmation(plan: &TuningPlan, best: &Best) -> Result<Plan, String> {
+    Ok(study(plan, &Best::of(&plan.base), best.level(TUNED)?, TUNED))
+}
+
+fn study(plan: &TuningPlan, before: &Best, after: Level, name: &str) -> Plan {
+    // The guests are those of the arm before, so that the level needs no table over them.
+    let levels = vec![Level { name: BEFORE.to_owned(), ..before.host.clone() }, after];
+    let mut study = plan.base.clone();
+    study.title = format!("{}: {name}", study.title);
+    study.guests = before.guests.clone();
+    study.factors = vec![Factor { name: FACTOR.to_owned(), baseline: BEFORE.to_owned(), levels }];
+    study
+}
+
+fn empty(name: &str) -> Level {
+    Level {
+        name: name.to_owned(),
+        module_parameters: Default::default(),
+        files: Default::default(),
+        kernel_settings: Default::default(),
+        frequency: None,
+        commands: Vec::new(),
+        interrupt_virtualization: None,
+        inhibit: None,
+        guests: toml::Table::new(),
+    }
+}
+
+/// What both do to the host, the second over the first.
+fn both(first: &Level, second: &Level) -> Level {
+    let mut level = first.clone();
+    for (module, parameters) in &second.module_parameters {
+        level.module_parameters.entry(module.clone()).or_default().extend(parameters.clone());
+    }
+    level.files.extend(second.files.clone());
+    level.kernel_settings.extend(second.kernel_settings.clone());
+    level.commands.extend(second.commands.iter().cloned());
+    level.frequency = second.frequency.clone().or(level.frequency);
+    level.interrupt_virtualization = second.interrupt_virtualization.or(level.interrupt_virtualization);
+    level.inhibit = second.inhibit.or(level.inhibit);
+    level
+}
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! What came of a tuning: the same words on the terminal, in Markdown and beside a difference of definitions.
+
+mod markdown;
+mod terminal;
+
+use experiment::study::tuning::{Judged, Ruling, Tuning};
+use similar::TextDiff;
+
+use crate::figure::NONE;
+use crate::studied::{self, Measure};
+
+pub use markdown::tuning as markdown;
+pub use terminal::{tuning as terminal, tuning_steps as steps};
+
+/// The kept changes as a unified difference of the guest's definition, an argument a line; empty where nothing was kept.
+pub fn difference(before: &[String], after: &[String]) -> String {
+    let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let (before, after) = (text(before), text(after));
+    if before == after {
+        return String::new();
+    }
+    TextDiff::from_lines(&before, &after)
+        .unified_diff()
+        .context_radius(3)
+        .header("guest (before)", "guest (tuned)")
+        .to_string()
+}
+
+/// What became of a change, in words.
+fn ruling(ruling: Ruling) -> &'static str {
+    match ruling {
+        Ruling::Kept => "kept",
+        Ruling::Worse => "reverted: worse",
+        Ruling::Mixed => "reverted: better and worse",
+        Ruling::NoDifference => "reverted: no difference",
+        Ruling::TooFew => "reverted: too few repeats",
+        Ruling::Failed => "reverted: failed",
+        Ruling::Impossible => "not tried",
+        Ruling::Confirmed => "confirmed",
+        Ruling::NotConfirmed => "not confirmed",
+    }
+}
+
+/// The mean without and with the change, in one unit.
+fn values(judged: &Judged) -> [String; 2] {
+    let both = [judged.before, judged.after];
+    let largest = both.iter().flatten().fold(0.0_f64, |largest, value| largest.max(value.abs()));
+    let measure = Measure::of(judged.unit, largest);
+    both.map(|value| value.map_or_else(|| NONE.to_owned(), |value| measure.shown(value)))
+}
+
+/// "better", "not seen".
+fn finding(judged: &Judged) -> &'static str {
+    studied::finding(judged.finding, judged.better)
+}
+
+/// The answer in a sentence.
+fn answer(tuning: &Tuning) -> String {
+    let tried = tuning
+        .steps
+        .iter()
+        .filter(|step| !matches!(step.ruling, Ruling::Confirmed | Ruling::NotConfirmed))
+        .count();
+    let kept = tuning.kept.len();
+    let mut text = match kept {
+        0 => format!("None of {tried} changes was kept."),
+        kept => format!("{kept} of {tried} changes kept: {}.", tuning.kept.join(", ")),
+    };
+    if tuning.steps.iter().any(|step| step.ruling == Ruling::NotConfirmed) {
+        text += " All of them together are not better than the baseline.";
+    }
+    if !tuning.complete {
+        text += " The tuning is not at its end.";
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "tuned/tests.rs"]
+mod tests;

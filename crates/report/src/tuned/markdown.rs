@@ -1,0 +1,61 @@
+//! A tuning as a page of Markdown.
+
+use std::fmt::Write as _;
+
+use experiment::study::tuning::Tuning;
+
+use super::{answer, difference, finding, ruling, values};
+use crate::studied;
+
+/// The report: the answer, a section for each change with its figures and the way to its study, and the difference.
+pub fn tuning(tuning: &Tuning) -> String {
+    let mut text =
+        format!("# {}\n\n{}\n\n{}\n", plain(&tuning.title), plain(&tuning.question), answer(tuning));
+    let _ = write!(
+        text,
+        "\nTarget: {}. A figure is told from noise by three gates: p below 0.05, large enough, out of the \
+        repeats' scatter.\n",
+        plain(&tuning.target)
+    );
+    for (number, step) in tuning.steps.iter().enumerate() {
+        let _ = write!(
+            text,
+            "\n## {}. {}: {}\n\n{}\n\n",
+            number + 1,
+            plain(&step.name),
+            ruling(step.ruling),
+            plain(&step.why)
+        );
+        let _ = writeln!(text, "{}", plain(&step.sentence));
+        if !step.judged.is_empty() {
+            text += "\n| figure | before | after | change | 95 % interval | found |\n|---|---:|---:|---:|---:|---|\n";
+        }
+        for judged in &step.judged {
+            let [before, after] = values(judged);
+            let _ = writeln!(
+                text,
+                "| {}{} | {before} | {after} | {} | {} | {} |",
+                plain(&judged.figure),
+                if judged.decides { " (decides)" } else { "" },
+                studied::change(judged.change, judged.unit),
+                studied::interval(judged.change, judged.unit),
+                finding(judged),
+            );
+        }
+        if let Some(folder) = &step.folder {
+            let _ = write!(text, "\nThe study: [{folder}]({folder}/report.html)\n");
+        }
+    }
+    let difference = difference(&tuning.before, &tuning.after);
+    if !difference.is_empty() {
+        // A fence longer than any in the text ends where it should.
+        let _ = write!(text, "\n## The kept changes\n\n````diff\n{difference}````\n");
+    }
+    text
+}
+
+/// Text from outside as one line that opens no table, heading or tag.
+fn plain(text: &str) -> String {
+    let harmless = crate::figure::printable(text);
+    harmless.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}

@@ -1,0 +1,59 @@
+//! A tuning on the terminal: a table of changes, the difference, and the answer last.
+
+use experiment::study::tuning::{Preview, Tuning, TuningPlan};
+
+use super::{answer, difference, finding, ruling, values};
+use crate::figure::printable;
+use crate::studied;
+use crate::terminal::{NARROWEST, wrapped};
+
+/// What came of it. No line is wider than `width` columns but those of the difference.
+pub fn tuning(tuning: &Tuning, width: usize) -> String {
+    let width = width.max(NARROWEST);
+    let mut text = wrapped(&printable(&format!("{}: {}", tuning.title, tuning.question)), width, "", "");
+    for (number, step) in tuning.steps.iter().enumerate() {
+        let head = format!("{}. {}: {}", number + 1, step.name, ruling(step.ruling));
+        text.push('\n');
+        text += &wrapped(&printable(&head), width, "", "   ");
+        text += &wrapped(&printable(&step.sentence), width, "   ", "   ");
+        for judged in &step.judged {
+            let [before, after] = values(judged);
+            let line = format!(
+                "{}: {before}, then {after} ({}, {}){}",
+                judged.figure,
+                studied::change(judged.change, judged.unit),
+                finding(judged),
+                if judged.decides { ", decides" } else { "" },
+            );
+            text += &wrapped(&printable(&line), width, "   - ", "     ");
+        }
+    }
+    let difference = difference(&tuning.before, &tuning.after);
+    if !difference.is_empty() {
+        text.push('\n');
+        difference.lines().for_each(|line| {
+            text += &printable(line);
+            text.push('\n');
+        });
+    }
+    text.push('\n');
+    text += &wrapped(&answer(tuning), width, "", "");
+    text
+}
+
+/// The steps of a plan before any is made: each change, why, and what of the definition it changes alone.
+pub fn tuning_steps(plan: &TuningPlan, steps: &[Preview], before: &[String], width: usize) -> String {
+    let width = width.max(NARROWEST);
+    let mut text =
+        wrapped(&printable(&format!("{}: {}", plan.base.title, plan.base.question)), width, "", "");
+    for (number, Preview { name, why, after, runs }) in steps.iter().enumerate() {
+        text.push('\n');
+        text +=
+            &wrapped(&printable(&format!("{}. {name} ({runs} runs): {why}", number + 1)), width, "", "   ");
+        let changed = difference(before, after);
+        for line in changed.lines().skip(2).filter(|line| line.starts_with(['+', '-'])) {
+            text += &format!("   {}\n", printable(line));
+        }
+    }
+    text
+}

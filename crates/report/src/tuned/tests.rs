@@ -1,0 +1,96 @@
+use experiment::statistics::Interval;
+use experiment::study::analysis::{Change, Finding, Scale};
+use experiment::study::tuning::{Step, TUNING_FORMAT};
+use experiment::study::{Better, Unit};
+
+use super::*;
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}
+
+fn made() -> Tuning {
+    let interval = Some(Interval { low: 80.0, high: 140.0 });
+    let change = Change {
+        scale: Scale::Ratio,
+        estimate: 110.0,
+        interval,
+        p_value: Some(0.01),
+        test: None,
+        repeats: 3,
+        is_paired: true,
+    };
+    let judged = Judged {
+        figure: "write throughput".to_owned(),
+        metric: "write.throughput".to_owned(),
+        workload: "write".to_owned(),
+        unit: Unit::BytesPerSecond,
+        better: Better::Higher,
+        decides: true,
+        before: Some(1e6),
+        after: Some(2.1e6),
+        change: Some(change),
+        finding: Finding::Raised,
+    };
+    let step = |name: &str, ruling, judged| Step {
+        name: name.to_owned(),
+        why: "It may | help.".to_owned(),
+        ruling,
+        sentence: "So it is.".to_owned(),
+        folder: Some(format!("steps/1-{name}")),
+        judged,
+    };
+    Tuning {
+        format: TUNING_FORMAT,
+        name: "small".to_owned(),
+        title: "Small".to_owned(),
+        question: "What <b>helps</b>?".to_owned(),
+        target: "local".to_owned(),
+        complete: true,
+        steps: vec![step("virtio", Ruling::Kept, vec![judged]), step("clock", Ruling::Worse, Vec::new())],
+        kept: vec!["virtio".to_owned()],
+        before: lines("qemu\n-machine pc\n-device ide-hd"),
+        after: lines("qemu\n-machine pc\n-device virtio-blk-pci"),
+    }
+}
+
+#[test]
+fn kept_changes_end_as_a_difference_that_patch_takes() {
+    let made = made();
+    let difference = difference(&made.before, &made.after);
+    assert!(
+        difference.starts_with("--- guest (before)\n+++ guest (tuned)\n@@ -1,3 +1,3 @@\n"),
+        "{difference}"
+    );
+    assert!(
+        difference.contains("\n-device ide-hd\n") || difference.contains("\n--device ide-hd\n"),
+        "{difference}"
+    );
+    assert_eq!(super::difference(&made.before, &made.before), "");
+}
+
+#[test]
+fn the_page_names_each_change_its_figures_and_its_study() {
+    let page = markdown(&made());
+    for part in [
+        "1 of 2 changes kept: virtio.",
+        "## 1. virtio: kept",
+        "## 2. clock: reverted: worse",
+        "| write throughput (decides) | 1.00 MB/s | 2.10 MB/s | +110.0 % |",
+        "[steps/1-virtio](steps/1-virtio/report.html)",
+        "````diff\n--- guest",
+        "It may \\| help.",
+        "&lt;b>",
+    ] {
+        assert!(page.contains(part), "{part} is not in\n{page}");
+    }
+}
+
+#[test]
+fn the_terminal_has_the_answer_last() {
+    let mut made = made();
+    made.complete = false;
+    let text = terminal(&made, 80);
+    assert!(text.trim_end().ends_with("The tuning is not at its end."), "{text}");
+    assert!(text.contains("1. virtio: kept") && text.contains("+-device virtio-blk-pci"), "{text}");
+}

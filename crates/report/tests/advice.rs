@@ -1,0 +1,88 @@
+//! What is shown of advice, against kept copies.
+
+use std::collections::BTreeMap;
+
+use advice::{Fact, Facts, Table, advise, audit};
+use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Profile, Span, Vcpu};
+use report::terminal::{self, AdviceView};
+use traces::{Format, Options, Origin, Reading, Recordings};
+
+const VIEW: AdviceView = AdviceView { width: 80, colour: false, top: 4 };
+
+fn exits(count: u64, each_ns: u64) -> Exits {
+    let mut handling = HandlingTime::new();
+    (0..count).for_each(|_| handling.add(each_ns));
+    Exits { count, handling }
+}
+
+/// Two VMs over two seconds: an old guest with a serial console, a clock by the PM timer, and something that nobody knows;
+/// and one at rest.
+fn recordings() -> Recordings {
+    let mut profile = Profile::new();
+    profile.span = Some(Span { first_ns: 0, last_ns: 2_000_000_000 });
+    let old = profile.vcpu(Vcpu { vm: Some(10), number: Some(0), thread: Some(11) });
+    let write = Direction::Write;
+    old.reasons.insert(ExitReason::vmx(30), exits(9000, 20_000));
+    old.reasons.insert(ExitReason::vmx(49), exits(400, 30_000));
+    old.reasons.insert(ExitReason::vmx(12), exits(300, 1_000_000));
+    old.accesses.insert(Access::Port { port: 0x3f8, direction: write }, exits(3000, 18_000));
+    old.accesses.insert(Access::Port { port: 0x608, direction: Direction::Read }, exits(5900, 18_000));
+    old.accesses.insert(Access::Port { port: 0x1234, direction: write }, exits(100, 18_000));
+    old.accesses.insert(Access::Mmio { address: 0xfebc_0018, direction: write }, exits(400, 28_000));
+    let resting = profile.vcpu(Vcpu { vm: Some(20), number: Some(0), thread: Some(21) });
+    resting.reasons.insert(ExitReason::vmx(12), exits(20, 50_000_000));
+    resting.reasons.insert(ExitReason::vmx(52), exits(20, 4000));
+    profile.names.insert(10, "old".to_owned());
+    profile.losses.lost_events = 7;
+    profile.events.insert("kvm:kvm_exit".to_owned(), 9740);
+    let mut recordings = Recordings::new(Options::default());
+    let origin = Origin::new(Format::PerfData);
+    recordings.add("made-up".to_owned(), Reading { profile, origin, damage: None, warnings: Vec::new() });
+    recordings
+}
+
+fn facts() -> BTreeMap<u32, Facts> {
+    let old = [Fact::I440fx, Fact::NicE1000, Fact::UsbPolled, Fact::KvmClock, Fact::IrqchipKernel];
+    BTreeMap::from([(10, old.into_iter().collect())])
+}
+
+fn assert_fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn advice_in_80_columns() {
+    let (table, recordings) = (Table::load().unwrap(), recordings());
+    let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
+    let text = terminal::advice(&recordings, &advice, VIEW);
+    assert_fits(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn an_idle_audit_in_80_columns() {
+    let (table, recordings) = (Table::load().unwrap(), recordings());
+    let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
+    let audits: Vec<_> = advice.vms.iter().map(|vm| audit(vm, advice.observed_ns, 100.0)).collect();
+    let text = terminal::idle(&recordings, &advice, &audits, VIEW);
+    assert_fits(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn advice_for_programs() {
+    let (table, recordings) = (Table::load().unwrap(), recordings());
+    let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
+    let audits: Vec<_> = advice.vms.iter().map(|vm| audit(vm, advice.observed_ns, 100.0)).collect();
+    insta::assert_json_snapshot!(report::json::advice(&recordings, &advice, Some(&audits)));
+}
+
+#[test]
+fn no_exits_are_no_error() {
+    let (table, recordings) = (Table::load().unwrap(), Recordings::default());
+    let advice = advise(&table, &recordings.profile, 0, &BTreeMap::new());
+    assert!(terminal::advice(&recordings, &advice, VIEW).contains("no exit to advise on"));
+    assert!(terminal::idle(&recordings, &advice, &[], VIEW).contains("No VM had an exit"));
+}
