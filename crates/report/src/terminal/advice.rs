@@ -10,7 +10,7 @@ use super::recordings::{head, listed, notes, vm as vm_number};
 use super::{NARROWEST, wrapped};
 use crate::figure::NONE;
 use crate::json::{advice_name as name, advice_percent as percent};
-use crate::quantity::{per_second, rate, share_of, whole_time};
+use crate::quantity::{counted, per_second, rate, share_of, whole_time};
 
 /// So many ports, addresses or registers of a device are named.
 const MOST_PARTS: usize = 4;
@@ -104,11 +104,8 @@ fn left_out(vm: &VmAdvice<'_>, shown: usize, observed_ns: u64, width: usize) -> 
         return String::new();
     }
     let exits = rest.iter().fold(0u64, |sum, row| sum.saturating_add(row.exits));
-    let said = format!(
-        "{} more rows with {} exits are left out; --top shows them.",
-        rest.len(),
-        rate(exits, observed_ns)
-    );
+    let rows = counted(rest.len() as u64, "more row");
+    let said = format!("Left out: {rows} with {} exits; --top shows more.", rate(exits, observed_ns));
     wrapped(&said, width, "", "")
 }
 
