@@ -39,7 +39,8 @@ fn a_guest_of_qemu_that_boots_writes_to_its_serial_port_and_its_screen() {
     let window = reported(&file, "mmio", |access| access.starts_with("0xb"));
     let registers =
         reported(&file, "port", |access| access.starts_with("0x3c") || access.starts_with("0x3d"));
-    assert_eq!(vga["exits"].as_u64().unwrap(), window + registers);
+    // One exit makes two accesses to the window: `report` has it at both addresses.
+    assert_eq!(vga["exits"].as_u64().unwrap() + 1, window + registers);
 }
 
 #[test]
@@ -135,7 +136,9 @@ fn the_text_fits_80_columns_and_says_what_was_lost() {
             assert!(!text.contains('\u{1b}'));
         }
     }
-    assert!(out(&run(&["advise", &recording("losses")])).contains("counts are lower bounds"));
+    let told = out(&run(&["advise", &recording("losses")]));
+    let told: Vec<&str> = told.split_whitespace().collect();
+    assert!(told.join(" ").contains("894 of them exits: counts are lower bounds"));
     let wide = command(&["advise", &recording("vmx")]).env("COLUMNS", "160").output().unwrap();
     assert!(out(&wide).lines().any(|line| line.chars().count() > 80));
 }

@@ -160,7 +160,7 @@ fn a_host_of_xen_is_judged_with_its_guest_and_gives_status_and_files() {
     assert_eq!(doctor["conclusion"]["outcome"], "unavailable", "{}", doctor["conclusion"]);
 
     let pvh = json("pvh.json");
-    assert_eq!(pvh["doubts"], serde_json::json!([]));
+    assert!(pvh.get("doubts").is_none(), "{pvh}");
     assert_eq!((&pvh["summary"]["fail"], &pvh["summary"]["warn"]), (&0.into(), &0.into()), "{pvh}");
     assert_eq!(found(&pvh, "xl-type"), ("pass", "PVH, which can have AVIC"));
     let pv = json("pv.json");
