@@ -1,14 +1,15 @@
-//! Compiles the eBPF programs, in the three ways in which they are used.
+//! Compiles the eBPF programs, in the ways in which they are used.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROGRAMS: &str = "src/collector/programs";
 /// Name of the object, its source, and what it is compiled with.
-const OBJECTS: [(&str, &str, Option<&str>); 4] = [
+const OBJECTS: [(&str, &str, Option<&str>); 5] = [
     ("count", "exits.bpf.c", None),
     ("record_ring", "exits.bpf.c", Some("-DRECORD_RING")),
     ("record_perf", "exits.bpf.c", Some("-DRECORD_PERF")),
+    ("hot_spots", "exits.bpf.c", Some("-DHOT_SPOTS")),
     ("state", "state.bpf.c", None),
 ];
 

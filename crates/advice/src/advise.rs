@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use exits::prediction::{Part, split};
 use exits::{Access, AccessKind, Direction, ExitReason, Exits, Isa, Profile, VcpuExits};
 
+use host::pci::Bar;
+
 use crate::{Cure, Device, Effect, Facts, Suspect, Table};
 
 /// What causes the exits of a profile.
@@ -71,6 +73,8 @@ pub struct Row<'a> {
     pub time_ns: u64,
     /// By reason and access, the most time first.
     pub parts: Vec<(ExitReason, Part, u64, u64)>,
+    /// The PCI devices' regions that accesses among them were to, where the VMM said where those are.
+    pub bars: Vec<Bar>,
     /// What avoids them.
     pub cures: Vec<Cured<'a>>,
 }
@@ -90,13 +94,7 @@ impl Row<'_> {
     /// The most that open cures can do to the exits; `None` where there is none that saves time.
     #[must_use]
     pub fn best(&self) -> Option<Effect> {
-        let rank = |effect: &Effect| match effect {
-            Effect::Gone => 0,
-            Effect::Fewer => 1,
-            Effect::Cheaper => 2,
-            Effect::Stay => 3,
-        };
-        self.open().map(|cure| cure.effect).filter(|&effect| effect != Effect::Stay).min_by_key(rank)
+        self.open().map(|cure| cure.effect).filter(|&effect| effect != Effect::Stay).min()
     }
 
     /// The most handling time that can be saved, nanoseconds: all of it where a cure is open. What the processor itself
@@ -229,11 +227,15 @@ impl<'a> Rows<'a, '_> {
             Some(at) => &mut self.rows[at],
             None => {
                 let cures = self.cures(of);
-                self.rows.push(Row { of, exits: 0, time_ns: 0, parts: Vec::new(), cures });
+                self.rows.push(Row { of, exits: 0, time_ns: 0, parts: Vec::new(), bars: Vec::new(), cures });
                 let last = self.rows.len() - 1;
                 &mut self.rows[last]
             }
         };
+        if let (Part::Access(access), Some(facts)) = (part, self.facts) {
+            let bar = facts.bar(access).filter(|bar| !row.bars.contains(bar));
+            row.bars.extend(bar.cloned());
+        }
         row.exits = row.exits.saturating_add(exits);
         row.time_ns = row.time_ns.saturating_add(time_ns);
         match row.parts.iter_mut().find(|(one, other, ..)| (*one, *other) == (reason, part)) {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use domain::{Accelerator, Backend, Definition, Device, DeviceKind, FeatureState, Irqchip};
+use exits::Access;
+use host::pci::Bar;
 use serde::{Deserialize, Serialize};
 
 /// Something that holds of a VM.
@@ -40,6 +42,10 @@ pub enum Fact {
     Invtsc,
     /// There is no virtual PMU.
     NoPmu,
+    /// The guest gets all that the host's CPU has.
+    HostCpu,
+    /// x2APIC is offered.
+    X2apic,
     /// HLT and MWAIT do not exit.
     CpuPm,
     /// Memory is backed by huge pages.
@@ -48,6 +54,8 @@ pub enum Fact {
     NicE1000,
     /// An rtl8139.
     NicRtl8139,
+    /// A vmxnet3.
+    NicVmxnet3,
     /// A disk on AHCI.
     DiskAhci,
     /// A pointer or keyboard on a UHCI or EHCI.
@@ -72,7 +80,12 @@ pub enum Fact {
 
 /// What holds of one VM.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts(BTreeSet<Fact>);
+pub struct Facts {
+    facts: BTreeSet<Fact>,
+    /// Where its PCI devices are, where the VMM said so.
+    #[serde(default)]
+    bars: Vec<Bar>,
+}
 
 impl Facts {
     /// What a definition says, and what holds where it says nothing.
@@ -81,13 +94,25 @@ impl Facts {
         let mut facts = machine(definition);
         facts.extend(processor(definition));
         facts.extend(devices(definition));
-        Self(facts.into_iter().collect())
+        facts.into_iter().collect()
+    }
+
+    /// The same with what is known of where PCI devices are.
+    #[must_use]
+    pub fn with_bars(self, bars: Vec<Bar>) -> Self {
+        Self { bars, ..self }
+    }
+
+    /// The PCI device's region that an access is to, where that is known.
+    #[must_use]
+    pub fn bar(&self, access: Access) -> Option<&Bar> {
+        self.bars.iter().find(|bar| bar.has(access))
     }
 
     /// Whether this holds.
     #[must_use]
     pub fn has(&self, fact: Fact) -> bool {
-        self.0.contains(&fact)
+        self.facts.contains(&fact)
     }
 
     /// Whether all of these hold.
@@ -98,13 +123,13 @@ impl Facts {
 
     /// All, in order.
     pub fn iter(&self) -> impl Iterator<Item = Fact> {
-        self.0.iter().copied()
+        self.facts.iter().copied()
     }
 }
 
 impl FromIterator<Fact> for Facts {
     fn from_iter<T: IntoIterator<Item = Fact>>(facts: T) -> Self {
-        Self(facts.into_iter().collect())
+        Self { facts: facts.into_iter().collect(), bars: Vec::new() }
     }
 }
 
@@ -144,6 +169,7 @@ fn processor(definition: &Definition) -> Vec<Fact> {
     let not_off = |name: &str| cpu.feature(name) != Some(FeatureState::Off);
     let is = |set: &Option<domain::Set<bool>>, default: bool| set.as_ref().map_or(default, |set| set.value);
     let kvm = definition.accelerator_in_force() == Accelerator::Kvm;
+    let host = definition.passes_host_cpu();
     let clock = kvm && is(&definition.timers.kvm_clock, true) && not_off("kvmclock") && not_off("kvm");
     let hyperv_clock = is(&definition.timers.hyperv_clock, false) || definition.hyperv("time");
     // On without a word with KVM: kvm_default_props in target/i386/kvm/kvm-cpu.c.
@@ -154,7 +180,13 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         (definition.hyperv("stimer"), Fact::HypervStimer),
         (definition.hyperv("avic") || definition.hyperv("apicv"), Fact::HypervAvic),
         (pv_eoi, Fact::PvEoi),
-        (on("tsc-deadline") || on("tsc_deadline"), Fact::TscDeadline),
+        // KVM has it whatever the host's CPU has: kvm_arch_get_supported_cpuid in target/i386/kvm/kvm.c.
+        (
+            on("tsc-deadline") || on("tsc_deadline") || kvm && host && not_off("tsc-deadline"),
+            Fact::TscDeadline,
+        ),
+        (kvm && host, Fact::HostCpu),
+        (kvm && definition.x2apic_in_force(), Fact::X2apic),
         (on("invtsc"), Fact::Invtsc),
         (cpu.feature("pmu") == Some(FeatureState::Off), Fact::NoPmu),
     ])
@@ -182,6 +214,7 @@ fn devices(definition: &Definition) -> Vec<Fact> {
     those([
         (any(&|device| model(device, "e1000")), Fact::NicE1000),
         (any(&|device| model(device, "rtl8139")), Fact::NicRtl8139),
+        (any(&|device| model(device, "vmxnet3")), Fact::NicVmxnet3),
         (
             definition.is_q35()
                 && any(&|device| {

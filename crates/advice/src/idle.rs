@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use host::vms::Spent;
+
 use crate::{Of, VmAdvice};
 
 /// One cause of wake-ups.
@@ -28,9 +30,24 @@ pub struct Audit<'a> {
     pub sleeps_per_second: f64,
     /// What the exits are of, the most first.
     pub sources: Vec<Source<'a>>,
+    /// What the threads of its process took of the host's CPUs meanwhile, the most first; empty where that was not
+    /// looked at.
+    pub threads: Vec<Spent>,
 }
 
 impl Audit<'_> {
+    /// What all threads of its process took of the host's CPUs without the guest itself, nanoseconds.
+    #[must_use]
+    pub fn host_ns(&self) -> u64 {
+        self.threads.iter().fold(0, |sum, one| sum.saturating_add(one.host_ns))
+    }
+
+    /// How often any of its threads was woken.
+    #[must_use]
+    pub fn wake_ups(&self) -> u64 {
+        self.threads.iter().fold(0, |sum, one| sum.saturating_add(one.wake_ups))
+    }
+
     /// Whether the VM stays within its budget.
     #[must_use]
     pub fn is_within(&self) -> bool {
@@ -59,5 +76,6 @@ pub fn audit<'a>(advice: &VmAdvice<'a>, observed_ns: u64, budget: f64) -> Audit<
         exits_per_second: rate(advice.exits),
         sleeps_per_second: rate(slept),
         sources: rows.iter().map(source).collect(),
+        threads: Vec::new(),
     }
 }

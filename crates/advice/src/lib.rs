@@ -4,12 +4,16 @@
 //! what the VM's definition says ([`Facts`]) decides between devices that share addresses, and strikes cures that the
 //! VM has already. [`audit`] judges a VM that should be at rest.
 
+mod action;
 mod advise;
 mod facts;
+mod hot;
 mod idle;
 mod table;
 
+pub use action::Action;
 pub use advise::{Advice, Cured, Of, Row, VmAdvice, advise};
 pub use facts::{Fact, Facts};
+pub use hot::{Hot, hot};
 pub use idle::{Audit, Source, audit};
 pub use table::{Cure, Device, Effect, Match, Suspect, Table, TableError};

@@ -1,9 +1,11 @@
 //! What is known of devices, read from the files that are compiled in.
 
+use domain::{Change, Definition};
 use exits::{Access, ExitReason};
+use host::pci::Bar;
 use serde::{Deserialize, Serialize};
 
-use crate::{Fact, Facts};
+use crate::{Action, Fact, Facts};
 
 /// The files, by name.
 const FILES: [(&str, &str); 5] = [
@@ -13,6 +15,9 @@ const FILES: [(&str, &str); 5] = [
     ("devices.toml", include_str!("table/devices.toml")),
     ("processor.toml", include_str!("table/processor.toml")),
 ];
+
+/// The order of entries that stand for any PCI device.
+const ANY_PCI: i32 = 90;
 
 /// A file of the table that cannot be read: a defect of the program.
 #[derive(Debug, thiserror::Error)]
@@ -57,8 +62,8 @@ impl Match {
     }
 }
 
-/// What a cure does to the exits of its device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a cure does to the exits of its device; the most thorough first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
     /// All of them may go.
@@ -97,8 +102,23 @@ pub struct Cure {
     /// A VM of which one of these holds has it already.
     #[serde(default, skip_serializing)]
     pub there: Vec<Fact>,
+    /// The same as changes that a program can make in a definition; none where only a human or the guest can. All of
+    /// them together are the cure.
+    #[serde(default, skip_serializing)]
+    pub apply: Vec<Action>,
+    /// It helps Windows alone.
+    #[serde(default, skip_serializing)]
+    pub windows: bool,
     /// What says so: files of the kernel, of QEMU, sections of manuals.
     pub sources: Vec<String>,
+}
+
+impl Cure {
+    /// The changes that it takes in `definition`; none where a program cannot make it, or nothing there is concerned.
+    #[must_use]
+    pub fn changes(&self, definition: &Definition) -> Vec<Change> {
+        self.apply.iter().flat_map(|action| action.changes(definition)).collect()
+    }
 }
 
 /// A device model, or what else causes exits.
@@ -116,6 +136,9 @@ pub struct Device {
     /// How its exits are recognised.
     #[serde(rename = "match")]
     pub matches: Vec<Match>,
+    /// PCI devices that it is: `VENDOR:DEVICE` in hexadecimal digits, `VENDOR:` for all of one, or `class:CLASS`.
+    #[serde(default)]
+    pub pci: Vec<String>,
     /// It is looked for only in VMs of which all of these are known to hold.
     #[serde(default)]
     pub when: Vec<Fact>,
@@ -185,9 +208,14 @@ impl Table {
         Ok(table)
     }
 
-    /// The device that this access reaches. A device that is known by a VM's definition alone is found with that only.
+    /// The device that this access reaches: that of the PCI device at the address where it is known, and else that whose
+    /// place it is. A device that is known by a VM's definition alone is found with that only.
     #[must_use]
     pub fn of_access(&self, access: Access, facts: Option<&Facts>) -> Option<&Device> {
+        if let Some(bar) = facts.and_then(|facts| facts.bar(access)) {
+            let unnamed = || self.devices.iter().find(|device| device.is_anywhere(access));
+            return self.devices.iter().find(|device| device.is_pci(bar)).or_else(unnamed);
+        }
         self.devices
             .iter()
             .filter(|device| device.is_in(facts))
@@ -203,6 +231,20 @@ impl Table {
 }
 
 impl Device {
+    fn is_pci(&self, bar: &Bar) -> bool {
+        let names = [
+            format!("{:04x}:{:04x}", bar.vendor, bar.device),
+            format!("{:04x}:", bar.vendor),
+            format!("class:{:04x}", bar.class),
+        ];
+        self.pci.iter().any(|one| names.contains(one))
+    }
+
+    /// Whether it stands for whatever PCI device has the address.
+    fn is_anywhere(&self, access: Access) -> bool {
+        self.when.is_empty() && self.order >= ANY_PCI && self.matches.iter().any(|one| one.has_access(access))
+    }
+
     fn is_in(&self, facts: Option<&Facts>) -> bool {
         self.when.is_empty() || facts.is_some_and(|facts| facts.all(&self.when))
     }

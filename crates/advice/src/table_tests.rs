@@ -225,6 +225,47 @@ fn a_definition_tells_devices_apart_that_share_addresses() {
 }
 
 #[test]
+fn a_pci_device_is_named_by_the_register_that_an_address_falls_in() {
+    let bar = |vendor, device, class, start| Bar {
+        address: "00:03.0".to_owned(),
+        id: "net0".to_owned(),
+        vendor,
+        device,
+        class,
+        number: 0,
+        is_ports: false,
+        start,
+        size: 0x1000,
+    };
+    let definition: Facts = [Fact::NicE1000, Fact::VirtioPci].into_iter().collect();
+    let facts = definition.with_bars(vec![
+        bar(0x1af4, 0x1041, 0x200, 0xfebc_0000),
+        bar(0x8086, 0x2922, 0x106, 0xfebc_1000),
+        bar(0x1b36, 0x0010, 0x108, 0xfebc_2000),
+    ]);
+    let of = |address| table().of_access(mmio(address), Some(&facts)).map(|device| device.id.clone());
+    // By the definition alone the first would be the e1000's.
+    assert_eq!(of(0xfebc_0018).as_deref(), Some("virtio-pci"));
+    assert_eq!(of(0xfebc_1018).as_deref(), Some("ahci"));
+    assert_eq!(of(0xfebc_2018).as_deref(), Some("pci-memory"));
+    assert_eq!(of(0xfebc_5000).as_deref(), Some("nic-e1000"));
+}
+
+#[test]
+fn names_of_pci_devices_are_of_one_device_each_and_have_their_form() {
+    let mut seen = BTreeSet::new();
+    for device in table().devices {
+        for name in &device.pci {
+            assert!(seen.insert(name.clone()), "{name} twice");
+            let (first, second) = name.split_once(':').unwrap();
+            let is_number = |text: &str| text.len() == 4 && u16::from_str_radix(text, 16).is_ok();
+            let sound = (first == "class" || is_number(first)) && (is_number(second) || second.is_empty());
+            assert!(sound, "{}: {name}", device.id);
+        }
+    }
+}
+
+#[test]
 fn every_name_of_a_reason_that_can_be_common_is_known() {
     let table = table();
     let common = [1, 7, 10, 12, 28, 30, 31, 32, 40, 44, 45, 48, 49, 52, 54, 56];

@@ -12,8 +12,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     advise, diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command,
-    lab as lab_command, lab_self_test, load, predict, probe, prove, record, report, restore, snapshot, stat,
-    timeline, top, trace, tune, verify, vm, vms,
+    lab as lab_command, lab_self_test, load, predict, probe, profile, prove, record, report, restore,
+    snapshot, stat, timeline, top, trace, tune, verify, vm, vms,
 };
 
 /// See, change and prove how a VM's interrupts and I/O reach it.
@@ -79,6 +79,13 @@ enum Command {
     ///
     /// Exit status: as of `report`; 1 with --idle when a VM has more exits than its budget.
     Advise(advise::Arguments),
+    /// Sample what the host does while it handles exits: functions of the kernel and of device models by exit reason, as
+    /// tables and as a flame graph.
+    ///
+    /// Exit status: 0, also when Ctrl-C ended it early, for what was sampled is shown; 2 for a wrong command line, or a VM
+    /// or file that is not there; 4 when a file is damaged and what is whole of it was used; 125 when nothing can be sampled
+    /// here or an output cannot be written.
+    Profile(profile::Arguments),
     /// Draw the VM exits of recordings over time.
     ///
     /// Exit status: as of `report`.
@@ -168,6 +175,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Vms(arguments) => vms::run(&arguments),

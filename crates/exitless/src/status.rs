@@ -26,6 +26,8 @@ pub(crate) const TO_MEND: u8 = 1;
 pub(crate) const REFUSED: u8 = 1;
 /// A VM that should be at rest has more exits than its budget.
 pub(crate) const ABOVE_BUDGET: u8 = 1;
+/// An aim of an evaluation was missed.
+pub(crate) const AIM_MISSED: u8 = 1;
 /// Interrupt virtualization is not active for some VM.
 pub(crate) const INHIBITED: u8 = 1;
 /// Whether it is active cannot be told.

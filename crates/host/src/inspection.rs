@@ -30,6 +30,7 @@ pub use processor::{CpuidLeaf, FeatureControl, Processor, SvmFeatures, VmCr};
 pub use running::{LibvirtDomain, Running, RunningVm, ThreadPlace};
 pub use topology::{Idle, Node, Topology};
 pub use vmx::VmxFeatures;
+pub(crate) use xen::addresses as xen_addresses;
 pub use xen::{Xen, XenDomain, XenFrequency, XenGuestType, XenInfo, XenLog, XenPool, XenVcpu};
 
 /// A host, looked at once.

@@ -11,6 +11,7 @@ mod monitor;
 mod name;
 mod process;
 mod selection;
+mod spent;
 mod thread;
 mod vcpu;
 
@@ -24,6 +25,7 @@ pub use device::AssignedDevice;
 pub use monitor::{Monitor, MonitorUse};
 pub use name::Vmm;
 pub use selection::NoSuchVm;
+pub use spent::{Spent, ThreadReading, Work};
 pub use thread::NamedThread;
 pub use vcpu::Vcpu;
 

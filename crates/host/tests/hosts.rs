@@ -146,6 +146,10 @@ fn lockdown_and_xen() {
     assert_eq!(xen.domains.get().unwrap()[1].name, "win");
     assert_eq!((log.iommu, log.interrupt_remapping), (Some(true), Some(true)));
     assert_eq!(xen.assignable.get().unwrap(), &["0000:3b:10.0", "0000:3b:10.2"]);
+    let of = |function: &host::PciFunction| function.role.clone();
+    assert_eq!(of(&xen.functions[0]), host::FunctionRole::Virtual { of: "0000:3b:00.0".to_owned() });
+    assert_eq!(xen.functions[0].driver.as_deref(), Some("pciback"));
+    assert_eq!(xen.functions.len(), 3, "{:?}", xen.functions);
     assert_eq!(xen.frequencies.get().unwrap()[0].governor.as_deref(), Some("performance"));
     assert_eq!(xen.guest_type.get().unwrap(), "PV");
 }

@@ -2,7 +2,8 @@
 //! shared workers, and on workers that follow the monitor.
 //!
 //! `cargo bench -p iocm --bench dynamic_load [-- FRONT_ENDS...]`, 8 and 64 where none are given. `DYNAMIC_LOAD_JSON=FILE`
-//! keeps the figures. Latencies count from the moment at which a request was due. The back-end is a process of its own, on
+//! keeps the figures, of which `exitless iocm report FILE` makes a page with charts; `DYNAMIC_LOAD_SECONDS` are those of a
+//! phase, 6 where they are not given. Latencies count from the moment at which a request was due. The back-end is a process of its own, on
 //! the same processors as the front-ends: with two of them, the arrangements compete with the load itself.
 
 use blkio::{Blkio, Completion, ReqFlags};
@@ -11,6 +12,7 @@ use iocm::control::Access;
 use iocm::control::socket::BoundSocket;
 use iocm::daemon::Daemon;
 use iocm::monitor::actuator::Workers;
+use iocm::monitor::evaluation::{Arrangement, EVALUATION_FORMAT, Evaluation, Measured};
 use iocm::monitor::{Monitor, Settings};
 use std::error::Error;
 use std::fmt::Write as _;
@@ -28,10 +30,9 @@ const KEPT: &str = "DYNAMIC_LOAD_JSON";
 const DEPTH: usize = 16;
 const SMALL: usize = 4096;
 const BULK: usize = 65_536;
-const PHASE: Duration = Duration::from_secs(6);
+const PHASE_SECONDS: &str = "DYNAMIC_LOAD_SECONDS";
 /// What is served is counted in such windows.
 const WINDOW: Duration = Duration::from_millis(200);
-const WINDOWS: usize = (PHASE.as_millis() / WINDOW.as_millis()) as usize;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -50,21 +51,21 @@ enum Bulk {
     EveryOther,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Peer {
-    Each,
-    Static(usize),
-    Monitor,
+fn name(arrangement: Arrangement) -> String {
+    match arrangement {
+        Arrangement::ThreadEach => "a thread each".to_owned(),
+        Arrangement::Shared(workers) => format!("{workers} shared"),
+        Arrangement::Monitor => "monitor".to_owned(),
+    }
 }
 
-impl Peer {
-    fn name(self) -> String {
-        match self {
-            Self::Each => "a thread each".to_owned(),
-            Self::Static(workers) => format!("{workers} shared"),
-            Self::Monitor => "monitor".to_owned(),
-        }
-    }
+fn phase_length() -> Duration {
+    let given = std::env::var(PHASE_SECONDS).ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(given.unwrap_or(6).max(1))
+}
+
+fn windows() -> usize {
+    (phase_length().as_millis() / WINDOW.as_millis()) as usize
 }
 
 /// One front-end's phase.
@@ -81,6 +82,7 @@ struct Seen {
     p99_us: u32,
     cpu_us: f64,
     windows: Vec<u64>,
+    is_mixed: bool,
 }
 
 fn main() -> Outcome<()> {
@@ -96,69 +98,70 @@ fn main() -> Outcome<()> {
         sizes = vec![8, 64];
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut kept = Vec::new();
+    let mut kept = Evaluation {
+        evaluation: EVALUATION_FORMAT,
+        cpus,
+        phase_seconds: phase_length().as_secs_f64(),
+        window_seconds: WINDOW.as_secs_f64(),
+        measured: Vec::new(),
+    };
     for front_ends in sizes {
-        let mut all = Vec::new();
-        let peers = [Peer::Each].into_iter().chain((1..=cpus).map(Peer::Static)).chain([Peer::Monitor]);
-        for peer in peers {
-            all.push((peer, measure(peer, front_ends)?));
-        }
-        show(front_ends, &all);
-        for (peer, phases) in &all {
-            for ((phase, asked, _), seen) in PHASES.iter().zip(phases) {
-                kept.push(serde_json::json!({
-                    "front_ends": front_ends, "arrangement": peer.name(), "phase": phase, "asked_per_second": asked,
-                    "served_per_second": seen.rate, "p99_us": seen.p99_us, "cpu_us_per_request": seen.cpu_us,
-                    "windows_of_ms": WINDOW.as_millis() as u64, "windows": seen.windows,
-                }));
+        let fixed = (1..=cpus).map(Arrangement::Shared);
+        let peers = [Arrangement::ThreadEach].into_iter().chain(fixed).chain([Arrangement::Monitor]);
+        for arrangement in peers {
+            for ((phase, asked, _), seen) in PHASES.iter().zip(measure(arrangement, front_ends)?) {
+                kept.measured.push(Measured {
+                    front_ends,
+                    arrangement,
+                    phase: (*phase).to_owned(),
+                    asked_per_second: asked_of(*asked, front_ends, seen.is_mixed),
+                    served_per_second: seen.rate,
+                    p99_us: seen.p99_us,
+                    cpu_us_per_request: seen.cpu_us,
+                    windows: seen.windows,
+                });
             }
         }
-    }
-    if let Some(path) = std::env::var_os(KEPT) {
-        std::fs::write(path, serde_json::to_vec_pretty(&kept)?)?;
+        show(front_ends, &kept);
+        if let Some(path) = std::env::var_os(KEPT) {
+            std::fs::write(path, serde_json::to_vec_pretty(&kept)?)?;
+        }
     }
     Ok(())
 }
 
-fn show(front_ends: usize, all: &[(Peer, Vec<Seen>)]) {
+/// Half of a mixed load's front-ends do a tenth of the requests.
+fn asked_of(asked: f64, front_ends: usize, is_mixed: bool) -> f64 {
+    let bulk = if is_mixed { front_ends / 2 } else { 0 } as f64 / front_ends as f64;
+    asked * (1.0 - bulk * 0.9)
+}
+
+fn show(front_ends: usize, kept: &Evaluation) {
     println!("\n{front_ends} front-ends\n");
     println!(
         "{:<8} {:<14} {:>9} {:>9} {:>9} {:>13} {:>11}",
         "phase", "arrangement", "I/O a s", "of best", "p99 us", "us CPU a I/O", "within 5 %"
     );
-    for (at, (phase, ..)) in PHASES.iter().enumerate() {
-        let fixed = all.iter().filter(|(peer, _)| matches!(peer, Peer::Static(_)));
-        let best = fixed.map(|(_, phases)| phases[at].rate).fold(0.0, f64::max);
-        for (peer, phases) in all {
-            let seen = &phases[at];
-            let within = converged(&seen.windows, best * 0.95 * WINDOW.as_secs_f64());
+    for (phase, ..) in PHASES {
+        let best = kept.best(front_ends, phase).unwrap_or(0.0);
+        let of = kept.measured.iter().filter(|one| one.front_ends == front_ends && one.phase == phase);
+        for one in of {
             println!(
                 "{phase:<8} {:<14} {:>9.0} {:>7.1} % {:>9} {:>13.2} {:>11}",
-                peer.name(),
-                seen.rate,
-                if best > 0.0 { seen.rate / best * 100.0 } else { 100.0 },
-                seen.p99_us,
-                seen.cpu_us,
-                within.map_or_else(
-                    || "never".to_owned(),
-                    |at| format!("{:.1} s", at as f64 * WINDOW.as_secs_f64())
-                ),
+                name(one.arrangement),
+                one.served_per_second,
+                if best > 0.0 { one.served_per_second / best * 100.0 } else { 100.0 },
+                one.p99_us,
+                one.cpu_us_per_request,
+                kept.converged(one).map_or_else(|| "never".to_owned(), |at| format!("{at:.1} s")),
             );
         }
     }
 }
 
-/// The window from which on so much is served on average.
-fn converged(windows: &[u64], wanted: f64) -> Option<usize> {
-    (0..windows.len()).find(|&from| {
-        let rest = &windows[from..];
-        rest.iter().sum::<u64>() as f64 >= wanted * rest.len() as f64
-    })
-}
-
-fn start(peer: Peer, front_ends: usize, directory: &Path) -> Outcome<Child> {
-    let arrangement = if peer == Peer::Each { "per-device" } else { "shared" };
-    let count = if let Peer::Static(workers) = peer { workers } else { 1 };
+fn start(peer: Arrangement, front_ends: usize, directory: &Path) -> Outcome<Child> {
+    let arrangement = if peer == Arrangement::ThreadEach { "per-device" } else { "shared" };
+    let count = if let Arrangement::Shared(workers) = peer { workers } else { 1 };
     let mut text = format!("[workers]\narrangement = \"{arrangement}\"\ncount = {count}\n");
     for number in 0..front_ends {
         let socket = directory.join(format!("s{number}"));
@@ -187,11 +190,11 @@ fn serve(directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-fn measure(peer: Peer, front_ends: usize) -> Outcome<Vec<Seen>> {
+fn measure(peer: Arrangement, front_ends: usize) -> Outcome<Vec<Seen>> {
     let directory = tempfile::tempdir()?;
     let mut child = start(peer, front_ends, directory.path())?;
     let stop = Arc::new(AtomicBool::new(false));
-    let watching = (peer == Peer::Monitor).then(|| {
+    let watching = (peer == Arrangement::Monitor).then(|| {
         let (socket, stop) = (directory.path().join("control"), Arc::clone(&stop));
         std::thread::spawn(move || {
             let mut monitor =
@@ -219,7 +222,7 @@ fn measure(peer: Peer, front_ends: usize) -> Outcome<Vec<Seen>> {
         .collect();
     let mut cpus = Vec::new();
     for phase in 0..=PHASES.len() {
-        let end = begin + PHASE * phase as u32;
+        let end = begin + phase_length() * phase as u32;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         cpus.push(cpu(child.id())?);
     }
@@ -233,14 +236,16 @@ fn measure(peer: Peer, front_ends: usize) -> Outcome<Vec<Seen>> {
     }
     drop(child.stdin.take());
     child.wait()?;
+    let length = phase_length();
     let phases = (0..PHASES.len()).map(|phase| {
         let of: Vec<&Served> = served.iter().map(|phases| &phases[phase]).collect();
         let total: usize = of.iter().map(|one| one.latencies_us.len()).sum();
         Seen {
-            rate: total as f64 / PHASE.as_secs_f64(),
+            rate: total as f64 / length.as_secs_f64(),
             p99_us: of.iter().map(|one| p99(&one.latencies_us)).max().unwrap_or(0),
             cpu_us: (cpus[phase + 1] - cpus[phase]) * 1e6 / (total as f64).max(1.0),
-            windows: (0..WINDOWS).map(|at| of.iter().map(|one| one.windows[at]).sum()).collect(),
+            windows: (0..windows()).map(|at| of.iter().map(|one| one.windows[at]).sum()).collect(),
+            is_mixed: PHASES[phase].2 == Bulk::EveryOther,
         }
     });
     Ok(phases.collect())
@@ -279,18 +284,18 @@ fn drive(socket: &Path, number: usize, front_ends: usize, begin: Instant) -> Out
     let (mut due, mut free) = (vec![begin; DEPTH], (0..DEPTH).collect::<Vec<_>>());
     let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ number as u64;
     std::thread::sleep(begin.saturating_duration_since(Instant::now()));
-    let mut all = Vec::new();
+    let (mut all, length, count) = (Vec::new(), phase_length(), windows());
     for (phase, &(_, rate, bulk)) in PHASES.iter().enumerate() {
-        let from = begin + PHASE * phase as u32;
+        let from = begin + length * phase as u32;
         let is_bulk = bulk == Bulk::All || bulk == Bulk::EveryOther && number % 2 == 1;
         // Half of a mixed load's bytes are few requests.
         let rate = rate / front_ends as f64 * if bulk == Bulk::EveryOther && is_bulk { 0.1 } else { 1.0 };
         let bytes = if is_bulk { BULK } else { SMALL };
-        let mut served = Served { windows: vec![0; WINDOWS], ..Served::default() };
+        let mut served = Served { windows: vec![0; count], ..Served::default() };
         let mut issued = 0_u64;
         loop {
             let now = Instant::now();
-            if now >= from + PHASE {
+            if now >= from + length {
                 break;
             }
             while let Some(&slot) = free.last() {
@@ -320,7 +325,7 @@ fn drive(socket: &Path, number: usize, front_ends: usize, begin: Instant) -> Out
                     let latency = (now - due[one.user_data]).as_micros();
                     served.latencies_us.push(u32::try_from(latency).unwrap_or(u32::MAX));
                     let window = ((now - from).as_millis() / WINDOW.as_millis()) as usize;
-                    served.windows[window.min(WINDOWS - 1)] += 1;
+                    served.windows[window.min(count - 1)] += 1;
                 }
             }
             if count == 0 {

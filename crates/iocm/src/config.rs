@@ -5,7 +5,7 @@ mod device;
 mod line;
 mod net;
 
-use crate::worker::{Polling, WorkerOptions};
+use crate::worker::{Polling, USUAL_NAP_NS, WorkerOptions};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -92,7 +92,7 @@ impl Default for WorkersConfig {
             count: 1,
             cpus,
             polling: PollingConfig::default(),
-            longest_nap_us: 100,
+            longest_nap_us: USUAL_NAP_NS / 1000,
         }
     }
 }

@@ -8,6 +8,7 @@ mod balance;
 mod cores;
 mod course;
 mod decision;
+pub mod evaluation;
 mod layout;
 mod memory;
 mod policy;

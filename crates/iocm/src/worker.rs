@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 pub use mailbox::Routes;
-pub use pace::Polling;
+pub use pace::{Polling, USUAL_NAP_NS};
 
 /// How a worker is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod process {
     pub(crate) mod killed;
     pub(crate) mod killed_libblkio;
     pub(crate) mod machine;
+    pub(crate) mod migrated;
     pub(crate) mod safe;
 }
 
@@ -18,6 +19,7 @@ const TESTS: &[(&str, fn())] = &[
     ("killed_under_load_it_loses_nothing_packed", process::killed::packed),
     ("killed_under_load_libblkio_finds_what_it_was_told", process::killed_libblkio::finds_what_was_told),
     ("a_machine_goes_on_when_the_daemon_is_killed", process::machine::goes_on),
+    ("a_machine_that_migrates_takes_along_what_was_read", process::migrated::takes_its_memory_along),
     ("privileges_are_given_away", process::safe::given_away),
     ("what_runs_can_still_be_changed", process::safe::changes),
     ("without_rights_files_and_directories_are_refused", process::safe::refused),

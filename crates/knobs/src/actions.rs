@@ -1,8 +1,11 @@
 //! What takes more than writing a file: modules, programs, threads.
 
 use crate::{Error, Parameters};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
@@ -47,6 +50,8 @@ pub struct RunningHost;
 const PLACES: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
 /// Of what a program says, the last lines are told.
 const LINES: usize = 5;
+/// So much of what it says is looked at, from its end.
+const MOST_SAID: u64 = 64 << 10;
 
 impl Actions for RunningHost {
     fn load(&mut self, module: &str, parameters: &Parameters) -> Result<(), Error> {
@@ -67,22 +72,29 @@ impl Actions for RunningHost {
             Ok(path) if !path.is_empty() => format!("{path}:{PLACES}"),
             _ => PLACES.to_owned(),
         };
-        let output = Command::new(program)
+        let failed = |source| Error::Start { command: whole.clone(), source };
+        // No pipe: what a program leaves running would hold it open, and its end be waited for.
+        let mut said = File::from(
+            memfd_create("exitless-said", MemfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?,
+        );
+        let status = Command::new(program)
             .args(arguments)
             .env("PATH", path)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
             // Ctrl-C is for exitless, which undoes; half of what update-grub does helps nobody.
             .process_group(0)
-            .output()
-            .map_err(|source| Error::Start { command: whole.clone(), source })?;
-        if output.status.success() {
+            .stdout(Stdio::null())
+            .stderr(said.try_clone().map_err(failed)?)
+            .status()
+            .map_err(failed)?;
+        if status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = last_of(&mut said).map_err(failed)?;
         let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
         let said = lines[lines.len().saturating_sub(LINES)..].join("; ");
-        Err(Error::Command { command: whole, status: output.status.to_string(), said })
+        Err(Error::Command { command: whole, status: status.to_string(), said })
     }
 
     fn affinity(&self, tid: i32) -> Result<String, Error> {
@@ -104,6 +116,15 @@ impl Actions for RunningHost {
             other => Error::access("set the CPUs of", format!("/proc/{tid}"))(other.into()),
         })
     }
+}
+
+/// The end of what a program said.
+fn last_of(said: &mut File) -> io::Result<String> {
+    let length = said.seek(SeekFrom::End(0))?;
+    said.seek(SeekFrom::Start(length.saturating_sub(MOST_SAID)))?;
+    let mut bytes = Vec::new();
+    said.take(MOST_SAID).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A list as the kernel writes it: `0-3,6`.
@@ -170,5 +191,9 @@ mod tests {
         let error = RunningHost.run(&command(&["exitless-has-no-such-program"])).unwrap_err();
         assert!(matches!(error, Error::Start { .. }), "{error}");
         RunningHost.run(&command(&["true"])).unwrap();
+        // What it leaves running holds what it says open, and is not waited for.
+        let begun = std::time::Instant::now();
+        RunningHost.run(&command(&["sh", "-c", "sleep 20 & exit 0"])).unwrap();
+        assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
     }
 }

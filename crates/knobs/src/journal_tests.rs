@@ -81,7 +81,7 @@ fn a_program_that_outlives_its_exitless_keeps_the_lock_until_it_ends() {
     let journal = Journal::open(root.path()).unwrap();
     let held = journal.lock().unwrap();
     let mut program = std::process::Command::new("sleep").arg("30").spawn().unwrap();
-    drop(held);
+    held.close_as_when_killed();
     assert!(matches!(journal.lock(), Err(Error::Locked { .. })));
     program.kill().unwrap();
     program.wait().unwrap();

@@ -132,8 +132,7 @@ impl GuestImage {
         ["boot", "usr/lib/modules"].iter().try_for_each(|below| remove(&root.join(below)))?;
         step();
         let manifest = manifest(&folder, packages, kernel_release)?;
-        let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
-        write(&folder.join(MANIFEST), &text)?;
+        recorded::write_manifest(&folder, &manifest)?;
         prepare_tree(&root)?;
         for file in [MANIFEST, KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK] {
             let to = root.join(BESIDE_THE_ROOT);

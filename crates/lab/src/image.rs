@@ -12,7 +12,7 @@ use crate::kernel::FlatKernel;
 use crate::packages::Package;
 use crate::progress::OnProgress;
 use crate::recipe;
-use crate::recorded::{self, Building, FileRecord, MANIFEST, PackageRecord, Recorded, take_place};
+use crate::recorded::{self, Building, FileRecord, PackageRecord, Recorded, take_place};
 use crate::unpack;
 
 /// What building needs on the disk while the packages, the unpacked tree and the image stand side by side, in MiB.
@@ -96,9 +96,7 @@ impl Image {
         fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
         let kernel = assemble::assemble(&root, &folder, on_progress)?;
         let manifest = manifest(&folder, packages, &kernel)?;
-        let path = folder.join(MANIFEST);
-        let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
-        fs::write(&path, text).map_err(Error::file("Could not write", &path))?;
+        recorded::write_manifest(&folder, &manifest)?;
         let place = cache.image(&manifest.key);
         take_place(&folder, &place)?;
         Ok(Self { folder: place, manifest })
@@ -183,7 +181,7 @@ mod tests {
                 sha256: String::new(),
             }],
         };
-        fs::write(folder.join(MANIFEST), serde_json::to_vec(&manifest).unwrap()).unwrap();
+        recorded::write_manifest(&folder, &manifest).unwrap();
         (root, cache)
     }
 

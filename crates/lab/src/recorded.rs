@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::assemble::write;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::packages::{self, Package};
@@ -71,6 +72,14 @@ pub(crate) fn find<M: Recorded>(folder: &Path) -> Result<Option<M>, Error> {
         }
     }
     Ok(Some(manifest))
+}
+
+/// Writes the manifest of the image that is built in `folder`.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be written.
+pub(crate) fn write_manifest<M: Recorded + Serialize>(folder: &Path, manifest: &M) -> Result<(), Error> {
+    write(&folder.join(MANIFEST), &serde_json::to_vec_pretty(manifest).unwrap_or_default())
 }
 
 /// Compares the hash of every recorded file in `folder`.

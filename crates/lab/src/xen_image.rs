@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::write;
 use crate::cache::{Cache, disk_usage};
 use crate::error::Error;
 use crate::image::{DISK, MODULES};
 use crate::packages::Package;
 use crate::progress::{Effort, OnProgress};
 use crate::recipe;
-use crate::recorded::{self, Building, FileRecord, MANIFEST, PackageRecord, Recorded, take_place};
+use crate::recorded::{self, Building, FileRecord, PackageRecord, Recorded, take_place};
 use crate::unpack;
 use crate::xen_disk::{self, Assembled};
 use crate::xen_recipe;
@@ -96,7 +95,7 @@ impl XenImage {
         unpack::unpack(packages, &root, &left_out, on_progress)?;
         let assembled = xen_disk::assemble(&root, &folder, on_progress)?;
         let manifest = manifest(&folder, packages, assembled)?;
-        write(&folder.join(MANIFEST), &serde_json::to_vec_pretty(&manifest).unwrap_or_default())?;
+        recorded::write_manifest(&folder, &manifest)?;
         let place = cache.xen_image(&manifest.key);
         take_place(&folder, &place)?;
         Ok(Self { folder: place, manifest })

@@ -1,4 +1,5 @@
 use super::*;
+use crate::assemble::write;
 
 fn image_with(bytes: u64) -> (tempfile::TempDir, Cache) {
     let root = tempfile::tempdir().unwrap();
@@ -15,7 +16,7 @@ fn image_with(bytes: u64) -> (tempfile::TempDir, Cache) {
         files: vec![record],
         packages: vec![package],
     };
-    write(&folder.join(MANIFEST), &serde_json::to_vec(&manifest).unwrap()).unwrap();
+    recorded::write_manifest(&folder, &manifest).unwrap();
     (root, cache)
 }
 

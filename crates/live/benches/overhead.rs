@@ -8,7 +8,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use live::{Collector, Cost, Recorder, Watch};
+use live::{Collector, Cost, Profiler, Recorder, Sampling, Watch};
 
 const CALLS: u32 = 2_000;
 const ROUNDS: usize = 10;
@@ -33,14 +33,16 @@ enum Row {
     Raw,
     Tracepoints,
     Ring,
+    Profile,
     Perf,
 }
 
-const ROWS: [(Row, &str); 5] = [
+const ROWS: [(Row, &str); 6] = [
     (Row::Nothing, "nothing attached"),
     (Row::Raw, "exitless, counting, raw tracepoints"),
     (Row::Tracepoints, "exitless, counting, tracepoints"),
     (Row::Ring, "exitless, recording"),
+    (Row::Profile, "exitless, profiling, 997 Hz"),
     (Row::Perf, "perf record"),
 ];
 
@@ -59,7 +61,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     for ((_, name), ns) in ROWS.iter().zip(least) {
         println!("{name:38} {ns:8.1} ns a call {:8.1} ns more", ns - least[0]);
     }
-    println!("perf costs {:.1} times as much as counting", (least[4] - least[0]) / (least[1] - least[0]));
+    println!("perf costs {:.1} times as much as counting", (least[5] - least[0]) / (least[1] - least[0]));
     let measuring = Cost::measure()?;
     let collector = Collector::attach_to_system_calls(&own(None))?;
     round();
@@ -68,6 +70,25 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     for program in &cost.programs {
         let ns = program.total_ns as f64 / program.runs as f64;
         println!("by the kernel's own measure, {}: {ns:.1} ns a run", program.program);
+    }
+    profiling()
+}
+
+/// What one sample costs, and one switch of threads, within a call and outside of one.
+fn profiling() -> Result<(), Box<dyn std::error::Error>> {
+    let measuring = Cost::measure()?;
+    let mut profiler = Profiler::attach_to_system_calls(&own(None), &Sampling::default())?;
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        round();
+        std::thread::sleep(Duration::from_micros(50));
+        profiler.drain();
+    }
+    let cost = profiler.collector().cost()?;
+    drop(measuring);
+    for program in &cost.programs {
+        let ns = program.total_ns as f64 / program.runs as f64;
+        println!("while profiling, {}: {ns:.1} ns a run, {} runs", program.program, program.runs);
     }
     Ok(())
 }
@@ -100,6 +121,7 @@ fn watch(row: Row) -> Result<Option<Box<dyn std::any::Any>>, Box<dyn std::error:
             Some(Box::new(Collector::attach_to_system_calls(&own(Some(why)))?))
         }
         Row::Ring => Some(Box::new(Recorder::attach_to_system_calls(&own(None))?)),
+        Row::Profile => Some(Box::new(Profiler::attach_to_system_calls(&own(None), &Sampling::default())?)),
         Row::Perf => {
             let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
             let process = std::process::id().to_string();

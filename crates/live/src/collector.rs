@@ -4,6 +4,7 @@ mod cells;
 mod cost;
 mod joining;
 pub(crate) mod layout;
+pub(crate) mod profiler;
 pub(crate) mod programs;
 mod records;
 pub(crate) mod refusal;
@@ -23,6 +24,7 @@ use crate::{Error, monotonic_ns};
 
 pub use self::cost::{Cost, ProgramCost};
 pub use self::joining::{LiveAccess, LiveExit};
+pub use self::profiler::{Profiler, Sampling};
 pub use self::programs::Mechanism;
 pub use self::records::Recorder;
 
@@ -262,6 +264,8 @@ fn map<T: TryFrom<Map, Error = MapError>>(attached: &mut Attached, name: &'stati
 /// `LOST_RECORDS` and `VCPUS_FULL` of the programs.
 const LOST_RECORDS: u32 = 0;
 const VCPUS_FULL: u32 = 1;
+/// `TICKS` of the programs.
+const TICKS: u32 = 3;
 
 /// One of the programs' counters, over all processors.
 fn counted(counters: &PerCpuArray<MapData, u64>, which: u32) -> Result<u64, Error> {

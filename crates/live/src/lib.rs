@@ -38,10 +38,13 @@ pub mod trace;
 mod tracefs;
 mod vm_state;
 mod xentrace;
+mod xentrace_following;
 
 pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use clock::monotonic_ns;
-pub use collector::{Collector, Cost, LiveAccess, LiveExit, Mechanism, ProgramCost, Recorder, Watch};
+pub use collector::{
+    Collector, Cost, LiveAccess, LiveExit, Mechanism, Profiler, ProgramCost, Recorder, Sampling, Watch,
+};
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;
@@ -53,3 +56,4 @@ pub use tracefs::Tracefs;
 pub use tracepoints::{EventFormat, Field, FormatError, Symbol, SymbolTable, Symbols};
 pub use vm_state::{StateReader, VcpuPlace, VmKey};
 pub use xentrace::{Xentrace, XentraceError, XentraceOutput};
+pub use xentrace_following::{Following, xentrace_program};

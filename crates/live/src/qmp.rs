@@ -6,6 +6,9 @@
 mod connection;
 #[cfg(test)]
 pub(crate) mod fake;
+mod pci;
+
+pub use pci::{PciError, pci_bars};
 
 use connection::Connection;
 use serde_json::{Map, Value, json};

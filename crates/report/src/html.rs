@@ -1,11 +1,13 @@
 //! Pages: one file each, with no script, no font and no picture from anywhere else.
 
 mod axis;
+mod beside;
 mod comparison;
 mod costs;
 mod course;
 mod distributions;
 mod document;
+mod evaluation;
 mod exit_rows;
 mod exits;
 mod histogram;
@@ -14,6 +16,7 @@ mod method;
 mod order;
 mod profile;
 mod recording;
+mod simulated;
 mod stacked;
 mod study;
 mod summary;
@@ -22,7 +25,9 @@ mod timeline_rows;
 mod vcpus;
 
 pub use self::comparison::comparison;
+pub use self::evaluation::evaluation;
 pub use self::profile::{profile, timeline};
+pub use self::simulated::{Moment, simulated};
 pub use self::study::study;
 
 use experiment::prove::{Outcome, Recording};

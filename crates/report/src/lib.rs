@@ -6,6 +6,7 @@
 mod compared;
 pub mod csv;
 mod figure;
+mod flame_graph;
 pub mod html;
 pub mod json;
 mod mending;
@@ -19,4 +20,5 @@ pub mod top;
 pub mod tuned;
 
 pub use compared::Compared;
+pub use flame_graph::flame_graph;
 pub use running::{Counted, Running};

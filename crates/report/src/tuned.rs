@@ -3,10 +3,11 @@
 mod markdown;
 mod terminal;
 
-use experiment::study::tuning::{Judged, Ruling, Tuning};
+use experiment::study::tuning::{Judged, Left, LeftTo, Ruling, TunedDefinition, Tuning};
 use similar::TextDiff;
 
 use crate::figure::NONE;
+use crate::mending::{in_lines, unified_diff};
 use crate::studied::{self, Measure};
 
 pub use markdown::tuning as markdown;
@@ -24,6 +25,32 @@ pub fn difference(before: &[String], after: &[String]) -> String {
         .context_radius(3)
         .header("guest (before)", "guest (tuned)")
         .to_string()
+}
+
+/// The kept changes as a unified difference of the definition of the VM that the guests stand for; empty where none is.
+pub fn of_definition(tuned: &TunedDefinition) -> String {
+    unified_diff(&tuned.name, &in_lines(tuned.before.as_bytes()), &in_lines(tuned.carried.text.as_bytes()))
+}
+
+/// Why a tuning did not try what is advised, in a few words.
+fn not_tried(by: LeftTo) -> &'static str {
+    match by {
+        LeftTo::Guest => "must be done in the guest",
+        LeftTo::Host => "must be done on the host",
+        LeftTo::Definition => "must be done by hand",
+        LeftTo::Windows => "helps Windows alone",
+    }
+}
+
+/// A cure that was left, in a line: for which device, what it does, who is to make it.
+fn left(left: &Left) -> String {
+    let Left { advised, device, does, by, .. } = left;
+    format!(
+        "{device} ({:.1} % of a CPU), {}: {does}; not tried: {}",
+        advised.host_cpu_percent,
+        advised.cure,
+        not_tried(*by)
+    )
 }
 
 /// What became of a change, in words.

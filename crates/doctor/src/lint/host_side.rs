@@ -1,7 +1,7 @@
 //! What of a host decides how a definition is judged.
 
 use exits::{Isa, KernelVersion};
-use host::Fingerprint;
+use host::{Fingerprint, Root, XenControl, XenDevice};
 use serde::{Deserialize, Serialize};
 
 /// How the CPU delivers interrupts to vCPUs.
@@ -51,6 +51,9 @@ pub struct HostSide {
     /// Whether Xen uses an IOMMU there, on a control domain of Xen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xen_iommu: Option<bool>,
+    /// The functions of its devices, and which of them `xl` can give to a guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xen_devices: Option<Vec<XenDevice>>,
 }
 
 impl HostSide {
@@ -63,6 +66,22 @@ impl HostSide {
             Isa::Svm => None,
         };
         Self { isa: Some(isa), technology, ..Self::default() }
+    }
+
+    /// The host below `root`, and what a control domain of Xen knows of it where it is one.
+    #[must_use]
+    pub fn below(root: &Root, host: &Fingerprint) -> Self {
+        let side = Self::of(host);
+        match XenControl::read(root) {
+            // Its processors' flags are hidden from the control domain.
+            Some(xen) => Self {
+                isa: side.isa.or(xen.isa),
+                xen_iommu: xen.iommu,
+                xen_devices: XenDevice::all(root),
+                ..side
+            },
+            None => side,
+        }
     }
 
     /// The host with this fingerprint.
@@ -98,6 +117,7 @@ impl HostSide {
             largest_apic_id: None,
             qemu: None,
             xen_iommu: None,
+            xen_devices: None,
         }
     }
 

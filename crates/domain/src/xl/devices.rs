@@ -19,9 +19,47 @@ pub(super) fn add(vm: &mut Definition, setting: &Setting) -> bool {
         _ => return false,
     };
     let guest = vm.xen_type();
+    if setting.name == "pci" {
+        doubt_addresses(vm, setting);
+    }
     let devices = specifications(setting).into_iter().map(|(text, place)| make(&text, guest).at(place));
     vm.devices.extend(devices);
     true
+}
+
+/// `xl` refuses a file with a device that has no address (libxlu_pci.c, `parse_bdf`). One of the form `name=` has none.
+fn doubt_addresses(vm: &mut Definition, setting: &Setting) {
+    for (text, place) in specifications(setting) {
+        let made = assigned(&text, GuestType::Hvm);
+        let good = made.property("name").is_some() || made.property("bdf").is_some_and(is_address);
+        if !good {
+            vm.doubts.push(format!(
+                "Line {}: {:?} is no address of a device such as 0000:03:10.0; `xl` refuses the file.",
+                place.line,
+                text.chars().take(LONGEST_QUOTE).collect::<String>()
+            ));
+        }
+    }
+}
+
+/// Of a wrong text so many characters are repeated.
+const LONGEST_QUOTE: usize = 60;
+
+/// `[DOMAIN:]BUS:DEVICE.FUNCTION[@SLOT]`, with `*` for all functions.
+fn is_address(text: &str) -> bool {
+    let (address, slot) = text.split_once('@').map_or((text, "0"), |(address, slot)| (address, slot));
+    let hexadecimal = |part: &str, most: usize| {
+        (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let Some((place, function)) = address.rsplit_once('.') else { return false };
+    let parts: Vec<&str> = place.split(':').collect();
+    let placed = match parts[..] {
+        [bus, device] => hexadecimal(bus, 2) && hexadecimal(device, 2),
+        [domain, bus, device] => hexadecimal(domain, 4) && hexadecimal(bus, 2) && hexadecimal(device, 2),
+        _ => false,
+    };
+    let functions = |part: &str| matches!(part.as_bytes(), [b'0'..=b'7'] | [b'0'..=b'7', b'-', b'0'..=b'7']);
+    placed && hexadecimal(slot, 2) && (function == "*" || function.split(',').all(functions))
 }
 
 /// The items of a list, or the one that is none.
@@ -100,7 +138,14 @@ const FLAGS: &[&str] = &["cdrom", "discard", "no-discard", "direct-io-safe", "sp
 
 fn disk(text: &str, guest: GuestType) -> Made {
     let mut made = Made { kind: Some(DeviceKind::Disk), ..Made::default() };
-    made.properties = properties(text, &["target", "format", "vdev", "access"]);
+    let (rest, prefixed) = without_prefixes(text);
+    // Such a disk has no place for a format.
+    let all = ["target", "format", "vdev", "access"];
+    let positional = if rest.len() < text.trim_start().len() { &[all[0], all[2], all[3]][..] } else { &all };
+    made.properties = properties(rest, positional);
+    if let Some((name, value)) = prefixed {
+        made.properties.push((name.to_owned(), value));
+    }
     let vdev = made.property("vdev").unwrap_or_default().to_owned();
     let cd = made.property("cdrom").is_some() || made.property("devtype") == Some("cdrom");
     made.model = match (guest, vdev.get(..2)) {
@@ -122,6 +167,26 @@ fn disk(text: &str, guest: GuestType) -> Made {
     };
     made.id = Some(vdev).filter(|vdev| !vdev.is_empty());
     made
+}
+
+/// A disk without the prefixes of old that its target may have, and what they stand for (`libxlu_disk_l.l` of Xen 4.20,
+/// "deprecated prefixes").
+fn without_prefixes(text: &str) -> (&str, Option<(&'static str, String)>) {
+    const FORMATS: [&str; 5] = ["raw", "qcow", "qcow2", "vhd", "qed"];
+    const SCRIPTS: [&str; 4] = ["iscsi", "nbd", "enbd", "drbd"];
+    const NOTHING: [&str; 6] = ["phy", "file", "tap", "tap2", "aio", "tapdisk"];
+    let (mut rest, mut found) = (text.trim_start(), None);
+    while let Some((prefix, behind)) = rest.split_once(':') {
+        if FORMATS.contains(&prefix) {
+            found = Some(("format", prefix.to_owned()));
+        } else if SCRIPTS.contains(&prefix) {
+            found = Some(("script", format!("block-{prefix}")));
+        } else if !NOTHING.contains(&prefix) {
+            break;
+        }
+        rest = behind;
+    }
+    (rest, found)
 }
 
 fn network(text: &str, guest: GuestType) -> Made {

@@ -84,6 +84,33 @@ fn the_type_is_pv_where_nothing_says_otherwise() {
 }
 
 #[test]
+fn prefixes_of_old_are_no_part_of_a_disks_path() {
+    let vm = of(
+        "name='a'; type='hvm'\ndisk=['phy:/dev/vg/a,xvda,w','tap:qcow2:/i/b.img,xvdb,w','nbd:host:1,xvdc,w']",
+    );
+    let told = vm.devices.iter().map(|disk| {
+        let backend = disk.backend.as_ref().map(|set| set.value);
+        (disk.source.as_ref().unwrap().value.as_str(), disk.id.as_deref().unwrap(), backend)
+    });
+    let expected =
+        [("/dev/vg/a", "xvda", None), ("/i/b.img", "xvdb", Some(Backend::Vmm)), ("host:1", "xvdc", None)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert!(vm.devices[2].properties.contains(&("script".to_owned(), "block-nbd".to_owned())));
+}
+
+#[test]
+fn a_device_without_an_address_is_doubted() {
+    for good in ["03:10.0", "0000:3B:1f.*", "0000:03:10.2@6", "03:10.0-3", "03:10.0,permissive=1", "name=web"]
+    {
+        assert_eq!(of(&format!("name='a'\npci=['{good}']")).doubts, [""; 0], "{good}");
+    }
+    for bad in ["not an address", "03:10", "3b:10.8", "0:0:0:0.0", "03:10.0@", ""] {
+        let doubts = of(&format!("name='a'\npci=['{bad}']")).doubts;
+        assert!(doubts.len() == 1 && doubts[0].starts_with("Line 2: "), "{bad}: {doubts:?}");
+    }
+}
+
+#[test]
 fn a_mistake_costs_its_own_line() {
     let vm = of("name = 'a'\nmemory = = 4\nvcpus = 2\nVNC = 1\nhap = 0 1\nimport os\nacpi = 1\nx = 'never\n");
     assert_eq!(vm.vcpus.count.as_ref().unwrap().value, 2);

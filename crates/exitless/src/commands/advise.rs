@@ -4,17 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use ::advice::{Advice, Audit, Facts, Table, advise, audit};
+use ::advice::{Advice, Audit, Facts, Table, VmAdvice, advise, audit};
 use clap::Args;
 use domain::{FilesBelow, Text};
+use exits::Profile;
 use experiment::pause;
-use host::vms::{Vm, Vms};
-use live::{Collector, Watch};
+use host::pci::Bar;
+use host::vms::{Spent, ThreadReading, Vm, Vms};
+use live::{Collector, Profiler, Sampling, Watch};
 use report::terminal::AdviceView;
 use traces::Recordings;
 
+use super::profile::{kept::read_kept, sampled};
 use super::quantity;
 use super::recordings::{PartArguments, add, check_file, exit_code};
 use super::vm::subject::Subject;
@@ -26,6 +30,9 @@ use crate::{console, interrupt};
 /// How often VMs are looked for while this host is watched, and how long at least between.
 const LOOKS: u32 = 10;
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// How long QEMU's monitor may take.
+const MONITOR: Duration = Duration::from_secs(1);
 
 /// Arguments of `advise`.
 #[derive(Debug, Args)]
@@ -46,6 +53,10 @@ pub(crate) struct Arguments {
     /// name, or a domain of libvirt's. VMs of this host that are watched need none.
     #[arg(long, value_name = "FILE|PID|NAME|libvirt:NAME", requires = "files")]
     definition: Option<String>,
+    /// Sample the host too, and name of each device the functions in which its exits are handled; or take these from a FILE
+    /// that `exitless profile --output` wrote.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    profile: Option<Option<PathBuf>>,
     /// Judge VMs that should be at rest: how often they exit, and what wakes them.
     #[arg(long)]
     idle: bool,
@@ -63,25 +74,50 @@ pub(crate) struct Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let table = Table::load()?;
-    let (recordings, facts) = match arguments.files.is_empty() {
+    let given = arguments.profile.as_ref().and_then(Option::as_deref);
+    if arguments.profile.is_some() && given.is_none() && !arguments.files.is_empty() {
+        return Err(Usage(
+            "--profile samples this host; with recordings name a file: --profile=FILE".to_owned(),
+        )
+        .into());
+    }
+    let kept = given.map(|file| check_file(file).map_err(Into::into).and_then(|()| read_kept(file)));
+    let kept = kept.transpose()?;
+    let Observed { recordings, facts, threads, hot } = match arguments.files.is_empty() {
         true => watched(arguments)?,
         false => recorded(arguments)?,
     };
+    let hot = kept.map(|kept| kept.recording).or(hot);
     let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts);
-    let audits = arguments.idle.then(|| audits(&advice, arguments.budget));
-    print(&recordings, &advice, audits.as_deref(), arguments)?;
+    let audits = arguments.idle.then(|| audits(&advice, arguments.budget, &threads));
+    print(&recordings, &advice, audits.as_deref(), hot.as_ref(), arguments)?;
     match audits.is_some_and(|audits| audits.iter().any(|audit| !audit.is_within())) {
         true => Ok(ExitCode::from(ABOVE_BUDGET)),
         false => Ok(exit_code(&recordings)),
     }
 }
 
-fn audits<'a>(advice: &Advice<'a>, budget: u32) -> Vec<Audit<'a>> {
-    advice.vms.iter().map(|vm| audit(vm, advice.observed_ns, f64::from(budget))).collect()
+/// What exits there were, what is known of their VMs, and where their time went.
+struct Observed {
+    recordings: Recordings,
+    facts: BTreeMap<u32, Facts>,
+    threads: Threads,
+    hot: Option<hotspots::Recording>,
+}
+
+/// What the threads of each VM took while it was watched.
+type Threads = BTreeMap<u32, Vec<Spent>>;
+
+fn audits<'a>(advice: &Advice<'a>, budget: u32, threads: &Threads) -> Vec<Audit<'a>> {
+    let one = |vm: &VmAdvice<'a>| Audit {
+        threads: vm.vm.and_then(|vm| threads.get(&vm)).cloned().unwrap_or_default(),
+        ..audit(vm, advice.observed_ns, f64::from(budget))
+    };
+    advice.vms.iter().map(one).collect()
 }
 
 /// The exits of recordings, and what the given definition says of their VM.
-fn recorded(arguments: &Arguments) -> anyhow::Result<(Recordings, BTreeMap<u32, Facts>)> {
+fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
     arguments.part.check()?;
     arguments.files.iter().try_for_each(|file| check_file(file))?;
     let facts = match &arguments.definition {
@@ -101,11 +137,12 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<(Recordings, BTreeMap<u32, 
         ))
         .into());
     }
-    Ok((recordings, facts.into_iter().flat_map(|facts| vms.first().map(|&vm| (vm, facts))).collect()))
+    let facts = facts.into_iter().flat_map(|facts| vms.first().map(|&vm| (vm, facts))).collect();
+    Ok(Observed { recordings, facts, threads: BTreeMap::new(), hot: None })
 }
 
-/// The exits of this host from now on, and what its VMs' command lines say.
-fn watched(arguments: &Arguments) -> anyhow::Result<(Recordings, BTreeMap<u32, Facts>)> {
+/// The exits of this host from now on, what its VMs' command lines say, and where their PCI devices are.
+fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     let stop = interrupt::flag()?;
     let found = Vms::discover(Path::new(HOST))?;
     let wanted = arguments.part.selection(&[]).vms;
@@ -113,16 +150,19 @@ fn watched(arguments: &Arguments) -> anyhow::Result<(Recordings, BTreeMap<u32, F
     let numbers = || chosen.iter().filter_map(|vm| u32::try_from(vm.pid).ok());
     let processes = (!wanted.is_empty()).then(|| numbers().collect());
     let watch = Watch { processes, accesses: true, ..Watch::default() };
+    let duration = Duration::from_nanos(arguments.duration);
+    if arguments.profile == Some(None) {
+        return profiled(&watch, duration, &stop);
+    }
     let collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
-    let duration = Duration::from_nanos(arguments.duration);
     line.show(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
     let end = Instant::now() + duration;
-    let mut seen: BTreeMap<u32, Vm> = BTreeMap::new();
+    let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
     // A VM may come and go while exits are counted, so its command line is not looked for at the end alone.
     loop {
         for vm in Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default() {
-            seen.extend(u32::try_from(vm.pid).map(|pid| (pid, vm)));
+            see(&mut seen, vm);
         }
         // What was seen until a signal is advised on too.
         let now = Instant::now();
@@ -131,16 +171,86 @@ fn watched(arguments: &Arguments) -> anyhow::Result<(Recordings, BTreeMap<u32, F
         }
     }
     drop(line);
-    let source = LiveSource::of(&collector);
-    let mut profile = collector.finish()?;
+    let (source, threads) = (LiveSource::of(&collector), spent(&seen));
+    Ok(observed(&source, collector.finish()?, &seen, threads, None))
+}
+
+fn see(seen: &mut BTreeMap<u32, Seen>, vm: Vm) {
+    if let Ok(pid) = u32::try_from(vm.pid) {
+        seen.entry(pid).or_insert_with(|| Seen::new(vm)).look();
+    }
+}
+
+fn spent(seen: &BTreeMap<u32, Seen>) -> Threads {
+    seen.iter().map(|(&pid, one)| (pid, one.spent())).collect()
+}
+
+/// The same with samples of what the host does meanwhile.
+fn profiled(watch: &Watch, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Observed> {
+    let profiler = Profiler::attach(Path::new(HOST), watch, &Sampling::default())?;
+    let source = LiveSource::of(profiler.collector());
+    let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
+    let look = |vms: &[Vm]| vms.iter().for_each(|vm| see(&mut seen, vm.clone()));
+    let (hot, profile) = sampled::run(profiler, watch.processes.as_deref(), duration, stop, look)?;
+    let threads = spent(&seen);
+    Ok(observed(&source, profile, &seen, threads, Some(hot)))
+}
+
+fn observed(
+    source: &LiveSource,
+    mut profile: Profile,
+    seen: &BTreeMap<u32, Seen>,
+    threads: Threads,
+    hot: Option<hotspots::Recording>,
+) -> Observed {
     let with_exits = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect::<BTreeSet<_>>();
-    let named = with_exits.iter().filter_map(|pid| Some((*pid, seen.get(pid)?.name.clone())));
+    let named = with_exits.iter().filter_map(|pid| Some((*pid, seen.get(pid)?.vm.name.clone())));
     profile.names.extend(named);
-    Ok((source.recordings(profile), seen.values().filter_map(facts_of).collect()))
+    let facts =
+        seen.values().filter_map(|one| Some((one.vm.pid, facts_of(&one.vm)?.with_bars(one.bars.clone()))));
+    let facts = facts.filter_map(|(pid, facts)| Some((u32::try_from(pid).ok()?, facts))).collect();
+    Observed { recordings: source.recordings(profile), facts, threads, hot }
+}
+
+/// A VM that was there while exits were counted.
+struct Seen {
+    vm: Vm,
+    threads: ThreadReading,
+    /// Where its PCI devices were when they could be asked for last.
+    bars: Vec<Bar>,
+    /// Whether it has no monitor that answers.
+    is_silent: bool,
+}
+
+impl Seen {
+    fn new(vm: Vm) -> Self {
+        let threads = ThreadReading::of(&vm, Path::new(HOST));
+        Self { vm, threads, bars: Vec::new(), is_silent: false }
+    }
+
+    /// Asks for its PCI devices: firmware and the guest's kernel move them while they boot.
+    fn look(&mut self) {
+        if self.is_silent {
+            return;
+        }
+        match live::qmp::pci_bars(Path::new(HOST), &self.vm, MONITOR) {
+            Ok(bars) if bars.is_empty() => {}
+            Ok(bars) => self.bars = bars,
+            Err(error) => {
+                self.is_silent = true;
+                tracing::info!("PCI devices of {} are not told by their addresses: {error}", self.vm.name);
+            }
+        }
+    }
+
+    fn spent(&self) -> Vec<Spent> {
+        let now = ThreadReading::of(&self.vm, Path::new(HOST));
+        now.since(&self.threads)
+    }
 }
 
 /// What the command line of a running VM says, where it is one of QEMU.
-fn facts_of(vm: &Vm) -> Option<(u32, Facts)> {
+fn facts_of(vm: &Vm) -> Option<Facts> {
     // A NUL after each argument, as in /proc/PID/cmdline.
     let bytes: Vec<u8> = vm.arguments.iter().flat_map(|one| [one.as_bytes(), b"\0"].concat()).collect();
     let text = Text::new(format!("process {}", vm.pid), bytes);
@@ -148,18 +258,25 @@ fn facts_of(vm: &Vm) -> Option<(u32, Facts)> {
     let definition = domain::qemu::read(&text, &FilesBelow::new(HOST, directory))
         .inspect_err(|error| tracing::debug!("The definition of {} is not used: {error}", vm.name))
         .ok()?;
-    Some((u32::try_from(vm.pid).ok()?, Facts::of(&definition)))
+    Some(Facts::of(&definition))
 }
 
 fn print(
     recordings: &Recordings,
     advice: &Advice<'_>,
     audits: Option<&[Audit<'_>]>,
+    hot: Option<&hotspots::Recording>,
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::json::advice(recordings, advice, audits))?;
+        let document = report::json::advice(recordings, advice, audits);
+        match hot {
+            Some(hot) => {
+                serde_json::to_writer_pretty(&mut out, &report::json::hot_advice(document, advice, hot))?;
+            }
+            None => serde_json::to_writer_pretty(&mut out, &document)?,
+        }
         writeln!(out)?;
         return Ok(out.flush()?);
     }
@@ -169,5 +286,8 @@ fn print(
         None => report::terminal::advice(recordings, advice, view),
     };
     out.write_all(text.as_bytes())?;
+    if let Some(hot) = hot {
+        out.write_all(report::terminal::hot_advice(advice, hot, view).as_bytes())?;
+    }
     Ok(out.flush()?)
 }

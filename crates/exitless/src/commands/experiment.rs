@@ -2,7 +2,7 @@
 
 mod check;
 mod diff;
-mod given;
+pub(super) mod given;
 mod lab_target;
 pub(super) mod report;
 pub(super) mod run;

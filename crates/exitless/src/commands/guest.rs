@@ -90,6 +90,7 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::
 /// The files that guests are started from, with this program in their initial RAM disk, in `folder`.
 pub(crate) fn files(image: &GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
     let program = Path::new("/proc/self/exe");
-    GuestFiles::prepare(image.kernel(), &image.initial_ram_disk(), image.root(), program, folder)
+    let kernels = [image.kernel(), image.compressed_kernel()];
+    GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), program, folder)
         .context("Could not prepare what guests are started from")
 }

@@ -3,6 +3,7 @@
 mod ask;
 mod guard;
 mod monitor;
+mod report;
 mod settings;
 mod simulate;
 mod status;
@@ -78,6 +79,11 @@ pub(crate) enum Command {
     /// Exit status: 0; 2 for a wrong command line, or a file that is no trace; 4 when the trace is damaged and what is
     /// whole of it was replayed.
     Simulate(simulate::SimulateArguments),
+    /// Make a page with charts of what the bench `dynamic_load` kept.
+    ///
+    /// Exit status: 0; 1 when the monitor missed an aim in a phase; 2 for a wrong command line, or a file that is no
+    /// evaluation; 125 when the page cannot be written.
+    Report(report::ReportArguments),
     #[command(hide = true)]
     Guard(guard::GuardArguments),
 }
@@ -107,6 +113,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Monitor(arguments) => monitor::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Guard(arguments) => guard::run(&arguments),
     }
 }

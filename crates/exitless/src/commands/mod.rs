@@ -13,6 +13,7 @@ pub(crate) mod load;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod probe;
+pub(crate) mod profile;
 pub(crate) mod prove;
 mod quantity;
 pub(crate) mod record;

@@ -9,29 +9,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use clap::Args;
 use experiment::study::analysis::analyse;
+use experiment::study::engine::Conclusion;
+use experiment::study::guest::GuestPlan;
 use experiment::study::plan::Plan;
 use experiment::study::store::Store;
 use experiment::study::target::Target;
 use experiment::study::tuning::{
-    Measured, Measuring, Ruling, SHIPPED_TUNING, ShippedTuning, Tuning, TuningPlan, preview, tune,
+    Measured, Measuring, Ruling, SHIPPED_TUNING, Seen, ShippedTuning, TunedDefinition, Tuning, TuningFolder,
+    TuningPlan, carried, preview, recorded, runs, tune,
 };
 
+use super::experiment::given::Given;
 use super::experiment::report::{PAGE, read};
 use super::experiment::run::{chance, make_runs};
 use super::recordings::write_page;
+use super::vm::subject::Subject;
 use crate::status::Usage;
 use crate::{console, interrupt, status};
 
 /// The files of a result.
 const PLAN: &str = "plan.toml";
+const DEFINITION: &str = "definition";
 const RESULT: &str = "tuning.json";
 const REPORT: &str = "report.md";
 const DIFFERENCE: &str = "changes.diff";
+const TUNED: &str = "definition.tuned";
+const DEFINITION_DIFFERENCE: &str = "definition.diff";
 
 /// Arguments of `tune`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The plan's file, or the name of a shipped one: tune-old-guest, tune-old-guest-lab.
+    /// The plan's file, or the name of a shipped one: tune-old-guest, tune-advised, and each with -lab at its end.
     #[arg(value_name = "PLAN")]
     plan: String,
     /// The result's folder; one that holds a part of the same tuning is gone on with [default: NAME of the plan].
@@ -40,6 +48,11 @@ pub(crate) struct Arguments {
     /// Where it runs: local, `ssh://[user@]host[:port]` or lab:NAME.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
+    /// Measure with guests that are like the VM of this definition, and write what is kept into a copy of it: a file with
+    /// libvirt's XML or a QEMU command line, a process, a running VM by its name, or a domain of libvirt's. The VM and its
+    /// definition are only read.
+    #[arg(long, value_name = "FILE|PID|NAME|libvirt:NAME")]
+    definition: Option<String>,
     /// Show the steps, and start nothing.
     #[arg(long)]
     dry_run: bool,
@@ -53,115 +66,108 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let text = text(&arguments.plan)?;
-    let plan = TuningPlan::read(&text, &arguments.plan).map_err(|bad| Usage(bad.to_string()))?;
-    let mut out = std::io::stdout().lock();
+    let names: Vec<_> = SHIPPED_TUNING.iter().map(|shipped| shipped.name).collect();
+    let known = format!("those that come with exitless are {}", names.join(", "));
+    let given = Given::among(&arguments.plan, |name| Some(ShippedTuning::find(name)?.text), &known)?;
+    let plan = TuningPlan::read(&given.text, &given.name).map_err(|bad| Usage(bad.to_string()))?;
+    let subject = match &arguments.definition {
+        Some(wanted) => Some(Subject::find(Path::new("/"), wanted)?),
+        None => None,
+    };
+    let (plan, unlike) = match &subject {
+        Some(subject) => plan
+            .like(&subject.definition()?, &subject.text.name)
+            .map_err(|unlike| Usage(unlike.to_string()))?,
+        None => (plan, Vec::new()),
+    };
+    unlike.iter().for_each(|note| eprintln!("{note}"));
     if arguments.dry_run {
-        let (before, steps) = preview(&plan);
-        if arguments.json {
-            serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "before": before, "steps": steps }))?;
-            writeln!(out)?;
-        } else {
-            out.write_all(report::tuned::steps(&plan, &steps, &before, console::width()).as_bytes())?;
-        }
-        return Ok(ExitCode::SUCCESS);
+        return dry_run(&plan, arguments.json);
     }
     let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&plan.base.name));
-    begin(&folder, &text)?;
+    let definition =
+        subject.as_ref().map(|subject| String::from_utf8_lossy(&subject.text.bytes).into_owned());
+    let mut files = vec![(PLAN, given.text.as_str())];
+    files.extend(definition.as_deref().map(|text| (DEFINITION, text)));
+    let opened = TuningFolder::open(&folder, &files)?;
     let stop = interrupt::flag()?;
-    let mut steps = Steps { folder: folder.clone(), arguments, stop: Arc::clone(&stop), not_undone: false };
+    let mut steps = Steps {
+        folder: opened,
+        arguments,
+        stop: Arc::clone(&stop),
+        not_undone: false,
+        failed: false,
+        definition: subject.as_ref().map(|subject| Standing {
+            subject,
+            unlike: &unlike,
+            before: &plan.base.guests,
+        }),
+    };
     let tuning = tune(&plan, &arguments.target.to_string(), &mut steps)?;
+    let tuning = steps.with_definition(&tuning)?;
+    let mut out = std::io::stdout().lock();
     if arguments.json {
         serde_json::to_writer_pretty(&mut out, &tuning)?;
         writeln!(out)?;
     } else {
         out.write_all(report::tuned::terminal(&tuning, console::width()).as_bytes())?;
         eprintln!("The report: {}", folder.join(REPORT).display());
+        if tuning.definition.is_some() {
+            eprintln!("The tuned definition: {}", folder.join(TUNED).display());
+        }
     }
     let failed = tuning.steps.iter().any(|step| step.ruling == Ruling::Failed);
     Ok(ExitCode::from(match () {
         () if !tuning.complete => status::INTERRUPTED,
-        () if failed || steps.not_undone => status::SOME_FAILED,
+        () if failed || steps.failed || steps.not_undone => status::SOME_FAILED,
         () => 0,
     }))
 }
 
-/// A file, or a shipped plan.
-fn text(given: &str) -> anyhow::Result<String> {
-    let path = Path::new(given);
-    if path.is_file() {
-        return std::fs::read_to_string(path).with_context(|| format!("Could not read the plan {given}"));
+fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
+    let (before, steps) = preview(plan);
+    let mut out = std::io::stdout().lock();
+    if json {
+        let advised = &plan.rules.advised;
+        let document = serde_json::json!({ "before": before, "steps": steps, "advised": advised });
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(report::tuned::steps(plan, &steps, &before, console::width()).as_bytes())?;
     }
-    let names: Vec<_> = SHIPPED_TUNING.iter().map(|shipped| shipped.name).collect();
-    let unknown = || {
-        Usage(format!(
-            "{given}: there is no such file and no such plan; those that come with exitless are {}",
-            names.join(", ")
-        ))
-    };
-    Ok(ShippedTuning::find(given).ok_or_else(unknown)?.text.to_owned())
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the folder, or looks whether it holds the same tuning.
-fn begin(folder: &Path, text: &str) -> anyhow::Result<()> {
-    let path = folder.join(PLAN);
-    match std::fs::read_to_string(&path) {
-        Ok(known) if known == text => return Ok(()),
-        Ok(_) => {
-            return Err(Usage(format!(
-                "{} holds a tuning of another plan; give the same plan, or another folder by --output",
-                folder.display()
-            ))
-            .into());
-        }
-        Err(_) => {}
-    }
-    let is_strange = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    if is_strange {
-        let what = format!(
-            "{} holds files that are no tuning's; name an empty folder, or one that does not exist",
-            folder.display()
-        );
-        return Err(Usage(what).into());
-    }
-    std::fs::create_dir_all(folder).with_context(|| format!("Could not make {}", folder.display()))?;
-    std::fs::write(&path, text).with_context(|| format!("Could not write {}", path.display()))
+/// The definition of the VM for which the guests stand.
+struct Standing<'a> {
+    subject: &'a Subject,
+    unlike: &'a [String],
+    /// The guests as they were like it.
+    before: &'a GuestPlan,
 }
 
 /// Carries out the steps' studies below the folder.
 struct Steps<'a> {
-    folder: PathBuf,
+    folder: TuningFolder,
     arguments: &'a Arguments,
     stop: Arc<AtomicBool>,
     not_undone: bool,
+    /// Whether runs failed for good, those of the baseline too.
+    failed: bool,
+    definition: Option<Standing<'a>>,
 }
 
 impl Measuring for Steps<'_> {
     type Error = anyhow::Error;
 
     fn measure(&mut self, name: &str, study: &Plan) -> anyhow::Result<Measured> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Ok(Measured::Interrupted);
-        }
-        let folder = self.folder.join(name);
-        eprintln!("{name}: {}", study.title);
-        let text = experiment::study::tuning::text(study).context("Could not write the step's plan")?;
-        {
-            let target = self.arguments.target.to_string();
-            let mut store = Store::open(&folder, study, &text, &target, chance())?;
-            let ssh_config = self.arguments.ssh_config.as_deref();
-            let there = store.runs().len() as u64 >= experiment::study::tuning::runs(study);
-            if !there {
-                let conclusion =
-                    make_runs(&mut store, &self.arguments.target, ssh_config, false, &self.stop)?;
-                self.not_undone |= !conclusion.not_undone.is_empty();
-                if conclusion.enough.is_none() {
-                    return Ok(Measured::Interrupted);
-                }
-                if let Some(failed) = conclusion.failed.first() {
-                    return Ok(Measured::Failed(failed.why.clone()));
-                }
+        let folder = self.folder.step(name);
+        match self.runs(name, study)? {
+            Some(Conclusion { enough: None, .. }) => return Ok(Measured::Interrupted),
+            Some(Conclusion { failed, .. }) if !failed.is_empty() => {
+                return Ok(Measured::Failed(failed[0].why.clone()));
             }
+            _ => {}
         }
         let collected = read(&folder)?;
         Ok(match analyse(&collected, false) {
@@ -170,6 +176,16 @@ impl Measuring for Steps<'_> {
                 Measured::Findings(Box::new(findings))
             }
             Err(why) => Measured::Failed(why.to_string()),
+        })
+    }
+
+    fn exits(&mut self, name: &str, study: &Plan, level: &str) -> anyhow::Result<Seen> {
+        if let Some(Conclusion { enough: None, .. }) = self.runs(name, study)? {
+            return Ok(Seen::Interrupted);
+        }
+        Ok(match recorded(&self.folder.step(name), level) {
+            Ok(recorded) => Seen::Exits(Box::new(recorded)),
+            Err(why) => Seen::Nothing(why.to_string()),
         })
     }
 
@@ -184,13 +200,49 @@ impl Measuring for Steps<'_> {
 }
 
 impl Steps<'_> {
-    fn write(&self, tuning: &Tuning) -> anyhow::Result<()> {
-        let put = |name: &str, text: String| {
-            let path = self.folder.join(name);
-            std::fs::write(&path, text).with_context(|| format!("Could not write {}", path.display()))
+    /// Makes the runs of a study that are missing; none where all are there.
+    fn runs(&mut self, name: &str, study: &Plan) -> anyhow::Result<Option<Conclusion>> {
+        let target = self.arguments.target.to_string();
+        let text = toml::to_string(study).context("Could not write the step's plan")?;
+        let mut store = Store::open(&self.folder.step(name), study, &text, &target, chance())?;
+        if store.runs().len() as u64 >= runs(study) {
+            return Ok(None);
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(Some(Conclusion::default()));
+        }
+        eprintln!("{name}: {}", study.title);
+        let ssh_config = self.arguments.ssh_config.as_deref();
+        let conclusion = make_runs(&mut store, &self.arguments.target, ssh_config, false, &self.stop)?;
+        self.not_undone |= !conclusion.not_undone.is_empty();
+        self.failed |= !conclusion.failed.is_empty();
+        Ok(Some(conclusion))
+    }
+
+    /// The tuning with the definition of the VM that the guests stand for, which is written beside it.
+    fn with_definition(&self, tuning: &Tuning) -> anyhow::Result<Tuning> {
+        let mut tuning = tuning.clone();
+        let (Some(Standing { subject, unlike, before }), Some(after)) = (&self.definition, &tuning.guests)
+        else {
+            return Ok(tuning);
         };
-        put(RESULT, serde_json::to_string_pretty(tuning)? + "\n")?;
-        put(REPORT, report::tuned::markdown(tuning))?;
-        put(DIFFERENCE, report::tuned::difference(&tuning.before, &tuning.after))
+        let carried = carried(before, after, &subject.text, subject.files(), subject.form)?;
+        let tuned = TunedDefinition {
+            name: subject.text.name.clone(),
+            before: String::from_utf8_lossy(&subject.text.bytes).into_owned(),
+            unlike: unlike.to_vec(),
+            carried,
+        };
+        self.folder.put(TUNED, &tuned.carried.text)?;
+        self.folder.put(DEFINITION_DIFFERENCE, &report::tuned::of_definition(&tuned))?;
+        tuning.definition = Some(tuned);
+        self.write(&tuning)?;
+        Ok(tuning)
+    }
+
+    fn write(&self, tuning: &Tuning) -> anyhow::Result<()> {
+        self.folder.put(RESULT, &(serde_json::to_string_pretty(tuning)? + "\n"))?;
+        self.folder.put(REPORT, &report::tuned::markdown(tuning))?;
+        Ok(self.folder.put(DIFFERENCE, &report::tuned::difference(&tuning.before, &tuning.after))?)
     }
 }

@@ -66,7 +66,12 @@ impl WatchArguments {
         self.start(stop, || Recorder::attach(Path::new(HOST), watch))
     }
 
-    fn start<T>(&self, stop: &AtomicBool, attach: impl Fn() -> Result<T, Error>) -> Result<Option<T>, Error> {
+    /// Attaches something, after waiting for KVM if that was asked for. `None` when `stop` was set before.
+    pub(crate) fn start<T>(
+        &self,
+        stop: &AtomicBool,
+        attach: impl Fn() -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
         let mut waiting = None;
         loop {
             match attach() {

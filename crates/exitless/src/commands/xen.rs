@@ -2,20 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
 use exits::{Isa, Profile, Selection};
 use host::{Root, XenControl};
-use live::Xentrace;
 use traces::{Format, Options, Origin, Reading, Recordings, Sink};
 
 use super::watching::WatchArguments;
 use crate::status::Usage;
-
-/// Where Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
-const VERSIONS: &str = "/usr/lib";
-const PROGRAM: &str = "xentrace";
 
 /// The control domain that this is.
 #[derive(Debug)]
@@ -27,10 +21,7 @@ pub(crate) struct XenHost {
 }
 
 /// A recording of xentrace that is being read.
-pub(crate) struct Following<S> {
-    xentrace: Xentrace,
-    reader: JoinHandle<Result<(Reading, S), traces::Error>>,
-}
+pub(crate) struct Following<S>(live::Following<Result<(Reading, S), traces::Error>>);
 
 impl XenHost {
     /// `None` where this is no control domain of Xen and none was asked for.
@@ -42,7 +33,7 @@ impl XenHost {
             // The program says by itself whether it can.
             None => given.map(|_| XenControl::default())?,
         };
-        let program = given.map_or_else(|| find_program(Path::new(VERSIONS)), Path::to_path_buf);
+        let program = given.map_or_else(live::xentrace_program, Path::to_path_buf);
         Some(Self { root, program, control, names: BTreeMap::new() })
     }
 
@@ -53,14 +44,13 @@ impl XenHost {
 
     /// Starts xentrace, and reads what it writes into `sink` until it is stopped.
     pub(crate) fn follow<S: Sink + 'static>(&self, mut sink: S) -> anyhow::Result<Following<S>> {
-        let (xentrace, output) = Xentrace::start(&self.program)?;
         let options = Options { tsc_hz: self.control.tsc_hz, isa: self.control.isa, ..Options::default() };
         let name = self.program.display().to_string();
-        let reader = std::thread::spawn(move || {
+        let following = live::Following::start(&self.program, move |output| {
             traces::follow_xentrace(Box::new(output), &name, &options, &mut sink)
                 .map(|reading| (reading, sink))
         });
-        Ok(Following { xentrace, reader })
+        Ok(Following(following?))
     }
 
     /// The names of these domains, as far as they are known. That of one which ended meanwhile stays unknown.
@@ -90,32 +80,17 @@ impl XenHost {
     }
 }
 
-impl<S> Following<S> {
+impl<S: Send + 'static> Following<S> {
     /// Whether xentrace, or the reading of what it writes, has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
-        self.reader.is_finished()
+        self.0.has_ended()
     }
 
     /// Ends xentrace, and gives what is known at the end.
-    pub(crate) fn finish(mut self) -> anyhow::Result<(Reading, S)> {
-        if !self.has_ended() {
-            self.xentrace.stop();
-        }
-        let Ok(read) = self.reader.join() else { bail!("The reader of xentrace's records failed") };
-        // What the program says explains a recording that is empty.
-        self.xentrace.finish()?;
+    pub(crate) fn finish(self) -> anyhow::Result<(Reading, S)> {
+        let Some(read) = self.0.finish()? else { bail!("The reader of xentrace's records failed") };
         read.context("Could not read what xentrace writes")
     }
-}
-
-/// The one of the newest version, else whichever is on PATH.
-fn find_program(versions: &Path) -> PathBuf {
-    let entries = std::fs::read_dir(versions).into_iter().flatten().flatten();
-    let programs = entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("xen-4"))
-        .map(|entry| entry.path().join("bin").join(PROGRAM))
-        .filter(|program| program.is_file());
-    programs.max().unwrap_or_else(|| PathBuf::from(PROGRAM))
 }
 
 /// Only the domains that were asked for, by number or name; those may begin later.
@@ -152,18 +127,6 @@ pub(crate) fn refuse(asked: bool, option: &str) -> Result<(), Usage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_program_of_the_newest_version_is_taken_else_that_on_the_path() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(find_program(folder.path()), Path::new("xentrace"));
-        for version in ["xen-4.17", "xen-4.20", "xen-common"] {
-            let bin = folder.path().join(version).join("bin");
-            std::fs::create_dir_all(&bin).unwrap();
-            std::fs::write(bin.join(PROGRAM), "").unwrap();
-        }
-        assert_eq!(find_program(folder.path()), folder.path().join("xen-4.20/bin/xentrace"));
-    }
 
     #[test]
     fn a_domain_that_is_not_there_yet_has_no_exits() {

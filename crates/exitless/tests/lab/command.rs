@@ -40,6 +40,27 @@ pub(crate) fn bare(lab: &str, script: &str) -> Said {
     run(&["lab", "run", lab, "--bare", "--", "sh", "-c", script])
 }
 
+/// Runs a shell's words in dom0, and brings files out.
+pub(crate) fn dom0(script: &str, files: &[&str], output: &str) -> Said {
+    dom0_with(script, &[], files, output)
+}
+
+/// The same with files that are taken in.
+pub(crate) fn dom0_with(script: &str, put: &[&str], files: &[&str], output: &str) -> Said {
+    let mut arguments =
+        vec!["lab", "run", "xen", "--boot-timeout", "150", "--timeout", "300", "--output", output];
+    if !put.is_empty() {
+        arguments.push("--put");
+        arguments.extend(put);
+    }
+    if !files.is_empty() {
+        arguments.push("--get");
+        arguments.extend(files);
+    }
+    arguments.extend(["--", "sh", "-c", script]);
+    run(&arguments)
+}
+
 /// Measures everything on the KVM of a laboratory, with three vCPUs, and returns the result and the recording.
 pub(crate) fn probe_with(lab: &str, apic: &str, irqchip: &str, blocks: &str) -> Value {
     let said = run(&[

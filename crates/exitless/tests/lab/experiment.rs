@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::command::run;
 
 /// Carries the plan out in the laboratory, and gives what its report found.
-fn study(plan: &str, lab: &str, runs: u64, folder: &Path) -> Value {
+pub(crate) fn study(plan: &str, lab: &str, runs: u64, folder: &Path) -> Value {
     let result = folder.join("result");
     let result = result.to_str().unwrap();
     let target = format!("lab:{lab}");
@@ -27,7 +27,7 @@ fn study(plan: &str, lab: &str, runs: u64, folder: &Path) -> Value {
 }
 
 /// The mean of a figure in an arm, with so many guests.
-fn figure(findings: &Value, workload: &str, metric: &str, arm: &str, guests: u64) -> Option<f64> {
+pub(crate) fn figure(findings: &Value, workload: &str, metric: &str, arm: &str, guests: u64) -> Option<f64> {
     let figures = findings["figures"].as_array().unwrap();
     let figure = figures.iter().find(|one| one["workload"] == workload && one["metric"] == metric)?;
     let point = figure["points"].as_array().unwrap().iter().find(|point| point["guests"] == guests)?;

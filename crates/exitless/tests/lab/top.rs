@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A shell in a laboratory, at which somebody types.
-struct Typist {
+pub(crate) struct Typist {
     script: Child,
     keys: ChildStdin,
     screen: ChildStdout,
@@ -13,7 +13,16 @@ struct Typist {
 
 impl Typist {
     fn at(lab: &str) -> Self {
-        let shell = format!("{} lab shell {lab} --bare", env!("CARGO_BIN_EXE_exitless"));
+        Self::of(&format!("{lab} --bare"))
+    }
+
+    /// With the laboratory's disk.
+    pub(crate) fn in_full(lab: &str) -> Self {
+        Self::of(&format!("{lab} --boot-timeout 150"))
+    }
+
+    fn of(arguments: &str) -> Self {
+        let shell = format!("{} lab shell {arguments}", env!("CARGO_BIN_EXE_exitless"));
         // script gives the shell a terminal, and passes on its status.
         let mut script = Command::new("script")
             .args(["-qec", &shell, "/dev/null"])
@@ -27,7 +36,7 @@ impl Typist {
     }
 
     /// Waits until something appears, from where the last one was found on.
-    fn until(&mut self, wanted: &str) {
+    pub(crate) fn until(&mut self, wanted: &str) {
         let mut byte = [0];
         self.seen.clear();
         while !self.seen.ends_with(wanted.as_bytes()) {
@@ -37,18 +46,18 @@ impl Typist {
         }
     }
 
-    fn types(&mut self, keys: &str) {
+    pub(crate) fn types(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn leaves(mut self) -> Option<i32> {
+    pub(crate) fn leaves(mut self) -> Option<i32> {
         self.screen.read_to_end(&mut self.seen).unwrap();
         self.script.wait().unwrap().code()
     }
 }
 
-const TAKEN_OVER: &str = "\u{1b}[?1049h";
-const GIVEN_BACK: &str = "\u{1b}[?1049l";
+pub(crate) const TAKEN_OVER: &str = "\u{1b}[?1049h";
+pub(crate) const GIVEN_BACK: &str = "\u{1b}[?1049l";
 
 #[test]
 fn the_page_leads_from_a_real_vm_to_its_registers_and_gives_the_terminal_back() {

@@ -5,22 +5,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::{Said, run};
+use crate::command::{dom0, dom0_with};
 
 /// Domain and reason, with the exits.
 type Counts = BTreeMap<(u64, String), u64>;
-
-/// Runs a shell's words in dom0, and brings files out.
-fn dom0(script: &str, files: &[&str], output: &str) -> Said {
-    let mut arguments =
-        vec!["lab", "run", "xen", "--boot-timeout", "150", "--timeout", "240", "--output", output];
-    if !files.is_empty() {
-        arguments.push("--get");
-        arguments.extend(files);
-    }
-    arguments.extend(["--", "sh", "-c", script]);
-    run(&arguments)
-}
 
 /// The table of `exitless report --json --by vm,reason` or the like.
 fn counts(document: &Value) -> Counts {
@@ -133,20 +121,38 @@ fn found<'a>(document: &'a Value, rule: &str) -> (&'a str, &'a str) {
     (finding["state"].as_str().expect("a state"), finding["found"].as_str().expect("what was found"))
 }
 
+/// A study of a frequency, by xenpm.
+const FREQUENCY: &str = "name = 'frequency'\ntitle = 'A frequency'\nquestion = 'Can it be set?'\n\
+    [guests]\nkind = 'none'\n\
+    [[factors]]\nname = 'frequency'\nbaseline = 'low'\n\
+    [[factors.levels]]\nname = 'low'\nfrequency = { cpus = '1', minimum = '1200MHz', maximum = '1200MHz' }\n\
+    [[factors.levels]]\nname = 'high'\nfrequency = { cpus = '1', minimum = '2GHz', maximum = '2GHz' }\n\
+    [[workloads]]\nname = 'echo'\ntool = 'command'\nplace = 'host'\nscript = 'echo 1'\n\
+    metrics = [{ name = 'one', unit = 'per-second', better = 'higher', combine = 'single', regex = '([0-9]+)' }]\n";
+
 #[test]
 fn a_host_of_xen_is_judged_with_its_guest_and_gives_status_and_files() {
     let folder = tempfile::tempdir().unwrap();
     let script = "xenpm get-cpu-topology > topology.txt; xl create -q -p /opt/exitless/guest/pvh.cfg; \
         exitless doctor --json > doctor.json; exitless vm lint --json /opt/exitless/guest/pvh.cfg > pvh.json; \
         { cat /opt/exitless/guest/hvm.cfg; echo 'type = \"pv\"; tsc_mode = 1'; echo 'pci = [ \"03:10.0\" ]'; } > pv.cfg; \
-        exitless vm lint --json pv.cfg > pv.json; exit 7";
-    let files = ["topology.txt", "doctor.json", "pvh.json", "pv.json"];
-    let said = dom0(script, &files, folder.path().to_str().unwrap());
+        exitless vm lint --json pv.cfg > pv.json; \
+        exitless experiment run frequency.toml --output frequency > frequency.txt 2>&1; \
+        echo status=$? >> frequency.txt; exit 7";
+    let files = ["topology.txt", "doctor.json", "pvh.json", "pv.json", "frequency.txt"];
+    let plan = folder.path().join("frequency.toml");
+    fs::write(&plan, FREQUENCY).unwrap();
+    let put = [plan.to_str().unwrap()];
+    let said = dom0_with(script, &put, &files, folder.path().to_str().unwrap());
     assert_eq!(said.status, 7, "{}", said.err);
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let json =
         |name: &str| serde_json::from_str::<Value>(&text(name)).unwrap_or_else(|error| panic!("{error}"));
     assert!(!text("topology.txt").is_empty());
+    // An emulated processor has no frequency to set.
+    let frequency = text("frequency.txt");
+    assert!(frequency.contains("`xenpm get-cpufreq-para` shows no CPU with limits"), "{frequency}");
+    assert!(frequency.ends_with("status=125\n"), "{frequency}");
 
     let doctor = json("doctor.json");
     assert_eq!(found(&doctor, "xen-control").0, "pass");

@@ -31,7 +31,7 @@ pub use method::{FailedRun, Method, OrderedRun, Skew};
 pub use multiplicity::{FalseAlarms, Multiplicity};
 pub use verdict::{Judgement, Verdict};
 pub use warning::Warning;
-pub use wording::{accessed, exit_reason, metric_in_words};
+pub use wording::{accessed, counted_reason, exit_reason, metric_in_words};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +88,8 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     let workloads: Vec<String> = study.workloads.iter().map(|workload| workload.name.clone()).collect();
     let (series, unused) = values::series(&collected.runs, &arms, &workloads);
     // Without the baseline nothing is compared: the first arm that ran is not put in its place.
-    let rules = Rules { arms: &arms, counts: &counts, gates, seed: study.seed };
+    let baselines = baselines(study, &arms, &counts, &collected.runs);
+    let rules = Rules { arms: &arms, counts: &counts, baselines: &baselines, gates, seed: study.seed };
     let mut figures: Vec<Figure> = series.iter().map(|series| compare::figure(series, &rules)).collect();
     if !has_baseline {
         for figure in &mut figures {
@@ -113,8 +114,34 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
         method,
     };
     findings.warnings = warnings(collected, &findings, likeness.unlike, unused, has_baseline);
+    if has_baseline {
+        let others = baselines.iter().filter(|(_, arm)| **arm != 0);
+        findings.warnings.extend(others.filter_map(|(&guests, &arm)| {
+            Some(Warning::OtherBaseline { guests, arm: findings.arms.get(arm)?.full_name.clone() })
+        }));
+    }
     findings.verdict = verdict::verdict(&findings);
     Ok(findings)
+}
+
+/// The arm that others are compared with, for each number of guests: the baseline, or, where a factor's levels have numbers of
+/// guests of their own and the baseline has others, the only arm that has most of its levels.
+fn baselines(study: &StudyFacts, arms: &[Arm], counts: &[u32], runs: &[StoredRun]) -> BTreeMap<u32, usize> {
+    let of_baseline = |arm: &Arm| {
+        let levels = study.factors.iter();
+        levels.filter(|factor| arm.levels.get(&factor.name) == Some(&factor.baseline)).count()
+    };
+    let each = counts.iter().filter_map(|&guests| {
+        let ran = |arm: &&(usize, &Arm)| {
+            runs.iter().any(|stored| stored.run.cell.guests == guests && stored.run.cell.arm == arm.1.levels)
+        };
+        let there: Vec<(usize, &Arm)> = arms.iter().enumerate().filter(|arm| ran(&arm)).collect();
+        let most = there.iter().map(|(_, arm)| of_baseline(arm)).max()?;
+        let mut best = there.iter().filter(|(_, arm)| of_baseline(arm) == most);
+        let only = best.next()?.0;
+        Some((guests, if most > 0 && best.next().is_none() { only } else { 0 }))
+    });
+    each.collect()
 }
 
 fn is_baseline(study: &StudyFacts, arm: &Arm) -> bool {

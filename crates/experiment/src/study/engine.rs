@@ -28,8 +28,8 @@ use super::store::StoreError;
 use super::workload::Workload;
 use attempt::Ending;
 
-/// What came of a study.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What came of a study; by default, that it was interrupted before anything was made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
     /// Why no further block was begun; `None` when it was interrupted.
     pub enough: Option<Enough>,

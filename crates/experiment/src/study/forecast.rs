@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use host::Root;
 use serde::Serialize;
 
-use super::guest::GuestPlan;
+use super::guest::{GuestPlan, pass_through_obstacle};
 use super::plan::Plan;
 use super::schedule::Schedule;
 use super::workload::{Place, Scene, Workload as _, WorkloadPlan};
@@ -38,6 +39,8 @@ pub struct Forecast {
     pub missing_programs: Vec<MissingProgram>,
     /// Rights that are needed.
     pub rights: Vec<Right>,
+    /// Why domains of Xen could not be created with what their definitions name of this host, each as a sentence.
+    pub obstacles: Vec<String>,
 }
 
 /// A program that is not on the search path.
@@ -73,6 +76,8 @@ pub struct Host {
     pub is_root: bool,
     /// Whether `/dev/kvm` can be opened.
     pub has_kvm: bool,
+    /// Where the host's files are, if it is a control domain of Xen.
+    pub xen: Option<PathBuf>,
 }
 
 impl Host {
@@ -85,6 +90,7 @@ impl Host {
             programs,
             is_root: rustix::process::geteuid().is_root(),
             has_kvm: host::kvm::usable(Path::new("/")).access.is_ok(),
+            xen: host::XenControl::read(&Root::live()).map(|_| PathBuf::from("/")),
         }
     }
 
@@ -115,6 +121,7 @@ pub fn forecast(plan: &Plan, host: &Host) -> Forecast {
         seconds_at_most: seconds(plan, &schedule, longest) * times + guest_starts * GUEST_START.as_secs(),
         missing_programs: missing(plan, host),
         rights: rights(plan, host),
+        obstacles: host.xen.as_deref().map(|root| obstacles(plan, root)).unwrap_or_default(),
     }
 }
 
@@ -158,13 +165,30 @@ fn missing(plan: &Plan, host: &Host) -> Vec<MissingProgram> {
                 need(program.as_deref().unwrap_or("qemu-system-x86_64"), "qemu-system-x86", by);
             }
             GuestPlan::Libvirt(_) => need("virsh", "libvirt-clients", by),
-            GuestPlan::Xen(_) => need("xl", "xen-utils-common", by),
+            GuestPlan::Xen(_) | GuestPlan::XenImage(_) => need("xl", "xen-utils-common", by),
             GuestPlan::Ssh(_) => need("ssh", "openssh-client", by),
             GuestPlan::Host(_) | GuestPlan::None(_) => {}
         }
     }
     let absent = needed.into_iter().filter(|((name, _), _)| !host.has(name));
     absent.map(|((name, package), needed_by)| MissingProgram { name, package, needed_by }).collect()
+}
+
+/// What keeps the definitions below `root` from becoming domains: files that cannot be read, devices that are not free.
+fn obstacles(plan: &Plan, root: &Path) -> Vec<String> {
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    let mut obstacles = Vec::new();
+    for guests in all_guests(plan) {
+        let GuestPlan::Xen(xen) = guests else { continue };
+        for path in xen.domains.iter().filter(|domain| domain.contains('/')) {
+            let obstacle = match std::fs::read_to_string(below(path)) {
+                Ok(text) => pass_through_obstacle(&Root::directory(root), path, &text),
+                Err(error) => Some(format!("Could not read {path}, which guests.domains names: {error}")),
+            };
+            obstacles.extend(obstacle.filter(|why| !obstacles.contains(why)));
+        }
+    }
+    obstacles
 }
 
 fn rights(plan: &Plan, host: &Host) -> Vec<Right> {
@@ -232,5 +256,28 @@ mod tests {
         assert_eq!(missing(&host), ["netserver", "xl"]);
         std::fs::write(folder.path().join("xl"), "").unwrap();
         assert_eq!(missing(&host), ["netserver"]);
+    }
+
+    #[test]
+    fn a_domain_whose_device_is_not_free_is_told_before_the_study() {
+        let plan = Shipped::find("netperf-xen").unwrap().plan().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let host = Host { xen: Some(root.path().to_owned()), ..Host::default() };
+        let obstacles = || forecast(&plan, &host).obstacles;
+        assert!(obstacles()[0].starts_with("Could not read /etc/xen/netperf.cfg"), "{:?}", obstacles());
+        put("proc/xen/capabilities", "control_d\n");
+        put("exitless/commands/xl-info", "virt_caps : hvm hvm_directio\n");
+        put("exitless/commands/xl-pci-assignable-list", "\n");
+        put("sys/bus/pci/devices/0000:03:10.0/class", "0x020000\n");
+        put("etc/xen/netperf.cfg", "name = \"netperf\"\ntype = \"hvm\"\npci = [ \"03:10.0\" ]\n");
+        let found = obstacles();
+        assert!(found[0].contains("0000:03:10.0 is not ready for a guest"), "{found:?}");
+        put("exitless/commands/xl-pci-assignable-list", "0000:03:10.0 \n");
+        assert_eq!(obstacles(), [""; 0]);
     }
 }

@@ -1,12 +1,16 @@
 //! A guest, whoever started it and however commands reach it.
 
+mod addresses;
 mod agent;
 mod barrier;
+mod connection;
 mod facts;
 mod files;
 mod frames;
 mod host;
+mod last_words;
 mod libvirt;
+mod pass_through;
 mod pipes;
 mod plan;
 mod qemu;
@@ -17,6 +21,8 @@ mod ssh;
 mod start;
 mod waiting;
 mod xen;
+mod xen_image;
+mod xl;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,12 +34,14 @@ pub use barrier::{release_together, skew};
 pub use files::GuestFiles;
 pub use host::HostGuest;
 pub use libvirt::LibvirtGuest;
+pub use pass_through::pass_through_obstacle;
 pub use plan::*;
-pub use qemu::{QemuGuest, qemu_definition};
+pub use qemu::{DataPlanes, QemuGuest, qemu_command_line, qemu_definition};
 pub use qga::AgentGuest;
 pub use ssh::SshGuest;
 pub use start::{Ground, start};
 pub use xen::XenGuest;
+pub use xen_image::XenImageGuest;
 
 use super::workload::Output;
 

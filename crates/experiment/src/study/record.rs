@@ -22,6 +22,9 @@ use super::{Metric, Plan};
 /// Version of the result's format.
 pub const STUDY_FORMAT: u32 = 1;
 
+/// The profile of VM exits among the files of a run.
+pub(super) const PROFILE: &str = "exits.json";
+
 /// Characters of the arm's name in a folder's name.
 const LONGEST_ARM: usize = 100;
 

@@ -13,6 +13,7 @@ mod reading;
 mod sampler;
 mod table;
 mod thread;
+mod traced;
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 //! A run's files are written below `.unfinished`, brought to the disk, and get their place by one rename. Whatever ends
 //! the writer, the folder holds whole runs and, at most, an unfinished one that the next writer removes.
 
-mod durable;
+pub(in crate::study) mod durable;
 mod error;
 mod folder;
 mod json;
@@ -57,7 +57,7 @@ impl Store {
         let lock = lock(folder)?;
         let found = is_there(&folder.join(STUDY)).then(|| StudyFolder::open(folder)).transpose()?;
         if found.is_none() {
-            refuse_strangers(folder)?;
+            refuse_strangers(folder, &[PLAN, RUNS, FAILED, UNFINISHED, LOCK])?;
         }
         let unfinished = folder.join(UNFINISHED);
         if unfinished.is_dir() {
@@ -270,9 +270,8 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// A folder without `study.json` may only hold what a writer leaves that was ended before it wrote that.
-fn refuse_strangers(folder: &Path) -> Result<(), StoreError> {
-    let ours = [PLAN, RUNS, FAILED, UNFINISHED, LOCK];
+/// A folder without what says what it holds may only have what a writer leaves that was ended before it wrote that.
+pub(in crate::study) fn refuse_strangers(folder: &Path, ours: &[&str]) -> Result<(), StoreError> {
     let strange = |name: &String| !ours.contains(&name.as_str()) && !name.starts_with(".writing-");
     match folder::names(folder)?.into_iter().find(strange) {
         Some(found) => Err(StoreError::Strange { folder: folder.to_owned(), found }),

@@ -1,19 +1,28 @@
 //! The tuning loop: one candidate change after the other against the best so far, each a study of its own, kept or reverted
-//! by the study's three gates.
+//! by the study's three gates. Candidates are listed by the plan, or advised for the exits of the best so far.
 //!
 //! After "Extending Xen with Intel Virtualization Technology" (Intel Technology Journal 10, 2006), whose authors ran a
 //! workload, traced exits, changed the device model the exits came from, and measured again.
 
+mod advised;
+mod carried;
 mod definition;
+mod folder;
 mod judge;
+mod likeness;
 mod outcome;
+mod overlay;
 mod plan;
+mod recorded;
 mod run;
 mod shipped;
 mod step;
 
-pub use outcome::{Judged, Ruling, Step, TUNING_FORMAT, Tuning};
-pub use plan::{Change, Rules, TuningPlan};
-pub use run::{Measured, Measuring, Preview, folder_of, preview, runs, text, tried, tune};
+pub use advised::{AdvisedFor, Left, LeftTo};
+pub use carried::{Carried, Unlike, carried};
+pub use folder::TuningFolder;
+pub use outcome::{Judged, Ruling, Step, TUNING_FORMAT, TunedDefinition, Tuning};
+pub use plan::{Advised, TuningPlan};
+pub use recorded::{Recorded, RecordedError, recorded};
+pub use run::{Measured, Measuring, Preview, Seen, preview, runs, tune};
 pub use shipped::{SHIPPED_TUNING, ShippedTuning};
-pub use step::{BEFORE, Best, TUNED, confirmation, step};

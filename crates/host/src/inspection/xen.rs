@@ -6,7 +6,7 @@ mod log;
 mod processors;
 
 use super::arguments::Arguments;
-use crate::{AbsenceKind, Evidence, Fact, Root};
+use crate::{AbsenceKind, Evidence, Fact, PciFunction, Root};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -36,6 +36,8 @@ pub struct Xen {
     pub pools: Fact<Vec<XenPool>>,
     /// Devices that can be given to a guest, by their addresses: `xl pci-assignable-list`.
     pub assignable: Fact<Vec<String>>,
+    /// Functions that can be given to a guest, and virtual ones that could be, as sysfs shows them.
+    pub functions: Vec<PciFunction>,
     /// `xenpm get-cpufreq-para`.
     pub frequencies: Fact<Vec<XenFrequency>>,
 }
@@ -63,6 +65,10 @@ impl Xen {
         let types = asked.in_part("xl list -l", domains::types_alone);
         let types = types.get().map(|text| domains::types(text)).unwrap_or_default();
         let domains = asked.command("xl list").map(|text| domains::domains(&text, &types));
+        let assignable = asked.command("xl pci-assignable-list").map(|text| addresses(&text));
+        let ready = assignable.get().cloned().unwrap_or_default();
+        let mut functions = if asked.control { PciFunction::all(root) } else { Vec::new() };
+        functions.retain(|function| function.is_virtual() || ready.contains(&function.address));
         Some(Self {
             guest_type: root.line("/sys/hypervisor/guest_type", "a kind such as PV"),
             version: version(root),
@@ -71,7 +77,8 @@ impl Xen {
             domains,
             vcpus: asked.command("xl vcpu-list").map(|text| processors::vcpus(&text)),
             pools: asked.command("xl cpupool-list").map(|text| processors::pools(&text)),
-            assignable: asked.command("xl pci-assignable-list").map(|text| addresses(&text)),
+            assignable,
+            functions,
             frequencies: asked.command("xenpm get-cpufreq-para").map(|text| frequency::frequencies(&text)),
             control,
         })
@@ -111,11 +118,18 @@ impl Asked<'_> {
     }
 }
 
+/// Takes the last word off a line of `xl`'s tables: their first column, a name, can have blanks.
+fn last_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
+    let (before, word) = rest.rsplit_once(char::is_whitespace)?;
+    *rest = before.trim_end();
+    Some(word)
+}
+
 /// What the system says of a wait that took too long.
 const TIMED_OUT: &str = "timed out";
 
 /// Lines of `xl pci-assignable-list`: `0000:03:10.0`, with a name behind.
-fn addresses(text: &str) -> Vec<String> {
+pub(crate) fn addresses(text: &str) -> Vec<String> {
     let first = text.lines().filter_map(|line| line.split_whitespace().next());
     first.filter(|word| word.matches(':').count() == 2 && word.contains('.')).map(str::to_owned).collect()
 }

@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(list(&[0, 1, 2, 3, 6, 8, 9]), "0-3,6,8-9");
         assert_eq!(crate::config::cpu_list(&list(&[0, 1, 5])).unwrap(), [0, 1, 5]);
         for polling in [Polling::default(), Polling::Always, Polling::Never] {
-            assert_eq!(of_word(word(polling)).unwrap().polling(100), polling);
+            assert_eq!(of_word(word(polling)).unwrap().polling(60), polling);
         }
         assert!(of_word("sometimes").is_err());
     }

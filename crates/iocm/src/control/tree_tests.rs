@@ -29,7 +29,7 @@ fn reading_gives_one_value_a_line() {
         ("w.3/load", "12.3\n"),
         ("w.0/queues", "vq.1.0\n"),
         ("w.0/pace/polling", "adaptive\n"),
-        ("w.0/pace/longest_nap_us", "100\n"),
+        ("w.0/pace/longest_nap_us", "60\n"),
         ("w.0/statistics/sweeps", "9\n"),
         ("devices/d.1/vm", "guest\n"),
         ("d.1/worker", "w.0\n"),
@@ -136,7 +136,7 @@ fn a_directory_is_read_as_an_object() {
     assert_eq!(all["queues"]["vq.1.1"]["delays"]["p99_ns"], 0);
     assert_eq!(all["workers"].as_object().unwrap().len(), 2, "what can only be written says nothing");
     let pace = read_below(&view, Node::find(&view, "w.0/pace").unwrap()).unwrap();
-    assert_eq!(pace, json!({ "polling": "adaptive", "longest_nap_us": 100 }));
+    assert_eq!(pace, json!({ "polling": "adaptive", "longest_nap_us": 60 }));
 }
 
 #[test]

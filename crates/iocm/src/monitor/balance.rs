@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const STAY: f64 = 0.05;
 /// To be served from another NUMA node costs a queue this part of its own load more.
 const FAR: f64 = 0.3;
+/// Queues are moved to be nearer when that saves so many CPUs' worth.
+const WORTH_FAR: f64 = 0.1;
 /// What waits behind bulk is worth as much as this share of a core.
 const MIXED: f64 = 0.15;
 /// Loads may differ by this share of a core before queues are moved for that alone.
@@ -96,11 +98,14 @@ pub fn balance(queues: &[QueueView], cores: &[Core], now: &Layout) -> Layout {
     let complete = same_cores && places.len() == queues.len();
     let (most, least) = now.extremes(queues);
     let even = most - least <= TOLERATED;
-    if complete && even && mixed(now, queues) <= 1 {
+    let far_now = far(now, queues, cores);
+    if complete && even && mixed(now, queues) <= 1 && far_now < WORTH_FAR {
         return now.clone();
     }
     let wanted = spread(queues, cores, &places);
-    let worth = wanted.extremes(queues).0 <= most - STAY || mixed(&wanted, queues) < mixed(now, queues);
+    let worth = wanted.extremes(queues).0 <= most - STAY
+        || mixed(&wanted, queues) < mixed(now, queues)
+        || far(&wanted, queues, cores) <= far_now - WORTH_FAR;
     if complete && !worth { now.clone() } else { wanted }
 }
 
@@ -128,6 +133,17 @@ fn cost(bin: &Bin, queue: &QueueView, is_here: bool) -> f64 {
         + if is_here { 0.0 } else { STAY }
         + if far { FAR * queue.useful } else { 0.0 }
         + if behind > STAY { MIXED * weight } else { 0.0 }
+}
+
+/// What queues cost more for being served from another node than their VM's, in CPUs' worth.
+fn far(layout: &Layout, queues: &[QueueView], cores: &[Core]) -> f64 {
+    let nodes: BTreeMap<u32, u32> = cores.iter().map(|core| (core.number, core.node)).collect();
+    let places = layout.places();
+    let is_far = |queue: &&QueueView| {
+        let there = places.get(&queue.number).copied().flatten().and_then(|core| nodes.get(&core));
+        queue.node.zip(there).is_some_and(|(own, &there)| own != there)
+    };
+    queues.iter().filter(is_far).map(|queue| FAR * queue.useful).sum()
 }
 
 /// Cores that have much of both kinds.

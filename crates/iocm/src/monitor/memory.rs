@@ -18,17 +18,38 @@ pub struct Memory {
     pub(super) spare: u32,
     /// Periods since cores were given back.
     pub(super) since_fewer: Option<u32>,
+    /// What I/O took with each number of cores, in CPUs' worth, when that was first seen of the load for which patience was
+    /// learnt.
+    shown: BTreeMap<usize, f64>,
+    /// Seconds that a request takes longer where workers have no core of their own: seen when they got one, or lost it.
+    pub(super) longer_alone: f64,
 }
+
+/// I/O that changed by this factor with the same cores is another load.
+const ANOTHER_IO: f64 = 1.3;
+/// Less I/O than so many CPUs' worth is all alike.
+const LITTLE_IO: f64 = 0.05;
 
 /// So many loads are remembered.
 const SEEN: usize = 16;
 
 impl Memory {
     /// One period more has passed, with this load.
-    pub(super) fn pass(&mut self, load: Load) {
+    pub(super) fn pass(&mut self, load: Load, cores: usize, useful: f64) {
         if self.learnt.is_none_or(|learnt| learnt.differs(&load)) {
             self.patience.clear();
             self.learnt = Some(load);
+            self.shown.clear();
+        }
+        // Workers that are as full as before, or vCPUs that are as short of CPUs, hide how much more is wanted now; what is
+        // done by the same cores shows it.
+        if self.trial.is_none() {
+            let first = *self.shown.entry(cores).or_insert(useful);
+            let (low, high) = (first.min(useful) + LITTLE_IO, first.max(useful) + LITTLE_IO);
+            if high > low * ANOTHER_IO {
+                self.patience.clear();
+                self.shown = [(cores, useful)].into();
+            }
         }
         for patience in self.patience.values_mut() {
             patience.left = patience.left.saturating_sub(1);
@@ -63,6 +84,11 @@ impl Memory {
         patience.next = (patience.next * 2).clamp(*PATIENCE.start(), *PATIENCE.end());
         patience.left = patience.next;
         patience.next
+    }
+
+    /// Keeps what a request takes longer without a core for I/O, where that was seen.
+    pub(super) fn learn_alone(&mut self, longer: Option<f64>) {
+        self.longer_alone = longer.unwrap_or(self.longer_alone);
     }
 
     pub(super) fn learn(&mut self, load: Load, io: f64) {

@@ -18,9 +18,17 @@ const SPARE_PERIODS: u32 = 3;
 pub fn decide(settings: &Settings, memory: &mut Memory, view: &View) -> Decision {
     let now = Layout::of(view);
     let load = Load::of(view);
-    memory.pass(load);
+    memory.pass(load, now.cores(), view.useful());
+    let tried = memory.trial.clone();
     let (cores, reason) = count(settings, memory, view, now.cores(), load);
-    let layout = balance(&view.queues, &choose(view, &now, cores), &now);
+    // What was given back is taken again as it was. More cores showed what each queue wants, which full workers hide, so
+    // that those that remain are balanced by that.
+    let undone = match reason {
+        Reason::Regret { direction: Direction::Fewer, .. } => tried.and_then(|trial| trial.undone(view)),
+        _ => None,
+    };
+    let undone = undone.filter(|layout| layout.cores() == cores);
+    let layout = undone.unwrap_or_else(|| balance(&view.queues, &choose(view, &now, cores), &now));
     let reason = match reason {
         Reason::Fine { .. } | Reason::Kept { .. } if layout != now => {
             let (most, least) = now.extremes(&view.queues);
@@ -46,11 +54,13 @@ fn count(
 
     let mut kept = None;
     if let Some(trial) = memory.trial.take() {
-        let hidden = trial.direction == Direction::More && Wanted::of(settings, None, view, before).hidden;
+        let seen = Wanted::of(settings, memory, None, view, before);
+        let hidden = trial.direction == Direction::More && seen.hidden;
         if trial.left > 0 && !hidden {
             memory.trial = Some(Trial { left: trial.left - 1, ..trial });
             return (before, Reason::Fine { useful, cores: before });
         }
+        memory.learn_alone(trial.longer_alone(before, &load));
         match trial.judge(settings, view, &load) {
             Judged::Another => {}
             Judged::Paid(ratio) => {
@@ -59,10 +69,11 @@ fn count(
             }
             Judged::Harmed(ratio) => {
                 // It went too far, and showed how much is wanted: what lies between is tried before all is taken back.
-                let seen = Wanted::of(settings, None, view, before);
                 let between = seen.cores(Bounds::adding(settings), least..=most);
-                if !seen.hidden && between > trial.before && between < before {
+                if !seen.hidden {
                     memory.learn(load, seen.io);
+                }
+                if !seen.hidden && between > trial.before && between < before {
                     memory.trial = Some(Trial { left: settings.settle, ..trial });
                     return (between, Reason::Spare { useful, before, after: between });
                 }
@@ -73,11 +84,16 @@ fn count(
         }
     }
 
-    let wanted = Wanted::of(settings, memory.known(&load), view, before);
+    let known = memory.known(&load);
+    let wanted = Wanted::of(settings, memory, known, view, before);
     if !wanted.hidden {
         memory.learn(load, wanted.io);
     }
-    let more = wanted.cores(Bounds::adding(settings), least..=most);
+    let mut more = wanted.cores(Bounds::adding(settings), least..=most);
+    if wanted.hidden && more <= before && (before > 0 || known.is_none()) {
+        // By what is known it would not pay; but full workers do not show what their queues could do elsewhere.
+        more = (before + 1).min(most);
+    }
     let fewer = wanted.cores(Bounds::giving_back(settings), least..=most);
     let start = |memory: &mut Memory, direction| {
         memory.trial = Some(Trial::begin(direction, before, settings.settle, view, load));
@@ -109,3 +125,7 @@ fn count(
 #[cfg(test)]
 #[path = "policy_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "policy_cases_tests.rs"]
+mod cases;

@@ -21,5 +21,5 @@ pub use arrangement::{Served, best_static};
 pub use file::{NoTrace, TRACE_FORMAT, TraceDamage, TraceWriter};
 pub use made::{Kind, made};
 pub use outcome::{Outcome, PhaseOutcome, StaticChoice};
-pub use replay::{Replay, replay};
+pub use replay::{Period, Replay, replay};
 pub use trace::{BadTrace, Group, Load, Machine, Phase, Trace};

@@ -2,22 +2,24 @@
 
 use super::*;
 
-const MACHINES: [(u32, u32, u32); 4] = [(2, 1, 1), (4, 1, 8), (16, 2, 64), (64, 2, 500)];
+const MACHINES: [(u32, u32, u32); 5] = [(2, 1, 1), (4, 1, 8), (8, 1, 16), (16, 2, 64), (64, 2, 500)];
 
 fn replayed(kind: Kind, (cores, nodes, devices): (u32, u32, u32)) -> Outcome {
     let trace = made(kind, Machine { cores, nodes }, devices);
-    replay(&trace, &Replay::default(), &mut |_, _, _| {}).unwrap()
+    replay(&trace, &Replay::default(), &mut |_| {}).unwrap()
 }
 
 #[test]
 fn each_phase_ends_near_the_best_that_is_known_beforehand() {
-    for kind in [Kind::Steps, Kind::Bursts, Kind::Diurnal] {
+    for kind in Kind::ALL {
         for machine in MACHINES {
             let outcome = replayed(kind, machine);
             for phase in &outcome.phases {
-                // A try that is taken back costs what it costs: 0.05 points here.
-                assert!(phase.of_best() > 0.945, "{kind:?} on {machine:?}: {phase:?}");
-                assert!(phase.settled > 0.97 * phase.each, "{kind:?} on {machine:?}: {phase:?}");
+                let told = || format!("{kind:?} on {machine:?}: {phase:?}");
+                assert!(phase.of_best() >= 0.95, "{}", told());
+                // A thread each may serve exactly as much.
+                assert!(phase.settled >= phase.each - 1e-3, "{}", told());
+                assert!(phase.converged.is_some_and(|seconds| seconds <= 2.0), "{}", told());
             }
         }
     }
@@ -41,9 +43,9 @@ fn a_load_that_stays_is_left_alone() {
     let trace = made(Kind::Steps, Machine { cores: 16, nodes: 2 }, 64);
     let long = Trace { phases: vec![Phase { seconds: 200.0, ..trace.phases[0].clone() }], ..trace };
     let mut last_change = 0.0;
-    let outcome = replay(&long, &Replay::default(), &mut |time, view, decision| {
-        if crate::monitor::Layout::of(view) != decision.layout {
-            last_change = time;
+    let outcome = replay(&long, &Replay::default(), &mut |period| {
+        if crate::monitor::Layout::of(period.view) != period.decision.layout {
+            last_change = period.time;
         }
     });
     assert!(last_change < 10.0, "{last_change}: {:?}", outcome.unwrap().phases);

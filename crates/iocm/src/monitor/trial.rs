@@ -1,16 +1,20 @@
 //! A change of the number of cores on trial, and what tells one load from another.
 
-use super::{Direction, QueueView, Settings, View};
-use std::collections::BTreeMap;
+use super::{Direction, Layout, QueueView, Settings, View};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A load that changed by this factor is another one.
 const ANOTHER: f64 = 1.3;
+/// Cores that went to I/O do not make vCPUs want so much less, and those that were given back not so much more.
+const MUCH_ANOTHER: f64 = 1.5;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Trial {
     pub(super) direction: Direction,
     /// The number of cores to go back to.
     pub(super) before: usize,
+    /// Who was where.
+    pub(super) layout: Layout,
     /// What each queue did: requests per second and its part of the load.
     pub(super) served: BTreeMap<u32, (f64, f64)>,
     pub(super) load: Load,
@@ -38,13 +42,37 @@ impl Trial {
         let useful = view.useful();
         let share = |queue: &QueueView| if useful > 0.0 { queue.useful / useful } else { 0.0 };
         let served = view.queues.iter().map(|queue| (queue.number, (queue.requests, share(queue)))).collect();
-        Self { direction, before, served, load, left: settle }
+        Self { direction, before, layout: Layout::of(view), served, load, left: settle }
+    }
+
+    /// Who was where before, if that can be again: the same queues, on cores that are still there.
+    pub(super) fn undone(&self, view: &View) -> Option<Layout> {
+        let queues: BTreeSet<u32> = view.queues.iter().map(|queue| queue.number).collect();
+        let before: BTreeSet<u32> = self.layout.places().into_keys().collect();
+        let has = |core: &u32| view.cores.iter().any(|one| one.number == *core);
+        (queues == before && self.layout.0.keys().flatten().all(has)).then(|| self.layout.clone())
+    }
+
+    /// Seconds that a request takes longer without a core for I/O, where one of both sides had none.
+    pub(super) fn longer_alone(&self, cores: usize, load: &Load) -> Option<f64> {
+        let (alone, own) = match (self.before, cores) {
+            (0, 1..) => (&self.load, load),
+            (1.., 0) => (load, &self.load),
+            _ => return None,
+        };
+        let is_same = !self.load.differs_in_kind(load) && own.per_request > 0.0;
+        is_same.then(|| (alone.per_request - own.per_request).max(0.0))
     }
 
     /// Each queue's requests now as a share of those before, weighted by its part of the load: queues with few large
     /// requests count as much as those with many small ones.
     pub(super) fn judge(&self, settings: &Settings, view: &View, load: &Load) -> Judged {
-        if self.load.differs_in_kind(load) {
+        let (before, now) = (self.load.wanted + 0.5, load.wanted + 0.5);
+        let is_other_computing = match self.direction {
+            Direction::More => before > now * MUCH_ANOTHER,
+            Direction::Fewer => now > before * MUCH_ANOTHER,
+        };
+        if self.load.differs_in_kind(load) || is_other_computing {
             return Judged::Another;
         }
         let mut ratio = 0.0;

@@ -1,11 +1,15 @@
 //! What I/O and computation ask for, and what a number of cores could serve of it.
 
-use super::{Settings, View};
+use super::{Memory, Settings, View};
 
-/// I/O of up to so many CPUs' worth is served without a core of its own; half of that while vCPUs wait for CPUs.
+/// I/O of up to so many CPUs' worth is served without a core of its own.
 const ALONE: f64 = 0.5;
 /// A full worker may want so many times more than it does.
 const HIDDEN: f64 = 2.0;
+/// Requests that a core of their own makes cheaper cost at least this part of what they cost without.
+const LEAST_OWN: f64 = 0.1;
+/// What is known of a load holds as long as no more than this is seen of it, for what is seen varies.
+const STILL: f64 = 0.9;
 /// How busy workers may be.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
@@ -15,15 +19,17 @@ pub(super) struct Bounds {
     short: f64,
     /// CPUs' worth of I/O for a worker without a core of its own.
     alone: f64,
+    /// The same while vCPUs wait for CPUs: a core that is taken from them is a core less for those who ask for I/O.
+    alone_short: f64,
 }
 
 impl Bounds {
     pub(super) fn adding(settings: &Settings) -> Self {
-        Self { usual: settings.add_above, short: 1.0, alone: ALONE }
+        Self { usual: settings.add_above, short: 1.0, alone: ALONE, alone_short: 1.0 }
     }
 
     pub(super) fn giving_back(settings: &Settings) -> Self {
-        Self { usual: settings.remove_below, short: 1.0, alone: ALONE * 0.75 }
+        Self { usual: settings.remove_below, short: 1.0, alone: ALONE * 0.75, alone_short: 1.0 }
     }
 }
 
@@ -31,6 +37,8 @@ impl Bounds {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) io: f64,
+    /// The same I/O where no core is its own.
+    alone: f64,
     computing: f64,
     cores: f64,
     /// Whether workers were full, so that I/O may want more.
@@ -38,24 +46,41 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn of(settings: &Settings, known: Option<f64>, view: &View, before: usize) -> Self {
+    pub(super) fn of(
+        settings: &Settings,
+        memory: &Memory,
+        known: Option<f64>,
+        view: &View,
+        before: usize,
+    ) -> Self {
         let (useful, cores) = (view.useful(), view.cores.len() as f64);
         let computing = view.computing + view.waiting;
         // vCPUs that wait ask for less I/O.
         let progress = if computing > 0.0 { view.computing / computing } else { 1.0 };
         let limit = if before == 0 { settings.full * progress } else { settings.full };
         let hidden = view.workers.iter().any(|worker| worker.useful >= limit);
-        let seen = useful / progress.max(0.05);
-        let io = if hidden { known.unwrap_or(0.0).max(seen * HIDDEN) } else { seen };
-        Self { io, computing, cores, hidden }
+        let progress = progress.max(0.05);
+        let longer = view.requests() * memory.longer_alone / progress;
+        let seen = useful / progress;
+        let seen = if before == 0 { (seen - longer).max(seen * LEAST_OWN) } else { seen };
+        let io = match (hidden, known) {
+            (false, _) => seen,
+            (true, Some(known)) if known > seen * STILL => known.max(seen),
+            (true, _) => seen * HIDDEN,
+        };
+        // Requests that are not seen yet take longer as well.
+        let alone = io + longer * if seen > 0.0 { io / seen } else { 1.0 };
+        Self { io, alone, computing, cores, hidden }
     }
 
     /// How much of the I/O is served by so many cores within these bounds.
     fn served(&self, cores: usize, bounds: Bounds) -> f64 {
         if cores == 0 {
-            let progress = (self.cores / (self.computing + 2.0 * self.io).max(f64::MIN_POSITIVE)).min(1.0);
-            let most = if progress < 1.0 { bounds.alone / 2.0 } else { bounds.alone };
-            return self.io.min(most) * progress;
+            let busy = self.alone.min(1.0);
+            let progress = (self.cores / (self.computing + busy).max(f64::MIN_POSITIVE)).min(1.0);
+            let most = if progress < 1.0 { bounds.alone_short } else { bounds.alone };
+            let share = if self.alone > most { most / self.alone } else { 1.0 };
+            return self.io * share * progress;
         }
         let left = self.cores - cores as f64;
         let progress = (left / self.computing.max(f64::MIN_POSITIVE)).min(1.0);

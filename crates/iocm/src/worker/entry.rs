@@ -18,8 +18,9 @@ pub(super) struct Entry {
     pub(super) stuck: Option<u64>,
     /// Not to be looked at before, nanoseconds.
     pub(super) held_until: u64,
-    /// Sweeps in a row in which it had nothing.
+    /// Sweeps in a row in which it had nothing, and when it had something last, nanoseconds.
     pub(super) empty: u32,
+    pub(super) found: u64,
     /// Who wants it as soon as the kernel has none of its requests.
     pub(super) wanted: Option<Reply<Option<Queue>>>,
 }
@@ -36,6 +37,7 @@ impl Entry {
             stuck: None,
             held_until: 0,
             empty: 0,
+            found: now,
             wanted: None,
         }
     }
@@ -45,14 +47,15 @@ impl Entry {
         if !self.hot {
             self.hot = true;
             self.empty = 0;
+            self.found = self.looked;
             self.queue.lane.spare_kicks();
         }
     }
 
     /// Leaves it alone until its kick. Whether that is done: not when there is something in it already, or nobody who
-    /// kicks.
-    pub(super) fn cool(&mut self) -> bool {
-        let is_polled = (self.queue.kick.is_none() || self.queue.polled) && self.queue.enabled;
+    /// kicks, or it is `always` to be looked at.
+    pub(super) fn cool(&mut self, always: bool) -> bool {
+        let is_polled = (self.queue.kick.is_none() || self.queue.polled || always) && self.queue.enabled;
         if self.hot && (is_polled || self.queue.rest()) {
             return false;
         }

@@ -144,6 +144,7 @@ impl Run {
     fn sweep(&mut self, now: u64) -> u64 {
         self.counters.sweeps.add(1);
         let mut found = 0;
+        let always = self.polling == Polling::Always;
         let count = self.entries.len();
         self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
         for turn in 0..count {
@@ -153,7 +154,7 @@ impl Run {
             if !entry.hot && !entry.kicked || entry.held_until > now || entry.wanted.is_some() {
                 continue;
             }
-            found += serve(entry, &mut self.uring, &self.counters, now);
+            found += serve(entry, &mut self.uring, &self.counters, now, always);
         }
         self.uring.submit();
         found
@@ -226,7 +227,11 @@ impl Run {
                 }
                 None => self.routes.send_on(key, token, result),
             },
-            Command::Polling(polling) => self.polling = polling,
+            Command::Polling(polling) => {
+                self.polling = polling;
+                // Those that wait for their kicks are to be looked at, if only to see what the new way is for them.
+                self.entries.iter_mut().for_each(Entry::heat);
+            }
             Command::Pin { cpus, reply } => {
                 let _ = reply.send(pin(&cpus));
             }
@@ -283,9 +288,9 @@ impl Run {
     /// Leaves all queues to their kicks. Whether none has anything already that it may have now: those that a limit holds
     /// back are looked at again when it does not.
     fn cool_all(&mut self, now: u64) -> bool {
-        let mut all = true;
+        let (mut all, always) = (true, self.polling == Polling::Always);
         for entry in self.entries.iter_mut().filter(|entry| entry.held_until <= now) {
-            all &= entry.cool();
+            all &= entry.cool(always);
         }
         all
     }

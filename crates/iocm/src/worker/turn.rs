@@ -5,12 +5,21 @@ use super::uring::Uring;
 use crate::clock::ticks;
 use crate::statistics::WorkerCounters;
 
-/// A queue that had nothing in so many sweeps while others had is left to its kicks.
+/// A queue that had nothing in so many sweeps, and for so many nanoseconds, while others had is left to its kicks: to look
+/// at it has cost about what its next kick costs. Sweeps alone would say so after a few microseconds where little is to do,
+/// which is shorter than a driver takes for its next burst.
 const COLD_AFTER: u32 = 64;
+const COLD_AFTER_NS: u64 = 200_000;
 
-/// Gives a queue its turn. How many requests it had.
+/// Gives a queue its turn; `always` says that it stays to be looked at. How many requests it had.
 #[inline]
-pub(super) fn serve(entry: &mut Entry, uring: &mut Uring, counters: &WorkerCounters, now: u64) -> u64 {
+pub(super) fn serve(
+    entry: &mut Entry,
+    uring: &mut Uring,
+    counters: &WorkerCounters,
+    now: u64,
+    always: bool,
+) -> u64 {
     let began = ticks();
     let before = entry.queue.lane.state().counters.bytes.get();
     let budget = entry.share.turn(entry.queue.weight);
@@ -29,8 +38,9 @@ pub(super) fn serve(entry: &mut Entry, uring: &mut Uring, counters: &WorkerCount
         entry.empty += 1;
         let is_held = served.held_back_ns.is_some();
         if entry.hot {
-            if entry.empty >= COLD_AFTER && !is_held {
-                entry.cool();
+            let is_cold = entry.empty >= COLD_AFTER && now.saturating_sub(entry.found) >= COLD_AFTER_NS;
+            if is_cold && !is_held {
+                entry.cool(always);
             }
         } else if is_held || entry.queue.rest() {
             // Whoever woke it for nothing will not wake it again, unless it is asked to.
@@ -47,8 +57,8 @@ pub(super) fn serve(entry: &mut Entry, uring: &mut Uring, counters: &WorkerCount
         if let Some(since) = entry.stuck.take() {
             figures.stuck_ns.add(now - since.min(now));
         }
-        entry.empty = 0;
         entry.heat();
+        (entry.empty, entry.found) = (0, now);
     }
     entry.stuck = served.more.then_some(now);
     entry.looked = now;

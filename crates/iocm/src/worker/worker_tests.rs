@@ -110,6 +110,29 @@ fn every_way_of_waiting_serves_every_layout() {
 }
 
 #[test]
+fn a_worker_that_always_looks_waits_for_no_kick() {
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::Always);
+    let (mut busy, first) = Guest::new(&null(), FEATURES);
+    let (mut seldom, second) = Guest::new(&null(), FEATURES);
+    worker.add(first);
+    worker.add(second);
+    for _ in 0..3 {
+        // Far longer than a queue stays hot that is left to its kicks, and with something to do beside it.
+        let end = Instant::now() + Duration::from_millis(5);
+        while Instant::now() < end {
+            busy.submit(0, 0, &[], 512).unwrap();
+            assert_eq!(busy.ended().1, 0);
+        }
+        // Nobody kicks.
+        let id = seldom.driver.submit(0, 8, &[], 512).unwrap();
+        assert_eq!(seldom.ended().0, id);
+    }
+    assert_eq!(seldom.state.counters.read().kicks, 0);
+    assert_eq!(worker.stop().unwrap().len(), 2);
+}
+
+#[test]
 fn what_is_written_is_read_back() {
     let (file, device) = disk(1 << 20);
     let routes = Routes::new();

@@ -34,7 +34,8 @@ const KILLS: usize = 3;
 /// Turns between two kills.
 const TURNS: usize = 200;
 
-struct Machine(Child);
+/// A QEMU that is killed when it is dropped.
+pub(crate) struct Machine(pub(crate) Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
@@ -43,45 +44,54 @@ impl Drop for Machine {
     }
 }
 
-fn start(directory: &Path) -> std::io::Result<Machine> {
+/// A machine that starts from the disk behind `NAME.sock`, and tells what it does in `NAME.told`.
+pub(crate) fn machine(directory: &Path, name: &str) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
     command.current_dir(directory).args(["-accel", "tcg", "-m", "64", "-nodefaults", "-display", "none"]);
     command.args(["-object", "memory-backend-memfd,id=memory,size=64M,share=on"]);
-    command.args(["-machine", "q35,memory-backend=memory", "-debugcon", "file:told"]);
-    command.args(["-chardev", "socket,id=disk,path=disk.sock,reconnect=1"]);
+    command.args(["-machine", "q35,memory-backend=memory", "-debugcon", &format!("file:{name}.told")]);
+    command.arg("-chardev").arg(format!("socket,id=disk,path={name}.sock,reconnect=1"));
     command.args(["-device", "vhost-user-blk-pci,chardev=disk,bootindex=0"]);
-    Ok(Machine(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn()?))
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// A disk of 4 MiB that a BIOS starts.
+pub(crate) fn boot_disk(path: &Path, program: &[u8]) -> File {
+    let disk = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+    disk.set_len(4 << 20).unwrap();
+    disk.write_all_at(program, 0).unwrap();
+    disk.write_all_at(&[0x55, 0xaa], 510).unwrap();
+    disk
+}
+
+/// Waits for something that takes less than 100 s.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(100);
+    while !is_so() {
+        assert!(Instant::now() < end, "waited 100 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 pub(crate) fn goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let (path, socket) = (directory.path().join("disk"), directory.path().join("disk.sock"));
-    let disk = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-    disk.set_len(4 << 20).unwrap();
-    disk.write_all_at(&BOOT, 0).unwrap();
-    disk.write_all_at(&[0x55, 0xaa], 510).unwrap();
+    let disk = boot_disk(&path, &BOOT);
     let config = format!(
         "[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\npath = {path:?}\n\
          [control]\nsocket = \"\"\nmount = \"\"\n"
     );
     let mut daemon = Some(Daemon::start(&config));
-    let end = Instant::now() + Duration::from_secs(60);
-    while !socket.exists() {
-        assert!(Instant::now() < end, "the daemon does not begin");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let Ok(_machine) = start(directory.path()) else {
+    until("the daemon begins", || socket.exists());
+    let Ok(_machine) = machine(directory.path(), "disk").spawn().map(Machine) else {
         println!("not tested: no qemu-system-x86_64 here");
         return;
     };
-    let told = || std::fs::read(directory.path().join("told")).unwrap_or_default();
+    let told = || std::fs::read(directory.path().join("disk.told")).unwrap_or_default();
     for kill in 0..=KILLS {
         let wanted = told().len() + TURNS;
-        let end = Instant::now() + Duration::from_secs(100);
-        while told().len() < wanted {
-            assert!(Instant::now() < end, "the machine does not go on after {kill} kills");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until(&format!("the machine goes on after {kill} kills"), || told().len() >= wanted);
         // Dropping it kills it. After the last time the machine waits, so that nothing changes any more.
         daemon = None;
         if kill < KILLS {

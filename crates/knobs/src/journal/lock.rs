@@ -13,11 +13,27 @@ const LOCK: &str = "/run/exitless/lock";
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 90 });
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Held while a change is made or undone; the kernel gives it up when its process and the programs that it ran have
-/// ended, however they end.
+/// Held while a change is made or undone. Where its process is killed meanwhile, the kernel gives it up when the programs
+/// that it ran have ended too, however they end.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: Option<File>,
+}
+
+#[cfg(test)]
+impl Lock {
+    /// What the kernel does where this process is killed: it closes the descriptor, and gives nothing up before the last.
+    pub(crate) fn close_as_when_killed(mut self) {
+        drop(self.file.take());
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A service that a program began and left running has the descriptor still; closing ours would not do. What
+        // cannot be given up here is given up with the last of them.
+        let _ = self.file.as_ref().map(|file| flock(file, FlockOperation::Unlock));
+    }
 }
 
 impl Lock {
@@ -32,7 +48,7 @@ impl Lock {
         let begun = Instant::now();
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { _file: file }),
+                Ok(()) => return Ok(Self { file: Some(file) }),
                 Err(rustix::io::Errno::AGAIN) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 Err(rustix::io::Errno::AGAIN) => {
                     return Err(Error::Locked { path, seconds: PATIENCE.as_secs() });
@@ -40,5 +56,25 @@ impl Lock {
                 Err(errno) => return Err(Error::JournalWrite { path, source: errno.into() }),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn what_a_change_leaves_running_does_not_keep_the_lock() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("run/exitless")).unwrap();
+        let lock = Lock::take(root.path()).unwrap();
+        let mut service = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        assert!(matches!(Lock::take(root.path()), Err(Error::Locked { .. })));
+        drop(lock);
+        let again = Lock::take(root.path());
+        service.kill().unwrap();
+        service.wait().unwrap();
+        again.unwrap();
     }
 }

@@ -18,12 +18,16 @@ pub(super) struct Layout {
     pub(super) reason: u32,
     /// The pointer to the VMCB in `struct vcpu_svm`.
     pub(super) vmcb: u32,
+    /// `handling_intr_from_guest` of a vCPU (Linux 5.18): KVM lets an interrupt in that came in the guest. 0: there is
+    /// none.
+    pub(super) from_guest: u32,
 }
 
 impl Layout {
     /// `orig_ax`, the number of the system call, in the `struct pt_regs` that `sys_enter` gives first
     /// (`arch/x86/include/asm/ptrace.h`).
-    pub(super) const SYSTEM_CALL: Self = Self { vcpu_argument: 0, vcpu_id: 0, reason: 120, vmcb: 0 };
+    pub(super) const SYSTEM_CALL: Self =
+        Self { vcpu_argument: 0, vcpu_id: 0, reason: 120, vmcb: 0, from_guest: 0 };
 
     /// Finds it below `root`. The error says what is missing.
     pub(super) fn find(root: &Path, isa: Isa) -> Result<Self, String> {
@@ -53,6 +57,7 @@ impl Layout {
             vcpu_id: member("kvm_vcpu", &["vcpu_id"])?,
             reason,
             vmcb,
+            from_guest: vendor.member("kvm_vcpu", &["arch", "handling_intr_from_guest"]).unwrap_or(0),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use aya::programs::perf_event::PerfEventLink;
 use aya::programs::raw_trace_point::RawTracePointLink;
 use aya::programs::trace_point::TracePointLink;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
@@ -9,6 +10,7 @@ use aya::{Ebpf, EbpfLoader};
 use exits::Isa;
 
 use super::layout::Layout;
+use super::profiler::scheduler;
 use super::refusal::{chain, not_loaded, rejected};
 use crate::{Error, EventFormat, Tracefs};
 
@@ -21,6 +23,8 @@ pub(super) enum Purpose {
     RecordRing,
     /// Give it to user space by perf's buffers.
     RecordPerf,
+    /// Count it in the kernel, and sample what processors do meanwhile.
+    HotSpots,
 }
 
 /// How the kernel's tracepoints are reached.
@@ -125,7 +129,7 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Attached {
     pub(super) ebpf: Ebpf,
     /// A program runs as long as its link is kept.
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     pub(super) mechanism: Mechanism,
     /// Events that the kernel does not have, each with the cause.
     pub(super) missing: Vec<String>,
@@ -133,9 +137,10 @@ pub(super) struct Attached {
 
 /// What keeps a program attached.
 #[expect(dead_code, reason = "dropping it is what it is for")]
-enum Link {
+pub(super) enum Link {
     Raw(RawTracePointLink),
     Tracepoint(TracePointLink),
+    Perf(PerfEventLink),
 }
 
 impl std::fmt::Debug for Attached {
@@ -148,6 +153,7 @@ impl std::fmt::Debug for Attached {
 #[repr(C, align(8))]
 pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 static COUNT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/count.o")));
+static HOT_SPOTS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/hot_spots.o")));
 static RECORD_RING: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record_ring.o")));
 static RECORD_PERF: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record_perf.o")));
 
@@ -169,6 +175,9 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
                 ("reason_at", layout.reason),
                 ("vmcb_at", layout.vmcb),
             ]);
+            if wanted.purpose == Purpose::HotSpots {
+                globals.push(("from_guest_at", layout.from_guest));
+            }
             Mechanism::RawTracepoints
         }
         Err(why) => {
@@ -184,6 +193,9 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
             Mechanism::Tracepoints { why }
         }
     };
+    if wanted.purpose == Purpose::HotSpots {
+        globals.extend(scheduler::globals(root, wanted.isa, &mut missing));
+    }
     let mut loader = EbpfLoader::new();
     for (name, value) in &globals {
         loader.override_global(name, value, true);
@@ -192,11 +204,11 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
         loader.map_max_entries("places_taken", room).map_max_entries("vcpus", room);
     }
     let object = match wanted.purpose {
-        Purpose::Count => {
+        Purpose::Count | Purpose::HotSpots => {
             if let Some(room) = wanted.room {
                 loader.map_max_entries("direct_cells_taken", room).map_max_entries("cells", room);
             }
-            &COUNT.0
+            if wanted.purpose == Purpose::Count { &COUNT.0 } else { &HOT_SPOTS.0 }
         }
         Purpose::RecordRing => &RECORD_RING.0,
         Purpose::RecordPerf => &RECORD_PERF.0,
@@ -280,7 +292,12 @@ fn offsets(format: &EventFormat, event: &Event) -> Result<Vec<(&'static str, u32
     each.map(|&(global, field, size)| Ok((global, offset(format, event.name, field, size)?))).collect()
 }
 
-fn offset(format: &EventFormat, event: &str, field: &'static str, size: usize) -> Result<u32, Error> {
+pub(super) fn offset(
+    format: &EventFormat,
+    event: &str,
+    field: &'static str,
+    size: usize,
+) -> Result<u32, Error> {
     let unusable = || Error::Field { event: format!("kvm:{event}"), field };
     let found = format.field(field).filter(|found| found.size == size && !found.array && !found.located);
     u32::try_from(found.ok_or_else(unusable)?.offset).map_err(|_| unusable())

@@ -96,7 +96,7 @@ pub(super) fn read(root: &Path, vm: &Vm, timeout: Duration) -> Result<Found, Que
 
 /// Looks for the socket in QEMU's own file system, which may be a container's, and then in ours, for that of
 /// others is open to root only.
-fn connect(root: &Path, pid: i32, path: &str, timeout: Duration) -> Result<Monitor, QmpError> {
+pub(crate) fn connect(root: &Path, pid: i32, path: &str, timeout: Duration) -> Result<Monitor, QmpError> {
     let process = root.join(format!("proc/{pid}"));
     let Some(absolute) = path.strip_prefix('/') else {
         return Monitor::connect(&process.join("cwd").join(path), timeout);

@@ -6,6 +6,7 @@ mod gains;
 mod head;
 mod lines;
 mod method;
+mod requested;
 mod tables;
 
 use experiment::study::analysis::Findings;

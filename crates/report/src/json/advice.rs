@@ -3,6 +3,8 @@
 use advice::{Advice, Audit, Cure, Effect, Of, Row, Suspect, VmAdvice};
 use exits::prediction::Part;
 use exits::{Access, ExitReason, Losses};
+use host::pci::Bar;
+use host::vms::Spent;
 use serde::Serialize;
 use traces::Recordings;
 
@@ -56,6 +58,8 @@ struct RowDocument<'a> {
     at_most_saved_ns: u64,
     at_most_saved_percent: Option<f64>,
     parts: Vec<PartDocument>,
+    /// The PCI devices that the addresses are of, where QEMU said so.
+    bars: &'a [Bar],
     cures: Vec<CureDocument<'a>>,
 }
 
@@ -80,6 +84,16 @@ struct IdleDocument {
     exits_per_second: f64,
     sleeps_per_second: f64,
     within: bool,
+    /// What the process's threads took of the host meanwhile.
+    threads: Vec<ThreadsDocument>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ThreadsDocument {
+    #[serde(flatten)]
+    spent: Spent,
+    host_cpu_percent: Option<f64>,
+    wake_ups_per_second: Option<f64>,
 }
 
 /// The advice with the recordings that it is of, and with the audits of `--idle`, one a VM.
@@ -90,6 +104,11 @@ pub fn advice<'a>(
     audits: Option<&[Audit<'a>]>,
 ) -> AdviceDocument<'a> {
     let observed_ns = advice.observed_ns;
+    let threads = |spent: &Spent| ThreadsDocument {
+        spent: spent.clone(),
+        host_cpu_percent: percent(spent.host_ns, observed_ns),
+        wake_ups_per_second: per_second(spent.wake_ups, observed_ns),
+    };
     let audit_of = |vm: &VmAdvice<'_>| {
         let found = audits?.iter().find(|audit| audit.vm == vm.vm)?;
         Some(IdleDocument {
@@ -97,6 +116,7 @@ pub fn advice<'a>(
             exits_per_second: found.exits_per_second,
             sleeps_per_second: found.sleeps_per_second,
             within: found.is_within(),
+            threads: found.threads.iter().map(threads).collect(),
         })
     };
     let vm = |vm: &'a VmAdvice<'a>| VmDocument {
@@ -142,7 +162,7 @@ fn row_document<'a>(row: &'a Row<'a>, observed_ns: u64) -> RowDocument<'a> {
         name: name(row.of),
         what: device.map(|device| device.what.as_str()),
         why: device.map(|device| device.why.as_str()),
-        by_definition: device.is_some_and(advice::Device::is_by_definition),
+        by_definition: row.bars.is_empty() && device.is_some_and(advice::Device::is_by_definition),
         wakes: device.and_then(|device| device.wakes.as_deref()),
         exits: row.exits,
         exits_per_second: per_second(row.exits, observed_ns),
@@ -153,6 +173,7 @@ fn row_document<'a>(row: &'a Row<'a>, observed_ns: u64) -> RowDocument<'a> {
         at_most_saved_ns: row.at_most_ns(),
         at_most_saved_percent: percent(row.at_most_ns(), observed_ns),
         parts: row.parts.iter().map(part).collect(),
+        bars: &row.bars,
         cures: row.cures.iter().map(|cured| CureDocument { cure: cured.cure, there: cured.there }).collect(),
     }
 }

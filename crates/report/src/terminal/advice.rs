@@ -3,12 +3,14 @@
 use advice::{Advice, Audit, Cure, Effect, Of, Row, Suspect, VmAdvice};
 use exits::prediction::Part;
 use exits::{ExitReason, Profile};
+use host::pci::Bar;
+use host::vms::{Spent, Work};
 use traces::Recordings;
 
 use super::columns::{Column, drawn};
 use super::recordings::{head, listed, notes, vm as vm_number};
 use super::{NARROWEST, wrapped};
-use crate::figure::NONE;
+use crate::figure::{NONE, printable};
 use crate::json::{advice_name as name, advice_percent as percent};
 use crate::quantity::{counted, per_second, rate, share_of, whole_time};
 
@@ -116,7 +118,13 @@ fn details(number: usize, row: &Row<'_>, observed_ns: u64, width: usize) -> Stri
         wrapped(&format!("{}: {}", device.name, device.what), width, &format!("\n{number:2}  "), "    ");
     let line = |label: &str, said: &str| labelled(label, said, width);
     text += &line("seen", &seen(row, observed_ns));
-    if device.is_by_definition() {
+    if !row.bars.is_empty() {
+        let one = |bar: &Bar| {
+            let id = if bar.id.is_empty() { String::new() } else { format!(" {}", printable(&bar.id)) };
+            format!("{}{id} ({:04x}:{:04x}), register {}", bar.address, bar.vendor, bar.device, bar.number)
+        };
+        text += &line("PCI", &row.bars.iter().map(one).collect::<Vec<_>>().join("; "));
+    } else if device.is_by_definition() {
         text += &line("how", "by the VM's definition; the address alone does not tell the device");
     }
     text += &line("why", &device.why);
@@ -227,6 +235,7 @@ pub fn idle(recordings: &Recordings, advice: &Advice<'_>, audits: &[Audit<'_>], 
             Column::whole_names("woken by", cells(&|one| one.wakes.unwrap_or(NONE).to_owned())),
         ];
         text += &drawn(table, width, false, view.colour);
+        text += &threads(audit, advice.observed_ns, width, view.colour);
         let mut rows: Vec<_> = vm.rows.iter().filter(|row| row.open().next().is_some()).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.exits));
         if !audit.is_within() {
@@ -236,9 +245,52 @@ pub fn idle(recordings: &Recordings, advice: &Advice<'_>, audits: &[Audit<'_>], 
         text += &suspects(&vm.suspects, width);
     }
     let mut notes = notes(recordings);
-    notes.push(format!(
-        "Observed for {}. What QEMU does without exits is in none of these figures.",
-        whole_time(advice.observed_ns)
-    ));
+    let seen = audits.iter().any(|audit| !audit.threads.is_empty());
+    let unseen = if seen { "" } else { " What QEMU does without exits is in none of these figures." };
+    notes.push(format!("Observed for {}.{unseen}", whole_time(advice.observed_ns)));
     text + &listed(&notes, width)
+}
+
+/// What the threads of a VM's process took of the host beside the guest, those that took most first.
+fn threads(audit: &Audit<'_>, observed_ns: u64, width: usize, colour: bool) -> String {
+    if audit.threads.is_empty() {
+        return String::new();
+    }
+    let seconds = observed_ns as f64 / 1e9;
+    let per = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let said = format!(
+        "Its process took {} of one CPU beside the guest, and was woken {}:",
+        share_of(percent(audit.host_ns(), observed_ns)),
+        per_second(per(audit.wake_ups())),
+    );
+    let cells = |cell: &dyn Fn(&Spent) -> String| audit.threads.iter().map(cell).collect();
+    let table = vec![
+        Column::names("threads", cells(&|one| thread_name(one))),
+        Column::figures("host CPU", cells(&|one| share_of(percent(one.host_ns, observed_ns)))),
+        Column::figures("guest", cells(&|one| share_of(percent(one.guest_ns, observed_ns)))),
+        Column::figures("woken", cells(&|one| per_second(per(one.wake_ups)))),
+        Column::whole_names("by", cells(&|one| woken_by(&one.work).to_owned())),
+    ];
+    format!("\n{}\n{}", wrapped(&said, width, "", ""), drawn(table, width, false, colour))
+}
+
+fn thread_name(spent: &Spent) -> String {
+    match &spent.work {
+        Work::Vcpus => format!("vCPUs ({})", spent.threads),
+        Work::MainLoop => "main loop".to_owned(),
+        Work::IoThread(name) => format!("I/O thread {}", printable(name)),
+        Work::Vhost => format!("vhost ({})", spent.threads),
+        Work::Others => format!("others ({})", spent.threads),
+    }
+}
+
+/// What wakes threads that do this.
+fn woken_by(work: &Work) -> &'static str {
+    match work {
+        Work::Vcpus => "the exits above",
+        Work::MainLoop => "timers of devices, viewers",
+        Work::IoThread(_) => "disk requests, polling",
+        Work::Vhost => "packets",
+        Work::Others => "aio=threads, displays",
+    }
 }

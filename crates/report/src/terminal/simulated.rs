@@ -71,7 +71,7 @@ mod tests {
     fn the_table_fits_and_says_what_it_is() {
         let mut trace = made(Kind::Steps, Machine { cores: 16, nodes: 2 }, 64);
         trace.phases[0].name = "a\u{1b}[2Jphase of a very long name that has to give way".to_owned();
-        let outcome = replay(&trace, &Replay::default(), &mut |_, _, _| {}).unwrap();
+        let outcome = replay(&trace, &Replay::default(), &mut |_| {}).unwrap();
         let text = simulated(&outcome, 80, false);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("16 cores, 64 queues") && text.contains("a model"), "{text}");

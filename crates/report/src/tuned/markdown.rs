@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use experiment::study::tuning::Tuning;
 
-use super::{answer, difference, finding, ruling, values};
+use super::{answer, difference, finding, left, of_definition, ruling, values};
 use crate::studied;
 
 /// The report: the answer, a section for each change with its figures and the way to its study, and the difference.
@@ -50,6 +50,29 @@ pub fn tuning(tuning: &Tuning) -> String {
     if !difference.is_empty() {
         // A fence longer than any in the text ends where it should.
         let _ = write!(text, "\n## The kept changes\n\n````diff\n{difference}````\n");
+    }
+    if let Some(tuned) = &tuning.definition {
+        let _ = write!(text, "\n## The definition\n\n{}\n", plain(&tuned.name));
+        let notes = [&tuned.unlike, &tuned.carried.notes, &tuned.carried.left];
+        for note in notes.into_iter().flatten() {
+            let _ = write!(text, "\n- {}", plain(note));
+        }
+        let _ = write!(text, "\n\n````diff\n{}````\n", of_definition(tuned));
+    }
+    if !tuning.left.is_empty() {
+        text += "\n## Not tried\n";
+    }
+    for one in &tuning.left {
+        let _ = write!(text, "\n- {}", plain(&left(one)));
+        for change in &one.changes {
+            let _ = write!(text, "\n  - {}", plain(change));
+        }
+    }
+    if !tuning.left.is_empty() {
+        text.push('\n');
+    }
+    for note in &tuning.notes {
+        let _ = write!(text, "\n{}\n", plain(note));
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use experiment::study::tuning::{Preview, Tuning, TuningPlan};
 
-use super::{answer, difference, finding, ruling, values};
+use super::{answer, difference, finding, left, of_definition, ruling, values};
 use crate::figure::printable;
 use crate::studied;
 use crate::terminal::{NARROWEST, wrapped};
@@ -28,13 +28,28 @@ pub fn tuning(tuning: &Tuning, width: usize) -> String {
             text += &wrapped(&printable(&line), width, "   - ", "     ");
         }
     }
-    let difference = difference(&tuning.before, &tuning.after);
-    if !difference.is_empty() {
+    let of_guests = difference(&tuning.before, &tuning.after);
+    let differences = [of_guests, tuning.definition.as_ref().map(of_definition).unwrap_or_default()];
+    for difference in differences.iter().filter(|difference| !difference.is_empty()) {
         text.push('\n');
         difference.lines().for_each(|line| {
             text += &printable(line);
             text.push('\n');
         });
+    }
+    let carried =
+        tuning.definition.iter().flat_map(|tuned| tuned.carried.notes.iter().chain(&tuned.carried.left));
+    let notes: Vec<&String> = carried.chain(&tuning.notes).collect();
+    if !notes.is_empty() {
+        text.push('\n');
+        notes.into_iter().for_each(|note| text += &wrapped(&printable(note), width, "", ""));
+    }
+    if !tuning.left.is_empty() {
+        text += "\nNot tried\n\n";
+    }
+    for one in &tuning.left {
+        text += &wrapped(&printable(&left(one)), width, "- ", "  ");
+        one.changes.iter().for_each(|change| text += &wrapped(&printable(change), width, "    ", "      "));
     }
     text.push('\n');
     text += &wrapped(&answer(tuning), width, "", "");
@@ -54,6 +69,15 @@ pub fn tuning_steps(plan: &TuningPlan, steps: &[Preview], before: &[String], wid
         for line in changed.lines().skip(2).filter(|line| line.starts_with(['+', '-'])) {
             text += &format!("   {}\n", printable(line));
         }
+    }
+    if let Some(advised) = &plan.rules.advised {
+        let then = format!(
+            "Then at most {} changes that are advised for the exits of the best so far, each for a device that takes {} \
+             % of a CPU or more.",
+            advised.steps, advised.worth
+        );
+        text.push('\n');
+        text += &wrapped(&then, width, "", "");
     }
     text
 }

@@ -1,6 +1,6 @@
 use experiment::statistics::Interval;
 use experiment::study::analysis::{Change, Finding, Scale};
-use experiment::study::tuning::{Step, TUNING_FORMAT};
+use experiment::study::tuning::{AdvisedFor, Carried, Step, TUNING_FORMAT};
 use experiment::study::{Better, Unit};
 
 use super::*;
@@ -35,6 +35,7 @@ fn made() -> Tuning {
     let step = |name: &str, ruling, judged| Step {
         name: name.to_owned(),
         why: "It may | help.".to_owned(),
+        advised: None,
         ruling,
         sentence: "So it is.".to_owned(),
         folder: Some(format!("steps/1-{name}")),
@@ -49,6 +50,30 @@ fn made() -> Tuning {
         complete: true,
         steps: vec![step("virtio", Ruling::Kept, vec![judged]), step("clock", Ruling::Worse, Vec::new())],
         kept: vec!["virtio".to_owned()],
+        left: vec![Left {
+            advised: AdvisedFor {
+                device: "serial".to_owned(),
+                cure: "quiet".to_owned(),
+                exits_per_second: 100.0,
+                host_cpu_percent: 12.34,
+            },
+            device: "serial port (16550)".to_owned(),
+            does: "writes less".to_owned(),
+            by: LeftTo::Guest,
+            changes: vec!["guest: quiet on the kernel's command line".to_owned()],
+        }],
+        notes: vec!["Nothing more was advised: no exits".to_owned()],
+        guests: None,
+        definition: Some(TunedDefinition {
+            name: "old.xml".to_owned(),
+            before: "<a/>\n<b/>\n".to_owned(),
+            unlike: vec!["vmxnet3 stands for e1000.".to_owned()],
+            carried: Carried {
+                text: "<a/>\n<c/>\n".to_owned(),
+                notes: vec!["It needs the driver.".to_owned()],
+                left: vec!["No such change.".to_owned()],
+            },
+        }),
         before: lines("qemu\n-machine pc\n-device ide-hd"),
         after: lines("qemu\n-machine pc\n-device virtio-blk-pci"),
     }
@@ -93,4 +118,21 @@ fn the_terminal_has_the_answer_last() {
     let text = terminal(&made, 80);
     assert!(text.trim_end().ends_with("The tuning is not at its end."), "{text}");
     assert!(text.contains("1. virtio: kept") && text.contains("+-device virtio-blk-pci"), "{text}");
+}
+
+#[test]
+fn what_was_not_tried_is_told_with_who_is_to_make_it() {
+    for text in [markdown(&made()), terminal(&made(), 200)] {
+        for part in [
+            "serial port (16550) (12.3 % of a CPU), quiet: writes less; not tried: must be done in the guest",
+            "guest: quiet on the kernel's command line",
+            "Nothing more was advised: no exits",
+            "--- old.xml\n+++ old.xml (mended)",
+            "-<b/>\n+<c/>",
+            "It needs the driver.",
+            "No such change.",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
 }

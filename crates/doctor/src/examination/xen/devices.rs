@@ -4,6 +4,7 @@ use super::controlled;
 use crate::examination::rule::Verdict;
 use crate::examination::subject::Subject;
 use host::inspection::XenLog;
+use host::{FunctionRole, PciFunction};
 
 pub(super) fn iommu(subject: &Subject<'_>) -> Option<Verdict> {
     let xen = controlled(subject)?;
@@ -44,15 +45,23 @@ pub(super) fn pass_through(subject: &Subject<'_>) -> Option<Verdict> {
     let caps = info.field("virt_caps").unwrap_or_default();
     let Some(devices) = xen.assignable.get() else { return Some(Verdict::unknown(&xen.assignable)) };
     if devices.is_empty() {
-        return Some(Verdict::skip(
-            "no device is ready for a guest; `xl pci-assignable-add ADDRESS` makes one ready",
-        ));
+        let virtual_ones: Vec<String> = xen.functions.iter().map(named).collect();
+        return Some(Verdict::skip(if virtual_ones.is_empty() {
+            "no device is ready for a guest; `xl pci-assignable-add ADDRESS` makes one ready".to_owned()
+        } else {
+            format!(
+                "no device is ready for a guest; `xl pci-assignable-add ADDRESS` would make ready: {}",
+                some(&virtual_ones)
+            )
+        }));
     }
-    let ready = format!(
-        "ready for a guest: {}{}",
-        devices.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", "),
-        if devices.len() > MOST { format!(" and {} others", devices.len() - MOST) } else { String::new() }
-    );
+    let function = |address: &String| xen.functions.iter().find(|function| function.address == *address);
+    let each = devices.iter().map(|address| function(address).map_or_else(|| address.clone(), named));
+    let ready = format!("ready for a guest: {}", some(&each.collect::<Vec<_>>()));
+    let whole = devices.iter().filter_map(function).find_map(|function| match function.role {
+        FunctionRole::Physical { virtual_functions: count @ 1.., .. } => Some((&function.address, count)),
+        _ => None,
+    });
     let obstacle = if !caps.contains("directio") {
         Some(("no IOMMU is used", "switch VT-d or AMD-Vi on in the firmware's setup"))
     } else if xen.log.get().and_then(remaps) == Some(false) {
@@ -60,11 +69,33 @@ pub(super) fn pass_through(subject: &Subject<'_>) -> Option<Verdict> {
     } else {
         None
     };
-    let verdict = match obstacle {
-        Some((obstacle, cure)) => Verdict::fail(format!("{ready}; but {obstacle}")).advice(cure),
-        None => Verdict::pass(ready),
+    let verdict = match (obstacle, whole) {
+        (Some((obstacle, cure)), _) => Verdict::fail(format!("{ready}; but {obstacle}")).advice(cure),
+        (None, Some((address, count))) => Verdict::warn(format!(
+            "{ready}; with {address} its driver, and with it {} in dom0, {}",
+            if count == 1 { "the virtual function".to_owned() } else { format!("{count} virtual functions") },
+            "are taken away"
+        ))
+        .advice("give guests virtual functions, and leave the physical one to dom0"),
+        (None, None) => Verdict::pass(ready),
     };
     Some(verdict.seen("xl pci-assignable-list", devices.join(", ")))
+}
+
+/// A function, and what it is by SR-IOV.
+fn named(function: &PciFunction) -> String {
+    let address = &function.address;
+    match &function.role {
+        FunctionRole::Virtual { of } => format!("{address} (a virtual function of {of})"),
+        FunctionRole::Physical { possible: 0, .. } => address.clone(),
+        FunctionRole::Physical { .. } => format!("{address} (a physical function)"),
+    }
+}
+
+fn some(all: &[String]) -> String {
+    let others = all.len().saturating_sub(MOST);
+    let behind = if others > 0 { format!(" and {others} others") } else { String::new() };
+    format!("{}{behind}", all[..all.len() - others].join(", "))
 }
 
 /// More addresses than this are counted.

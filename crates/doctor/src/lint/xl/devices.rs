@@ -5,6 +5,7 @@ use crate::lint::rule::{Rule, Verdict};
 use crate::lint::subject::{Subject, called, listed};
 use domain::xl::GuestType;
 use domain::{Backend, Device, DeviceKind, Form};
+use host::{FunctionRole, PciFunction, XenDevice};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     row(
@@ -145,6 +146,9 @@ fn pass_through(subject: &Subject<'_>) -> Verdict {
         return warned(Verdict::fail("Xen uses no IOMMU on this host"), &devices)
             .advice("switch VT-d or AMD-Vi on in the firmware's setup; exitless doctor says more");
     }
+    if let Some(verdict) = assignable(subject, &devices) {
+        return verdict;
+    }
     match subject.vm.xen_type() {
         GuestType::Pv => warned(Verdict::warn("for a PV guest, to which Xen takes each interrupt"), &devices)
             .advice("type = \"hvm\""),
@@ -152,7 +156,75 @@ fn pass_through(subject: &Subject<'_>) -> Verdict {
             warned(Verdict::fail("for a PVH guest, which Xen gives no PCI devices on x86"), &devices)
                 .advice("type = \"hvm\"")
         }
-        GuestType::Hvm => Verdict::pass(format!("{} for an HVM guest", devices.len())),
+        GuestType::Hvm => Verdict::pass(told(subject, &devices)),
+    }
+}
+
+/// The host's function that a device of the definition names.
+fn on_host<'a>(subject: &Subject<'a>, device: &Device) -> Option<&'a XenDevice> {
+    let address = address(device)?;
+    subject.host.xen_devices.as_ref()?.iter().find(|one| one.function.address == address)
+}
+
+/// `03:10.0@5` stands for slot 5 in the guest (libxlu_pci.c); with a name or `*` there is no address of one function.
+fn address(device: &Device) -> Option<String> {
+    let text = device.source.as_ref()?.value.split('@').next()?;
+    host::whole_address(text)
+}
+
+/// What keeps `xl` from giving the devices away, and which function is better not given.
+fn assignable(subject: &Subject<'_>, devices: &[&Device]) -> Option<Verdict> {
+    subject.host.xen_devices.as_ref()?;
+    let set = |device: &Device, name: &str| {
+        device.properties.iter().any(|(known, value)| known == name && value != "0")
+    };
+    // xl takes it from its driver by itself.
+    let seized =
+        |device: &Device| set(device, "seize") || subject.switched("pci_seize").is_some_and(|(on, _)| on);
+    for &device in devices {
+        let Some(address) = address(device) else { continue };
+        let one = [device];
+        let Some(found) = on_host(subject, device) else {
+            return Some(
+                warned(Verdict::fail(format!("{address} is not on this host")), &one)
+                    .advice("name one that `lspci -D` lists"),
+            );
+        };
+        if !found.ready && !seized(device) {
+            let holder = match found.function.driver.as_deref() {
+                Some(driver) => format!("the driver {driver} of dom0 has it"),
+                None => "it is not kept for guests".to_owned(),
+            };
+            return Some(
+                warned(Verdict::fail(format!("{address} is not ready for a guest: {holder}")), &one)
+                    .advice(format!("xl pci-assignable-add {address}, or seize=1 behind it")),
+            );
+        }
+    }
+    devices.iter().find_map(|&device| match on_host(subject, device)?.function {
+        PciFunction { ref address, role: FunctionRole::Physical { virtual_functions: 1.., .. }, .. } => Some(
+            warned(
+                Verdict::warn(format!("{address} is a physical function, whose virtual ones go with it")),
+                &[device],
+            )
+            .advice("one of its virtual functions"),
+        ),
+        _ => None,
+    })
+}
+
+fn told(subject: &Subject<'_>, devices: &[&Device]) -> String {
+    let virtual_ones: Vec<String> = devices
+        .iter()
+        .filter_map(|device| on_host(subject, device))
+        .filter(|found| found.function.is_virtual())
+        .map(|found| found.function.address.clone())
+        .collect();
+    let count = format!("{} for an HVM guest", devices.len());
+    if virtual_ones.is_empty() {
+        count
+    } else {
+        format!("{count}; virtual functions: {}", listed(&virtual_ones))
     }
 }
 

@@ -2,6 +2,7 @@ use super::super::{HostSide, lint, rules_of};
 use crate::{Finding, State};
 use domain::{Form, Text};
 use exits::Isa;
+use host::{FunctionRole, PciFunction, XenDevice};
 use proptest::prelude::*;
 
 /// An HVM guest in which no rule finds anything.
@@ -129,6 +130,46 @@ fn the_host_decides_what_is_called_how_and_whether_devices_can_be_given_away() {
     let without = HostSide { xen_iommu: Some(false), ..HostSide::default() };
     let found = finding("xl-pass-through", "pci = [ '03:10.0' ]", &without);
     assert_eq!((found.state, found.found.as_str()), (State::Fail, "Xen uses no IOMMU on this host"));
+}
+
+/// A host with a network card at 3b:00.0, two virtual functions of it, and one without SR-IOV at 5e:00.0.
+fn with_functions() -> HostSide {
+    let one = |address: &str, role: FunctionRole, driver: &str, ready| XenDevice {
+        function: PciFunction { address: address.to_owned(), role, driver: Some(driver.to_owned()) },
+        ready,
+    };
+    let of = || FunctionRole::Virtual { of: "0000:3b:00.0".to_owned() };
+    let physical = |virtual_functions, possible| FunctionRole::Physical { virtual_functions, possible };
+    let devices = vec![
+        one("0000:3b:00.0", physical(2, 63), "ixgbe", true),
+        one("0000:3b:10.0", of(), "pciback", true),
+        one("0000:3b:10.2", of(), "ixgbevf", false),
+        one("0000:5e:00.0", physical(0, 0), "pciback", true),
+    ];
+    HostSide { xen_iommu: Some(true), xen_devices: Some(devices), ..HostSide::default() }
+}
+
+#[test]
+fn functions_are_told_apart_and_must_be_ready_for_a_guest() {
+    let found = |pci: &str| {
+        let found = finding("xl-pass-through", &format!("pci = [ {pci} ]"), &with_functions());
+        (found.state.clone(), found.found.clone())
+    };
+    let virtual_one = "1 for an HVM guest; virtual functions: 0000:3b:10.0".to_owned();
+    assert_eq!(found("'3b:10.0'"), (State::Pass, virtual_one.clone()));
+    assert_eq!(found("'0000:3B:10.0@5,permissive=1'"), (State::Pass, virtual_one));
+    assert_eq!(found("'5e:00.0'"), (State::Pass, "1 for an HVM guest".to_owned()));
+    let (state, why) = found("'3b:10.0', '3b:10.2'");
+    assert_eq!(state, State::Fail);
+    assert_eq!(why, "0000:3b:10.2 is not ready for a guest: the driver ixgbevf of dom0 has it");
+    assert_eq!(found("'3b:10.2,seize=1'").0, State::Pass);
+    assert_eq!(found("'3b:10.2' ]\npci_seize = 1 #").0, State::Pass);
+    assert_eq!(found("'3b:10.4'"), (State::Fail, "0000:3b:10.4 is not on this host".to_owned()));
+    let (state, why) = found("'3b:00.0'");
+    assert_eq!(state, State::Warn);
+    assert_eq!(why, "0000:3b:00.0 is a physical function, whose virtual ones go with it");
+    // Which functions these are xl alone knows.
+    assert_eq!(found("'3b:10.*'").0, State::Pass);
 }
 
 #[test]

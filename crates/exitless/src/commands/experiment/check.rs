@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let forecast = forecast(&plan, &Host::here());
     let lacks = !forecast.missing_programs.is_empty()
-        || forecast.rights.iter().any(|right| !right.there && !right.optional);
+        || forecast.rights.iter().any(|right| !right.there && !right.optional)
+        || !forecast.obstacles.is_empty();
     if arguments.json {
         let checked = Checked { plan: Some(plan.name), problems: Vec::new(), forecast: Some(forecast) };
         serde_json::to_writer_pretty(&mut out, &checked)?;
@@ -121,6 +122,9 @@ fn write(out: &mut impl Write, plan: &Plan, forecast: &Forecast) -> std::io::Res
             (false, false) => "Lacks",
         };
         writeln!(out, "{there} {}, for {}", right.what, right.needed_by)?;
+    }
+    for obstacle in &forecast.obstacles {
+        writeln!(out, "In the way here: {obstacle}")?;
     }
     Ok(())
 }

@@ -8,27 +8,34 @@ use experiment::study::plan::{BadPlan, Plan, Shipped};
 use crate::status::Usage;
 
 /// A plan, and its file as it is.
-pub(super) struct Given {
+pub(in crate::commands) struct Given {
     /// How messages name it.
-    pub(super) name: String,
-    pub(super) text: String,
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) text: String,
 }
 
 impl Given {
     /// By the file's path, or by the name of a shipped plan. A file wins.
     pub(super) fn find(given: &str) -> anyhow::Result<Self> {
-        let path = Path::new(given);
-        if path.is_file() {
+        let shipped = |name: &str| Some(Shipped::find(name)?.text);
+        Self::among(given, shipped, "`exitless experiment list` names those there are")
+    }
+
+    /// By the file's path, or by a name that `shipped` knows; `known` says which those are.
+    pub(in crate::commands) fn among(
+        given: &str,
+        shipped: impl Fn(&str) -> Option<&'static str>,
+        known: &str,
+    ) -> anyhow::Result<Self> {
+        let name = given.to_owned();
+        if Path::new(given).is_file() {
             let text =
-                std::fs::read_to_string(path).with_context(|| format!("Could not read the plan {given}"))?;
-            return Ok(Self { name: given.to_owned(), text });
+                std::fs::read_to_string(given).with_context(|| format!("Could not read the plan {given}"))?;
+            return Ok(Self { name, text });
         }
-        match Shipped::find(given) {
-            Some(shipped) => Ok(Self { name: given.to_owned(), text: shipped.text.to_owned() }),
-            None => Err(Usage(format!(
-                "{given}: there is no such file and no such plan; `exitless experiment list` names those there are"
-            ))
-            .into()),
+        match shipped(given) {
+            Some(text) => Ok(Self { name, text: text.to_owned() }),
+            None => Err(Usage(format!("{given}: there is no such file and no such plan; {known}")).into()),
         }
     }
 

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use experiment::study::guest::{Finished, Ground, Guest, GuestPlan, merged, release_together, skew, start};
+use experiment::study::guest::{
+    DataPlanes, Finished, Ground, Guest, GuestPlan, merged, release_together, skew, start,
+};
 use serde::Serialize;
 
 use crate::console::BuildProgress;
@@ -63,16 +65,28 @@ struct TriedGuest {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
-    let plan = plan(arguments)?;
+    let mut plan = plan(arguments)?;
+    if let GuestPlan::Qemu(plan) = &mut plan {
+        // What all guests share is made for as many as there will be.
+        plan.counts = vec![arguments.count];
+    }
     let temporary = tempfile::tempdir().context("Could not make a temporary folder")?;
-    let folder = arguments.folder.clone().unwrap_or_else(|| temporary.path().to_owned());
+    let folder = match &arguments.folder {
+        // Guests run in folders of their own below it, where a relative path leads elsewhere.
+        Some(folder) => {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("Could not make {}", folder.display()))?;
+            folder.canonicalize().with_context(|| format!("Could not find {}", folder.display()))?
+        }
+        None => temporary.path().to_owned(),
+    };
     let files = if plan.needs_image() {
         let image = super::image(&mut BuildProgress::new(), &stop)?;
         Some(super::files(&image, &folder)?)
     } else {
         None
     };
-    let ground = Ground { folder, files };
+    let ground = Ground { folder, files, planes: DataPlanes::default() };
     let mut guests = Vec::new();
     for index in 0..arguments.count {
         if stop.load(Ordering::Relaxed) {

@@ -8,10 +8,12 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use iocm::monitor::simulator::{Kind, Machine, Replay, Trace, TraceDamage, made, replay};
+use report::html::Moment;
 use serde_json::json;
 
 use super::settings;
 use crate::commands::quantity;
+use crate::commands::recordings::write_page;
 use crate::console;
 use crate::status::{self, Usage};
 
@@ -57,10 +59,16 @@ pub(crate) struct SimulateArguments {
     /// Keep the load as a trace.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// Write a page with charts.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
+
+/// A page is drawn from so many moments at most: more are finer than a line.
+const MOMENTS: usize = 4000;
 
 /// Replays a load against the policy.
 pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
@@ -74,7 +82,19 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         fs::write(path, bytes).with_context(|| format!("Could not write the trace {}", path.display()))?;
     }
     let how = Replay { period: arguments.every as f64 / 1e9, settings: arguments.settings.read()? };
-    let outcome = replay(&trace, &how, &mut |_, _, _| {}).map_err(|bad| Usage(bad.to_string()))?;
+    let every = moments_apart(&trace, how.period);
+    let (mut course, mut seen) = (Vec::new(), 0_usize);
+    let outcome = replay(&trace, &how, &mut |period| {
+        if arguments.report.is_some() && seen % every == 0 {
+            let cores = period.decision.layout.cores();
+            course.push(Moment { time: period.time, attained: period.attained, cores });
+        }
+        seen += 1;
+    });
+    let outcome = outcome.map_err(|bad| Usage(bad.to_string()))?;
+    if let Some(path) = &arguments.report {
+        write_page(path, &report::html::simulated(&outcome, &course))?;
+    }
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let whole = json!({ "format": 1, "outcome": outcome, "damage": damage });
@@ -85,6 +105,12 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         out.write_all(text.as_bytes())?;
     }
     Ok(ExitCode::from(if damage.is_empty() { 0 } else { status::DAMAGED }))
+}
+
+/// Of so many periods one is drawn.
+fn moments_apart(trace: &Trace, period: f64) -> usize {
+    let periods = trace.phases.iter().map(|phase| (phase.seconds / period).ceil().max(1.0)).sum::<f64>();
+    (periods as usize).div_ceil(MOMENTS).max(1)
 }
 
 fn load(arguments: &SimulateArguments) -> anyhow::Result<(Trace, Vec<TraceDamage>)> {

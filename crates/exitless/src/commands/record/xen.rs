@@ -129,7 +129,11 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
 }
 
 /// Waits for the end, and gives the seconds that passed.
-fn wait<S>(following: &Following<S>, failed: &AtomicBool, course: &mut Course) -> anyhow::Result<f64> {
+fn wait<S: Send + 'static>(
+    following: &Following<S>,
+    failed: &AtomicBool,
+    course: &mut Course,
+) -> anyhow::Result<f64> {
     while !following.has_ended() && !failed.load(Ordering::Relaxed) && course.wait(STEP)? {}
     Ok(course.began.elapsed().as_secs_f64())
 }

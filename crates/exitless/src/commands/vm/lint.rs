@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use doctor::Tally;
 use doctor::lint::{HostSide, lint_by_group};
 use exits::Isa;
-use host::{Fingerprint, Root, XenControl};
+use host::{Fingerprint, Root};
 use report::terminal::FindingsView;
 
 use super::subject::Subject;
@@ -29,14 +29,7 @@ impl For {
     /// What rules ask of that host; this one is the one below `root`.
     pub(super) fn host_side(self, root: &Path) -> anyhow::Result<HostSide> {
         Ok(match self {
-            Self::ThisHost => {
-                let side = HostSide::of(&Fingerprint::read(root)?);
-                match XenControl::read(&Root::directory(root)) {
-                    // Its processors' flags are hidden from the control domain.
-                    Some(xen) => HostSide { isa: side.isa.or(xen.isa), xen_iommu: xen.iommu, ..side },
-                    None => side,
-                }
-            }
+            Self::ThisHost => HostSide::below(&Root::directory(root), &Fingerprint::read(root)?),
             Self::Intel => HostSide::of_vendor(Isa::Vmx),
             Self::Amd => HostSide::of_vendor(Isa::Svm),
         })

@@ -198,3 +198,39 @@ proptest! {
         }
     }
 }
+
+/// Guests of a kind for each number of them: one large, six small.
+fn of_two_kinds() -> Collected {
+    let mut collected = study(&Made { counts: vec![1, 6], ..Made::default() });
+    let level = |name: &str| LevelFacts { name: name.to_owned(), settings: format!("{{\"{name}\":1}}") };
+    collected.facts.factors.push(FactorFacts {
+        name: "guests".to_owned(),
+        baseline: "large".to_owned(),
+        levels: vec![level("large"), level("small")],
+    });
+    for stored in &mut collected.runs {
+        let kind = if stored.run.cell.guests == 1 { "large" } else { "small" };
+        stored.run.cell.arm.insert("guests".to_owned(), kind.to_owned());
+    }
+    collected
+}
+
+#[test]
+fn where_the_baseline_has_no_such_number_of_guests_the_arm_that_is_most_like_it_is_in_its_place() {
+    let findings = analyse(&of_two_kinds(), false).unwrap();
+    let throughput = figure(&findings, "pread", "throughput");
+    for (point, kind) in throughput.points.iter().zip(["large", "small"]) {
+        let [only] = &point.comparisons[..] else { panic!("{point:?}") };
+        assert_eq!(findings.arms[only.arm].levels["apicv"], "on");
+        assert_eq!(findings.arms[only.arm].levels["guests"], kind);
+        assert!(only.change.is_some_and(|change| (change.estimate - 3.0).abs() < 2.0), "{only:?}");
+    }
+    assert_eq!(throughput.overall.len(), 2);
+    let told: Vec<_> = findings
+        .warnings
+        .iter()
+        .filter(|warning| matches!(warning, Warning::OtherBaseline { guests: 6, .. }))
+        .map(ToString::to_string)
+        .collect();
+    assert!(told.len() == 1 && told[0].contains("small"), "{:?}", findings.warnings);
+}

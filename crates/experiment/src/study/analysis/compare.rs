@@ -1,5 +1,7 @@
 //! From a figure's values to its comparisons.
 
+use std::collections::BTreeMap;
+
 use super::change::{Change, Scale, interval_of_mean, paired};
 use super::facts::Arm;
 use super::findings::{ArmValues, Comparison, Figure, Point};
@@ -12,6 +14,8 @@ use crate::statistics::median_of;
 pub(super) struct Rules<'a> {
     pub(super) arms: &'a [Arm],
     pub(super) counts: &'a [u32],
+    /// The arm that others are compared with, by number of guests.
+    pub(super) baselines: &'a BTreeMap<u32, usize>,
     pub(super) gates: Gates,
     pub(super) seed: u64,
 }
@@ -21,6 +25,12 @@ struct Pairs {
     baseline: Vec<f64>,
     arm: Vec<f64>,
     means: [f64; 2],
+}
+
+impl Rules<'_> {
+    fn baseline(&self, guests: u32) -> usize {
+        self.baselines.get(&guests).copied().unwrap_or(0)
+    }
 }
 
 /// A figure with every comparison that can be made of it.
@@ -44,10 +54,11 @@ fn point(series: &Series, scale: Scale, guests: u32, rules: &Rules<'_>) -> Optio
     let of = |arm: usize| series.of(guests, arm);
     let arms: Vec<Option<ArmValues>> = (0..rules.arms.len()).map(|arm| Some(summary(of(arm)?))).collect();
     arms.iter().any(Option::is_some).then_some(())?;
+    let baseline = rules.baseline(guests);
     let comparisons = (1..rules.arms.len())
-        .filter(|&arm| of(arm).is_some())
+        .filter(|&arm| arm != baseline && of(arm).is_some())
         .map(|arm| {
-            let pairs = of(0).zip(of(arm)).map(|(baseline, arm)| by_block(baseline, arm, scale));
+            let pairs = of(baseline).zip(of(arm)).map(|(baseline, arm)| by_block(baseline, arm, scale));
             comparison(arm, pairs, series, scale, rules)
         })
         .collect();
@@ -82,9 +93,11 @@ fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
 fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -> Vec<Comparison> {
     let arms = (1..rules.arms.len()).filter_map(|arm| {
         // By block: the sums over the numbers of guests that both arms have.
-        let mut blocks = std::collections::BTreeMap::<u32, ([f64; 2], [f64; 2], f64)>::new();
+        let mut blocks = BTreeMap::<u32, ([f64; 2], [f64; 2], f64)>::new();
         for point in points {
-            let (Some(baseline), Some(values)) = (series.of(point.guests, 0), series.of(point.guests, arm))
+            let baseline = rules.baseline(point.guests);
+            let (Some(baseline), Some(values)) =
+                (series.of(point.guests, baseline).filter(|_| baseline != arm), series.of(point.guests, arm))
             else {
                 continue;
             };

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::change::Change;
 use super::facts::Arm;
 use super::findings::{Comparison, Figure, Finding, Findings};
-use super::wording::{accessed, bound, by, exit_reason, guests, verb};
+use super::wording::{accessed, bound, by, counted_reason, guests, verb};
 
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,10 +192,8 @@ fn exits(findings: &Findings) -> Vec<String> {
 /// Which exits came or went, beyond what so many comparisons find by chance: there is one for each reason, port
 /// and page.
 fn reasons(findings: &Findings) -> Vec<String> {
-    let of_reasons = |figure: &&Figure| {
-        exit_reason(&figure.metric).is_some_and(|_| figure.metric.starts_with("exits."))
-            || accessed(&figure.metric).is_some()
-    };
+    let of_reasons =
+        |figure: &&Figure| counted_reason(&figure.metric).is_some() || accessed(&figure.metric).is_some();
     let all = findings.figures.iter().filter(of_reasons);
     let of = all.flat_map(|figure| figure.summary().iter().map(move |one| (figure, one)));
     of.filter(|(_, one)| !one.is_aa && one.finding.is_found())

@@ -76,6 +76,13 @@ pub enum Warning {
         /// The smallest share of the rate that was reached, in percent.
         percent: f64,
     },
+    /// The baseline has no runs with so many guests, and another arm is in its place there.
+    OtherBaseline {
+        /// Guests.
+        guests: u32,
+        /// The arm.
+        arm: String,
+    },
     /// The host is an emulated one.
     Emulated {
         /// What its processors are.
@@ -109,6 +116,9 @@ impl fmt::Display for Warning {
                 write!(f, "Runs of one arm differ in ")?;
                 list(f, fields.iter().map(ToString::to_string))?;
                 write!(f, "; they were compared because that was asked for")
+            }
+            Self::OtherBaseline { guests, arm } => {
+                write!(f, "With {guests} at once the baseline never ran: arms are compared with {arm} there")
             }
             Self::Incomplete { runs, planned } => {
                 write!(

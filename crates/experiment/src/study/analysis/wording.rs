@@ -36,8 +36,12 @@ pub fn metric_in_words(metric: &str) -> String {
 /// The reason of a figure that counts VM exits of one, or tells their handling time: `exits.HLT` and `handling.HLT` are
 /// of HLT, `exits.total` of none.
 pub fn exit_reason(metric: &str) -> Option<&str> {
-    let rest = metric.strip_prefix("exits.").or_else(|| metric.strip_prefix("handling."))?;
-    (rest != "total").then_some(rest)
+    counted_reason(metric).or_else(|| metric.strip_prefix("handling.").filter(|rest| *rest != "total"))
+}
+
+/// The reason of a figure that counts VM exits of one: HLT of `exits.HLT`.
+pub fn counted_reason(metric: &str) -> Option<&str> {
+    metric.strip_prefix("exits.").filter(|rest| *rest != "total")
 }
 
 /// The port, or the page of addresses, of a figure that counts accesses: `port.0x20` of `accesses.port.0x20`; none of

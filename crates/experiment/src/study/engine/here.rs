@@ -8,7 +8,7 @@ use knobs::RunningHost;
 
 use super::rig::{Rig, Sampling};
 use crate::study::factor::{HostLevels, InForce, Level, in_force};
-use crate::study::guest::{Ground, Guest, GuestError, GuestFiles, GuestPlan, HostGuest, start};
+use crate::study::guest::{DataPlanes, Ground, Guest, GuestError, GuestFiles, GuestPlan, HostGuest, start};
 use crate::study::sampling::{HostSamples, SamplePlan, SampledGuest, Sampler, Samples};
 
 /// Gives the files of the guest image, or says why there are none and what to do.
@@ -20,6 +20,7 @@ pub struct Here<'a> {
     folder: PathBuf,
     levels: HostLevels<RunningHost>,
     files: Option<GuestFiles>,
+    planes: DataPlanes,
     find_files: FindFiles<'a>,
 }
 
@@ -30,7 +31,14 @@ impl<'a> Here<'a> {
         let root = PathBuf::from("/");
         let command = ["exitless", "experiment", "run"].map(str::to_owned).to_vec();
         let levels = HostLevels::new(&root, RunningHost, command);
-        Self { root, folder: folder.to_owned(), levels, files: None, find_files }
+        Self {
+            root,
+            folder: folder.to_owned(),
+            levels,
+            files: None,
+            planes: DataPlanes::default(),
+            find_files,
+        }
     }
 
     fn ground(&mut self, plan: &GuestPlan) -> Result<Ground, GuestError> {
@@ -38,7 +46,7 @@ impl<'a> Here<'a> {
             let refused = |why| GuestError::Start { name: "guest-0".to_owned(), why };
             self.files = Some((self.find_files)(&self.folder).map_err(refused)?);
         }
-        Ok(Ground { folder: self.folder.clone(), files: self.files.clone() })
+        Ok(Ground { folder: self.folder.clone(), files: self.files.clone(), planes: self.planes.clone() })
     }
 }
 

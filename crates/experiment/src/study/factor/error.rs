@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use super::CommandPair;
+use crate::study::span::Span;
+
 /// Why levels could not be put in force. What was changed until then is taken back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -60,7 +63,32 @@ pub enum ApplyError {
         /// What is missing, and what to do.
         why: String,
     },
+    /// A command took longer than its limit.
+    #[error(
+        "The command {command:?} of a level was still running after {limit} and was ended; see why, or give it a longer limit"
+    )]
+    Limit {
+        /// What was run.
+        command: String,
+        /// Its limit.
+        limit: Span,
+    },
     /// A change failed.
     #[error(transparent)]
     Change(#[from] knobs::Error),
+}
+
+impl ApplyError {
+    /// Of a command that was run under timeout(1), whose status is 124 where the time was over, and 137 where it had to
+    /// kill.
+    pub(super) fn of_command(pair: &CommandPair, error: knobs::Error) -> Self {
+        match &error {
+            knobs::Error::Command { status, .. }
+                if ["exit status: 124", "exit status: 137"].contains(&status.as_str()) =>
+            {
+                Self::Limit { command: pair.before.clone(), limit: pair.limit }
+            }
+            _ => error.into(),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use knobs::{Actions, After, Change, Changes, Entry, Lasting, Made, Outcome};
 
 use super::level::setting_path;
 use super::modules::{self, Wanted};
-use super::{ApplyError, Level, Setting, cpufreq};
+use super::{ApplyError, CommandPair, Level, Setting, cpufreq};
 
 /// Changes of the host for one arm after the other. All of them are in the journal of the crate `knobs`: they are taken
 /// back by [`Self::undo`], when this goes away, on a panic, and after a kill by `exitless restore`.
@@ -68,8 +68,9 @@ impl<A: Actions + Clone> HostLevels<A> {
             cpufreq::check(&self.root, frequency)?;
         }
         for pair in levels.iter().flat_map(|level| &level.commands) {
-            let shell = |script: &str| Some(vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()]);
-            self.make(Change::Command { run: shell(&pair.before), undo: shell(&pair.after) })?;
+            let change =
+                Change::Command { run: limited(pair, &pair.before), undo: limited(pair, &pair.after) };
+            self.make(change).map_err(|error| ApplyError::of_command(pair, error))?;
         }
         Ok(())
     }
@@ -118,6 +119,12 @@ impl<A: Actions + Clone> HostLevels<A> {
         };
         changes.make(change, Lasting::WhileHeld)
     }
+}
+
+/// A script with its limit: by timeout(1), so that the journal has it and `exitless restore` keeps to it too.
+fn limited(pair: &CommandPair, script: &str) -> Option<Vec<String>> {
+    let seconds = format!("{:.3}", pair.limit.duration().as_secs_f64());
+    Some(["timeout", "--kill-after=10", &seconds, "sh", "-c", script].map(str::to_owned).to_vec())
 }
 
 /// What stays changed, and why.

@@ -198,7 +198,15 @@ fn files_settings_frequencies_and_commands_are_undone_in_reverse() {
     assert_eq!(read(&root, "proc/sys/kernel/numa_balancing"), "1");
     assert_eq!(read(&root, "sys/kernel/mm/transparent_hugepage/enabled"), "madvise");
     assert_eq!(read(&root, "sys/devices/system/cpu/cpu1/cpufreq/scaling_min_freq"), "2000000");
-    assert_eq!(machine.ran(), ["sh -c one", "sh -c two", "sh -c undo two", "sh -c undo one"]);
+    assert_eq!(
+        machine.ran(),
+        [
+            "timeout --kill-after=10 300.000 sh -c one",
+            "timeout --kill-after=10 300.000 sh -c two",
+            "timeout --kill-after=10 300.000 sh -c undo two",
+            "timeout --kill-after=10 300.000 sh -c undo one"
+        ]
+    );
 }
 
 #[test]
@@ -209,7 +217,22 @@ fn a_command_that_fails_takes_back_what_came_before_it() {
     );
     assert!(levels.apply(&[&bad]).is_err());
     assert_eq!(read(&root, "proc/sys/kernel/numa_balancing"), "1");
-    assert_eq!(machine.ran(), ["sh -c false", "sh -c mend"]);
+    assert_eq!(
+        machine.ran(),
+        ["timeout --kill-after=10 300.000 sh -c false", "timeout --kill-after=10 300.000 sh -c mend"]
+    );
+}
+
+#[test]
+fn a_command_ends_with_its_limit_and_that_is_said() {
+    let level = level("commands = [{ before = \"sleep 20\", after = \"true\", limit = \"200ms\" }]");
+    let pair = &level.commands[0];
+    let begun = std::time::Instant::now();
+    let error =
+        knobs::Actions::run(&mut knobs::RunningHost, &limited(pair, &pair.before).unwrap()).unwrap_err();
+    assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+    let said = ApplyError::of_command(pair, error).to_string();
+    assert!(said.contains("\"sleep 20\" of a level was still running after 200ms"), "{said}");
 }
 
 #[test]
@@ -240,7 +263,7 @@ fn what_a_killed_study_left_is_restored() {
         (read(&root, PARAMETER), read(&root, "proc/sys/kernel/numa_balancing")),
         ("Y".into(), "1".into())
     );
-    assert_eq!(machine.ran()[0], "sh -c undo one");
+    assert_eq!(machine.ran()[0], "timeout --kill-after=10 300.000 sh -c undo one");
 }
 
 #[test]

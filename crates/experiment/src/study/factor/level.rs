@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FrequencyLevel, Inhibit, Setting};
+use crate::study::span::Span;
 
 /// One level of a factor: what is changed on the host and at the guests while it is in force. All of it is optional;
 /// a level that changes nothing is the state of the host as it is found.
@@ -55,6 +56,18 @@ pub struct CommandPair {
     /// Run when it ends, on whatever way, by `exitless restore` too: it must do no harm when it is run twice, or when
     /// the other never was.
     pub after: String,
+    /// Within which each of them must end; what it leaves running is not waited for.
+    #[serde(default = "command_limit", skip_serializing_if = "is_command_limit")]
+    pub limit: Span,
+}
+
+fn command_limit() -> Span {
+    Span::seconds(300)
+}
+
+/// Plans that were written before there was a limit stay as they are.
+fn is_command_limit(limit: &Span) -> bool {
+    *limit == command_limit()
 }
 
 /// On or off.

@@ -9,7 +9,7 @@ mod settings;
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use channel::{Channel, Sender};
 use jobs::Jobs;
 
 pub(super) use channel::PORT_NAME;
-pub(super) use settings::{Network, Settings};
+pub(super) use settings::{Network, Port, Settings};
 
 /// The argument by which this program knows that it is the agent.
 pub(super) const AGENT_ARGUMENT: &str = "guest-agent";
@@ -71,7 +71,7 @@ fn serve() -> Result<(), String> {
     std::panic::set_hook(Box::new(|panic| last_words(&panic.to_string())));
     let settings = Settings::of_kernel()?;
     machine::load_modules(&settings.modules)?;
-    let (mut channel, sender) = Channel::open(settings.serial)?;
+    let (mut channel, sender) = Channel::open(settings.port)?;
     let up = set_up(&settings).inspect_err(|message| {
         // Nothing can be done where this is not heard either; the console has it too.
         let _ = sender.send(&Frame::new(Kind::Failed, 0, message.as_str()));
@@ -84,11 +84,14 @@ fn serve() -> Result<(), String> {
 /// Says in the kernel's log why process 1 ends: its death is the kernel's panic, and what was written to the console's
 /// terminal but did not leave it yet is lost then. What the kernel logs is not.
 fn last_words(words: &str) {
-    if let Ok(mut log) = OpenOptions::new().write(true).open("/dev/kmsg") {
-        for line in words.lines() {
-            // A record for each write; its level is "critical".
-            let _ = log.write_all(format!("<2>exitless agent: {line}\n").as_bytes());
-        }
+    let Ok(mut log) = OpenOptions::new().write(true).open("/dev/kmsg") else {
+        // Without `/dev` there is the console alone, and it may not take them: `eprintln!` would panic then.
+        let _ = writeln!(io::stderr(), "exitless agent: {words}");
+        return;
+    };
+    for line in words.lines() {
+        // A record for each write; its level is "critical".
+        let _ = log.write_all(format!("<2>exitless agent: {line}\n").as_bytes());
     }
 }
 

@@ -9,8 +9,10 @@ use cpio::newc::{self, ModeFileType};
 /// What every guest of a study is started from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestFiles {
-    /// The kernel: an ELF file with a PVH entry, or a bzImage.
+    /// The kernel: an ELF file with a PVH entry.
     pub(super) kernel: PathBuf,
+    /// The same as a bzImage, which loaders of HVM guests take.
+    pub(super) compressed_kernel: PathBuf,
     /// The initial RAM disk with this program in it.
     pub(super) initial_ram_disk: PathBuf,
     /// The root, a file or block device with an ext4 file system.
@@ -18,13 +20,13 @@ pub struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// Puts `program`, a static binary that calls [`run_agent`](super::run_agent), behind the guest image's initial RAM
+    /// Of the guest image's two forms of its kernel, its initial RAM disk and its root. Puts `program`, a static binary that calls [`run_agent`](super::run_agent), behind the guest image's initial RAM
     /// disk, in a file below `folder`.
     ///
     /// # Errors
     /// Where a file cannot be read or written; the message names it.
     pub fn prepare(
-        kernel: PathBuf,
+        [kernel, compressed_kernel]: [PathBuf; 2],
         initial_ram_disk: &Path,
         root: PathBuf,
         program: &Path,
@@ -46,7 +48,7 @@ impl GuestFiles {
         let padding = vec![0; length.next_multiple_of(PAGE) - length];
         let written = [base, program, padding].iter().try_for_each(|part| file.write_all(part));
         written.map_err(named("write", &whole))?;
-        Ok(Self { kernel, initial_ram_disk: whole, root })
+        Ok(Self { kernel, compressed_kernel, initial_ram_disk: whole, root })
     }
 }
 
@@ -78,8 +80,14 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::write(at("base"), [0; 512]).unwrap();
         fs::write(at("program"), b"binary").unwrap();
-        let files = GuestFiles::prepare(at("kernel"), &at("base"), at("root"), &at("program"), folder.path())
-            .unwrap();
+        let files = GuestFiles::prepare(
+            [at("kernel"), at("bzimage")],
+            &at("base"),
+            at("root"),
+            &at("program"),
+            folder.path(),
+        )
+        .unwrap();
         let whole = fs::read(&files.initial_ram_disk).unwrap();
         assert_eq!(whole.len() % PAGE, 0);
         let mut entry = cpio::NewcReader::new(&whole[512..]).unwrap();
@@ -93,7 +101,8 @@ mod tests {
     fn a_missing_file_is_named() {
         let nowhere = Path::new("/nonexistent/initrd.img");
         let error =
-            GuestFiles::prepare("k".into(), nowhere, "r".into(), nowhere, Path::new("/tmp")).unwrap_err();
+            GuestFiles::prepare(["k".into(), "z".into()], nowhere, "r".into(), nowhere, Path::new("/tmp"))
+                .unwrap_err();
         assert!(error.to_string().contains("/nonexistent/initrd.img"), "{error}");
     }
 }

@@ -1,9 +1,11 @@
 //! The table `[guests]` of a plan: who the guests are, and how commands reach them.
 
 mod merge;
+mod net;
 mod qemu;
 mod reached;
 mod size;
+mod xen_image;
 
 use std::time::Duration;
 
@@ -11,11 +13,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use merge::merged;
-pub use qemu::{
-    Accelerator, Aio, DiskBus, DiskCache, DiskPlan, Irqchip, NetBackend, NetModel, NetPlan, Pit, QemuPlan,
-};
+pub use net::{IoArrangement, IoWorkers, NetBackend, NetModel, NetPlan};
+pub use qemu::{Accelerator, Aio, DiskBus, DiskCache, DiskPlan, Irqchip, Pit, QemuPlan};
 pub use reached::{AgentChannel, HostPlan, LibvirtPlan, NoPlan, SshAccess, SshPlan, XenPlan};
 pub use size::Size;
+pub use xen_image::{XenDomainType, XenImagePlan, XlValue};
 
 /// Who the guests of a study are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +29,8 @@ pub enum GuestPlan {
     Libvirt(LibvirtPlan),
     /// Domains of Xen, by name or by configuration file.
     Xen(XenPlan),
+    /// Domains of Xen that are made for the study from the guest image.
+    XenImage(XenImagePlan),
     /// Machines that are reached by ssh, whatever they are.
     Ssh(SshPlan),
     /// The host itself in the place of a guest: for studies of a host, and to try a plan.
@@ -42,6 +46,7 @@ impl GuestPlan {
             Self::Qemu(plan) => (&plan.counts, 1),
             Self::Libvirt(plan) => (&plan.counts, plan.domains.len()),
             Self::Xen(plan) => (&plan.counts, plan.domains.len()),
+            Self::XenImage(plan) => (&plan.counts, 1),
             Self::Ssh(plan) => (&plan.counts, plan.addresses.len()),
             Self::Host(plan) => (&plan.counts, 1),
             Self::None(_) => return vec![0],
@@ -67,7 +72,7 @@ impl GuestPlan {
     /// Guests that there can be at most; none where as many are started as are asked for.
     fn available(&self) -> Option<usize> {
         match self {
-            Self::Qemu(_) | Self::Host(_) | Self::None(_) => None,
+            Self::Qemu(_) | Self::XenImage(_) | Self::Host(_) | Self::None(_) => None,
             Self::Libvirt(plan) => Some(plan.domains.len()),
             Self::Xen(plan) => Some(plan.domains.len()),
             Self::Ssh(plan) => Some(plan.addresses.len()),
@@ -80,6 +85,7 @@ impl GuestPlan {
             Self::Qemu(plan) => plan.start_limit.duration(),
             Self::Libvirt(plan) => plan.start_limit.duration(),
             Self::Xen(plan) => plan.start_limit.duration(),
+            Self::XenImage(plan) => plan.start_limit.duration(),
             Self::Ssh(plan) => plan.start_limit.duration(),
             Self::Host(_) | Self::None(_) => Duration::ZERO,
         }
@@ -87,7 +93,11 @@ impl GuestPlan {
 
     /// Whether the guests are started from the guest image.
     pub fn needs_image(&self) -> bool {
-        matches!(self, Self::Qemu(plan) if plan.kernel.is_none())
+        match self {
+            Self::Qemu(plan) => plan.kernel.is_none(),
+            Self::XenImage(_) => true,
+            _ => false,
+        }
     }
 
     /// What cannot work whatever the host, each with what to write instead. `field` names are those of the plan.
@@ -111,8 +121,10 @@ impl GuestPlan {
                 problems.push("guests.addresses must name one address for each of guests.domains".to_owned());
             }
         }
-        if let Self::Qemu(plan) = self {
-            plan.problems(&mut problems);
+        match self {
+            Self::Qemu(plan) => plan.problems(&mut problems),
+            Self::XenImage(plan) => plan.problems(&mut problems),
+            _ => (),
         }
         problems
     }

@@ -1,9 +1,8 @@
 //! Guests that are started for a study: one QEMU each, and an agent in each that runs what it is asked for.
 
 mod command;
-mod connection;
+mod data_plane;
 mod devices;
-mod last_words;
 mod network;
 mod process;
 
@@ -20,32 +19,49 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::agent::Hello;
+use super::connection::{AgentLine, Connection};
 use super::frames::{Frame, Kind};
 use super::host::run_armed;
-use super::plan::QemuPlan;
+use super::last_words::LastWords;
+use super::plan::{NetBackend, QemuPlan};
 use super::waiting::Waiting;
 use super::{Armed, Cut, Guest, GuestError, GuestFiles};
 use crate::study::workload::Output;
-use connection::{AgentLine, Connection};
-use last_words::LastWords;
+use data_plane::DataPlane;
+
+pub use data_plane::DataPlanes;
 
 /// How long a guest has to power off before its QEMU is killed.
 const POWER_OFF: Duration = Duration::from_secs(30);
 /// How long QEMU's monitor may take.
 const MONITOR: Duration = Duration::from_secs(20);
 
+/// The words of QEMU's command line of a plan's first guest with a NUL after each, as in `/proc/PID/cmdline`.
+#[must_use]
+pub fn qemu_command_line(plan: &QemuPlan) -> Vec<u8> {
+    let words = command::arguments(plan, 0, &image_files(), &network::wiring(plan, 0));
+    let program = command::program(plan).into_os_string();
+    let words = std::iter::once(program).chain(words);
+    words.flat_map(|word| [word.into_encoded_bytes(), vec![0]].concat()).collect()
+}
+
+/// Files of the guest image by plain names, for a command line that nobody starts.
+fn image_files() -> GuestFiles {
+    GuestFiles {
+        kernel: "vmlinux".into(),
+        compressed_kernel: "vmlinuz".into(),
+        initial_ram_disk: "initrd.img".into(),
+        root: "root.ext4".into(),
+    }
+}
+
 /// QEMU's command line of a plan's first guest, an argument with its value a line, so that two plans can be compared. Files
 /// of the guest image have their plain names, a tap device is called tap0, and of the kernel's arguments those of the plan alone
 /// are told: the others are what makes it a guest of the image.
 #[must_use]
 pub fn qemu_definition(plan: &QemuPlan) -> Vec<String> {
-    let files = GuestFiles {
-        kernel: "vmlinux".into(),
-        initial_ram_disk: "initrd.img".into(),
-        root: "root.ext4".into(),
-    };
     let wiring = network::wiring(plan, 0);
-    let words = command::arguments(plan, 0, &files, &wiring);
+    let words = command::arguments(plan, 0, &image_files(), &wiring);
     let mut lines = vec![command::program(plan).display().to_string()];
     let mut takes_value = false;
     let own_tap = format!("ifname={},", network::tap_name(0));
@@ -75,7 +91,6 @@ pub fn qemu_definition(plan: &QemuPlan) -> Vec<String> {
 }
 
 /// A running QEMU and its guest.
-#[derive(Debug)]
 pub struct QemuGuest {
     name: String,
     vcpus: u32,
@@ -84,19 +99,29 @@ pub struct QemuGuest {
     connection: Arc<Connection>,
     hello: Hello,
     last_words: LastWords,
+    /// What carries its packets, where that was started for it; it goes with the last guest.
+    _data_plane: Option<Arc<DataPlane>>,
 }
 
 impl QemuGuest {
     /// Starts guest `index` and waits until its agent is up. Its console, QEMU's messages and its disk are kept below
-    /// `folder`, in a folder named after the guest.
+    /// `folder`, in a folder named after the guest. `planes` has the I/O daemon of all guests, where the plan wants one.
     ///
     /// # Errors
     /// [`GuestError::Start`] with the last lines of QEMU's messages and of the console.
-    pub fn start(plan: &QemuPlan, index: u32, files: &GuestFiles, folder: &Path) -> Result<Self, GuestError> {
+    pub fn start(
+        plan: &QemuPlan,
+        index: u32,
+        files: &GuestFiles,
+        planes: &DataPlanes,
+        folder: &Path,
+    ) -> Result<Self, GuestError> {
         let name = format!("guest-{index}");
         let start = |why: String| GuestError::Start { name: name.clone(), why };
+        let has_own = plan.net().is_some_and(|net| net.backend == NetBackend::Iocm);
+        let data_plane = has_own.then(|| planes.get(plan, folder)).transpose().map_err(start)?;
         let folder = folder.join(&name);
-        let last_words = LastWords::new(&folder);
+        let last_words = LastWords::new(&folder, "QEMU");
         let messages = last_words.messages();
         fs::create_dir_all(&folder)
             .map_err(|error| start(format!("Could not make the folder {}: {error}", folder.display())))?;
@@ -121,6 +146,7 @@ impl QemuGuest {
             connection,
             hello: Hello::default(),
             last_words,
+            _data_plane: data_plane,
         };
         guest
             .come_up(plan, index, &wiring, &folder)

@@ -3,15 +3,20 @@
 use std::path::PathBuf;
 
 use super::plan::GuestPlan;
-use super::{Guest, GuestError, GuestFiles, HostGuest, LibvirtGuest, QemuGuest, SshGuest, XenGuest};
+use super::{
+    DataPlanes, Guest, GuestError, GuestFiles, HostGuest, LibvirtGuest, QemuGuest, SshGuest, XenGuest,
+    XenImageGuest,
+};
 
 /// What guests of a study stand on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Ground {
     /// Folder for what guests leave: consoles, messages of QEMU, fresh disks.
     pub folder: PathBuf,
     /// The files of the guest image, for plans that need it.
     pub files: Option<GuestFiles>,
+    /// The I/O daemon of guests that have one in common.
+    pub planes: DataPlanes,
 }
 
 /// Starts guest `index` of the plan, counted from 0, or finds it, and waits until it answers.
@@ -24,13 +29,15 @@ pub fn start(plan: &GuestPlan, index: u32, ground: &Ground) -> Result<Box<dyn Gu
         let name = usize::try_from(index).ok().and_then(|index| names.get(index));
         name.cloned().ok_or_else(|| refused("the plan does not name so many machines"))
     };
+    let files = || {
+        let files = ground.files.as_ref();
+        files.ok_or_else(|| refused("there is no guest image; make it with `exitless guest build`"))
+    };
     Ok(match plan {
         GuestPlan::Qemu(plan) => {
-            let files = ground.files.as_ref();
-            let files = files
-                .ok_or_else(|| refused("there is no guest image; make it with `exitless guest build`"))?;
-            Box::new(QemuGuest::start(plan, index, files, &ground.folder)?)
+            Box::new(QemuGuest::start(plan, index, files()?, &ground.planes, &ground.folder)?)
         }
+        GuestPlan::XenImage(plan) => Box::new(XenImageGuest::start(plan, index, files()?, &ground.folder)?),
         GuestPlan::Ssh(plan) => {
             let address = one_of(&plan.addresses)?;
             Box::new(SshGuest::connect(&address, &address, &plan.ssh, plan.start_limit.duration())?)

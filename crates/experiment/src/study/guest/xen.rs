@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use host::Root;
 
 use super::plan::XenPlan;
-use super::{Armed, Guest, GuestError, SshGuest};
+use super::xl::Xl;
+use super::{Armed, Guest, GuestError, SshGuest, pass_through_obstacle};
 use crate::study::workload::Output;
 
 /// How long a domain has to shut down before it is destroyed.
@@ -16,23 +17,10 @@ const SHUT_DOWN: Duration = Duration::from_secs(120);
 
 /// A domain. It is shut down at the end if it was created for the study.
 pub struct XenGuest {
-    xl: PathBuf,
+    xl: Xl,
     domain: String,
     created: bool,
     channel: SshGuest,
-}
-
-fn ask(xl: &Path, words: &[&str]) -> Result<String, String> {
-    let line = format!("xl {}", words.join(" "));
-    let output = Command::new(xl)
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("Could not run `{line}`: {error}; this must be dom0 with xen-utils"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    }
-    Err(format!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
 impl XenGuest {
@@ -49,14 +37,14 @@ impl XenGuest {
         };
         let given = plan.domains.get(at).ok_or_else(|| missing("domains"))?;
         let address = plan.addresses.get(at).ok_or_else(|| missing("addresses"))?;
-        let xl = PathBuf::from("xl");
+        let xl = Xl::default();
         let (domain, created) =
             create(&xl, given).map_err(|why| GuestError::Start { name: given.clone(), why })?;
         let channel = SshGuest::connect(&domain, address, &plan.ssh, plan.start_limit.duration());
         let channel = channel.inspect_err(|_| {
             if created {
                 // The study fails for a better reason than this.
-                let _ = ask(&xl, &["destroy", &domain]);
+                let _ = xl.ask(&["destroy", &domain]);
             }
         })?;
         Ok(Self { xl, domain, created, channel })
@@ -64,17 +52,20 @@ impl XenGuest {
 }
 
 /// The domain's name, and whether it was created now.
-fn create(xl: &Path, given: &str) -> Result<(String, bool), String> {
+fn create(xl: &Xl, given: &str) -> Result<(String, bool), String> {
     if !given.contains('/') {
-        return ask(xl, &["domid", given]).map(|_| (given.to_owned(), false));
+        return xl.ask(&["domid", given]).map(|_| (given.to_owned(), false));
     }
     let text = fs::read_to_string(given).map_err(|error| format!("Could not read {given}: {error}"))?;
     let domain = name_in(&text)
         .ok_or_else(|| format!("{given} has no line name = \"...\", by which to find the domain"))?;
-    if ask(xl, &["domid", &domain]).is_ok() {
+    if xl.has(&domain) {
         return Ok((domain, false));
     }
-    ask(xl, &["create", given]).map(|_| (domain, true))
+    if let Some(why) = pass_through_obstacle(&Root::live(), given, &text) {
+        return Err(why);
+    }
+    xl.ask(&["create", given]).map(|_| (domain, true))
 }
 
 /// The domain's name in a configuration (xl.cfg(5)).
@@ -126,20 +117,8 @@ impl Guest for XenGuest {
             return Ok(());
         }
         let unreachable = |why| GuestError::Unreachable { name: self.domain.clone(), why };
-        ask(&self.xl, &["shutdown", &self.domain]).map_err(unreachable)?;
-        let begun = Instant::now();
-        while ask(&self.xl, &["domid", &self.domain]).is_ok() {
-            if begun.elapsed() > SHUT_DOWN {
-                tracing::warn!(
-                    "{} did not shut down within {} s and is destroyed",
-                    self.domain,
-                    SHUT_DOWN.as_secs()
-                );
-                ask(&self.xl, &["destroy", &self.domain]).map_err(unreachable)?;
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(500));
-        }
+        self.xl.ask(&["shutdown", &self.domain]).map_err(unreachable)?;
+        self.xl.see_off(&self.domain, SHUT_DOWN).map_err(unreachable)?;
         self.created = false;
         Ok(())
     }
@@ -161,13 +140,13 @@ mod tests {
     #[test]
     fn a_domain_is_created_once_and_a_failure_keeps_the_words_of_xl() {
         let folder = tempfile::tempdir().unwrap();
-        let (xl, configuration) = (folder.path().join("xl"), folder.path().join("vm.cfg"));
+        let (program, configuration) = (folder.path().join("xl"), folder.path().join("vm.cfg"));
         let fake = "#!/bin/sh\ncd \"$(dirname \"$0\")\"\ncase \"$1\" in\ndomid) [ -e up ] || \
                     { echo \"invalid domain identifier\" >&2; exit 1; } ;;\ncreate) touch up ;;\nesac\n";
-        fs::write(&xl, fake).unwrap();
-        fs::set_permissions(&xl, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&program, fake).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(&configuration, "name = \"vm\"\n").unwrap();
-        let given = configuration.to_str().unwrap();
+        let (xl, given) = (Xl(program), configuration.to_str().unwrap());
         assert!(create(&xl, "vm").unwrap_err().contains("invalid domain identifier"));
         assert_eq!(create(&xl, given), Ok(("vm".to_owned(), true)));
         assert_eq!(create(&xl, given), Ok(("vm".to_owned(), false)));

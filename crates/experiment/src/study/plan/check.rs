@@ -34,6 +34,17 @@ impl Plan {
         found.problems
     }
 
+    /// Factors that vary nothing. A plan in a file has none; the baseline of a tuning is a study of one arm.
+    pub(super) fn check_choices(&self) -> Vec<Problem> {
+        let mut found = Found::default();
+        for (index, factor) in self.factors.iter().enumerate().filter(|(_, factor)| factor.levels.len() == 1)
+        {
+            let what = format!("expected two levels or more, found {}", factor.levels.len());
+            found.add(&format!("factors[{index}].levels"), what);
+        }
+        found.problems
+    }
+
     fn check_order(&self, found: &mut Found) {
         let order = &self.order;
         found.within("order.repeats", order.repeats, 1, 10_000);
@@ -153,8 +164,8 @@ fn check_until(until: &Until, repeats: u32, found: &mut Found) {
 fn check_factor(factor: &Factor, at: &str, found: &mut Found) {
     found.name(&format!("{at}.name"), &factor.name);
     let names: Vec<_> = factor.levels.iter().map(|level| level.name.as_str()).collect();
-    if names.len() < 2 {
-        found.add(&format!("{at}.levels"), format!("expected two levels or more, found {}", names.len()));
+    if names.is_empty() {
+        found.add(&format!("{at}.levels"), "expected two levels or more, found 0".to_owned());
     }
     if !names.contains(&factor.baseline.as_str()) {
         let what =

@@ -14,6 +14,7 @@ impl Plan {
         let bad = |problems| BadPlan { file: file.to_owned(), problems };
         let plan: Self = toml::from_str(text).map_err(|error| bad(vec![malformed(text, &error)]))?;
         let mut problems = plan.check();
+        problems.extend(plan.check_choices());
         if problems.is_empty() {
             return Ok(plan);
         }

@@ -1,4 +1,4 @@
-//! VM exits over a run: by eBPF, or by KVM's own statistics where that cannot be used.
+//! VM exits over a run: by eBPF, by KVM's own statistics where that cannot be used, or by xentrace on a host of Xen.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -11,6 +11,7 @@ use live::statistics::{StatisticsSource, VmStatistics};
 use live::{Collector, Cost, Watch};
 
 use super::table::Table;
+use super::traced::Traced;
 use super::{SampledGuest, access};
 use crate::study::{Better, Combine, Metric, Unit};
 
@@ -18,6 +19,10 @@ use crate::study::{Better, Combine, Metric, Unit};
 pub(super) enum ExitSource {
     /// By programs in the kernel.
     Counted(Box<Counted>),
+    /// By Xen's trace buffers.
+    Traced(Box<Traced>),
+    /// Not at all, for this reason.
+    Nothing { why: String },
     /// By what KVM counts anyway.
     Statistics { source: StatisticsSource, before: Vec<VmStatistics>, why: String },
 }
@@ -45,8 +50,14 @@ pub(super) struct ExitsSeen {
 
 impl ExitSource {
     /// Starts counting: the exits of these guests, or of all VMs where there are none; `accesses` by port and
-    /// address too.
+    /// address too. On a host of Xen it is those of all domains.
     pub(super) fn start(root: &Path, guests: &[SampledGuest], accesses: bool) -> Self {
+        if let Some(traced) = Traced::start(root, accesses) {
+            return match traced {
+                Ok(traced) => Self::Traced(Box::new(traced)),
+                Err(why) => Self::Nothing { why },
+            };
+        }
         let numbered =
             guests.iter().filter_map(|guest| Some((u32::try_from(guest.process).ok()?, guest.name.clone())));
         let names: BTreeMap<u32, String> = numbered.collect();
@@ -83,11 +94,18 @@ impl ExitSource {
 
     /// One reading. `Err` is a warning.
     pub(super) fn read(&mut self, time_ns: u64, table: &mut Table) -> Result<(), String> {
-        let Self::Counted(counted) = self else { return Ok(()) };
-        let interval = counted.collector.take().map_err(|error| in_words(&error))?;
-        counted.profile.merge(&interval);
-        for (vm, reasons) in by_vm(&counted.profile) {
-            let subject = counted.names.get(&vm).cloned().unwrap_or_else(|| format!("process {vm}"));
+        let (profile, names, what) = match self {
+            Self::Counted(counted) => {
+                let interval = counted.collector.take().map_err(|error| in_words(&error))?;
+                counted.profile.merge(&interval);
+                (&counted.profile, Some(&counted.names), "process")
+            }
+            Self::Traced(traced) => (traced.take(), None, "domain"),
+            Self::Statistics { .. } | Self::Nothing { .. } => return Ok(()),
+        };
+        for (vm, reasons) in by_vm(profile) {
+            let name = names.and_then(|names| names.get(&vm)).cloned();
+            let subject = name.unwrap_or_else(|| format!("{what} {vm}"));
             for (reason, exits) in reasons {
                 table.add(time_ns, "exits", &subject, &format!("{}.count", word(reason)), exits.count);
                 let handling = exits.handling.total_ns();
@@ -101,6 +119,11 @@ impl ExitSource {
     pub(super) fn finish(self, elapsed_ns: u64) -> ExitsSeen {
         match self {
             Self::Counted(counted) => counted.finish(elapsed_ns),
+            Self::Traced(traced) => traced.finish(elapsed_ns),
+            Self::Nothing { why } => ExitsSeen {
+                warnings: vec![format!("VM exits were not counted: {why}")],
+                ..ExitsSeen::default()
+            },
             Self::Statistics { mut source, before, why } => statistics(&before, &source.read(), &why),
         }
     }
@@ -162,7 +185,9 @@ pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> Vec<Metric> {
         return Vec::new();
     }
     let seconds = elapsed_ns as f64 / 1e9;
-    let vcpus = profile.vcpus().iter().filter(|vcpu| vcpu.vcpu.thread.is_some()).count();
+    // A vCPU of KVM is known by its thread; those of Xen are no threads.
+    let known = |vcpu: &exits::Vcpu| vcpu.thread.is_some() || vcpu.number.is_some();
+    let vcpus = profile.vcpus().iter().filter(|vcpu| known(&vcpu.vcpu)).count();
     let rate = |name: &str, count: u64| Metric {
         name: format!("exits.{name}"),
         unit: Unit::PerSecond,
@@ -226,7 +251,7 @@ fn statistics(before: &[VmStatistics], after: &[VmStatistics], why: &str) -> Exi
     ExitsSeen { metrics: total.into_iter().chain(others).collect(), warnings, profile: None, cost_ns: None }
 }
 
-fn in_words(error: &dyn std::error::Error) -> String {
+pub(super) fn in_words(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error} ({cause})"),
         None => error.to_string(),

@@ -44,9 +44,9 @@ impl GuestThreads {
             let vm = found.vms.iter().find(|vm| vm.pid == guest.process);
             if vm.is_none_or(|vm| vm.vcpus.iter().all(|vcpu| vcpu.thread.is_none())) {
                 warnings.push(format!(
-                    "No vCPU threads were found in process {} of guest {}; all its threads count as emulator \
-                     (run as root, with KVM)",
-                    guest.process, guest.name
+                    "No vCPU threads were found in {}'s process; all its threads count as emulator (run as root, \
+                     with KVM)",
+                    guest.name
                 ));
             }
             Tracked::of(guest, vm)

@@ -68,5 +68,5 @@ fn threads_of_a_made_up_guest_are_told_apart() {
     );
     let (_, warnings) =
         GuestThreads::find(root.path(), &[SampledGuest { name: "db".to_owned(), process: 4010 }]);
-    assert!(warnings[0].contains("guest db"), "{warnings:?}");
+    assert!(warnings[0].contains("in db's process"), "{warnings:?}");
 }

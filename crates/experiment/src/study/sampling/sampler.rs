@@ -17,6 +17,7 @@ use super::reading::{Reading, Sources};
 use super::table::Table;
 use super::{SamplePlan, SampledGuest, Samples};
 use crate::study::Metric;
+use crate::study::record::PROFILE;
 
 /// Samples the host from its start until [`Self::finish`]. Dropped before, it ends and leaves nothing.
 #[derive(Debug)]
@@ -97,7 +98,7 @@ impl Samples for HostSamples {
                 names: profile.names.clone(),
                 ..Header::default()
             };
-            let file = File::create(folder.join("exits.json"))?;
+            let file = File::create(folder.join(PROFILE))?;
             write_profile(file, &header, profile, Packing::None).map_err(io::Error::other)?;
         }
         Ok(())

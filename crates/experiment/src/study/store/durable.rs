@@ -7,7 +7,7 @@ use std::path::Path;
 use super::StoreError;
 
 /// Writes a file whole or not at all.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub(in crate::study) fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".writing-{name}"));
     let written = File::create(&beside).and_then(|mut file| {

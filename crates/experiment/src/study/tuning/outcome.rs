@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::advised::{AdvisedFor, Left};
+use super::carried::Carried;
 use crate::study::analysis::{Change, Finding};
+use crate::study::guest::GuestPlan;
 use crate::study::{Better, Unit};
 
 /// Version of the form of [`Tuning`].
@@ -27,10 +30,35 @@ pub struct Tuning {
     pub steps: Vec<Step>,
     /// Names of the kept changes.
     pub kept: Vec<String>,
+    /// What is advised for the exits that are left, and is not a tuning's to change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Left>,
+    /// What should be known beside: why nothing more was advised.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The guest's definition before, a line an argument; settings of the host before them.
     pub before: Vec<String>,
     /// The same with the kept changes.
     pub after: Vec<String>,
+    /// The plan's table of guests with the kept changes.
+    pub guests: Option<GuestPlan>,
+    /// The definition of the VM that the guests stand for, with the kept changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<TunedDefinition>,
+}
+
+/// The definition of a VM before and after.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TunedDefinition {
+    /// What it was read from.
+    pub name: String,
+    /// Its text before.
+    pub before: String,
+    /// What the guests have not of it.
+    pub unlike: Vec<String>,
+    /// What became of it.
+    #[serde(flatten)]
+    pub carried: Carried,
 }
 
 /// One change that was tried.
@@ -40,6 +68,9 @@ pub struct Step {
     pub name: String,
     /// Why it was tried.
     pub why: String,
+    /// What it was advised for; none where the plan lists it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advised: Option<AdvisedFor>,
     /// What became of it.
     pub ruling: Ruling,
     /// What there is to say beside: the study's verdict, or why there is none.

@@ -1,10 +1,12 @@
 //! The plan of a tuning: a study's, with candidate changes in the place of factors.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use super::step::{Best, step};
+use super::step::{BEFORE, Best, TUNED, baseline, step};
 use crate::study::factor::Level;
+use crate::study::guest::{Accelerator, GuestPlan};
 use crate::study::plan::{BadPlan, Plan, Problem};
 
 /// What a tuning tries, on which guests, under which loads.
@@ -19,7 +21,7 @@ pub struct TuningPlan {
 }
 
 /// What decides whether a change is kept: `[tune]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
     /// Figures of which one must get better, and none worse; the main figure of each workload if none are named. Where
@@ -27,11 +29,30 @@ pub struct Rules {
     pub judge: Vec<String>,
     /// Whether all kept changes together are measured against the baseline at the end, where there are two or more.
     pub confirm: bool,
+    /// Where given, changes are taken from what the guests' exits are of, after those that the plan lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advised: Option<Advised>,
+}
+
+/// How far advice is followed: `[tune.advised]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Advised {
+    /// So many advised changes are tried at most.
+    pub steps: u32,
+    /// Changes are tried for devices whose exits take the host so much time at least, in percent of one CPU.
+    pub worth: f64,
+}
+
+impl Default for Advised {
+    fn default() -> Self {
+        Self { steps: 6, worth: 1.0 }
+    }
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { judge: Vec::new(), confirm: true }
+        Self { judge: Vec::new(), confirm: true, advised: None }
     }
 }
 
@@ -68,15 +89,20 @@ impl TuningPlan {
                         experiment run`";
             return Err(one("factors", what.to_owned()));
         }
-        let changes = match table.remove("changes") {
-            Some(toml::Value::Array(changes)) if !changes.is_empty() => changes,
-            _ => return Err(one("changes", "expected one [[changes]] table or more, found none".to_owned())),
-        };
-        let rules = match table.remove("tune") {
+        let changes = table.remove("changes");
+        let rules: Rules = match table.remove("tune") {
             Some(rules) => {
                 rules.try_into().map_err(|error: toml::de::Error| one("tune", error.message().to_owned()))?
             }
             None => Rules::default(),
+        };
+        let changes = match changes {
+            Some(toml::Value::Array(changes)) if !changes.is_empty() => changes,
+            None if rules.advised.is_some() => Vec::new(),
+            _ => {
+                let what = "expected one [[changes]] table or more, or [tune.advised], found none";
+                return Err(one("changes", what.to_owned()));
+            }
         };
         table.insert("factors".to_owned(), toml::Value::Array(Vec::new()));
         let base: Plan = Plan::deserialize(table).map_err(|error| one("", error.message().to_owned()))?;
@@ -92,7 +118,7 @@ impl TuningPlan {
 
     /// Everything that can be known to be wrong without a machine. Each change is looked at alone: whether it goes with
     /// those kept before it is known when it is its turn.
-    fn check(&self) -> Vec<Problem> {
+    pub(super) fn check(&self) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
         let mut add = |field: String, what: String| {
             let problem = Problem { line: None, field, what };
@@ -103,6 +129,14 @@ impl TuningPlan {
         for problem in self.base.unknown_metrics("tune.judge", &self.rules.judge) {
             add(problem.field, problem.what);
         }
+        for (field, what) in self.advice_problems() {
+            add(field.to_owned(), what);
+        }
+        if self.changes.is_empty() {
+            for problem in baseline(&self.base).check() {
+                add(problem.field, problem.what);
+            }
+        }
         let best = Best::of(&self.base);
         for (index, change) in self.changes.iter().enumerate() {
             let at = format!("changes[{index}]");
@@ -110,7 +144,7 @@ impl TuningPlan {
             if change.why.trim().is_empty() {
                 add(format!("{at}.why"), "expected why it may help, found nothing".to_owned());
             }
-            if [super::BEFORE, super::TUNED].contains(&name.as_str()) {
+            if [BEFORE, TUNED].contains(&name.as_str()) {
                 add(
                     format!("{at}.name"),
                     format!("expected another name, for {name:?} is the arm beside it"),
@@ -131,6 +165,28 @@ impl TuningPlan {
                     }
                 }
             }
+        }
+        problems
+    }
+
+    /// What advice needs: exits that tell ports and addresses, and a definition that can be changed.
+    fn advice_problems(&self) -> Vec<(&'static str, String)> {
+        let Some(advised) = &self.rules.advised else { return Vec::new() };
+        let mut problems = Vec::new();
+        if !(1..=100).contains(&advised.steps) {
+            problems.push(("tune.advised.steps", format!("expected 1 to 100, found {}", advised.steps)));
+        }
+        if !(advised.worth.is_finite() && advised.worth >= 0.0) {
+            let what = format!("expected a percentage of one CPU, 0 or more, found {}", advised.worth);
+            problems.push(("tune.advised.worth", what));
+        }
+        if !matches!(&self.base.guests, GuestPlan::Qemu(plan) if plan.accel == Accelerator::Kvm) {
+            let what = "expected guests of kind \"qemu\" with accel = \"kvm\": of others no definition can be changed";
+            problems.push(("tune.advised", what.to_owned()));
+        }
+        if !(self.base.samples.exits && self.base.samples.accesses) {
+            let what = "expected samples.exits and samples.accesses = true: without ports and addresses no device is known";
+            problems.push(("tune.advised", what.to_owned()));
         }
         problems
     }

@@ -61,6 +61,22 @@ fn what_cannot_be_tried_is_refused_by_name() {
         let said = refused(from, to);
         assert!(said.contains(part), "{to}: {said}");
     }
+    for (tune, part) in [
+        ("[tune.advised]\nsteps = 0", "tune.advised.steps: expected 1 to 100"),
+        ("[tune.advised]\nworth = -1.0", "tune.advised.worth: expected a percentage"),
+        ("[tune.advised]", "expected samples.exits and samples.accesses = true"),
+        ("[guests]\naccel = \"tcg\"\n[tune.advised]", "with accel = \"kvm\""),
+    ] {
+        let said = match tune.strip_prefix("[guests]\n") {
+            Some(guests) => {
+                let (accelerator, tune) = guests.split_once('\n').unwrap();
+                let text = PLAN.replace("machine = \"pc\"", accelerator);
+                TuningPlan::read(&format!("{text}{tune}"), "small.toml").unwrap_err().to_string()
+            }
+            None => TuningPlan::read(&format!("{PLAN}{tune}"), "small.toml").unwrap_err().to_string(),
+        };
+        assert!(said.contains(part), "{tune}: {said}");
+    }
     let none = PLAN.split("[[changes]]").next().unwrap();
     assert!(TuningPlan::read(none, "x").unwrap_err().to_string().contains("expected one [[changes]]"));
 }

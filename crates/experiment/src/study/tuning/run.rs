@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
+use super::advised::{AdvisedFor, Tried, next};
 use super::definition::definition;
 use super::judge::judge;
 use super::outcome::{Ruling, Step, TUNING_FORMAT, Tuning};
-use super::plan::{Change, TuningPlan};
-use super::step::{Best, TUNED, confirmation, step};
+use super::plan::{Advised, Change, TuningPlan};
+use super::recorded::Recorded;
+use super::step::{BEFORE, Best, TUNED, baseline, confirmation, step};
 use crate::study::analysis::Findings;
 use crate::study::plan::Plan;
 
@@ -17,6 +19,17 @@ pub enum Measured {
     Findings(Box<Findings>),
     /// Runs failed for good, and what is left tells nothing.
     Failed(String),
+    /// It was interrupted: the same tuning goes on with it.
+    Interrupted,
+}
+
+/// The exits that runs of a study recorded.
+#[derive(Debug)]
+pub enum Seen {
+    /// The exits.
+    Exits(Box<Recorded>),
+    /// There are none to advise by.
+    Nothing(String),
     /// It was interrupted: the same tuning goes on with it.
     Interrupted,
 }
@@ -32,18 +45,26 @@ pub trait Measuring {
     /// Where no step can be made any more.
     fn measure(&mut self, folder: &str, study: &Plan) -> Result<Measured, Self::Error>;
 
+    /// The exits of the study's runs in which the change is `level`, of those that are there; all its runs are made
+    /// first where some are missing.
+    ///
+    /// # Errors
+    /// Where no step can be made any more.
+    fn exits(&mut self, folder: &str, study: &Plan, level: &str) -> Result<Seen, Self::Error>;
+
     /// A change was tried; this is how far the tuning is.
     fn tried(&mut self, so_far: &Tuning);
 }
 
-/// Tries one change after the other. What was measured before is not measured again, so that the order of the kept ones is
-/// the same after an interruption.
+/// Tries one change after the other: those that the plan lists, then those that are advised for the exits of the best so
+/// far. What was measured before is not measured again, so that the order of the kept ones is the same after an
+/// interruption.
 ///
 /// # Errors
 /// Those of `measuring`.
 pub fn tune<M: Measuring>(plan: &TuningPlan, target: &str, measuring: &mut M) -> Result<Tuning, M::Error> {
-    let mut best = Best::of(&plan.base);
-    let mut tuning = Tuning {
+    let best = Best::of(&plan.base);
+    let tuning = Tuning {
         format: TUNING_FORMAT,
         name: plan.base.name.clone(),
         title: plan.base.title.clone(),
@@ -52,62 +73,185 @@ pub fn tune<M: Measuring>(plan: &TuningPlan, target: &str, measuring: &mut M) ->
         complete: false,
         steps: Vec::new(),
         kept: Vec::new(),
+        left: Vec::new(),
+        notes: Vec::new(),
         before: definition(&best),
         after: definition(&best),
+        guests: None,
+        definition: None,
     };
-    for (index, change) in tried(plan).enumerate() {
-        let folder = folder_of(index, &change.level.name);
-        let made = match (step(plan, &best, change), best.with(change)) {
+    let mut state = Loop { plan, best, source: None, tried: Tried::default(), tuning };
+    state.tuning.complete = state.go(measuring)?.is_some();
+    state.tuning.guests = Some(state.best.guests.clone());
+    if state.tuning.complete {
+        measuring.tried(&state.tuning);
+    }
+    Ok(state.tuning)
+}
+
+/// It was interrupted, or all of it is made.
+type Going = Option<()>;
+
+/// The tuning as far as it is.
+struct Loop<'p> {
+    plan: &'p TuningPlan,
+    best: Best,
+    /// The runs of the best so far: the study's folder, the study and the arm.
+    source: Option<(String, Plan, String)>,
+    tried: Tried,
+    tuning: Tuning,
+}
+
+impl Loop<'_> {
+    fn go<M: Measuring>(&mut self, measuring: &mut M) -> Result<Going, M::Error> {
+        for change in &self.plan.changes {
+            if self.change(change, None, measuring)?.is_none() {
+                return Ok(None);
+            }
+        }
+        if let Some(advised) = &self.plan.rules.advised {
+            if self.advised(advised, measuring)?.is_none() {
+                return Ok(None);
+            }
+        }
+        self.confirm(measuring)
+    }
+
+    /// Measures one change, and keeps it or not.
+    fn change<M: Measuring>(
+        &mut self,
+        change: &Change,
+        advised: Option<AdvisedFor>,
+        measuring: &mut M,
+    ) -> Result<Going, M::Error> {
+        let folder = folder_of(self.tuning.steps.len(), &change.level.name);
+        let made = match (step(self.plan, &self.best, change), self.best.with(change)) {
             (Ok(study), Ok(after)) => Ok((study, after)),
             (Err(why), _) | (_, Err(why)) => Err(why),
         };
-        let (study, after) = match made {
-            Ok(made) => made,
-            Err(why) => {
-                tuning.steps.push(told(change, Ruling::Impossible, why));
-                measuring.tried(&tuning);
-                continue;
+        self.tried.add(change, made.as_ref().ok().map(|(_, after)| after));
+        let step = Step {
+            name: change.level.name.clone(),
+            why: change.why.clone(),
+            advised,
+            ruling: Ruling::Impossible,
+            sentence: String::new(),
+            folder: None,
+            judged: Vec::new(),
+        };
+        let step = match made {
+            Err(sentence) => Step { sentence, ..step },
+            Ok((study, after)) => {
+                let Some(step) = self.measured(step, folder.clone(), &study, measuring)? else {
+                    return Ok(None);
+                };
+                let kept = step.ruling == Ruling::Kept;
+                if kept {
+                    self.best = after;
+                    self.tuning.kept.push(change.level.name.clone());
+                    self.tuning.after = definition(&self.best);
+                }
+                if step.ruling != Ruling::Failed {
+                    let arm = if kept { &change.level.name } else { BEFORE };
+                    self.source = Some((folder, study, arm.to_owned()));
+                }
+                step
             }
         };
-        let tried = match measuring.measure(&folder, &study)? {
-            Measured::Interrupted => return Ok(tuning),
-            Measured::Failed(why) => Step { folder: Some(folder), ..told(change, Ruling::Failed, why) },
-            Measured::Findings(findings) => {
-                let (ruling, judged) = judge(&findings, &plan.rules);
-                let sentence = said(plan, findings.verdict.sentence);
-                Step { folder: Some(folder), judged, ..told(change, ruling, sentence) }
-            }
-        };
-        if tried.ruling == Ruling::Kept {
-            best = after;
-            tuning.kept.push(change.level.name.clone());
-            tuning.after = definition(&best);
-        }
-        tuning.steps.push(tried);
-        measuring.tried(&tuning);
+        self.tuning.steps.push(step);
+        measuring.tried(&self.tuning);
+        Ok(Some(()))
     }
-    if plan.rules.confirm && tuning.kept.len() > 1 {
-        let folder = folder_of(plan.changes.len(), TUNED);
-        // It was a plan with every one of them.
-        if let Ok(study) = confirmation(plan, &best) {
-            let why = "All kept changes together against the baseline.".to_owned();
-            let (ruling, judged, sentence) = match measuring.measure(&folder, &study)? {
-                Measured::Interrupted => return Ok(tuning),
-                Measured::Failed(why) => (Ruling::Failed, Vec::new(), why),
-                Measured::Findings(findings) => {
-                    let (ruling, judged) = judge(&findings, &plan.rules);
-                    let confirmed =
-                        if ruling == Ruling::Kept { Ruling::Confirmed } else { Ruling::NotConfirmed };
-                    (confirmed, judged, said(plan, findings.verdict.sentence))
+
+    /// A step with its ruling; none where it was interrupted.
+    fn measured<M: Measuring>(
+        &self,
+        step: Step,
+        folder: String,
+        study: &Plan,
+        measuring: &mut M,
+    ) -> Result<Option<Step>, M::Error> {
+        let measured = measuring.measure(&folder, study)?;
+        let step = Step { folder: Some(folder), ..step };
+        Ok(match measured {
+            Measured::Interrupted => None,
+            Measured::Failed(sentence) => Some(Step { ruling: Ruling::Failed, sentence, ..step }),
+            Measured::Findings(findings) => {
+                let (ruling, judged) = judge(&findings, &self.plan.rules);
+                let sentence = said(self.plan, findings.verdict.sentence);
+                Some(Step { ruling, judged, sentence, ..step })
+            }
+        })
+    }
+
+    /// Tries what is advised, one after the other, each by the exits of the best so far.
+    fn advised<M: Measuring>(&mut self, rules: &Advised, measuring: &mut M) -> Result<Going, M::Error> {
+        for number in 0..=rules.steps {
+            let (folder, study, arm) = self
+                .source
+                .clone()
+                .unwrap_or_else(|| (folder_of_baseline(), baseline(&self.plan.base), BEFORE.to_owned()));
+            let recorded = match measuring.exits(&folder, &study, &arm)? {
+                Seen::Interrupted => return Ok(None),
+                Seen::Exits(recorded) => recorded,
+                Seen::Nothing(why) => {
+                    self.tuning.notes.push(format!("Nothing more was advised: {why}"));
+                    return Ok(Some(()));
                 }
             };
-            let name = TUNED.to_owned();
-            tuning.steps.push(Step { name, why, ruling, sentence, folder: Some(folder), judged });
+            let found = match next(&self.best, &recorded, rules, &self.tried) {
+                Ok(found) => found,
+                Err(why) => {
+                    self.tuning.notes.push(format!("Nothing more was advised: {why}"));
+                    return Ok(Some(()));
+                }
+            };
+            // What is left is told of the state at the end.
+            self.tuning.left = found.left;
+            match found.next {
+                None => return Ok(Some(())),
+                Some((change, _)) if number == rules.steps => {
+                    let name = change.level.name;
+                    self.tuning
+                        .notes
+                        .push(format!("{name} is advised too, and all {number} steps were made"));
+                }
+                Some((change, advised)) => {
+                    if self.change(&change, Some(advised), measuring)?.is_none() {
+                        return Ok(None);
+                    }
+                }
+            }
         }
+        Ok(Some(()))
     }
-    tuning.complete = true;
-    measuring.tried(&tuning);
-    Ok(tuning)
+
+    /// All kept changes together against the baseline.
+    fn confirm<M: Measuring>(&mut self, measuring: &mut M) -> Result<Going, M::Error> {
+        if !self.plan.rules.confirm || self.tuning.kept.len() < 2 {
+            return Ok(Some(()));
+        }
+        // It was a plan with every one of them.
+        let Ok(study) = confirmation(self.plan, &self.best) else { return Ok(Some(())) };
+        let step = Step {
+            name: TUNED.to_owned(),
+            why: "All kept changes together against the baseline.".to_owned(),
+            advised: None,
+            ruling: Ruling::NotConfirmed,
+            sentence: String::new(),
+            folder: None,
+            judged: Vec::new(),
+        };
+        let folder = folder_of(self.tuning.steps.len(), TUNED);
+        let Some(mut step) = self.measured(step, folder, &study, measuring)? else { return Ok(None) };
+        step.ruling = match step.ruling {
+            Ruling::Kept => Ruling::Confirmed,
+            Ruling::Failed => Ruling::Failed,
+            _ => Ruling::NotConfirmed,
+        };
+        self.tuning.steps.push(step);
+        Ok(Some(()))
+    }
 }
 
 /// A step before it is made.
@@ -123,7 +267,8 @@ pub struct Preview {
     pub runs: u64,
 }
 
-/// The guest's definition as it is, and the steps, each over the baseline, for what is kept is not known.
+/// The guest's definition as it is, and the steps that the plan lists, each over the baseline, for what is kept is not
+/// known.
 #[must_use]
 pub fn preview(plan: &TuningPlan) -> (Vec<String>, Vec<Preview>) {
     let best = Best::of(&plan.base);
@@ -134,7 +279,7 @@ pub fn preview(plan: &TuningPlan) -> (Vec<String>, Vec<Preview>) {
         after: best.with(change).map_or_else(|_| before.clone(), |after| definition(&after)),
         runs: step(plan, &best, change).map_or(0, |study| runs(&study)),
     };
-    let steps = tried(plan).map(one).collect();
+    let steps = plan.changes.iter().map(one).collect();
     (before, steps)
 }
 
@@ -145,24 +290,13 @@ pub fn runs(study: &Plan) -> u64 {
     points as u64 * u64::from(study.order.repeats)
 }
 
-/// A step's study as a plan's file.
-///
-/// # Errors
-/// Where a value has no form in TOML, which a plan that was read from it does not hold.
-pub fn text(study: &Plan) -> Result<String, toml::ser::Error> {
-    toml::to_string(study)
-}
-
-/// The candidates in the order in which they are tried: those that the plan lists. Changes that are advised from the exits
-/// of the baseline come in here, ranked by the time that they save.
-pub fn tried(plan: &TuningPlan) -> impl Iterator<Item = &Change> {
-    plan.changes.iter()
-}
-
 /// The folder of a step's study below the result's.
-#[must_use]
-pub fn folder_of(index: usize, name: &str) -> String {
+fn folder_of(index: usize, name: &str) -> String {
     format!("steps/{}-{name}", index + 1)
+}
+
+fn folder_of_baseline() -> String {
+    "steps/0-baseline".to_owned()
 }
 
 /// The study's verdict is on main figures; where others decide, it would contradict the ruling.
@@ -170,17 +304,6 @@ fn said(plan: &TuningPlan, verdict: String) -> String {
     match &plan.rules.judge[..] {
         [] => verdict,
         named => format!("Judged by {}.", named.join(", ")),
-    }
-}
-
-fn told(change: &Change, ruling: Ruling, sentence: String) -> Step {
-    Step {
-        name: change.level.name.clone(),
-        why: change.why.clone(),
-        ruling,
-        sentence,
-        folder: None,
-        judged: Vec::new(),
     }
 }
 

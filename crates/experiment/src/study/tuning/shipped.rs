@@ -19,7 +19,8 @@ macro_rules! shipped {
 }
 
 /// All of them, each in its full size and in one for laboratories.
-pub const SHIPPED_TUNING: [ShippedTuning; 2] = shipped!["tune-old-guest", "tune-old-guest-lab"];
+pub const SHIPPED_TUNING: [ShippedTuning; 4] =
+    shipped!["tune-old-guest", "tune-old-guest-lab", "tune-advised", "tune-advised-lab"];
 
 impl ShippedTuning {
     /// The plan with this name.

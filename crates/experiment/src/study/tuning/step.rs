@@ -8,15 +8,15 @@ use crate::study::guest::{GuestPlan, merged};
 use crate::study::plan::{Factor, Plan};
 
 /// The arm that a change is compared with.
-pub const BEFORE: &str = "before";
+pub(super) const BEFORE: &str = "before";
 /// The arm of all kept changes, where they are compared with the baseline.
-pub const TUNED: &str = "tuned";
+pub(super) const TUNED: &str = "tuned";
 /// What is varied in each step.
-const FACTOR: &str = "change";
+pub(super) const FACTOR: &str = "change";
 
 /// What has been found best so far.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Best {
+pub(super) struct Best {
     /// The guests with the kept changes.
     pub guests: GuestPlan,
     /// What the kept changes do to the host, all in one.
@@ -26,7 +26,7 @@ pub struct Best {
 impl Best {
     /// That of the beginning.
     #[must_use]
-    pub fn of(base: &Plan) -> Self {
+    pub(super) fn of(base: &Plan) -> Self {
         Self { guests: base.guests.clone(), host: empty(BEFORE) }
     }
 
@@ -34,7 +34,7 @@ impl Best {
     ///
     /// # Errors
     /// Where the guests make no sense with it.
-    pub fn with(&self, change: &Change) -> Result<Self, String> {
+    pub(super) fn with(&self, change: &Change) -> Result<Self, String> {
         let over = change.level.guest_settings();
         let base = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
         let guests = GuestPlan::deserialize(merged(&base, [&over]))
@@ -56,7 +56,7 @@ impl Best {
 ///
 /// # Errors
 /// Where the two do not go together.
-pub fn step(plan: &TuningPlan, best: &Best, change: &Change) -> Result<Plan, String> {
+pub(super) fn step(plan: &TuningPlan, best: &Best, change: &Change) -> Result<Plan, String> {
     let after = best.with(change)?;
     let level = Level { inhibit: change.level.inhibit, ..after.level(&change.level.name)? };
     Ok(study(plan, best, level, &change.level.name))
@@ -66,8 +66,20 @@ pub fn step(plan: &TuningPlan, best: &Best, change: &Change) -> Result<Plan, Str
 ///
 /// # Errors
 /// Where the guests cannot be told as a table.
-pub fn confirmation(plan: &TuningPlan, best: &Best) -> Result<Plan, String> {
+pub(super) fn confirmation(plan: &TuningPlan, best: &Best) -> Result<Plan, String> {
     Ok(study(plan, &Best::of(&plan.base), best.level(TUNED)?, TUNED))
+}
+
+/// The baseline alone, run once with each workload: for the exits that advice needs before anything is compared.
+pub(super) fn baseline(base: &Plan) -> Plan {
+    let mut study = base.clone();
+    study.title = format!("{}: baseline", study.title);
+    study.order.repeats = 1;
+    study.order.warm_up = 0;
+    study.order.until = None;
+    study.factors =
+        vec![Factor { name: FACTOR.to_owned(), baseline: BEFORE.to_owned(), levels: vec![empty(BEFORE)] }];
+    study
 }
 
 fn study(plan: &TuningPlan, before: &Best, after: Level, name: &str) -> Plan {
@@ -80,7 +92,8 @@ fn study(plan: &TuningPlan, before: &Best, after: Level, name: &str) -> Plan {
     study
 }
 
-fn empty(name: &str) -> Level {
+/// A level that changes nothing.
+pub(super) fn empty(name: &str) -> Level {
     Level {
         name: name.to_owned(),
         module_parameters: Default::default(),

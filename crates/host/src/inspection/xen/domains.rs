@@ -1,5 +1,6 @@
 //! The domains that run.
 
+use super::last_word;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,11 +47,7 @@ impl XenDomain {
     /// A line of `xl list`: `Name ID Mem VCPUs State Time(s)`. A name can have blanks.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut rest = line.trim_end();
-        let mut last = || {
-            let (before, word) = rest.rsplit_once(char::is_whitespace)?;
-            rest = before.trim_end();
-            Some(word)
-        };
+        let mut last = || last_word(&mut rest);
         let (_, state, vcpus, _, id) = (last()?, last()?, last()?, last()?, last()?);
         Some(Self {
             name: rest.to_owned(),

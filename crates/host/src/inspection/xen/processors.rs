@@ -1,5 +1,6 @@
 //! Where vCPUs may run, and the pools of processors with their schedulers.
 
+use super::last_word;
 use crate::CpuSet;
 
 /// A vCPU of a domain, as `xl vcpu-list` shows it (`tools/xl/xl_vcpu.c`, `print_vcpuinfo`).
@@ -38,11 +39,7 @@ pub(super) fn vcpus(text: &str) -> Vec<XenVcpu> {
 fn vcpu(line: &str) -> Option<XenVcpu> {
     let (rest, _soft) = line.rsplit_once(" / ")?;
     let mut rest = rest.trim_end();
-    let mut last = || {
-        let (before, word) = rest.rsplit_once(char::is_whitespace)?;
-        rest = before.trim_end();
-        Some(word)
-    };
+    let mut last = || last_word(&mut rest);
     let (hard, _time, _state, cpu, vcpu, id) = (last()?, last()?, last()?, last()?, last()?, last()?);
     Some(XenVcpu {
         domain: rest.to_owned(),

@@ -230,3 +230,50 @@ fn a_dry_run_has_nothing_to_change_with() {
     assert!((4001..=4004).all(|tid| cpus_of(root, tid) == "0-3"));
     assert!(!root.join("run/exitless").exists());
 }
+
+/// VMs are looked for once a second.
+fn until_looked_for() {
+    std::thread::sleep(DISCOVER_EVERY + Duration::from_millis(50));
+}
+
+fn kill(root: &Path, pid: i32) {
+    for process in pid..pid + 5 {
+        let _ = fs::remove_dir_all(root.join(format!("proc/{process}")));
+    }
+}
+
+#[test]
+fn vms_that_come_are_placed_and_without_those_that_go_it_goes_on() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut monitor = Monitor::new(actuator(root), Settings::default(), false);
+    monitor.step(0.0);
+    run(root, &[(4000, 4004), (4000, 4003)], 1);
+    assert!(monitor.step(1.0).layout.cores() > 0);
+
+    unpack(&format!("\n{}", vm(5000, "db", false, "0-3")), root).unwrap();
+    until_looked_for();
+    monitor.step(2.0);
+    run(root, &[(4000, 4004), (4000, 4003), (5000, 5004), (5000, 5003)], 2);
+    let step = monitor.step(3.0);
+    assert_eq!(step.seen.unwrap().vms.len(), 2);
+    let beside = CpuSet::parse(&cpus_of(root, 5001)).unwrap();
+    assert!(step.layout.0.keys().flatten().all(|core| !beside.contains(*core)), "{beside}");
+
+    kill(root, 4000);
+    until_looked_for();
+    let step = monitor.step(4.0);
+    let told = step.said.and_then(|said| said.trouble);
+    let vms: Vec<String> = step.seen.unwrap().vms.into_iter().map(|vm| vm.name).collect();
+    assert_eq!((told, vms), (None, vec!["db".to_owned()]));
+
+    kill(root, 5000);
+    until_looked_for();
+    let said: Vec<_> = (5..8).filter_map(|time| monitor.step(f64::from(time)).said).collect();
+    let [one] = &said[..] else { panic!("{said:?}") };
+    assert!(one.trouble.as_ref().unwrap().contains("no VM that may be placed"), "{one:?}");
+    assert!(one.actions.is_empty());
+    let _ = monitor.end();
+    let restored = restore(root, &mut Kernel { root: root.to_owned() }, Restore::default()).unwrap();
+    assert!(!restored.incomplete(), "{restored:?}");
+}

@@ -26,22 +26,34 @@ impl Default for Replay {
     }
 }
 
-/// Replays a trace; `watch` is told the time, what the monitor saw and what it decided.
+/// One period of a replay, for whoever watches.
+#[derive(Debug, Clone, Copy)]
+pub struct Period<'a> {
+    /// Its end, in seconds from the beginning of the replay.
+    pub time: f64,
+    /// The phase's place among all.
+    pub phase: usize,
+    /// What was served of all that was offered: 0 to 1.
+    pub attained: f64,
+    /// What the monitor saw.
+    pub view: &'a View,
+    /// What it decided.
+    pub decision: &'a Decision,
+}
+
+/// Replays a trace; `watch` is told of each period.
 ///
 /// # Errors
 /// [`BadTrace`].
-pub fn replay(
-    trace: &Trace,
-    how: &Replay,
-    watch: &mut dyn FnMut(f64, &View, &Decision),
-) -> Result<Outcome, BadTrace> {
+pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) -> Result<Outcome, BadTrace> {
     trace.check()?;
     let mut host = Host::of(trace);
-    let mut course = Course { layout: fixed(&host, 0), memory: Memory::default(), time: 0.0 };
+    let mut course = Course { layout: fixed(&host, 0), memory: Memory::default(), time: 0.0, phase: 0 };
     let mut phases = Vec::new();
     let step = steps(host.cores.len());
     let mut sums: BTreeMap<usize, f64> = BTreeMap::new();
-    for phase in &trace.phases {
+    for (number, phase) in trace.phases.iter().enumerate() {
+        course.phase = number;
         host.enter(trace, phase);
         let tried = search(&host, None);
         for (&cores, attained) in &tried {
@@ -67,6 +79,7 @@ struct Course {
     layout: Layout,
     memory: Memory,
     time: f64,
+    phase: usize,
 }
 
 fn one_phase(
@@ -75,7 +88,7 @@ fn one_phase(
     best: StaticChoice,
     how: &Replay,
     so_far: &mut Course,
-    watch: &mut dyn FnMut(f64, &View, &Decision),
+    watch: &mut dyn FnMut(Period<'_>),
 ) -> PhaseOutcome {
     let periods = (phase.seconds / how.period).ceil().max(1.0) as u32;
     let (mut sum, mut changes, mut moves, mut paused) = (0.0, 0, 0, 0.0);
@@ -90,7 +103,8 @@ fn one_phase(
         let view = served.view(host, &so_far.layout);
         let decision = decide(&how.settings, &mut so_far.memory, &view);
         so_far.time += how.period;
-        watch(so_far.time, &view, &decision);
+        let (time, phase) = (so_far.time, so_far.phase);
+        watch(Period { time, phase, attained, view: &view, decision: &decision });
         let moved = so_far.layout.actions_to(&decision.layout);
         let queues = moved.iter().filter(|action| matches!(action, Action::Move { .. })).count();
         moves += queues as u64;

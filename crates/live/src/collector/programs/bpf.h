@@ -9,6 +9,7 @@
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
+typedef int s32;
 typedef unsigned long long u64;
 
 #define SEC(name) __attribute__((section(name), used))
@@ -32,6 +33,7 @@ enum {
 	UPDATE_ANY = 0,
 	UPDATE_NOEXIST = 1,
 	RINGBUF_NO_WAKEUP = 1,
+	USER_STACK = 1 << 8,
 };
 
 #define CURRENT_CPU 0xffffffffULL
@@ -44,6 +46,7 @@ static u64 (*const ktime_get_ns)(void) = (void *)5;
 static u32 (*const get_smp_processor_id)(void) = (void *)8;
 static u64 (*const get_current_pid_tgid)(void) = (void *)14;
 static long (*const perf_event_output)(void *context, void *map, u64 flags, void *data, u64 size) = (void *)25;
+static long (*const get_stack)(void *context, void *to, u32 size, u64 flags) = (void *)67;
 static void *(*const ringbuf_reserve)(void *map, u64 size, u64 flags) = (void *)131;
 static void (*const ringbuf_submit)(void *data, u64 flags) = (void *)132;
 

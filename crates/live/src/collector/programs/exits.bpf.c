@@ -4,8 +4,9 @@
  * entry of the same thread; a port, an MSR, an APIC register or a write to an address without memory from its event
  * to that entry; a read of such an address from the exit to its event.
  *
- * Compiled in three ways: counting into cells (no macro), or giving each exit to user space through a ring buffer
- * (RECORD_RING) or, before Linux 5.8, through perf's buffers (RECORD_PERF).
+ * Compiled in four ways: counting into cells (no macro), or giving each exit to user space through a ring buffer
+ * (RECORD_RING) or, before Linux 5.8, through perf's buffers (RECORD_PERF), or counting into cells and sampling what
+ * the processors do meanwhile (HOT_SPOTS).
  *
  * All that a thread's exits change belongs to that thread and is changed in its own context, so that nothing here
  * needs a lock, an atomic operation or a copy for each processor.
@@ -129,7 +130,17 @@ struct {
 } watched SEC(".maps");
 
 /* What could not be kept. */
-enum counter { LOST_RECORDS, VCPUS_FULL, CELLS_FULL, COUNTERS };
+enum counter { LOST_RECORDS, VCPUS_FULL, CELLS_FULL, TICKS, COUNTERS };
+
+#ifdef HOT_SPOTS
+/* Processes that have vCPUs: their other threads work for the device model. */
+struct {
+	NUMBER(type, MAP_HASH);
+	NUMBER(max_entries, 4096);
+	TYPE(key, u32);
+	TYPE(value, u8);
+} monitors SEC(".maps");
+#endif
 
 struct {
 	NUMBER(type, MAP_PERCPU_ARRAY);
@@ -197,6 +208,11 @@ INLINE struct vcpu *begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
 	vcpu->number = number;
 	vcpu->ignored = filtered && !map_lookup_elem(&watched, &process);
 	map_update_elem(&keys, &thread, &key, UPDATE_ANY);
+#ifdef HOT_SPOTS
+	u8 there = 1;
+	if (!vcpu->ignored)
+		map_update_elem(&monitors, &process, &there, UPDATE_ANY);
+#endif
 	return vcpu;
 }
 
@@ -256,6 +272,9 @@ INLINE int mmio(void *context, u64 type, u64 address)
 
 #include "raw.h"
 #include "tracepoints.h"
+#ifdef HOT_SPOTS
+#include "hot_spots.h"
+#endif
 
 /* The kernel lends most of these functions to programs of a licence compatible with its own. */
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,6 +1,6 @@
 //! VM exits by reason in each arm, as bars and as a table.
 
-use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, exit_reason};
+use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, counted_reason};
 use maud::{Markup, html};
 
 use super::{class, legend, tables};
@@ -44,11 +44,11 @@ pub(super) fn section(findings: &Findings) -> Markup {
 
 fn rows<'a>(findings: &'a Findings, workload: &str) -> Vec<Row<'a>> {
     // A load of the micro VM counts its own, by operation.
-    let of = findings.figures.iter().filter(|figure| {
-        figure.workload == workload && figure.source == Source::Host && figure.metric.starts_with("exits.")
-    });
-    let mut rows: Vec<Row<'a>> =
-        of.filter_map(|figure| Some((exit_reason(&figure.metric)?, figure, figure.points.last()?))).collect();
+    let of =
+        findings.figures.iter().filter(|figure| figure.workload == workload && figure.source == Source::Host);
+    let mut rows: Vec<Row<'a>> = of
+        .filter_map(|figure| Some((counted_reason(&figure.metric)?, figure, figure.points.last()?)))
+        .collect();
     rows.sort_by(|a, b| largest(b.2).total_cmp(&largest(a.2)));
     rows
 }

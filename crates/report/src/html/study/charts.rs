@@ -4,7 +4,7 @@ use experiment::study::analysis::{ATTAINED, Figure, Findings, Source};
 use experiment::study::{Better, Unit};
 use maud::{Markup, html};
 
-use super::{bars, legend, lines};
+use super::{bars, legend, lines, requested};
 
 /// Figures of the host's CPUs that are drawn: how busy they are, and how much they wait for I/O.
 const CPU: [&str; 2] = ["cpu.busy", "cpu.iowait"];
@@ -39,6 +39,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
     html! {
         (section(findings, "Throughput", "The sum over all guests that ran at once.", &throughput))
         (section(findings, "Latency", "Of all guests that ran at once the slowest counts.", &latency))
+        (requested::section(findings))
         (section(findings, "Attained of what was asked for", "Loads of a fixed rate: what was answered of what was due.", &attained))
         @for (metric, title, note) in [
             (CPU[0], "CPU of the host", "Time that is neither idle nor waiting for I/O. More of it may be more work done, or waste."),

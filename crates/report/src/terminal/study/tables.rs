@@ -1,6 +1,6 @@
 //! The tables of a study.
 
-use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, accessed, exit_reason};
+use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, accessed, counted_reason};
 
 use crate::figure::{self, NONE};
 use crate::studied::{self, Measure};
@@ -192,8 +192,7 @@ fn gain(one: &Comparison) -> String {
 
 /// Exits by reason in each arm, with as many guests as ran at most.
 fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
-    let of =
-        |metric: &str| metric.starts_with("exits.").then(|| exit_reason(metric)).flatten().map(str::to_owned);
+    let of = |metric: &str| counted_reason(metric).map(str::to_owned);
     let total = "exits.total";
     let table = rates(findings, workload, "exit reason", of, Some(total), (width, colour))?;
     Some((format!("VM exits during {workload}{}", table.0), table.1))

@@ -1,4 +1,4 @@
-//! The agent's bytes to and from the host: a virtio port, or the second serial port.
+//! The agent's bytes to and from the host: a virtio port, the second serial port, or the console of a domain of Xen.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use super::super::frames::Frame;
+use super::settings::Port;
 
 /// Name of the virtio port that QEMU offers.
 pub(in crate::study::guest) const PORT_NAME: &str = "exitless";
 const SERIAL: &str = "/dev/ttyS1";
+/// Where Linux has the console of its domain (`drivers/tty/hvc/hvc_xen.c`).
+const XEN_CONSOLE: &str = "/dev/hvc0";
 const PORTS: &str = "/sys/class/virtio-ports";
 const PORT_WAIT: Duration = Duration::from_secs(60);
 
@@ -29,11 +32,16 @@ pub(super) struct Sender {
 }
 
 impl Channel {
-    pub(super) fn open(serial: bool) -> Result<(Self, Arc<Sender>), String> {
-        let path = if serial { PathBuf::from(SERIAL) } else { virtio_port()? };
+    pub(super) fn open(port: Port) -> Result<(Self, Arc<Sender>), String> {
+        let path = match port {
+            Port::Serial => PathBuf::from(SERIAL),
+            Port::XenConsole => PathBuf::from(XEN_CONSOLE),
+            Port::Virtio => virtio_port()?,
+        };
+        let is_terminal = port != Port::Virtio;
         let failed = |error: io::Error| format!("opening the channel {}: {error}", path.display());
         let port = OpenOptions::new().read(true).write(true).open(&path).map_err(failed)?;
-        if serial {
+        if is_terminal {
             let raw = tcgetattr(&port).and_then(|mut terminal| {
                 terminal.make_raw();
                 tcsetattr(&port, OptionalActions::Now, &terminal)

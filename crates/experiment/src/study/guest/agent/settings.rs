@@ -10,13 +10,28 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 pub(in crate::study::guest) struct Settings {
     /// Modules to be loaded, with what they need.
     pub(in crate::study::guest) modules: Vec<String>,
-    /// Whether the host is at the second serial port, and not at a virtio port.
-    pub(in crate::study::guest) serial: bool,
+    /// Where the host is.
+    pub(in crate::study::guest) port: Port,
     /// Whether there is a disk to be formatted and mounted.
     pub(in crate::study::guest) data: bool,
     /// The network interface's settings.
     pub(in crate::study::guest) network: Option<Network>,
 }
+
+/// What the guest and the host speak through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::study::guest) enum Port {
+    /// A virtio port.
+    #[default]
+    Virtio,
+    /// The second serial port.
+    Serial,
+    /// The console of a domain of Xen.
+    XenConsole,
+}
+
+const PORTS: [(Port, &str); 3] =
+    [(Port::Virtio, "virtio"), (Port::Serial, "serial"), (Port::XenConsole, "xen-console")];
 
 /// How the network interface gets its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +63,10 @@ impl Settings {
         own.fold(Self::default(), |mut settings, (key, value)| {
             match key {
                 "modules" => settings.modules = value.split(',').map(str::to_owned).collect(),
-                "channel" => settings.serial = value == "serial",
+                "channel" => {
+                    let named = PORTS.iter().find(|(_, name)| *name == value);
+                    settings.port = named.map_or(settings.port, |&(port, _)| port);
+                }
                 "data" => settings.data = value == "1",
                 "network" => settings.network = Network::read(value),
                 _ => (),
@@ -60,8 +78,8 @@ impl Settings {
     /// As arguments of the kernel.
     pub(in crate::study::guest) fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![format!("exitless.modules={}", self.modules.join(","))];
-        if self.serial {
-            arguments.push("exitless.channel=serial".to_owned());
+        if let Some((_, name)) = PORTS.iter().find(|(port, _)| *port == self.port && *port != Port::Virtio) {
+            arguments.push(format!("exitless.channel={name}"));
         }
         if self.data {
             arguments.push("exitless.data=1".to_owned());
@@ -100,9 +118,10 @@ mod tests {
     fn what_the_host_says_is_what_the_guest_reads() {
         let host: IpAddr = [10, 0, 2, 2].into();
         let fixed = Network::Static { address: [10, 0, 2, 15].into(), prefix: 24, host };
-        for network in [None, Some(Network::Dhcp), Some(fixed)] {
+        let networks = [None, Some(Network::Dhcp), Some(fixed)];
+        for (network, (port, _)) in networks.into_iter().zip(PORTS) {
             let modules = vec!["overlay".to_owned(), "virtio_blk".to_owned()];
-            let settings = Settings { modules, serial: true, data: true, network };
+            let settings = Settings { modules, port, data: true, network };
             let line = format!("console=ttyS0 {} quiet exitless.unknown=1", settings.arguments().join(" "));
             assert_eq!(Settings::read(&line), settings);
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Size;
+use super::{NetModel, NetPlan, Size};
 use crate::study::Span;
 
 /// How each guest's QEMU is started.
@@ -172,62 +172,6 @@ pub enum DiskCache {
     Unsafe,
 }
 
-/// A network interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NetPlan {
-    /// How the guest sees it.
-    #[serde(default)]
-    pub model: NetModel,
-    /// What carries its packets on the host.
-    #[serde(default)]
-    pub backend: NetBackend,
-    /// Queue pairs.
-    #[serde(default = "one")]
-    pub queues: u32,
-    /// The bridge of backend = "bridge"; br0 if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bridge: Option<String>,
-    /// The sockets of backend = "vhost-user", with {guest} where each guest's number stands.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub socket: Option<String>,
-}
-
-/// How a guest sees its network interface.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetModel {
-    /// virtio-net.
-    #[default]
-    VirtioNet,
-    /// Intel's 82540EM. Debian's cloud kernel has no driver for it: give another kernel.
-    E1000,
-    /// Realtek's 8139. Debian's cloud kernel has no driver for it: give another kernel.
-    Rtl8139,
-    /// VMware's third, of which QEMU emulates every register in user space: the only emulated one that Debian's cloud kernel
-    /// has a driver for.
-    Vmxnet3,
-    /// No network.
-    None,
-}
-
-/// What carries a guest's packets on the host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetBackend {
-    /// QEMU itself, without root: the guest reaches the host at 10.0.2.2, and the host does not reach the guest.
-    #[default]
-    User,
-    /// A tap device each, made for the study with addresses of its own, served by QEMU. Needs root.
-    Tap,
-    /// A tap device in a bridge that is there.
-    Bridge,
-    /// As tap, served by the kernel's vhost-net.
-    Vhost,
-    /// A vhost-user device, as of `exitless iocm`.
-    VhostUser,
-}
-
 impl QemuPlan {
     /// Whether the machine is of QEMU's type microvm, which has no PCI by itself.
     pub fn is_microvm(&self) -> bool {
@@ -282,27 +226,7 @@ impl QemuPlan {
             );
         }
         if let Some(net) = self.net() {
-            let virtio = net.model == NetModel::VirtioNet;
-            require(
-                virtio || net.model == NetModel::Vmxnet3 || self.kernel.is_some(),
-                "guests.net.model: the guest image's kernel has drivers for virtio-net and vmxnet3 alone; give another by kernel",
-            );
-            require(
-                virtio || !matches!(net.backend, NetBackend::Vhost | NetBackend::VhostUser),
-                "guests.net.backend = \"vhost\" and \"vhost-user\" serve virtio-net only",
-            );
-            require(
-                net.model != NetModel::Vmxnet3 || !self.is_microvm(),
-                "guests.net.model = \"vmxnet3\" needs machine = \"pc\" or \"q35\": it is a PCI device",
-            );
-            require(
-                net.queues == 1 || (virtio && net.backend != NetBackend::User),
-                "guests.net.queues above 1 need virtio-net and another backend than \"user\"",
-            );
-            require(
-                net.backend != NetBackend::VhostUser || net.socket.is_some(),
-                "guests.net.backend = \"vhost-user\" needs socket, the path of the device's socket",
-            );
+            net.problems(self, &mut require);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::GuestFiles;
-use super::super::agent::{AGENT_ARGUMENT, PORT_NAME, ROOT_SERIAL, Settings};
+use super::super::agent::{AGENT_ARGUMENT, PORT_NAME, Port, ROOT_SERIAL, Settings};
 use super::super::plan::{Accelerator, DiskBus, Irqchip, NetModel, Pit, QemuPlan};
 use super::devices;
 use super::network::Wiring;
@@ -106,7 +106,7 @@ fn kernel_arguments(plan: &QemuPlan, wiring: &Wiring) -> String {
     }
     let settings = Settings {
         modules: modules.into_iter().map(str::to_owned).collect(),
-        serial: false,
+        port: Port::Virtio,
         data: plan.disk().is_some(),
         network: wiring.guest.clone(),
     };

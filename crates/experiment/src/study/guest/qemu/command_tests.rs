@@ -7,6 +7,7 @@ fn given(text: &str, index: u32) -> String {
         panic!("not QEMU")
     };
     let files = GuestFiles {
+        compressed_kernel: "/image/vmlinuz".into(),
         kernel: "/image/vmlinux".into(),
         initial_ram_disk: "/study/initrd".into(),
         root: "/image,1/root".into(),
@@ -114,6 +115,8 @@ fn both_ends_of_a_network_have_addresses_that_no_other_guest_has() {
     );
     let socket = given("[net]\nbackend = \"vhost-user\"\nsocket = \"/run/net-{guest}\"", 2);
     assert_holds(&socket, &["memory-backend=memory", "socket,id=net,path=/run/net-2", "size=524288k"]);
+    let served = given("[net]\nbackend = \"iocm\"", 2);
+    assert_holds(&served, &["memory-backend=memory", "path=../iocm/net-2.sock", "198.18.0.10/30,198.18.0.9"]);
     assert_holds(&given("[net]\nbackend = \"bridge\"", 0), &["exitless.network=dhcp"]);
 }
 

@@ -5,17 +5,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::super::addresses::{PREFIX, measured_network};
 use super::super::agent::Network;
 use super::super::plan::{NetBackend, NetModel, NetPlan, QemuPlan};
+use super::data_plane::socket_of;
 use super::devices::virtio_suffix;
 
 /// Where guests behind QEMU's own network stack reach the host (docs/system/devices/net.rst of QEMU).
 pub(super) const USER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
 const USER_GUEST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 15));
-/// The network of the host's ends of taps: one for measurements of network devices (RFC 2544, appendix C.2.2).
-const MEASURED: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
-/// Networks of four addresses that it holds.
-const MEASURED_NETWORKS: u32 = 1 << 15;
 const BRIDGE: &str = "br0";
 
 /// How one guest is wired.
@@ -27,11 +25,11 @@ pub(super) struct Wiring {
     pub(super) guest: Option<Network>,
     /// Where the guest reaches the host.
     pub(super) host: Option<IpAddr>,
-    /// A tap device that QEMU makes, and that goes with it.
+    /// A tap device that QEMU or the I/O daemon makes, and that goes with it.
     pub(super) tap: Option<Tap>,
 }
 
-/// A tap device to be brought up when QEMU has made it.
+/// A tap device to be brought up when it has been made.
 #[derive(Debug)]
 pub(super) struct Tap {
     name: String,
@@ -43,10 +41,8 @@ pub(super) struct Tap {
 /// The wiring of guest `index`.
 pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
     let Some(net) = plan.net() else { return Wiring::default() };
-    let network = MEASURED.to_bits() + 4 * (index % MEASURED_NETWORKS);
-    let end = |number| IpAddr::V4(Ipv4Addr::from_bits(network + number));
-    let (host, own) = (end(1), end(2));
-    let between = Some(Network::Static { address: own, prefix: 30, host });
+    let (host, own) = measured_network(index);
+    let between = Some(Network::Static { address: own, prefix: PREFIX, host });
     let tap = tap_name(index);
     let queues = if net.queues > 1 { format!(",queues={}", net.queues) } else { String::new() };
     let carried = |vhost: &str| format!("tap,id=net,ifname={tap},script=no,downscript=no{vhost}{queues}");
@@ -65,12 +61,14 @@ pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
             let up = Tap { name: tap.clone(), address: None, bridge };
             (carried(""), Some(Network::Dhcp), None, Some(up))
         }
-        NetBackend::VhostUser => {
-            (format!("vhost-user,id=net,chardev=net{queues}"), between, Some(host), None)
+        NetBackend::VhostUser | NetBackend::Iocm => {
+            let made = net.backend == NetBackend::Iocm;
+            let up = made.then(|| Tap { name: tap.clone(), address: Some(host), bridge: None });
+            (format!("vhost-user,id=net,chardev=net{queues}"), between, Some(host), up)
         }
     };
     let mut arguments = Vec::new();
-    if net.backend == NetBackend::VhostUser {
+    if net.backend.is_vhost_user() {
         arguments.extend(shared_memory(plan, net, index));
     }
     arguments.extend(["-netdev".to_owned(), netdev, "-device".to_owned(), device(plan, net, index)]);
@@ -106,8 +104,9 @@ fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
 
 /// A vhost-user device reads and writes the guest's memory, which is shared with it.
 fn shared_memory(plan: &QemuPlan, net: &NetPlan, index: u32) -> Vec<String> {
-    let socket = net.socket.as_deref().unwrap_or_default().replace("{guest}", &index.to_string());
-    let socket = super::command::escaped(Path::new(&socket));
+    let given = net.socket.as_deref().unwrap_or_default().replace("{guest}", &index.to_string());
+    let socket = if net.backend == NetBackend::Iocm { socket_of(index) } else { given.into() };
+    let socket = super::command::escaped(&socket);
     [
         "-object".to_owned(),
         format!("memory-backend-memfd,id=memory,share=on,size={}k", plan.memory.bytes() >> 10),
@@ -134,7 +133,7 @@ impl Tap {
             std::thread::sleep(Duration::from_millis(10));
         }
         if let Some(address) = self.address {
-            ip(&["addr", "add", &format!("{address}/30"), "dev", &self.name])?;
+            ip(&["addr", "add", &format!("{address}/{PREFIX}"), "dev", &self.name])?;
         }
         if let Some(bridge) = &self.bridge {
             ip(&["link", "set", &self.name, "master", bridge])?;

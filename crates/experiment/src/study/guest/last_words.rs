@@ -8,20 +8,27 @@ const SHOWN_LINES: usize = 25;
 /// Lines that are the cause when a kernel or the agent in it dies; what comes after them is mostly registers.
 const ALARMS: [&str; 5] = ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
 
-/// The files in which a guest's console and its QEMU's messages are; shows the last lines of both.
+/// The files in which a guest's console and the messages of its QEMU or xl are; shows the last lines of both.
 #[derive(Debug, Clone)]
 pub(super) struct LastWords {
+    program: &'static str,
     messages: PathBuf,
     console: PathBuf,
 }
 
 impl LastWords {
-    /// Of the guest that is kept in `folder`.
-    pub(super) fn new(folder: &Path) -> Self {
-        Self { messages: folder.join("qemu.log"), console: folder.join("console") }
+    /// Of the guest that is kept in `folder` and was started by `program`.
+    pub(super) fn new(folder: &Path, program: &'static str) -> Self {
+        let messages = folder.join(format!("{}.log", program.to_ascii_lowercase()));
+        Self { program, messages, console: folder.join("console") }
     }
 
-    /// Where QEMU's messages belong.
+    /// Where the console belongs.
+    pub(super) fn console(&self) -> &Path {
+        &self.console
+    }
+
+    /// Where the program's messages belong.
     pub(super) fn messages(&self) -> &Path {
         &self.messages
     }
@@ -29,8 +36,10 @@ impl LastWords {
 
 impl fmt::Display for LastWords {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown =
-            [("QEMU's last messages", &self.messages), ("The last lines of its console", &self.console)];
+        let shown = [
+            (format!("{}'s last messages", self.program), &self.messages),
+            ("The last lines of its console".to_owned(), &self.console),
+        ];
         for (title, path) in shown {
             let text = fs::read(path).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
@@ -58,7 +67,7 @@ mod tests {
     #[test]
     fn the_cause_of_a_death_is_shown_rather_than_the_registers_after_it() {
         let folder = tempfile::tempdir().unwrap();
-        let words = LastWords::new(folder.path());
+        let words = LastWords::new(folder.path(), "QEMU");
         let mut console: Vec<String> = (0..40).map(|number| format!("line {number}")).collect();
         let write = |lines: &[String]| fs::write(folder.path().join("console"), lines.join("\r\n")).unwrap();
         write(&console);

@@ -1,22 +1,20 @@
-//! The host's end of the agent's channel: QEMU's standard input and output.
+//! The host's end of the agent's channel: QEMU's standard input and output, or the console of a domain of Xen.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::process::{ChildStdin, ChildStdout};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::super::agent::Hello;
-use super::super::frames::{Decoder, Frame, Kind};
-use super::super::pipes::Sink;
-use super::super::reception::Reception;
-use super::super::waiting::{Ending, Line};
+use super::agent::Hello;
+use super::frames::{Decoder, Frame, Kind};
 use super::last_words::LastWords;
+use super::pipes::Sink;
+use super::reception::Reception;
+use super::waiting::{Ending, Line};
 
 /// The channel to one agent.
-#[derive(Debug)]
 pub(super) struct Connection {
-    stdin: Mutex<ChildStdin>,
+    guest: Mutex<Box<dyn Write + Send>>,
     state: Mutex<State>,
     changed: Condvar,
     last_words: LastWords,
@@ -31,14 +29,19 @@ struct State {
 }
 
 impl Connection {
-    pub(super) fn new(stdin: ChildStdin, mut stdout: ChildStdout, last_words: LastWords) -> Arc<Self> {
+    /// Frames come from `from` and go to `to`.
+    pub(super) fn new(
+        to: impl Write + Send + 'static,
+        mut from: impl Read + Send + 'static,
+        last_words: LastWords,
+    ) -> Arc<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let connection = Arc::new(Self { stdin: Mutex::new(stdin), state, changed, last_words });
+        let connection = Arc::new(Self { guest: Mutex::new(Box::new(to)), state, changed, last_words });
         let own = Arc::clone(&connection);
         std::thread::spawn(move || {
             let mut decoder = Decoder::default();
             let mut buffer = vec![0; 64 << 10];
-            while let Ok(count @ 1..) = stdout.read(&mut buffer) {
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
                 decoder.push(&buffer[..count]);
                 while let Some(frame) = decoder.next() {
                     own.take(&frame);
@@ -50,9 +53,9 @@ impl Connection {
     }
 
     pub(super) fn send(&self, frame: &Frame) -> io::Result<()> {
-        let mut stdin = self.stdin.lock().unwrap_or_else(PoisonError::into_inner);
-        stdin.write_all(&frame.encode())?;
-        stdin.flush()
+        let mut guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner);
+        guest.write_all(&frame.encode())?;
+        guest.flush()
     }
 
     /// The agent's greeting, if it has come or comes within `patience`.
@@ -62,6 +65,12 @@ impl Connection {
         let waited = self.changed.wait_timeout_while(state, patience, waiting);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.hello.take().transpose()
+    }
+
+    /// Whether nothing will come any more, now or within `patience`.
+    pub(super) fn is_gone(&self, patience: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, |state| !state.gone);
+        waited.unwrap_or_else(PoisonError::into_inner).0.gone
     }
 
     fn take(&self, frame: &Frame) {
@@ -98,8 +107,10 @@ impl Connection {
         state.gone = true;
         for job in std::mem::take(&mut state.jobs).into_values() {
             let last_words = &self.last_words;
-            job.broke(&format!("its QEMU closed the agent's channel: the guest has ended{last_words}"));
+            job.broke(&format!("the agent's channel was closed: the guest has ended{last_words}"));
         }
+        drop(state);
+        self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -108,7 +119,6 @@ impl Connection {
 }
 
 /// The way to one script.
-#[derive(Debug)]
 pub(super) struct AgentLine {
     connection: Arc<Connection>,
     job: u32,
@@ -121,7 +131,7 @@ impl AgentLine {
         let job = {
             let mut state = connection.lock();
             if state.gone {
-                return Err(io::Error::other(format!("its QEMU has ended{}", connection.last_words)));
+                return Err(io::Error::other(format!("the guest has ended{}", connection.last_words)));
             }
             state.last_job = state.last_job.wrapping_add(1);
             let job = state.last_job;

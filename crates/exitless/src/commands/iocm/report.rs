@@ -1,0 +1,38 @@
+//! `exitless iocm report`: what arrangements of I/O workers did with a load that changes, as a page.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use iocm::monitor::evaluation::Evaluation;
+
+use crate::commands::recordings::write_page;
+use crate::status::{self, Usage};
+
+/// Arguments of `iocm report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// What `DYNAMIC_LOAD_JSON=FILE cargo bench -p iocm --bench dynamic_load` kept.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The page.
+    #[arg(long, short, value_name = "FILE", default_value = "dynamic-load.html")]
+    output: PathBuf,
+}
+
+/// Makes the page.
+pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let path = arguments.file.display();
+    let bytes = std::fs::read(&arguments.file)
+        .map_err(|error| Usage(format!("Cannot read the evaluation {path}: {error}")))?;
+    let evaluation =
+        Evaluation::parse(&bytes).map_err(|error| Usage(format!("{path} is no evaluation. {error}")))?;
+    write_page(&arguments.output, &::report::html::evaluation(&evaluation))?;
+    let judged = evaluation.judged();
+    let met = judged.iter().filter(|one| one.is_met()).count();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "The monitor is as aimed for in {met} of {} phases", judged.len())?;
+    writeln!(out, "The page: {}", arguments.output.display())?;
+    Ok(ExitCode::from(if met == judged.len() { 0 } else { status::AIM_MISSED }))
+}

@@ -1,0 +1,222 @@
+//! `exitless profile`: where the host spends the time in which it handles exits.
+
+mod guests_code;
+pub(super) mod kept;
+pub(super) mod sampled;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use exits::ExitReason;
+use hotspots::{Event, Recording, Selection, Summary, Weight, folded, tree};
+use report::terminal::HotSpotsView;
+
+use self::kept::Hot;
+use super::quantity;
+use super::recordings::check_file;
+use super::watching::WatchArguments;
+use crate::status::Usage;
+use crate::{console, status};
+
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// What `--output` wrote; or a recording of exits (perf, trace-cmd, tracefs, xentrace, exitless), of which the guest's
+    /// code that was left is shown. Without any this host is sampled.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    watch: WatchArguments,
+    #[command(flatten)]
+    sampling: SamplingArguments,
+    /// Only exits by this reason, as `kvm_exit` prints it: EPT_MISCONFIG, io; may be given more than once.
+    #[arg(long = "reason", value_name = "REASON")]
+    reasons: Vec<ExitReason>,
+    /// Keep the hot spots in this file, which `exitless profile FILE` shows again.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Draw a flame graph: an SVG file for a browser.
+    #[arg(long, value_name = "FILE")]
+    flame_graph: Option<PathBuf>,
+    /// Write the stacks for other programs: one a line, functions divided by `;`, and a count.
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+    /// What flame graph and stacks are weighed by: samples on a CPU, or time without one.
+    #[arg(long, value_name = "WHAT", default_value = "samples")]
+    weigh: Weighing,
+    /// Symbols of the guest for recordings of exits: its /proc/kallsyms or System.map, or the output of nm.
+    #[arg(long, value_name = "FILE", requires = "file")]
+    guest_symbols: Option<PathBuf>,
+    /// Show so many functions of each table.
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    top: usize,
+    /// Show the functions of so many reasons.
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    details: usize,
+    /// Print everything as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How to sample.
+#[derive(Debug, Args)]
+pub(crate) struct SamplingArguments {
+    /// How long to sample: 10s, 2min.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s", conflicts_with = "file")]
+    pub(super) duration: u64,
+    /// Samples a second on each CPU.
+    #[arg(long, value_name = "HERTZ", value_parser = quantity::frequency, default_value = "997", conflicts_with = "file")]
+    frequency: u64,
+    /// Sample by this event alone. Without it by cycles, or where they cannot be counted by the CPU's clock.
+    #[arg(long, value_name = "EVENT", conflicts_with = "file")]
+    event: Option<EventName>,
+    /// Do not follow threads that sleep or wait for a CPU within an exit, which costs something at each switch of
+    /// threads on this host.
+    #[arg(long, conflicts_with = "file")]
+    no_scheduler: bool,
+}
+
+/// The events by their names in perf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EventName {
+    Cycles,
+    CpuClock,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Weighing {
+    Samples,
+    Away,
+}
+
+impl SamplingArguments {
+    pub(super) fn sampling(&self) -> live::Sampling {
+        live::Sampling {
+            frequency_hz: self.frequency,
+            event: self.event.map(|event| match event {
+                EventName::Cycles => Event::Cycles,
+                EventName::CpuClock => Event::CpuClock,
+            }),
+            away: !self.no_scheduler,
+        }
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let (hot, mut outputs) = match &arguments.file {
+        Some(file) => {
+            check_file(file)?;
+            // Read before outputs are opened: one of them may be the same file by another name.
+            (kept::read(file, arguments.guest_symbols.as_deref())?, Outputs::create(arguments)?)
+        }
+        None => {
+            // That they can be written is found out before anything is sampled.
+            let outputs = Outputs::create(arguments)?;
+            (sampled::of_this_host(&arguments.watch, &arguments.sampling)?, outputs)
+        }
+    };
+    let selection = selection(arguments, &hot.recording)?;
+    outputs.write(&hot.recording, &selection, arguments)?;
+    print(&hot, &selection, arguments)?;
+    Ok(ExitCode::from(if hot.is_damaged { status::DAMAGED } else { 0 }))
+}
+
+fn selection(arguments: &Arguments, recording: &Recording) -> Result<Selection, Usage> {
+    let mut vms = BTreeSet::new();
+    for wanted in arguments.watch.wanted() {
+        let before = vms.len();
+        let number = wanted.parse().ok();
+        let there = recording.measured.keys().filter_map(|key| key.0);
+        vms.extend(there.filter(|vm| Some(*vm) == number || recording.names.get(vm) == Some(wanted)));
+        // A VM of this host that had no exit was found by its name before.
+        if vms.len() == before && arguments.file.is_some() {
+            return Err(Usage(format!("The recording has no exit of a VM {wanted}")));
+        }
+        vms.extend(number.filter(|_| vms.len() == before));
+    }
+    Ok(Selection { vms, reasons: arguments.reasons.iter().map(|reason| reason.basic()).collect() })
+}
+
+/// Files that were asked for, open.
+struct Outputs {
+    kept: Option<File>,
+    flame_graph: Option<File>,
+    folded: Option<File>,
+}
+
+impl Outputs {
+    fn create(arguments: &Arguments) -> anyhow::Result<Self> {
+        let same = |a: &Option<PathBuf>, b: &Option<PathBuf>| a.is_some() && a == b;
+        let Arguments { file, output, flame_graph, folded, .. } = arguments;
+        if same(file, output)
+            || same(output, flame_graph)
+            || same(output, folded)
+            || same(flame_graph, folded)
+        {
+            return Err(
+                Usage("Each FILE is written or read by one option alone; name another".to_owned()).into()
+            );
+        }
+        let create = |path: &Option<PathBuf>| {
+            let create = |path: &PathBuf| File::create(path).with_context(|| could_not_write(path));
+            path.as_ref().map(create).transpose()
+        };
+        Ok(Self { kept: create(output)?, flame_graph: create(flame_graph)?, folded: create(folded)? })
+    }
+
+    fn write(
+        &mut self,
+        recording: &Recording,
+        selection: &Selection,
+        arguments: &Arguments,
+    ) -> anyhow::Result<()> {
+        let weight = match arguments.weigh {
+            Weighing::Samples => Weight::Samples,
+            Weighing::Away => Weight::Away,
+        };
+        if let (Some(file), Some(path)) = (&self.kept, &arguments.output) {
+            hotspots::write(recording, &mut BufWriter::new(file)).with_context(|| could_not_write(path))?;
+        }
+        if let (Some(file), Some(path)) = (&mut self.flame_graph, &arguments.flame_graph) {
+            let root = tree(recording, selection, weight);
+            let graph = report::flame_graph(recording, &root, weight);
+            file.write_all(graph.as_bytes()).with_context(|| could_not_write(path))?;
+        }
+        if let (Some(file), Some(path)) = (&mut self.folded, &arguments.folded) {
+            let lines = folded(recording, selection, weight);
+            file.write_all(lines.as_bytes()).with_context(|| could_not_write(path))?;
+        }
+        Ok(())
+    }
+}
+
+fn could_not_write(path: &Path) -> String {
+    format!("Could not write {}", path.display())
+}
+
+fn print(hot: &Hot, selection: &Selection, arguments: &Arguments) -> anyhow::Result<()> {
+    let summary = Summary::of(&hot.recording, selection);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer_pretty(
+            &mut out,
+            &report::json::hot_spots(&hot.name, &hot.recording, &summary),
+        )?;
+        writeln!(out)?;
+        return Ok(out.flush()?);
+    }
+    let view = HotSpotsView {
+        width: console::width(),
+        colour: console::colour(),
+        top: arguments.top,
+        reasons: arguments.details,
+    };
+    out.write_all(report::terminal::hot_spots(&hot.name, &hot.recording, &summary, view).as_bytes())?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,84 @@
+//! Hot spots of real exits, in a real KVM.
+
+use serde_json::Value;
+
+use crate::command::{Said, bare, run};
+
+fn document(said: &Said, word: &str) -> Value {
+    let lines: Vec<&str> = said.out.lines().filter_map(|line| line.strip_prefix(word)).collect();
+    serde_json::from_str(&lines.join("\n"))
+        .unwrap_or_else(|error| panic!("{error}: {}\n{}", said.out, said.err))
+}
+
+fn reason<'a>(document: &'a Value, reason: &str) -> &'a Value {
+    let reasons = document["reasons"].as_array().expect("reasons");
+    reasons.iter().find(|row| row["reason"] == reason).unwrap_or_else(|| panic!("no {reason}: {document:#}"))
+}
+
+fn functions(row: &Value) -> Vec<(&str, u64)> {
+    let each = row["functions"].as_array().expect("functions").iter();
+    each.map(|one| (one["symbol"].as_str().unwrap_or("?"), one["total"].as_u64().unwrap())).collect()
+}
+
+/// A micro VM that does nothing but write to a port which its own program answers.
+#[test]
+fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
+    let script = "exitless probe --samples 20000 --warm-up 5 --blocks 1 --measure pio-user >probe.txt & \
+                  exitless profile --duration 6 --json --output kept --flame-graph graph.svg --folded lines >now.json; \
+                  echo status $?; wait; sed 's/^/now /' now.json; \
+                  exitless profile kept --json | sed 's/^/kept /'; \
+                  exitless profile kept --reason io | sed 's/^/text /'; \
+                  head -c -200 kept >cut; exitless profile cut >cut.txt; echo cut $?; \
+                  grep -c '^io;' lines; grep -c '<svg' graph.svg";
+    let said = bare("amd-svm", script);
+    assert!(said.out.contains("status 0") && said.out.contains("cut 4"), "{}\n{}", said.out, said.err);
+    let (now, kept) = (document(&said, "now "), document(&said, "kept "));
+    // An emulator has no counters of cycles.
+    assert_eq!(now["event"], "cpu-clock");
+    assert_eq!(now["losses"]["lost"], 0);
+    let io = reason(&now, "io");
+    let samples = io["samples"].as_u64().unwrap();
+    assert!(samples > 100, "{io:#}");
+    let rows = now["reasons"].as_array().unwrap().iter();
+    let all: u64 = rows.map(|row| row["samples"].as_u64().unwrap()).sum();
+    assert!(samples * 2 > all, "{samples} of {all}: {now:#}");
+    // The path of a port from the exit to the program that answers it; which functions are inlined differs by build.
+    let functions = functions(io);
+    let on_the_way =
+        |name: &str| functions.iter().any(|(function, total)| *function == name && total * 5 > samples);
+    assert!(on_the_way("kvm_arch_vcpu_ioctl_run"), "{functions:?}");
+    assert!(
+        functions.iter().any(|(name, _)| name.contains("pio") || name.contains("io_interception")),
+        "{functions:?}"
+    );
+    // By the clock of each exit and by samples it took about as long.
+    let by_samples = io["sampled_ns"]["value"].as_f64().unwrap();
+    let ratio = by_samples / io["on_cpu_ns"].as_f64().unwrap();
+    assert!((0.3..3.0).contains(&ratio), "{ratio}: {io:#}");
+    assert_eq!(kept["reasons"], now["reasons"]);
+    assert!(said.out.contains("text ") && said.out.contains("in KVM"), "{}", said.out);
+}
+
+/// Firmware that tells its log to a port of QEMU's, a byte an exit.
+#[test]
+fn a_device_models_part_is_told_from_kvms_and_advised_on() {
+    let qemu = "qemu-system-x86_64 -name guest -accel kvm -M pc,hpet=off -m 32 -display none -nodefaults -vga std \
+                -device isa-debugcon,iobase=0x402,chardev=c -chardev null,id=c";
+    let script = format!(
+        "timeout 12 {qemu} >qemu.txt 2>&1 & exitless advise --profile --duration 9 --json >advice.json; \
+         echo status $?; sed 's/^/advice /' advice.json"
+    );
+    let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", &script]);
+    assert!(said.out.contains("status 0"), "{}\n{}", said.out, said.err);
+    let advice = document(&said, "advice ");
+    let devices = advice["hot_spots"].as_array().expect("hot spots");
+    let device =
+        |name: &str| devices.iter().find(|one| one["name"].as_str().unwrap().to_lowercase().contains(name));
+    let debug = device("debug").unwrap_or_else(|| panic!("{devices:#?}"));
+    assert!(debug["samples"].as_u64() > Some(50), "{debug:#}");
+    let share = |part: &str| debug["parts"][part]["value"].as_f64().unwrap_or(0.0);
+    assert!(share("kvm") > 0.02 && share("monitor") > 0.02, "{debug:#}");
+    let objects = debug["functions"].as_array().unwrap().iter().map(|one| one["object"].as_str().unwrap());
+    assert!(objects.clone().any(|object| object == "qemu-system-x86_64"), "{debug:#}");
+    assert!(objects.clone().any(|object| object.starts_with("kvm")), "{debug:#}");
+}

@@ -1,0 +1,80 @@
+//! An HVM guest of Xen, with QEMU in dom0 as its device model, and the page of live exits over it.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::command::dom0;
+use crate::top::{GIVEN_BACK, TAKEN_OVER, Typist};
+
+/// Starts a guest that waits for its first instruction, and records what its firmware and the beginning of its kernel do.
+/// Until its user space is up it takes minutes: two emulators are one in another there.
+const BOOTED: &str = "xl create -p -q /opt/exitless/guest/hvm.cfg && \
+    exitless record -o hvm.exits -- sh -c 'sleep 1; xl unpause hvm; sleep 45' && \
+    exitless report --json --by vm,reason hvm.exits > reasons.json && \
+    exitless report --json --by port hvm.exits > ports.json && \
+    exitless report --json --by mmio hvm.exits > mmio.json && \
+    exitless stat --json --by vm,reason -- sleep 3 > stat.json && pgrep -af qemu > processes.txt";
+
+/// The exits in the rows of a table, by what the row is about.
+fn exits(document: &Value, column: &str) -> Vec<(String, u64)> {
+    let rows = document["rows"].as_array().expect("rows").iter();
+    rows.map(|row| (row[column].as_str().expect("a name").to_owned(), row["exits"].as_u64().expect("exits")))
+        .collect()
+}
+
+fn of(rows: &[(String, u64)], name: &str) -> u64 {
+    rows.iter().find(|(known, _)| known == name).map_or(0, |&(_, count)| count)
+}
+
+#[test]
+fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["reasons.json", "ports.json", "mmio.json", "stat.json", "processes.txt"];
+    let said = dom0(BOOTED, &files, folder.path().to_str().unwrap());
+    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let json = |name: &str| -> Value {
+        serde_json::from_str(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}: {}", text(name)))
+    };
+    assert!(text("processes.txt").contains("-machine xenfv"), "{}", text("processes.txt"));
+
+    let reasons = json("reasons.json");
+    assert_eq!(reasons["losses"]["lost_events"], 0, "{}", reasons["losses"]);
+    assert!(reasons.to_string().contains("\"hvm\""), "{reasons}");
+    let reasons = exits(&reasons, "reason");
+    assert!(of(&reasons, "io") > 1000 && of(&reasons, "npf") > 0, "{reasons:?}");
+
+    // The firmware looks for PCI devices, which QEMU has, and programs the interrupt controller.
+    let ports = exits(&json("ports.json"), "access");
+    let all: u64 = ports.iter().map(|(_, count)| count).sum();
+    // The end may come between an exit and the record of what it was for.
+    assert!(of(&reasons, "io") - all <= 1, "{all} of {reasons:?}: {ports:?}");
+    assert!(of(&ports, "0xcf8:POUT") > 100 && of(&ports, "0xcfc:PIN") > 0, "{ports:?}");
+    let mmio = exits(&json("mmio.json"), "access");
+    assert!(mmio.iter().any(|(address, _)| address.starts_with("0xfec000")), "{mmio:?}");
+
+    let live = exits(&json("stat.json"), "reason");
+    assert!(live.iter().map(|(_, count)| count).sum::<u64>() > 10, "{live:?}");
+}
+
+#[test]
+fn the_page_leads_from_a_guest_of_xen_to_its_reasons() {
+    let mut typist = Typist::in_full("xen");
+    typist.until("# ");
+    typist.types("stty rows 24 cols 80; export TERM=xterm; before=$(stty -g)\n");
+    typist.until("# ");
+    typist.types("xl create -q /opt/exitless/guest/pvh.cfg; exitless top --ascii; echo status=$?\n");
+    typist.until(TAKEN_OVER);
+    typist.until("pvh");
+    typist.types("\r");
+    typist.until("p50");
+    typist.until("interrupt");
+    typist.types("q");
+    typist.until(GIVEN_BACK);
+    typist.until("status=0");
+    typist.types("[ \"$before\" = \"$(stty -g)\" ]; echo differs''=$?\n");
+    typist.until("differs=0");
+    typist.types("exit 5\n");
+    assert_eq!(typist.leaves(), Some(5));
+}

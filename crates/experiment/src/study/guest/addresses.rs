@@ -1,0 +1,34 @@
+//! Addresses of guests that are started for a study, and of the host towards them.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The network that they are from: one for measurements of network devices (RFC 2544, appendix C.2.2).
+const MEASURED: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// Bits of the prefix of each guest's network, which holds four addresses.
+pub(super) const PREFIX: u8 = 30;
+/// Such networks that there are.
+const NETWORKS: u32 = 1 << 15;
+
+/// The host's address and the guest's in the network between the host and guest `index`.
+pub(super) fn measured_network(index: u32) -> (IpAddr, IpAddr) {
+    let network = MEASURED.to_bits() + 4 * (index % NETWORKS);
+    let end = |number| IpAddr::V4(Ipv4Addr::from_bits(network + number));
+    (end(1), end(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_guest_has_a_network_of_its_own() {
+        let text = |index| {
+            let (host, guest) = measured_network(index);
+            format!("{host} {guest}")
+        };
+        assert_eq!(text(0), "198.18.0.1 198.18.0.2");
+        assert_eq!(text(1), "198.18.0.5 198.18.0.6");
+        assert_eq!(text(NETWORKS - 1), "198.19.255.253 198.19.255.254");
+        assert_eq!(text(NETWORKS), text(0));
+    }
+}

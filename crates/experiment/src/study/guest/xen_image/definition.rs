@@ -1,0 +1,154 @@
+//! What `xl create` is given for one domain: its definition, and the scripts that connect its disk and its network.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::super::GuestFiles;
+use super::super::addresses::{PREFIX, measured_network};
+use super::super::agent::{AGENT_ARGUMENT, Network, Port, Settings};
+use super::super::plan::{XenDomainType, XenImagePlan, XlValue};
+
+/// Kernel arguments of every domain: those of QEMU's guests, as far as a domain of Xen has what they are about. What the
+/// kernel logs shares the console with the agent's frames, so that little of it is shown there.
+const KERNEL_ARGUMENTS: &str = "console=hvc0 loglevel=3 panic=-1 oops=panic cryptomgr.notests net.ifnames=0 rdinit=/init \
+    initcall_blacklist=load_system_certificate_list,jent_mod_init";
+
+/// Xen's own scripts for disks and networks look for sharers and for bridges, which takes an emulated CPU longer than xl
+/// waits for them. These say what the backends must know. A root that is a file gets a loop device.
+const DISK_SCRIPT: &str = "#!/bin/sh
+set -e
+root='{root}'
+case \"$1\" in
+add)
+    [ -b \"$root\" ] || { root=$(losetup --read-only --find --show \"$root\"); echo \"$root\" > '{folder}/loop'; }
+    xenstore-write \"$XENBUS_PATH/physical-device\" \"$(stat -L -c %t:%T \"$root\")\" \\
+        \"$XENBUS_PATH/hotplug-status\" connected;;
+remove)
+    [ ! -e '{folder}/loop' ] || { losetup -d \"$(cat '{folder}/loop')\"; rm '{folder}/loop'; };;
+esac
+";
+const NETWORK_SCRIPT: &str = "#!/bin/sh
+set -e
+[ \"$1\" = online ] || exit 0
+ip addr add {host}/{prefix} dev \"$vif\"
+ip link set \"$vif\" up
+xenstore-write \"$XENBUS_PATH/hotplug-status\" connected
+";
+
+/// Where the definition of a domain is, and what it has on the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Definition {
+    pub(super) path: PathBuf,
+    pub(super) host: Option<IpAddr>,
+}
+
+/// Writes the definition of domain `index`, and its scripts, into `folder`.
+///
+/// # Errors
+/// The file that could not be written.
+pub(super) fn write(
+    plan: &XenImagePlan,
+    index: u32,
+    name: &str,
+    files: &GuestFiles,
+    folder: &Path,
+) -> Result<Definition, String> {
+    let put = |file: &str, text: &str, mode: u32| {
+        let path = folder.join(file);
+        let written = fs::write(&path, text)
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
+        written
+            .map(|()| path)
+            .map_err(|error| format!("Could not write {}: {error}", folder.join(file).display()))
+    };
+    let (host, _) = measured_network(index);
+    let disk = DISK_SCRIPT.replace("{root}", &shown(&files.root)).replace("{folder}", &shown(folder));
+    let network =
+        NETWORK_SCRIPT.replace("{host}", &host.to_string()).replace("{prefix}", &PREFIX.to_string());
+    let disk = put("disk", &disk, 0o755)?;
+    let network = if plan.net { Some(put("network", &network, 0o755)?) } else { None };
+    let text = definition(plan, index, name, files, &disk, network.as_deref());
+    Ok(Definition { path: put("xl.cfg", &text, 0o644)?, host: plan.net.then_some(host) })
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The text of the definition (xl.cfg(5)).
+pub(super) fn definition(
+    plan: &XenImagePlan,
+    index: u32,
+    name: &str,
+    files: &GuestFiles,
+    disk: &Path,
+    network: Option<&Path>,
+) -> String {
+    let kernel = match plan.kind {
+        XenDomainType::Pvh => &files.kernel,
+        XenDomainType::Hvm => &files.compressed_kernel,
+    };
+    let quoted = |text: &str| format!("\"{text}\"");
+    let list = |texts: Vec<String>| format!("[ {} ]", texts.join(", "));
+    let disk = format!(
+        "format=raw,vdev=xvda,access=ro,backendtype=phy,script={},target={}",
+        disk.display(),
+        files.root.display()
+    );
+    let mut settings: Vec<(&str, String)> = vec![
+        ("name", quoted(name)),
+        ("type", quoted(plan.kind.name())),
+        ("kernel", quoted(&shown(kernel))),
+        ("ramdisk", quoted(&shown(&files.initial_ram_disk))),
+        ("extra", quoted(&kernel_arguments(plan, index))),
+        ("memory", (plan.memory.bytes() >> 20).to_string()),
+        ("vcpus", plan.vcpus.to_string()),
+        ("disk", list(vec![quoted(&disk)])),
+        ("on_poweroff", quoted("destroy")),
+        ("on_reboot", quoted("destroy")),
+        ("on_crash", quoted("destroy")),
+    ];
+    if let Some(network) = network {
+        let [_, _, high, low] = index.to_be_bytes();
+        let network = network.display();
+        let vif = format!("mac=00:16:3e:18:{high:02x}:{low:02x},type=vif,script={network}");
+        settings.push(("vif", list(vec![quoted(&vif)])));
+    }
+    if !plan.pin.is_empty() {
+        let first = u64::from(index) * u64::from(plan.vcpus);
+        let turns = (first..).take(plan.vcpus as usize);
+        let cpus = turns.filter_map(|turn| plan.pin.get(usize::try_from(turn).ok()? % plan.pin.len()));
+        settings.push(("cpus", list(cpus.map(|cpu| quoted(&cpu.to_string())).collect())));
+    }
+    if plan.kind == XenDomainType::Hvm {
+        let none =
+            [("vga", quoted("none")), ("nographic", "1".into()), ("vnc", "0".into()), ("usb", "0".into())];
+        settings.extend(none);
+    }
+    // The last of several settings of one name counts, so that the plan's are taken.
+    settings.extend(plan.settings.iter().map(|(name, value)| {
+        let value = match value {
+            XlValue::Number(number) => number.to_string(),
+            XlValue::Text(text) => quoted(text),
+            XlValue::List(texts) => list(texts.iter().map(|text| quoted(text)).collect()),
+        };
+        (name.as_str(), value)
+    }));
+    settings.iter().map(|(name, value)| format!("{name} = {value}\n")).collect()
+}
+
+fn kernel_arguments(plan: &XenImagePlan, index: u32) -> String {
+    let mut modules = vec!["overlay".to_owned(), "xen_blkfront".to_owned()];
+    modules.extend(plan.net.then(|| "xen_netfront".to_owned()));
+    let (host, address) = measured_network(index);
+    let network = plan.net.then_some(Network::Static { address, prefix: PREFIX, host });
+    let settings = Settings { modules, port: Port::XenConsole, data: false, network };
+    let (own, given) = (settings.arguments().join(" "), plan.kernel_arguments.join(" "));
+    format!("{KERNEL_ARGUMENTS} {own} {given} -- {AGENT_ARGUMENT}")
+}
+
+#[cfg(test)]
+#[path = "definition_tests.rs"]
+mod tests;

@@ -1,0 +1,78 @@
+//! VM exits over a run on a host of Xen: by xentrace.
+
+use std::path::Path;
+
+use exits::{Isa, Profile};
+use host::{Root, XenControl};
+use live::Following;
+use traces::{Options, Reading, Sums};
+
+use super::access;
+use super::exit::{ExitsSeen, in_words, metrics};
+
+/// xentrace at work, and the exits that its records were found to be.
+pub(super) struct Traced {
+    root: Root,
+    control: XenControl,
+    following: Following<Result<Reading, traces::Error>>,
+    sums: Sums,
+    profile: Profile,
+    accesses: bool,
+}
+
+impl Traced {
+    /// Starts where this is the control domain of a Xen; `None` where it is not, `Err` where xentrace cannot be started.
+    pub(super) fn start(root: &Path, accesses: bool) -> Option<Result<Self, String>> {
+        let root = if root == Path::new("/") { Root::live() } else { Root::directory(root) };
+        let control = XenControl::read(&root)?;
+        let options = Options { tsc_hz: control.tsc_hz, isa: control.isa, ..Options::default() };
+        let (program, sums) = (live::xentrace_program(), Sums::default());
+        let name = program.display().to_string();
+        let mut sink = sums.clone();
+        let following = Following::start(&program, move |output| {
+            traces::follow_xentrace(Box::new(output), &name, &options, &mut sink)
+        });
+        let started = |following| Self { root, control, following, sums, profile: Profile::new(), accesses };
+        Some(following.map(started).map_err(|error| in_words(&error)))
+    }
+
+    /// All exits until now.
+    pub(super) fn take(&mut self) -> &Profile {
+        self.profile.merge(&self.sums.take());
+        &self.profile
+    }
+
+    /// Ends it. `elapsed_ns` is how long it ran.
+    pub(super) fn finish(mut self, elapsed_ns: u64) -> ExitsSeen {
+        let mut warnings = Vec::new();
+        match self.following.finish() {
+            Ok(Some(Ok(reading))) => {
+                warnings.extend(reading.warnings);
+                warnings.extend(reading.damage.map(|damage| damage.to_string()));
+                self.profile.losses.merge(&reading.profile.losses);
+            }
+            Ok(Some(Err(error))) => {
+                warnings.push(format!("The last exits are missing: {}", in_words(&error)))
+            }
+            Ok(None) => {
+                warnings.push("Exits are missing: the reader of xentrace's records failed".to_owned())
+            }
+            Err(error) => warnings.push(format!("Exits are missing: {}", in_words(&error))),
+        }
+        self.profile.merge(&self.sums.take());
+        let profile = &mut self.profile;
+        let lost = profile.losses.lost_events;
+        if lost > 0 {
+            warnings.push(format!("Xen's trace buffers had no room for {lost} records; exits are missing"));
+        }
+        let mut figures = metrics(profile, elapsed_ns);
+        if self.accesses {
+            let (by_place, left_out) = access::metrics(profile, elapsed_ns);
+            figures.extend(by_place);
+            warnings.extend(left_out);
+        }
+        profile.names.extend(XenControl::domain_names(&self.root));
+        let isa = self.control.isa.unwrap_or(Isa::Vmx);
+        ExitsSeen { metrics: figures, warnings, profile: Some((isa, self.profile)), cost_ns: None }
+    }
+}

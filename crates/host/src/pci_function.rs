@@ -1,0 +1,146 @@
+//! PCI functions of the host as they matter to whoever gives one to a guest: virtual or physical, and whose they are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Root;
+
+const DEVICES: &str = "/sys/bus/pci/devices";
+
+/// A function of the host (`/sys/bus/pci/devices/ADDRESS`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciFunction {
+    /// `0000:03:10.0`.
+    pub address: String,
+    /// What it is by SR-IOV.
+    pub role: FunctionRole,
+    /// The driver that has it; `pciback` where it waits for a guest of Xen, `vfio-pci` where it waits for one of KVM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+}
+
+/// What a function is by SR-IOV (Linux Documentation/ABI/testing/sysfs-bus-pci, `physfn` and `sriov_numvfs`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FunctionRole {
+    /// A virtual function: the link `physfn` names the physical one.
+    Virtual {
+        /// The address of the physical function.
+        of: String,
+    },
+    /// A physical function, or a device without SR-IOV.
+    Physical {
+        /// Virtual functions that it has now (`sriov_numvfs`).
+        virtual_functions: u32,
+        /// Virtual functions that it can have (`sriov_totalvfs`); 0 without SR-IOV.
+        possible: u32,
+    },
+}
+
+impl PciFunction {
+    /// `None` where there is no such device.
+    #[must_use]
+    pub fn read(root: &Root, address: &str) -> Option<Self> {
+        let address = whole_address(address)?;
+        let home = format!("{DEVICES}/{address}");
+        if !root.is_directory(&home) {
+            return None;
+        }
+        let target = |link: &str| {
+            let target = root.link(&format!("{home}/{link}")).ok()?;
+            Some(target.file_name()?.to_string_lossy().into_owned())
+        };
+        let count = |file: &str| {
+            let text = root.text(&format!("{home}/{file}"), "a number").ok()?;
+            text.trim().parse::<u32>().ok()
+        };
+        let role = match target("physfn") {
+            Some(of) => FunctionRole::Virtual { of },
+            None => FunctionRole::Physical {
+                virtual_functions: count("sriov_numvfs").unwrap_or(0),
+                possible: count("sriov_totalvfs").unwrap_or(0),
+            },
+        };
+        Some(Self { driver: target("driver"), role, address })
+    }
+
+    /// All of them, in the order of their addresses.
+    #[must_use]
+    pub fn all(root: &Root) -> Vec<Self> {
+        let addresses = root.entries(DEVICES, |name| whole_address(name).is_some()).unwrap_or_default();
+        addresses.iter().filter_map(|address| Self::read(root, address)).collect()
+    }
+
+    /// Whether it is a virtual one.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.role, FunctionRole::Virtual { .. })
+    }
+}
+
+/// An address as the kernel writes it, of one whose domain may be left out as `xl` and QEMU allow; `None` for what is no
+/// address of one function.
+#[must_use]
+pub fn whole_address(text: &str) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase();
+    let with_domain = if text.matches(':').count() == 1 { format!("0000:{text}") } else { text };
+    let (slot, function) = with_domain.split_once('.')?;
+    let mut parts = slot.split(':');
+    let hexadecimal = |part: Option<&str>, digits: std::ops::RangeInclusive<usize>| {
+        part.is_some_and(|part| {
+            digits.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    };
+    let good = hexadecimal(parts.next(), 4..=8)
+        && hexadecimal(parts.next(), 2..=2)
+        && hexadecimal(parts.next(), 2..=2)
+        && parts.next().is_none()
+        && function.len() == 1
+        && function.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    good.then_some(with_domain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn addresses_as_people_and_the_kernel_write_them() {
+        assert_eq!(whole_address("03:10.0").as_deref(), Some("0000:03:10.0"));
+        assert_eq!(whole_address("0000:3B:10.7").as_deref(), Some("0000:3b:10.7"));
+        for wrong in ["", "03:10", "03:10.8", "03:10.*", "0000:03:10.0.0", "a:b:c.d", "../..:03:10.0"] {
+            assert_eq!(whole_address(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_virtual_function_knows_its_physical_one() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join("sys/bus/pci/devices").join(path);
+        for address in ["0000:03:00.0", "0000:03:10.0", "0000:04:00.0"] {
+            fs::create_dir_all(at(address)).unwrap();
+        }
+        fs::write(at("0000:03:00.0/sriov_numvfs"), "2\n").unwrap();
+        fs::write(at("0000:03:00.0/sriov_totalvfs"), "63\n").unwrap();
+        symlink("../0000:03:00.0", at("0000:03:10.0/physfn")).unwrap();
+        symlink("../../../bus/pci/drivers/pciback", at("0000:03:10.0/driver")).unwrap();
+        let found = PciFunction::all(&Root::directory(root.path()));
+        let function = |address: &str, role, driver: Option<&str>| PciFunction {
+            address: address.to_owned(),
+            role,
+            driver: driver.map(str::to_owned),
+        };
+        let physical = |virtual_functions, possible| FunctionRole::Physical { virtual_functions, possible };
+        let of = FunctionRole::Virtual { of: "0000:03:00.0".to_owned() };
+        let expected = [
+            function("0000:03:00.0", physical(2, 63), None),
+            function("0000:03:10.0", of, Some("pciback")),
+            function("0000:04:00.0", physical(0, 0), None),
+        ];
+        assert_eq!(found, expected);
+        assert!(found[1].is_virtual() && !found[0].is_virtual());
+        assert_eq!(PciFunction::read(&Root::directory(root.path()), "05:00.0"), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! What the threads of a VM's process took of the host's CPUs, by what they do.
+
+use super::Vm;
+use crate::scheduling::ThreadId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Clock ticks of `/proc` in nanoseconds: USER_HZ is 100 on x86 (include/asm-generic/param.h).
+const TICK_NS: u64 = 10_000_000;
+
+/// What a thread does for its VM.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Runs vCPUs: the guest, and KVM and QEMU while they handle its exits.
+    Vcpus,
+    /// QEMU's main loop: timers, monitors, and devices that have no thread.
+    MainLoop,
+    /// An I/O thread of QEMU, by its object's name.
+    IoThread(String),
+    /// Workers of vhost.
+    Vhost,
+    /// All other threads: workers of `aio=threads`, displays, migration.
+    Others,
+}
+
+/// What threads got since they began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counters {
+    start_ticks: u64,
+    ran_ns: u64,
+    guest_ns: u64,
+    wake_ups: u64,
+}
+
+/// One reading of all threads of a VM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadReading(BTreeMap<ThreadId, (Work, Counters)>);
+
+/// What the threads that do one kind of work got between two readings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// What they do.
+    pub work: Work,
+    /// How many there were.
+    pub threads: u32,
+    /// On CPUs, nanoseconds; the guest's time is not among them.
+    pub host_ns: u64,
+    /// In the guest, nanoseconds; counted by the kernel in clock ticks of 10 ms.
+    pub guest_ns: u64,
+    /// How often they slept and were woken (`voluntary_ctxt_switches`).
+    pub wake_ups: u64,
+}
+
+impl ThreadReading {
+    /// The threads of `vm` on the host below `root`, now. Those that end meanwhile are left out.
+    #[must_use]
+    pub fn of(vm: &Vm, root: &Path) -> Self {
+        let home = root.join(format!("proc/{}/task", vm.pid));
+        let names = fs::read_dir(home).into_iter().flatten().flatten();
+        let own = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let own = own.map(|tid| ThreadId { pid: vm.pid, tid });
+        let kernel =
+            vm.vhost.iter().filter(|one| one.kernel).map(|one| ThreadId { pid: one.tid, tid: one.tid });
+        let read = |id: ThreadId| Some((id, (work(vm, id.tid), Counters::read(id, root)?)));
+        Self(own.chain(kernel).filter_map(read).collect())
+    }
+
+    /// What was spent since an earlier reading, the most first. A thread that came meanwhile has spent all that it has.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Vec<Spent> {
+        let mut sums: BTreeMap<&Work, Spent> = BTreeMap::new();
+        for (id, (work, now)) in &self.0 {
+            let then = before.0.get(id).map(|(_, then)| *then);
+            let then = then.filter(|then| then.start_ticks == now.start_ticks).unwrap_or_default();
+            let empty = || Spent { work: work.clone(), threads: 0, host_ns: 0, guest_ns: 0, wake_ups: 0 };
+            let sum = sums.entry(work).or_insert_with(empty);
+            let ran = now.ran_ns.saturating_sub(then.ran_ns);
+            let guest = now.guest_ns.saturating_sub(then.guest_ns).min(ran);
+            sum.threads += 1;
+            sum.host_ns += ran - guest;
+            sum.guest_ns += guest;
+            sum.wake_ups += now.wake_ups.saturating_sub(then.wake_ups);
+        }
+        let mut spent: Vec<Spent> = sums.into_values().collect();
+        spent.sort_by(|one, other| (other.host_ns, &one.work).cmp(&(one.host_ns, &other.work)));
+        spent
+    }
+}
+
+impl Counters {
+    fn read(id: ThreadId, root: &Path) -> Option<Self> {
+        let file = |name: &str| {
+            let path = root.join(format!("proc/{}/task/{}/{name}", id.pid, id.tid));
+            fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
+        Some(Self {
+            start_ticks: id.start_ticks(root)?,
+            ran_ns: id.times(root)?.ran_ns,
+            guest_ns: guest_ticks(&file("stat")?).unwrap_or(0).saturating_mul(TICK_NS),
+            wake_ups: wake_ups(&file("status")?).unwrap_or(0),
+        })
+    }
+}
+
+/// Time in guests: field 43 of proc_pid_stat(5). Field 2, the name, may have blanks and brackets itself.
+fn guest_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(43 - 3)?.parse().ok()
+}
+
+fn wake_ups(status: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+fn work(vm: &Vm, tid: i32) -> Work {
+    if vm.vcpus.iter().any(|vcpu| vcpu.thread == Some(tid)) {
+        return Work::Vcpus;
+    }
+    if vm.vhost.iter().any(|one| one.tid == tid) {
+        return Work::Vhost;
+    }
+    match vm.iothreads.iter().find(|one| one.tid == tid) {
+        Some(thread) => Work::IoThread(thread.name.clone()),
+        // A program's first thread has the number of its process; QEMU's runs the main loop.
+        None if tid == vm.pid => Work::MainLoop,
+        None => Work::Others,
+    }
+}
+
+#[cfg(test)]
+#[path = "spent_tests.rs"]
+mod tests;

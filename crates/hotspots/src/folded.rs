@@ -1,0 +1,46 @@
+//! Stacks as lines of text, which many programs draw: outermost first, `;` between, a count behind.
+
+use std::collections::BTreeMap;
+
+use crate::{Activity, Frame, Recording, Selection, Space, Weight};
+
+/// The stacks that [`crate::tree`] takes, one a line, sorted. The kernel's functions end in `_[k]`, as in the output of
+/// others. In names `;`, blanks at the ends and line ends give way to `_`.
+#[must_use]
+pub fn folded(recording: &Recording, selection: &Selection, weight: Weight) -> String {
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for stack in recording.stacks.iter().filter(|stack| selection.takes(stack)) {
+        let root = match stack.activity {
+            Activity::Exit(reason) => reason.to_string(),
+            Activity::Monitor => "device model".to_owned(),
+            Activity::Guest => continue,
+        };
+        let code = stack.frames.iter().rev().filter_map(|&number| recording.frame(number));
+        let names: Vec<String> = std::iter::once(clean(&root)).chain(code.map(name)).collect();
+        let amount = weight.of(stack);
+        if amount > 0 {
+            let sum = lines.entry(names.join(";")).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+    }
+    lines.into_iter().map(|(stack, amount)| format!("{stack} {amount}\n")).collect()
+}
+
+fn name(frame: &Frame) -> String {
+    let name = clean(&frame.to_string());
+    if frame.space == Space::Kernel { format!("{name}_[k]") } else { name }
+}
+
+fn clean(text: &str) -> String {
+    text.trim().replace([';', '\n', '\r'], "_")
+}
+
+impl std::fmt::Display for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.symbol, self.address) {
+            (Some(symbol), _) => f.pad(symbol),
+            (None, Some(address)) => f.pad(&format!("{}+{address:#x}", self.object)),
+            (None, None) => f.pad(&self.object),
+        }
+    }
+}

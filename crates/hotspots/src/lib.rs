@@ -1,0 +1,29 @@
+//! Where the host spends the time in which it handles VM exits: samples of stacks by exit reason, their symbols, the
+//! file in which they are kept, and what they sum up to.
+//!
+//! Floor 1 of the workspace: samples come from the rooms above; nothing here is formatted for people.
+
+mod folded;
+mod interval;
+mod kernel_symbols;
+mod mappings;
+mod model;
+mod object_symbols;
+mod reading;
+mod summary;
+mod symbols;
+mod tree;
+mod writing;
+
+pub use folded::folded;
+pub use interval::{Interval, of_count, of_share};
+pub use kernel_symbols::KernelSymbols;
+pub use model::{
+    Activity, Away, Event, Frame, FrameNumber, Head, Losses, Measured, Part, Recording, Space, Stack,
+};
+pub use object_symbols::ObjectSymbols;
+pub use reading::{FORMAT, ReadError, Reading, is_recording, read};
+pub use summary::{Moment, ReasonRow, Selection, Summary, SymbolRow};
+pub use symbols::Symbols;
+pub use tree::{Node, NodeName, Weight, tree};
+pub use writing::write;

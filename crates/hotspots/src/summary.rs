@@ -1,0 +1,297 @@
+//! What samples sum up to: by exit reason, by part, by symbol.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use exits::ExitReason;
+use serde::Serialize;
+
+use crate::{
+    Activity, Frame, FrameNumber, Interval, Measured, Part, Recording, Space, Stack, of_count, of_share,
+};
+
+/// Which part of a recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Only these VMs; empty is all.
+    pub vms: BTreeSet<u32>,
+    /// Only these reasons; empty is all.
+    pub reasons: BTreeSet<ExitReason>,
+}
+
+impl Selection {
+    fn takes_vm(&self, vm: Option<u32>) -> bool {
+        self.vms.is_empty() || vm.is_some_and(|vm| self.vms.contains(&vm))
+    }
+
+    fn takes_reason(&self, reason: ExitReason) -> bool {
+        self.reasons.is_empty() || self.reasons.contains(&reason.basic())
+    }
+
+    /// Whether a stack is in it.
+    #[must_use]
+    pub fn takes(&self, stack: &Stack) -> bool {
+        let reason = match stack.activity {
+            Activity::Exit(reason) => self.takes_reason(reason),
+            Activity::Guest | Activity::Monitor => self.reasons.is_empty(),
+        };
+        reason && self.takes_vm(stack.vm)
+    }
+}
+
+/// What a function costs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SymbolRow {
+    /// The function.
+    #[serde(flatten)]
+    pub frame: Frame,
+    /// Samples in its own code.
+    pub own: u64,
+    /// Samples in it or in what it called.
+    pub total: u64,
+    /// The share of its own samples among all of the table, from 0 to 1.
+    pub share: Interval,
+}
+
+/// Where threads were without a processor.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Moment {
+    /// Functions that tell it, innermost first: the device model's, or KVM's below the scheduler.
+    pub frames: Vec<Frame>,
+    /// How often and how long.
+    #[serde(flatten)]
+    pub away: crate::Away,
+}
+
+/// The exits of one reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReasonRow {
+    /// Why the guest was left.
+    pub reason: ExitReason,
+    /// How many exits; none where the recording counts samples alone.
+    pub exits: u64,
+    /// How long they were handled, nanoseconds.
+    pub handling_ns: u64,
+    /// Of that, without a processor.
+    pub away: crate::Away,
+    /// The rest, nanoseconds.
+    pub on_cpu_ns: u64,
+    /// Samples that met the handling.
+    pub samples: u64,
+    /// The time on a processor by these samples, nanoseconds.
+    pub sampled_ns: Interval,
+    /// Samples by the part of the handling.
+    pub parts: BTreeMap<Part, u64>,
+    /// Functions, those with the most samples of their own first.
+    pub by_own: Vec<SymbolRow>,
+    /// Functions, those with the most samples in all first.
+    pub by_total: Vec<SymbolRow>,
+    /// Where threads were without a processor, the longest first.
+    pub moments: Vec<Moment>,
+}
+
+impl ReasonRow {
+    /// Nanoseconds of one exit on a processor; `None` without exits.
+    #[must_use]
+    pub fn on_cpu_each_ns(&self) -> Option<f64> {
+        (self.exits > 0).then(|| self.on_cpu_ns as f64 / self.exits as f64)
+    }
+
+    /// The share of a part among the samples, from 0 to 1. `None` without samples.
+    #[must_use]
+    pub fn share_of(&self, part: Part) -> Option<Interval> {
+        of_share(self.parts.get(&part).copied().unwrap_or(0), self.samples)
+    }
+}
+
+/// A recording in short.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// By reason, the longest on a processor first.
+    pub reasons: Vec<ReasonRow>,
+    /// Samples within exits.
+    pub in_exits: u64,
+    /// Samples in guests.
+    pub in_guests: u64,
+    /// Samples in other threads of device models.
+    pub in_monitors: u64,
+    /// Samples whose stack was deeper than what is kept.
+    pub cut: u64,
+    /// The kernel's functions within exits, by samples of their own.
+    pub kernel: Vec<SymbolRow>,
+    /// Functions of device models, in exits and outside of them.
+    pub monitors: Vec<SymbolRow>,
+    /// Functions of guests, where exits left them.
+    pub guests: Vec<SymbolRow>,
+}
+
+impl Summary {
+    /// Sums up what `selection` takes of a recording.
+    #[must_use]
+    pub fn of(recording: &Recording, selection: &Selection) -> Self {
+        let stacks = || recording.stacks.iter().filter(|stack| selection.takes(stack));
+        let samples_of = |wanted: &dyn Fn(&Stack) -> bool| {
+            stacks().filter(|stack| wanted(stack)).fold(0u64, |sum, stack| sum.saturating_add(stack.samples))
+        };
+        let in_exit = |stack: &Stack| matches!(stack.activity, Activity::Exit(_));
+        let rows = |wanted: &dyn Fn(&Stack) -> bool, space: Space| {
+            let own = stacks().filter(|stack| wanted(stack));
+            let mut rows = symbols(recording, own, |frame| frame.space == space);
+            sort_by_own(&mut rows);
+            rows
+        };
+        Self {
+            reasons: reasons(recording, selection),
+            in_exits: samples_of(&in_exit),
+            in_guests: samples_of(&|stack| stack.activity == Activity::Guest),
+            in_monitors: samples_of(&|stack| stack.activity == Activity::Monitor),
+            cut: samples_of(&|stack| stack.cut),
+            kernel: rows(&in_exit, Space::Kernel),
+            monitors: rows(&|_| true, Space::User),
+            guests: rows(&in_exit, Space::Guest),
+        }
+    }
+
+    /// Handling time on a processor of all reasons, nanoseconds.
+    #[must_use]
+    pub fn on_cpu_ns(&self) -> u64 {
+        self.reasons.iter().fold(0, |sum, row| sum.saturating_add(row.on_cpu_ns))
+    }
+}
+
+fn reasons(recording: &Recording, selection: &Selection) -> Vec<ReasonRow> {
+    let mut measured: BTreeMap<ExitReason, Measured> = BTreeMap::new();
+    for (&(vm, reason), &one) in &recording.measured {
+        if selection.takes_vm(vm) && selection.takes_reason(reason) {
+            measured.entry(reason).or_default().add(one);
+        }
+    }
+    let mut stacks: BTreeMap<ExitReason, Vec<&Stack>> = BTreeMap::new();
+    for stack in recording.stacks.iter().filter(|stack| selection.takes(stack)) {
+        if let Activity::Exit(reason) = stack.activity {
+            measured.entry(reason).or_default();
+            stacks.entry(reason).or_default().push(stack);
+        }
+    }
+    let rows = measured.into_iter().map(|(reason, measured)| {
+        row(recording, reason, &measured, stacks.get(&reason).map_or(&[][..], Vec::as_slice))
+    });
+    let mut rows: Vec<ReasonRow> = rows.collect();
+    rows.sort_by_key(|row| (Reverse(row.on_cpu_ns), Reverse(row.samples), row.reason));
+    rows
+}
+
+fn row(recording: &Recording, reason: ExitReason, measured: &Measured, stacks: &[&Stack]) -> ReasonRow {
+    let samples = stacks.iter().fold(0u64, |sum, stack| sum.saturating_add(stack.samples));
+    let mut parts: BTreeMap<Part, u64> = BTreeMap::new();
+    for stack in stacks.iter().filter(|stack| stack.samples > 0) {
+        let part = parts.entry(recording.part(stack)).or_default();
+        *part = part.saturating_add(stack.samples);
+    }
+    let mut by_own = symbols(recording, stacks.iter().copied(), |_| true);
+    let mut by_total = by_own.clone();
+    sort_by_own(&mut by_own);
+    by_total.sort_by(|a, b| (Reverse(a.total), &a.frame).cmp(&(Reverse(b.total), &b.frame)));
+    ReasonRow {
+        reason,
+        exits: measured.exits,
+        handling_ns: measured.handling_ns,
+        away: measured.away,
+        on_cpu_ns: measured.on_cpu_ns(),
+        samples,
+        sampled_ns: of_count(samples).times(recording.ns_a_sample()),
+        parts,
+        by_own,
+        by_total,
+        moments: moments(recording, stacks),
+    }
+}
+
+fn sort_by_own(rows: &mut Vec<SymbolRow>) {
+    rows.retain(|row| row.own > 0);
+    rows.sort_by(|a, b| {
+        (Reverse(a.own), Reverse(a.total), &a.frame).cmp(&(Reverse(b.own), Reverse(b.total), &b.frame))
+    });
+}
+
+/// The functions of some stacks; shares are of all samples of these stacks whose innermost frame `wanted` takes.
+fn symbols<'s>(
+    recording: &Recording,
+    stacks: impl Iterator<Item = &'s Stack>,
+    wanted: impl Fn(&Frame) -> bool,
+) -> Vec<SymbolRow> {
+    let mut sums: HashMap<FrameNumber, (u64, u64)> = HashMap::new();
+    let mut all = 0u64;
+    for stack in stacks.filter(|stack| stack.samples > 0) {
+        let frames: Vec<FrameNumber> = stack
+            .frames
+            .iter()
+            .copied()
+            .filter(|&number| recording.frame(number).is_some_and(&wanted))
+            .collect();
+        // A function that calls itself is there once.
+        for number in frames.iter().copied().collect::<BTreeSet<_>>() {
+            let total = &mut sums.entry(number).or_default().1;
+            *total = total.saturating_add(stack.samples);
+        }
+        let innermost = stack.frames.first().filter(|first| frames.first() == Some(first));
+        if let Some(first) = innermost {
+            let own = &mut sums.entry(*first).or_default().0;
+            *own = own.saturating_add(stack.samples);
+            all = all.saturating_add(stack.samples);
+        }
+    }
+    let none = Interval { low: 0.0, value: 0.0, high: 0.0 };
+    let rows = sums.into_iter().filter_map(|(number, (own, total))| {
+        let frame = recording.frame(number)?.clone();
+        Some(SymbolRow { frame, own, total, share: of_share(own, all).unwrap_or(none) })
+    });
+    rows.collect()
+}
+
+/// So many functions tell where a thread was.
+const TELLING: usize = 3;
+
+fn moments(recording: &Recording, stacks: &[&Stack]) -> Vec<Moment> {
+    let mut moments: HashMap<Vec<FrameNumber>, crate::Away> = HashMap::new();
+    for stack in stacks.iter().filter(|stack| stack.away.times > 0) {
+        moments.entry(telling(recording, stack)).or_default().add(stack.away);
+    }
+    let frames = |numbers: &[FrameNumber]| {
+        numbers.iter().filter_map(|&number| recording.frame(number).cloned()).collect()
+    };
+    let mut moments: Vec<Moment> =
+        moments.into_iter().map(|(numbers, away)| Moment { frames: frames(&numbers), away }).collect();
+    moments.sort_by(|a, b| (Reverse(a.away.away_ns), &a.frames).cmp(&(Reverse(b.away.away_ns), &b.frames)));
+    moments
+}
+
+/// Functions of the scheduler, which are in all of these stacks (`kernel/sched/core.c` of Linux).
+const SCHEDULER: [&str; 8] = [
+    "schedule",
+    "__schedule",
+    "preempt_schedule",
+    "preempt_schedule_common",
+    "preempt_schedule_irq",
+    "__cond_resched",
+    "schedule_timeout",
+    "schedule_hrtimeout_range_clock",
+];
+
+fn telling(recording: &Recording, stack: &Stack) -> Vec<FrameNumber> {
+    let in_scheduler = |number: &FrameNumber| {
+        let symbol = recording.frame(*number).and_then(|frame| frame.symbol.as_deref());
+        // The program that takes the stack is in it too.
+        symbol.is_some_and(|name| {
+            SCHEDULER.contains(&name)
+                || ["bpf_", "__bpf_", "trace_call_bpf", "perf_trace_", "__traceiter_"]
+                    .iter()
+                    .any(|start| name.starts_with(start))
+        })
+    };
+    stack.frames.iter().copied().skip_while(in_scheduler).take(TELLING).collect()
+}
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod tests;

@@ -1,0 +1,133 @@
+//! From addresses to names, on a running host.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::mappings::Mapping;
+use crate::{Frame, KernelSymbols, ObjectSymbols, Space};
+
+/// What the kernel's own code is said to be in.
+const KERNEL: &str = "kernel";
+
+/// The symbols of a host's kernel and processes. Files are read when an address of theirs is first asked for.
+#[derive(Debug)]
+pub struct Symbols {
+    root: PathBuf,
+    kernel: Option<KernelSymbols>,
+    processes: HashMap<u32, Vec<Mapping>>,
+    /// By process, for it may have a file system of its own, and path.
+    objects: HashMap<(u32, String), Option<ObjectSymbols>>,
+}
+
+impl Symbols {
+    /// Of the host below `root`.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), kernel: None, processes: HashMap::new(), objects: HashMap::new() }
+    }
+
+    /// Reads, or reads again, what a process has in memory. Of one that is gone, what was read before stays.
+    pub fn learn(&mut self, process: u32) {
+        let path = self.root.join(format!("proc/{process}/maps"));
+        if let Ok(text) = std::fs::read_to_string(path) {
+            let mappings = Mapping::parse(&text);
+            if !mappings.is_empty() {
+                self.processes.insert(process, mappings);
+            }
+        }
+    }
+
+    /// Whether anything is known of a process.
+    #[must_use]
+    pub fn knows(&self, process: u32) -> bool {
+        self.processes.contains_key(&process)
+    }
+
+    /// Whether a process has code at an address.
+    #[must_use]
+    pub fn is_code(&self, process: u32, address: u64) -> bool {
+        self.processes.get(&process).is_some_and(|all| all.iter().any(|mapping| mapping.holds(address)))
+    }
+
+    /// The kernel's code at an address.
+    pub fn kernel(&mut self, address: u64) -> Frame {
+        self.kernel_symbols().frame(address, Space::Kernel, KERNEL)
+    }
+
+    /// Whether names of the kernel are hidden from this user, or cannot be read.
+    pub fn kernel_is_hidden(&mut self) -> bool {
+        self.kernel_symbols().is_empty()
+    }
+
+    fn kernel_symbols(&mut self) -> &KernelSymbols {
+        let root = &self.root;
+        self.kernel.get_or_insert_with(|| {
+            let text = std::fs::read(root.join("proc/kallsyms")).unwrap_or_default();
+            KernelSymbols::parse(&String::from_utf8_lossy(&text))
+        })
+    }
+
+    /// A program's code at an address of a process.
+    pub fn user(&mut self, process: u32, address: u64) -> Frame {
+        let unknown = |object: &str, address| Frame {
+            space: Space::User,
+            symbol: None,
+            object: object.to_owned(),
+            address: Some(address),
+        };
+        let mappings = self.processes.get(&process);
+        let Some(mapping) = mappings.and_then(|all| all.iter().find(|one| one.holds(address))) else {
+            return unknown("memory", address);
+        };
+        let offset = (address - mapping.start).saturating_add(mapping.offset);
+        let Some(file) = mapping.file() else { return unknown(mapping.name(), address) };
+        let root = &self.root;
+        let object = self.objects.entry((process, file.to_owned())).or_insert_with(|| {
+            let own_root = root.join(format!("proc/{process}/root"));
+            // In the file system of the process first; of one that is gone, in that of the host.
+            [own_root.as_path(), root]
+                .iter()
+                .find_map(|root| ObjectSymbols::read(&root.join(file.trim_start_matches('/')), root))
+        });
+        match object.as_ref().and_then(|symbols| symbols.at(offset)) {
+            Some(symbol) => Frame {
+                space: Space::User,
+                symbol: Some(symbol),
+                object: mapping.name().to_owned(),
+                address: None,
+            },
+            None => unknown(mapping.name(), offset),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_resolved_by_its_own_files_and_remembered_past_its_end() {
+        let root = tempfile::tempdir().unwrap();
+        let home = root.path().join("proc/7");
+        std::fs::create_dir_all(home.join("root/usr/bin")).unwrap();
+        let own = std::env::current_exe().unwrap();
+        std::fs::copy(&own, home.join("root/usr/bin/monitor")).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let maps = maps.replace(&own.to_string_lossy().into_owned(), "/usr/bin/monitor");
+        std::fs::write(home.join("maps"), maps).unwrap();
+        std::fs::write(root.path().join("proc/kallsyms"), "ffffffff81000000 T _stext\n").unwrap();
+
+        let mut symbols = Symbols::new(root.path());
+        symbols.learn(7);
+        std::fs::remove_file(home.join("maps")).unwrap();
+        symbols.learn(7);
+        let here = a_process_is_resolved_by_its_own_files_and_remembered_past_its_end as fn() as usize as u64;
+        let frame = symbols.user(7, here);
+        assert!(frame.symbol.unwrap().contains("a_process_is_resolved"));
+        assert_eq!(frame.object, "monitor");
+        assert_eq!(symbols.user(7, 3).object, "memory");
+        assert!(symbols.knows(7) && !symbols.knows(8));
+        assert_eq!(symbols.kernel(u64::MAX).symbol.as_deref(), Some("_stext"));
+        assert!(!symbols.kernel_is_hidden());
+    }
+}

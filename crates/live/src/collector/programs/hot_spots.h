@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * What processors do while exits are handled: at each tick of a perf event, the stacks of the thread that it met, with
+ * the exit that the thread is handling; and for how long, and where, a thread that handles an exit had no processor.
+ *
+ * A tick may come at any instruction, by NMI, so the program for it writes to the ring alone and changes nothing that
+ * the other programs keep.
+ */
+
+/* Raw tracepoints: bytes from struct kvm_vcpu to what says that KVM takes an interrupt which came in the guest; 0 where
+ * the kernel does not tell. */
+volatile const u32 from_guest_at;
+/* Tracepoints of the scheduler: bytes from the start of the record to each field. */
+volatile const u32 switch_state_at, switch_next_at;
+volatile const u32 wakeup_thread_at;
+/* Reasons of exits that wait for the guest's next interrupt: their stacks say nothing. */
+volatile const u32 halt_reason, mwait_reason;
+
+#define KERNEL_FRAMES 64
+#define USER_FRAMES 96
+
+enum tick_type {
+	TICK_IN_GUEST,
+	TICK_IN_EXIT,
+	TICK_IN_MONITOR,
+	/* The thread, in an exit, gave up its processor; its stacks there. */
+	TICK_AWAY,
+	/* It has one again. */
+	TICK_BACK,
+};
+
+struct tick {
+	u64 away_ns;
+	/* Of these, when it could have run and waited for a processor. */
+	u64 waited_ns;
+	u32 process;
+	u32 thread;
+	u32 reason;
+	u16 type;
+	u16 cpu;
+};
+
+struct stacks {
+	struct tick tick;
+	/* Bytes of each; negative: why there is none. */
+	s32 kernel_bytes;
+	s32 user_bytes;
+	u64 kernel[KERNEL_FRAMES];
+	u64 user[USER_FRAMES];
+};
+
+struct {
+	NUMBER(type, MAP_RINGBUF);
+	NUMBER(max_entries, 16 << 20);
+} ticks SEC(".maps");
+
+/* Threads of the kernel that work for a device model (vhost before Linux 6.4), and for which. */
+struct {
+	NUMBER(type, MAP_HASH);
+	NUMBER(max_entries, 4096);
+	TYPE(key, u32);
+	TYPE(value, u32);
+} workers SEC(".maps");
+
+/* Threads that gave up their processor within an exit. */
+struct away {
+	u64 since_ns;
+	u64 woken_ns;
+	u32 process;
+	u32 reason;
+	u32 runnable;
+	u32 told;
+};
+
+struct {
+	NUMBER(type, MAP_HASH);
+	NUMBER(max_entries, 16384);
+	TYPE(key, u32);
+	TYPE(value, struct away);
+} away SEC(".maps");
+
+/* How long they were without one, over all. */
+struct absence_key {
+	u32 process;
+	u32 thread;
+	u32 reason;
+	u32 runnable;
+};
+
+struct absence {
+	u64 times;
+	u64 away_ns;
+	u64 waited_ns;
+};
+
+struct {
+	NUMBER(type, MAP_HASH);
+	NUMBER(max_entries, 65536);
+	TYPE(key, struct absence_key);
+	TYPE(value, struct absence);
+} absences SEC(".maps");
+
+INLINE void fill_tick(struct tick *tick, u32 type, u64 id, u32 reason)
+{
+	tick->away_ns = 0;
+	tick->waited_ns = 0;
+	tick->process = id >> 32;
+	tick->thread = id;
+	tick->reason = reason;
+	tick->type = type;
+	tick->cpu = get_smp_processor_id();
+}
+
+/* One without stacks. */
+INLINE void give_tick(u32 type, u64 id, u32 reason)
+{
+	struct tick *tick = ringbuf_reserve(&ticks, sizeof(*tick), 0);
+	if (!tick) {
+		count(LOST_RECORDS);
+		return;
+	}
+	fill_tick(tick, type, id, reason);
+	ringbuf_submit(tick, RINGBUF_NO_WAKEUP);
+}
+
+INLINE int give_stacks(void *context, u32 type, u64 id, u32 reason)
+{
+	struct stacks *stacks = ringbuf_reserve(&ticks, sizeof(*stacks), 0);
+	if (!stacks) {
+		count(LOST_RECORDS);
+		return 0;
+	}
+	fill_tick(&stacks->tick, type, id, reason);
+	stacks->kernel_bytes = get_stack(context, stacks->kernel, sizeof(stacks->kernel), 0);
+	stacks->user_bytes = get_stack(context, stacks->user, sizeof(stacks->user), USER_STACK);
+	ringbuf_submit(stacks, RINGBUF_NO_WAKEUP);
+	return 1;
+}
+
+/* KVM lets an interrupt or NMI that ended the guest's turn in only after kvm_exit: what it met is the guest. */
+INLINE u32 met_guest(struct vcpu *vcpu)
+{
+	u8 from_guest = 0;
+	if (!vcpu->exit_ns)
+		return 1;
+	if (from_guest_at)
+		probe_read(&from_guest, 1, (void *)vcpu->key + from_guest_at);
+	return from_guest;
+}
+
+SEC("perf_event") int tick(void *context)
+{
+	u64 id = get_current_pid_tgid();
+	u32 thread = id, process = id >> 32;
+	count(TICKS);
+	if (!thread)
+		return 0;
+	u64 *key = map_lookup_elem(&keys, &thread);
+	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;
+	if (vcpu && vcpu->id == id) {
+		if (vcpu->ignored)
+			return 0;
+		if (met_guest(vcpu))
+			give_tick(TICK_IN_GUEST, id, 0);
+		else
+			give_stacks(context, TICK_IN_EXIT, id, vcpu->reason);
+		return 0;
+	}
+	u32 *owner = map_lookup_elem(&workers, &thread);
+	if (owner)
+		id = (u64)*owner << 32 | thread;
+	else if (!map_lookup_elem(&monitors, &process))
+		return 0;
+	give_stacks(context, TICK_IN_MONITOR, id, 0);
+	return 0;
+}
+
+INLINE void went_away(void *record, struct vcpu *vcpu, u32 thread)
+{
+	/* TASK_RUNNING, or it was pushed off: the lowest bits are zero (TASK_REPORT_MAX is above them). */
+	u32 runnable = !(field(record, switch_state_at, 8) & 0xff);
+	u32 reason = vcpu->reason;
+	u32 told = 0;
+	if (reason != halt_reason && reason != mwait_reason)
+		told = give_stacks(record, TICK_AWAY, vcpu->id, reason);
+	struct away gone = {
+		.since_ns = ktime_get_ns(),
+		.process = vcpu->id >> 32,
+		.reason = reason,
+		.runnable = runnable,
+		.told = told,
+	};
+	map_update_elem(&away, &thread, &gone, UPDATE_ANY);
+}
+
+INLINE void came_back(struct away *gone, u32 thread)
+{
+	u64 now = ktime_get_ns();
+	u64 away_ns = now - gone->since_ns;
+	u64 waited_ns = gone->runnable ? away_ns : gone->woken_ns ? now - gone->woken_ns : 0;
+	gone->since_ns = 0;
+	struct absence_key key = {
+		.process = gone->process,
+		.thread = thread,
+		.reason = gone->reason,
+		.runnable = gone->runnable,
+	};
+	struct absence *absence = map_lookup_elem(&absences, &key);
+	if (!absence) {
+		struct absence none = {};
+		map_update_elem(&absences, &key, &none, UPDATE_NOEXIST);
+		absence = map_lookup_elem(&absences, &key);
+	}
+	if (absence) {
+		absence->times += 1;
+		absence->away_ns += away_ns;
+		absence->waited_ns += waited_ns;
+	} else {
+		count(CELLS_FULL);
+	}
+	if (!gone->told)
+		return;
+	struct tick *tick = ringbuf_reserve(&ticks, sizeof(*tick), 0);
+	if (!tick) {
+		count(LOST_RECORDS);
+		return;
+	}
+	fill_tick(tick, TICK_BACK, (u64)gone->process << 32 | thread, gone->reason);
+	tick->away_ns = away_ns;
+	tick->waited_ns = waited_ns;
+	ringbuf_submit(tick, RINGBUF_NO_WAKEUP);
+}
+
+SEC("tracepoint/sched/sched_switch") int switched(void *record)
+{
+	u64 id = get_current_pid_tgid();
+	u32 thread = id;
+	u32 next = field(record, switch_next_at, 4);
+	u64 *key = thread ? map_lookup_elem(&keys, &thread) : 0;
+	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;
+	if (vcpu && vcpu->id == id && vcpu->exit_ns && !vcpu->ignored)
+		went_away(record, vcpu, thread);
+	struct away *gone = next ? map_lookup_elem(&away, &next) : 0;
+	if (gone && gone->since_ns)
+		came_back(gone, next);
+	return KEEP;
+}
+
+SEC("tracepoint/sched/sched_wakeup") int woken(void *record)
+{
+	u32 thread = field(record, wakeup_thread_at, 4);
+	struct away *gone = map_lookup_elem(&away, &thread);
+	if (gone && gone->since_ns && !gone->woken_ns)
+		gone->woken_ns = ktime_get_ns();
+	return KEEP;
+}

@@ -1,0 +1,136 @@
+//! A VM's PCI devices and where they are, by QEMU's `query-pci` (qapi/pci.json of QEMU).
+
+use super::{Monitor, QmpError};
+use crate::statistics::connect_within;
+use host::pci::Bar;
+use host::vms::{MonitorUse, Vm};
+use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// Bridges behind bridges are followed so deep; a bus has 256 numbers in all.
+const DEEPEST: usize = 32;
+
+/// Why a VM's PCI devices are not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PciError {
+    /// No monitor can be asked.
+    #[error("QEMU has no monitor that is free to be asked; add `-qmp unix:PATH,server=on,wait=off`")]
+    NoMonitor,
+    /// The monitor gives no answer.
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+    /// The answer is none.
+    #[error("QEMU answered `query-pci` with something else than its documentation says")]
+    Answer(#[from] serde_json::Error),
+}
+
+#[derive(Deserialize)]
+struct Bus {
+    bus: i64,
+    devices: Vec<Device>,
+}
+
+#[derive(Deserialize)]
+struct Device {
+    slot: i64,
+    function: i64,
+    class_info: Class,
+    id: Identity,
+    #[serde(default)]
+    qdev_id: String,
+    #[serde(default)]
+    regions: Vec<Region>,
+    pci_bridge: Option<Bridge>,
+}
+
+#[derive(Deserialize)]
+struct Class {
+    class: i64,
+}
+
+#[derive(Deserialize)]
+struct Identity {
+    vendor: i64,
+    device: i64,
+}
+
+#[derive(Deserialize)]
+struct Region {
+    bar: i64,
+    #[serde(rename = "type")]
+    kind: String,
+    /// -1 where the guest gave it none.
+    address: i64,
+    size: i64,
+}
+
+#[derive(Deserialize)]
+struct Bridge {
+    bus: BridgeBus,
+    #[serde(default)]
+    devices: Vec<Device>,
+}
+
+#[derive(Deserialize)]
+struct BridgeBus {
+    secondary: i64,
+}
+
+/// Asks the VM's first monitor that answers within `timeout`. Below `root` is the host's `/proc`.
+///
+/// # Errors
+/// [`PciError`]
+pub fn pci_bars(root: &Path, vm: &Vm, timeout: Duration) -> Result<Vec<Bar>, PciError> {
+    let open = vm.monitors.iter().filter(|one| one.used == MonitorUse::Open);
+    let mut failure = PciError::NoMonitor;
+    for path in open.filter_map(|one| one.path.as_deref()) {
+        match connect_within(root, vm.pid, path, timeout).and_then(ask) {
+            Ok(answer) => return bars(answer),
+            Err(error) => failure = error.into(),
+        }
+    }
+    Err(failure)
+}
+
+fn ask(mut monitor: Monitor) -> Result<serde_json::Value, QmpError> {
+    monitor.ask("query-pci", None)
+}
+
+/// The regions that have an address, those of bridges' buses too.
+fn bars(answer: serde_json::Value) -> Result<Vec<Bar>, PciError> {
+    let buses: Vec<Bus> = serde_json::from_value(answer)?;
+    let mut found = Vec::new();
+    for bus in &buses {
+        of_devices(bus.bus, &bus.devices, DEEPEST, &mut found);
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn of_devices(bus: i64, devices: &[Device], deeper: usize, found: &mut Vec<Bar>) {
+    for device in devices {
+        let one = |region: &Region| {
+            Some(Bar {
+                address: format!("{bus:02x}:{:02x}.{:x}", device.slot, device.function),
+                id: device.qdev_id.clone(),
+                vendor: u16::try_from(device.id.vendor).ok()?,
+                device: u16::try_from(device.id.device).ok()?,
+                class: u16::try_from(device.class_info.class).ok()?,
+                number: u8::try_from(region.bar).ok()?,
+                is_ports: region.kind == "io",
+                start: u64::try_from(region.address).ok()?,
+                size: u64::try_from(region.size).ok().filter(|&size| size > 0)?,
+            })
+        };
+        found.extend(device.regions.iter().filter_map(one));
+        if let Some(bridge) = device.pci_bridge.as_ref().filter(|_| deeper > 0) {
+            of_devices(bridge.bus.secondary, &bridge.devices, deeper - 1, found);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "pci_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+//! A running xentrace together with the thread that reads what it writes.
+
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use crate::xentrace::{Xentrace, XentraceError, XentraceOutput};
+
+/// Where Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
+const VERSIONS: &str = "/usr/lib";
+const PROGRAM: &str = "xentrace";
+
+/// The `xentrace` of the newest version below `/usr/lib`, else whichever is on PATH.
+#[must_use]
+pub fn xentrace_program() -> PathBuf {
+    program_below(Path::new(VERSIONS))
+}
+
+fn program_below(versions: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(versions).into_iter().flatten().flatten();
+    let programs = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("xen-4"))
+        .map(|entry| entry.path().join("bin").join(PROGRAM))
+        .filter(|program| program.is_file());
+    programs.max().unwrap_or_else(|| PathBuf::from(PROGRAM))
+}
+
+/// xentrace at work, and what becomes of its records: `T` is what the reader gives in the end.
+#[derive(Debug)]
+pub struct Following<T> {
+    xentrace: Xentrace,
+    reader: JoinHandle<T>,
+}
+
+impl<T> Following<T> {
+    /// Starts `program`, and `read` in a thread of its own on what it writes.
+    ///
+    /// # Errors
+    /// [`XentraceError::Start`].
+    pub fn start(
+        program: &Path,
+        read: impl FnOnce(XentraceOutput) -> T + Send + 'static,
+    ) -> Result<Self, XentraceError>
+    where
+        T: Send + 'static,
+    {
+        let (xentrace, output) = Xentrace::start(program)?;
+        Ok(Self { xentrace, reader: std::thread::spawn(move || read(output)) })
+    }
+
+    /// Whether xentrace, or the reading of what it writes, has ended by itself.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.reader.is_finished()
+    }
+
+    /// Ends xentrace, and gives what the reader gave; `None` where it panicked.
+    ///
+    /// # Errors
+    /// [`XentraceError::Ended`] with what xentrace said, which explains a reader that found nothing, and
+    /// [`XentraceError::Wait`].
+    pub fn finish(mut self) -> Result<Option<T>, XentraceError> {
+        if !self.has_ended() {
+            self.xentrace.stop();
+        }
+        let read = self.reader.join().ok();
+        self.xentrace.finish()?;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_program_of_the_newest_version_is_taken_else_that_on_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(program_below(folder.path()), Path::new("xentrace"));
+        for version in ["xen-4.17", "xen-4.20", "xen-common"] {
+            let bin = folder.path().join(version).join("bin");
+            std::fs::create_dir_all(&bin).unwrap();
+            std::fs::write(bin.join(PROGRAM), "").unwrap();
+        }
+        assert_eq!(program_below(folder.path()), folder.path().join("xen-4.20/bin/xentrace"));
+    }
+
+    #[test]
+    fn the_reader_gives_what_it_made_of_the_records_and_a_failure_explains_their_absence() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = |name: &str, script: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let read = |mut output: XentraceOutput| {
+            let mut text = String::new();
+            while let Err(error) = output.read_to_string(&mut text) {
+                assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+            }
+            text
+        };
+        let good = program("good", "printf records; trap 'printf more; exit' TERM; sleep 60 & wait");
+        let following = Following::start(&good, read).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(!following.has_ended());
+        assert_eq!(following.finish().unwrap().as_deref(), Some("recordsmore"));
+        let bad = program("bad", "echo 'failed to bind to VIRQ port' >&2; exit 1");
+        let following = Following::start(&bad, read).unwrap();
+        while !following.has_ended() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let error = following.finish().unwrap_err().to_string();
+        assert!(error.contains("VIRQ"), "{error}");
+    }
+}

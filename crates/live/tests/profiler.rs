@@ -1,0 +1,107 @@
+//! The profiler on this machine's own kernel, with system calls in place of exits.
+//!
+//! Needs the right to load eBPF programs, and says so where it is missing.
+
+use exits::ExitReason;
+use hotspots::{Activity, Recording, Selection, Summary};
+use live::{Error, Profiler, Sampling, Watch};
+
+/// The numbers of `read` and `nanosleep` on x86-64.
+const READ: ExitReason = ExitReason::vmx(0);
+const NANOSLEEP: ExitReason = ExitReason::vmx(35);
+
+fn profiler(sampling: &Sampling) -> Option<Profiler> {
+    let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
+    match Profiler::attach_to_system_calls(&watch, sampling) {
+        Ok(profiler) => Some(profiler),
+        Err(error @ (Error::Load { .. } | Error::NoTracefs { .. } | Error::TracefsDenied { .. })) => {
+            eprintln!("not tested: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Reads so many times a MiB of zeros by `read`, which keeps the processor in the kernel: some 50 us each. Not for a given
+/// time, of which other load may leave little.
+fn read_zeros(times: usize) {
+    let mut zeros = std::fs::File::open("/dev/zero").unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    for _ in 0..times {
+        std::io::Read::read_exact(&mut zeros, &mut buffer).unwrap();
+    }
+}
+
+fn row(recording: &Recording, reason: ExitReason) -> hotspots::ReasonRow {
+    let summary = Summary::of(recording, &Selection::default());
+    summary.reasons.into_iter().find(|row| row.reason == reason).expect("the reason has samples")
+}
+
+#[test]
+fn samples_are_of_the_call_that_they_met_with_names_of_the_kernel_and_of_this_program() {
+    let sampling = Sampling { frequency_hz: 499, ..Sampling::default() };
+    let Some(mut profiler) = profiler(&sampling) else { return };
+    profiler.follow(std::process::id(), &[]).unwrap();
+    for _ in 0..40 {
+        read_zeros(250);
+        profiler.drain();
+    }
+    let (recording, profile) = profiler.finish().unwrap();
+    let row = row(&recording, READ);
+    assert!(row.samples > 20, "{} samples", row.samples);
+    assert_eq!(row.exits, profile.reasons()[&READ].count);
+    // Nearly all of the time was in the call, and by samples it is as long as by the clock.
+    assert!(row.on_cpu_ns > 50_000_000, "{} ns", row.on_cpu_ns);
+    let ratio = row.sampled_ns.value / row.on_cpu_ns as f64;
+    assert!((0.5..2.0).contains(&ratio), "{ratio}");
+    assert!(recording.losses.ticks >= row.samples);
+    let named = |name: &str| row.by_total.iter().any(|row| row.frame.to_string().contains(name));
+    let shown = || row.by_total.iter().map(|row| row.frame.to_string()).collect::<Vec<_>>();
+    assert!(
+        recording.head.notes.iter().any(|note| note.contains("kallsyms")) || named("read_zero"),
+        "{:?}",
+        shown()
+    );
+    assert!(named("read"), "{:?}", shown());
+}
+
+#[test]
+fn a_thread_that_sleeps_within_is_away_and_not_on_a_processor() {
+    let Some(mut profiler) = profiler(&Sampling::default()) else { return };
+    let times = 20;
+    for _ in 0..times {
+        // Not by the library, which takes another call.
+        let time = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+        // SAFETY: the time is valid, and what remains is not wanted.
+        unsafe {
+            libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null_mut::<libc::timespec>())
+        };
+        profiler.drain();
+    }
+    let (recording, _) = profiler.finish().unwrap();
+    if !recording.head.away {
+        eprintln!("not tested: {:?}", recording.head.notes);
+        return;
+    }
+    let row = row(&recording, NANOSLEEP);
+    assert_eq!(row.exits, times);
+    assert!(row.away.times >= times && row.away.away_ns >= times * 10_000_000, "{:?}", row.away);
+    assert!(row.away.asleep_ns() > row.away.waited_ns, "{:?}", row.away);
+    assert!(row.on_cpu_ns < row.handling_ns / 2, "{row:?}");
+    let moment = &row.moments[0];
+    assert!(moment.away.away_ns >= times * 10_000_000, "{moment:?}");
+}
+
+#[test]
+fn what_is_not_watched_is_not_sampled() {
+    let watch = Watch { processes: Some(vec![1]), ..Watch::default() };
+    let Ok(profiler) = Profiler::attach_to_system_calls(&watch, &Sampling::default()) else {
+        eprintln!("not tested: no program can be loaded here");
+        return;
+    };
+    read_zeros(1000);
+    let (recording, _) = profiler.finish().unwrap();
+    let ours = std::process::id();
+    assert!(recording.stacks.iter().all(|stack| stack.vm != Some(ours)), "{:?}", recording.stacks);
+    assert!(recording.stacks.iter().all(|stack| stack.activity != Activity::Guest || stack.vm == Some(1)));
+}

@@ -1,0 +1,164 @@
+//! Hot spots as a document.
+
+use std::collections::BTreeMap;
+
+use advice::{Advice, hot};
+use exits::ExitReason;
+use hotspots::{Away, Head, Interval, Losses, Part, ReasonRow, Recording, Summary, SymbolRow};
+use serde::Serialize;
+
+use super::{AdviceDocument, FORMAT};
+
+/// What `exitless profile --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HotSpotsDocument<'a> {
+    format: u32,
+    version: &'static str,
+    recording: &'a str,
+    #[serde(flatten)]
+    head: &'a Head,
+    losses: Losses,
+    vms: &'a BTreeMap<u32, String>,
+    samples: Samples,
+    reasons: Vec<ReasonDocument<'a>>,
+    kernel: &'a [SymbolRow],
+    device_models: &'a [SymbolRow],
+    guests: &'a [SymbolRow],
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Samples {
+    in_exits: u64,
+    in_guests: u64,
+    in_device_models: u64,
+    all: u64,
+    cut: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ReasonDocument<'a> {
+    reason: ExitReason,
+    exits: u64,
+    handling_ns: u64,
+    on_cpu_ns: u64,
+    asleep_ns: u64,
+    waited_ns: u64,
+    samples: u64,
+    sampled_ns: Interval,
+    parts: Vec<PartDocument>,
+    functions: &'a [SymbolRow],
+    without_cpu: Vec<MomentDocument<'a>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct PartDocument {
+    part: Part,
+    samples: u64,
+    share: Option<Interval>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct MomentDocument<'a> {
+    functions: Vec<&'a hotspots::Frame>,
+    #[serde(flatten)]
+    away: Away,
+}
+
+/// The hot spots of a recording, of which `summary` was made.
+#[must_use]
+pub fn hot_spots<'a>(name: &'a str, recording: &'a Recording, summary: &'a Summary) -> HotSpotsDocument<'a> {
+    HotSpotsDocument {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        recording: name,
+        head: &recording.head,
+        losses: recording.losses,
+        vms: &recording.names,
+        samples: Samples {
+            in_exits: summary.in_exits,
+            in_guests: summary.in_guests,
+            in_device_models: summary.in_monitors,
+            all: recording.losses.ticks,
+            cut: summary.cut,
+        },
+        reasons: summary.reasons.iter().map(reason).collect(),
+        kernel: &summary.kernel,
+        device_models: &summary.monitors,
+        guests: &summary.guests,
+    }
+}
+
+fn reason(row: &ReasonRow) -> ReasonDocument<'_> {
+    let part = |(&part, &samples)| PartDocument { part, samples, share: row.share_of(part) };
+    ReasonDocument {
+        reason: row.reason,
+        exits: row.exits,
+        handling_ns: row.handling_ns,
+        on_cpu_ns: row.on_cpu_ns,
+        asleep_ns: row.away.asleep_ns(),
+        waited_ns: row.away.waited_ns,
+        samples: row.samples,
+        sampled_ns: row.sampled_ns,
+        parts: row.parts.iter().map(part).collect(),
+        functions: &row.by_own,
+        without_cpu: row
+            .moments
+            .iter()
+            .map(|one| MomentDocument { functions: one.frames.iter().collect(), away: one.away })
+            .collect(),
+    }
+}
+
+/// What `exitless advise --profile --json` prints: the advice, and of each device where the time of its exits goes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HotAdviceDocument<'a> {
+    #[serde(flatten)]
+    advice: AdviceDocument<'a>,
+    hot_spots: Vec<DeviceDocument>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct DeviceDocument {
+    vm: Option<u32>,
+    name: String,
+    reasons: Vec<ExitReason>,
+    samples: u64,
+    parts: BTreeMap<Part, Interval>,
+    functions: Vec<SymbolRow>,
+}
+
+/// Advice with what a recording of hot spots says of its devices.
+#[must_use]
+pub fn hot_advice<'a>(
+    document: AdviceDocument<'a>,
+    advice: &Advice<'_>,
+    recording: &Recording,
+) -> HotAdviceDocument<'a> {
+    let rows = advice.vms.iter().flat_map(|vm| vm.rows.iter().map(move |row| (vm, row)));
+    let devices = rows.filter(|(_, row)| !row.sleeps()).filter_map(|(vm, row)| {
+        let hot = hot(vm, row, recording)?;
+        Some(DeviceDocument {
+            vm: vm.vm,
+            name: super::advice_name(row.of),
+            reasons: hot.reasons.into_iter().collect(),
+            samples: hot.samples,
+            parts: hot.parts.into_iter().collect(),
+            functions: hot.functions,
+        })
+    });
+    HotAdviceDocument { advice: document, hot_spots: devices.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::hot_spots_sample;
+
+    #[test]
+    fn the_document_has_every_figure_of_the_page() {
+        let recording = hot_spots_sample();
+        let summary = Summary::of(&recording, &hotspots::Selection::default());
+        let text = serde_json::to_string_pretty(&hot_spots("this host", &recording, &summary)).unwrap();
+        insta::assert_snapshot!(text);
+    }
+}

@@ -1,0 +1,114 @@
+use std::fmt::Write as _;
+
+use exits::ExitReason;
+use hotspots::{
+    Activity, Away, Event, Frame, Head, Losses, Measured, Recording, Selection, Space, Stack, Summary,
+};
+
+use super::*;
+
+const VIEW: HotSpotsView = HotSpotsView { width: 80, colour: false, top: 5, reasons: 3 };
+
+/// Made up, with one name that would be markup and more.
+pub(crate) fn hot_spots_sample() -> Recording {
+    let mut recording = Recording::new(Head {
+        kernel: Some("6.12.107".to_owned()),
+        event: Event::CpuClock,
+        frequency_hz: 997,
+        cpus: 4,
+        duration_ns: 10_000_000_000,
+        away: true,
+        notes: vec!["Sampled by the CPUs' clock, for there is no counter of cycles".to_owned()],
+    });
+    let mut frame = |space, symbol: &str, object: &str| {
+        let symbol = Some(symbol.to_owned());
+        recording.number(Frame { space, symbol, object: object.to_owned(), address: None })
+    };
+    let ioctl = frame(Space::User, "ioctl", "libc.so.6");
+    let entry = frame(Space::Kernel, "entry_SYSCALL_64_after_hwframe", "kernel");
+    let run = frame(Space::Kernel, "kvm_arch_vcpu_ioctl_run", "kvm");
+    let pio = frame(Space::Kernel, "emulator_pio_in_out", "kvm");
+    let bus = frame(Space::Kernel, "kvm_io_bus_write", "kvm");
+    let futex = frame(Space::Kernel, "futex_wait_queue", "kernel");
+    let lock = frame(Space::User, "qemu_mutex_lock_impl", "qemu-system-x86_64");
+    let model = frame(Space::User, "memory_region_dispatch_write", "qemu-system-x86_64");
+    let strange = frame(Space::User, "<script>alert\u{1b}[31m", "qemu-system-x86_64");
+    let nameless = recording.number(Frame {
+        space: Space::User,
+        symbol: None,
+        object: "qemu-system-x86_64".to_owned(),
+        address: Some(0x32_1000),
+    });
+    let (io, mmio, halt) = (ExitReason::svm(0x7b), ExitReason::svm(0x400), ExitReason::svm(0x78));
+    let none = Away::default();
+    let waits = Away { times: 310, away_ns: 412_000_000, waited_ns: 14_000_000 };
+    let below = [run, entry, ioctl];
+    for (activity, frames, samples, away) in [
+        (Activity::Exit(io), [&[pio], &below[..]].concat(), 300, none),
+        (Activity::Exit(io), [&[bus, pio], &below[..]].concat(), 520, none),
+        (Activity::Exit(mmio), vec![model, strange], 410, none),
+        (Activity::Exit(mmio), vec![nameless], 80, none),
+        (Activity::Exit(mmio), vec![futex, entry, lock, model], 31, waits),
+        (Activity::Monitor, vec![model], 77, none),
+        (Activity::Guest, Vec::new(), 8000, none),
+    ] {
+        recording.stacks.push(Stack {
+            vm: Some(4711),
+            thread: Some(4712),
+            activity,
+            frames,
+            samples,
+            away,
+            cut: samples == 80,
+        });
+    }
+    let slept = Away { times: 9000, away_ns: 21_000_000_000, waited_ns: 40_000_000 };
+    for (reason, exits, handling_ns, away) in [
+        (io, 410_000, 812_000_000, none),
+        (mmio, 13_000, 940_000_000, waits),
+        (halt, 9000, 21_040_000_000, slept),
+    ] {
+        recording.measured.insert((Some(4711), reason), Measured { exits, handling_ns, away });
+    }
+    recording.losses = Losses { ticks: 39_880, lost: 3, lost_exits: 0, without_user_stack: 2 };
+    recording
+}
+
+fn shown(recording: &Recording, selection: &Selection) -> String {
+    hot_spots("this host", recording, &Summary::of(recording, selection), VIEW)
+}
+
+#[test]
+fn a_profile_says_where_the_time_of_each_reason_goes() {
+    let text = shown(&hot_spots_sample(), &Selection::default());
+    assert!(text.lines().all(|line| textwrap::core::display_width(line) <= 80), "{text}");
+    assert!(!text.contains('\u{1b}'));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn one_reason_alone_can_be_asked_for() {
+    let reasons = [ExitReason::svm(0x400)].into();
+    insta::assert_snapshot!(shown(&hot_spots_sample(), &Selection { reasons, ..Selection::default() }));
+}
+
+#[test]
+fn nothing_asked_for_is_said() {
+    let vms = [1].into();
+    let text = shown(&hot_spots_sample(), &Selection { vms, ..Selection::default() });
+    assert!(text.contains("There was no exit of what was asked for."), "{text}");
+}
+
+#[test]
+fn guests_code_has_no_parts_and_no_samples() {
+    let mut recording = hot_spots_sample();
+    recording.head.event = Event::Exits;
+    recording.head.notes.clear();
+    let mut names = String::new();
+    for frame in &mut recording.frames {
+        frame.space = Space::Guest;
+        write!(names, "{frame} ").unwrap();
+    }
+    let text = shown(&recording, &Selection::default());
+    assert!(text.contains("Functions of the guests that were left") && !text.contains("in KVM"), "{text}");
+}
