@@ -1,23 +1,21 @@
 //! What the host does while it handles exits: samples of stacks, told apart by the exit that is being handled.
 
+mod gathered;
+mod sampling;
 pub(super) mod scheduler;
 mod ticks;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use aya::Pod;
 use aya::maps::{HashMap, MapData, RingBuf};
-use aya::programs::perf_event::{
-    HardwareEvent, PerfEvent, PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent,
-};
-use aya::programs::{Program, ProgramError};
-use exits::{ExitReason, Isa, Profile};
-use hotspots::{Away, Event, Head, Losses, Measured, Recording, Stack, Symbols};
+use exits::{Isa, Profile};
+use hotspots::{Event, Head, Losses, Recording, Symbols};
 
-use self::ticks::{Met, Ticks, Times};
+use self::gathered::{measured, resolved};
+use self::sampling::sample;
+use self::ticks::Ticks;
 use super::programs::{Link, Pair, Purpose, Wanted};
-use super::refusal::{chain, rejected};
 use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error, waiting};
 use crate::{Error, Mechanism, monotonic_ns};
 
@@ -229,141 +227,5 @@ fn follow_scheduler(collector: &mut Collector, root: &Path, notes: &mut Vec<Stri
             notes.push(format!("Time without a processor is not known: {error}"));
             false
         }
-    }
-}
-
-/// Samples every CPU that is online; by what, and how many CPUs.
-fn sample(
-    collector: &mut Collector,
-    sampling: &Sampling,
-    notes: &mut Vec<String>,
-) -> Result<(Event, u32), Error> {
-    const NAME: &str = "tick";
-    let online = aya::util::online_cpus().map_err(|(path, source)| Error::Read {
-        path: path.into(),
-        expected: "processors",
-        source,
-    })?;
-    let refused = |error: ProgramError| rejected(NAME, &error);
-    let program = match collector.attached.ebpf.program_mut(NAME) {
-        Some(Program::PerfEvent(program)) => program,
-        _ => {
-            return Err(Error::Load { cause: format!("there is no program {NAME}"), next: "build it again" });
-        }
-    };
-    program.load().map_err(refused)?;
-    let wanted = match sampling.event {
-        Some(event) => vec![event],
-        None => vec![Event::Cycles, Event::CpuClock],
-    };
-    let mut first = None;
-    for event in wanted {
-        match sample_by(program, event, sampling.frequency_hz, &online) {
-            Ok(links) => {
-                notes.extend(first.map(|error: Error| {
-                    format!(
-                        "Sampled by the CPUs' clock, for there is no counter of cycles ({error}): what runs with \
-                         interrupts off is found where they are let in again"
-                    )
-                }));
-                collector.attached.links.extend(links.into_iter().map(Link::Perf));
-                return Ok((event, u32::try_from(online.len()).unwrap_or(u32::MAX)));
-            }
-            Err((cpu, source)) => first = first.or_else(|| Some(on_cpu(event, cpu, source))),
-        }
-    }
-    Err(first.unwrap_or(Error::NothingToTrace("no event was asked for".to_owned())))
-}
-
-fn sample_by(
-    program: &mut PerfEvent,
-    event: Event,
-    frequency_hz: u64,
-    cpus: &[u32],
-) -> Result<Vec<PerfEventLink>, (u32, ProgramError)> {
-    let config = match event {
-        Event::Cycles => PerfEventConfig::Hardware(HardwareEvent::CpuCycles),
-        Event::CpuClock | Event::Exits => PerfEventConfig::Software(SoftwareEvent::CpuClock),
-    };
-    let attach = |&cpu: &u32| {
-        let scope = PerfEventScope::AllProcessesOneCpu { cpu };
-        let link = program.attach(config, scope, SamplePolicy::Frequency(frequency_hz), false);
-        link.and_then(|link| program.take_link(link)).map_err(|error| (cpu, error))
-    };
-    cpus.iter().map(attach).collect()
-}
-
-fn on_cpu(event: Event, cpu: u32, error: ProgramError) -> Error {
-    let event = match event {
-        Event::Cycles => "cycles",
-        Event::CpuClock | Event::Exits => "cpu-clock",
-    };
-    let source = match error {
-        ProgramError::SyscallError(error) => error.io_error,
-        other => std::io::Error::other(chain(&other)),
-    };
-    let next = match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_PERFMON and CAP_BPF",
-        Some(libc::EINVAL) => {
-            "ask for fewer samples with --frequency: kernel.perf_event_max_sample_rate is the most"
-        }
-        Some(libc::EBUSY) => "another program has the counter; try --event cpu-clock",
-        _ => "this machine has no such counter; try --event cpu-clock",
-    };
-    Error::OnCpu { action: "sample", event: event.to_owned(), cpu, next: next.to_owned(), source }
-}
-
-/// Exits with their times on and off processors.
-fn measured(
-    profile: &Profile,
-    absences: &[(AbsenceKey, Absence)],
-    isa: Isa,
-) -> BTreeMap<(Option<u32>, ExitReason), Measured> {
-    let mut measured: BTreeMap<_, Measured> = BTreeMap::new();
-    for vcpu in profile.vcpus() {
-        for (&reason, exits) in &vcpu.reasons {
-            let one = Measured {
-                exits: exits.count,
-                handling_ns: exits.handling.total_ns(),
-                away: Away::default(),
-            };
-            measured.entry((vcpu.vcpu.vm, reason)).or_default().add(one);
-        }
-    }
-    for (key, absence) in absences {
-        let Absence { times, away_ns, waited_ns } = *absence;
-        let away = Away { times, away_ns, waited_ns };
-        let reason = ExitReason { isa, code: key.reason };
-        measured.entry((Some(key.process), reason)).or_default().away.add(away);
-    }
-    measured
-}
-
-/// With names for addresses.
-fn resolved(recording: &mut Recording, symbols: &mut Symbols, met: &Met, times: Times) -> Stack {
-    let mut frames = Vec::with_capacity(met.kernel.len() + met.user.len());
-    // Outer frames hold where a call returns to, which may be behind the end of the caller.
-    let called_from = |at: usize, address: u64| if at == 0 { address } else { address.saturating_sub(1) };
-    for (at, &address) in met.kernel.iter().enumerate() {
-        let frame = symbols.kernel(called_from(at, address));
-        frames.push(recording.number(frame));
-    }
-    for (at, &address) in met.user.iter().enumerate() {
-        let address = called_from(at, address);
-        // Without frame pointers the kernel follows whatever the register holds.
-        if at > 0 && !symbols.is_code(met.process, address) {
-            break;
-        }
-        let frame = symbols.user(met.process, address);
-        frames.push(recording.number(frame));
-    }
-    Stack {
-        vm: Some(met.process),
-        thread: Some(met.thread),
-        activity: met.activity,
-        frames,
-        samples: times.samples,
-        away: times.away,
-        cut: met.cut,
     }
 }

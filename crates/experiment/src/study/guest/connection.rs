@@ -10,7 +10,8 @@ use super::frames::{Decoder, Frame, Kind};
 use super::last_words::LastWords;
 use super::pipes::Sink;
 use super::reception::Reception;
-use super::waiting::{Ending, Line};
+use super::waiting::{Ending, Line, Waiting};
+use super::{Armed, GuestError};
 
 /// The channel to one agent.
 pub(super) struct Connection {
@@ -125,8 +126,21 @@ pub(super) struct AgentLine {
 }
 
 impl AgentLine {
-    /// Sends a script to the agent.
-    pub(super) fn start(connection: &Arc<Connection>, script: &str) -> io::Result<(Self, Arc<Reception>)> {
+    /// Sends a script to the agent of `guest`, and waits until it waits for its release.
+    pub(super) fn arm(
+        connection: &Arc<Connection>,
+        guest: &str,
+        script: &str,
+        limit: Duration,
+    ) -> Result<Box<dyn Armed>, GuestError> {
+        let (line, reception) = Self::start(connection, script).map_err(|error| GuestError::Unreachable {
+            name: guest.to_owned(),
+            why: format!("sending a script: {error}"),
+        })?;
+        Ok(Box::new(Waiting::new(guest, limit, reception, Box::new(line))?))
+    }
+
+    fn start(connection: &Arc<Connection>, script: &str) -> io::Result<(Self, Arc<Reception>)> {
         let reception = Reception::new();
         let job = {
             let mut state = connection.lock();

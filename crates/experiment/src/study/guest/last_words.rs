@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The file of a guest's console, in the guest's folder.
+pub(super) const CONSOLE: &str = "console";
 const SHOWN_LINES: usize = 25;
 /// Lines that are the cause when a kernel or the agent in it dies; what comes after them is mostly registers.
 const ALARMS: [&str; 5] = ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
@@ -20,7 +22,7 @@ impl LastWords {
     /// Of the guest that is kept in `folder` and was started by `program`.
     pub(super) fn new(folder: &Path, program: &'static str) -> Self {
         let messages = folder.join(format!("{}.log", program.to_ascii_lowercase()));
-        Self { program, messages, console: folder.join("console") }
+        Self { program, messages, console: folder.join(CONSOLE) }
     }
 
     /// Where the console belongs.

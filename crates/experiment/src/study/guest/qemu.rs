@@ -5,6 +5,7 @@ mod data_plane;
 mod devices;
 mod network;
 mod process;
+mod stale_breakpoint;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,9 +23,8 @@ use super::agent::Hello;
 use super::connection::{AgentLine, Connection};
 use super::frames::{Frame, Kind};
 use super::host::run_armed;
-use super::last_words::LastWords;
+use super::last_words::{CONSOLE, LastWords};
 use super::plan::{NetBackend, QemuPlan};
-use super::waiting::Waiting;
 use super::{Armed, Cut, Guest, GuestError, GuestFiles};
 use crate::study::workload::Output;
 use data_plane::DataPlane;
@@ -106,10 +106,36 @@ pub struct QemuGuest {
 impl QemuGuest {
     /// Starts guest `index` and waits until its agent is up. Its console, QEMU's messages and its disk are kept below
     /// `folder`, in a folder named after the guest. `planes` has the I/O daemon of all guests, where the plan wants one.
+    /// A guest that an old QEMU's emulator ended is started again, with a warning; its console is kept as `console.1`.
     ///
     /// # Errors
     /// [`GuestError::Start`] with the last lines of QEMU's messages and of the console.
     pub fn start(
+        plan: &QemuPlan,
+        index: u32,
+        files: &GuestFiles,
+        planes: &DataPlanes,
+        folder: &Path,
+    ) -> Result<Self, GuestError> {
+        let console = folder.join(format!("guest-{index}")).join(CONSOLE);
+        let mut number = 1;
+        loop {
+            let started = Self::start_once(plan, index, files, planes, folder);
+            let again = started.is_err()
+                && number < stale_breakpoint::STARTS
+                && stale_breakpoint::ended(plan, &console);
+            let Some(kept) = again.then(|| stale_breakpoint::keep(&console, number).ok()).flatten() else {
+                return started;
+            };
+            tracing::warn!(
+                "guest-{index} is started again: QEMU's emulator ran a breakpoint that was gone (mended in QEMU 8.1); see {}",
+                kept.display()
+            );
+            number += 1;
+        }
+    }
+
+    fn start_once(
         plan: &QemuPlan,
         index: u32,
         files: &GuestFiles,
@@ -271,10 +297,7 @@ impl Guest for QemuGuest {
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
-        let (line, reception) = AgentLine::start(&self.connection, script).map_err(|error| {
-            GuestError::Unreachable { name: self.name.clone(), why: format!("sending a script: {error}") }
-        })?;
-        Ok(Box::new(Waiting::new(&self.name, limit, reception, Box::new(line))?))
+        AgentLine::arm(&self.connection, &self.name, script, limit)
     }
 
     fn facts(&mut self) -> BTreeMap<String, String> {

@@ -23,7 +23,6 @@ use super::frames::{Frame, Kind};
 use super::host::run_armed;
 use super::last_words::LastWords;
 use super::plan::XenImagePlan;
-use super::waiting::Waiting;
 use super::xl::Xl;
 use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
 use crate::study::workload::Output;
@@ -249,10 +248,7 @@ impl Guest for XenImageGuest {
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
-        let (line, reception) = AgentLine::start(&self.connection, script).map_err(|error| {
-            GuestError::Unreachable { name: self.name.clone(), why: format!("sending a script: {error}") }
-        })?;
-        Ok(Box::new(Waiting::new(&self.name, limit, reception, Box::new(line))?))
+        AgentLine::arm(&self.connection, &self.name, script, limit)
     }
 
     fn facts(&mut self) -> BTreeMap<String, String> {
