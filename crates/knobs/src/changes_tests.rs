@@ -131,6 +131,32 @@ fn a_thread_that_got_an_old_number_is_not_touched() {
 }
 
 #[test]
+fn cpus_that_go_off_are_not_the_work_of_others() {
+    // What a thread was given, which CPUs are on at the end, what the kernel says of the thread then, and what is left.
+    let cases = [
+        ("1-2", "0-3", "1-2", "0-3"),
+        ("1-2", "0-1,3", "1", "0-3"),
+        ("2", "0-1,3", "0-1,3", "0-3"),
+        ("1-2", "0-3", "1", "1"),
+        ("1-2", "0-1,3", "0-1", "0-1"),
+    ];
+    for (given, online, now, left) in cases {
+        let root = host();
+        let mut machine = Machine::new(root.path());
+        machine.affinity.insert(41, "0-3".to_owned());
+        let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
+        let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: given.to_owned() };
+        guard.make(pin, Lasting::WhileHeld).unwrap();
+        let file = under(root.path(), "/sys/devices/system/cpu/online");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, format!("{online}\n")).unwrap();
+        guard.actions.affinity.insert(41, now.to_owned());
+        guard.release();
+        assert_eq!(guard.actions.affinity[&41], left, "{given} of {online}, now {now}");
+    }
+}
+
+#[test]
 fn a_boot_undoes_what_the_kernel_forgets_and_nothing_else() {
     let root = host();
     let mut guard = changes(root.path());

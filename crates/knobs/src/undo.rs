@@ -1,5 +1,6 @@
 //! Undoing one change.
 
+use crate::actions::numbers;
 use crate::error::Error;
 use crate::{
     Actions, After, Before, Change, Content, Entry, FileState, Journal, Parameters, file, module, value,
@@ -84,6 +85,7 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
                 return already("the thread has ended");
             }
             match actions.affinity(*tid) {
+                Ok(now) if now != *old && is_still(root, entry.after(), &now) => Ok(Outcome::WouldUndo),
                 Ok(now) => Ok(compare(&format!("the CPUs of thread {tid}"), &now, old, entry.after())),
                 Err(Error::ThreadGone { .. }) => already("the thread has ended"),
                 Err(error) => Err(error),
@@ -180,6 +182,20 @@ fn compare(what: &str, now: &str, old: &str, after: Option<&After>) -> Outcome {
         Some(After::Value { value }) if value == now => Outcome::WouldUndo,
         _ => Outcome::ChangedSince { what: format!("{what} is {now}") },
     }
+}
+
+/// Whether a thread's CPUs are those that it was given, but for some that went off since, which the kernel leaves out. From a
+/// thread that has none left it takes the limit itself.
+fn is_still(root: &Path, after: Option<&After>, now: &str) -> bool {
+    let online = std::fs::read_to_string(crate::under(root, "/sys/devices/system/cpu/online")).ok();
+    let online = online.as_deref().map(str::trim).and_then(numbers);
+    let (Some(online), Some(After::Value { value })) = (online, after) else { return false };
+    let on = |list: &str| {
+        let cpus = numbers(list).unwrap_or_default();
+        cpus.into_iter().filter(|cpu| online.contains(cpu)).collect::<Vec<_>>()
+    };
+    let given = on(value);
+    given.is_empty() || given == on(now)
 }
 
 fn compare_modules(root: &Path, module: &str, old: Option<&Parameters>, entry: &Entry) -> Outcome {

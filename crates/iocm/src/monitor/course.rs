@@ -128,12 +128,12 @@ impl<A: Actuator> Monitor<A> {
             Ok(seen) => seen,
             Err(trouble) => return self.in_trouble(time, trouble.told()),
         };
-        if self.dry_run {
-            // What was not done has not helped and not harmed.
-            self.memory.forget_trial();
-        }
         let now = Layout::of(&seen.view);
         let decision = decide(&self.settings, &mut self.memory, &seen.view);
+        if self.dry_run {
+            // What is not done neither helps nor harms.
+            self.memory.only_said();
+        }
         let actions = now.actions_to(&decision.layout);
         let mut decided = Decided {
             format: MONITOR_FORMAT,

@@ -107,6 +107,22 @@ fn a_dry_run_says_once_what_it_would_do_and_does_nothing() {
 }
 
 #[test]
+fn a_dry_run_wants_a_core_back_for_as_long_as_it_is_spare() {
+    let mut idle = MadeUp::with(&[0.0, 0.0]);
+    idle.layout = [(0, Some(3)), (1, Some(3))].into();
+    let mut monitor = monitor(idle, true);
+    let said: Vec<_> = (0..100).filter_map(|period| monitor.step(f64::from(period)).said).collect();
+    let [first, wanted] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((&first.cores, first.reason), (&vec![3], Some(Reason::Fine { useful: 0.0, cores: 1 })));
+    assert!(wanted.cores.is_empty() && matches!(wanted.reason, Some(Reason::Spare { .. })), "{wanted:?}");
+    // Nobody gave it back, so that there is no harm to regret when there is I/O again.
+    monitor.actuator.wanted = vec![0.5, 0.4];
+    let said: Vec<_> = (100..200).filter_map(|period| monitor.step(f64::from(period)).said).collect();
+    assert!(said.iter().all(|said| !matches!(said.reason, Some(Reason::Regret { .. }))), "{said:?}");
+    assert!(said.last().is_some_and(|said| said.cores.contains(&3)), "{said:?}");
+}
+
+#[test]
 fn in_trouble_it_does_nothing_says_so_once_and_goes_on_afterwards() {
     let mut monitor = monitor(MadeUp::with(&[0.6, 0.6]), false);
     monitor.step(0.0);

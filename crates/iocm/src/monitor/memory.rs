@@ -1,6 +1,7 @@
 //! What the policy remembers from one decision to the next.
 
 use super::Direction;
+use super::policy::SPARE_PERIODS;
 use super::trial::{Load, Trial};
 use std::collections::BTreeMap;
 
@@ -57,10 +58,13 @@ impl Memory {
         self.since_fewer = self.since_fewer.map(|periods| periods + 1).filter(|&periods| periods < SOON);
     }
 
-    /// Whatever was begun was not done after all.
-    pub(super) fn forget_trial(&mut self) {
-        self.trial = None;
-        self.patience.clear();
+    /// What was decided was said and not done: nothing is on trial, and what is wanted is wanted as much in the next period.
+    pub(super) fn only_said(&mut self) {
+        if self.trial.take().is_some_and(|trial| trial.direction == Direction::Fewer) {
+            // The periods that fewer cores had to do for are over, however often this is said.
+            self.spare = SPARE_PERIODS;
+        }
+        self.since_fewer = None;
     }
 
     /// Whether this way is not to be tried yet.

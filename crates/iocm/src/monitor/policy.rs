@@ -11,7 +11,7 @@ use super::wanted::{Bounds, Wanted};
 use super::{Decision, Direction, Layout, Memory, Reason, Settings, View, balance};
 
 /// Periods in a row in which fewer cores must do before one is given back.
-const SPARE_PERIODS: u32 = 3;
+pub(super) const SPARE_PERIODS: u32 = 3;
 
 /// Decides by what was seen in the last period, and remembers.
 #[must_use]
