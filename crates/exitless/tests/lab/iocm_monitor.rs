@@ -70,9 +70,9 @@ where dry-run
 placed applied
 where applied
 exitless iocm status | head -n 1 | sed 's/^/status /'
-counted() { exitless iocm status --json | tr -d ' \n' | grep '"per_second":[1-9]'; }
+counted() { exitless iocm status --json > /tmp/seen; tr -d ' \n' < /tmp/seen | grep '"per_second":[1-9]'; }
 wait_for 60 counted
-exitless iocm status --json | tr -d '\n' | sed 's/^/seen /'; echo
+tr -d '\n' < /tmp/seen | sed 's/^/seen /'; echo
 exitless iocm status | sed 's/^/page /'
 end TERM
 where ended
