@@ -36,16 +36,31 @@ impl Served {
             file("control"),
         );
         std::fs::write(file("iocm.toml"), text).unwrap();
-        let config = file("iocm.toml");
+        let child = Self::daemon(&directory);
+        Self { directory, child }
+    }
+
+    fn daemon(directory: &tempfile::TempDir) -> Child {
+        let config = directory.path().join("iocm.toml");
         let child =
             exitless(&["iocm", "serve", "--config"]).arg(config).stderr(Stdio::null()).spawn().unwrap();
-        let served = Self { directory, child };
         let end = Instant::now() + Duration::from_secs(60);
-        while run(&["iocm", "get", "pid", "--socket", &served.path("control")]).0 != Some(0) {
+        let control = directory.path().join("control");
+        while run(&["iocm", "get", "pid", "--socket", control.to_str().unwrap()]).0 != Some(0) {
             assert!(Instant::now() < end, "the daemon does not begin");
             std::thread::sleep(Duration::from_millis(10));
         }
-        served
+        child
+    }
+
+    /// As `kill -9` does it.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.child = Self::daemon(&self.directory);
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -80,6 +95,12 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+fn signal(child: &Child, number: i32) {
+    let pid = i32::try_from(child.id()).unwrap();
+    // SAFETY: the child was not waited for, so that the number is still its own.
+    assert_eq!(unsafe { libc::kill(pid, number) }, 0);
+}
+
 /// Lets a monitor run until it finds a core spare, however long that takes on a busy machine, and for so long after that;
 /// what it said then, and what it said afterwards.
 fn said_until_spare(mut monitor: Command, longer: Duration) -> (Value, Vec<Value>) {
@@ -95,9 +116,7 @@ fn said_until_spare(mut monitor: Command, longer: Duration) -> (Value, Vec<Value
         }
     };
     std::thread::sleep(longer);
-    let pid = i32::try_from(monitor.id()).unwrap();
-    // SAFETY: the child was not waited for, so that the number is still its own.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    signal(&monitor, libc::SIGTERM);
     let rest = said.collect();
     assert_eq!(monitor.wait().unwrap().code(), Some(0));
     (spare, rest)
@@ -130,7 +149,7 @@ fn a_core_without_io_is_given_back_and_a_dry_run_only_says_so() {
 }
 
 #[test]
-fn the_end_of_the_daemon_is_told_and_survived() {
+fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
     if cpus() < 2 {
         println!("not tested: the monitor needs two CPUs");
         return;
@@ -145,11 +164,24 @@ fn the_end_of_the_daemon_is_told_and_survived() {
     assert_eq!(status, Some(0), "{err}");
     assert!(out.contains("disk") && out.contains("Last decisions"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
-    served.child.kill().unwrap();
-    served.child.wait().unwrap();
-    let trouble = told.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    let trouble = trouble.map(|said| said["trouble"].clone()).find(|trouble| !trouble.is_null()).unwrap();
-    assert!(trouble.as_str().unwrap().contains("I/O daemon"), "{trouble}");
+    let mut told = told.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    for _ in 0..2 {
+        // Each daemon has a core that it does not need, and is a new one to the monitor.
+        let spare = told.find(|said| said["reason"]["reason"] == "spare").unwrap();
+        assert_eq!(
+            (&spare["cores_before"][0], &spare["trouble"]),
+            (&Value::from(0), &Value::Null),
+            "{spare}"
+        );
+        served.kill();
+        let trouble = told.next().unwrap();
+        assert!(trouble["trouble"].as_str().is_some_and(|why| why.contains("I/O daemon")), "{trouble}");
+        assert_eq!(trouble["actions"], serde_json::json!([]));
+        served.start_again();
+        // That it gave no answer, and then that it cannot be reached.
+        let again = told.find(|said| said["trouble"].is_null()).unwrap();
+        assert!(again["figures"].is_object(), "{again}");
+    }
     let (status, out, _) = run(&[
         "iocm",
         "status",
@@ -166,6 +198,43 @@ fn the_end_of_the_daemon_is_told_and_survived() {
     let (_, out, _) =
         run(&["iocm", "status", "--socket", &served.path("control"), "--state", &served.path("state")]);
     assert!(out.contains("has ended"), "{out}");
+}
+
+#[test]
+fn that_exits_are_not_counted_is_said_once_and_all_else_goes_on() {
+    if cpus() < 2 {
+        println!("not tested: the monitor needs two CPUs");
+        return;
+    }
+    let served = Served::start();
+    let said = |more: &[&str]| {
+        let mut monitor = served.monitor(more);
+        // Exits are looked for once a second.
+        let monitor = monitor.args(["--for", "60s"]).stderr(Stdio::piped()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(3);
+        let mut state = Value::Null;
+        while Instant::now() < end || state.is_null() {
+            let kept = std::fs::read(served.file("state")).unwrap_or_default();
+            state = serde_json::from_slice(&kept).unwrap_or(state);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        signal(&monitor, libc::SIGTERM);
+        let out = monitor.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(0));
+        let err = String::from_utf8(out.stderr).unwrap();
+        let why: Vec<String> =
+            err.lines().filter_map(|line| Some(line.split_once("not counted: ")?.1.to_owned())).collect();
+        (why, state)
+    };
+    let (why, state) = said(&[]);
+    assert!(state["figures"].is_object(), "{state}");
+    match state["exits_missing"].as_str() {
+        Some(missing) => assert_eq!(why, [missing]),
+        // Where there is KVM, and this user may.
+        None => assert_eq!(why, [""; 0]),
+    }
+    let (why, state) = said(&["--no-exits"]);
+    assert_eq!((why, &state["exits_missing"]), (Vec::new(), &Value::Null));
 }
 
 #[test]

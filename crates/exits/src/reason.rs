@@ -65,6 +65,18 @@ impl ExitReason {
         }
     }
 
+    /// Whether the guest reached for a device: by a port, or by an address that no memory is behind.
+    ///
+    /// VMX: `IO_INSTRUCTION`, and `EPT_MISCONFIG`, by which KVM marks such addresses. SVM: `io` and `npf`; the latter also
+    /// brings in memory that a guest touches for the first time.
+    #[must_use]
+    pub const fn reaches_device(self) -> bool {
+        match self.isa {
+            Isa::Vmx => matches!(self.basic().code, 30 | 49),
+            Isa::Svm => matches!(self.code, 0x7b | 0x400),
+        }
+    }
+
     /// The kernel's name of the basic reason, `None` when this version of the tables has none.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {

@@ -93,3 +93,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn reasons_that_reach_a_device() {
+    let reaching: Vec<String> = ExitReason::known()
+        .filter(|reason| reason.reaches_device())
+        .map(|reason| reason.to_string())
+        .collect();
+    assert_eq!(reaching, ["IO_INSTRUCTION", "EPT_MISCONFIG", "io", "npf"]);
+}

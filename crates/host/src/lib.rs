@@ -3,6 +3,7 @@
 //! Every reader takes the directory that stands for `/`, so a tree of plain files can play any machine.
 //! Nothing here changes the host.
 
+mod control_group;
 mod cpu_set;
 mod cpuinfo;
 mod error;
@@ -27,6 +28,7 @@ pub mod vms;
 mod xen_control;
 mod xen_devices;
 
+pub use control_group::ControlGroup;
 pub use cpu_set::CpuSet;
 pub use cpuinfo::Cpu;
 pub use error::Error;

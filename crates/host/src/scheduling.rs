@@ -2,7 +2,7 @@
 //!
 //! Everything is `None` for threads that have ended, and where the kernel does not say it.
 
-use crate::CpuSet;
+use crate::{ControlGroup, CpuSet};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl ThreadId {
         below(root, &format!("/proc/{}/task/{}/{name}", self.pid, self.tid))
     }
 
-    fn text(self, root: &Path, name: &str) -> Option<String> {
+    pub(crate) fn text(self, root: &Path, name: &str) -> Option<String> {
         fs::read(self.file(root, name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -59,32 +59,10 @@ impl ThreadId {
         CpuSet::parse(text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
     }
 
-    /// The CPUs that its control group leaves to it: `cpuset.cpus.effective` of the nearest group that has one, with
-    /// cgroup v1 `cpuset.effective_cpus`. `None` where no group says anything.
+    /// The CPUs that its control group leaves to it; `None` where no group says anything.
     #[must_use]
     pub fn cpuset(self, root: &Path) -> Option<CpuSet> {
-        let text = self.text(root, "cgroup")?;
-        let own = |line: &str| {
-            let mut fields = line.splitn(3, ':');
-            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            match controllers {
-                "" => Some(("/sys/fs/cgroup", "cpuset.cpus.effective", path.to_owned())),
-                names if names.split(',').any(|name| name == "cpuset") => {
-                    Some(("/sys/fs/cgroup/cpuset", "cpuset.effective_cpus", path.to_owned()))
-                }
-                _ => None,
-            }
-        };
-        text.lines().filter_map(own).find_map(|(home, file, path)| {
-            // A path that leads upwards is of a group outside of this namespace.
-            let groups = Path::new(&path).ancestors().filter(|group| !group.starts_with("/.."));
-            let mut found = groups.filter_map(|group| {
-                let group = group.to_string_lossy();
-                let file = below(root, &format!("{home}/{}/{file}", group.trim_matches('/')));
-                CpuSet::parse(&fs::read_to_string(file).ok()?).filter(|set| !set.is_empty())
-            });
-            found.next()
-        })
+        ControlGroup::of(root, self)?.cpus(root)
     }
 }
 
@@ -136,8 +114,6 @@ mod tests {
         Cpus_allowed_list:\t0-3\n== /proc/10/task/11/stat\n11 (CPU 0) KVM) S 1 0 0 0 -1 4 5 6 7 8 9 10 11 12 20 0 6 0 341 7\n\
         == /proc/10/task/11/cgroup\n0::/machine.slice/vm.scope/libvirt/vcpu0\n\
         == /sys/fs/cgroup/machine.slice/cpuset.cpus.effective\n1-2\n\
-        == /proc/20/task/20/cgroup\n3:cpu,cpuset:/machine\n0::/x\n== /sys/fs/cgroup/cpuset/machine/cpuset.effective_cpus\n2\n\
-        == /proc/30/task/30/cgroup\n0::/../outside\n\
         == /sys/devices/system/cpu/online\n0-2\n== /sys/devices/system/node/node0/cpulist\n0-1\n\
         == /sys/devices/system/node/node1/cpulist\n2-3\n== /sys/devices/system/node/has_cpu\n0-1\n\
         == /proc/stat\ncpu  10 1 5 100 4 2 1 1 0 0\ncpu0 1 1 1 1\n";
@@ -152,8 +128,6 @@ mod tests {
         assert_eq!(thread.start_ticks(root), Some(341));
         assert_eq!(thread.allowed(root).unwrap().to_string(), "0-3");
         assert_eq!(thread.cpuset(root).unwrap().to_string(), "1-2", "of the nearest group that says it");
-        assert_eq!(ThreadId { pid: 20, tid: 20 }.cpuset(root).unwrap().to_string(), "2");
-        assert_eq!(ThreadId { pid: 30, tid: 30 }.cpuset(root), None);
         let gone = ThreadId { pid: 10, tid: 12 };
         assert_eq!((gone.times(root), gone.start_ticks(root), gone.allowed(root)), (None, None, None));
     }

@@ -19,6 +19,8 @@ pub mod simulator;
 mod state;
 mod trial;
 mod view;
+mod vm_exits;
+mod vm_figures;
 mod wanted;
 
 pub use balance::balance;
@@ -32,3 +34,5 @@ pub use recorder::Recorder;
 pub use settings::{BadSetting, Settings};
 pub use state::{NoState, STATE, State};
 pub use view::{Core, QueueView, View, WorkerView};
+pub use vm_exits::{ExitsSeen, VmExits};
+pub use vm_figures::VmFigures;

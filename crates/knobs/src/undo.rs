@@ -137,7 +137,7 @@ pub(crate) fn undo(
         }
         _ if !needed => {}
         (Change::Value { path, .. }, Before::Value { value: old }) => {
-            value::write(&file::place(root, path)?, old)?;
+            value::write_back(&file::place(root, path)?, old)?;
         }
         (
             change @ (Change::Load { module, .. } | Change::Unload { module }),

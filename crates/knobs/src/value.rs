@@ -22,6 +22,26 @@ pub(crate) fn write(path: &Path, value: &str) -> Result<(), Error> {
         .map_err(Error::access("write", path))
 }
 
+/// Writes what was there before.
+///
+/// The kernel takes the list of CPUs away from no control group that has threads (`validate_change` in
+/// kernel/cgroup/cpuset.c): it refuses with ENOSPC. One that had none is given all that the group above has, which is what
+/// it had.
+pub(crate) fn write_back(path: &Path, old: &str) -> Result<(), Error> {
+    let written = write(path, old);
+    let above = path.parent().and_then(Path::parent).map(|group| group.join("cpuset.cpus.effective"));
+    match (&written, above) {
+        (Err(Error::Access { source, .. }), Some(above))
+            if old.is_empty()
+                && path.ends_with("cpuset.cpus")
+                && source.kind() == std::io::ErrorKind::StorageFull =>
+        {
+            write(path, &read(&above)?)
+        }
+        _ => written,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! `exitless iocm`: virtio devices of many VMs, served by shared I/O workers.
 
 mod ask;
+mod exits;
 mod guard;
 mod monitor;
 mod report;

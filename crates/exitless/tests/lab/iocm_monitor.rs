@@ -1,78 +1,247 @@
-//! The monitor on a stock host: real threads of the kernel's vhost, placed and put back.
+//! The monitor on a stock host: real threads of the kernel's vhost, placed and put back, whatever happens meanwhile.
 
-use crate::command::run;
+use serde_json::Value;
 
-/// In the host: a guest with vhost-net, and where its threads may run before, under the monitor, and after it ended, was
-/// killed, and was undone.
-const SCRIPT: &str = r#"
+use crate::command::{Said, run};
+
+/// In the host: what all tests do. A guest with vhost-net, its threads, and a monitor that must have an I/O core.
+const COMMON: &str = r#"
 modprobe -a tun vhost_net
-table='memory = "192M"
-net = { backend = "vhost" }'
-exitless guest run --set "$table" -- 'sleep 1000' > /tmp/guest 2>&1 &
-left=600
-until thread=$(grep -l '^vhost-' /proc/[0-9]*/task/[0-9]*/comm 2> /dev/null | head -n 1) && [ -n "$thread" ]; do
-    left=$((left - 1)); [ $left -gt 0 ] || { cat /tmp/guest >&2; exit 1; }
-    sleep 0.1
-done
-vcpu=$(grep -l '^CPU 0/KVM' /proc/[0-9]*/task/[0-9]*/comm | head -n 1)
-where() {
+echo 'least-cores = 1' > /tmp/settings
+wait_for() { # seconds, then a command
+    left=$(($1 * 10)); shift
+    until "$@" > /dev/null 2>&1; do
+        left=$((left - 1)); [ $left -gt 0 ] || { echo "waited in vain for $*" >&2; cat /tmp/guest /tmp/said-* >&2; exit 1; }
+        sleep 0.1
+    done
+}
+threads() {
+    thread=$(grep -ls '^vhost-' /proc/[0-9]*/task/[0-9]*/comm | head -n 1)
+    vcpu=$(grep -ls '^CPU 0/KVM' /proc/[0-9]*/task/[0-9]*/comm | head -n 1)
+    [ -n "$thread" ] && [ -n "$vcpu" ]
+}
+guest() {
+    exitless guest run --set 'memory = "192M"
+net = { backend = "vhost" }' -- 'sleep 1000' > /tmp/guest 2>&1 &
+    wait_for 120 threads
+    process=${vcpu#/proc/}; process=${process%%/*}
+}
+where() { # a word, then the CPUs of vhost's thread and of a vCPU
     for file in "$thread" "$vcpu"; do
         sed -n "s/^Cpus_allowed_list:[[:space:]]*/$1 /p" "${file%comm}status"
     done
 }
-echo 'least-cores = 1' > /tmp/settings
-watch() {
-    exitless iocm monitor --vhost --apply --every 200ms --settings /tmp/settings --json > "/tmp/$1" 2>&1 &
+monitor() { # a word, then arguments
+    word=$1; shift
+    exitless iocm monitor --vhost --every 200ms --settings /tmp/settings --json "$@" > "/tmp/said-$word" 2> "/tmp/err-$word" &
     monitor=$!
-    left=300
-    until grep -q '"add"' "/tmp/$1"; do
-        left=$((left - 1)); [ $left -gt 0 ] || { cat "/tmp/$1" >&2; exit 1; }
-        sleep 0.1
-    done
-    sleep 0.5
-    where "$1"
 }
+placed() { monitor "$@" --apply; wait_for 60 grep '"add"' "/tmp/said-$1"; sleep 0.5; }
+end() { kill "-$1" $monitor; wait $monitor || true; }
+"#;
+
+/// Runs a script in a host of so many CPUs.
+fn in_host(cpus: &str, script: &str) -> Said {
+    let built = run(&["guest", "build"]);
+    assert_eq!(built.status, 0, "{}", built.err);
+    let script = format!("{COMMON}\n{script}");
+    let said = run(&["lab", "run", "amd-svm", "--guest-image", "--cpus", cpus, "--", "sh", "-c", &script]);
+    assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
+    said
+}
+
+/// What follows a word, line by line.
+fn of<'a>(said: &'a Said, word: &str) -> Vec<&'a str> {
+    let lines = said.out.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
+    lines.collect()
+}
+
+/// I/O is on one CPU, the vCPU is on others.
+fn is_apart(said: &Said, word: &str) {
+    let [io, vcpu] = of(said, word)[..] else { panic!("{word}: {}", said.out) };
+    assert!(io.parse::<u32>().is_ok() && !vcpu.contains(io), "{word}: {io} and {vcpu}\n{}", said.out);
+}
+
+const HOWEVER_IT_ENDS: &str = r#"
+guest
 where before
-exitless iocm monitor --vhost --for 1s --every 200ms --settings /tmp/settings --json > /tmp/dry 2> /dev/null
+monitor dry --for 1s; wait $monitor
 where dry-run
-watch applied
+placed applied
+where applied
 exitless iocm status | head -n 1 | sed 's/^/status /'
-kill -TERM $monitor; wait $monitor || true
+counted() { exitless iocm status --json > /tmp/seen; tr -d ' \n' < /tmp/seen | grep '"per_second":[1-9]'; }
+wait_for 60 counted
+tr -d '\n' < /tmp/seen | sed 's/^/seen /'; echo
+exitless iocm status | sed 's/^/page /'
+end TERM
 where ended
-watch again
-kill -KILL $monitor; wait $monitor || true
+placed again --no-exits
+where again
+end KILL
 where killed
 exitless restore > /dev/null; echo "restore $?"
 where restored
-sed 's/^/decided /' /tmp/applied
+sed 's/^/decided /' /tmp/said-applied
+sed 's/^/err /' /tmp/err-applied
 "#;
 
 /// Emulated AMD: a Linux 6.12 whose vhost has a thread of QEMU for a device.
 #[test]
 fn threads_of_vhost_are_placed_and_put_back_however_the_monitor_ends() {
-    let built = run(&["guest", "build"]);
-    assert_eq!(built.status, 0, "{}", built.err);
-    let said = run(&["lab", "run", "amd-svm", "--guest-image", "--", "sh", "-c", SCRIPT]);
-    assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
-    let of = |word: &str| -> Vec<&str> {
-        let lines = said.out.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
-        lines.collect()
-    };
-    let before = of("before");
+    let said = in_host("2", HOWEVER_IT_ENDS);
+    let before = of(&said, "before");
     assert_eq!(before.len(), 2, "{}", said.out);
     assert_eq!(before[0], before[1], "{}", said.out);
     for word in ["dry-run", "ended", "restored"] {
-        assert_eq!(of(word), before, "{word}: {}", said.out);
+        assert_eq!(of(&said, word), before, "{word}: {}", said.out);
     }
     for word in ["applied", "again", "killed"] {
-        let [io, vcpu] = of(word)[..] else { panic!("{word}: {}", said.out) };
-        assert!(io.parse::<u32>().is_ok() && io != vcpu, "{word}: {io} and {vcpu}");
+        is_apart(&said, word);
     }
-    assert_eq!(of("restore"), ["0"]);
-    assert!(of("status")[0].contains("vhost"), "{}", said.out);
+    assert_eq!(of(&said, "restore"), ["0"]);
+    assert!(of(&said, "status")[0].contains("vhost"), "{}", said.out);
+    let decided = of(&said, "decided");
     assert!(
-        of("decided").iter().any(|line| line.contains("vhost-") && line.contains("\"figures\"")),
+        decided.iter().any(|line| line.contains("vhost-") && line.contains("\"figures\"")),
         "{}",
         said.out
     );
+    // Exits are counted here, each VM's beside what else is seen of it.
+    let seen: Value = serde_json::from_str(of(&said, "seen")[0]).unwrap();
+    let state = &seen["monitor"]["state"];
+    assert_eq!(state["exits_missing"], Value::Null, "{state}");
+    let exits = &state["vms"][0]["exits"];
+    let of_all = exits["per_second"].as_f64().unwrap();
+    assert!(of_all >= 1.0 && exits["io_per_second"].as_f64().unwrap() <= of_all, "{state}");
+    assert!(state["figures"]["exits"]["per_second"].as_f64() > Some(0.0), "{state}");
+    let page = of(&said, "page").join("\n");
+    assert!(page.contains("to devices") && page.contains("/s"), "{page}");
+    assert!(!of(&said, "err").iter().any(|line| line.contains("not counted")), "{}", said.out);
+}
+
+/// The control groups of a VM as libvirt makes them, and what they say.
+const GROUPS: &str = r#"
+guest
+mount -t cgroup2 none /sys/fs/cgroup || true
+home=/sys/fs/cgroup/machine/web
+mkdir -p $home
+echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
+echo +cpuset > /sys/fs/cgroup/machine/cgroup.subtree_control
+echo $process > $home/cgroup.procs
+mkdir $home/emulator; echo threaded > $home/emulator/cgroup.type
+echo +cpuset > $home/cgroup.subtree_control
+for task in /proc/$process/task/*; do
+    name=$(cat $task/comm); group=emulator
+    case "$name" in 'CPU '*) number=${name#CPU }; group=vcpu${number%/KVM};; esac
+    [ -d $home/$group ] || { mkdir $home/$group; echo threaded > $home/$group/cgroup.type; }
+    echo ${task##*/} > $home/$group/cgroup.threads
+done
+groups() { echo "$1 [$(cat $home/vcpu0/cpuset.cpus)] [$(cat $home/emulator/cpuset.cpus)]"; }
+where before; groups groups-before
+placed applied --cpusets
+where applied; groups groups-applied
+end TERM
+where ended; groups groups-ended
+placed again --cpusets
+end KILL
+groups groups-killed
+exitless restore > /dev/null; echo "restore $?"
+where restored; groups groups-restored
+placed affinity
+where affinity; groups groups-affinity
+# As `virsh vcpupin` does it, while the monitor runs.
+echo 0 > $home/vcpu0/cpuset.cpus
+wait_for 60 grep 'left alone' /tmp/said-affinity
+end TERM
+sed 's/^/pinned /' /tmp/said-affinity
+groups groups-pinned
+echo 0-2 > $home/vcpu0/cpuset.cpus
+where unpinned
+# As `systemctl set-property --runtime machine-web.scope AllowedCPUs=1` does it.
+echo 1 > $home/cpuset.cpus
+monitor narrow --apply
+wait_for 60 grep 'left alone' /tmp/said-narrow
+end TERM
+sed 's/^/narrow /' /tmp/said-narrow
+"#;
+
+#[test]
+fn threads_are_placed_by_their_control_groups_and_what_groups_forbid_is_left_alone() {
+    let said = in_host("3", GROUPS);
+    let before = of(&said, "before");
+    for word in ["ended", "restored", "unpinned"] {
+        assert_eq!(of(&said, word), before, "{word}: {}", said.out);
+    }
+    for word in ["applied", "affinity"] {
+        is_apart(&said, word);
+    }
+    let [_, vcpu] = of(&said, "applied")[..] else { panic!("{}", said.out) };
+    let by_group = format!("[{vcpu}] []");
+    for word in ["groups-applied", "groups-killed"] {
+        assert_eq!(of(&said, word), [by_group.as_str()], "{word}: {}", said.out);
+    }
+    assert_eq!(of(&said, "groups-before"), ["[] []"]);
+    // The kernel lets no group with threads be without a list again: it is all that the group above has.
+    let all = format!("[{}] []", before[1]);
+    for word in ["groups-ended", "groups-restored", "groups-affinity"] {
+        assert_eq!(of(&said, word), [all.as_str()], "{word}: {}", said.out);
+    }
+    assert_eq!(of(&said, "restore"), ["0"]);
+    assert_eq!(of(&said, "groups-pinned"), ["[0] []"], "what others wrote stays");
+    let pinned = of(&said, "pinned").join("\n");
+    assert!(pinned.contains("the control group /machine/web/vcpu0 leaves CPUs 0 to thread"), "{pinned}");
+    let narrow = of(&said, "narrow").join("\n");
+    assert!(narrow.contains("its control group leaves it CPUs 1, of which 1 may be used"), "{narrow}");
+    assert!(!narrow.contains("\"add\""), "it does nothing: {narrow}");
+}
+
+/// CPUs that go off and come on, and VMs that end and begin, under one monitor.
+const COMING_AND_GOING: &str = r#"
+cpu=/sys/devices/system/cpu/cpu2/online
+monitor watch --apply
+wait_for 30 grep 'no VM that may be placed' /tmp/said-watch
+guest
+moved() { threads && status=${thread%comm}status && grep -q "^Cpus_allowed_list:[[:space:]]*$1\$" $status; }
+wait_for 60 moved 2
+where with-cpu
+echo 0 > $cpu
+wait_for 60 moved 1
+where without-cpu
+echo 1 > $cpu
+sleep 3
+where with-cpu-again
+kill -KILL $process
+wait_for 60 sh -c 'tail -n 1 /tmp/said-watch | grep "no VM that may be placed"'
+guest
+one_cpu() { moved 1 || moved 2; }
+wait_for 60 one_cpu
+where next-vm
+# It ends while a CPU is off.
+echo 0 > $cpu
+sleep 3
+end TERM
+echo 1 > $cpu
+sleep 1
+where ended
+exitless restore; echo "restore $?"
+sed 's/^/decided /' /tmp/said-watch
+sed 's/^/err /' /tmp/err-watch
+"#;
+
+#[test]
+fn cpus_and_vms_come_and_go_while_the_monitor_runs() {
+    let said = in_host("3", COMING_AND_GOING);
+    for word in ["with-cpu", "without-cpu", "with-cpu-again", "next-vm"] {
+        is_apart(&said, word);
+    }
+    assert_eq!(of(&said, "ended"), ["0-2", "0-2"], "it may run anywhere again: {}", said.out);
+    assert_eq!(of(&said, "restore"), ["0"], "{}", said.out);
+    let decided = of(&said, "decided");
+    let decided: Vec<Value> = decided.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |words: &str| {
+        decided.iter().filter(|one| one["trouble"].as_str().is_some_and(|told| told.contains(words))).count()
+    };
+    assert_eq!(told("no VM that may be placed"), 2, "before the first VM and between the two: {}", said.out);
+    assert!(!of(&said, "err").iter().any(|line| line.contains("is left")), "{}", said.out);
 }

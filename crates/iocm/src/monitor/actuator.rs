@@ -1,12 +1,13 @@
 //! What the monitor looks at and acts on: our own I/O workers, or the threads of the kernel's vhost.
 
 mod computing;
+mod groups;
 mod placing;
 mod vhost;
 mod vhost_vms;
 mod workers;
 
-use super::{Action, Layout, Place, View};
+use super::{Action, Layout, Place, View, VmExits};
 use crate::control::client::ClientError;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -59,8 +60,10 @@ pub struct Seen {
     pub notes: Vec<String>,
     /// Share of all CPUs' time that was not idle, 0 to 1; `None` where the kernel does not say it.
     pub host_busy: Option<f64>,
-    /// The VMs, for recordings.
+    /// The VMs, for recordings and for those who watch.
     pub vms: Vec<VmSeen>,
+    /// Why their exits are not counted, where somebody tried.
+    pub exits_missing: Option<String>,
 }
 
 /// What one VM did.
@@ -68,12 +71,16 @@ pub struct Seen {
 pub struct VmSeen {
     /// What it is called.
     pub name: String,
+    /// Its process.
+    pub pid: i32,
     /// CPUs' worth of time that its vCPUs ran.
     pub computing: f64,
     /// CPUs' worth of time that they waited for a CPU.
     pub waiting: f64,
     /// The numbers of its queues in the view.
     pub queues: Vec<u32>,
+    /// Its VM exits, where they are counted; an actuator knows nothing of them.
+    pub exits: Option<VmExits>,
 }
 
 /// Why there is nothing to decide about. The monitor does nothing then, says so, and looks again later.

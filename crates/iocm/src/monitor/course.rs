@@ -1,7 +1,7 @@
 //! The monitor at work: look, decide, act, say it; again and again, by whoever has a clock.
 
 use super::actuator::{Actuator, Seen};
-use super::{Action, Layout, Memory, Reason, Settings, decide, polling};
+use super::{Action, ExitsSeen, Layout, Memory, Reason, Settings, VmExits, decide, polling};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ pub struct Monitor<A: Actuator> {
     settings: Settings,
     memory: Memory,
     dry_run: bool,
+    /// VM exits, where somebody counts them.
+    exits: Option<ExitsSeen>,
     /// What was said last, so that it is not said again while it stays so.
     said: Said,
 }
@@ -90,6 +92,9 @@ pub struct Figures {
     pub queues: usize,
     /// CPUs that workers and vCPUs share.
     pub cpus: usize,
+    /// VM exits of all VMs together; `None` where they are not counted.
+    #[serde(default)]
+    pub exits: Option<VmExits>,
 }
 
 impl Figures {
@@ -105,6 +110,7 @@ impl Figures {
             host_busy: seen.host_busy,
             queues: view.queues.len(),
             cpus: view.cores.len(),
+            exits: seen.vms.iter().filter_map(|vm| vm.exits).reduce(VmExits::and),
         }
     }
 }
@@ -113,7 +119,24 @@ impl<A: Actuator> Monitor<A> {
     /// A monitor that begins without memory.
     #[must_use]
     pub fn new(actuator: A, settings: Settings, dry_run: bool) -> Self {
-        Self { actuator, settings, memory: Memory::default(), dry_run, said: Said::default() }
+        Self { actuator, settings, memory: Memory::default(), dry_run, exits: None, said: Said::default() }
+    }
+
+    /// Takes in what was counted of VM exits: it is shown beside what is seen from now on, and decides nothing.
+    pub fn take_exits(&mut self, exits: ExitsSeen) {
+        self.exits = Some(exits);
+    }
+
+    fn add_exits(&self, seen: &mut Seen) {
+        match &self.exits {
+            None => {}
+            Some(Err(why)) => seen.exits_missing = Some(why.clone()),
+            Some(Ok(counted)) => {
+                for vm in &mut seen.vms {
+                    vm.exits = Some(counted.get(&vm.pid).copied().unwrap_or_default());
+                }
+            }
+        }
     }
 
     /// What it acts on.
@@ -124,10 +147,11 @@ impl<A: Actuator> Monitor<A> {
 
     /// One period: looks, decides, and acts unless it is a dry run. `time` is now, in seconds since 1970.
     pub fn step(&mut self, time: f64) -> Step {
-        let seen = match self.actuator.look() {
+        let mut seen = match self.actuator.look() {
             Ok(seen) => seen,
             Err(trouble) => return self.in_trouble(time, trouble.told()),
         };
+        self.add_exits(&mut seen);
         let now = Layout::of(&seen.view);
         let decision = decide(&self.settings, &mut self.memory, &seen.view);
         if self.dry_run {

@@ -1,7 +1,7 @@
 //! A monitor over an actuator of plain figures.
 
-use super::super::actuator::Trouble;
-use super::super::{Core, Place, QueueView, View, WorkerView};
+use super::super::actuator::{Trouble, VmSeen};
+use super::super::{Core, Place, QueueView, State, View, WorkerView};
 use super::*;
 use std::collections::BTreeMap;
 
@@ -48,7 +48,10 @@ impl Actuator for MadeUp {
             computing: 1.0,
             waiting: 0.0,
         };
-        Ok(Seen { view, notes: self.notes.clone(), ..Seen::default() })
+        let vm =
+            |pid, queues: Vec<u32>| VmSeen { name: format!("vm{pid}"), pid, queues, ..VmSeen::default() };
+        let vms = vec![vm(7, self.layout.keys().copied().collect()), vm(8, Vec::new())];
+        Ok(Seen { view, notes: self.notes.clone(), vms, ..Seen::default() })
     }
 
     fn act(&mut self, actions: &[Action], _: &Layout) -> Result<Vec<String>, Trouble> {
@@ -146,4 +149,36 @@ fn a_vm_that_is_left_alone_is_told_once() {
     assert_eq!(said.len(), 1, "{said:?}");
     assert_eq!(said[0].notes, ["VM web is left alone"]);
     assert_eq!(monitor.end(), [""; 0]);
+}
+
+/// Decisions with their time and their figures' exits taken out.
+fn decisions(exits: Option<ExitsSeen>) -> (Vec<Decided>, State) {
+    let mut monitor = monitor(MadeUp::with(&[0.6, 0.6, 0.3]), false);
+    let mut state = State::default();
+    exits.into_iter().for_each(|exits| monitor.take_exits(exits));
+    let mut said = Vec::new();
+    for period in 0..30 {
+        let step = monitor.step(f64::from(period));
+        state.take(f64::from(period), &step, |queue| queue.to_string());
+        said.extend(step.said);
+    }
+    (said, state)
+}
+
+#[test]
+fn vm_exits_are_told_and_decide_nothing() {
+    let (without, state) = decisions(None);
+    assert!(without.len() > 1 && without.iter().all(|one| one.figures.unwrap().exits.is_none()));
+    assert!(state.vms.iter().all(|vm| vm.exits.is_none()) && state.exits_missing.is_none());
+
+    let seven = VmExits { per_second: 5e4, io_per_second: 2e4, io_handling: 0.1 };
+    let (mut with, state) = decisions(Some(Ok([(7, seven), (9, seven)].into())));
+    assert!(with.iter().all(|one| one.figures.unwrap().exits == Some(seven)), "others' VMs are not here");
+    let told: Vec<_> = state.vms.iter().map(|vm| (vm.name.as_str(), vm.queues, vm.exits)).collect();
+    assert_eq!(told, [("vm7", 3, Some(seven)), ("vm8", 0, Some(VmExits::default()))]);
+    with.iter_mut().for_each(|one| one.figures.as_mut().unwrap().exits = None);
+    assert_eq!(with, without);
+
+    let (refused, state) = decisions(Some(Err("run as root".to_owned())));
+    assert_eq!((refused, state.exits_missing.as_deref()), (without, Some("run as root")));
 }

@@ -149,6 +149,7 @@ mod tests {
             computing: 1.0,
             waiting,
             queues: queues.to_vec(),
+            ..VmSeen::default()
         };
         Seen { view, vms: vec![vm("web", &[0, 1]), vm("db", &[2])], ..Seen::default() }
     }

@@ -1,6 +1,6 @@
 //! What a running monitor tells others: a file that is replaced at once.
 
-use super::{Decided, Figures, Layout, MONITOR_FORMAT, Step};
+use super::{Decided, Figures, Layout, MONITOR_FORMAT, Step, VmFigures};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -37,6 +37,12 @@ pub struct State {
     pub queues: BTreeMap<String, Vec<String>>,
     /// Each place's share of its time on requests, 0 to 1.
     pub loads: BTreeMap<String, f64>,
+    /// The VMs in the last period.
+    #[serde(default)]
+    pub vms: Vec<VmFigures>,
+    /// Why VM exits are not counted.
+    #[serde(default)]
+    pub exits_missing: Option<String>,
     /// What is left alone, and why.
     pub notes: Vec<String>,
     /// Why nothing is done.
@@ -83,6 +89,8 @@ impl State {
         if let Some(seen) = &step.seen {
             self.figures = Some(Figures::of(seen));
             self.notes.clone_from(&seen.notes);
+            self.vms = VmFigures::of(seen);
+            self.exits_missing.clone_from(&seen.exits_missing);
             self.trouble = None;
             self.queues = step.layout.named(&name_of);
             self.loads = Layout::of(&seen.view)
@@ -97,6 +105,7 @@ impl State {
         if let Some(decided) = &step.said {
             if decided.trouble.is_some() {
                 (self.figures, self.trouble) = (None, decided.trouble.clone());
+                self.vms.clear();
             }
             self.decisions.push_back(decided.clone());
             if self.decisions.len() > DECISIONS {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use iocm::monitor::{Decided, Direction, Figures, Reason, State};
+use iocm::monitor::{Decided, Direction, Figures, Reason, State, VmExits, VmFigures};
 use textwrap::Options;
 
 use super::NARROWEST;
@@ -65,9 +65,16 @@ pub fn monitor_state(state: &State, is_alive: bool, now: f64, width: usize) -> S
         text += &wrapped(&figures_in_words(figures));
     }
     state.notes.iter().for_each(|note| text += &wrapped(&printable(note)));
+    if let Some(why) = &state.exits_missing {
+        text += &wrapped(&format!("VM exits are not counted: {}", printable(why)));
+    }
     if !state.queues.is_empty() {
         text.push('\n');
         text += &drawn(places(state), width, false, false);
+    }
+    if !state.vms.is_empty() {
+        text.push('\n');
+        text += &drawn(vms(&state.vms), width, false, false);
     }
     if !state.decisions.is_empty() {
         text += "\nLast decisions, the newest first\n\n";
@@ -104,6 +111,31 @@ fn places(state: &State) -> Vec<Column> {
     ]
 }
 
+/// VMs with what they and their I/O take; the exits where they are counted.
+fn vms(all: &[VmFigures]) -> Vec<Column> {
+    let cpus = |of: fn(&VmFigures) -> f64| all.iter().map(|vm| format!("{:.2}", of(vm))).collect();
+    let mut columns = vec![
+        Column::names("VM", all.iter().map(|vm| printable(&vm.name)).collect()),
+        Column::figures("process", all.iter().map(|vm| vm.pid.to_string()).collect()).may_go(0),
+        Column::figures("queues", all.iter().map(|vm| count(vm.queues as u64)).collect()).may_go(1),
+        Column::figures("I/O CPUs", cpus(|vm| vm.useful)),
+        Column::figures("vCPUs run", cpus(|vm| vm.computing)),
+        Column::figures("wait", cpus(|vm| vm.waiting)),
+    ];
+    if all.iter().any(|vm| vm.exits.is_some()) {
+        let exits = |of: fn(&VmExits) -> String| {
+            let cell = |vm: &VmFigures| vm.exits.as_ref().map_or_else(|| NONE.to_owned(), of);
+            all.iter().map(cell).collect()
+        };
+        columns.extend([
+            Column::figures("exits", exits(|exits| per_second(exits.per_second))),
+            Column::figures("to devices", exits(|exits| per_second(exits.io_per_second))),
+            Column::figures("take CPUs", exits(|exits| format!("{:.3}", exits.io_handling))).may_go(2),
+        ]);
+    }
+    columns
+}
+
 fn cores(before: &[u32], after: &[u32]) -> String {
     let list = |cores: &[u32]| {
         let names: Vec<String> = cores.iter().map(u32::to_string).collect();
@@ -132,6 +164,10 @@ fn figures_in_words(figures: &Figures) -> String {
     );
     if let Some(busy) = figures.host_busy {
         let _ = write!(text, " {} busy", share(busy * 100.0));
+    }
+    if let Some(exits) = figures.exits {
+        let (all, io) = (per_second(exits.per_second), per_second(exits.io_per_second));
+        let _ = write!(text, ", exits {all}, of which {io} reach a device");
     }
     text
 }
@@ -176,6 +212,8 @@ mod tests {
     use super::*;
     use iocm::monitor::{Action, MONITOR_FORMAT};
 
+    const EXITS: VmExits = VmExits { per_second: 41_200.0, io_per_second: 12_300.0, io_handling: 0.0567 };
+
     fn example() -> Decided {
         Decided {
             format: MONITOR_FORMAT,
@@ -190,6 +228,7 @@ mod tests {
                 host_busy: Some(0.8),
                 queues: 9,
                 cpus: 8,
+                exits: Some(EXITS),
             }),
             reason: Some(Reason::Busy { useful: 1.62, before: 1, after: 2 }),
             cores_before: vec![7],
@@ -206,6 +245,7 @@ mod tests {
         let text = text.replace("\n    ", " ");
         assert!(text.starts_with("I/O cores 7 -> 6,7: I/O takes 1.62 CPUs"), "{text}");
         assert!(text.contains("250.0 MB/s") && text.contains("1 action"), "{text}");
+        assert!(text.contains(", exits 41,200/s, of which 12,300/s reach a device]"), "{text}");
         let trouble = Decided { trouble: Some("the daemon\u{1b} ended".to_owned()), ..Decided::default() };
         let text = decided(&trouble, 80);
         assert!(text.starts_with("Nothing is done: the daemon") && !text.contains('\u{1b}'), "{text}");
@@ -249,5 +289,33 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("I/O core") && text.contains("97") && text.contains("3 s ago"), "{text}");
         assert!(monitor_state(&state, false, 103.0, 80).contains("has ended"));
+    }
+
+    #[test]
+    fn vms_are_told_with_their_exits_or_why_there_are_none() {
+        let vm = |name: &str, pid, exits| VmFigures {
+            name: name.to_owned(),
+            pid,
+            computing: 1.5,
+            waiting: 0.25,
+            useful: 0.4,
+            queues: 2,
+            exits,
+        };
+        let all = vec![vm("web", 4000, Some(EXITS)), vm("db", 5000, None)];
+        let state = State { every: 0.1, vms: all, ..State::default() };
+        for width in [80, 120] {
+            let text = monitor_state(&state, true, 3.0, width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            let of = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+            for part in ["0.40", "1.50", "0.25", "41,200/s", "12,300/s"] {
+                assert!(of("web").contains(part), "{part}: {text}");
+            }
+            assert!(!of("db").contains("/s"), "{text}");
+        }
+        let uncounted =
+            State { vms: vec![vm("db", 5000, None)], exits_missing: Some("run as root".to_owned()), ..state };
+        let text = monitor_state(&uncounted, true, 3.0, 80);
+        assert!(text.contains("not counted: run as root") && !text.contains("to devices"), "{text}");
     }
 }

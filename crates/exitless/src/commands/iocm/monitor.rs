@@ -16,6 +16,7 @@ use iocm::monitor::actuator::{Actuator, Placing, Vhost, Workers};
 use iocm::monitor::{Monitor, Recorder, STATE, State};
 use knobs::RunningHost;
 
+use super::exits::Exits;
 use super::settings::SettingsArguments;
 use crate::commands::quantity;
 use crate::{console, interrupt};
@@ -38,6 +39,10 @@ pub(crate) struct MonitorArguments {
     /// With --vhost: move the threads and interrupts of this host, and put them back at the end.
     #[arg(long, requires = "vhost", conflicts_with = "dry_run")]
     apply: bool,
+    /// With --apply: place threads that have a control group for themselves, as libvirt makes them, by its cpuset instead of
+    /// by affinity.
+    #[arg(long, requires = "apply")]
+    cpusets: bool,
     /// Say what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
@@ -58,6 +63,9 @@ pub(crate) struct MonitorArguments {
     /// Where it tells `iocm status` and `top` what it does.
     #[arg(long, value_name = "FILE", default_value = STATE)]
     state: PathBuf,
+    /// Do not count VM exits, which are shown beside each VM where the kernel lets them be counted.
+    #[arg(long)]
+    no_exits: bool,
     /// Print each decision as a line of JSON.
     #[arg(long)]
     json: bool,
@@ -76,6 +84,7 @@ pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
             true => Some(Placing::begin(root, RunningHost, std::env::args().collect())?),
             false => None,
         };
+        let placing = placing.map(|placing| if arguments.cpusets { placing.by_groups() } else { placing });
         let target = "the kernel's vhost and QEMU's iothreads".to_owned();
         let actuator = Vhost::new(root, arguments.cores.clone(), placing);
         return Session::begin(arguments, actuator, target, !arguments.apply)?.run();
@@ -88,6 +97,7 @@ pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
 struct Session<'a, A: Actuator> {
     arguments: &'a MonitorArguments,
     monitor: Monitor<A>,
+    exits: Exits,
     state: State,
     recorder: Option<Recorder<File>>,
     told: Option<Instant>,
@@ -112,7 +122,8 @@ impl<'a, A: Actuator> Session<'a, A> {
         let how = if dry_run { " (dry run: nothing is changed)" } else { "" };
         eprintln!("Watching {}{how}", state.target);
         let monitor = Monitor::new(actuator, settings, dry_run);
-        Ok(Self { arguments, monitor, state, recorder, told: None, may_tell: true })
+        let exits = Exits::new(!arguments.no_exits);
+        Ok(Self { arguments, monitor, exits, state, recorder, told: None, may_tell: true })
     }
 
     fn run(mut self) -> anyhow::Result<ExitCode> {
@@ -149,6 +160,9 @@ impl<'a, A: Actuator> Session<'a, A> {
 
     fn step(&mut self, begun: Instant) -> anyhow::Result<()> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        if let Some(exits) = self.exits.look(Path::new(HOST)) {
+            self.monitor.take_exits(exits);
+        }
         let step = self.monitor.step(time);
         if let Some(decided) = &step.said {
             let mut out = std::io::stdout().lock();

@@ -11,8 +11,16 @@ use std::path::{Path, PathBuf};
 enum Placed {
     /// A thread, and when it started.
     Thread(ThreadId, u64),
+    /// The control group of a thread, which it has for itself.
+    Group(ThreadId),
     /// An interrupt.
     Interrupt(u32),
+}
+
+impl Placed {
+    fn is_of(&self, thread: ThreadId) -> bool {
+        matches!(self, Self::Thread(one, _) | Self::Group(one) if *one == thread)
+    }
 }
 
 /// Threads and interrupts on CPUs, each change in the journal and put back at the end; what a `kill -9` leaves,
@@ -21,6 +29,8 @@ enum Placed {
 pub struct Placing<A: Actions> {
     root: PathBuf,
     changes: Changes<A>,
+    /// Whether threads that have a control group for themselves are placed by that.
+    by_groups: bool,
     /// Where each is now; without an entry where it was already.
     held: BTreeMap<Placed, (String, Option<Entry>)>,
 }
@@ -32,19 +42,40 @@ impl<A: Actions> Placing<A> {
     /// When there can be no journal.
     pub fn begin(root: &Path, actions: A, command: Vec<String>) -> Result<Self, Error> {
         let changes = Changes::begin(root, actions, command)?;
-        Ok(Self { root: root.to_owned(), changes, held: BTreeMap::new() })
+        Ok(Self { root: root.to_owned(), changes, by_groups: false, held: BTreeMap::new() })
     }
 
-    /// Lets a thread run on these CPUs alone.
+    /// Places threads that have a control group of cgroup v2 for themselves by that group's `cpuset.cpus`, and the others by
+    /// affinity.
+    #[must_use]
+    pub fn by_groups(self) -> Self {
+        Self { by_groups: true, ..self }
+    }
+
+    /// Lets a thread run on these CPUs alone. `group` is the file of the CPUs of a control group that it has for itself.
     ///
     /// # Errors
     /// [`Error::ThreadGone`], and when the kernel refuses.
-    pub(super) fn thread(&mut self, thread: ThreadId, cpus: &CpuSet) -> Result<(), Error> {
+    pub(super) fn thread(
+        &mut self,
+        thread: ThreadId,
+        cpus: &CpuSet,
+        group: Option<&str>,
+    ) -> Result<(), Error> {
         let gone = Error::ThreadGone { tid: thread.tid };
         let start_ticks = thread.start_ticks(&self.root).ok_or(gone)?;
         let cpus = cpus.to_string();
+        let by_affinity = Placed::Thread(thread, start_ticks);
+        if let (Some(path), true, false) = (group, self.by_groups, self.held.contains_key(&by_affinity)) {
+            let change = Change::Value { path: path.to_owned(), value: cpus.clone() };
+            match self.place(Placed::Group(thread), cpus.clone(), change) {
+                // The group may not be changed, as one whose CPUs are a partition: the thread may.
+                Err(Error::Access { .. }) if !self.held.contains_key(&Placed::Group(thread)) => {}
+                outcome => return outcome,
+            }
+        }
         let change = Change::Affinity { tid: thread.tid, start_ticks, cpus: cpus.clone() };
-        self.place(Placed::Thread(thread, start_ticks), cpus, change)
+        self.place(by_affinity, cpus, change)
     }
 
     /// Has an interrupt handled on these CPUs alone (`smp_affinity_list`, Documentation/core-api/irq/irq-affinity.rst).
@@ -79,7 +110,7 @@ impl<A: Actions> Placing<A> {
     /// # Errors
     /// When the kernel refuses.
     pub(super) fn thread_back(&mut self, thread: ThreadId) -> Result<(), Error> {
-        self.back(|what| matches!(what, Placed::Thread(one, _) if *one == thread))
+        self.back(|what| what.is_of(thread))
     }
 
     /// Puts all interrupts back.
@@ -103,14 +134,12 @@ impl<A: Actions> Placing<A> {
     /// Threads that others moved since, or whose process is no more, are theirs again: what the journal says of them is
     /// left for the end.
     pub(super) fn forget(&mut self, thread: ThreadId) {
-        self.held.retain(|what, _| !matches!(what, Placed::Thread(one, _) if *one == thread));
+        self.held.retain(|what, _| !what.is_of(thread));
     }
 
     /// The CPUs that a thread was put on.
     pub(super) fn placed_on(&self, thread: ThreadId) -> Option<CpuSet> {
-        let mut held = self.held.iter();
-        let (_, (cpus, _)) =
-            held.find(|(what, _)| matches!(what, Placed::Thread(one, _) if *one == thread))?;
+        let (_, (cpus, _)) = self.held.iter().find(|(what, _)| what.is_of(thread))?;
         CpuSet::parse(cpus)
     }
 

@@ -9,6 +9,7 @@ use host::CpuSet;
 use host::scheduling::{ThreadId, nodes, online};
 use knobs::{Actions, Error};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -73,9 +74,12 @@ impl<A: Actions> Vhost<A> {
         self.cpus = self.found.shared_cpus(self.only.as_ref());
         let here: BTreeSet<(i32, u64)> = self.found.vms.iter().map(|vm| (vm.pid, vm.start_ticks)).collect();
         for vm in before.vms.iter().filter(|vm| !here.contains(&(vm.pid, vm.start_ticks))) {
-            // It ended, or is others' now: what they did shall stay.
+            let first = ThreadId { pid: vm.pid, tid: vm.pid };
+            let runs = first.start_ticks(&self.root) == Some(vm.start_ticks);
             for thread in vm.vcpus.iter().copied().chain(vm.io.iter().map(|io| io.thread)) {
                 if let Some(placing) = &mut self.placing {
+                    // It is others' now: what they did stays, and what cannot be put back is tried once more at the end.
+                    let _ = if runs { placing.thread_back(thread) } else { Ok(()) };
                     placing.forget(thread);
                 }
                 if let Some(number) = self.numbers.remove(&thread) {
@@ -117,27 +121,22 @@ impl<A: Actions> Vhost<A> {
     /// Beside the I/O cores; what was not moved for them is where it was.
     fn place_the_rest(&mut self, told: &mut Vec<String>) -> Result<(), Trouble> {
         let Some(placing) = &mut self.placing else { return Ok(()) };
-        let vcpus: Vec<(ThreadId, CpuSet)> = self
-            .found
-            .vms
-            .iter()
-            .flat_map(|vm| {
-                let rest: CpuSet = vm.cpus.iter().filter(|cpu| !self.io_cores.contains(cpu)).collect();
-                vm.vcpus.iter().map(move |&thread| (thread, rest.clone()))
-            })
-            .collect();
-        for (thread, rest) in vcpus {
-            let outcome = if self.io_cores.is_empty() || rest.is_empty() {
-                placing.thread_back(thread)
-            } else {
-                placing.thread(thread, &rest)
-            };
-            take(outcome, told)?;
+        for vm in &self.found.vms {
+            let rest: CpuSet = vm.cpus.iter().filter(|cpu| !self.io_cores.contains(cpu)).collect();
+            for &thread in &vm.vcpus {
+                let outcome = if self.io_cores.is_empty() || rest.is_empty() {
+                    placing.thread_back(thread)
+                } else {
+                    placing.thread(thread, &rest, vm.own_groups.get(&thread).map(String::as_str))
+                };
+                take(outcome, told)?;
+            }
         }
         let interrupts: BTreeSet<_> =
             self.found.vms.iter().flat_map(|vm| vm.interrupts.iter().cloned()).collect();
         if self.io_cores.is_empty() {
-            return take(placing.interrupts_back(), told);
+            take(placing.interrupts_back(), told)?;
+            return Ok(());
         }
         let cores: CpuSet = self.io_cores.iter().copied().collect();
         for interrupt in interrupts {
@@ -155,14 +154,21 @@ impl<A: Actions> Vhost<A> {
     }
 }
 
-/// Threads that ended meanwhile need no place.
-fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<(), Trouble> {
+/// Whether a thread was placed. One that ended meanwhile needs no place; and one whose control group forbids these CPUs since
+/// the last time that VMs were looked for stays where it is, which the next time shows.
+fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<bool, Trouble> {
+    let is_forbidden = |source: &io::Error| source.kind() == io::ErrorKind::InvalidInput;
     match outcome {
+        Ok(()) => Ok(true),
         Err(error @ Error::ThreadGone { .. }) => {
             told.push(error.to_string());
-            Ok(())
+            Ok(false)
         }
-        other => Ok(other?),
+        Err(Error::Access { path, source, .. }) if is_forbidden(&source) => {
+            told.push(format!("{} stays where it is: its control group forbids the CPUs", path.display()));
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -208,9 +214,11 @@ impl<A: Actions> Actuator for Vhost<A> {
             }
             seen.push(VmSeen {
                 name: vm.name.clone(),
+                pid: vm.pid,
                 computing: vm.vcpus.iter().map(|thread| of(thread).ran).sum(),
                 waiting: vm.vcpus.iter().map(|thread| of(thread).waited).sum(),
                 queues: numbers,
+                exits: None,
             });
         }
         if queues.is_empty() {
@@ -236,7 +244,7 @@ impl<A: Actions> Actuator for Vhost<A> {
             waiting: seen.iter().map(|vm| vm.waiting).sum(),
         };
         let notes = self.found.notes.iter().cloned().chain(told).collect();
-        Ok(Seen { view, notes, host_busy: self.busy.read(&self.root), vms: seen })
+        Ok(Seen { view, notes, host_busy: self.busy.read(&self.root), vms: seen, exits_missing: None })
     }
 
     fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble> {
@@ -247,12 +255,16 @@ impl<A: Actions> Actuator for Vhost<A> {
         for action in actions {
             let Action::Move { queue, to } = *action else { continue };
             let (Some(thread), Some(placing)) = (self.thread(queue), &mut self.placing) else { continue };
+            let group = self.found.vms.iter().find_map(|vm| vm.own_groups.get(&thread));
             let outcome = match to {
-                Some(core) => placing.thread(thread, &[core].into_iter().collect()),
+                Some(core) => {
+                    placing.thread(thread, &[core].into_iter().collect(), group.map(String::as_str))
+                }
                 None => placing.thread_back(thread),
             };
-            take(outcome, &mut told)?;
-            self.layout.insert(queue, to);
+            if take(outcome, &mut told)? {
+                self.layout.insert(queue, to);
+            }
         }
         Ok(told)
     }
@@ -283,3 +295,7 @@ fn at(queues: &[QueueView], place: Place) -> impl Iterator<Item = f64> + '_ {
 #[cfg(test)]
 #[path = "vhost_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "vhost_groups_tests.rs"]
+mod groups_tests;

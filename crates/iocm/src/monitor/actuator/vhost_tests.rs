@@ -9,8 +9,8 @@ use std::fs;
 
 /// A kernel that keeps the CPUs of threads in their `status`.
 #[derive(Debug, Clone)]
-struct Kernel {
-    root: PathBuf,
+pub(super) struct Kernel {
+    pub(super) root: PathBuf,
 }
 
 impl Kernel {
@@ -57,7 +57,7 @@ fn thread(pid: i32, tid: i32, name: &str, cpus: &str) -> String {
 }
 
 /// A VM of two vCPUs with a vhost thread and an iothread; vhost's thread is a process of its own or one of QEMU's.
-fn vm(pid: i32, name: &str, kernel_threads: bool, cpus: &str) -> String {
+pub(super) fn vm(pid: i32, name: &str, kernel_threads: bool, cpus: &str) -> String {
     let mut text = format!(
         "== /proc/{pid}/comm\nqemu-system-x86\n== /proc/{pid}/cmdline arguments\nqemu-system-x86_64\n-name\nguest={name}\n\
          == /proc/{pid}/exe -> /usr/bin/qemu-system-x86_64\n== /proc/{pid}/fd/10 -> anon_inode:kvm-vm\n\
@@ -85,7 +85,7 @@ const PLATFORM: &str = "\n== /sys/devices/system/cpu/online\n0-3\n== /proc/stat\
     == /proc/sys/kernel/random/boot_id\nthis-boot\n== /sys/class/net/br0/brif/eth0/\n\
     == /sys/class/net/eth0/device/msi_irqs/40\nmsix\n== /proc/irq/40/smp_affinity_list\n0-3\n";
 
-fn host(vms: &[String]) -> tempfile::TempDir {
+pub(super) fn host(vms: &[String]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     unpack(&format!("{PLATFORM}{}", vms.concat()), directory.path()).unwrap();
     directory
@@ -97,12 +97,12 @@ fn actuator(root: &Path) -> Vhost<Kernel> {
     Vhost::new(root, None, Some(placing))
 }
 
-fn cpus_of(root: &Path, tid: i32) -> String {
+pub(super) fn cpus_of(root: &Path, tid: i32) -> String {
     Kernel { root: root.to_owned() }.affinity(tid).unwrap()
 }
 
 /// Lets all I/O threads run for as long as there was time for.
-fn run(root: &Path, threads: &[(i32, i32)], times: u64) {
+pub(super) fn run(root: &Path, threads: &[(i32, i32)], times: u64) {
     for (pid, tid) in threads {
         let file = root.join(format!("proc/{pid}/task/{tid}/schedstat"));
         fs::write(file, format!("{} 0 1\n", times * 1_000_000_000_000)).unwrap();
@@ -232,7 +232,7 @@ fn a_dry_run_has_nothing_to_change_with() {
 }
 
 /// VMs are looked for once a second.
-fn until_looked_for() {
+pub(super) fn until_looked_for() {
     std::thread::sleep(DISCOVER_EVERY + Duration::from_millis(50));
 }
 

@@ -1,6 +1,7 @@
 //! The VMs of a stock host, as far as their I/O is by threads of the kernel's vhost or of QEMU.
 
 use super::computing::node_of;
+use super::groups::Groups;
 use host::CpuSet;
 use host::scheduling::{ThreadId, online};
 use host::taps::{self, AdapterInterrupt};
@@ -21,6 +22,8 @@ pub(super) struct PlacedVm {
     pub(super) interrupts: Vec<AdapterInterrupt>,
     /// The CPUs that its control group leaves to it, of those that are on.
     pub(super) cpus: CpuSet,
+    /// Where the CPUs of the control groups are said that threads have for themselves, as libvirt makes them.
+    pub(super) own_groups: BTreeMap<ThreadId, String>,
     pub(super) node: Option<u32>,
 }
 
@@ -63,12 +66,14 @@ pub(super) fn find(
         }
         let vcpus: Vec<ThreadId> =
             vm.vcpus.iter().filter_map(|vcpu| vcpu.thread).map(|tid| ThreadId { pid: vm.pid, tid }).collect();
-        let whole: CpuSet = online.iter().collect();
-        let group = ThreadId { pid: vm.pid, tid: vm.pid }.cpuset(root).unwrap_or_else(|| whole.clone());
-        let left: CpuSet = online.iter().filter(|cpu| group.contains(*cpu)).collect();
-        if let Some(why) =
-            pinned_by_others(root, &left, vcpus.iter().chain(io.iter().map(|io| &io.thread)), &placed)
-        {
+        let placed_threads: Vec<ThreadId> =
+            vcpus.iter().copied().chain(io.iter().map(|io| io.thread)).collect();
+        let groups = Groups::of(root, &placed_threads);
+        let left: CpuSet = match groups.cpus(root) {
+            Some(group) => online.iter().filter(|cpu| group.contains(*cpu)).collect(),
+            None => online.clone(),
+        };
+        if let Some(why) = others_say(root, &groups, &left, &placed_threads, &placed) {
             found.notes.push(format!("VM {} is left alone: {why}", vm.name));
             continue;
         }
@@ -88,6 +93,7 @@ pub(super) fn find(
             start_ticks: vm.start_ticks,
             name: vm.name.clone(),
             node: node_of(root, &nodes, vcpus.iter().copied()),
+            own_groups: groups.own(root, vm.pid),
             vcpus,
             io,
             taps,
@@ -113,10 +119,11 @@ fn io_threads(vm: &Vm) -> Vec<IoThread> {
 }
 
 /// Somebody else has a say in where these threads run: libvirt's `vcpupin`, `taskset`, another program.
-fn pinned_by_others<'a>(
+fn others_say(
     root: &Path,
+    groups: &Groups,
     left: &CpuSet,
-    threads: impl Iterator<Item = &'a ThreadId>,
+    threads: &[ThreadId],
     placed: &impl Fn(ThreadId) -> Option<CpuSet>,
 ) -> Option<String> {
     for &thread in threads {
@@ -129,10 +136,16 @@ fn pinned_by_others<'a>(
             }
             None => allowed.contains_all(left),
         };
-        if !is_fine {
-            let whose = if ours.is_some() { "was moved by others" } else { "is pinned by others" };
-            return Some(format!("thread {} {whose} to CPUs {allowed}", thread.tid));
+        if is_fine {
+            continue;
         }
+        let wanted = ours.as_ref().unwrap_or(left);
+        if let Some((group, cpus)) = groups.forbidding(root, thread, wanted, left) {
+            let group = group.display();
+            return Some(format!("the control group {group} leaves CPUs {cpus} to thread {}", thread.tid));
+        }
+        let whose = if ours.is_some() { "was moved by others" } else { "is pinned by others" };
+        return Some(format!("thread {} {whose} to CPUs {allowed}", thread.tid));
     }
     None
 }

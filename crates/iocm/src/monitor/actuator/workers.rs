@@ -204,9 +204,11 @@ impl Actuator for Workers {
                 let of: Vec<_> = all.filter_map(|thread| used.get(thread)).collect();
                 VmSeen {
                     name: device["vm"].as_str().unwrap_or_default().to_owned(),
+                    pid,
                     computing: of.iter().map(|used| used.ran).sum(),
                     waiting: of.iter().map(|used| used.waited).sum(),
                     queues: Vec::new(),
+                    exits: None,
                 }
             });
             vm.queues.extend(of_device.remove(name.as_str()).unwrap_or_default());
@@ -223,7 +225,8 @@ impl Actuator for Workers {
             computing: vms.iter().map(|vm| vm.computing).sum(),
             waiting: vms.iter().map(|vm| vm.waiting).sum(),
         };
-        Ok(Seen { view, notes: Vec::new(), host_busy: self.busy.read(&self.root), vms })
+        let host_busy = self.busy.read(&self.root);
+        Ok(Seen { view, host_busy, vms, ..Seen::default() })
     }
 
     fn act(&mut self, actions: &[Action], _: &Layout) -> Result<Vec<String>, Trouble> {

@@ -71,7 +71,9 @@ impl DataPlane {
         let mut plane = Self { daemon, monitor: None };
         plane.wait(folder, devices)?;
         if plan.net().and_then(|net| net.workers).unwrap_or_default().arrangement == IoArrangement::Monitor {
-            let arguments = ["iocm", "monitor", "--json", "--socket", CONTROL, "--state", "state.json"];
+            // Exits that are counted cost something, and other arms count none: a study samples them itself.
+            let arguments =
+                ["iocm", "monitor", "--no-exits", "--json", "--socket", CONTROL, "--state", "state.json"];
             plane.monitor = Some(spawn(folder, &arguments, DECISIONS)?);
         }
         Ok(plane)

@@ -1,0 +1,154 @@
+//! Control groups, as far as they say on which CPUs threads may run.
+//!
+//! Of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, "Cpuset"), or of the hierarchy of cgroup v1 that has the controller
+//! `cpuset` (Documentation/admin-guide/cgroup-v1/cpusets.rst).
+
+use crate::CpuSet;
+use crate::scheduling::{ThreadId, below};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where cgroup v2 is, alone; where v1 is too it has no cpusets.
+const UNIFIED: &str = "/sys/fs/cgroup";
+/// Where the cpusets of cgroup v1 are.
+const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
+
+/// The control group that decides on which CPUs a thread may run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ControlGroup {
+    unified: bool,
+    path: PathBuf,
+}
+
+impl ControlGroup {
+    /// The group of a thread; `None` where no group says anything of CPUs.
+    #[must_use]
+    pub fn of(root: &Path, thread: ThreadId) -> Option<Self> {
+        let text = thread.text(root, "cgroup")?;
+        let mut groups = text.lines().filter_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+            let unified = controllers.is_empty();
+            let counts = unified || controllers.split(',').any(|name| name == "cpuset");
+            counts.then(|| Self { unified, path: PathBuf::from(path) })
+        });
+        groups.find(|group| group.cpus(root).is_some())
+    }
+
+    /// Its path in its hierarchy: `/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0`.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The CPUs that it leaves to its threads: `cpuset.cpus.effective` of the nearest group that has one, with cgroup v1
+    /// `cpuset.effective_cpus`.
+    #[must_use]
+    pub fn cpus(&self, root: &Path) -> Option<CpuSet> {
+        let name = if self.unified { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
+        // A path that leads upwards is of a group outside of this namespace.
+        let groups = self.path.ancestors().filter(|group| !group.starts_with("/.."));
+        let mut found = groups.filter_map(|group| {
+            let text = fs::read_to_string(below(root, &self.file(group, name))).ok()?;
+            CpuSet::parse(&text).filter(|set| !set.is_empty())
+        });
+        found.next()
+    }
+
+    /// The nearest group that both are in; `None` for groups of two hierarchies.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        let path = self.path.ancestors().find(|group| other.path.starts_with(group))?;
+        (self.unified == other.unified).then(|| Self { unified: self.unified, path: path.to_owned() })
+    }
+
+    /// The threads in it, not those of groups below. Empty when that may not be read.
+    #[must_use]
+    pub fn threads(&self, root: &Path) -> Vec<i32> {
+        let name = if self.unified { "cgroup.threads" } else { "tasks" };
+        let text = fs::read_to_string(below(root, &self.file(&self.path, name))).unwrap_or_default();
+        text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+    }
+
+    /// The file of the CPUs that it is to have, where it has one: with cgroup v2, where the controller `cpuset` is given to
+    /// the group. The kernel takes what is written there
+    /// away again only from a group without threads. The path is one of a running host.
+    #[must_use]
+    pub fn cpus_file(&self, root: &Path) -> Option<String> {
+        let file = self.file(&self.path, "cpuset.cpus");
+        let is_inside = !self.path.starts_with("/..") && self.path != Path::new("/");
+        (self.unified && is_inside && below(root, &file).exists()).then_some(file)
+    }
+
+    fn file(&self, group: &Path, name: &str) -> String {
+        let home = if self.unified { UNIFIED } else { CPUSETS };
+        match group.to_string_lossy().trim_matches('/') {
+            "" => format!("{home}/{name}"),
+            group => format!("{home}/{group}/{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::unpack;
+
+    const HOST: &str = "\n== /proc/10/task/10/cgroup\n0::/machine.slice/vm.scope/libvirt/emulator\n\
+        == /proc/10/task/11/cgroup\n0::/machine.slice/vm.scope/libvirt/vcpu0\n\
+        == /proc/10/task/12/cgroup\n0::/machine.slice/other.scope\n\
+        == /sys/fs/cgroup/machine.slice/cpuset.cpus.effective\n1-3\n\
+        == /sys/fs/cgroup/machine.slice/vm.scope/libvirt/cpuset.cpus.effective\n1-2\n\
+        == /sys/fs/cgroup/machine.slice/vm.scope/libvirt/vcpu0/cpuset.cpus\n\n\
+        == /sys/fs/cgroup/machine.slice/vm.scope/libvirt/vcpu0/cgroup.threads\n11\n14\n\
+        == /proc/20/task/20/cgroup\n3:cpu,cpuset:/machine\n0::/x\n\
+        == /sys/fs/cgroup/cpuset/machine/cpuset.effective_cpus\n2\n== /sys/fs/cgroup/cpuset/machine/tasks\n20\n\
+        == /sys/fs/cgroup/cpuset/machine/cpuset.cpus\n2\n\
+        == /proc/30/task/30/cgroup\n0::/../outside\n";
+
+    fn on_host(check: impl Fn(&Path, &dyn Fn(i32, i32) -> Option<ControlGroup>)) {
+        let directory = tempfile::tempdir().unwrap();
+        unpack(HOST, directory.path()).unwrap();
+        let root = directory.path();
+        check(root, &|pid, tid| ControlGroup::of(root, ThreadId { pid, tid }));
+    }
+
+    #[test]
+    fn the_nearest_group_that_says_so_decides() {
+        on_host(|root, group| {
+            let cpus =
+                |pid, tid| group(pid, tid).and_then(|group| group.cpus(root)).map(|set| set.to_string());
+            assert_eq!(cpus(10, 11).as_deref(), Some("1-2"));
+            assert_eq!(cpus(10, 12).as_deref(), Some("1-3"));
+            assert_eq!(cpus(20, 20).as_deref(), Some("2"), "with cgroup v1");
+            assert_eq!(cpus(30, 30), None, "outside of the namespace");
+        });
+    }
+
+    #[test]
+    fn what_threads_have_in_common() {
+        on_host(|_, group| {
+            let common = |one, other| {
+                let (one, other) = (group(10, one).unwrap(), group(10, other).unwrap());
+                one.common(&other).unwrap().path().display().to_string()
+            };
+            assert_eq!(common(10, 11), "/machine.slice/vm.scope/libvirt");
+            assert_eq!(common(10, 12), "/machine.slice");
+            assert_eq!(common(11, 11), "/machine.slice/vm.scope/libvirt/vcpu0");
+            assert_eq!(group(10, 10).unwrap().common(&group(20, 20).unwrap()), None);
+        });
+    }
+
+    #[test]
+    fn only_groups_of_v2_that_have_the_controller_are_given_cpus() {
+        on_host(|root, group| {
+            let vcpu = group(10, 11).unwrap();
+            assert_eq!(vcpu.threads(root), [11, 14]);
+            let file = "/sys/fs/cgroup/machine.slice/vm.scope/libvirt/vcpu0/cpuset.cpus";
+            assert_eq!(vcpu.cpus_file(root).as_deref(), Some(file));
+            let old = group(20, 20).unwrap();
+            assert_eq!((old.threads(root), old.cpus_file(root)), (vec![20], None));
+            assert_eq!(group(10, 10).unwrap().cpus_file(root), None);
+        });
+    }
+}

@@ -1,0 +1,86 @@
+//! VM exits beside what else is seen of a VM, where they are counted.
+
+use exits::Profile;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// VM exits of one VM over a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct VmExits {
+    /// Exits per second.
+    pub per_second: f64,
+    /// Those per second by which the guest reached for a device: [`exits::ExitReason::reaches_device`].
+    pub io_per_second: f64,
+    /// CPUs' worth of time that the host handled the latter.
+    pub io_handling: f64,
+}
+
+/// The exits of each VM by its process, or why they are not counted.
+pub type ExitsSeen = Result<BTreeMap<i32, VmExits>, String>;
+
+impl VmExits {
+    /// What was counted of each VM, by its process. Without a span there is no rate, and nothing.
+    #[must_use]
+    pub fn of(profile: &Profile) -> BTreeMap<i32, Self> {
+        let mut all: BTreeMap<i32, Self> = BTreeMap::new();
+        let seconds = profile.span.map_or(0.0, |span| span.length_ns() as f64 / 1e9);
+        if seconds <= 0.0 {
+            return all;
+        }
+        for vcpu in profile.vcpus() {
+            let Some(pid) = vcpu.vcpu.vm.and_then(|vm| i32::try_from(vm).ok()) else { continue };
+            let vm = all.entry(pid).or_default();
+            for (reason, exits) in &vcpu.reasons {
+                vm.per_second += exits.count as f64 / seconds;
+                if reason.reaches_device() {
+                    vm.io_per_second += exits.count as f64 / seconds;
+                    vm.io_handling += exits.handling.total_ns() as f64 / 1e9 / seconds;
+                }
+            }
+        }
+        all
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            per_second: self.per_second + other.per_second,
+            io_per_second: self.io_per_second + other.io_per_second,
+            io_handling: self.io_handling + other.io_handling,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{ExitReason, Span, Vcpu};
+
+    #[test]
+    fn vcpus_of_a_vm_are_one_and_each_exit_has_its_part() {
+        let mut profile = Profile::new();
+        profile.span = Some(Span { first_ns: 0, last_ns: 2_000_000_000 });
+        let [kick, port, timer] =
+            ["EPT_MISCONFIG", "IO_INSTRUCTION", "MSR_WRITE"].map(|name| name.parse::<ExitReason>().unwrap());
+        for (vm, number, reason, count, ns) in [
+            (Some(7), 0, kick, 100, 5_000),
+            (Some(7), 1, port, 20, 50_000),
+            (Some(7), 1, timer, 300, 1_000),
+            (Some(8), 0, timer, 2, 1_000),
+            (None, 0, timer, 9, 1_000),
+        ] {
+            let vcpu = Vcpu { vm, number: Some(number), thread: None };
+            let exits = profile.vcpu(vcpu).reasons.entry(reason).or_default();
+            exits.count += count;
+            (0..count).for_each(|_| exits.handling.add(ns));
+        }
+        let all = VmExits::of(&profile);
+        assert_eq!(all.keys().copied().collect::<Vec<_>>(), [7, 8]);
+        let seven = all[&7];
+        assert_eq!((seven.per_second, seven.io_per_second), (210.0, 60.0));
+        assert!((seven.io_handling - 0.000_75).abs() < 1e-9, "{seven:?}");
+        assert_eq!(all[&8], VmExits { per_second: 1.0, ..VmExits::default() });
+        assert_eq!(VmExits::of(&Profile::new()), BTreeMap::new());
+    }
+}
