@@ -47,8 +47,14 @@ pub(crate) fn dom0(script: &str, files: &[&str], output: &str) -> Said {
 
 /// The same with files that are taken in.
 pub(crate) fn dom0_with(script: &str, put: &[&str], files: &[&str], output: &str) -> Said {
+    dom0_within(300, script, put, files, output)
+}
+
+/// The same with a limit for the script, in seconds.
+pub(crate) fn dom0_within(limit: u32, script: &str, put: &[&str], files: &[&str], output: &str) -> Said {
+    let limit = limit.to_string();
     let mut arguments =
-        vec!["lab", "run", "xen", "--boot-timeout", "150", "--timeout", "300", "--output", output];
+        vec!["lab", "run", "xen", "--boot-timeout", "150", "--timeout", &limit, "--output", output];
     if !put.is_empty() {
         arguments.push("--put");
         arguments.extend(put);

@@ -4,27 +4,35 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::dom0_with;
+use crate::command::dom0_within;
 use crate::top::{GIVEN_BACK, TAKEN_OVER, Typist};
 
-/// Lets a domain that is held run until its firmware has said the second argument on Xen's log, and holds it again. How
+/// Lets a domain that is held run until the command of the third argument shows the second one, and holds it again. How
 /// long that takes depends on the machine: each access to the device model wakes an emulated dom0.
 const REACH: &str = "xl unpause $1 || exit\n\
-    left=200\n\
-    until xl dmesg | grep -qF \"(d$(xl domid $1)) $2\"; do\n\
-        left=$((left - 1)); [ $left -gt 0 ] || { echo \"$1 never said '$2'\" >&2; xl dmesg | tail -n 9 >&2; exit 1; }\n\
+    seconds() { cut -d. -f1 /proc/uptime; }\n\
+    end=$(($(seconds) + 400))\n\
+    until $3 | grep -qF \"$2\"; do\n\
+        [ $(seconds) -lt $end ] || { echo \"$1 never said '$2':\" >&2; $3 | tail -n 9 >&2; exit 1; }\n\
         sleep 0.5\n\
     done\n\
     xl pause $1\n";
+/// The limit for the whole command, in seconds.
+const LIMIT: u32 = 900;
 
-/// Counts the exits of an HVM guest live until its firmware has begun, and records those from there until the firmware
-/// gives the machine to the kernel.
+/// Counts the exits of an HVM guest live until its firmware has begun, records those from there until the firmware gives
+/// the machine to the kernel, and those from there to user space.
 const BOOTED: &str = "xl create -p -q /opt/exitless/guest/hvm.cfg && pgrep -af qemu > processes.txt && \
-    exitless stat --json --by vm,reason -- sh reach hvm 'HVM Loader' > stat.json && \
-    exitless record -o hvm.exits -- sh reach hvm 'Booting from ROM' && \
+    exitless stat --json --by vm,reason -- sh reach hvm 'HVM Loader' 'xl dmesg' > stat.json && \
+    exitless record -o hvm.exits -- sh reach hvm 'Booting from ROM' 'xl dmesg' && \
     exitless report --json --by vm,reason hvm.exits > reasons.json && \
     exitless report --json --by port hvm.exits > ports.json && \
-    exitless report --json --by mmio hvm.exits > mmio.json";
+    exitless report --json --by mmio hvm.exits > mmio.json && \
+    log=/var/log/xen/console && touch $log/guest-hvm.log && \
+    exitless record -o up.exits -- sh reach hvm 'exitless guest up' \"cat $log/guest-hvm.log\" && \
+    exitless report --json --by port up.exits > up.json && \
+    exitless report --json --by mmio up.exits > controllers.json && exitless advise --json up.exits > advice.json && \
+    cp $log/guest-hvm.log hvc0.txt && cp $log/serial-hvm.log serial.txt";
 
 /// The exits in the rows of a table, by what the row is about.
 fn exits(document: &Value, column: &str) -> Vec<(String, u64)> {
@@ -42,8 +50,20 @@ fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
     let folder = tempfile::tempdir().unwrap();
     let reach = folder.path().join("reach");
     fs::write(&reach, REACH).unwrap();
-    let files = ["reasons.json", "ports.json", "mmio.json", "stat.json", "processes.txt"];
-    let said = dom0_with(BOOTED, &[reach.to_str().unwrap()], &files, folder.path().to_str().unwrap());
+    let files = [
+        "reasons.json",
+        "ports.json",
+        "mmio.json",
+        "stat.json",
+        "processes.txt",
+        "up.json",
+        "controllers.json",
+        "advice.json",
+        "hvc0.txt",
+        "serial.txt",
+    ];
+    let said =
+        dom0_within(LIMIT, BOOTED, &[reach.to_str().unwrap()], &files, folder.path().to_str().unwrap());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let json = |name: &str| -> Value {
@@ -68,6 +88,22 @@ fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
 
     let live = exits(&json("stat.json"), "reason");
     assert!(live.iter().map(|(_, count)| count).sum::<u64>() > 10, "{live:?}");
+
+    // The guest says that it is up on both its consoles: the paravirtual one, and the serial port that QEMU emulates, to
+    // which each character is an exit.
+    let (paravirtual, serial) = (text("hvc0.txt"), text("serial.txt"));
+    assert!(paravirtual.contains("exitless guest up after "), "{paravirtual}");
+    let line = serial.lines().find(|line| line.starts_with("exitless guest up after "));
+    let line = line.unwrap_or_else(|| panic!("nothing on the serial port: {serial}"));
+    let ports = exits(&json("up.json"), "access");
+    assert!(of(&ports, "0x3f8:POUT") >= line.len() as u64, "{line}: {ports:?}");
+    let mmio = exits(&json("controllers.json"), "access");
+    assert!(mmio.iter().any(|(address, _)| address.starts_with("0xfec000")), "{mmio:?}");
+    let advice = json("advice.json");
+    let rows = advice["vms"][0]["rows"].as_array().expect("rows");
+    for device in ["serial", "pci-config", "rtc", "i8042"] {
+        assert!(rows.iter().any(|row| row["device"] == device), "no {device}: {advice:#}");
+    }
 }
 
 #[test]
