@@ -157,6 +157,27 @@ fn cpus_that_go_off_are_not_the_work_of_others() {
 }
 
 #[test]
+fn what_a_control_group_takes_from_a_thread_is_not_taken_for_its_pinning() {
+    // What the group leaves, what the kernel says of a thread that was given 1-2, and what is left at the end.
+    for (effective, now, left) in [("2", "2", "0-3"), ("0", "0", "0-3"), ("1-3", "1", "1")] {
+        let root = host();
+        let mut machine = Machine::new(root.path());
+        machine.affinity.insert(41, "0-3".to_owned());
+        let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
+        let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: "1-2".to_owned() };
+        guard.make(pin, Lasting::WhileHeld).unwrap();
+        fs::write(under(root.path(), "/proc/41/cgroup"), "0::/machine/vcpu0\n").unwrap();
+        // Its own group has not the controller: the one above speaks for it.
+        fs::create_dir_all(under(root.path(), "/sys/fs/cgroup/machine/vcpu0")).unwrap();
+        let file = under(root.path(), "/sys/fs/cgroup/machine/cpuset.cpus.effective");
+        fs::write(file, format!("{effective}\n")).unwrap();
+        guard.actions.affinity.insert(41, now.to_owned());
+        guard.release();
+        assert_eq!(guard.actions.affinity[&41], left, "{effective} of the group, now {now}");
+    }
+}
+
+#[test]
 fn a_boot_undoes_what_the_kernel_forgets_and_nothing_else() {
     let root = host();
     let mut guard = changes(root.path());

@@ -85,7 +85,7 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
                 return already("the thread has ended");
             }
             match actions.affinity(*tid) {
-                Ok(now) if now != *old && is_still(root, entry.after(), &now) => Ok(Outcome::WouldUndo),
+                Ok(now) if now != *old && is_still(root, *tid, entry.after(), &now) => Ok(Outcome::WouldUndo),
                 Ok(now) => Ok(compare(&format!("the CPUs of thread {tid}"), &now, old, entry.after())),
                 Err(Error::ThreadGone { .. }) => already("the thread has ended"),
                 Err(error) => Err(error),
@@ -184,18 +184,33 @@ fn compare(what: &str, now: &str, old: &str, after: Option<&After>) -> Outcome {
     }
 }
 
-/// Whether a thread's CPUs are those that it was given, but for some that went off since, which the kernel leaves out. From a
-/// thread that has none left it takes the limit itself.
-fn is_still(root: &Path, after: Option<&After>, now: &str) -> bool {
-    let online = std::fs::read_to_string(crate::under(root, "/sys/devices/system/cpu/online")).ok();
-    let online = online.as_deref().map(str::trim).and_then(numbers);
-    let (Some(online), Some(After::Value { value })) = (online, after) else { return false };
-    let on = |list: &str| {
+/// Whether a thread's CPUs are those that it was given, but for some that went off since or that its control group took from
+/// it, which the kernel leaves out. To a thread that has none left it gives all that there are.
+fn is_still(root: &Path, tid: i32, after: Option<&After>, now: &str) -> bool {
+    let limits: Vec<Vec<usize>> = [online(root), of_control_group(root, tid)].into_iter().flatten().collect();
+    let (false, Some(After::Value { value })) = (limits.is_empty(), after) else { return false };
+    let left = |list: &str| {
         let cpus = numbers(list).unwrap_or_default();
-        cpus.into_iter().filter(|cpu| online.contains(cpu)).collect::<Vec<_>>()
+        cpus.into_iter().filter(|cpu| limits.iter().all(|limit| limit.contains(cpu))).collect::<Vec<_>>()
     };
-    let given = on(value);
-    given.is_empty() || given == on(now)
+    let given = left(value);
+    given.is_empty() || given == left(now)
+}
+
+fn online(root: &Path) -> Option<Vec<usize>> {
+    let text = std::fs::read_to_string(crate::under(root, "/sys/devices/system/cpu/online")).ok()?;
+    numbers(text.trim())
+}
+
+/// The CPUs that cgroup v2 leaves to a thread: those of the nearest group that has the controller `cpuset`
+/// (Documentation/admin-guide/cgroup-v2.rst).
+fn of_control_group(root: &Path, tid: i32) -> Option<Vec<usize>> {
+    let text = std::fs::read_to_string(crate::under(root, &format!("/proc/{tid}/cgroup"))).ok()?;
+    let group = Path::new(text.lines().find_map(|line| line.strip_prefix("0::/"))?);
+    group.ancestors().find_map(|group| {
+        let file = Path::new("/sys/fs/cgroup").join(group).join("cpuset.cpus.effective");
+        numbers(std::fs::read_to_string(crate::under(root, file.to_str()?)).ok()?.trim())
+    })
 }
 
 fn compare_modules(root: &Path, module: &str, old: Option<&Parameters>, entry: &Entry) -> Outcome {

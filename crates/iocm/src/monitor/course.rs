@@ -1,6 +1,7 @@
 //! The monitor at work: look, decide, act, say it; again and again, by whoever has a clock.
 
 use super::actuator::{Actuator, Seen};
+use super::view::total;
 use super::{Action, ExitsSeen, Layout, Memory, Reason, Settings, VmExits, decide, polling};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,7 +105,7 @@ impl Figures {
             useful: view.useful(),
             busiest: view.workers.iter().map(|worker| worker.useful).fold(0.0, f64::max),
             requests_per_second: view.requests(),
-            bytes_per_second: view.queues.iter().map(|queue| queue.bytes).sum(),
+            bytes_per_second: total(view.queues.iter().map(|queue| queue.bytes)),
             computing: view.computing,
             waiting: view.waiting,
             host_busy: seen.host_busy,

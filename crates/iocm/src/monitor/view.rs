@@ -69,12 +69,17 @@ impl View {
     /// The share of all workers' time that was useful: CPUs' worth.
     #[must_use]
     pub fn useful(&self) -> f64 {
-        self.queues.iter().map(|queue| queue.useful).sum()
+        total(self.queues.iter().map(|queue| queue.useful))
     }
 
     /// Requests per second of all queues.
     #[must_use]
     pub fn requests(&self) -> f64 {
-        self.queues.iter().map(|queue| queue.requests).sum()
+        total(self.queues.iter().map(|queue| queue.requests))
     }
+}
+
+/// Of nothing 0, where the sum of no floating-point numbers is -0.
+pub(super) fn total(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |total, value| total + value)
 }

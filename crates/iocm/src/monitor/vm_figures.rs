@@ -2,6 +2,7 @@
 
 use super::VmExits;
 use super::actuator::{Seen, VmSeen};
+use super::view::total;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ impl VmFigures {
             pid: vm.pid,
             computing: vm.computing,
             waiting: vm.waiting,
-            useful: vm.queues.iter().filter_map(|queue| useful.get(queue)).sum(),
+            useful: total(vm.queues.iter().filter_map(|queue| useful.get(queue).copied())),
             queues: vm.queues.len(),
             exits: vm.exits,
         };

@@ -4,6 +4,7 @@ use super::computing::{Busy, Meter, Used};
 use super::placing::Placing;
 use super::vhost_vms::{Found, TapMeter, find};
 use super::{Actuator, Seen, Trouble, VmSeen};
+use crate::monitor::view::total;
 use crate::monitor::{Action, Core, Layout, Place, QueueView, View, WorkerView};
 use host::CpuSet;
 use host::scheduling::{ThreadId, nodes, online};
@@ -215,8 +216,8 @@ impl<A: Actions> Actuator for Vhost<A> {
             seen.push(VmSeen {
                 name: vm.name.clone(),
                 pid: vm.pid,
-                computing: vm.vcpus.iter().map(|thread| of(thread).ran).sum(),
-                waiting: vm.vcpus.iter().map(|thread| of(thread).waited).sum(),
+                computing: total(vm.vcpus.iter().map(|thread| of(thread).ran)),
+                waiting: total(vm.vcpus.iter().map(|thread| of(thread).waited)),
                 queues: numbers,
                 exits: None,
             });
@@ -234,14 +235,14 @@ impl<A: Actions> Actuator for Vhost<A> {
         workers.extend(self.io_cores.iter().map(|&core| WorkerView {
             number: worker_at(Some(core)),
             core: Some(core),
-            useful: at(&queues, Some(core)).sum::<f64>().min(1.0),
+            useful: total(at(&queues, Some(core))).min(1.0),
         }));
         let view = View {
             cores,
             workers,
             queues,
-            computing: seen.iter().map(|vm| vm.computing).sum(),
-            waiting: seen.iter().map(|vm| vm.waiting).sum(),
+            computing: total(seen.iter().map(|vm| vm.computing)),
+            waiting: total(seen.iter().map(|vm| vm.waiting)),
         };
         let notes = self.found.notes.iter().cloned().chain(told).collect();
         Ok(Seen { view, notes, host_busy: self.busy.read(&self.root), vms: seen, exits_missing: None })

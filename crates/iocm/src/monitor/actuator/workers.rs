@@ -3,6 +3,7 @@
 use super::computing::{Busy, Meter, node_of};
 use super::{Actuator, Seen, Trouble, VmSeen};
 use crate::control::client::{Client, ClientError};
+use crate::monitor::view::total;
 use crate::monitor::{Action, Core, Layout, Place, QueueView, View, WorkerView};
 use host::CpuSet;
 use host::scheduling::{ThreadId, nodes, online};
@@ -205,8 +206,8 @@ impl Actuator for Workers {
                 VmSeen {
                     name: device["vm"].as_str().unwrap_or_default().to_owned(),
                     pid,
-                    computing: of.iter().map(|used| used.ran).sum(),
-                    waiting: of.iter().map(|used| used.waited).sum(),
+                    computing: total(of.iter().map(|used| used.ran)),
+                    waiting: total(of.iter().map(|used| used.waited)),
                     queues: Vec::new(),
                     exits: None,
                 }
@@ -222,8 +223,8 @@ impl Actuator for Workers {
             cores,
             workers,
             queues,
-            computing: vms.iter().map(|vm| vm.computing).sum(),
-            waiting: vms.iter().map(|vm| vm.waiting).sum(),
+            computing: total(vms.iter().map(|vm| vm.computing)),
+            waiting: total(vms.iter().map(|vm| vm.waiting)),
         };
         let host_busy = self.busy.read(&self.root);
         Ok(Seen { view, host_busy, vms, ..Seen::default() })
