@@ -85,11 +85,13 @@ fn a_thread_that_sleeps_within_is_away_and_not_on_a_processor() {
     }
     let row = row(&recording, NANOSLEEP);
     assert_eq!(row.exits, times);
-    assert!(row.away.times >= times && row.away.away_ns >= times * 10_000_000, "{:?}", row.away);
+    // The timer runs from a moment before the thread leaves its processor, which is longer on a busy machine.
+    let least_ns = times * 9_000_000;
+    assert!(row.away.times >= times && row.away.away_ns >= least_ns, "{:?}", row.away);
     assert!(row.away.asleep_ns() > row.away.waited_ns, "{:?}", row.away);
     assert!(row.on_cpu_ns < row.handling_ns / 2, "{row:?}");
     let moment = &row.moments[0];
-    assert!(moment.away.away_ns >= times * 10_000_000, "{moment:?}");
+    assert!(moment.away.away_ns >= least_ns, "{moment:?}");
 }
 
 #[test]
