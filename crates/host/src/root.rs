@@ -17,6 +17,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+pub(crate) use cpuid::{HYPERVISOR, hypervisor_name};
 pub use tree::Ownership;
 pub(crate) use tree::{Kind, Node, Tree};
 

@@ -1,7 +1,7 @@
 //! What a request costs the back-end: shared workers, a worker for each device, and `qemu-storage-daemon` in both
 //! arrangements, one after another in each round, under the same load by libblkio's front-end.
 //!
-//! `cargo bench -p iocm --bench block_peers [-- ROUNDS]`. CPU time is that of the whole back-end process. Latencies count
+//! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves]`; `moves` measures moving queues alone. CPU time is that of the whole back-end process. Latencies count
 //! from the moment at which a request was due, so that a stall is felt by all that come after it. At the end the medians
 //! over the rounds are held against what the daemon is meant to reach.
 
@@ -39,6 +39,9 @@ fn main() -> Outcome<()> {
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
     let directory = tempfile::tempdir()?;
     let images = tempfile::Builder::new().prefix("exitless-bench-").tempdir_in("/dev/shm")?;
+    if std::env::args().any(|argument| argument == "moves") {
+        return moves(directory.path(), images.path());
+    }
     let mut peers = vec![Peer::Shared, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
     if !is_there("qemu-storage-daemon") {
         println!("not compared: there is no qemu-storage-daemon (package qemu-system-common or qemu-utils)");
@@ -71,8 +74,12 @@ fn main() -> Outcome<()> {
         }
     }
     block_peers::aims::print(&results);
-    block_peers::moves::print(directory.path(), &images.path().join("moved"))?;
-    Ok(())
+    moves(directory.path(), images.path())
+}
+
+fn moves(directory: &Path, images: &Path) -> Outcome<()> {
+    block_peers::moves::print(directory, &images.join("moved"))?;
+    block_peers::moves::print_many(directory)
 }
 
 /// What one peer did under one load.

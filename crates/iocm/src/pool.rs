@@ -77,13 +77,21 @@ impl Pool {
         if !inner.workers.contains_key(&number) {
             return Err(PoolError::NoWorker(number));
         }
-        let keys: Vec<QueueKey> = inner.queues_of(number).collect();
-        for key in keys {
-            let to = inner.least(|other| other != number).ok_or(PoolError::Last(number))?;
-            inner.move_queue(key, to)?;
+        let others = inner.workers.keys().filter(|other| **other != number);
+        let mut counts: BTreeMap<u32, usize> =
+            others.map(|other| (*other, inner.queues_of(*other).count())).collect();
+        let mut moves = BTreeMap::new();
+        for key in inner.queues_of(number) {
+            let (to, count) =
+                counts.iter_mut().min_by_key(|(_, count)| **count).ok_or(PoolError::Last(number))?;
+            moves.insert(key, *to);
+            *count += 1;
         }
-        // Its thread ends when nobody uses it any more.
-        inner.workers.remove(&number);
+        inner.move_queues(&moves)?;
+        let gone = inner.workers.remove(&number);
+        // Its thread ends when nobody uses it any more, which may take as long as a disk does: nobody waits for that.
+        drop(inner);
+        drop(gone);
         Ok(())
     }
 
@@ -121,7 +129,22 @@ impl Pool {
     /// # Errors
     /// [`PoolError`]; the queue stays where it is then.
     pub fn move_queue(&self, key: QueueKey, to: u32) -> Result<(), PoolError> {
-        self.inner().move_queue(key, to)
+        match self.move_queues([key], to)?.first() {
+            Some(missing) => Err(PoolError::NoQueue(missing.0)),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves queues to another worker, each between two of its requests. Those that are not served.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn move_queues(
+        &self,
+        keys: impl IntoIterator<Item = QueueKey>,
+        to: u32,
+    ) -> Result<Vec<QueueKey>, PoolError> {
+        self.inner().move_queues(&keys.into_iter().map(|key| (key, to)).collect())
     }
 
     /// Which worker has a queue.
@@ -172,16 +195,32 @@ impl Inner {
         numbers.min_by_key(|number| self.queues_of(*number).count())
     }
 
-    fn move_queue(&mut self, key: QueueKey, to: u32) -> Result<(), PoolError> {
-        let from = self.places.get(&key).copied().ok_or(PoolError::NoQueue(key.0))?;
-        if from == to {
-            return Ok(());
+    /// Moves queues to these workers, in one letter to each worker that has some of them: with as many threads as
+    /// queues that want to run, each answer to wait for takes milliseconds. Those that are not served.
+    fn move_queues(&mut self, moves: &BTreeMap<QueueKey, u32>) -> Result<Vec<QueueKey>, PoolError> {
+        let mut missing = Vec::new();
+        let mut by_worker: BTreeMap<u32, Vec<(QueueKey, u32)>> = BTreeMap::new();
+        for (&key, &to) in moves {
+            if !self.workers.contains_key(&to) {
+                return Err(PoolError::NoWorker(to));
+            }
+            match self.places.get(&key) {
+                None => missing.push(key),
+                Some(from) if *from == to => {}
+                Some(from) => by_worker.entry(*from).or_default().push((key, to)),
+            }
         }
-        let new = self.workers.get(&to).ok_or(PoolError::NoWorker(to))?;
-        let old = self.workers.get(&from).ok_or(PoolError::NoWorker(from))?;
-        let queue = old.take(key)?.ok_or(PoolError::NoQueue(key.0))?;
-        new.add(queue);
-        self.places.insert(key, to);
-        Ok(())
+        for (from, leaving) in by_worker {
+            let old = self.workers.get(&from).ok_or(PoolError::NoWorker(from))?;
+            let to = |(key, to): &(QueueKey, u32)| self.workers.get(to).map(|worker| (*key, worker.as_ref()));
+            let absent = old.hand_over(leaving.iter().filter_map(to))?;
+            for (key, to) in leaving {
+                match absent.contains(&key) {
+                    true => missing.push(key),
+                    false => drop(self.places.insert(key, to)),
+                }
+            }
+        }
+        Ok(missing)
     }
 }

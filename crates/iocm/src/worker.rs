@@ -125,16 +125,17 @@ impl Worker {
         self.routes.give(queue, &self.mailbox);
     }
 
-    /// Takes a queue from it between two requests, as it is: requests that the kernel has go on, and their ends reach
-    /// whoever has the queue then. `None` when the worker does not have it.
+    /// Hands queues over to other workers with the same routes, between two requests, as they are: requests that the
+    /// kernel has go on, and their ends reach whoever has the queue then. Those that the worker does not have.
     ///
     /// # Errors
     /// [`WorkerError::Gone`].
-    pub fn take(&self, key: QueueKey) -> Result<Option<Queue>, WorkerError> {
-        match self.routes.leave(key, &self.mailbox) {
-            true => self.ask(|reply| Command::Take { key, drained: false, reply }),
-            false => Ok(None),
-        }
+    pub fn hand_over<'a>(
+        &self,
+        queues: impl IntoIterator<Item = (QueueKey, &'a Self)>,
+    ) -> Result<Vec<QueueKey>, WorkerError> {
+        let queues = queues.into_iter().map(|(key, to)| (key, Arc::clone(&to.mailbox))).collect();
+        self.ask(|reply| Command::HandOver { queues, reply })
     }
 
     /// Takes a queue from it once the kernel has none of its requests any more. No new ones are taken meanwhile.
@@ -142,7 +143,7 @@ impl Worker {
     /// # Errors
     /// [`WorkerError::Gone`].
     pub fn take_drained(&self, key: QueueKey) -> Result<Option<Queue>, WorkerError> {
-        let taken = self.ask(|reply| Command::Take { key, drained: true, reply })?;
+        let taken = self.ask(|reply| Command::Take { key, reply })?;
         if taken.is_some() {
             self.routes.forget(key);
         }

@@ -77,7 +77,7 @@ fn workers_and_devices_come_and_go_under_load() {
         }
         for turn in 0..10 {
             let worker = client.create("workers", "").unwrap();
-            client.move_to("vq.0.0", &worker).unwrap();
+            client.move_to(&["vq.0.0"], &worker).unwrap();
             assert_eq!(client.get("vq.0.0/worker").unwrap(), worker.as_str());
             client.set("vq.0.0/weight", &format!("{}", 100 + turn)).unwrap();
             client.set("vq.0.0/poll", if turn % 2 == 0 { "always" } else { "auto" }).unwrap();

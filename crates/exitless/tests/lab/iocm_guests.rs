@@ -202,7 +202,7 @@ fn guests_of_a_switch_get_what_the_other_sent_by_all_queues_while_these_move() {
             break;
         }
         for device in ["d.0", "d.1"] {
-            client.move_to(device, worker).unwrap();
+            client.move_to(&[device], worker).unwrap();
         }
         std::thread::sleep(Duration::from_millis(50));
     }

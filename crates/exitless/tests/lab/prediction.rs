@@ -78,13 +78,14 @@ fn exits_without_apicv_foretell_those_with_it() {
     }
 
     // Of what is left with APICv, in shares of what there was without: 0.05 is far below what any wrong rule
-    // would miss (EOIs are a half of MSR_WRITE, and all windows and nearly all kicks go).
+    // would miss (EOIs are a half of MSR_WRITE, and all windows and nearly all kicks go). How many interrupts were
+    // the host's own ticks is told from how long vCPUs were there, which an emulator on a busy machine makes long.
     for (reason, bound) in [
         ("MSR_WRITE", 0.05),
         ("INTERRUPT_WINDOW", 0.02),
         ("CPUID", 0.02),
         ("HLT", 0.05),
-        ("EXTERNAL_INTERRUPT", 0.2),
+        ("EXTERNAL_INTERRUPT", 0.4),
     ] {
         let [low, expected, high, off] = predicted[reason];
         let seen = measured.get(reason).copied().unwrap_or(0.0);

@@ -1,6 +1,7 @@
 //! What the processors are, and what they offer to hypervisors.
 
 use super::vmx::VmxFeatures;
+use crate::root::{HYPERVISOR, hypervisor_name};
 use crate::{Absence, AbsenceKind, Cpu, CpuSet, Evidence, Fact, Root};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -213,7 +214,7 @@ fn leaves(root: &Root) -> Fact<Vec<CpuidLeaf>> {
     let mut found = vec![first];
     found.extend(ask(1));
     if found.get(1).is_some_and(|leaf| leaf.registers[2] >> 31 == 1) {
-        found.extend(ask(0x4000_0000));
+        found.extend(ask(HYPERVISOR));
     }
     let extended = ask(0x8000_0000);
     let last = extended.map_or(0, |leaf| leaf.registers[0]);
@@ -234,9 +235,7 @@ fn hypervisor(cpuid: &Fact<Vec<CpuidLeaf>>, first: &Fact<Cpu>) -> Fact<Option<St
         if ecx >> 31 == 0 {
             return Fact::known(None, place, format!("{ecx:#010x}"));
         }
-        let [_, ebx, ecx_of, edx] = leaf(cpuid, 0x4000_0000).unwrap_or_default();
-        let bytes: Vec<u8> = [ebx, ecx_of, edx].into_iter().flat_map(u32::to_le_bytes).collect();
-        let name = String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned();
+        let name = hypervisor_name(leaf(cpuid, HYPERVISOR).unwrap_or_default());
         let mut fact = Fact::known(Some(name.clone()), place, format!("{ecx:#010x}"));
         fact.evidence.push(Evidence::new("CPUID 40000000h", name));
         return fact;

@@ -5,7 +5,27 @@ use super::{Kind, Root};
 /// Where the answers of another machine are.
 const KEPT: &str = "/exitless/cpuid";
 
+/// Leaf of the hypervisor's name, in the space that processors leave to hypervisors.
+pub(crate) const HYPERVISOR: u32 = 0x4000_0000;
+
+/// The name in [`HYPERVISOR`]'s leaf.
+pub(crate) fn hypervisor_name([_, ebx, ecx, edx]: [u32; 4]) -> String {
+    let bytes: Vec<u8> = [ebx, ecx, edx].into_iter().flat_map(u32::to_le_bytes).collect();
+    String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned()
+}
+
 impl Root {
+    /// What the hypervisor below this machine calls itself: `KVMKVMKVM`, `XenVMMXenVMM`, `TCGTCGTCGTCG` (QEMU's emulator).
+    /// `None` without one, and where CPUID cannot be asked.
+    #[must_use]
+    pub fn hypervisor(&self) -> Option<String> {
+        let [_, _, ecx, _] = self.cpuid(1, 0)?;
+        if ecx >> 31 == 0 {
+            return None;
+        }
+        self.cpuid(HYPERVISOR, 0).map(hypervisor_name)
+    }
+
     /// EAX, EBX, ECX and EDX of a leaf; `None` when that is not known.
     pub(crate) fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         if self.live {
@@ -90,5 +110,20 @@ mod tests {
         let kept = Root::kept(root.into_record());
         assert_eq!(kept.cpuid(0, 0), registers);
         assert_eq!(kept.cpuid(1, 0), None);
+    }
+
+    #[test]
+    fn a_hypervisor_is_named_where_there_is_one() {
+        let with = |features: u32| {
+            let folder = tempfile::tempdir().unwrap();
+            let kept = folder.path().join(KEPT.trim_start_matches('/'));
+            std::fs::create_dir_all(kept.parent().unwrap()).unwrap();
+            let name = [0x4000_0001, 0x5447_4354, 0x4354_4743, 0x4743_5447];
+            let lines = [line(1, 0, [0, 0, features, 0]), line(HYPERVISOR, 0, name)];
+            std::fs::write(kept, lines.join("\n")).unwrap();
+            Root::directory(folder.path()).hypervisor()
+        };
+        assert_eq!(with(1 << 31).as_deref(), Some("TCGTCGTCGTCG"));
+        assert_eq!(with(0), None);
     }
 }

@@ -1,12 +1,14 @@
-//! For how long nobody serves a queue that goes from one worker to another, while its front-end keeps 32 requests under way.
+//! For how long nobody serves queues that go from one worker to another: one with 32 requests under way, and those of 64
+//! devices, one after the other and all at once.
 
 use crate::Outcome;
 use crate::block_peers::front_end::drive;
 use iocm::config::Config;
 use iocm::daemon::Daemon;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Moves a queue until its front-end ends, and prints how long it was in nobody's hands.
 pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
@@ -45,5 +47,70 @@ pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
         us(at(990)),
         us(pauses.last()),
     );
+    Ok(())
+}
+
+const DEVICES: usize = 64;
+
+/// Moves the queues of 64 devices to the other worker and back, in both ways by turns, and prints how long that took.
+pub(crate) fn print_many(directory: &Path) -> Outcome<()> {
+    let mut text = "[workers]\ncount = 2\n".to_owned();
+    let socket = |number: usize| directory.join(format!("many{number}"));
+    for number in 0..DEVICES {
+        let socket = socket(number);
+        write!(text, "[[device]]\nname = \"d{number}\"\ntype = \"block\"\nsocket = {socket:?}\n")?;
+    }
+    let daemon = Daemon::start(&Config::parse(&text)?)?;
+    let drivers: Vec<_> = (0..DEVICES)
+        .map(socket)
+        .map(|socket| std::thread::spawn(move || drive(&socket, 8, 300.0).map_err(|error| error.to_string())))
+        .collect();
+    let posts = daemon.posts();
+    let queues: Vec<_> = posts.iter().filter_map(|post| post.served.queues.first()).collect();
+    let mut seen: [Vec<(Duration, u64)>; 2] = Default::default();
+    let mut turn = 0;
+    while !drivers.iter().any(|driver| driver.is_finished()) {
+        std::thread::sleep(Duration::from_millis(40));
+        let keys =
+            queues.iter().filter_map(|queue| *queue.key.lock().unwrap_or_else(PoisonError::into_inner));
+        let keys: Vec<_> = keys.collect();
+        if keys.len() < DEVICES {
+            continue;
+        }
+        let (to, together) = (turn / 2 % 2, turn % 2 == 1);
+        // Each way begins with all of them at the other worker.
+        daemon.pool().move_queues(keys.clone(), 1 - to)?;
+        std::thread::sleep(Duration::from_millis(40));
+        let begun = Instant::now();
+        if together {
+            daemon.pool().move_queues(keys, to)?;
+        } else {
+            keys.into_iter().try_for_each(|key| daemon.pool().move_queue(key, to))?;
+        }
+        let took = begun.elapsed();
+        std::thread::sleep(Duration::from_millis(20));
+        let pauses = queues.iter().map(|queue| queue.state.moves.last_pause_ns.get());
+        seen[usize::from(together)].push((took, pauses.max().unwrap_or(0)));
+        turn += 1;
+    }
+    for driver in drivers {
+        driver.join().map_err(|_| "a front-end failed")??;
+    }
+    println!("\nthe queues of {DEVICES} devices, 300 requests a second each, go to another worker");
+    for (way, mut times) in ["one after the other", "all at once"].into_iter().zip(seen) {
+        let rounds = times.len();
+        times.sort_unstable();
+        let middle = times.get(rounds / 2).map_or(f64::NAN, |(took, _)| took.as_secs_f64() * 1e3);
+        let longest = times.last().map_or(f64::NAN, |(took, _)| took.as_secs_f64() * 1e3);
+        let mut pauses: Vec<u64> = times.iter().map(|(_, pause)| *pause).collect();
+        pauses.sort_unstable();
+        let ms = |pause: Option<&u64>| pause.map_or(f64::NAN, |ns| *ns as f64 / 1e6);
+        println!(
+            "{way:<20} {rounds} times: p50 {middle:.2} ms, longest {longest:.2} ms; \
+             the queue that waited longest: p50 {:.2} ms, longest {:.2} ms",
+            ms(pauses.get(rounds / 2)),
+            ms(pauses.last()),
+        );
+    }
     Ok(())
 }

@@ -28,8 +28,8 @@ pub enum Action {
     LimitRequests(u32, u64),
     /// The same in bytes.
     LimitBytes(u32, u64),
-    /// A worker serves a queue.
-    MoveQueue(QueueName, u32),
+    /// A worker serves these queues.
+    MoveQueues(Vec<QueueName>, u32),
     /// A queue has this weight.
     Weigh(QueueName, u32),
     /// A queue is looked at all the time, or left to its kicks when it has nothing.

@@ -2,7 +2,7 @@
 
 use super::action::Action;
 use super::facts::Control;
-use super::node::{Node, Object};
+use super::node::{Node, Object, QueueName};
 use super::refusal::{Errno, Refusal};
 use super::request::Request;
 use super::tree::{list, read_below, write};
@@ -49,16 +49,27 @@ pub fn answer(control: &impl Control, request: &Request) -> Result<Map<String, J
             };
             Ok(made(control.apply(action)?))
         }
-        Request::Move(path, to) => {
+        Request::Move(paths, to) => {
             let Node::Object(Object::Worker(worker)) = Node::find(control, to)? else {
                 return Err(Refusal::invalid(format!("`{}` is no I/O worker", shortened(to))));
             };
-            let action = match Node::find(control, path)? {
-                Node::Object(Object::Queue(name)) => Action::MoveQueue(name, worker),
-                Node::Object(Object::Device(number)) => Action::MoveDevice(number, worker),
-                _ => return Err(Refusal::new(Errno::Unsupported, "Queues and devices alone can be moved")),
-            };
-            Ok(made(control.apply(action)?))
+            let mut names = Vec::new();
+            for path in paths {
+                match Node::find(control, path)? {
+                    Node::Object(Object::Queue(name)) => names.push(name),
+                    Node::Object(Object::Device(device)) => {
+                        let queues = 0..control.queue_count(device);
+                        names.extend(queues.map(|queue| QueueName { device, queue }));
+                    }
+                    _ => {
+                        return Err(Refusal::new(
+                            Errno::Unsupported,
+                            "Queues and devices alone can be moved",
+                        ));
+                    }
+                }
+            }
+            Ok(made(control.apply(Action::MoveQueues(names, worker))?))
         }
     }
 }

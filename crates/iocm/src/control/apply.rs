@@ -40,9 +40,9 @@ impl Control for Daemon {
             }
             Action::RemoveDevice(number) => self.drop_device(number)?,
             Action::MoveDevice(number, worker) => {
-                for queue in 0..self.queue_count(self.wanted(number).map(|_| number)?) {
-                    self.move_to(QueueName { device: number, queue }, worker)?;
-                }
+                let queues = 0..self.queue_count(self.wanted(number).map(|_| number)?);
+                let names: Vec<_> = queues.map(|queue| QueueName { device: number, queue }).collect();
+                self.move_to(&names, worker)?;
             }
             Action::Resize(number, bytes) => {
                 let placed = self.wanted(number)?;
@@ -51,7 +51,7 @@ impl Control for Daemon {
             }
             Action::LimitRequests(number, rate) => self.limit(number, |[requests, _]| requests.set(rate))?,
             Action::LimitBytes(number, rate) => self.limit(number, |[_, bytes]| bytes.set(rate))?,
-            Action::MoveQueue(name, worker) => self.move_to(name, worker)?,
+            Action::MoveQueues(names, worker) => self.move_to(&names, worker)?,
             Action::Weigh(name, weight) => {
                 let placed = self.wanted(name.device)?;
                 let served = queue(&placed, name)?;
@@ -129,18 +129,18 @@ impl Daemon {
         Ok(())
     }
 
-    /// Gives a queue to a worker, now if it is served, and when it will be.
-    fn move_to(&self, name: QueueName, worker: u32) -> Result<(), Refusal> {
-        let placed = self.wanted(name.device)?;
-        let served = queue(&placed, name)?;
+    /// Gives queues to a worker, now those that are served, the others when they will be.
+    fn move_to(&self, names: &[QueueName], worker: u32) -> Result<(), Refusal> {
         self.pool().worker(worker)?;
-        *served.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
-        let key = *served.key.lock().unwrap_or_else(PoisonError::into_inner);
-        match key.map(|key| self.pool().move_queue(key, worker)) {
-            // A queue that has just ended begins there next time.
-            None | Some(Ok(()) | Err(PoolError::NoQueue(_))) => Ok(()),
-            Some(Err(error)) => Err(error.into()),
-        }
+        let placed: Vec<_> = names.iter().map(|name| self.wanted(name.device)).collect::<Result<_, _>>()?;
+        let served = placed.iter().zip(names).map(|(placed, name)| queue(placed, *name));
+        let served: Vec<&ServedQueue> = served.collect::<Result<_, _>>()?;
+        let keys = served.into_iter().filter_map(|served| {
+            *served.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
+            *served.key.lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        // A queue that has just ended begins there next time.
+        self.pool().move_queues(keys, worker).map(drop).map_err(Into::into)
     }
 
     /// Does something to a queue, if it is served.

@@ -116,12 +116,13 @@ impl Client {
         self.ask(&json!({ "op": "remove", "path": path })).map(drop)
     }
 
-    /// Gives a queue, or all queues of a device, to a worker.
+    /// Gives queues, or all queues of devices, to a worker: all at once.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub fn move_to(&mut self, path: &str, worker: &str) -> Result<(), ClientError> {
-        self.ask(&json!({ "op": "move", "path": path, "to": worker })).map(drop)
+    /// [`ClientError`]; nothing has moved when one of them is not there.
+    pub fn move_to(&mut self, paths: &[impl AsRef<str>], worker: &str) -> Result<(), ClientError> {
+        let paths: Vec<&str> = paths.iter().map(AsRef::as_ref).collect();
+        self.ask(&json!({ "op": "move", "paths": paths, "to": worker })).map(drop)
     }
 
     /// Asks to be told so often what [`Self::get`] says; each [`Self::sample`] is one of them.

@@ -21,8 +21,8 @@ pub enum Request {
     Create(String, String),
     /// Something is removed.
     Remove(String),
-    /// A queue or a device goes to a worker.
-    Move(String, String),
+    /// Queues, or all queues of devices, go to a worker: all of them at once, or none.
+    Move(Vec<String>, String),
     /// What [`Self::Get`] says, again and again, until the next line or for so many times.
     Watch(String, Duration, Option<u64>),
 }
@@ -45,6 +45,7 @@ struct Line {
     op: String,
     #[serde(default)]
     path: String,
+    paths: Option<Vec<String>>,
     value: Option<Json>,
     to: Option<String>,
     interval_ms: Option<u64>,
@@ -70,7 +71,7 @@ impl RequestLine {
 
 impl Line {
     fn request(self) -> Result<Request, Refusal> {
-        let Self { op, path, value, to, interval_ms, count } = self;
+        let Self { op, path, paths, value, to, interval_ms, count } = self;
         let lacking = |what: &str| Refusal::invalid(format!("`{op}` needs `{what}`"));
         let text = || match value.clone() {
             None => None,
@@ -85,7 +86,8 @@ impl Line {
             "watch" => value.is_some() || to.is_some(),
             _ => value.is_some() || to.is_some() || interval_ms.is_some() || count.is_some(),
         };
-        if unused {
+        let is_twice = paths.is_some() && (op != "move" || !path.is_empty());
+        if unused || is_twice {
             return Err(Refusal::invalid(format!("`{op}` has a field that means nothing to it")));
         }
         match op.as_str() {
@@ -94,7 +96,10 @@ impl Line {
             "set" => Ok(Request::Set(path, text().ok_or_else(|| lacking("value"))?)),
             "create" => Ok(Request::Create(path, text().unwrap_or_default())),
             "remove" => Ok(Request::Remove(path)),
-            "move" => Ok(Request::Move(path, to.clone().ok_or_else(|| lacking("to"))?)),
+            "move" => {
+                let to = to.ok_or_else(|| lacking("to"))?;
+                Ok(Request::Move(paths.unwrap_or_else(|| vec![path]), to))
+            }
             "watch" => {
                 let interval = interval_ms.unwrap_or(1000);
                 if !INTERVALS.contains(&interval) {
@@ -133,6 +138,11 @@ mod tests {
         assert_eq!(create, Ok(Request::Create("workers".to_owned(), "{\"cpus\":\"2\"}".to_owned())));
         let watch = Request::Watch(String::new(), Duration::from_millis(50), Some(2));
         assert_eq!(request(r#"{"op":"watch","interval_ms":50,"count":2}"#), Ok(watch));
+        let go = |paths: &[&str]| {
+            Ok(Request::Move(paths.iter().map(|path| (*path).to_owned()).collect(), "w.1".to_owned()))
+        };
+        assert_eq!(request(r#"{"op":"move","path":"d.0","to":"w.1"}"#), go(&["d.0"]));
+        assert_eq!(request(r#"{"op":"move","paths":["d.0","vq.1.0"],"to":"w.1"}"#), go(&["d.0", "vq.1.0"]));
         let line = RequestLine::parse(br#"{"id":[1],"op":"get","path":1}"#);
         assert_eq!(line.id, Some(serde_json::json!([1])), "a wrong request keeps its name");
         assert!(line.request.is_err());
@@ -148,6 +158,8 @@ mod tests {
         assert!(refused(r#"{"op":"move","path":"x"}"#).contains("`to`"));
         assert!(refused(r#"{"op":"get","pth":"x"}"#).contains("pth"));
         assert!(refused(r#"{"op":"get","to":"x"}"#).contains("means nothing"));
+        assert!(refused(r#"{"op":"get","paths":["x"]}"#).contains("means nothing"));
+        assert!(refused(r#"{"op":"move","path":"x","paths":["x"],"to":"y"}"#).contains("means nothing"));
         assert!(refused(r#"{"op":"watch","interval_ms":1}"#).contains("10 to"));
     }
 }

@@ -64,7 +64,7 @@ fn writing_asks_for_actions() {
         ("d.1/size", "2097152", Action::Resize(1, Some(2 << 20))),
         ("d.1/size", "file", Action::Resize(1, None)),
         ("d.1/limits/bytes_per_second", "7", Action::LimitBytes(1, 7)),
-        ("vq.1.1/worker", "w.3", Action::MoveQueue(queue, 3)),
+        ("vq.1.1/worker", "w.3", Action::MoveQueues(vec![queue], 3)),
         ("vq.1.1/weight", "300", Action::Weigh(queue, 300)),
         ("vq.1.1/poll", "always", Action::PollQueue(queue, true)),
     ] {
@@ -152,12 +152,14 @@ fn requests_are_answered_or_carried_out() {
     assert_eq!(listed["entries"][0]["access"], "read-write");
     ask(r#"{"op":"set","path":"vq.1.0/weight","value":7}"#).unwrap();
     ask(r#"{"op":"move","path":"d.1","to":"w.3"}"#).unwrap();
+    ask(r#"{"op":"move","paths":["vq.1.1","queues/vq.1.0"],"to":"w.0"}"#).unwrap();
     ask(r#"{"op":"remove","path":"w.3"}"#).unwrap();
     ask(r#"{"op":"create","path":"workers"}"#).unwrap();
-    let queue = QueueName { device: 1, queue: 0 };
+    let queues = [0, 1].map(|queue| QueueName { device: 1, queue });
     let wanted = [
-        Action::Weigh(queue, 7),
-        Action::MoveDevice(1, 3),
+        Action::Weigh(queues[0], 7),
+        Action::MoveQueues(queues.to_vec(), 3),
+        Action::MoveQueues(vec![queues[1], queues[0]], 0),
         Action::RemoveWorker(3),
         Action::AddWorker(WorkerConfig::default()),
     ];
@@ -166,6 +168,8 @@ fn requests_are_answered_or_carried_out() {
     assert_eq!(errno(r#"{"op":"remove","path":"vq.1.0"}"#), Errno::Unsupported);
     assert_eq!(errno(r#"{"op":"move","path":"d.1","to":"w.9"}"#), Errno::Missing);
     assert_eq!(errno(r#"{"op":"move","path":"w.0","to":"w.3"}"#), Errno::Unsupported);
+    assert_eq!(errno(r#"{"op":"move","paths":["vq.1.0","vq.9.0"],"to":"w.3"}"#), Errno::Missing);
+    assert_eq!(daemon.asked().len(), wanted.len(), "nothing was asked for by what was refused");
     assert_eq!(errno(r#"{"op":"create","path":"queues"}"#), Errno::Unsupported);
     assert_eq!(errno(r#"{"op":"get","path":"../x"}"#), Errno::Missing);
 }
@@ -190,7 +194,7 @@ proptest! {
             "set" => Request::Set(path, value),
             "create" => Request::Create(path, value),
             "remove" => Request::Remove(path),
-            _ => Request::Move(path, value),
+            _ => Request::Move(vec![path], value),
         };
         if let Err(refusal) = answer(&MadeUp::default(), &request) {
             prop_assert!(!refusal.message.is_empty() && refusal.errno.code() > 0);

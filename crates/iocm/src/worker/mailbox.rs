@@ -19,13 +19,10 @@ pub(super) type Act = Box<dyn FnOnce(Option<&mut Queue>) + Send>;
 pub(super) enum Command {
     /// A queue to serve.
     Add(Box<Queue>),
-    /// Give a queue away.
-    Take {
-        key: QueueKey,
-        /// Whether the kernel's answers to all its requests are waited for.
-        drained: bool,
-        reply: Reply<Option<Queue>>,
-    },
+    /// Hand queues over to those who have these mailboxes. The answer is which of them it did not have.
+    HandOver { queues: Vec<(QueueKey, Arc<Mailbox>)>, reply: Reply<Vec<QueueKey>> },
+    /// Give a queue away, once the kernel has answered all its requests.
+    Take { key: QueueKey, reply: Reply<Option<Queue>> },
     /// Do something to a queue, or with its absence.
     With { key: QueueKey, act: Act },
     /// The kernel answered a request of a queue that another worker had when it was made.
@@ -81,18 +78,10 @@ impl Mailbox {
     }
 }
 
-/// Which worker has which queue: where the kernel's answers are sent on to after a queue has moved.
+/// Which worker has which queue, or will when it reads its letters: where the kernel's answers are sent on to after a
+/// queue has moved.
 #[derive(Debug, Default)]
-pub struct Routes(Mutex<HashMap<QueueKey, Route>>);
-
-/// Where a queue is.
-#[derive(Debug)]
-enum Route {
-    /// A worker has it, or will when it reads its letters.
-    At(Arc<Mailbox>),
-    /// It is between two workers; these answers wait for it.
-    Between(Vec<(Token, i32)>),
-}
+pub struct Routes(Mutex<HashMap<QueueKey, Arc<Mailbox>>>);
 
 impl Routes {
     /// No queues yet.
@@ -101,28 +90,11 @@ impl Routes {
         Arc::default()
     }
 
-    /// Gives a queue to a worker, and the answers that waited for it after it.
+    /// Gives a queue to a worker. Answers that are sent on from now on reach it after the queue.
     pub(super) fn give(&self, queue: Queue, to: &Arc<Mailbox>) {
         let mut routes = self.routes();
-        let key = queue.key;
-        let before = routes.insert(key, Route::At(Arc::clone(to)));
+        routes.insert(queue.key, Arc::clone(to));
         to.send(Command::Add(Box::new(queue)));
-        if let Some(Route::Between(answers)) = before {
-            for (token, result) in answers {
-                to.send(Command::Completed { key, token, result });
-            }
-        }
-    }
-
-    /// The queue is about to leave a worker. Whether it is there.
-    pub(super) fn leave(&self, key: QueueKey, from: &Arc<Mailbox>) -> bool {
-        let mut routes = self.routes();
-        let Some(route) = routes.get_mut(&key) else { return false };
-        let is_there = matches!(&*route, Route::At(at) if Arc::ptr_eq(at, from));
-        if is_there {
-            *route = Route::Between(Vec::new());
-        }
-        is_there
     }
 
     pub(super) fn forget(&self, key: QueueKey) {
@@ -131,14 +103,13 @@ impl Routes {
 
     /// Sends an answer to whoever has the queue.
     pub(super) fn send_on(&self, key: QueueKey, token: Token, result: i32) {
-        match self.routes().get_mut(&key) {
-            Some(Route::At(mailbox)) => mailbox.send(Command::Completed { key, token, result }),
-            Some(Route::Between(answers)) => answers.push((token, result)),
+        match self.routes().get(&key) {
+            Some(mailbox) => mailbox.send(Command::Completed { key, token, result }),
             None => tracing::debug!("An answer to a request of queue {}, which is gone", key.0),
         }
     }
 
-    fn routes(&self) -> MutexGuard<'_, HashMap<QueueKey, Route>> {
+    fn routes(&self) -> MutexGuard<'_, HashMap<QueueKey, Arc<Mailbox>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -194,18 +194,16 @@ impl Run {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Add(queue) => self.add(*queue),
-            Command::Take { key, drained, reply } => match self.places.get(&key) {
+            Command::HandOver { queues, reply } => {
+                let _ = reply.send(self.hand_over(queues));
+            }
+            Command::Take { key, reply } => match self.places.get(&key) {
                 None => {
                     let _ = reply.send(None);
                 }
-                Some(&place) if drained => {
+                Some(&place) => {
                     self.entries[place].wanted = Some(reply);
                     self.give_what_is_wanted();
-                }
-                Some(&place) => {
-                    let mut queue = self.remove(place).queue;
-                    queue.left = Some(now_ns());
-                    let _ = reply.send(Some(queue));
                 }
             },
             Command::With { key, act } => match self.places.get(&key) {
@@ -237,6 +235,22 @@ impl Run {
             }
             Command::Stop { reply } => self.stopping = Some(reply),
         }
+    }
+
+    /// Each goes straight to its next worker, so that none waits for the others, nor for whoever wants them moved.
+    fn hand_over(&mut self, queues: Vec<(QueueKey, Arc<Mailbox>)>) -> Vec<QueueKey> {
+        let mut missing = Vec::new();
+        for (key, to) in queues {
+            let place = self.places.get(&key).filter(|&&place| self.entries[place].wanted.is_none());
+            let Some(&place) = place else {
+                missing.push(key);
+                continue;
+            };
+            let mut queue = self.remove(place).queue;
+            queue.left = Some(now_ns());
+            self.routes.give(queue, &to);
+        }
+        missing
     }
 
     fn add(&mut self, queue: Queue) {

@@ -220,9 +220,8 @@ fn queues_move_while_they_work() {
             wanted.push(guest.submit(1, sector, &[turn as u8; 4096], 0).unwrap());
         }
         let began = Instant::now();
-        let queue = workers[at].take(key).unwrap().unwrap();
+        assert_eq!(workers[at].hand_over([(key, &workers[1 - at])]).unwrap(), []);
         at = 1 - at;
-        workers[at].add(queue);
         longest = longest.max(began.elapsed());
         for _ in 0..8 {
             let (id, status, _) = guest.ended();
@@ -231,7 +230,7 @@ fn queues_move_while_they_work() {
             wanted.swap_remove(place);
         }
     }
-    assert!(workers[1 - at].take(key).unwrap().is_none());
+    assert_eq!(workers[1 - at].hand_over([(key, &workers[at])]).unwrap(), [key]);
     assert_eq!(guest.state.counters.read().requests, 2400);
     let queue = workers[at].take_drained(key).unwrap().unwrap();
     assert_eq!(queue.in_flight(), 0);

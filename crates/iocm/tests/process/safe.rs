@@ -81,7 +81,7 @@ pub(crate) fn changes() {
     assert_eq!(client.create("workers", "{ cpus = \"0\" }").unwrap(), "w.1");
     client.set("w.1/cpu", "all").unwrap();
     client.set("w.1/pace/polling", "never").unwrap();
-    client.move_to("d.0", "w.1").unwrap();
+    client.move_to(&["d.0"], "w.1").unwrap();
     client.set("d.1/size", "2097152").unwrap();
     client.set("d.0/size", "2097152").unwrap();
     client.remove("w.0").unwrap();

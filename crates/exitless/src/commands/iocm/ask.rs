@@ -183,8 +183,9 @@ pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
 /// Arguments of `iocm move`.
 #[derive(Debug, Args)]
 pub(crate) struct MoveArguments {
-    /// The queue, or the device whose queues all move: vq.0.0, d.0.
-    path: String,
+    /// Queues, or devices whose queues all move: vq.0.0, d.0.
+    #[arg(required = true)]
+    paths: Vec<String>,
     /// The worker that serves them from now on: w.1.
     to: String,
     #[command(flatten)]
@@ -193,7 +194,7 @@ pub(crate) struct MoveArguments {
 
 /// Gives queues to a worker.
 pub(crate) fn move_to(arguments: &MoveArguments) -> anyhow::Result<ExitCode> {
-    arguments.at.connect()?.move_to(&arguments.path, &arguments.to)?;
+    arguments.at.connect()?.move_to(&arguments.paths, &arguments.to)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,9 +3,9 @@
 mod command;
 mod data_plane;
 mod devices;
+mod ended_by_emulator;
 mod network;
 mod process;
-mod stale_breakpoint;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -106,7 +106,7 @@ pub struct QemuGuest {
 impl QemuGuest {
     /// Starts guest `index` and waits until its agent is up. Its console, QEMU's messages and its disk are kept below
     /// `folder`, in a folder named after the guest. `planes` has the I/O daemon of all guests, where the plan wants one.
-    /// A guest that an old QEMU's emulator ended is started again, with a warning; its console is kept as `console.1`.
+    /// A guest that an emulator ended is started again, with a warning; its console is kept as `console.1`.
     ///
     /// # Errors
     /// [`GuestError::Start`] with the last lines of QEMU's messages and of the console.
@@ -121,16 +121,13 @@ impl QemuGuest {
         let mut number = 1;
         loop {
             let started = Self::start_once(plan, index, files, planes, folder);
-            let again = started.is_err()
-                && number < stale_breakpoint::STARTS
-                && stale_breakpoint::ended(plan, &console);
-            let Some(kept) = again.then(|| stale_breakpoint::keep(&console, number).ok()).flatten() else {
+            if started.is_ok() || number == ended_by_emulator::STARTS {
                 return started;
-            };
-            tracing::warn!(
-                "guest-{index} is started again: QEMU's emulator ran a breakpoint that was gone (mended in QEMU 8.1); see {}",
-                kept.display()
-            );
+            }
+            let below = host::Root::live().hypervisor();
+            let Some(how) = ended_by_emulator::how(plan, &console, below.as_deref()) else { return started };
+            let Ok(kept) = ended_by_emulator::keep(&console, number) else { return started };
+            tracing::warn!("guest-{index} is started again: {how}; see {}", kept.display());
             number += 1;
         }
     }

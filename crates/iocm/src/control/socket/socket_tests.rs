@@ -42,7 +42,7 @@ fn a_daemon_is_looked_at_and_changed() {
     assert_eq!(client.get("w.2/pace/polling").unwrap(), "never");
     client.set("w.2/pace/longest_nap_us", "50").unwrap();
     assert_eq!(client.get("w.2/pace").unwrap(), json!({ "polling": "adaptive", "longest_nap_us": 50 }));
-    client.move_to("d.0", "w.2").unwrap();
+    client.move_to(&["d.0"], "w.2").unwrap();
     assert_eq!(client.get("vq.0.0/worker").unwrap(), "w.2");
     let other = running.directory.path().join("other.sock");
     let line = json!({ "name": "other", "type": "block", "socket": other, "queues": 3 }).to_string();

@@ -51,7 +51,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
                     Value::Text(queue.worker.map_or_else(String::new, |number| Object::Worker(number).name()))
                 },
             ),
-            |object, text| Ok(Action::MoveQueue(of(object)?, worker_of(text)?)),
+            |object, text| Ok(Action::MoveQueues(vec![of(object)?], worker_of(text)?)),
         ),
         written(
             plain(

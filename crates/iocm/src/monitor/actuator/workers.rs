@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// VMs come and go slowly, and to look for them is to look at every process.
 const DISCOVER_EVERY: Duration = Duration::from_secs(1);
 
+/// Queues that one request moves at most: a line of the socket holds the names of some thousands.
+const MOVED_AT_ONCE: usize = 1000;
+
 /// Our own I/O workers.
 #[derive(Debug)]
 pub struct Workers {
@@ -231,13 +234,21 @@ impl Actuator for Workers {
     }
 
     fn act(&mut self, actions: &[Action], _: &Layout) -> Result<Vec<String>, Trouble> {
+        let go_together = |one: &Action, next: &Action| matches!((one, next), (Action::Move { to: one, .. }, Action::Move { to: next, .. }) if one == next);
         let mut left_out = Vec::new();
-        for action in actions {
-            match self.one(action) {
-                Ok(()) => {}
-                // A queue or a worker is no more, or something is under way: the next look shows it as it is.
-                Err(ClientError::Refused(refusal)) => left_out.push(refusal.to_string()),
-                Err(error) => return Err(self.lose(error)),
+        for group in actions.chunk_by(go_together) {
+            let mut answers = vec![self.together(group)];
+            if group.len() > 1 && matches!(answers[..], [Err(ClientError::Refused(_))]) {
+                // One that is gone is no reason to leave the others where they are.
+                answers = group.chunks(1).map(|one| self.together(one)).collect();
+            }
+            for answer in answers {
+                match answer {
+                    Ok(()) => {}
+                    // A queue or a worker is no more, or something is under way: the next look shows it as it is.
+                    Err(ClientError::Refused(refusal)) => left_out.push(refusal.to_string()),
+                    Err(error) => return Err(self.lose(error)),
+                }
             }
         }
         Ok(left_out)
@@ -279,18 +290,26 @@ impl Actuator for Workers {
 }
 
 impl Workers {
-    fn one(&mut self, action: &Action) -> Result<(), ClientError> {
-        match *action {
+    /// Carries one action out, or moves that all have the same end.
+    fn together(&mut self, actions: &[Action]) -> Result<(), ClientError> {
+        let Some(&first) = actions.first() else { return Ok(()) };
+        match first {
             Action::Add { at } => {
                 let line =
                     at.map_or_else(String::new, |core| json!({ "cpus": core.to_string() }).to_string());
                 let name = self.client()?.create("workers", &line)?;
                 self.at.entry(at).or_default().push(name);
             }
-            Action::Move { queue, to } => {
-                let name = self.name_of(queue);
+            Action::Move { to, .. } => {
+                let moved = actions.iter().filter_map(|action| match *action {
+                    Action::Move { queue, .. } => Some(self.name_of(queue)),
+                    _ => None,
+                });
+                let names: Vec<String> = moved.collect();
                 if let Some(worker) = self.at.get(&to).and_then(|workers| workers.first()).cloned() {
-                    self.client()?.move_to(&name, &worker)?;
+                    for names in names.chunks(MOVED_AT_ONCE) {
+                        self.client()?.move_to(names, &worker)?;
+                    }
                 }
             }
             Action::Remove { at } => {
