@@ -1,24 +1,17 @@
 //! A study on a host of Xen: domains that are created for it, and exits that xentrace counts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::experiment::{figure, study};
-
-/// The shipped plan with one guest and large messages: the rest are the same steps again, and take an emulator ten minutes.
-fn shortened(folder: &Path) -> PathBuf {
-    let plan = include_str!("../../../../plans/netperf-xen-lab.toml");
-    let (plan, _) = plan.rsplit_once("[[workloads]]").unwrap();
-    let shortened = plan.replace("counts = [1, 2]", "counts = [1]");
-    assert!(shortened.contains("large") && shortened != plan);
-    let path = folder.join("shortened.toml");
-    std::fs::write(&path, shortened).unwrap();
-    path
-}
+use crate::experiment::{figure, shortened, study};
 
 #[test]
 fn netperf_in_a_domain_with_all_of_a_cpu_and_a_third_of_it() {
     let folder = tempfile::tempdir().unwrap();
-    let findings = study(shortened(folder.path()).to_str().unwrap(), "xen", 2, folder.path());
+    let plan = include_str!("../../../../plans/netperf-xen-lab.toml");
+    let (_, small) = plan.rsplit_once("[[workloads]]").unwrap();
+    let small = format!("[[workloads]]{small}");
+    let plan = shortened(plan, &[("counts = [1, 2]", "counts = [1]"), (&small, "")], folder.path());
+    let findings = study(plan.to_str().unwrap(), "xen", 2, folder.path());
     for arm in ["full", "low"] {
         let of = |metric: &str| figure(&findings, "large", metric, arm, 1);
         let throughput = of("throughput");

@@ -82,12 +82,16 @@ pub(crate) fn print_many(directory: &Path) -> Outcome<()> {
         daemon.pool().move_queues(keys.clone(), 1 - to)?;
         std::thread::sleep(Duration::from_millis(40));
         let begun = Instant::now();
-        if together {
-            daemon.pool().move_queues(keys, to)?;
+        let are_all_there = if together {
+            daemon.pool().move_queues(keys, to)?.is_empty()
         } else {
-            keys.into_iter().try_for_each(|key| daemon.pool().move_queue(key, to))?;
-        }
+            keys.into_iter().all(|key| daemon.pool().move_queue(key, to).is_ok())
+        };
         let took = begun.elapsed();
+        // The front-ends do not end at the same moment.
+        if !are_all_there {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(20));
         let pauses = queues.iter().map(|queue| queue.state.moves.last_pause_ns.get());
         seen[usize::from(together)].push((took, pauses.max().unwrap_or(0)));
