@@ -9,8 +9,8 @@ use iocm::control::Access;
 use iocm::control::client::Client;
 use iocm::control::socket::{BoundSocket, ControlSocket};
 use iocm::daemon::Daemon;
-use iocm::monitor::actuator::Workers;
-use iocm::monitor::{Monitor, Settings};
+use iocm::monitor::actuator::{Actuator as _, Workers};
+use iocm::monitor::{Action, Layout, Monitor, Settings};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,4 +127,28 @@ fn a_core_without_io_is_given_back_and_the_end_of_the_daemon_is_survived() {
     let _again = daemon(directory.path(), "\"0\"");
     let said = steps(&mut monitor, 8);
     assert!(said.iter().any(|one| one.trouble.is_none() && one.cores_before == [0]), "{said:?}");
+}
+
+#[test]
+fn a_queue_that_is_gone_does_not_keep_the_others_where_they_are() {
+    if !has_two_cpus() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (_daemon, _control) = daemon(directory.path(), "\"0\", \"1\"");
+    let _disk = Disk::connect(&directory.path().join("disk.sock"));
+    let mut client = Client::connect(&directory.path().join("control")).unwrap();
+    while client.get("vq.0.0/state").unwrap() != "served" {
+        std::thread::yield_now();
+    }
+    let before = client.get("vq.0.0/worker").unwrap();
+    let mut workers = Workers::new(Path::new("/"), &directory.path().join("control"), None);
+    let view = workers.look().unwrap().view;
+    let queue = &view.queues[0];
+    let to = view.workers.iter().find(|worker| worker.number != queue.worker).unwrap().core;
+    let actions = [queue.number, 99].map(|queue| Action::Move { queue, to });
+    let left_out = workers.act(&actions, &Layout::default()).unwrap();
+    assert_eq!(left_out.len(), 1, "{left_out:?}");
+    assert!(left_out[0].contains("queue 99"), "{left_out:?}");
+    assert_ne!(client.get("vq.0.0/worker").unwrap(), before);
 }

@@ -234,7 +234,11 @@ impl Actuator for Workers {
     }
 
     fn act(&mut self, actions: &[Action], _: &Layout) -> Result<Vec<String>, Trouble> {
-        let go_together = |one: &Action, next: &Action| matches!((one, next), (Action::Move { to: one, .. }, Action::Move { to: next, .. }) if one == next);
+        let end = |action: &Action| match *action {
+            Action::Move { to, .. } => Some(to),
+            _ => None,
+        };
+        let go_together = |one: &Action, next: &Action| end(one).is_some() && end(one) == end(next);
         let mut left_out = Vec::new();
         for group in actions.chunk_by(go_together) {
             let mut answers = vec![self.together(group)];

@@ -6,7 +6,7 @@
 //!
 //! Guests of KVM in a machine that QEMU emulates (10.0, SVM with nested paging) now and then lose a page that is mapped:
 //! the first sign is a page fault in the handler of page faults, and so on until the stack is full ("BUG: #DF stack guard
-//! page was hit"), about one start in ten with two guests beside each other.
+//! page was hit"), once in 32 starts with two guests beside each other.
 //!
 //! A guest that is started again is as good as any: nothing of the study has begun yet.
 
