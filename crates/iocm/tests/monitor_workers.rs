@@ -135,20 +135,19 @@ fn a_queue_that_is_gone_does_not_keep_the_others_where_they_are() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let (_daemon, _control) = daemon(directory.path(), "\"0\", \"1\"");
+    let (_daemon, _control) = daemon(directory.path(), "\"0\"");
     let _disk = Disk::connect(&directory.path().join("disk.sock"));
     let mut client = Client::connect(&directory.path().join("control")).unwrap();
     while client.get("vq.0.0/state").unwrap() != "served" {
         std::thread::yield_now();
     }
-    let before = client.get("vq.0.0/worker").unwrap();
+    let other = client.create("workers", r#"{"cpus":"1"}"#).unwrap();
     let mut workers = Workers::new(Path::new("/"), &directory.path().join("control"), None);
     let view = workers.look().unwrap().view;
     let queue = &view.queues[0];
-    let to = view.workers.iter().find(|worker| worker.number != queue.worker).unwrap().core;
-    let actions = [queue.number, 99].map(|queue| Action::Move { queue, to });
+    let actions = [queue.number, 99].map(|queue| Action::Move { queue, to: Some(1) });
     let left_out = workers.act(&actions, &Layout::default()).unwrap();
     assert_eq!(left_out.len(), 1, "{left_out:?}");
     assert!(left_out[0].contains("queue 99"), "{left_out:?}");
-    assert_ne!(client.get("vq.0.0/worker").unwrap(), before);
+    assert_eq!(client.get("vq.0.0/worker").unwrap(), other);
 }
