@@ -1,4 +1,4 @@
-//! Unpacking a bzImage and laying its ELF kernel out in memory.
+//! Unpacking a bzImage, laying its ELF kernel or a hypervisor out in memory, and taking the signature off a module.
 
 #![no_main]
 
@@ -16,7 +16,16 @@ fn lay_out(elf: &[u8]) {
     }
 }
 
+fn lay_out_hypervisor(elf: &[u8]) {
+    let Ok(parts) = lab::fuzz::lay_out_hypervisor(elf, 1024) else { return };
+    let information = parts[0].0;
+    let segments = &parts[1..parts.len() - 2];
+    assert!(segments.iter().all(|(address, length)| address + *length as u64 <= information));
+}
+
 fuzz_target!(|input: &[u8]| {
+    assert!(input.starts_with(&lab::fuzz::without_signature(input)));
+    lay_out_hypervisor(input);
     match lab::fuzz::unpack_bzimage(input, LARGEST) {
         Ok(elf) => {
             assert!(elf.len() <= LARGEST);

@@ -11,6 +11,7 @@ use crate::cache::disk_usage;
 use crate::error::Error;
 use crate::image::{BUSYBOX, COMPRESSED_KERNEL, DISK, KERNEL, MODULES, TOOLS};
 use crate::kernel;
+use crate::module_signature::without_signature;
 use crate::namespaces;
 use crate::packages::succeeded;
 use crate::progress::{OnProgress, Progress, Step};
@@ -87,7 +88,7 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
     Ok(Kernel { release, address: flat.address, entry: flat.entry, modules })
 }
 
-/// The module of this file name (`kvm.ko`), out of the xz files that Debian packs modules in.
+/// The module of this file name (`kvm.ko`) without its signature, out of the xz files that Debian packs modules in.
 pub(crate) fn unpacked_module(folder: &Path, available: &[PathBuf], module: &str) -> Result<Vec<u8>, Error> {
     // The kernel takes - and _ in module names for the same.
     let same = |path: &&PathBuf| {
@@ -104,7 +105,7 @@ pub(crate) fn unpacked_module(folder: &Path, available: &[PathBuf], module: &str
     liblzma::read::XzDecoder::new(file)
         .read_to_end(&mut unpacked)
         .map_err(Error::file("Could not decompress", packed))?;
-    Ok(unpacked)
+    Ok(without_signature(unpacked))
 }
 
 /// The newest kernel of the tree, and its release.

@@ -1,4 +1,4 @@
-//! Program headers of 64-bit little-endian ELF files: what a loader would map, and with what help.
+//! Program headers of little-endian ELF files: what a loader would map, and with what help.
 
 /// A segment to be loaded.
 pub(crate) const PT_LOAD: u32 = 1;
@@ -22,6 +22,54 @@ pub(crate) fn program_headers(elf: &[u8]) -> impl Iterator<Item = ProgramHeader>
         let kind = u32::try_from(number(elf, at, 4)?).ok()?;
         Some(ProgramHeader { kind, physical_address: number(elf, at.checked_add(24)?, 8)? })
     })
+}
+
+/// What is read of a program header of a 32-bit file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProgramHeader32 {
+    /// `p_type`.
+    pub(crate) kind: u32,
+    /// `p_offset`.
+    offset: u32,
+    /// `p_paddr`.
+    pub(crate) physical_address: u32,
+    /// `p_filesz`.
+    file_size: u32,
+    /// `p_memsz`.
+    pub(crate) memory_size: u32,
+}
+
+impl ProgramHeader32 {
+    /// The bytes that the file has of it, if it has them all.
+    pub(crate) fn contents<'a>(&self, elf: &'a [u8]) -> Option<&'a [u8]> {
+        let from = self.offset as usize;
+        elf.get(from..from.checked_add(self.file_size as usize)?)
+    }
+}
+
+/// `e_entry` of a 32-bit file; none for any other.
+pub(crate) fn entry_32(elf: &[u8]) -> Option<u32> {
+    elf.starts_with(b"\x7fELF\x01").then(|| word(elf, 24))?
+}
+
+/// The program headers of a 32-bit file that lie within it.
+pub(crate) fn program_headers_32(elf: &[u8]) -> impl Iterator<Item = ProgramHeader32> + '_ {
+    let size = |at| number(elf, at, 2).and_then(|value| usize::try_from(value).ok()).unwrap_or(0);
+    let (table, size, count) = (word(elf, 28).unwrap_or(0) as usize, size(42), size(44));
+    (0..count).filter_map(move |index| {
+        let field = |at: usize| word(elf, table.checked_add(index * size)?.checked_add(at)?);
+        Some(ProgramHeader32 {
+            kind: field(0)?,
+            offset: field(4)?,
+            physical_address: field(12)?,
+            file_size: field(16)?,
+            memory_size: field(20)?,
+        })
+    })
+}
+
+fn word(elf: &[u8], at: usize) -> Option<u32> {
+    u32::try_from(number(elf, at, 4)?).ok()
 }
 
 /// Place of the table, size of an entry, number of entries: `e_phoff`, `e_phentsize`, `e_phnum`.
@@ -55,6 +103,8 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = program_headers(&bytes).count();
+            let _ = program_headers_32(&bytes).filter_map(|header| header.contents(&bytes)).count();
+            let _ = entry_32(&bytes);
         }
 
         #[test]

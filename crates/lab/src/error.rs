@@ -42,6 +42,15 @@ pub enum Error {
         /// The command that installs it.
         install: &'static str,
     },
+    /// Arguments of Xen were given for a laboratory that has none.
+    #[error(
+        "{lab} has no Xen that could take arguments; those of its kernel are given by --kernel-argument, and \
+         laboratories with Xen are xen and xen-apicv"
+    )]
+    NotXen {
+        /// The laboratory.
+        lab: &'static str,
+    },
     /// The laboratory cannot be given the guest image.
     #[error("Could not give the laboratory the guest image: {problem}")]
     GuestImage {

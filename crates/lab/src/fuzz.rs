@@ -7,6 +7,8 @@ use std::path::Path;
 use crate::error::Error;
 use crate::frames::{Decoder, Frame};
 use crate::kernel;
+use crate::module_signature;
+use crate::multiboot::{self, Boot};
 
 /// The frame that carries `bytes` of a command's standard output.
 #[must_use]
@@ -45,4 +47,26 @@ pub fn unpack_bzimage(image: &[u8], largest: usize) -> Result<Vec<u8>, Error> {
 pub fn flatten(elf: &[u8], window: usize) -> Result<(u64, Vec<u8>, u64), Error> {
     let flat = kernel::flatten_within(Path::new("vmlinux"), elf, window)?;
     Ok((flat.address, flat.bytes, flat.entry))
+}
+
+/// Lays a 32-bit ELF hypervisor out for a machine with `memory_mib` MiB: physical addresses and lengths of the parts.
+///
+/// # Errors
+/// What is wrong with the hypervisor.
+pub fn lay_out_hypervisor(elf: &[u8], memory_mib: u64) -> Result<Vec<(u64, usize)>, Error> {
+    let boot = Boot {
+        hypervisor: (Path::new("xen.elf"), elf),
+        hypervisor_arguments: "",
+        kernel: &[],
+        kernel_arguments: "",
+        initial_ram_disk: &[],
+    };
+    let contents = multiboot::contents(memory_mib, &boot)?;
+    Ok(contents.parts.iter().map(|(address, bytes)| (*address, bytes.len())).collect())
+}
+
+/// Takes the signature off a kernel module.
+#[must_use]
+pub fn without_signature(module: &[u8]) -> Vec<u8> {
+    module_signature::without_signature(module.to_vec())
 }

@@ -122,8 +122,11 @@ impl<'a> Laboratory<'a> {
     }
 
     fn self_test(&self) -> Result<(i32, String), Error> {
+        // What Xen found in the CPU stands in its log, which `xl` on the disk reads.
+        let by_log = self.lab.is_xen() && self.lab.emulator == Emulator::Bochs;
         let request = Request {
-            bare: true,
+            bare: !by_log,
+            cpus: if by_log { 1 } else { 2 },
             timeout: Some(Duration::from_secs(60)),
             ..Request::new(["exitless", SELF_TEST, self.lab.name])
         };

@@ -8,11 +8,13 @@ use crate::definition::{BOCHS_INSTRUCTIONS_PER_SECOND, Emulator, Lab};
 use crate::error::Error;
 use crate::image::{COMPRESSED_KERNEL, DISK, Image, TOOLS};
 use crate::job::{AGENT_ARGUMENT, PORT_NAME};
-use crate::payload;
+use crate::multiboot::{self, Boot};
+use crate::payload::{self, Contents};
+use crate::pvh;
 use crate::rom;
 use crate::tools::{Invocation, LIBRARIES};
 use crate::xen_boot;
-use crate::xen_image::XenImage;
+use crate::xen_image::{self, XenImage};
 
 /// Arguments of every laboratory's kernel. Those on the second line and the third take work away that an emulated CPU
 /// feels and that no measurement here needs: self-tests of ciphers, certificates, entropy collection, watchdogs. The
@@ -38,6 +40,8 @@ pub(crate) struct Machine<'a> {
     /// The guest image's root, for a second disk.
     pub(crate) guest_disk: Option<PathBuf>,
     pub(crate) kernel_arguments: &'a str,
+    /// Of Xen.
+    pub(crate) hypervisor_arguments: &'a str,
     /// The other end of the second serial line, for a shell.
     pub(crate) terminal: Option<PathBuf>,
 }
@@ -75,24 +79,19 @@ impl Machine<'_> {
     }
 
     fn prepare_bochs(&self, folder: &Path, initial_ram_disk: &[u8]) -> Result<PowerOn, Error> {
-        let kernel = self.image.kernel()?;
         let payload = folder.join("payload");
-        let file = File::create(&payload).map_err(Error::file("Could not write", &payload));
-        let placement = file.and_then(|mut file| {
-            payload::write(&mut file, self.memory_mib, &kernel, &self.command_line(), initial_ram_disk)
-                .map_err(Error::file("Could not write", &payload))
-        })?;
+        let parameters = self.write_payload(&payload, initial_ram_disk)?;
         let write = |name: &str, contents: &[u8]| {
             let path = folder.join(name);
             fs::write(&path, contents).map_err(Error::file("Could not write", &path)).map(|()| path)
         };
-        let rom_file = write("loader.rom", &rom::image(placement.rom))?;
+        let rom_file = write("loader.rom", &rom::image(parameters))?;
         let (console, log) = (folder.join("console"), folder.join("bochs.log"));
         let tools = self.image.path(TOOLS);
         let configuration = self.bochs_configuration(&BochsFiles {
             tools: &tools,
             payload: &payload,
-            payload_address: placement.rom.source,
+            payload_address: parameters.source,
             rom: &rom_file,
             console: &console,
             log: &log,
@@ -110,6 +109,37 @@ impl Machine<'_> {
         };
         invocation.args(["-q", "-f"]).arg(configuration);
         Ok(PowerOn { invocation, console, log: Some(log) })
+    }
+
+    fn write_payload(&self, payload: &Path, initial_ram_disk: &[u8]) -> Result<rom::Parameters, Error> {
+        let mut file = File::create(payload).map_err(Error::file("Could not write", payload))?;
+        let mut write = |contents: &Contents<'_>| {
+            payload::write(&mut file, self.memory_mib, contents)
+                .map_err(Error::file("Could not write", payload))
+        };
+        let Some(xen) = self.xen else {
+            let kernel = self.image.kernel()?;
+            return write(&pvh::contents(self.memory_mib, &kernel, &self.command_line(), initial_ram_disk));
+        };
+        let read = |path: &Path| fs::read(path).map_err(Error::file("Could not read", path));
+        let hypervisor = xen.path(xen_image::HYPERVISOR);
+        let boot = Boot {
+            hypervisor: (&hypervisor, &read(&hypervisor)?),
+            hypervisor_arguments: &self.hypervisor_arguments(),
+            kernel: &read(&xen.path(xen_image::KERNEL))?,
+            kernel_arguments: &self.command_line(),
+            initial_ram_disk,
+        };
+        write(&multiboot::contents(self.memory_mib, &boot)?)
+    }
+
+    fn hypervisor_arguments(&self) -> String {
+        xen_boot::hypervisor_arguments(self.lab.emulator, self.memory_mib, self.hypervisor_arguments)
+    }
+
+    /// The file of the disk that the host begins with.
+    fn disk(&self) -> PathBuf {
+        self.xen.map_or_else(|| self.image.path(DISK), |xen| xen.path(DISK))
     }
 
     fn bochs_configuration(&self, files: &BochsFiles<'_>) -> Result<String, Error> {
@@ -145,7 +175,7 @@ impl Machine<'_> {
             text += &format!("com2: enabled=1, mode=term, dev={}\n", terminal.display());
         }
         if self.with_disk {
-            let disk = self.image.path(DISK);
+            let disk = self.disk();
             let size = disk.metadata().map_err(Error::file("Could not look at", &disk))?.len();
             text += &format!(
                 "ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14\n\
@@ -190,7 +220,8 @@ impl Machine<'_> {
         let command_line = self.command_line();
         match self.xen {
             Some(xen) => {
-                xen_boot::arguments(&mut invocation, xen, folder, self.memory_mib, &initrd, &command_line)?;
+                let arguments = self.hypervisor_arguments();
+                xen_boot::arguments(&mut invocation, xen, folder, &arguments, &initrd, &command_line)?;
             }
             None => {
                 invocation.args(["-cpu", "EPYC,+svm"]);
@@ -206,10 +237,9 @@ impl Machine<'_> {
         invocation.args(["-chardev", "stdio,id=frames,signal=off", "-device", "virtio-serial-pci"]);
         invocation.arg("-device").arg(format!("virtserialport,chardev=frames,name={PORT_NAME}"));
         if self.with_disk {
-            let disk = self.xen.map_or_else(|| self.image.path(DISK), |xen| xen.path(DISK));
             invocation
                 .arg("-drive")
-                .arg(format!("file={},if=none,id=disk,format=raw,snapshot=on", disk.display()));
+                .arg(format!("file={},if=none,id=disk,format=raw,snapshot=on", self.disk().display()));
             match &self.guest_disk {
                 None => {
                     invocation.args(["-device", "nvme,drive=disk,serial=exitless"]);

@@ -1,20 +1,15 @@
-//! The memory image that Bochs loads at power-on: start information, kernel and initial RAM disk, in chunks.
+//! The memory image that Bochs loads at power-on: whatever is to lie in memory before the first instruction, in chunks.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use linux_loader::loader::elf::start_info::{hvm_memmap_table_entry, hvm_modlist_entry, hvm_start_info};
-use vm_memory::ByteValued;
-
-use crate::kernel::FlatKernel;
 use crate::rom::{self, CHUNK, CHUNK_HEADER, CHUNK_MARK, EMPTY_CHUNKS};
 
-/// Start information, below the kernel.
-const START_INFO: u64 = 0xf0_0000;
+/// Where the information for what is entered begins: below a kernel, above Xen.
+pub(crate) const INFORMATION: u64 = 0xf0_0000;
 /// Initial RAM disk, above the kernel.
-const INITIAL_RAM_DISK: u64 = 128 << 20;
-/// XEN_HVM_START_MAGIC_VALUE of Xen's public header `arch-x86/hvm/start_info.h`.
-const START_MAGIC: u32 = 0x336e_c578;
+pub(crate) const INITIAL_RAM_DISK: u64 = 128 << 20;
 /// Room that Bochs's firmware takes for ACPI tables at the top of memory (`ACPI_DATA_SIZE` in its rombios32).
 const ACPI_TABLES: u64 = 64 << 10;
 
@@ -22,10 +17,30 @@ const RAM: u32 = 1;
 const RESERVED: u32 = 2;
 const ACPI: u32 = 3;
 
-/// A payload file's place and what the ROM must know of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Placement {
-    pub(crate) rom: rom::Parameters,
+/// What lies in memory when the ROM has done its work, and how it is entered.
+#[derive(Debug)]
+pub(crate) struct Contents<'a> {
+    /// Physical addresses and bytes.
+    pub(crate) parts: Vec<(u64, Cow<'a, [u8]>)>,
+    /// Physical address of the first instruction, in 32-bit protected mode.
+    pub(crate) entry: u64,
+    /// What EAX holds there.
+    pub(crate) mark: u32,
+}
+
+/// A range of the memory map: address, bytes, and the type, as of the firmware's E820 function.
+pub(crate) type Range = (u64, u64, u32);
+
+/// The memory map that Bochs's firmware reports, for a machine with `memory_mib` MiB.
+pub(crate) fn memory_map(memory_mib: u64) -> [Range; 5] {
+    let memory = memory_mib << 20;
+    [
+        (0, 0x9_fc00, RAM),
+        (0x9_fc00, 0x400, RESERVED),
+        (0xe_8000, 0x1_8000, RESERVED),
+        (0x10_0000, memory - 0x10_0000 - ACPI_TABLES, RAM),
+        (memory - ACPI_TABLES, ACPI_TABLES, ACPI),
+    ]
 }
 
 /// How large an initial RAM disk may be for this much memory, in bytes.
@@ -41,22 +56,15 @@ fn source(memory_mib: u64) -> u64 {
     (memory_mib << 20) / 2 / CHUNK as u64 * CHUNK as u64
 }
 
-/// Writes the payload for a machine with `memory_mib` MiB.
+/// Writes the payload for a machine with `memory_mib` MiB, and returns what the ROM must know of it.
 pub(crate) fn write(
     file: &mut File,
     memory_mib: u64,
-    kernel: &FlatKernel,
-    command_line: &str,
-    initial_ram_disk: &[u8],
-) -> io::Result<Placement> {
-    let start = start_information(memory_mib, command_line, initial_ram_disk.len() as u64);
-    let parts = [
-        (START_INFO, start.as_slice()),
-        (kernel.address, kernel.bytes.as_slice()),
-        (INITIAL_RAM_DISK, initial_ram_disk),
-    ];
-    let pieces: Vec<(u64, &[u8])> = parts
-        .into_iter()
+    contents: &Contents<'_>,
+) -> io::Result<rom::Parameters> {
+    let pieces: Vec<(u64, &[u8])> = contents
+        .parts
+        .iter()
         .flat_map(|(address, bytes)| {
             let pieces = bytes.chunks(CHUNK - CHUNK_HEADER).enumerate();
             pieces.map(move |(index, piece)| (address + (index * (CHUNK - CHUNK_HEADER)) as u64, piece))
@@ -75,13 +83,12 @@ pub(crate) fn write(
     }
     file.set_len(((pieces.len() + EMPTY_CHUNKS) * CHUNK) as u64)?;
     file.flush()?;
-    Ok(Placement {
-        rom: rom::Parameters {
-            source: low_address(source(memory_mib))?,
-            chunks: low_address(pieces.len() as u64)?,
-            entry: low_address(kernel.entry)?,
-            start_info: low_address(START_INFO)?,
-        },
+    Ok(rom::Parameters {
+        source: low_address(source(memory_mib))?,
+        chunks: low_address(pieces.len() as u64)?,
+        entry: low_address(contents.entry)?,
+        information: low_address(INFORMATION)?,
+        mark: contents.mark,
     })
 }
 
@@ -89,47 +96,14 @@ fn low_address(value: u64) -> io::Result<u32> {
     u32::try_from(value).map_err(io::Error::other)
 }
 
-/// The PVH start information with its memory map, module list and command line, as they lie from [`START_INFO`] on.
-fn start_information(memory_mib: u64, command_line: &str, initial_ram_disk: u64) -> Vec<u8> {
-    const MODULES: u64 = 0x100;
-    const MEMORY_MAP: u64 = 0x200;
-    const COMMAND_LINE: u64 = 0x400;
-    let memory = memory_mib << 20;
-    let map = [
-        (0, 0x9_fc00, RAM),
-        (0x9_fc00, 0x400, RESERVED),
-        (0xe_8000, 0x1_8000, RESERVED),
-        (0x10_0000, memory - 0x10_0000 - ACPI_TABLES, RAM),
-        (memory - ACPI_TABLES, ACPI_TABLES, ACPI),
-    ];
-    let entries: Vec<u8> = map
-        .iter()
-        .flat_map(|&(addr, size, type_)| {
-            hvm_memmap_table_entry { addr, size, type_, reserved: 0 }.as_slice().to_vec()
-        })
-        .collect();
-    let info = hvm_start_info {
-        magic: START_MAGIC,
-        version: 1,
-        nr_modules: 1,
-        modlist_paddr: START_INFO + MODULES,
-        cmdline_paddr: START_INFO + COMMAND_LINE,
-        memmap_paddr: START_INFO + MEMORY_MAP,
-        memmap_entries: map.len() as u32,
-        ..Default::default()
-    };
-    let module = hvm_modlist_entry { paddr: INITIAL_RAM_DISK, size: initial_ram_disk, ..Default::default() };
+/// Lays `parts` out one behind the other, each at its distance from the beginning, with zeros between them.
+pub(crate) fn laid_out(parts: &[(u64, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
-    for (at, bytes) in [
-        (0, info.as_slice()),
-        (MODULES, module.as_slice()),
-        (MEMORY_MAP, entries.as_slice()),
-        (COMMAND_LINE, command_line.as_bytes()),
-    ] {
+    for &(at, bytes) in parts {
+        debug_assert!(out.len() as u64 <= at, "a part begins at {at:#x}, where another still is");
         out.resize(at as usize, 0);
         out.extend_from_slice(bytes);
     }
-    out.push(0);
     out
 }
 
@@ -139,14 +113,22 @@ mod tests {
 
     use super::*;
 
-    fn payload(initial_ram_disk: &[u8]) -> (Vec<u8>, Placement) {
-        let kernel = FlatKernel { address: 16 << 20, bytes: vec![7; CHUNK + 10], entry: 0x0100_0b20 };
+    fn payload() -> (Vec<u8>, rom::Parameters) {
+        let contents = Contents {
+            parts: vec![
+                (INFORMATION, b"information".into()),
+                (16 << 20, vec![7; CHUNK + 10].into()),
+                (INITIAL_RAM_DISK, b"ram disk".into()),
+            ],
+            entry: 0x0100_0b20,
+            mark: 5,
+        };
         let mut file = tempfile::tempfile().unwrap();
-        let placement = write(&mut file, 512, &kernel, "console=ttyS0", initial_ram_disk).unwrap();
+        let parameters = write(&mut file, 512, &contents).unwrap();
         let mut bytes = Vec::new();
         file.rewind().unwrap();
         file.read_to_end(&mut bytes).unwrap();
-        (bytes, placement)
+        (bytes, parameters)
     }
 
     fn word(bytes: &[u8], at: usize) -> u32 {
@@ -155,8 +137,7 @@ mod tests {
 
     #[test]
     fn every_chunk_says_where_it_belongs() {
-        let (bytes, placement) = payload(b"ram disk");
-        assert_eq!(placement.rom.chunks, 4);
+        let (bytes, parameters) = payload();
         let headers: Vec<(u32, u32)> = bytes
             .chunks(CHUNK)
             .filter(|chunk| word(chunk, 0) == CHUNK_MARK)
@@ -164,20 +145,21 @@ mod tests {
             .collect();
         let first = (CHUNK - CHUNK_HEADER) as u32;
         assert_eq!(headers[1..], [(16 << 20, first), ((16 << 20) + first, 10 + 4096 + 2), (128 << 20, 8)]);
-        assert_eq!(headers[0].0, START_INFO as u32);
+        assert_eq!(headers[0], (INFORMATION as u32, 12));
+        let expected = rom::Parameters {
+            source: 256 << 20,
+            chunks: 4,
+            entry: 0x0100_0b20,
+            information: INFORMATION as u32,
+            mark: 5,
+        };
+        assert_eq!(parameters, expected);
     }
 
     #[test]
     fn the_firmware_gets_only_empty_chunks() {
-        let (bytes, _) = payload(b"ram disk");
+        let (bytes, _) = payload();
         assert!(bytes[CHUNK..CHUNK * (EMPTY_CHUNKS + 1)].iter().all(|&byte| byte == 0));
-    }
-
-    #[test]
-    fn the_command_line_ends_with_a_zero() {
-        let info = start_information(512, "quiet", 9);
-        assert_eq!(&info[0x400..], b"quiet\0");
-        assert_eq!(word(&info, 0), START_MAGIC);
     }
 
     #[test]

@@ -37,10 +37,12 @@ pub struct Request {
     pub memory_mib: Option<u64>,
     /// Limit for the command, in wall time; none when not given.
     pub timeout: Option<Duration>,
-    /// Limit for reaching user space, in wall time.
-    pub boot_timeout: Duration,
+    /// Limit for reaching user space, in wall time; [`Lab::boot_limit`](crate::Lab::boot_limit) when not given.
+    pub boot_timeout: Option<Duration>,
     /// Further arguments of the emulated host's kernel; `module.parameter=value` also reaches the modules.
     pub kernel_arguments: Vec<String>,
+    /// Further arguments of Xen; only for laboratories that have it.
+    pub hypervisor_arguments: Vec<String>,
 }
 
 impl Request {
@@ -56,8 +58,9 @@ impl Request {
             cpus: 2,
             memory_mib: None,
             timeout: None,
-            boot_timeout: Duration::from_secs(90),
+            boot_timeout: None,
             kernel_arguments: Vec::new(),
+            hypervisor_arguments: Vec::new(),
         }
     }
 }

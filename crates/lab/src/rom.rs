@@ -3,8 +3,8 @@
 //! Bochs can fill guest memory from one file at power-on (`optramimage1`), but hands that memory to guest addresses in
 //! blocks, in the order in which they are first touched. So the file is cut into chunks of one block, each with a header
 //! that says where its contents belong; the firmware calls this ROM after it has made the ACPI and MP tables; the ROM
-//! touches the blocks in ascending order, finds the chunks by their mark, copies each to its place and enters the kernel
-//! by the PVH protocol. Builds of Bochs that map memory one to one work the same way. No disk, no CD image and no
+//! touches the blocks in ascending order, finds the chunks by their mark, copies each to its place and enters what they
+//! hold in 32-bit protected mode, as the PVH and the Multiboot protocol both want. Builds of Bochs that map memory one to one work the same way. No disk, no CD image and no
 //! decompression are needed, which is what makes the boot fast.
 
 use std::arch::global_asm;
@@ -27,13 +27,18 @@ pub(crate) struct Parameters {
     pub(crate) source: u32,
     /// Number of chunks with contents.
     pub(crate) chunks: u32,
-    /// PVH entry of the kernel.
+    /// Guest physical address of the first instruction.
     pub(crate) entry: u32,
-    /// Guest physical address of the `start_info`.
-    pub(crate) start_info: u32,
+    /// Guest physical address of what EBX points to there: PVH's `start_info`, or Multiboot's information.
+    pub(crate) information: u32,
+    /// What EAX holds there: Multiboot's mark.
+    pub(crate) mark: u32,
 }
 
-// Offsets of the four parameters are taken from the end, so that the code can grow without a table of symbols.
+/// Bytes of the parameters.
+const PARAMETERS: usize = 20;
+
+// Offsets of the parameters are taken from the end, so that the code can grow without a table of symbols.
 global_asm!(
     ".pushsection .rodata.exitless_lab_rom, \"a\", @progbits",
     ".globl exitless_lab_rom_start",
@@ -56,6 +61,8 @@ global_asm!(
     "movl $16, %eax",
     "movl %eax, %ds",
     "movl %eax, %es",
+    "movl %eax, %fs",
+    "movl %eax, %gs",
     "movl %eax, %ss",
     "cld",
     "movl (0xd0000 + 5f - exitless_lab_rom_start), %edx",
@@ -81,9 +88,10 @@ global_asm!(
     "addl $0x800000, %ebx",
     "jmp 7b",
     "9:",
-    "movl (0xd0000 + 5f - exitless_lab_rom_start + 8), %eax",
+    "movl (0xd0000 + 5f - exitless_lab_rom_start + 8), %ecx",
     "movl (0xd0000 + 5f - exitless_lab_rom_start + 12), %ebx",
-    "jmpl *%eax",
+    "movl (0xd0000 + 5f - exitless_lab_rom_start + 16), %eax",
+    "jmpl *%ecx",
     ".balign 8",
     "3:",
     ".quad 0",
@@ -94,7 +102,7 @@ global_asm!(
     ".long 0xd0000 + 3b - exitless_lab_rom_start",
     ".balign 4",
     "5:",
-    ".long 0, 0, 0, 0",
+    ".long 0, 0, 0, 0, 0",
     "exitless_lab_rom_end:",
     ".code64",
     ".popsection",
@@ -111,9 +119,10 @@ pub(crate) fn image(parameters: Parameters) -> [u8; 512] {
     let code = code();
     let mut rom = [0; 512];
     rom[..code.len()].copy_from_slice(code);
-    let values = [parameters.source, parameters.chunks, parameters.entry, parameters.start_info];
-    let at = code.len() - 16;
-    for (slot, value) in rom[at..at + 16].chunks_exact_mut(4).zip(values) {
+    let Parameters { source, chunks, entry, information, mark } = parameters;
+    let values = [source, chunks, entry, information, mark];
+    let at = code.len() - PARAMETERS;
+    for (slot, value) in rom[at..at + PARAMETERS].chunks_exact_mut(4).zip(values) {
         slot.copy_from_slice(&value.to_le_bytes());
     }
     rom[511] = rom[..511].iter().fold(0u8, |sum, &byte| sum.wrapping_sub(byte));
@@ -132,7 +141,13 @@ mod tests {
     use super::*;
 
     fn parameters() -> Parameters {
-        Parameters { source: 0x1000_0000, chunks: 7, entry: 0x0100_0b20, start_info: 0x00f0_0000 }
+        Parameters {
+            source: 0x1000_0000,
+            chunks: 7,
+            entry: 0x0100_0b20,
+            information: 0x00f0_0000,
+            mark: 0x2bad_b002,
+        }
     }
 
     #[test]
@@ -150,8 +165,9 @@ mod tests {
     #[test]
     fn the_parameters_stand_at_the_end_of_the_code() {
         let rom = image(parameters());
-        let at = code().len() - 16;
+        let at = code().len() - PARAMETERS;
         assert_eq!(rom[at..at + 4], 0x1000_0000u32.to_le_bytes());
         assert_eq!(rom[at + 12..at + 16], 0x00f0_0000u32.to_le_bytes());
+        assert_eq!(rom[at + 16..at + 20], 0x2bad_b002u32.to_le_bytes());
     }
 }

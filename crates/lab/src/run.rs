@@ -46,7 +46,7 @@ impl Laboratory<'_> {
     /// Runs a command in the emulated host.
     ///
     /// # Errors
-    /// When a file to put is missing (before anything starts), when the emulated host does not come up, panics or takes
+    /// When a file to put is missing or arguments are for a Xen that is not there (before anything starts), when the emulated host does not come up, panics or takes
     /// too long (a boot that hung is tried once more), or when a signal asked to stop. The command's own failure is in [`Finished::ending`].
     pub fn run(
         &self,
@@ -80,6 +80,9 @@ impl Laboratory<'_> {
         on_happening: &mut dyn FnMut(Happening<'_>),
     ) -> Result<Finished, Error> {
         let begun = Instant::now();
+        if !self.lab.is_xen() && !request.hypervisor_arguments.is_empty() {
+            return Err(Error::NotXen { lab: self.lab.name });
+        }
         let put = read_put(&request.put)?;
         let folder = self.cache.run_folder()?;
         let machine = Machine {
@@ -96,6 +99,7 @@ impl Laboratory<'_> {
             with_disk: !request.bare,
             guest_disk: self.guest_disk(request)?,
             kernel_arguments: &request.kernel_arguments.join(" "),
+            hypervisor_arguments: &request.hypervisor_arguments.join(" "),
             terminal: bridge.as_ref().map(|bridge| bridge.line().to_owned()),
         };
         let job = self.job(request, &put, bridge.as_ref().map(Bridge::size));
@@ -113,6 +117,7 @@ impl Laboratory<'_> {
             lab: self.lab.name,
             stop: &self.stop,
             request,
+            boot_limit: request.boot_timeout.unwrap_or(self.lab.boot_limit),
             begun,
             powered_on: Instant::now(),
             last: Instant::now(),
@@ -167,8 +172,11 @@ impl Laboratory<'_> {
             Hypervisor::Xen => {
                 // Without a disk those of Xen do, whose names tell them from the others.
                 let wanted = |module: &&String| !request.bare || module.starts_with("xen");
-                let modules = self.xen.iter().flat_map(|xen| &xen.manifest().modules);
-                return modules.filter(wanted).cloned().collect();
+                let needed = |xen: &XenImage| {
+                    let modules = xen.manifest().modules.needed(self.lab.emulator);
+                    modules.filter(wanted).cloned().collect()
+                };
+                return self.xen.as_ref().map(needed).unwrap_or_default();
             }
         };
         let disk: &[&str] = match self.lab.emulator {

@@ -17,6 +17,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) lab: &'static str,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) request: &'a Request,
+    /// Within which user space must be reached.
+    pub(crate) boot_limit: Duration,
     pub(crate) begun: Instant,
     pub(crate) powered_on: Instant,
     pub(crate) last: Instant,
@@ -108,10 +110,10 @@ impl Watch<'_> {
             });
         }
         let booting = self.timings.boot == 0.0;
-        if booting && self.powered_on.elapsed() > self.request.boot_timeout {
+        if booting && self.powered_on.elapsed() > self.boot_limit {
             return Err(Error::BootHung {
                 lab: self.lab.to_owned(),
-                limit: self.request.boot_timeout,
+                limit: self.boot_limit,
                 console: process.last_words(),
             });
         }

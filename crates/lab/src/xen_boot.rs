@@ -1,19 +1,26 @@
-//! How QEMU starts Xen: by its multiboot loader, with the privileged domain's kernel and initial RAM disk as modules, so
-//! that there is neither a boot loader nor a disk to read it from.
+//! How an emulator starts Xen: by the Multiboot protocol, with the privileged domain's kernel and initial RAM disk as
+//! modules, so that there is neither a boot loader nor a disk to read it from.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::definition::Emulator;
 use crate::error::Error;
 use crate::tools::Invocation;
 use crate::xen_image::{HYPERVISOR, KERNEL, XenImage};
 
-/// The CPU: Xen 4.20 takes MWAIT, which TCG has no idle states for, and panics. On QEMU's EPYC threads of dom0 lose their
-/// heap now and then (5 of 12 runs of `exitless stat` crashed, with AVX and without); on this model none of 12 did.
-const CPU: &str = "phenom,+svm,-monitor";
+/// QEMU's CPU: Xen 4.20 takes MWAIT, which TCG has no idle states for, and panics. On QEMU's EPYC threads of dom0 lose
+/// their heap now and then (5 of 12 runs of `exitless stat` crashed, with AVX and without); on this model none of 12 did.
+const QEMU_CPU: &str = "phenom,+svm,-monitor";
 /// The hypervisor's arguments. Mitigations are what an emulated CPU feels and no measurement here needs.
-const ARGUMENTS: &str = "console=com1 com1=115200 loglvl=all guest_loglvl=all spec-ctrl=no xpti=no \
-    conring_size=128k dom0_max_vcpus=2";
+const ARGUMENTS: &str =
+    "console=com1 com1=115200 loglvl=all guest_loglvl=all spec-ctrl=no xpti=no conring_size=128k";
+/// Further ones for QEMU.
+const QEMU_ARGUMENTS: &str = "dom0_max_vcpus=2";
+/// Further ones for Bochs, whose CPU model has MWAIT and no idle states. The firmware has not finished when its ROM enters
+/// Xen, so that Xen takes the memory map that it is given and asks the firmware for nothing. Memory is zero at power-on.
+const BOCHS_ARGUMENTS: &str =
+    "dom0_max_vcpus=1 mwait-idle=no max_cstate=0 no-real-mode edd=off bootscrub=off";
 /// Memory of the whole host when nothing else is asked for, in MiB.
 pub(crate) const MEMORY_MIB: u64 = 2048;
 /// The privileged domain's share of it, in MiB.
@@ -21,20 +28,29 @@ const DOM0_MEMORY_MIB: u64 = 832;
 /// Name of the kernel in the folder of the run: QEMU takes a space for the end of a module's path.
 const KERNEL_LINK: &str = "dom0-kernel";
 
-/// Adds the CPU, the hypervisor and its modules; the emulator is to run in `folder`.
+/// The hypervisor's command line; what the user gives comes last and wins.
+pub(crate) fn hypervisor_arguments(emulator: Emulator, memory_mib: u64, given: &str) -> String {
+    let own = match emulator {
+        Emulator::Bochs => BOCHS_ARGUMENTS,
+        Emulator::Qemu => QEMU_ARGUMENTS,
+    };
+    format!("{ARGUMENTS} {own} dom0_mem={0}M,max:{0}M {given}", dom0_memory(memory_mib)).trim_end().to_owned()
+}
+
+/// Adds QEMU's CPU, the hypervisor and its modules; the emulator is to run in `folder`.
 pub(crate) fn arguments(
     invocation: &mut Invocation,
     image: &XenImage,
     folder: &Path,
-    memory_mib: u64,
+    hypervisor_arguments: &str,
     initial_ram_disk: &Path,
     command_line: &str,
 ) -> Result<(), Error> {
     let link = folder.join(KERNEL_LINK);
     symlink(image.path(KERNEL), &link).map_err(Error::file("Could not link", &link))?;
     let ram_disk = initial_ram_disk.file_name().unwrap_or_default().to_string_lossy();
-    invocation.args(["-cpu", CPU, "-kernel"]).arg(image.path(HYPERVISOR));
-    invocation.arg("-append").arg(format!("{ARGUMENTS} dom0_mem={0}M,max:{0}M", dom0_memory(memory_mib)));
+    invocation.args(["-cpu", QEMU_CPU, "-kernel"]).arg(image.path(HYPERVISOR));
+    invocation.arg("-append").arg(hypervisor_arguments);
     invocation.arg("-initrd").arg(modules(command_line, &ram_disk));
     Ok(())
 }
@@ -64,5 +80,14 @@ mod tests {
     #[test]
     fn a_small_host_keeps_memory_for_guests() {
         assert_eq!((dom0_memory(MEMORY_MIB), dom0_memory(512)), (832, 384));
+    }
+
+    #[test]
+    fn what_is_given_comes_last() {
+        let line = hypervisor_arguments(Emulator::Bochs, MEMORY_MIB, "apicv=0");
+        assert!(
+            line.starts_with("console=com1 ") && line.ends_with(" dom0_mem=832M,max:832M apicv=0"),
+            "{line}"
+        );
     }
 }

@@ -15,8 +15,8 @@ use crate::progress::{OnProgress, Progress, Step};
 use crate::recorded::remove;
 use crate::tools::Invocation;
 use crate::xen_guest;
-use crate::xen_image::{HYPERVISOR, KERNEL};
-use crate::xen_recipe::{EARLY_MODULES, LATER_MODULES};
+use crate::xen_image::{HYPERVISOR, KERNEL, XenModules};
+use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, LATER_MODULES, NVME_MODULES};
 
 /// Free room on the disk, in bytes.
 const ROOM: u64 = 256 << 20;
@@ -27,8 +27,8 @@ const LARGEST_HYPERVISOR: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) kernel_release: String,
-    /// Modules to load before the disk is there, in that order.
-    pub(crate) modules: Vec<String>,
+    /// Modules to load before the disk is there.
+    pub(crate) modules: XenModules,
 }
 
 pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -> Result<Assembled, Error> {
@@ -95,23 +95,34 @@ fn unpack_hypervisor(root: &Path, image: &Path) -> Result<(), Error> {
 
 /// Unpacks the modules that are loaded early into the image, leaves those that may be wanted later in the tree, and
 /// removes all others.
-fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<Vec<String>, Error> {
+fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<XenModules, Error> {
     list_modules(root, release)?;
     let folder = root.join("usr/lib/modules").join(release);
     let path = folder.join("modules.dep");
     let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
-    let wanted: Vec<&str> = EARLY_MODULES.iter().chain(&LATER_MODULES).copied().collect();
+    let early = EARLY_MODULES.iter().chain(&NVME_MODULES).chain(&ATA_MODULES);
+    let wanted: Vec<&str> = early.chain(&LATER_MODULES).copied().collect();
     let order = loading(&dependencies, &wanted);
     if let Some(missing) = wanted.iter().find(|&&name| !order.contains_key(name)) {
         return Err(Error::Kernel { path, problem: format!("it has no module {missing}") });
     }
     let available = files_below(&folder);
-    let mut early: Vec<String> = Vec::new();
-    for file in EARLY_MODULES.iter().filter_map(|&name| order.get(name)).flatten() {
-        if !early.contains(file) {
-            write(&image.join(MODULES).join(file), &unpacked_module(&folder, &available, file)?)?;
-            early.push(file.clone());
+    let with_needs = |names: &[&str]| {
+        let mut files: Vec<String> = Vec::new();
+        for file in names.iter().filter_map(|&name| order.get(name)).flatten() {
+            if !files.contains(file) {
+                files.push(file.clone());
+            }
         }
+        files
+    };
+    let early = XenModules {
+        always: with_needs(&EARLY_MODULES),
+        nvme: with_needs(&NVME_MODULES),
+        ata: with_needs(&ATA_MODULES),
+    };
+    for file in early.all() {
+        write(&image.join(MODULES).join(file), &unpacked_module(&folder, &available, file)?)?;
     }
     let kept: Vec<&String> = order.values().flatten().collect();
     let needless = |path: &&PathBuf| {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, disk_usage};
+use crate::definition::Emulator;
 use crate::error::Error;
 use crate::image::{DISK, MODULES};
 use crate::packages::Package;
@@ -26,6 +27,39 @@ pub(crate) const HYPERVISOR: &str = "xen.elf";
 pub(crate) const KERNEL: &str = "vmlinux";
 const SPACE_TO_BUILD: u64 = 2000;
 
+/// Modules of a privileged domain, each list in the order of loading.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XenModules {
+    /// Those of Xen and of the file system.
+    pub always: Vec<String>,
+    /// Those of the disk that QEMU gives it.
+    pub nvme: Vec<String>,
+    /// Those of the disk that Bochs gives it.
+    pub ata: Vec<String>,
+}
+
+impl XenModules {
+    /// All of them, each once.
+    pub(crate) fn all(&self) -> Vec<&String> {
+        let mut all: Vec<&String> = Vec::new();
+        for module in self.always.iter().chain(&self.nvme).chain(&self.ata) {
+            if !all.contains(&module) {
+                all.push(module);
+            }
+        }
+        all
+    }
+
+    /// Those that `emulator`'s machine needs.
+    pub(crate) fn needed(&self, emulator: Emulator) -> impl Iterator<Item = &String> {
+        let disk = match emulator {
+            Emulator::Bochs => &self.ata,
+            Emulator::Qemu => &self.nvme,
+        };
+        self.always.iter().chain(disk)
+    }
+}
+
 /// What the image of the Xen host is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XenManifest {
@@ -33,8 +67,8 @@ pub struct XenManifest {
     pub key: String,
     /// The release of the privileged domain's kernel, as `uname -r` prints it.
     pub kernel_release: String,
-    /// Modules that the privileged domain loads first, in that order.
-    pub modules: Vec<String>,
+    /// Modules that the privileged domain loads first.
+    pub modules: XenModules,
     /// Its files.
     pub files: Vec<FileRecord>,
     /// Everything that went in.
@@ -141,7 +175,7 @@ impl XenImage {
 }
 
 fn manifest(folder: &Path, packages: &[Package], assembled: Assembled) -> Result<XenManifest, Error> {
-    let modules = assembled.modules.iter().map(|module| format!("{MODULES}/{module}"));
+    let modules = assembled.modules.all().into_iter().map(|module| format!("{MODULES}/{module}"));
     let files = [HYPERVISOR, KERNEL, DISK].map(str::to_owned).into_iter().chain(modules);
     Ok(XenManifest {
         key: xen_recipe::content_key(),

@@ -12,7 +12,7 @@ fn image_with(bytes: u64) -> (tempfile::TempDir, Cache) {
     let manifest = XenManifest {
         key: xen_recipe::content_key(),
         kernel_release: "6.12".into(),
-        modules: vec!["ext4.ko".into()],
+        modules: XenModules { always: vec!["ext4.ko".into()], ..XenModules::default() },
         files: vec![record],
         packages: vec![package],
     };

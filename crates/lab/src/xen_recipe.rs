@@ -3,7 +3,7 @@
 use crate::recipe::{self, COMPONENTS, RELEASE};
 
 /// Raised when the steps that turn packages into the image change.
-const STEPS: u32 = 3;
+const STEPS: u32 = 4;
 
 /// Packages asked for; apt adds what they depend on.
 pub(crate) const PACKAGES: [&str; 31] = [
@@ -70,8 +70,14 @@ pub(crate) const LEFT_OUT: [&str; 15] = [
 ];
 
 /// Modules that the privileged domain loads before it has its disk; what they need is loaded first.
-pub(crate) const EARLY_MODULES: [&str; 8] =
-    ["crc32c_generic", "ext4", "nvme", "xen_evtchn", "xen_gntalloc", "xen_gntdev", "xen_privcmd", "xenfs"];
+pub(crate) const EARLY_MODULES: [&str; 7] =
+    ["crc32c_generic", "ext4", "xen_evtchn", "xen_gntalloc", "xen_gntdev", "xen_privcmd", "xenfs"];
+
+/// Modules of the disk that QEMU gives it.
+pub(crate) const NVME_MODULES: [&str; 1] = ["nvme"];
+
+/// Modules of the disk that Bochs gives it.
+pub(crate) const ATA_MODULES: [&str; 2] = ["ata_piix", "sd_mod"];
 
 /// Modules that are left on its disk, for `modprobe`; what they need is kept as well.
 pub(crate) const LATER_MODULES: [&str; 10] = [
@@ -91,5 +97,6 @@ pub(crate) const LATER_MODULES: [&str; 10] = [
 pub(crate) fn content_key() -> String {
     let steps = STEPS.to_string();
     let parts = [RELEASE, COMPONENTS, &steps];
-    recipe::key(parts.iter().chain(&PACKAGES).chain(&LEFT_OUT).chain(&EARLY_MODULES).chain(&LATER_MODULES))
+    let modules = EARLY_MODULES.iter().chain(&NVME_MODULES).chain(&ATA_MODULES).chain(&LATER_MODULES);
+    recipe::key(parts.iter().chain(&PACKAGES).chain(&LEFT_OUT).chain(modules))
 }

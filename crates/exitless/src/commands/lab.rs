@@ -60,15 +60,18 @@ pub(crate) struct MachineArguments {
     /// CPUs of the emulated host.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     cpus: u16,
-    /// Memory of the emulated host in MiB [default: 1536, bare: 512].
+    /// Memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
     #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
     memory: Option<u64>,
-    /// Seconds within which the emulated host must reach its user space.
-    #[arg(long, value_name = "SECONDS", default_value_t = 90)]
-    boot_timeout: u64,
+    /// Seconds within which the emulated host must reach its user space [default: 90, xen-apicv: 300].
+    #[arg(long, value_name = "SECONDS")]
+    boot_timeout: Option<u64>,
     /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE reaches modules.
     #[arg(long, value_name = "ARGUMENT")]
     kernel_argument: Vec<String>,
+    /// A further argument of Xen, in laboratories that have it: apicv=0.
+    #[arg(long, value_name = "ARGUMENT")]
+    hypervisor_argument: Vec<String>,
 }
 
 /// Arguments of `lab run`.
@@ -276,8 +279,9 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         guest_image: machine.guest_image,
         cpus: machine.cpus,
         memory_mib: machine.memory,
-        boot_timeout: Duration::from_secs(machine.boot_timeout),
+        boot_timeout: machine.boot_timeout.map(Duration::from_secs),
         kernel_arguments: machine.kernel_argument,
+        hypervisor_arguments: machine.hypervisor_argument,
         ..Request::new(command)
     }
 }

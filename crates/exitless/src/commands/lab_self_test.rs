@@ -1,6 +1,6 @@
 //! What an emulator must be able to do to serve a laboratory; runs inside.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -15,8 +15,9 @@ pub(crate) struct Arguments {
     name: String,
 }
 
-/// Checks that this is the privileged domain of a Xen which runs guests by the CPU's help.
-fn run_below_xen() -> anyhow::Result<ExitCode> {
+/// Checks that this is the privileged domain of a Xen which runs guests by the CPU's help, and that it found what the
+/// laboratory promises.
+fn run_below_xen(lab: &Lab) -> anyhow::Result<ExitCode> {
     const HYPERVISOR: &str = "/sys/hypervisor/properties/capabilities";
     const DOMAIN: &str = "/proc/xen/capabilities";
     let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("Could not read {path}"));
@@ -27,8 +28,27 @@ fn run_below_xen() -> anyhow::Result<ExitCode> {
     if !guests.contains("hvm-3.0-x86_64") {
         bail!("{HYPERVISOR} does not list hvm-3.0-x86_64: {guests:?}");
     }
+    if lab.emulator == Emulator::Bochs {
+        find_apicv()?;
+    }
     println!("{}", guests.trim());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks that Xen's log names the features of the CPU that it calls APICv.
+fn find_apicv() -> anyhow::Result<()> {
+    const FEATURES: [&str; 3] =
+        ["APIC Register Virtualization", "Virtual Interrupt Delivery", "Posted Interrupt Processing"];
+    let said = Command::new("xl").arg("dmesg").output().context("Could not start `xl dmesg`")?;
+    let log = String::from_utf8_lossy(&said.stdout);
+    let missing = FEATURES.iter().find(|feature| !log.lines().any(|line| line.ends_with(*feature)));
+    match missing {
+        None => Ok(()),
+        Some(missing) => {
+            let listed: Vec<&str> = log.lines().filter(|line| line.contains("  - ")).collect();
+            bail!("`xl dmesg` does not list {missing:?} among the features of VMX: {listed:?}")
+        }
+    }
 }
 
 /// Enters a guest, and checks the interrupt virtualization that the laboratory promises: that it is there, and delivers
@@ -36,7 +56,7 @@ fn run_below_xen() -> anyhow::Result<ExitCode> {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(&arguments.name)?;
     if lab.is_xen() {
-        return run_below_xen();
+        return run_below_xen(lab);
     }
     let mut vm = MicroVm::new(&Config::default())?;
     let promised = lab.emulator == Emulator::Bochs;

@@ -40,31 +40,41 @@ pub(crate) fn bare(lab: &str, script: &str) -> Said {
     run(&["lab", "run", lab, "--bare", "--", "sh", "-c", script])
 }
 
-/// Runs a shell's words in dom0, and brings files out.
-pub(crate) fn dom0(script: &str, files: &[&str], output: &str) -> Said {
-    dom0_with(script, &[], files, output)
+/// A host of Xen in which a shell's words run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dom0<'a> {
+    pub(crate) lab: &'a str,
+    /// Further ones of `lab run`.
+    pub(crate) options: &'a [&'a str],
+    /// For the script, in seconds.
+    pub(crate) limit: u32,
+    /// Files that are taken in.
+    pub(crate) put: &'a [&'a str],
 }
 
-/// The same with files that are taken in.
-pub(crate) fn dom0_with(script: &str, put: &[&str], files: &[&str], output: &str) -> Said {
-    dom0_within(300, script, put, files, output)
+impl Default for Dom0<'_> {
+    fn default() -> Self {
+        Self { lab: "xen", options: &["--boot-timeout", "150"], limit: 300, put: &[] }
+    }
 }
 
-/// The same with a limit for the script, in seconds.
-pub(crate) fn dom0_within(limit: u32, script: &str, put: &[&str], files: &[&str], output: &str) -> Said {
-    let limit = limit.to_string();
-    let mut arguments =
-        vec!["lab", "run", "xen", "--boot-timeout", "150", "--timeout", &limit, "--output", output];
-    if !put.is_empty() {
-        arguments.push("--put");
-        arguments.extend(put);
+impl Dom0<'_> {
+    /// Runs the words, and brings files out.
+    pub(crate) fn run(&self, script: &str, files: &[&str], output: &str) -> Said {
+        let limit = self.limit.to_string();
+        let mut arguments = vec!["lab", "run", self.lab, "--timeout", &limit, "--output", output];
+        arguments.extend(self.options);
+        if !self.put.is_empty() {
+            arguments.push("--put");
+            arguments.extend(self.put);
+        }
+        if !files.is_empty() {
+            arguments.push("--get");
+            arguments.extend(files);
+        }
+        arguments.extend(["--", "sh", "-c", script]);
+        run(&arguments)
     }
-    if !files.is_empty() {
-        arguments.push("--get");
-        arguments.extend(files);
-    }
-    arguments.extend(["--", "sh", "-c", script]);
-    run(&arguments)
 }
 
 /// Measures everything on the KVM of a laboratory, with three vCPUs, and returns the result and the recording.

@@ -25,6 +25,7 @@ mod tune;
 mod verify;
 mod vm_lint;
 mod xen;
+mod xen_apicv;
 mod xen_hvm;
 mod xen_study;
 mod xl_config;

@@ -5,13 +5,13 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::{dom0, dom0_with};
+use crate::command::Dom0;
 
 /// Domain and reason, with the exits.
-type Counts = BTreeMap<(u64, String), u64>;
+pub(crate) type Counts = BTreeMap<(u64, String), u64>;
 
 /// The table of `exitless report --json --by vm,reason` or the like.
-fn counts(document: &Value) -> Counts {
+pub(crate) fn counts(document: &Value) -> Counts {
     let rows = document["rows"].as_array().expect("rows").iter();
     rows.map(|row| {
         let reason = row["reason"].as_str().expect("a reason").to_owned();
@@ -67,7 +67,7 @@ const RECORDED: &str = "xl create -p -q /opt/exitless/guest/pvh.cfg && \
 fn a_guest_of_xen_runs_and_its_exits_are_those_of_xenalyze() {
     let folder = tempfile::tempdir().unwrap();
     let files = ["list.txt", "summary.txt", "xenalyze.txt", "report.json"];
-    let said = dom0(RECORDED, &files, folder.path().to_str().unwrap());
+    let said = Dom0::default().run(RECORDED, &files, folder.path().to_str().unwrap());
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     assert_eq!(said.status, 0, "{}{}{}", said.out, said.err, text("xenalyze.txt"));
     let list = text("list.txt");
@@ -93,7 +93,7 @@ fn exits_are_counted_and_recorded_live_with_the_names_of_their_domains() {
         exitless record -o own.exits --duration 4s; \
         echo \"report $(exitless report --json --by vm,reason own.exits | tr -d '\\n')\"; xl destroy pvh";
     let folder = tempfile::tempdir().unwrap();
-    let said = dom0(script, &[], folder.path().to_str().unwrap());
+    let said = Dom0::default().run(script, &[], folder.path().to_str().unwrap());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     for word in ["stat ", "report "] {
         let line = said.out.lines().find_map(|line| line.strip_prefix(word));
@@ -114,7 +114,7 @@ fn of_rule<'a>(findings: &'a Value, rule: &str) -> Option<&'a Value> {
     })
 }
 
-fn found<'a>(document: &'a Value, rule: &str) -> (&'a str, &'a str) {
+pub(crate) fn found<'a>(document: &'a Value, rule: &str) -> (&'a str, &'a str) {
     let sections = document["sections"].as_array().expect("sections");
     let finding = sections.iter().find_map(|section| of_rule(&section["findings"], rule));
     let finding = finding.unwrap_or_else(|| panic!("no {rule}: {document}"));
@@ -143,7 +143,8 @@ fn a_host_of_xen_is_judged_with_its_guest_and_gives_status_and_files() {
     let plan = folder.path().join("frequency.toml");
     fs::write(&plan, FREQUENCY).unwrap();
     let put = [plan.to_str().unwrap()];
-    let said = dom0_with(script, &put, &files, folder.path().to_str().unwrap());
+    let dom0 = Dom0 { put: &put, ..Dom0::default() };
+    let said = dom0.run(script, &files, folder.path().to_str().unwrap());
     assert_eq!(said.status, 7, "{}", said.err);
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let json =

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::dom0_within;
+use crate::command::Dom0;
 use crate::top::{GIVEN_BACK, TAKEN_OVER, Typist};
 
 /// Lets a domain that is held run until the command of the third argument shows the second one, and holds it again. How
@@ -62,8 +62,8 @@ fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
         "hvc0.txt",
         "serial.txt",
     ];
-    let said =
-        dom0_within(LIMIT, BOOTED, &[reach.to_str().unwrap()], &files, folder.path().to_str().unwrap());
+    let dom0 = Dom0 { limit: LIMIT, put: &[reach.to_str().unwrap()], ..Dom0::default() };
+    let said = dom0.run(BOOTED, &files, folder.path().to_str().unwrap());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let json = |name: &str| -> Value {
