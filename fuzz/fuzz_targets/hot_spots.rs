@@ -10,10 +10,10 @@ fuzz_target!(|bytes: &[u8]| {
     let all = Selection::default();
     let summary = Summary::of(&reading.recording, &all);
     let view = report::terminal::HotSpotsView { width: 80, colour: false, top: 3, reasons: 3 };
-    report::terminal::hot_spots("fuzz", &reading.recording, &summary, view);
+    let _ = report::terminal::hot_spots("fuzz", &reading.recording, &summary, view);
     let root = hotspots::tree(&reading.recording, &all, Weight::Samples);
-    report::flame_graph(&reading.recording, &root, Weight::Samples);
-    hotspots::folded(&reading.recording, &all, Weight::Away);
+    let _ = report::flame_graph(&reading.recording, &root, Weight::Samples);
+    let _ = hotspots::folded(&reading.recording, &all, Weight::Away);
     if reading.damage.is_empty() {
         // What was read whole is written, and read again, as it is.
         let mut again = Vec::new();

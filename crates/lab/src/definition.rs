@@ -91,7 +91,7 @@ pub const LABS: [Lab; 4] = [
         summary: "Xen with VMX, APICv and posted interrupts, xl and xentrace in dom0 (Bochs)",
         emulator: Emulator::Bochs,
         hypervisor: Hypervisor::Xen,
-        // Without an emulated CPU's time for configuration cycles that Xen would do for it.
+        // Linux's early look at PCI devices goes by ports, each access to which Xen carries out for dom0.
         kernel_arguments: "console=hvc0 pci=noearly",
         boot_limit: Duration::from_secs(300),
     },

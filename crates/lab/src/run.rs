@@ -46,8 +46,9 @@ impl Laboratory<'_> {
     /// Runs a command in the emulated host.
     ///
     /// # Errors
-    /// When a file to put is missing or arguments are for a Xen that is not there (before anything starts), when the emulated host does not come up, panics or takes
-    /// too long (a boot that hung is tried once more), or when a signal asked to stop. The command's own failure is in [`Finished::ending`].
+    /// When a file to put is missing or arguments are for a Xen that is not there (before anything starts), when the
+    /// emulated host does not come up, panics or takes too long (a boot that hung is tried once more), or when a signal
+    /// asked to stop. The command's own failure is in [`Finished::ending`].
     pub fn run(
         &self,
         request: &Request,

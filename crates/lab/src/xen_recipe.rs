@@ -76,8 +76,9 @@ pub(crate) const EARLY_MODULES: [&str; 7] =
 /// Modules of the disk that QEMU gives it.
 pub(crate) const NVME_MODULES: [&str; 1] = ["nvme"];
 
-/// Modules of the disk that Bochs gives it.
-pub(crate) const ATA_MODULES: [&str; 2] = ["ata_piix", "sd_mod"];
+/// Modules of the disks that Bochs gives it. `sd_mod` comes first: disks that are there before it get their names in any
+/// order, and they are told apart by these.
+pub(crate) const ATA_MODULES: [&str; 2] = ["sd_mod", "ata_piix"];
 
 /// Modules that are left on its disk, for `modprobe`; what they need is kept as well.
 pub(crate) const LATER_MODULES: [&str; 10] = [

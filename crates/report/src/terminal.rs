@@ -5,6 +5,7 @@ mod columns;
 mod comparison;
 mod converted;
 mod cost;
+mod empty;
 mod enable;
 mod evidence;
 mod examination;

@@ -6,7 +6,7 @@ use exits::{Dimension, Grouping, Order, Table, TimelineFigure, TimelineRows};
 use report::terminal::{self, Screen};
 use report::{csv, json};
 use synthetic::{after_the_end, broken, hostile, part, whole, without_exits};
-use traces::Recordings;
+use traces::{Format, Recordings};
 
 fn grouping(dimensions: &[Dimension]) -> Grouping {
     Grouping::new(dimensions.iter().copied()).unwrap()
@@ -97,6 +97,20 @@ fn an_empty_table_is_explained() {
         shown(&whole(), &[Dimension::Ipi], 80),
         drawn(&without_exits(), REASON, TimelineFigure::Exits, 80),
     ];
+    insta::assert_snapshot!(texts.join("----\n"));
+}
+
+#[test]
+fn an_empty_table_is_explained_by_where_exits_come_from() {
+    let last_lines = |mut recordings: Recordings, format, dimensions| {
+        recordings.files[0].origin.format = format;
+        let text = shown(&recordings, dimensions, 80);
+        let paragraph = text.split("\n\n").find(|paragraph| paragraph.starts_with("There is"));
+        format!("{format}: {}\n", paragraph.unwrap().trim_end())
+    };
+    let texts = [Format::Live, Format::Exits, Format::Xentrace].map(|format| {
+        last_lines(without_exits(), format, REASON) + &last_lines(whole(), format, &[Dimension::Ipi])
+    });
     insta::assert_snapshot!(texts.join("----\n"));
 }
 

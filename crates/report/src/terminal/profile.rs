@@ -4,10 +4,11 @@ use exits::{AccessKind, Dimension, Exits, Table};
 use traces::Recordings;
 
 use super::columns::{Column, drawn};
-use super::recordings::{head, listed, notes, vm, window};
+use super::empty::why_empty;
+use super::recordings::{head, listed, notes, vm};
 use super::{NARROWEST, wrapped};
 use crate::figure::{NONE, count, printable};
-use crate::quantity::{counted, share, share_of, time, time_of, whole_time};
+use crate::quantity::{counted, share, share_of, time, time_of};
 
 /// The exits of `recordings` in the rows of `table`, which was made of their profile.
 ///
@@ -108,53 +109,5 @@ fn title(table: &Table) -> &'static str {
         [AccessKind::Apic, AccessKind::Unaccelerated] => "APIC register",
         [AccessKind::IncompleteIpi] => "IPI that failed",
         _ => "access",
-    }
-}
-
-/// Why there is no row, and what to do.
-fn why_empty(recordings: &Recordings, table: &Table) -> String {
-    let profile = &recordings.profile;
-    let kinds = table.grouping().access_kinds();
-    if !kinds.is_empty() && !profile.is_empty() {
-        let events: Vec<_> = kinds.iter().filter_map(|&kind| event(kind)).collect();
-        return format!(
-            "There is nothing to list: the exits that were asked for came with no event {}. `trace-cmd record -e kvm` \
-             records all events of KVM.",
-            events.join(" or "),
-        );
-    }
-    let whole = recordings.files.iter().filter_map(|file| file.observed).next();
-    if let (Some(window), None) = (window(recordings.options), whole) {
-        let span = profile.span.map_or(0, |span| span.length_ns());
-        return format!("The recording has nothing {window}: it is {} long.", whole_time(span));
-    }
-    if let Some(window) = window(recordings.options) {
-        return format!("No VM was left in the time asked for ({window}).");
-    }
-    if recordings.is_damaged() && profile.events.is_empty() {
-        return "There is no exit to report: no event is whole before the damage.".to_owned();
-    }
-    let found: Vec<_> =
-        profile.events.iter().map(|(name, &number)| format!("{name} {}", count(number))).collect();
-    let found = match found.is_empty() {
-        true => "no event at all".to_owned(),
-        false => format!("these events: {}", found.join(", ")),
-    };
-    format!(
-        "There is no exit to report: the recording has {found}. Was a VM running while it was made? Record all of \
-         them with `perf kvm stat record -a` while they run."
-    )
-}
-
-/// The event that tells of accesses of this kind.
-fn event(kind: AccessKind) -> Option<&'static str> {
-    match kind {
-        AccessKind::Port => Some("kvm:kvm_pio"),
-        AccessKind::Mmio => Some("kvm:kvm_mmio"),
-        AccessKind::Msr => Some("kvm:kvm_msr"),
-        AccessKind::Apic => Some("kvm:kvm_apic"),
-        AccessKind::IncompleteIpi => Some("kvm:kvm_avic_incomplete_ipi"),
-        AccessKind::Unaccelerated => Some("kvm:kvm_avic_unaccelerated_access"),
-        _ => None,
     }
 }
