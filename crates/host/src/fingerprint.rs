@@ -2,6 +2,7 @@
 
 use crate::cpuinfo::{Cpu, processors};
 use crate::facts::Facts;
+use crate::hypervisor::Hypervisor;
 use crate::modules::{self, Parameters};
 use crate::{CpuSet, Error, Root, kvm};
 use exits::KernelVersion;
@@ -40,6 +41,9 @@ pub struct Fingerprint {
     /// What the machine itself runs on, when CPUID says that there is a hypervisor below: the firmware's
     /// vendor and product.
     pub virtualization: Option<String>,
+    /// Xen, where it is below and tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hypervisor: Option<Hypervisor>,
     /// One line for each fact that could not be read: field, file, cause.
     pub missing: Vec<String>,
 }
@@ -61,10 +65,11 @@ impl Fingerprint {
     /// # Errors
     /// As of [`Self::read`].
     pub fn of(root: &Root) -> Result<Self, Error> {
-        Self::with(root, None)
+        let fingerprint = Self::with(root, None)?;
+        Ok(Self { hypervisor: Hypervisor::below(root), ..fingerprint })
     }
 
-    /// The same, where `/proc/cpuinfo` was read already.
+    /// The same without the hypervisor, where `/proc/cpuinfo` was read already.
     pub(crate) fn with(root: &Root, cpuinfo: Option<&str>) -> Result<Self, Error> {
         if !root.is_there() {
             return Err(Error::Root { path: root.place("") });
@@ -119,6 +124,7 @@ impl Fingerprint {
             ),
             virtualization: virtualization(&mut facts, cpu.as_ref()),
             cpu,
+            hypervisor: None,
             missing: Vec::new(),
         };
         if fingerprint.modules.is_empty() {

@@ -92,6 +92,23 @@ fn a_guest_says_what_is_below() {
 }
 
 #[test]
+fn a_control_domain_is_told_apart_by_the_arguments_of_its_xen() {
+    let with = |arguments: &str| {
+        let info = format!("xen_version            : 4.20.1\nxen_commandline        : {arguments}\n");
+        let root = host(&[("/proc/xen/capabilities", "control_d\n"), ("/exitless/commands/xl-info", &info)]);
+        Fingerprint::read(root.path()).unwrap()
+    };
+    let (before, after) = (with("console=com1"), with("console=com1 apicv=0"));
+    let of = |arguments: &str| Some(arguments.to_owned());
+    assert_eq!(before.hypervisor.as_ref().and_then(|xen| xen.version.as_deref()), Some("4.20.1"));
+    assert_eq!(
+        before.differences(&after),
+        [("hypervisor.command_line".to_owned(), of("console=com1"), of("console=com1 apicv=0"))]
+    );
+    assert_eq!(Fingerprint::read(host(EPYC).path()).unwrap().hypervisor, None);
+}
+
+#[test]
 fn differences_name_the_field() {
     let root = host(EPYC);
     let before = Fingerprint::read(root.path()).unwrap();

@@ -12,6 +12,7 @@ mod facts;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod fingerprint;
+mod hypervisor;
 pub mod inspection;
 mod interrupts;
 pub mod kvm;
@@ -34,6 +35,7 @@ pub use cpuinfo::Cpu;
 pub use error::Error;
 pub use fact::{Absence, AbsenceKind, Evidence, Fact};
 pub use fingerprint::{Difference, Fingerprint};
+pub use hypervisor::Hypervisor;
 pub use inspection::Inspection;
 pub use interrupts::{Availability, InterruptVirtualization};
 pub use modules::Parameters;

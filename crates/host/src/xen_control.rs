@@ -16,6 +16,8 @@ pub struct XenControl {
     pub isa: Option<Isa>,
     /// Xen's version (`xen_version` of `xl info`).
     pub version: Option<String>,
+    /// Xen's own command line (`xen_commandline` of `xl info`).
+    pub command_line: Option<String>,
     /// Whether it uses an IOMMU, so that devices can be given to guests (`virt_caps` of `xl info`).
     pub iommu: Option<bool>,
 }
@@ -36,6 +38,7 @@ impl XenControl {
             tsc_hz: field("cpu_mhz").and_then(hertz),
             isa: vendor.as_deref().and_then(isa_of),
             version: field("xen_version").map(str::to_owned),
+            command_line: field("xen_commandline").map(str::to_owned),
             iommu: field("virt_caps").map(|caps| caps.contains("directio")),
         })
     }
@@ -101,6 +104,7 @@ mod tests {
             tsc_hz: Some(2_095_075_000),
             isa: Some(Isa::Svm),
             version: Some("4.20.4".to_owned()),
+            command_line: None,
             iommu: Some(true),
         };
         assert_eq!(XenControl::read(&root), Some(expected));

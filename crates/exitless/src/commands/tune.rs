@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// The result's folder; one that holds a part of the same tuning is gone on with [default: NAME of the plan].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Where it runs: local, `ssh://[user@]host[:port]` or lab:NAME.
+    /// Where it runs: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its Xen.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
     /// Measure with guests that are like the VM of this definition, and write what is kept into a copy of it: a file with

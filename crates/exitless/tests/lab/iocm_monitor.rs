@@ -1,5 +1,6 @@
 //! The monitor on a stock host: real threads of the kernel's vhost, placed and put back, whatever happens meanwhile.
 
+use host::CpuSet;
 use serde_json::Value;
 
 use crate::command::{Said, run};
@@ -26,10 +27,15 @@ net = { backend = "vhost" }' -- 'sleep 1000' > /tmp/guest 2>&1 &
     wait_for 120 threads
     process=${vcpu#/proc/}; process=${process%%/*}
 }
+allowed() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "${1%comm}status"; }
 where() { # a word, then the CPUs of vhost's thread and of a vCPU
-    for file in "$thread" "$vcpu"; do
-        sed -n "s/^Cpus_allowed_list:[[:space:]]*/$1 /p" "${file%comm}status"
+    for file in "$thread" "$vcpu"; do echo "$1 $(allowed "$file")"; done
+}
+holds() { # a list, then a CPU
+    for range in $(echo "$1" | tr , ' '); do
+        if [ "${range%-*}" -le "$2" ] && [ "${range#*-}" -ge "$2" ]; then return 0; fi
     done
+    return 1
 }
 monitor() { # a word, then arguments
     word=$1; shift
@@ -59,7 +65,9 @@ fn of<'a>(said: &'a Said, word: &str) -> Vec<&'a str> {
 /// I/O is on one CPU, the vCPU is on others.
 fn is_apart(said: &Said, word: &str) {
     let [io, vcpu] = of(said, word)[..] else { panic!("{word}: {}", said.out) };
-    assert!(io.parse::<u32>().is_ok() && !vcpu.contains(io), "{word}: {io} and {vcpu}\n{}", said.out);
+    let [cpu, others] = [io, vcpu].map(|list| CpuSet::parse(list).unwrap());
+    let apart = cpu.only().is_some() && !others.is_empty() && !cpu.meets(&others);
+    assert!(apart, "{word}: {io} and {vcpu}\n{}", said.out);
 }
 
 const HOWEVER_IT_ENDS: &str = r#"
@@ -202,7 +210,8 @@ cpu=/sys/devices/system/cpu/cpu2/online
 monitor watch --apply
 wait_for 30 grep 'no VM that may be placed' /tmp/said-watch
 guest
-moved() { threads && status=${thread%comm}status && grep -q "^Cpus_allowed_list:[[:space:]]*$1\$" $status; }
+# One thread is placed after the other.
+moved() { threads && [ "$(allowed "$thread")" = "$1" ] && ! holds "$(allowed "$vcpu")" "$1"; }
 wait_for 60 moved 2
 where with-cpu
 echo 0 > $cpu

@@ -28,13 +28,18 @@ pub enum Target {
         /// Another port than ssh's usual one.
         port: Option<u16>,
     },
-    /// A laboratory by its name.
-    Lab(String),
+    /// A laboratory.
+    Lab {
+        /// Its name.
+        name: String,
+        /// Further arguments of its Xen.
+        hypervisor_arguments: Vec<String>,
+    },
 }
 
 /// A text names no target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no target; expected local, ssh://[user@]host[:port] or lab:NAME")]
+#[error("{0:?} is no target; expected local, ssh://[user@]host[:port] or lab:NAME[+ARGUMENT of its Xen]")]
 pub struct NoTarget(String);
 
 impl FromStr for Target {
@@ -45,8 +50,15 @@ impl FromStr for Target {
         if text == "local" {
             return Ok(Self::Local);
         }
-        if let Some(name) = text.strip_prefix("lab:").filter(|name| !name.is_empty()) {
-            return Ok(Self::Lab(name.to_owned()));
+        if let Some(lab) = text.strip_prefix("lab:") {
+            let words: Vec<&str> = lab.split('+').collect();
+            return match words.split_first() {
+                Some((name, arguments)) if words.iter().all(|word| !word.is_empty()) => Ok(Self::Lab {
+                    name: (*name).to_owned(),
+                    hypervisor_arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+                }),
+                _ => Err(none()),
+            };
         }
         let rest = text.strip_prefix("ssh://").ok_or_else(none)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -72,7 +84,10 @@ impl fmt::Display for Target {
             Self::Local => formatter.write_str("local"),
             Self::Ssh { destination, port: None } => write!(formatter, "ssh://{destination}"),
             Self::Ssh { destination, port: Some(port) } => write!(formatter, "ssh://{destination}:{port}"),
-            Self::Lab(name) => write!(formatter, "lab:{name}"),
+            Self::Lab { name, hypervisor_arguments } => {
+                write!(formatter, "lab:{name}")?;
+                hypervisor_arguments.iter().try_for_each(|argument| write!(formatter, "+{argument}"))
+            }
         }
     }
 }
@@ -114,9 +129,17 @@ mod tests {
     #[test]
     fn targets_are_read_and_written_as_the_same() {
         let ssh = |destination: &str, port| Target::Ssh { destination: destination.to_owned(), port };
+        let lab = |name: &str, arguments: &[&str]| Target::Lab {
+            name: name.to_owned(),
+            hypervisor_arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        };
         for (text, target) in [
             ("local", Target::Local),
-            ("lab:amd-svm", Target::Lab("amd-svm".to_owned())),
+            ("lab:amd-svm", lab("amd-svm", &[])),
+            (
+                "lab:xen-apicv+apicv=0+dom0_mem=1G,max:1G",
+                lab("xen-apicv", &["apicv=0", "dom0_mem=1G,max:1G"]),
+            ),
             ("ssh://host", ssh("host", None)),
             ("ssh://root@10.0.0.1:2222", ssh("root@10.0.0.1", Some(2222))),
             ("ssh://root@[fe80::1]:22", ssh("root@fe80::1", Some(22))),
@@ -132,6 +155,8 @@ mod tests {
             "",
             "host",
             "lab:",
+            "lab:+apicv=0",
+            "lab:xen+",
             "ssh://",
             "ssh://-oProxyCommand=x",
             "ssh://a b",

@@ -26,10 +26,14 @@ const LAST_WORDS: usize = 4096;
 /// Makes a laboratory ready, with the guest image where the plan needs it, and gives its emulator's name.
 pub(super) fn make_ready(
     name: &str,
+    hypervisor_arguments: &[String],
     plan: &Plan,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(LabRemote, String)> {
     let lab = Lab::find(name)?;
+    if !lab.is_xen() && !hypervisor_arguments.is_empty() {
+        return Err(lab::Error::NotXen { lab: lab.name }.into());
+    }
     let arms = plan.arms();
     let guest_image = arms.iter().any(|arm| plan.guests_of(arm).is_ok_and(|guests| guests.needs_image()));
     if guest_image {
@@ -43,13 +47,20 @@ pub(super) fn make_ready(
         let version = laboratory.emulator_version();
         Ok(version.map_or(emulator.to_owned(), |version| format!("{emulator} {version}")))
     })?;
-    Ok((LabRemote { lab, guest_image }, emulated))
+    let hypervisor_arguments = hypervisor_arguments.to_vec();
+    Ok((LabRemote { machine: Machine { lab, guest_image, hypervisor_arguments } }, emulated))
 }
 
 /// A laboratory that is ready; each link to it is a power-on.
 pub(super) struct LabRemote {
+    machine: Machine,
+}
+
+#[derive(Clone)]
+struct Machine {
     lab: &'static Lab,
     guest_image: bool,
+    hypervisor_arguments: Vec<String>,
 }
 
 impl Remote for LabRemote {
@@ -60,9 +71,9 @@ impl Remote for LabRemote {
         write_request(&path, request).map_err(hopeless)?;
         let end = Arc::new(AtomicBool::new(false));
         let (sender, chunks) = mpsc::sync_channel(16);
-        let (lab, guest_image, stop) = (self.lab, self.guest_image, Arc::clone(&end));
+        let (machine, stop) = (self.machine.clone(), Arc::clone(&end));
         let machine = std::thread::spawn(move || {
-            let said = run(lab, guest_image, &path, stop, &sender);
+            let said = run(&machine, &path, stop, &sender);
             drop(folder);
             said
         });
@@ -77,15 +88,9 @@ fn write_request(path: &Path, request: &stream::Request) -> anyhow::Result<()> {
 }
 
 /// Powers the laboratory on, and passes on what the program inside sends. Gives what was said beside the stream.
-fn run(
-    lab: &'static Lab,
-    guest_image: bool,
-    request: &Path,
-    stop: Arc<AtomicBool>,
-    sender: &SyncSender<Vec<u8>>,
-) -> String {
+fn run(machine: &Machine, request: &Path, stop: Arc<AtomicBool>, sender: &SyncSender<Vec<u8>>) -> String {
     let mut said = Vec::new();
-    let finished = power_on(lab, guest_image, request, stop, &mut |happening| match happening {
+    let finished = power_on(machine, request, stop, &mut |happening| match happening {
         // Nobody listens any more where the study was ended.
         Happening::Stdout(bytes) => drop(sender.send(bytes.to_vec())),
         Happening::Stderr(bytes) => {
@@ -104,20 +109,20 @@ fn run(
 }
 
 fn power_on(
-    lab: &'static Lab,
-    guest_image: bool,
+    machine: &Machine,
     request: &Path,
     stop: Arc<AtomicBool>,
     on_happening: &mut dyn FnMut(Happening<'_>),
 ) -> anyhow::Result<()> {
     let cache = Cache::of_user();
     let image = Image::find(&cache)?.context("The laboratories' image is gone; run `exitless lab build`")?;
-    let laboratory = Laboratory::open(&cache, lab, &image, stop, &mut |_| ())?;
+    let laboratory = Laboratory::open(&cache, machine.lab, &image, stop, &mut |_| ())?;
     let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
     let request = Request {
         put: vec![Put { from: request.to_owned(), to: REQUEST.to_owned() }],
         memory_mib: Some(MEMORY_MIB),
-        guest_image,
+        guest_image: machine.guest_image,
+        hypervisor_arguments: machine.hypervisor_arguments.clone(),
         ..Request::new(command)
     };
     laboratory.run(&request, on_happening)?;

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// The result's folder; one that holds a part of the same study is gone on with [default: study-NAME].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Where it runs: local, `ssh://[user@]host[:port]` or lab:NAME.
+    /// Where it runs: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its Xen.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
     /// Go on although the host is not that of the study's begin; the result says so.
@@ -151,8 +151,9 @@ fn elsewhere(
             let settings = Settings { study: &id, emulated: None, allow_unlike, patience };
             Ok(coordinate(store, &mut ssh, settings, stop, &mut on_event)?)
         }
-        Target::Lab(name) => {
-            let (mut remote, emulated) = lab_target::make_ready(name, store.plan(), stop)?;
+        Target::Lab { name, hypervisor_arguments } => {
+            let (mut remote, emulated) =
+                lab_target::make_ready(name, hypervisor_arguments, store.plan(), stop)?;
             let settings = Settings { study: &id, emulated: Some(&emulated), allow_unlike, patience };
             Ok(coordinate(store, &mut remote, settings, stop, &mut on_event)?)
         }

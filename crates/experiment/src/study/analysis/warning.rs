@@ -172,7 +172,7 @@ impl fmt::Display for Warning {
             }
             Self::Emulated { emulator } => write!(
                 f,
-                "The host is emulated ({emulator}): counts of exits are those of real KVM, times and rates are the emulator's"
+                "The host is emulated ({emulator}): counts of exits are a real hypervisor's, times and rates are the emulator's"
             ),
             Self::Nested { below } => {
                 write!(f, "The host is itself a VM ({below}): what it costs to exit is that machine's")

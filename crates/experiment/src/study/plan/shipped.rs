@@ -18,12 +18,13 @@ macro_rules! shipped {
 }
 
 /// All of them, each in its full size and in one for laboratories.
-pub const SHIPPED: [Shipped; 19] = shipped![
+pub const SHIPPED: [Shipped; 20] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
     "netperf-xen",
     "netperf-xen-shared",
     "netperf-xen-lab",
+    "netperf-xen-apicv-lab",
     "sysbench-threads",
     "sysbench-threads-lab",
     "ipi-cost",
