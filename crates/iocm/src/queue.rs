@@ -165,6 +165,14 @@ impl Queue {
         }
     }
 
+    /// Lets the driver see what was given back. Requests under way are counted before it does: whoever sees the last one's
+    /// end, and asks, finds none.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        self.lane.state.counters.in_flight.set(self.in_flight() as u64);
+        self.lane.publish();
+    }
+
     /// Ends a request that the host's kernel has done.
     #[inline]
     pub(crate) fn complete(&mut self, token: Token, result: i32) {

@@ -179,10 +179,7 @@ impl Run {
             }
         }
         for place in touched.drain(..) {
-            let entry = &mut self.entries[place];
-            entry.queue.lane.publish();
-            let in_flight = entry.queue.in_flight() as u64;
-            entry.queue.lane.state().counters.in_flight.set(in_flight);
+            self.entries[place].queue.publish();
         }
         self.touched = touched;
         if found > 0 {
@@ -219,8 +216,7 @@ impl Run {
                 Some(&place) => {
                     let queue = &mut self.entries[place].queue;
                     queue.complete(token, result);
-                    queue.lane.publish();
-                    queue.lane.state().counters.in_flight.set(queue.in_flight() as u64);
+                    queue.publish();
                     self.give_what_is_wanted();
                 }
                 None => self.routes.send_on(key, token, result),

@@ -25,7 +25,11 @@ pub(super) fn serve(
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;
     let served = entry.queue.serve(&mut uring.submitter(key), budget);
-    entry.queue.lane.publish();
+    // Most turns find nothing, and are to be short.
+    match served.requests {
+        0 => entry.queue.lane.publish(),
+        _ => entry.queue.publish(),
+    }
     let state = entry.queue.lane.state();
     let figures = &state.counters;
     let bytes = figures.bytes.get().wrapping_sub(before);
@@ -48,7 +52,6 @@ pub(super) fn serve(
         }
     } else {
         figures.polls_full.add(1);
-        figures.in_flight.set(entry.queue.in_flight() as u64);
         figures.kicks_saved.add(found - u64::from(kicked));
         state.delays.add(now - entry.looked.min(now), found);
         let useful = ticks().wrapping_sub(began);
