@@ -86,15 +86,23 @@ fn intervals_taken_under_load_add_up() {
 #[test]
 fn what_finds_no_room_is_summed_or_counted_as_lost() {
     let watch = Watch { room: Some(3), ..own() };
-    let Some(collector) = may(Collector::attach_to_system_calls(&watch)) else { return };
-    load();
-    let profile = collector.finish().unwrap();
-    // Six threads have a place, the main one among them; the cells are used up by the first that come.
-    let counted = calls(&profile);
-    assert!((CALLS..THREADS * CALLS).contains(&counted), "{counted}");
-    assert!(counted + profile.losses.lost_exits >= THREADS * CALLS, "{counted}, {:?}", profile.losses);
-    let other = profile.vcpus().iter().find(|one| one.vcpu.vm.is_none()).expect("what found no cell");
-    assert!(other.reasons[&GETPPID].count > 0);
+    let made = THREADS * CALLS;
+    // On a busy machine all of these calls may be made while the kernel has put a thread aside within a program.
+    for _ in 0..50 {
+        let Some(collector) = may(Collector::attach_to_system_calls(&watch)) else { return };
+        load();
+        let profile = collector.finish().unwrap();
+        // Six threads have a place, the main one among them; the cells are used up by the first that come.
+        let (counted, lost) = (calls(&profile), profile.losses.lost_exits);
+        assert!(counted < made && counted + lost >= made, "{counted} of {made}, {lost} lost");
+        let other = profile.vcpus().iter().find(|one| one.vcpu.vm.is_none());
+        let summed = other.and_then(|other| other.reasons.get(&GETPPID)).map_or(0, |exits| exits.count);
+        assert!(summed <= counted, "{summed} of {counted}");
+        if summed >= CALLS {
+            return;
+        }
+    }
+    panic!("what found no cell was never summed");
 }
 
 #[test]
