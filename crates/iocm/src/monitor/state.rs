@@ -1,5 +1,6 @@
 //! What a running monitor tells others: a file that is replaced at once.
 
+use super::view::total;
 use super::{Decided, Figures, Layout, MONITOR_FORMAT, Step, VmFigures};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -98,7 +99,7 @@ impl State {
                 .iter()
                 .map(|(&place, queues)| {
                     let own = seen.view.queues.iter().filter(|queue| queues.contains(&queue.number));
-                    (Layout::place_name(place), own.map(|queue| queue.useful).sum())
+                    (Layout::place_name(place), total(own.map(|queue| queue.useful)))
                 })
                 .collect();
         }
@@ -158,6 +159,8 @@ fn start_of(root: &Path, pid: i32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::monitor::actuator::Seen;
+    use crate::monitor::{View, WorkerView};
 
     #[test]
     fn what_is_written_is_read_and_no_more_decisions_than_that_are_kept() {
@@ -176,6 +179,15 @@ mod tests {
         assert!(read.is_alive(Path::new("/")));
         assert!(!State { start_ticks: read.start_ticks + 1, ..read }.is_alive(Path::new("/")));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_place_without_queues_has_no_load_of_minus_nothing() {
+        let worker = WorkerView { number: 0, core: Some(3), useful: 0.0 };
+        let seen = Seen { view: View { workers: vec![worker], ..View::default() }, ..Seen::default() };
+        let mut state = State::new(Path::new("/"), "vhost".to_owned(), true, 0.1);
+        state.take(0.0, &Step { seen: Some(seen), ..Step::default() }, |queue| format!("{queue}"));
+        assert_eq!(state.loads.into_iter().map(|(_, load)| load.to_string()).collect::<Vec<_>>(), ["0"]);
     }
 
     #[test]

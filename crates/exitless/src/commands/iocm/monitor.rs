@@ -164,6 +164,13 @@ impl<'a, A: Actuator> Session<'a, A> {
             self.monitor.take_exits(exits);
         }
         let step = self.monitor.step(time);
+        let actuator = self.monitor.actuator();
+        self.state.take(time, &step, |queue| actuator.name_of(queue));
+        // Whoever reads of a decision and asks for the state finds it there.
+        if step.said.is_some() || self.told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
+            self.told = Some(Instant::now());
+            self.tell();
+        }
         if let Some(decided) = &step.said {
             let mut out = std::io::stdout().lock();
             if self.arguments.json {
@@ -177,12 +184,6 @@ impl<'a, A: Actuator> Session<'a, A> {
         }
         if let (Some(recorder), Some(seen)) = (&mut self.recorder, &step.seen) {
             recorder.take(begun.elapsed().as_secs_f64(), seen).context("Could not write the trace")?;
-        }
-        let actuator = self.monitor.actuator();
-        self.state.take(time, &step, |queue| actuator.name_of(queue));
-        if step.said.is_some() || self.told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
-            self.told = Some(Instant::now());
-            self.tell();
         }
         Ok(())
     }

@@ -33,8 +33,10 @@ pub(crate) struct StatusArguments {
 
 /// Shows it.
 pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
+    let rates = rates(&arguments.socket);
+    // Rates take their time: what the monitor tells should not be older than they are.
     let state = State::read(&arguments.state);
-    let rates = match rates(&arguments.socket) {
+    let rates = match rates {
         Ok(rates) => Some(rates),
         // A monitor of the kernel's vhost needs no daemon.
         Err(_) if state.is_ok() => None,
