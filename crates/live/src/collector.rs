@@ -234,9 +234,9 @@ impl Collector {
         Cost::read(&self.attached.ebpf, &self.root)
     }
 
-    /// Exits of vCPUs that the kernel had no room to follow, and events that met their own program.
+    /// Exits that the kernel had no room to follow or to count, and events that met their own program.
     fn uncounted(&self) -> Result<u64, Error> {
-        Ok(counted(&self.counters, VCPUS_FULL)? + Cost::misses(&self.attached.ebpf, &self.root))
+        Ok(counted(&self.counters, EXITS_WITHOUT_ROOM)? + Cost::misses(&self.attached.ebpf, &self.root))
     }
 
     fn free_ended(&mut self) -> Result<(), Error> {
@@ -261,11 +261,11 @@ fn map<T: TryFrom<Map, Error = MapError>>(attached: &mut Attached, name: &'stati
     map.ok_or(MapError::InvalidName { name: name.to_owned() }).and_then(T::try_from).map_err(map_error)
 }
 
-/// `LOST_RECORDS` and `VCPUS_FULL` of the programs.
+/// `LOST_RECORDS` and `EXITS_WITHOUT_ROOM` of the programs.
 const LOST_RECORDS: u32 = 0;
-const VCPUS_FULL: u32 = 1;
+const EXITS_WITHOUT_ROOM: u32 = 1;
 /// `TICKS` of the programs.
-const TICKS: u32 = 3;
+const TICKS: u32 = 2;
 
 /// One of the programs' counters, over all processors.
 fn counted(counters: &PerCpuArray<MapData, u64>, which: u32) -> Result<u64, Error> {

@@ -103,7 +103,7 @@ mod tests {
             }
             text
         };
-        let good = program("good", "printf records; trap 'printf more; exit' TERM; sleep 60 & wait");
+        let good = program("good", "printf records; trap 'printf more; kill $!; exit' TERM; sleep 60 & wait");
         let following = Following::start(&good, read).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(300));
         assert!(!following.has_ended());

@@ -10,7 +10,8 @@ use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::vcpus::Vcpus;
 use super::{
-    LOST_RECORDS, Mechanism, VCPUS_FULL, Watch, counted, isa, map, map_error, waiting, watch_processes,
+    EXITS_WITHOUT_ROOM, LOST_RECORDS, Mechanism, Watch, counted, isa, map, map_error, waiting,
+    watch_processes,
 };
 use crate::{Error, monotonic_ns};
 
@@ -155,8 +156,8 @@ impl Recorder {
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not say.
     pub fn lost(&self) -> Result<u64, Error> {
-        let (records, vcpus) = (counted(&self.counters, LOST_RECORDS)?, counted(&self.counters, VCPUS_FULL)?);
-        Ok(self.lost_in_buffers + records + vcpus)
+        let without_room = counted(&self.counters, EXITS_WITHOUT_ROOM)?;
+        Ok(self.lost_in_buffers + counted(&self.counters, LOST_RECORDS)? + without_room)
     }
 
     /// How the tracepoints are reached.

@@ -133,7 +133,6 @@ static __attribute__((noinline)) struct cell *new_cell(struct cell_key *key)
 	empty.key = *key;
 	if (!map_update_elem(&cells, key, &empty, UPDATE_NOEXIST))
 		return map_lookup_elem(&cells, key);
-	count(CELLS_FULL);
 	key->thread = 0;
 	empty.key.thread = 0;
 	cell = map_lookup_elem(&other_cells, key);
@@ -166,9 +165,11 @@ struct sample {
 INLINE void add(struct vcpu *vcpu, const struct sample *sample)
 {
 	u32 zero = 0;
-	u64 *now = map_lookup_elem(&epoch, &zero);
-	if (!now)
+	volatile u64 *raised = map_lookup_elem(&epoch, &zero);
+	if (!raised)
 		return;
+	/* Read once: in the next epoch, the cell that was found for this one must stay as it is. */
+	u64 now = *raised;
 	u64 ns = sample->ns;
 	u32 octave = 0, bucket = ns;
 	if (ns >= BUCKETS) {
@@ -180,16 +181,19 @@ INLINE void add(struct vcpu *vcpu, const struct sample *sample)
 		.thread = vcpu->id,
 		.kind = sample->kind,
 		.octave = sample->timed ? octave : UNTIMED,
-		.turn = *now & 1,
+		.turn = now & 1,
 	};
 	struct cell *cell = find_cell(&key);
-	if (!cell)
+	if (!cell) {
+		if (sample->kind == KIND_REASON)
+			count(EXITS_WITHOUT_ROOM);
 		return;
-	if (UNLIKELY(cell->epoch != *now)) {
+	}
+	if (UNLIKELY(cell->epoch != now)) {
 		struct cell_key kept = cell->key;
 		__builtin_memset(cell, 0, sizeof(*cell));
 		cell->key = kept;
-		cell->epoch = *now;
+		cell->epoch = now;
 		cell->min_ns = ns;
 		cell->process = vcpu->id >> 32;
 		cell->vcpu = vcpu->number;

@@ -129,8 +129,8 @@ struct {
 	TYPE(value, u8);
 } watched SEC(".maps");
 
-/* What could not be kept. */
-enum counter { LOST_RECORDS, VCPUS_FULL, CELLS_FULL, TICKS, COUNTERS };
+/* What could not be kept: records, and exits for which there was no room; and how often processors were sampled. */
+enum counter { LOST_RECORDS, EXITS_WITHOUT_ROOM, TICKS, COUNTERS };
 
 #ifdef HOT_SPOTS
 /* Processes that have vCPUs: their other threads work for the device model. */
@@ -190,7 +190,7 @@ static __attribute__((noinline)) struct vcpu *new_vcpu(u64 key)
 			return map_lookup_elem(&places, &at);
 	struct vcpu empty = {};
 	if (map_update_elem(&vcpus, &key, &empty, UPDATE_ANY))
-		count(VCPUS_FULL);
+		count(EXITS_WITHOUT_ROOM);
 	return map_lookup_elem(&vcpus, &key);
 }
 

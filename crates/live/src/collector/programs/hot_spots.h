@@ -216,7 +216,7 @@ INLINE void came_back(struct away *gone, u32 thread)
 		absence->away_ns += away_ns;
 		absence->waited_ns += waited_ns;
 	} else {
-		count(CELLS_FULL);
+		count(LOST_RECORDS);
 	}
 	if (!gone->told)
 		return;
