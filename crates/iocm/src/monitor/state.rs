@@ -187,7 +187,7 @@ mod tests {
         let seen = Seen { view: View { workers: vec![worker], ..View::default() }, ..Seen::default() };
         let mut state = State::new(Path::new("/"), "vhost".to_owned(), true, 0.1);
         state.take(0.0, &Step { seen: Some(seen), ..Step::default() }, |queue| format!("{queue}"));
-        assert_eq!(state.loads.into_iter().map(|(_, load)| load.to_string()).collect::<Vec<_>>(), ["0"]);
+        assert_eq!(state.loads.into_values().map(|load| load.to_string()).collect::<Vec<_>>(), ["0"]);
     }
 
     #[test]

@@ -7,13 +7,10 @@ use std::time::Duration;
 pub(super) fn wait_for_programs() {
     // Programs run as readers of RCU, and this call waits for all of those (membarrier(2)), but for none where there is
     // one processor: there a program may have been put aside.
-    // SAFETY: these take numbers and change no memory.
-    let (done, processors) = unsafe {
-        (
-            libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0),
-            libc::sysconf(libc::_SC_NPROCESSORS_ONLN),
-        )
-    };
+    // SAFETY: takes numbers and changes no memory.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    // SAFETY: as above.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     if done != 0 || processors < 2 {
         // Kernels with nohz_full processors have no such call. A program takes below a microsecond.
         std::thread::sleep(Duration::from_millis(20));
