@@ -55,11 +55,6 @@ impl fmt::Display for LastWords {
     }
 }
 
-/// Whether a console has the last words of a kernel, or of the agent in it.
-pub(super) fn tells_of_a_death(console: &str) -> bool {
-    ALARMS.iter().any(|alarm| console.contains(alarm))
-}
-
 /// The last lines, or those from the first alarm on.
 fn telling<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
     let alarm = lines.iter().position(|line| ALARMS.iter().any(|alarm| line.contains(alarm)));

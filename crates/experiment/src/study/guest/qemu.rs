@@ -3,7 +3,6 @@
 mod command;
 mod data_plane;
 mod devices;
-mod ended_by_emulator;
 mod network;
 mod process;
 
@@ -23,7 +22,7 @@ use super::agent::Hello;
 use super::connection::{AgentLine, Connection};
 use super::frames::{Frame, Kind};
 use super::host::run_armed;
-use super::last_words::{CONSOLE, LastWords};
+use super::last_words::LastWords;
 use super::plan::{NetBackend, QemuPlan};
 use super::{Armed, Cut, Guest, GuestError, GuestFiles};
 use crate::study::workload::Output;
@@ -106,33 +105,10 @@ pub struct QemuGuest {
 impl QemuGuest {
     /// Starts guest `index` and waits until its agent is up. Its console, QEMU's messages and its disk are kept below
     /// `folder`, in a folder named after the guest. `planes` has the I/O daemon of all guests, where the plan wants one.
-    /// A guest that an emulator ended is started again, with a warning; its console is kept as `console.1`.
     ///
     /// # Errors
     /// [`GuestError::Start`] with the last lines of QEMU's messages and of the console.
     pub fn start(
-        plan: &QemuPlan,
-        index: u32,
-        files: &GuestFiles,
-        planes: &DataPlanes,
-        folder: &Path,
-    ) -> Result<Self, GuestError> {
-        let console = folder.join(format!("guest-{index}")).join(CONSOLE);
-        let mut number = 1;
-        loop {
-            let started = Self::start_once(plan, index, files, planes, folder);
-            if started.is_ok() || number == ended_by_emulator::STARTS {
-                return started;
-            }
-            let below = host::Root::live().hypervisor();
-            let Some(how) = ended_by_emulator::how(plan, &console, below.as_deref()) else { return started };
-            let Ok(kept) = ended_by_emulator::keep(&console, number) else { return started };
-            tracing::warn!("guest-{index} is started again: {how}; see {}", kept.display());
-            number += 1;
-        }
-    }
-
-    fn start_once(
         plan: &QemuPlan,
         index: u32,
         files: &GuestFiles,
