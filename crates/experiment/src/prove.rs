@@ -22,8 +22,8 @@ pub use analyse::{NotAnalysed, analyse};
 pub use collect::{CollectError, Progress, collect};
 pub use evidence::Evidence;
 pub use outcome::{
-    Cost, Effect, ExitTotals, Judgement, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome, PerOperation,
-    ReasonRow,
+    AtCost, Cost, Effect, ExitTotals, Judgement, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome,
+    PerOperation, ReasonRow,
 };
 pub use plan::{BadPlan, OnlyArm, Plan};
 pub use recording::{ArmPair, CountedRun, FORMAT, Failure, ReadError, Recording, TimedRun, Tracing};

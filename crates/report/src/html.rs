@@ -61,6 +61,7 @@ pub fn prove(outcome: &Outcome, recording: &Recording) -> String {
                 main {
                     (summary::render(outcome))
                     (costs::render(outcome))
+                    (costs::over_costs(outcome))
                     (exits::render(outcome))
                     (distributions::render(outcome, recording))
                     (order::render(outcome, recording))

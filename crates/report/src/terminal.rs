@@ -81,6 +81,7 @@ pub fn prove(outcome: &Outcome, width: usize, colour: bool) -> String {
     text.push('\n');
     text.push_str(&tables::costs(outcome, width, colour));
     text.push('\n');
+    text.push_str(&over_costs(outcome, width, colour));
     text.push_str(&exits(outcome, width, colour));
     text.push('\n');
     text.push_str(&wrapped(&evidence::evidence(outcome), width, "", ""));
@@ -94,6 +95,14 @@ pub fn prove(outcome: &Outcome, width: usize, colour: bool) -> String {
     let verdict = wrapped(&outcome.verdict, width, "", "");
     text.push_str(&emphasised(&verdict, outcome.judgement, colour));
     text
+}
+
+/// What becomes of the gains where a switch between guest and host costs more; empty where one cost was measured.
+fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> String {
+    let Some(table) = tables::over_costs(outcome, width, colour) else { return String::new() };
+    let title = "Change of the median by what a switch between guest and host costs, in cycles for each VM exit with the \
+                 entry after it";
+    format!("{}\n{table}\n", wrapped(title, width, "", ""))
 }
 
 fn exits(outcome: &Outcome, width: usize, colour: bool) -> String {

@@ -6,7 +6,7 @@ use probe::measure::Measure;
 use probe::run::Arm;
 
 use super::evidence::Evidence;
-use super::outcome::{Cost, Effect, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome};
+use super::outcome::{AtCost, Cost, Effect, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome};
 use super::pairing::{Pairing, Statistic, pair};
 use super::recording::arms_of;
 use super::{ArmPair, Disturbed, Recording, Tracing, Warning, counting, verdict};
@@ -90,15 +90,26 @@ pub fn analyse(recording: &Recording) -> Result<Outcome, NotAnalysed> {
         headline,
         fingerprint: recording.fingerprint.clone(),
         emulated,
+        switch_cycles: recording.switch_cycles,
         tsc_khz: recording.tsc_khz,
         plan: recording.plan.clone(),
         arms: recording.arms.clone(),
         evidence,
         measures,
+        at_other_costs: at_other_costs(recording),
         exits,
         warnings,
         method: method(),
     })
+}
+
+/// A recording that holds nothing adds nothing.
+fn at_other_costs(recording: &Recording) -> Vec<AtCost> {
+    let outcome = |other: &Recording| {
+        let measures = analyse(other).ok()?.measures;
+        Some(AtCost { switch_cycles: other.switch_cycles?, measures })
+    };
+    recording.at_other_costs.iter().filter_map(outcome).collect()
 }
 
 fn method() -> Method {

@@ -109,6 +109,7 @@ pub fn collect(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Record
         took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         fingerprint,
         emulated: None,
+        switch_cycles: None,
         plan: plan.clone(),
         arms,
         arm_checks,
@@ -117,5 +118,6 @@ pub fn collect(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Record
         timed: runs.timed,
         counted: runs.counted,
         failures: runs.failures,
+        at_other_costs: Vec::new(),
     })
 }

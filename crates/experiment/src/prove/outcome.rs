@@ -37,6 +37,9 @@ pub struct Outcome {
     /// The emulator under which the host ran: cycles are then no time on hardware.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
+    /// Cycles that the emulator charged for each VM exit with the entry after it; none on hardware, which takes its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch_cycles: Option<u32>,
     /// Frequency of the guest's TSC in kilohertz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tsc_khz: Option<u32>,
@@ -48,12 +51,24 @@ pub struct Outcome {
     pub evidence: Evidence,
     /// Each measure that gave samples, in the order of the plan.
     pub measures: Vec<MeasureOutcome>,
+    /// Measures at other costs of a switch, from the cheapest on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_other_costs: Vec<AtCost>,
     /// Exits over all measures.
     pub exits: ExitTotals,
     /// Doubts about the figures.
     pub warnings: Vec<Warning>,
     /// How the figures were made.
     pub method: Method,
+}
+
+/// Measures at one cost of a switch between guest and host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AtCost {
+    /// Cycles charged for each VM exit with the entry after it.
+    pub switch_cycles: u32,
+    /// Those of the outcome that were measured at this cost too.
+    pub measures: Vec<MeasureOutcome>,
 }
 
 /// The answer in one word.
@@ -198,4 +213,23 @@ pub struct Method {
     pub seed: u64,
     /// A difference smaller than this is called negligible, in percent.
     pub negligible_percent: f64,
+}
+
+impl Outcome {
+    /// A measure's result at each cost of a switch at which it was measured, the outcome's own among them, from the
+    /// cheapest on. Empty where only one cost was measured.
+    pub fn over_costs(&self, measure: Measure) -> Vec<(u32, &MeasureOutcome)> {
+        let own = self.switch_cycles.filter(|_| !self.at_other_costs.is_empty());
+        let own = own.map(|cycles| (cycles, &self.measures));
+        let others = self.at_other_costs.iter().map(|at| (at.switch_cycles, &at.measures));
+        let mut found: Vec<(u32, &MeasureOutcome)> = own
+            .into_iter()
+            .chain(others)
+            .filter_map(|(cycles, measures)| {
+                measures.iter().find(|outcome| outcome.measure == measure).map(|outcome| (cycles, outcome))
+            })
+            .collect();
+        found.sort_by_key(|(cycles, _)| *cycles);
+        found
+    }
 }

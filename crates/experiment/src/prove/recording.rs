@@ -32,6 +32,9 @@ pub struct Recording {
     /// The emulator under which the machine ran, where the recorder was told of one, such as `Bochs 3.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
+    /// Cycles that the emulator charged for each VM exit with the entry after it, beside the instructions that handled it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch_cycles: Option<u32>,
     /// What was asked for.
     pub plan: Plan,
     /// Which arms this host has, and how they were switched.
@@ -51,6 +54,9 @@ pub struct Recording {
     /// What could not be measured.
     #[serde(default)]
     pub failures: Vec<Failure>,
+    /// Shorter recordings of the same machine with other costs of a switch between guest and host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_other_costs: Vec<Recording>,
 }
 
 /// A value of each arm.

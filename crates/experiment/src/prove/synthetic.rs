@@ -78,6 +78,7 @@ pub fn recording(plan: Plan, seed: u64) -> Recording {
         took_ms: 0,
         fingerprint: fingerprint(),
         emulated: None,
+        switch_cycles: None,
         plan: plan.clone(),
         arms: Arms::Both { mechanism: InhibitMechanism::BlockIrq },
         arm_checks: [Arm::On, Arm::Off].map(check).to_vec(),
@@ -86,6 +87,7 @@ pub fn recording(plan: Plan, seed: u64) -> Recording {
         timed: Vec::new(),
         counted: Vec::new(),
         failures: Vec::new(),
+        at_other_costs: Vec::new(),
     };
     let mut clock = 0;
     let mut position = 0;

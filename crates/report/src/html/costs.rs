@@ -2,7 +2,10 @@
 
 use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, emulated_cycles};
 use experiment::statistics::{Difference, Interval};
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
+use probe::measure::Measure;
 use probe::run::Arm;
 
 use super::arms;
@@ -25,6 +28,92 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
             }
             div.wide {
                 @if both { (compared(outcome)) } @else { (alone(outcome)) }
+            }
+        }
+    }
+}
+
+/// The change of each measure at each cost of a switch, as lines with the figures below them.
+pub(super) fn over_costs(outcome: &Outcome) -> Markup {
+    let rows: Vec<(Measure, Vec<(u32, f64)>)> = outcome
+        .measures
+        .iter()
+        .map(|row| {
+            let points = outcome.over_costs(row.measure).into_iter();
+            let change = |(cycles, point): (u32, &MeasureOutcome)| Some((cycles, point.difference?.percent));
+            (row.measure, points.filter_map(change).collect())
+        })
+        .filter(|(_, points): &(Measure, Vec<(u32, f64)>)| points.len() > 1)
+        .collect();
+    let costs: BTreeSet<u32> =
+        rows.iter().flat_map(|(_, points)| points.iter().map(|(cycles, _)| *cycles)).collect();
+    html! {
+        @if !rows.is_empty() {
+            section {
+                h2 { "And on another CPU?" }
+                p.muted {
+                    "The change of the median, by what a switch between guest and host costs: cycles for each VM exit with \
+                     the entry after it. The emulator charges them; a CPU takes some hundreds to some thousands."
+                }
+                div.wide {
+                    table {
+                        thead { tr {
+                            th scope="col" { "Operation" }
+                            @for cycles in &costs { th scope="col" { (figure::count(u64::from(*cycles))) } }
+                        } }
+                        tbody {
+                            @for (measure, points) in &rows { tr {
+                                th scope="row" { (measure.title()) }
+                                @for cycles in &costs {
+                                    td { (points.iter().find(|(at, _)| at == cycles).map_or_else(
+                                        || NONE.to_owned(), |(_, change)| figure::minus(&figure::percent(*change)))) }
+                                }
+                            } }
+                        }
+                    }
+                }
+                (curve(&rows, &costs))
+            }
+        }
+    }
+}
+
+/// Lines over the costs; the names stand at their right ends.
+fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
+    const HEIGHT: f64 = 220.0;
+    const WIDTH: f64 = 700.0;
+    const NAMES: f64 = 190.0;
+    let most = f64::from(costs.last().copied().unwrap_or(1).max(1));
+    let x = |cycles: u32| 40.0 + f64::from(cycles) / most * (WIDTH - NAMES - 40.0);
+    // From no change at the top to -100 % at the bottom.
+    let y = |change: f64| 10.0 + (-change).clamp(0.0, 100.0) / 100.0 * (HEIGHT - 35.0);
+    let path = |points: &[(u32, f64)]| {
+        let at = points.iter().map(|&(cycles, change)| format!("{:.1},{:.1}", x(cycles), y(change)));
+        at.collect::<Vec<_>>().join(" ")
+    };
+    // Names that would cover each other move down.
+    let mut ends: Vec<(f64, Measure)> =
+        rows.iter().filter_map(|(measure, points)| points.last().map(|last| (y(last.1), *measure))).collect();
+    ends.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let mut free = 0.0;
+    for end in &mut ends {
+        end.0 = f64::max(end.0, free);
+        free = end.0 + 14.0;
+    }
+    html! {
+        svg.curve viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label="Change of the median over the cost of a switch" {
+            @for change in [0.0, -50.0, -100.0] {
+                line.axis x1="40" x2=(WIDTH - NAMES) y1=(y(change)) y2=(y(change)) {}
+                text x="36" y=(y(change) + 4.0) text-anchor="end" { (figure::minus(&format!("{change:.0} %"))) }
+            }
+            @for cycles in costs {
+                text x=(x(*cycles)) y=(HEIGHT - 5.0) text-anchor="middle" { (figure::count(u64::from(*cycles))) }
+            }
+            @for (_, points) in rows {
+                polyline points=(path(points)) fill="none" stroke="currentColor" stroke-width="1.5" {}
+            }
+            @for (at, measure) in &ends {
+                text x=(WIDTH - NAMES + 6.0) y=(at + 4.0) { (measure.title()) }
             }
         }
     }

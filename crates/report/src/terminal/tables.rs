@@ -3,6 +3,7 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent};
 use experiment::prove::{Cost, Effect, MeasureOutcome, Outcome};
+use probe::measure::Measure;
 use probe::run::Arm;
 
 use crate::figure::{self, NONE};
@@ -73,6 +74,29 @@ fn alone(row: &MeasureOutcome, arm: Arm) -> Line {
         None => cells.extend(std::iter::repeat_n(NONE.to_owned(), 5)),
     }
     Line::plain(cells)
+}
+
+/// The change of each measure at each cost of a switch; `None` where one cost was measured.
+pub(super) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Option<String> {
+    let rows: Vec<_> = outcome
+        .measures
+        .iter()
+        .map(|row| (row.measure, outcome.over_costs(row.measure)))
+        .filter(|(_, points)| points.len() > 1)
+        .collect();
+    let costs = rows.iter().map(|(_, points)| points).max_by_key(|points| points.len())?;
+    let costs: Vec<u32> = costs.iter().map(|(cycles, _)| *cycles).collect();
+    let header: Vec<String> = costs.iter().map(|&cycles| figure::count(u64::from(cycles))).collect();
+    let header: Vec<&str> = ["operation"].into_iter().chain(header.iter().map(String::as_str)).collect();
+    let change = |points: &[(u32, &MeasureOutcome)], cost| {
+        let found = points.iter().find(|(cycles, _)| *cycles == cost);
+        found.map_or_else(|| NONE.to_owned(), |(_, point)| figure::percent_of(point.difference))
+    };
+    let line = |(measure, points): &(Measure, Vec<(u32, &MeasureOutcome)>)| {
+        let changes = costs.iter().map(|&cost| change(points, cost));
+        Line::plain([measure.title().to_owned()].into_iter().chain(changes).collect())
+    };
+    Some(drawn(&header, rows.iter().map(line).collect(), width, colour))
 }
 
 /// Exits by reason with their sums; `None` where nothing was counted.
