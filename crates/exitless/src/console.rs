@@ -28,11 +28,17 @@ pub(crate) fn log_to_standard_error(verbose: u8) {
 pub(crate) struct BuildProgress {
     bar: ProgressBar,
     step: Option<Step>,
+    /// Steps that a line was printed for: those of two builds side by side take turns.
+    said: Vec<Step>,
 }
 
 impl BuildProgress {
     pub(crate) fn new() -> Self {
-        Self { bar: ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr()), step: None }
+        Self {
+            bar: ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr()),
+            step: None,
+            said: Vec::new(),
+        }
     }
 
     pub(crate) fn show(&mut self, progress: Progress) {
@@ -46,16 +52,20 @@ impl BuildProgress {
         }
     }
 
-    fn begin(&self, step: Step) {
+    fn begin(&mut self, step: Step) {
         let (what, counted) = match step {
             Step::Lists => ("Reading Debian's package lists", "{spinner} {msg}"),
             Step::Download => ("Downloading packages", "{msg} [{bar:30}] {bytes}/{total_bytes} {eta}"),
             Step::Unpack => ("Unpacking packages", "{msg} [{bar:30}] {pos}/{len}"),
             Step::Assemble => ("Making kernel, modules and disk", "{msg} [{bar:30}] {pos}/{len}"),
+            Step::Compile => ("Compiling the emulator", "{msg} [{bar:30}] {pos}/{len}"),
             Step::SelfTest => ("Self-test: booting the emulator", "{spinner} {msg} ({elapsed})"),
         };
         if self.bar.is_hidden() {
-            eprintln!("{what}");
+            if !self.said.contains(&step) {
+                self.said.push(step);
+                eprintln!("{what}");
+            }
             return;
         }
         let style = ProgressStyle::with_template(counted).unwrap_or_else(|_| ProgressStyle::default_bar());

@@ -6,7 +6,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::archive::Archive;
-use crate::bochs_correction;
 use crate::cache::disk_usage;
 use crate::error::Error;
 use crate::image::{BUSYBOX, COMPRESSED_KERNEL, DISK, KERNEL, MODULES, TOOLS};
@@ -26,15 +25,17 @@ pub(crate) struct Kernel {
     pub(crate) modules: Vec<String>,
 }
 
-/// Programs of the outer machine, below the tools' folder.
-pub(crate) const EMULATORS: [&str; 2] = ["usr/bin/bochs-bin", "usr/bin/qemu-system-x86_64"];
+/// Debian's QEMU, below the tools' folder, for machines on which ours cannot be compiled.
+pub(crate) const STOCK_QEMU: &str = "usr/bin/qemu-system-x86_64";
 /// What the emulators read, beside themselves.
 const EMULATOR_DATA: [&str; 5] =
     [LIBRARIES, "usr/share/bochs", "usr/share/vgabios", "usr/share/qemu", "usr/share/seabios"];
 
 /// Modules of KVM, in the order of loading; the vendor's comes last.
 pub(crate) const KVM_MODULES: [&str; 2] = ["irqbypass.ko", "kvm.ko"];
-/// Modules for the disk that Bochs emulates, in the order of loading. QEMU's is NVMe, which Debian's kernel has built in.
+/// Module for the disks of QEMU: a snapshot can hold virtio's, and not NVMe's, which the kernel has built in.
+pub(crate) const VIRTIO_MODULES: [&str; 1] = ["virtio_blk.ko"];
+/// Modules for the disk that Bochs emulates, in the order of loading.
 pub(crate) const ATA_MODULES: [&str; 5] =
     ["scsi_common.ko", "scsi_mod.ko", "sd_mod.ko", "libata.ko", "ata_piix.ko"];
 const VENDOR_MODULES: [&str; 2] = ["kvm-intel.ko", "kvm-amd.ko"];
@@ -49,7 +50,7 @@ const DISK_ROOM: u64 = 512 << 20;
 pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -> Result<Kernel, Error> {
     let mut done = 0;
     let mut step = || {
-        on_progress(Progress { step: Step::Assemble, done, total: 5 });
+        on_progress(Progress { step: Step::Assemble, done, total: 4 });
         done += 1;
     };
     step();
@@ -61,8 +62,6 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
     make_disk(root, &image.join(DISK), DISK_ROOM)?;
     step();
     keep_tools(root, &image.join(TOOLS))?;
-    step();
-    bochs_correction::correct(&image.join(TOOLS).join(EMULATORS[0]))?;
     Ok(kernel)
 }
 
@@ -79,7 +78,7 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
 
     let folder = root.join("usr/lib/modules").join(&release);
     let available = files_below(&folder);
-    let wanted = KVM_MODULES.iter().chain(&ATA_MODULES).chain(&VENDOR_MODULES);
+    let wanted = KVM_MODULES.iter().chain(&ATA_MODULES).chain(&VIRTIO_MODULES).chain(&VENDOR_MODULES);
     let mut modules = Vec::new();
     for &module in wanted {
         write(&image.join(MODULES).join(module), &unpacked_module(&folder, &available, module)?)?;
@@ -213,7 +212,7 @@ pub(crate) fn make_disk(root: &Path, disk: &Path, room: u64) -> Result<(), Error
 }
 
 fn keep_tools(root: &Path, tools: &Path) -> Result<(), Error> {
-    for part in EMULATORS.iter().chain(&EMULATOR_DATA) {
+    for part in [STOCK_QEMU].iter().chain(&EMULATOR_DATA) {
         let (from, to) = (root.join(part), tools.join(part));
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;

@@ -34,6 +34,8 @@ const IMAGE_PREFIX: &str = "image-";
 const GUEST_PREFIX: &str = "guest-";
 /// Folders of images of the Xen host begin with this; the key of their recipe follows.
 const XEN_PREFIX: &str = "xen-";
+/// Folders that are being removed begin with this.
+const REMOVED_PREFIX: &str = "removed-";
 const RUN_LOCK: &str = "lock";
 
 impl Cache {
@@ -91,15 +93,41 @@ impl Cache {
     }
 
     /// Other recipes serve no version of this program that is likely to come back.
-    fn remove_others(&self, prefix: &str, kept: &Path) {
+    pub(crate) fn remove_others(&self, prefix: &str, kept: &Path) {
         let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
         let is_image = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(prefix);
         let others = entries.filter(|entry| is_image(&entry.file_name()) && entry.path() != kept);
         for other in others {
-            if let Err(error) = fs::remove_dir_all(other.path()) {
-                tracing::warn!("Could not remove {}: {error}", other.path().display());
+            if let Err(error) = self.discard(&other.path()) {
+                tracing::warn!("{error}");
             }
         }
+    }
+
+    /// Removes a folder without waiting for it: a tree of thousands of files can take a minute. It is out of the way at once,
+    /// and what an ended machine left of it goes with the next one.
+    pub(crate) fn discard(&self, folder: &Path) -> Result<(), Error> {
+        let away = tempfile::Builder::new()
+            .prefix(REMOVED_PREFIX)
+            .tempdir_in(&self.root)
+            .map_err(Error::file("Could not make a folder in", &self.root))?
+            .keep();
+        match fs::rename(folder, away.join("removed")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::file("Could not remove", folder)(error));
+            }
+            _ => {}
+        }
+        let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
+        let leftovers =
+            entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(REMOVED_PREFIX));
+        let mut rm = std::process::Command::new("rm");
+        rm.args(["-rf", "--"]).args(leftovers.map(|entry| entry.path())).stdin(std::process::Stdio::null());
+        rm.spawn().map(drop).map_err(Error::file("Could not start", "rm"))
+    }
+
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
     }
 
     pub(crate) fn verdicts(&self) -> PathBuf {
@@ -108,8 +136,13 @@ impl Cache {
 
     /// Waits for, and takes, the lock that lets one process at a time build.
     pub(crate) fn lock_building(&self) -> Result<File, Error> {
+        self.lock("building.lock")
+    }
+
+    /// Waits for, and takes, a lock by the name of its file.
+    pub(crate) fn lock(&self, name: &str) -> Result<File, Error> {
         fs::create_dir_all(&self.root).map_err(Error::file("Could not make the cache folder", &self.root))?;
-        let path = self.root.join("building.lock");
+        let path = self.root.join(name);
         let lock = File::create(&path).map_err(Error::file("Could not open the lock", &path))?;
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(std::io::Error::from)

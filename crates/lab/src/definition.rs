@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::progress::Effort;
 
 /// The emulator under a laboratory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,15 @@ impl Emulator {
             Self::Bochs => "Bochs",
             Self::Qemu => "QEMU",
         }
+    }
+
+    /// What compiling it takes.
+    pub fn effort(self) -> Effort {
+        let (download_mib, disk_mib, seconds) = match self {
+            Self::Bochs => (15, 150, 75),
+            Self::Qemu => (50, 900, 100),
+        };
+        Effort { download_mib, disk_mib, time: Duration::from_secs(seconds) }
     }
 }
 

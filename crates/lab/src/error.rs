@@ -42,6 +42,17 @@ pub enum Error {
         /// The command that installs it.
         install: &'static str,
     },
+    /// An emulator cannot be compiled here.
+    #[error(
+        "{emulator} is compiled on this machine, and what that takes is not all here; install it with: apt-get install \
+         {packages}"
+    )]
+    MissingPrograms {
+        /// The emulator's source package.
+        emulator: &'static str,
+        /// Debian packages that are missing, separated by spaces.
+        packages: String,
+    },
     /// Arguments of Xen were given for a laboratory that has none.
     #[error(
         "{lab} has no Xen that could take arguments; those of its kernel are given by --kernel-argument, and \

@@ -1,11 +1,16 @@
-//! The stream by which results leave an emulated host.
+//! The streams between this program and the agent in an emulated host.
 //!
-//! The agent inside writes frames to a byte channel of its own (a virtio port, or the debug port 0xe9), apart from the
-//! kernel's console. Each frame is `XLF1`, kind (1 byte), payload length (4 bytes, little-endian), CRC-32 of kind and
-//! payload (4 bytes, little-endian), payload. Emulators print a banner on the same channel, so the reader takes what
-//! stands between frames as noise, keeps it for error messages, and finds the next frame by its mark.
+//! They go both ways over a byte channel of their own (a virtio port, or the debug port 0xe9), apart from the kernel's
+//! console. Each frame is `XLF1`, kind (1 byte), payload length (4 bytes, little-endian), CRC-32 of kind and payload
+//! (4 bytes, little-endian), payload. Emulators print a banner on the same channel, so the reader on this machine takes
+//! what stands between frames as noise, keeps it for error messages, and finds the next frame by its mark. Nothing but
+//! frames goes in, so the agent takes anything else for an error.
+
+use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
+
+use crate::job::Order;
 
 const MARK: &[u8; 4] = b"XLF1";
 const HEADER: usize = 13;
@@ -15,7 +20,8 @@ pub(crate) const LARGEST_PAYLOAD: usize = 1 << 20;
 /// A moment that the agent reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// What has just been reached: `init`, `modules`, `disk`, `command`, `files`.
+    /// What has just been reached: `init`, `modules`, `waiting` (for an order), `order`,
+    /// `root`, `command`, `files`.
     pub reached: String,
     /// Seconds since the kernel inside started, by its own clock.
     pub uptime: f64,
@@ -41,9 +47,13 @@ impl Ending {
     }
 }
 
-/// One message from the agent.
+/// One message from the agent, or to it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Frame {
+    /// To the agent: what to do.
+    Order(Box<Order>),
+    /// To the agent: the next bytes of the files to be put into place, in the order's order.
+    Put(Vec<u8>),
     Moment(Moment),
     Stdout(Vec<u8>),
     Stderr(Vec<u8>),
@@ -59,6 +69,8 @@ pub(crate) enum Frame {
 impl Frame {
     fn kind(&self) -> u8 {
         match self {
+            Self::Order(_) => b'j',
+            Self::Put(_) => b'p',
             Self::Moment(_) => b'm',
             Self::Stdout(_) => b'o',
             Self::Stderr(_) => b'e',
@@ -71,9 +83,12 @@ impl Frame {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let payload = match self {
+            Self::Order(order) => serde_json::to_vec(order).unwrap_or_default(),
             Self::Moment(moment) => serde_json::to_vec(moment).unwrap_or_default(),
             Self::Ended(ending) => serde_json::to_vec(ending).unwrap_or_default(),
-            Self::Stdout(bytes) | Self::Stderr(bytes) | Self::Files(bytes) => bytes.clone(),
+            Self::Put(bytes) | Self::Stdout(bytes) | Self::Stderr(bytes) | Self::Files(bytes) => {
+                bytes.clone()
+            }
             Self::Warning(text) | Self::Failure(text) => text.clone().into_bytes(),
         };
         let mut out = Vec::with_capacity(HEADER + payload.len());
@@ -88,6 +103,8 @@ impl Frame {
     fn decode(kind: u8, payload: &[u8]) -> Option<Self> {
         let text = || String::from_utf8_lossy(payload).into_owned();
         match kind {
+            b'j' => serde_json::from_slice(payload).ok().map(Self::Order),
+            b'p' => Some(Self::Put(payload.to_vec())),
             b'm' => serde_json::from_slice(payload).ok().map(Self::Moment),
             b'o' => Some(Self::Stdout(payload.to_vec())),
             b'e' => Some(Self::Stderr(payload.to_vec())),
@@ -97,6 +114,39 @@ impl Frame {
             b'z' => serde_json::from_slice(payload).ok().map(Self::Ended),
             _ => None,
         }
+    }
+
+    /// Reads the next frame of a stream in which nothing else stands.
+    pub(crate) fn read(from: &mut impl Read) -> io::Result<Self> {
+        let mut header = [0; HEADER];
+        from.read_exact(&mut header)?;
+        let header = Header::parse(&header)
+            .ok_or_else(|| io::Error::other(format!("expected a frame, found the bytes {header:02x?}")))?;
+        let mut payload = vec![0; header.length];
+        from.read_exact(&mut payload)?;
+        header.frame(&payload).ok_or_else(|| io::Error::other("a frame arrived damaged"))
+    }
+}
+
+/// What stands before a frame's payload.
+struct Header {
+    kind: u8,
+    length: usize,
+    checksum: u32,
+}
+
+impl Header {
+    /// None without the mark, or with a payload larger than [`LARGEST_PAYLOAD`].
+    fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
+        let [m0, m1, m2, m3, kind, l0, l1, l2, l3, c0, c1, c2, c3] = *bytes;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let checksum = u32::from_le_bytes([c0, c1, c2, c3]);
+        (&[m0, m1, m2, m3] == MARK && length <= LARGEST_PAYLOAD).then_some(Self { kind, length, checksum })
+    }
+
+    /// None where the payload is not the one that was sent.
+    fn frame(&self, payload: &[u8]) -> Option<Frame> {
+        (checksum(self.kind, payload) == self.checksum).then(|| Frame::decode(self.kind, payload)).flatten()
     }
 }
 
@@ -138,19 +188,14 @@ impl Decoder {
             };
             self.discard(at);
             let pending = &self.received[self.done..];
-            let header: [u8; HEADER] = pending.get(..HEADER)?.try_into().ok()?;
-            let kind = header[4];
-            let length = u32::from_le_bytes([header[5], header[6], header[7], header[8]]) as usize;
-            let expected = u32::from_le_bytes([header[9], header[10], header[11], header[12]]);
-            if length > LARGEST_PAYLOAD {
+            let Some(header) = Header::parse(pending.first_chunk()?) else {
                 self.discard(1);
                 continue;
-            }
-            let payload = pending.get(HEADER..HEADER + length)?;
-            let frame = (checksum(kind, payload) == expected).then(|| Frame::decode(kind, payload)).flatten();
-            match frame {
+            };
+            let payload = pending.get(HEADER..HEADER + header.length)?;
+            match header.frame(payload) {
                 Some(frame) => {
-                    self.done += HEADER + length;
+                    self.done += HEADER + header.length;
                     return Some(frame);
                 }
                 None => self.discard(1),
@@ -224,6 +269,18 @@ mod tests {
             assert!(decoder.next().is_some());
         }
         assert!(decoder.received.len() <= 2 * frame.len());
+    }
+
+    #[test]
+    fn a_reader_of_frames_alone_refuses_anything_else() {
+        let frame = Frame::Put(b"file".to_vec());
+        let mut stream = frame.encode();
+        assert_eq!(Frame::read(&mut stream.as_slice()).unwrap(), frame);
+        stream[HEADER] ^= 1;
+        assert!(Frame::read(&mut stream.as_slice()).unwrap_err().to_string().contains("damaged"));
+        stream[0] ^= 1;
+        assert!(Frame::read(&mut stream.as_slice()).unwrap_err().to_string().contains("expected a frame"));
+        assert!(Frame::read(&mut &frame.encode()[..HEADER + 1]).is_err());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The image that all laboratories share: a kernel ready to enter, modules, a disk with Debian, and the emulators.
+//! The image that all laboratories share: a kernel ready to enter, modules, a disk with Debian, and the firmware of the
+//! emulators.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -147,7 +148,7 @@ fn manifest(folder: &Path, packages: &[Package], kernel: &assemble::Kernel) -> R
     let mut paths =
         vec![KERNEL.to_owned(), COMPRESSED_KERNEL.to_owned(), DISK.to_owned(), BUSYBOX.to_owned()];
     paths.extend(kernel.modules.iter().map(|module| format!("{MODULES}/{module}")));
-    paths.extend(assemble::EMULATORS.map(|program| format!("{TOOLS}/{program}")));
+    paths.push(format!("{TOOLS}/{}", assemble::STOCK_QEMU));
     Ok(Manifest {
         key: recipe::content_key(),
         kernel_release: kernel.release.clone(),
@@ -176,7 +177,7 @@ mod tests {
             kernel_entry: 0,
             files: vec![record],
             packages: vec![PackageRecord {
-                name: "bochs".into(),
+                name: "qemu-system-x86".into(),
                 version: "9".into(),
                 sha256: String::new(),
             }],
@@ -212,6 +213,6 @@ mod tests {
     fn versions_other_than_the_proven_ones_are_named() {
         let (_root, cache) = image_with(4);
         let image = Image::find(&cache).unwrap().unwrap();
-        assert_eq!(image.drift(), [("bochs", "9", "3.0+dfsg-1")]);
+        assert_eq!(image.drift(), [("qemu-system-x86", "9", "1:10.0.13+ds-0+deb13u1")]);
     }
 }

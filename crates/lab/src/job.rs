@@ -1,13 +1,12 @@
-//! What the host asks of the agent inside; it travels as JSON in the initial RAM disk.
+//! What the host asks of the agent inside: how to set the machine up, which travels in the initial RAM disk and is part
+//! of a snapshot; and the order, which comes over the channel when the machine is up, and differs from run to run.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the job lies in the initial RAM disk.
-pub(crate) const JOB_PATH: &str = "/exitless/job.json";
-/// Folder of the files to be put into place, named by their index.
-pub(crate) const PUT_FOLDER: &str = "/exitless/put";
+/// Where the set-up lies in the initial RAM disk.
+pub(crate) const SETUP_PATH: &str = "/exitless/setup.json";
 /// Folder of the kernel modules, uncompressed.
 pub(crate) const MODULE_FOLDER: &str = "/exitless/modules";
 /// The statically linked busybox of the initial RAM disk.
@@ -36,17 +35,18 @@ pub(crate) struct TerminalSize {
     pub(crate) columns: u16,
 }
 
-/// A file that the host put into the initial RAM disk.
+/// A file to be put into place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlacedFile {
     /// Destination; relative to [`HOME`].
     pub(crate) path: String,
     pub(crate) mode: u32,
+    pub(crate) bytes: u64,
 }
 
-/// The whole order.
+/// What the machine is set up with, before it is asked to do anything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct Setup {
     pub(crate) root: Root,
     /// Whether the second disk is the guest image.
     pub(crate) guest_image: bool,
@@ -56,6 +56,11 @@ pub(crate) struct Job {
     pub(crate) modules: Vec<String>,
     /// Parameters of modules, by the name that the kernel uses (`kvm_intel`).
     pub(crate) module_parameters: BTreeMap<String, String>,
+}
+
+/// What to do in a machine that is set up. The files to be put into place follow it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Order {
     /// Program and arguments; empty for an interactive shell.
     pub(crate) command: Vec<String>,
     pub(crate) put: Vec<PlacedFile>,
@@ -65,4 +70,10 @@ pub(crate) struct Job {
     pub(crate) terminal: Option<TerminalSize>,
     /// The TERM of the user's terminal.
     pub(crate) terminal_kind: String,
+    /// What the clock is set to: nanoseconds since 1970.
+    pub(crate) clock: u64,
+    /// What the kernel's random numbers begin with: a snapshot gives every run the same.
+    pub(crate) seed: u64,
+    /// Cycles that a VM exit with the entry after it costs beside the instructions that handle it.
+    pub(crate) switch_cycles: u32,
 }

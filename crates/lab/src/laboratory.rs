@@ -1,20 +1,21 @@
 //! Making a laboratory ready: its image, and an emulator that has shown that it can do what it must.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::EMULATORS;
+use crate::assemble::STOCK_QEMU;
 use crate::cache::Cache;
 use crate::definition::{Emulator, Lab};
+use crate::emulator::BuiltEmulator;
 use crate::error::Error;
-use crate::image::{Image, TOOLS};
+use crate::image::Image;
 use crate::progress::{OnProgress, Progress, Step};
-use crate::recorded::sha256;
+use crate::recorded::version_of;
 use crate::request::{Happening, Request};
 use crate::run::Laboratory;
 use crate::xen_image::XenImage;
@@ -26,18 +27,76 @@ pub const SELF_TEST: &str = "lab-self-test";
 /// The outcome of an emulator's self-test, kept so that each program is tested once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Verdict {
-    program: PathBuf,
     passed: bool,
     reason: String,
 }
 
+/// The program that emulates a laboratory.
+#[derive(Debug, Clone)]
+pub(crate) struct EmulatorProgram {
+    /// None for Debian's own in the image.
+    pub(crate) program: Option<PathBuf>,
+    /// Whether it has the patches, without which there are no snapshots and no clock.
+    pub(crate) patched: bool,
+    /// SHA-256 of the program.
+    pub(crate) identity: String,
+    /// The upstream version.
+    pub(crate) version: String,
+}
+
+impl EmulatorProgram {
+    fn built(built: &BuiltEmulator) -> Self {
+        let manifest = built.manifest();
+        let identity = manifest.files.first().map_or_else(String::new, |file| file.sha256.clone());
+        Self { program: Some(built.program()), patched: true, identity, version: manifest.version.clone() }
+    }
+
+    /// Debian's QEMU, as the image has it.
+    fn stock(image: &Image) -> Self {
+        let manifest = image.manifest();
+        let file = manifest.files.iter().find(|file| file.path.ends_with(STOCK_QEMU));
+        let version = version_of(&manifest.packages, "qemu-system-x86").unwrap_or("unknown");
+        let version = version.split_once(':').map_or(version, |(_, rest)| rest);
+        Self {
+            program: None,
+            patched: false,
+            identity: file.map_or_else(String::new, |file| file.sha256.clone()),
+            version: version.split(['+', '-']).next().unwrap_or(version).to_owned(),
+        }
+    }
+}
+
+/// Builds what is missing of a laboratory's image and its emulator, side by side, and gives the image.
+///
+/// # Errors
+/// Those of [`Image::find_or_build`]; then those of [`BuiltEmulator::find_or_build`], but for a QEMU that cannot be
+/// compiled here, for which there is another.
+pub fn build(cache: &Cache, lab: &Lab, on_progress: OnProgress<'_>) -> Result<Image, Error> {
+    let shared = Mutex::new(on_progress);
+    let report = |progress| {
+        if let Ok(mut on_progress) = shared.lock() {
+            on_progress(progress);
+        }
+    };
+    std::thread::scope(|scope| {
+        let emulator =
+            scope.spawn(|| BuiltEmulator::find_or_build(cache, lab.emulator, &mut |step| report(step)));
+        let image = Image::find_or_build(cache, &mut |step| report(step))?;
+        match emulator.join() {
+            Ok(Ok(_)) => Ok(image),
+            Ok(Err(Error::MissingPrograms { .. })) if lab.emulator == Emulator::Qemu => Ok(image),
+            Ok(Err(error)) => Err(error),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 impl<'a> Laboratory<'a> {
-    /// Chooses the emulator by self-test: one on PATH that boots Linux and enters a guest is used as it is, else the
-    /// image's own.
+    /// A laboratory with an emulator that has passed its self-test; what is missing is built first.
     ///
     /// # Errors
-    /// [`Error::NoEmulator`] with the reason for each candidate, [`Error::Interrupted`], or for a Xen host what
-    /// [`XenImage::find_or_build`] says.
+    /// [`Error::NoEmulator`] when the self-test fails, [`Error::Interrupted`], those of [`BuiltEmulator::find_or_build`],
+    /// or for a Xen host what [`XenImage::find_or_build`] says.
     pub fn open(
         cache: &'a Cache,
         lab: &'static Lab,
@@ -46,29 +105,31 @@ impl<'a> Laboratory<'a> {
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
         let xen = lab.is_xen().then(|| XenImage::find_or_build(cache, on_progress)).transpose()?;
-        let mut tried = String::new();
-        let candidates = candidates(lab, image);
-        let total = candidates.len() as u64;
-        for ((program, identity), done) in candidates.into_iter().zip(0..) {
-            let laboratory = Self { cache, lab, image, xen: xen.clone(), program, stop: Arc::clone(&stop) };
-            let verdict = match laboratory.known_verdict(&identity)? {
-                Some(verdict) => verdict,
-                None => {
-                    on_progress(Progress { step: Step::SelfTest, done, total });
-                    laboratory.test_and_record(&identity)?
-                }
-            };
-            if verdict.passed {
-                return Ok(laboratory);
+        let emulator = match BuiltEmulator::find_or_build(cache, lab.emulator, on_progress) {
+            Ok(built) => EmulatorProgram::built(&built),
+            Err(error @ Error::MissingPrograms { .. }) if lab.emulator == Emulator::Qemu => {
+                tracing::warn!(
+                    "{error}. Until then {} runs in Debian's own QEMU, which has no snapshots and no clock, and now and \
+                     then damages a host that runs two guests",
+                    lab.name
+                );
+                EmulatorProgram::stock(image)
             }
-            tried += &format!("{}: {}\n", identity.display(), verdict.reason);
+            Err(error) => return Err(error),
+        };
+        let laboratory = Self { cache, lab, image, xen, emulator, stop };
+        let verdict = match laboratory.known_verdict()? {
+            Some(verdict) => verdict,
+            None => {
+                on_progress(Progress { step: Step::SelfTest, done: 0, total: 0 });
+                laboratory.test_and_record()?
+            }
+        };
+        if verdict.passed {
+            Ok(laboratory)
+        } else {
+            Err(Error::NoEmulator { emulator: lab.emulator.name(), tried: verdict.reason })
         }
-        Err(Error::NoEmulator { emulator: lab.emulator.name(), tried })
-    }
-
-    /// The emulator in use: a program of this machine, or none for the image's own.
-    pub fn program(&self) -> Option<&Path> {
-        self.program.as_deref()
     }
 
     /// The image of a Xen host; none for other laboratories.
@@ -76,48 +137,43 @@ impl<'a> Laboratory<'a> {
         self.xen.as_ref()
     }
 
-    /// The version of the image's own emulator, without Debian's revision; none for another program.
-    pub fn emulator_version(&self) -> Option<String> {
-        let package = match (self.program(), self.lab.emulator) {
-            (Some(_), _) => return None,
-            (None, Emulator::Bochs) => "bochs",
-            (None, Emulator::Qemu) => "qemu-system-x86",
-        };
-        let packages = &self.image.manifest().packages;
-        let version = packages.iter().find(|record| record.name == package)?.version.as_str();
-        let upstream = version.split_once(':').map_or(version, |(_, rest)| rest);
-        upstream.split(['+', '-']).next().map(str::to_owned)
+    /// The emulator in use, with its version: "Bochs 3.0".
+    pub fn emulator_name(&self) -> String {
+        format!("{} {}", self.lab.emulator.name(), self.emulator.version)
     }
 
-    fn verdict_path(&self, identity: &Path) -> Result<PathBuf, Error> {
+    /// Whether it has the patches of the laboratories, without which time means nothing in it.
+    pub fn has_clock(&self) -> bool {
+        self.emulator.patched
+    }
+
+    fn verdict_path(&self) -> PathBuf {
         let key = self.xen.as_ref().map_or(&self.image.manifest().key, |xen| &xen.manifest().key);
-        let name = format!("{}-{key}-{}.json", self.lab.name, sha256(identity)?);
-        Ok(self.cache.verdicts().join(name))
+        let name = format!("{}-{key}-{}.json", self.lab.name, self.emulator.identity);
+        self.cache.verdicts().join(name)
     }
 
-    fn known_verdict(&self, identity: &Path) -> Result<Option<Verdict>, Error> {
-        let text = fs::read(self.verdict_path(identity)?).ok();
+    fn known_verdict(&self) -> Result<Option<Verdict>, Error> {
+        let text = fs::read(self.verdict_path()).ok();
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    fn test_and_record(&self, identity: &Path) -> Result<Verdict, Error> {
-        let program = identity.to_owned();
+    fn test_and_record(&self) -> Result<Verdict, Error> {
         let (passed, reason) = match self.self_test() {
             Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(error) => (false, error.to_string()),
             Ok((0, output)) => (true, output),
             Ok((status, output)) => (false, format!("the self-test inside failed ({status}): {output}")),
         };
-        let verdict = Verdict { program, passed, reason };
-        // The image's own emulator is known to work, so that its failure is the moment's and not worth keeping.
-        if !passed && self.program.is_none() {
-            return Ok(verdict);
+        let verdict = Verdict { passed, reason };
+        // A failure is not kept, so that it is looked at again when its cause may be gone.
+        if passed {
+            let path = self.verdict_path();
+            let folder = self.cache.verdicts();
+            fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
+            let text = serde_json::to_vec_pretty(&verdict).unwrap_or_default();
+            fs::write(&path, text).map_err(Error::file("Could not write", &path))?;
         }
-        let path = self.verdict_path(identity)?;
-        let folder = self.cache.verdicts();
-        fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
-        let text = serde_json::to_vec_pretty(&verdict).unwrap_or_default();
-        fs::write(&path, text).map_err(Error::file("Could not write", &path))?;
         Ok(verdict)
     }
 
@@ -138,19 +194,4 @@ impl<'a> Laboratory<'a> {
         })?;
         Ok((finished.ending.code(), String::from_utf8_lossy(&output).trim().to_owned()))
     }
-}
-
-/// Programs to try, each with the file that identifies it.
-fn candidates(lab: &Lab, image: &Image) -> Vec<(Option<PathBuf>, PathBuf)> {
-    let (names, own): (&[&str], _) = match lab.emulator {
-        Emulator::Bochs => (&["bochs-bin", "bochs"], EMULATORS[0]),
-        // QEMU's own copy is pinned by the image, and any other differs from it only in its version.
-        Emulator::Qemu => (&[], EMULATORS[1]),
-    };
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = names.iter().find_map(|name| {
-        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
-    });
-    let installed = on_path.map(|program| (Some(program.clone()), program));
-    installed.into_iter().chain([(None, image.path(TOOLS).join(own))]).collect()
 }

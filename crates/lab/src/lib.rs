@@ -3,10 +3,10 @@
 pub mod agent;
 mod archive;
 mod assemble;
-mod bochs_correction;
 mod cache;
 mod definition;
 mod elf;
+mod emulator;
 mod error;
 mod frames;
 #[doc(hidden)]
@@ -32,6 +32,8 @@ mod recorded;
 mod request;
 mod rom;
 mod run;
+mod snapshot;
+pub mod switch_cost;
 mod terminal;
 mod tools;
 mod unpack;
@@ -44,11 +46,12 @@ mod xen_recipe;
 
 pub use cache::Cache;
 pub use definition::{Emulator, Hypervisor, LABS, Lab};
+pub use emulator::{BuiltEmulator, EmulatorManifest};
 pub use error::Error;
 pub use frames::{Ending, Moment};
 pub use guest_image::{GUEST_BUILD_EFFORT, GuestImage, GuestManifest};
 pub use image::{Image, Manifest};
-pub use laboratory::SELF_TEST;
+pub use laboratory::{SELF_TEST, build};
 pub use progress::{BUILD_EFFORT, Effort, OnProgress, Progress, Step};
 pub use recorded::{FileRecord, PackageRecord};
 pub use request::{Finished, Happening, Put, Request, Timings};

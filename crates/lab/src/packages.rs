@@ -10,6 +10,7 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::recipe::{COMPONENTS, RELEASE};
+use crate::recorded::remove;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR_VARIABLE: &str = "EXITLESS_DEBIAN_MIRROR";
@@ -29,7 +30,7 @@ pub(crate) fn fetch(
     on_progress: OnProgress<'_>,
 ) -> Result<Vec<Package>, Error> {
     require_programs()?;
-    let apt = Apt::prepare(&cache.packages())?;
+    let apt = Apt::prepare(&cache.packages(), "deb")?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     let wanted = simulated(&apt.checked(&install("--simulate", names))?);
@@ -49,17 +50,66 @@ pub(crate) fn fetch(
         .collect()
 }
 
+/// Fetches packages without those that they depend on.
+pub(crate) fn fetch_alone(
+    cache: &Cache,
+    names: &[&str],
+    on_progress: OnProgress<'_>,
+) -> Result<Vec<PathBuf>, Error> {
+    require_programs()?;
+    let apt = Apt::prepare(&cache.packages().join("alone"), "deb")?;
+    on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
+    apt.checked(&["update", "-q"])?;
+    let wanted = apt.folder.join("wanted");
+    remove(&wanted)?;
+    fs::create_dir(&wanted).map_err(Error::file("Could not make", &wanted))?;
+    let download: Vec<&str> = ["download", "-q"].iter().chain(names).copied().collect();
+    let output = apt.command(&download).current_dir(&wanted).output();
+    succeeded("apt-get", &output.map_err(Error::file("Could not start", "apt-get"))?)?;
+    let entries = fs::read_dir(&wanted).map_err(Error::file("Could not read", &wanted))?;
+    Ok(entries.flatten().map(|entry| entry.path()).collect())
+}
+
+/// Fetches the upstream tarball of a source package, as the release has it.
+pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_>) -> Result<PathBuf, Error> {
+    require_programs()?;
+    let folder = cache.packages().join("source").join(name);
+    let apt = Apt::prepare(&folder, "deb-src")?;
+    on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
+    apt.checked(&["update", "-q"])?;
+    on_progress(Progress { step: Step::Download, done: 0, total: 0 });
+    // Asked for in a folder without sources: apt does not list what is there already.
+    let mut ask = apt.command(&["source", "-q", "--print-uris", "--tar-only", name]);
+    let answer = ask.current_dir(folder.join("etc")).output();
+    let offered = succeeded("apt-get", &answer.map_err(Error::file("Could not start", "apt-get"))?)?;
+    let file = source_file(&offered).ok_or_else(|| Error::Damaged {
+        path: folder.clone(),
+        problem: format!("apt offers no tarball of the source package {name}"),
+    })?;
+    apt.checked(&["source", "-q", "--download-only", "--tar-only", name])?;
+    Ok(folder.join(file))
+}
+
+/// The file of a `'URI' FILE SIZE HASH` line, which is a name and no path.
+fn source_file(output: &str) -> Option<&str> {
+    let lines = output.lines().filter(|line| line.starts_with('\''));
+    let names = lines.filter_map(|line| line.split(' ').nth(1));
+    names.filter(|name| !name.contains('/')).find(|name| name.contains(".orig.tar"))
+}
+
 fn install<'a>(option: &'a str, names: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["install", "-y", "-q", option];
     arguments.extend(names);
     arguments
 }
 
+/// Whether a program is in one of the folders of PATH.
+pub(crate) fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
 fn require_programs() -> Result<(), Error> {
-    let on_path = |program: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-    };
     let needed = [
         (
             "apt-get",
@@ -113,7 +163,8 @@ struct Apt {
 }
 
 impl Apt {
-    fn prepare(folder: &Path) -> Result<Self, Error> {
+    /// With settings of its own in `folder`, for packages (`deb`) or sources (`deb-src`).
+    fn prepare(folder: &Path, kind: &str) -> Result<Self, Error> {
         let apt = Self { folder: folder.to_owned() };
         for below in ["state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"]
         {
@@ -126,7 +177,7 @@ impl Apt {
         };
         // An empty status file: nothing is installed, so everything is fetched.
         write("state/status", "")?;
-        write("etc/sources.list", &sources()?)?;
+        write("etc/sources.list", &sources(kind)?)?;
         write("apt.conf", &apt.settings())?;
         Ok(apt)
     }
@@ -149,6 +200,8 @@ impl Apt {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("apt-get");
+        // Where `source` leaves its files.
+        command.current_dir(&self.folder);
         command.args(arguments).env("APT_CONFIG", self.folder.join("apt.conf")).env("LC_ALL", "C.UTF-8");
         command.stdin(Stdio::null());
         command
@@ -217,7 +270,7 @@ pub(crate) fn last_lines(text: &str, count: usize) -> String {
 }
 
 /// Lines for sources.list: the host's own Debian mirror, another release.
-fn sources() -> Result<String, Error> {
+fn sources(kind: &str) -> Result<String, Error> {
     let configured = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"])
         .output()
@@ -233,7 +286,9 @@ fn sources() -> Result<String, Error> {
             ),
         });
     };
-    let line = |uri: &str, suite: &str| format!("deb [signed-by={KEYRING}] {uri} {suite} {COMPONENTS}\n");
+    // Sources of the emulators are in main, and the lists of sources are long.
+    let components = if kind == "deb" { COMPONENTS } else { "main" };
+    let line = |uri: &str, suite: &str| format!("{kind} [signed-by={KEYRING}] {uri} {suite} {components}\n");
     let mut text = line(&main, RELEASE) + &line(&main, &format!("{RELEASE}-updates"));
     if let Some(security) = mirrors.security {
         text += &line(&security, &format!("{RELEASE}-security"));
@@ -288,6 +343,14 @@ mod tests {
             ),
             345
         );
+    }
+
+    #[test]
+    fn the_tarball_of_a_source_is_named_without_a_path() {
+        let line = |file: &str| format!("Reading lists...\n'http://m/p' {file} 38 SHA256:00\n");
+        assert_eq!(source_file(&line("qemu_10.0.13+ds.orig.tar.xz")), Some("qemu_10.0.13+ds.orig.tar.xz"));
+        assert_eq!(source_file(&line("../qemu_10.orig.tar.xz")), None);
+        assert_eq!(source_file(&line("qemu_10.dsc")), None);
     }
 
     #[test]

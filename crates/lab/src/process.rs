@@ -1,14 +1,15 @@
 //! The emulator's process: its frames, its console, and its end.
 
-use std::fs;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::frames::{Decoder, Frame};
+use crate::frames::{Decoder, Frame, LARGEST_PAYLOAD};
+use crate::job::{Order, PlacedFile};
 use crate::machine::PowerOn;
 use crate::namespaces;
 use crate::packages::last_lines;
@@ -21,6 +22,8 @@ pub(crate) struct Process {
     decoder: Decoder,
     console: PathBuf,
     logs: Vec<PathBuf>,
+    /// While this is here, the emulator's input stays open.
+    input: Option<Receiver<()>>,
 }
 
 /// What the emulator did next.
@@ -46,7 +49,7 @@ impl Process {
         let mut child = power_on
             .invocation
             .command_under(&wrapper)
-            // Held open and never written: QEMU takes the end of its input for a host that has hung up.
+            // Held open to the end: QEMU takes the end of its input for a host that has hung up.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -65,7 +68,39 @@ impl Process {
             });
         }
         let logs = power_on.log.iter().cloned().chain([messages]).collect();
-        Ok(Self { child, pieces, decoder: Decoder::default(), console: power_on.console.clone(), logs })
+        Ok(Self {
+            child,
+            pieces,
+            decoder: Decoder::default(),
+            console: power_on.console.clone(),
+            logs,
+            input: None,
+        })
+    }
+
+    /// Sends the order and its files, as fast as the agent takes them. What the agent does not take is lost with it, and
+    /// its end tells why.
+    pub(crate) fn order(&mut self, order: Order, files: Vec<(PlacedFile, File)>) {
+        let Some(mut input) = self.child.stdin.take() else { return };
+        let (sender, kept) = sync_channel(0);
+        self.input = Some(kept);
+        std::thread::spawn(move || {
+            let _ = send_order(&mut input, order, files);
+            // Until this process is dropped, and the other end of the channel with it.
+            let _ = sender.send(());
+        });
+    }
+
+    /// Waits until the emulator ends by itself, at most for `patience`.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>, Error> {
+        let begun = Instant::now();
+        loop {
+            let ended = self.child.try_wait().map_err(Error::file("Could not wait for", "the emulator"))?;
+            if ended.is_some() || begun.elapsed() > patience {
+                return Ok(ended);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits for the next event, at most for `patience`.
@@ -107,6 +142,18 @@ impl Process {
         let all = last_lines(&(noise + "\n" + &messages), LINES);
         if all.is_empty() { "(the console is empty)".to_owned() } else { all }
     }
+}
+
+fn send_order(to: &mut impl Write, order: Order, files: Vec<(PlacedFile, File)>) -> io::Result<()> {
+    to.write_all(&Frame::Order(Box::new(order)).encode())?;
+    for (placed, file) in files {
+        let mut contents = file.take(placed.bytes);
+        let mut piece = vec![0; LARGEST_PAYLOAD / 4];
+        while let count @ 1.. = contents.read(&mut piece)? {
+            to.write_all(&Frame::Put(piece[..count].to_vec()).encode())?;
+        }
+    }
+    to.flush()
 }
 
 impl Drop for Process {

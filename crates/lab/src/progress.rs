@@ -13,6 +13,8 @@ pub enum Step {
     Unpack,
     /// Making the kernel, the modules and the disk; counted in parts.
     Assemble,
+    /// Compiling an emulator; counted in files.
+    Compile,
     /// Booting an emulator to see whether it can do what it must.
     SelfTest,
 }
@@ -29,7 +31,7 @@ pub struct Progress {
 }
 
 /// Receives reports of progress.
-pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
+pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
 /// What building takes, to be said before it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

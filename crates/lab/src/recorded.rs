@@ -169,9 +169,9 @@ pub(crate) fn find_or_build<I>(
     cache.require_space(building.space_mib)?;
     let packages = packages::fetch(cache, building.packages, on_progress)?;
     let work = cache.root().join(building.folder);
-    remove(&work)?;
+    cache.discard(&work)?;
     let built = build(&packages, &work, on_progress);
-    let removed = remove(&work);
+    let removed = cache.discard(&work);
     let image = built?;
     removed?;
     settle(&image);

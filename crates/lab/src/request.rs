@@ -43,6 +43,14 @@ pub struct Request {
     pub kernel_arguments: Vec<String>,
     /// Further arguments of Xen; only for laboratories that have it.
     pub hypervisor_arguments: Vec<String>,
+    /// Cycles that an exit and the entry after it cost beside the instructions that handle it; an emulator's own switch
+    /// costs nothing.
+    pub switch_cycles: u32,
+    /// Makes the run the same as every other one with this seed: the clock inside begins at a fixed time, and the kernel's
+    /// random numbers by the seed.
+    pub seed: Option<u64>,
+    /// Boots instead of going on from a snapshot.
+    pub boot: bool,
 }
 
 impl Request {
@@ -61,6 +69,9 @@ impl Request {
             boot_timeout: None,
             kernel_arguments: Vec::new(),
             hypervisor_arguments: Vec::new(),
+            switch_cycles: 0,
+            seed: None,
+            boot: false,
         }
     }
 }
@@ -79,11 +90,11 @@ pub enum Happening<'a> {
 /// Wall time of the parts of a run, in seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
-    /// Making the boot image.
+    /// Making what the emulator reads: the boot image, or where there was none yet the whole snapshot.
     pub prepare: f64,
-    /// From power-on to the agent: firmware, kernel, unpacking of the initial RAM disk.
+    /// From power-on, or from the restore of a snapshot, to the agent.
     pub boot: f64,
-    /// Loading KVM and what the disk needs.
+    /// Loading KVM and what the disk needs; 0 after a restore.
     pub modules: f64,
     /// Mounting the root and putting files into place.
     pub root: f64,

@@ -1,4 +1,4 @@
-//! One run: power on, boot, command, files out, power off.
+//! One run: on from a snapshot or by a boot, command, files out, power off.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -6,27 +6,30 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::archive::Archive;
-use crate::assemble::{ATA_MODULES, KVM_MODULES};
+use crate::assemble::{ATA_MODULES, KVM_MODULES, VIRTIO_MODULES};
 use crate::cache::Cache;
 use crate::definition::{Emulator, Hypervisor, Lab};
 use crate::elf::{PT_INTERP, program_headers};
 use crate::error::Error;
 use crate::guest_image::GuestImage;
-use crate::image::{BUSYBOX, Image, MODULES};
-use crate::job::{self, Job, PlacedFile, Root, TerminalSize};
-use crate::machine::Machine;
+use crate::image::{BUSYBOX, DISK, Image, MODULES};
+use crate::job::{self, Order, PlacedFile, Root, Setup, TerminalSize};
+use crate::laboratory::EmulatorProgram;
+use crate::machine::{Machine, PowerOn};
 use crate::process::Process;
+use crate::recorded::FileRecord;
 use crate::request::{Finished, Happening, Put, Request, Timings};
+use crate::snapshot::{Shape, Snapshot, agent_identity};
 use crate::terminal::Bridge;
 use crate::watch::Watch;
 use crate::xen_boot;
 use crate::xen_image::XenImage;
 
-/// A boot that hung is tried again, unless the limit was so short that it may only have been slow.
-const WORTH_ANOTHER_TRY: Duration = Duration::from_secs(60);
+/// The clock of a run with a seed, in nanoseconds since 1970: 2026-01-01 00:00:00 UTC.
+const SEEDED_CLOCK: u64 = 1_767_225_600_000_000_000;
 
 /// A laboratory ready to be powered on.
 #[derive(Debug)]
@@ -36,33 +39,24 @@ pub struct Laboratory<'a> {
     pub(crate) image: &'a Image,
     /// The image of a Xen host, for such a laboratory.
     pub(crate) xen: Option<XenImage>,
-    /// The emulator, where it is not the image's own.
-    pub(crate) program: Option<PathBuf>,
+    pub(crate) emulator: EmulatorProgram,
     /// Set by a signal handler to end the run.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
 impl Laboratory<'_> {
-    /// Runs a command in the emulated host.
+    /// Runs a command in the emulated host, which goes on from a snapshot unless the request wants a boot.
     ///
     /// # Errors
     /// When a file to put is missing or arguments are for a Xen that is not there (before anything starts), when the
-    /// emulated host does not come up, panics or takes too long (a boot that hung is tried once more), or when a signal
-    /// asked to stop. The command's own failure is in [`Finished::ending`].
+    /// emulated host does not come up, panics or takes too long, or when a signal asked to stop. The command's own
+    /// failure is in [`Finished::ending`].
     pub fn run(
         &self,
         request: &Request,
         on_happening: &mut dyn FnMut(Happening<'_>),
     ) -> Result<Finished, Error> {
-        match self.start(request, None, on_happening) {
-            // An emulator that waits long for a CPU now and then loses a boot. Nothing of the command has run yet, so
-            // a second try repeats nothing.
-            Err(Error::BootHung { limit, .. }) if limit >= WORTH_ANOTHER_TRY => {
-                tracing::warn!("{} did not come up within {limit:.0?}; trying once more", self.lab.name);
-                self.start(request, None, on_happening)
-            }
-            other => other,
-        }
+        self.start(request, None, on_happening)
     }
 
     /// Opens a shell in the emulated host, on this process's terminal.
@@ -72,6 +66,14 @@ impl Laboratory<'_> {
     pub fn shell(&self, request: &Request) -> Result<Finished, Error> {
         let bridge = Bridge::open()?;
         self.start(request, Some(bridge), &mut |_| ())
+    }
+
+    /// Makes the snapshot that a request begins from, if there is none yet.
+    ///
+    /// # Errors
+    /// As [`Laboratory::run`].
+    pub fn save(&self, request: &Request) -> Result<(), Error> {
+        self.snapshot(request, &self.machine(request, None)?).map(drop)
     }
 
     fn start(
@@ -84,37 +86,33 @@ impl Laboratory<'_> {
         if !self.lab.is_xen() && !request.hypervisor_arguments.is_empty() {
             return Err(Error::NotXen { lab: self.lab.name });
         }
-        let put = read_put(&request.put)?;
+        let put = open_put(&request.put)?;
+        let machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
+        let snapshot = if request.boot { None } else { self.snapshot(request, &machine)? };
         let folder = self.cache.run_folder()?;
-        let machine = Machine {
-            lab: self.lab,
-            image: self.image,
-            xen: self.xen.as_ref(),
-            program: self.program.clone(),
-            cpus: request.cpus,
-            memory_mib: request.memory_mib.unwrap_or(match (&self.xen, request.bare) {
-                (Some(_), _) => xen_boot::MEMORY_MIB,
-                (None, true) => 512,
-                (None, false) => 1536,
-            }),
-            with_disk: !request.bare,
-            guest_disk: self.guest_disk(request)?,
-            kernel_arguments: &request.kernel_arguments.join(" "),
-            hypervisor_arguments: &request.hypervisor_arguments.join(" "),
-            terminal: bridge.as_ref().map(|bridge| bridge.line().to_owned()),
+        let power_on = match &snapshot {
+            Some(snapshot) => machine.restore(folder.path(), snapshot.folder())?,
+            None => self.prepare_boot(request, &machine, folder.path(), None)?,
         };
-        let job = self.job(request, &put, bridge.as_ref().map(Bridge::size));
-        let initial_ram_disk = self.initial_ram_disk(&job, &put)?;
-        if initial_ram_disk.len() as u64 > machine.room() {
-            return Err(Error::TooLarge {
-                needed_mib: (initial_ram_disk.len() as u64 >> 20) + 1,
-                room_mib: machine.room() >> 20,
-            });
-        }
-        let power_on = machine.prepare(folder.path(), &initial_ram_disk)?;
-        drop((initial_ram_disk, put));
         let files = folder.path().join("files.tar");
-        let mut watch = Watch {
+        let out = File::create(&files).map_err(Error::file("Could not write", &files))?;
+        let mut watch = self.watch(request, begun, out);
+        let mut process = Process::start(&power_on, folder.path())?;
+        if snapshot.is_some() {
+            machine.resume(folder.path()).map_err(|error| watch.explain(&mut process, error))?;
+        }
+        process.order(order(request, &put, bridge.as_ref().map(Bridge::size)), put);
+        let bridging = bridge.map(Bridge::connect).transpose()?;
+        let ending = watch.follow(&mut process, on_happening)?;
+        drop(bridging);
+        drop(process);
+        let brought = take_out(&files, &request.output)?;
+        watch.timings.total = begun.elapsed().as_secs_f64();
+        Ok(Finished { ending, timings: watch.timings, warnings: watch.warnings, files: brought })
+    }
+
+    fn watch<'w>(&'w self, request: &'w Request, begun: Instant, files: File) -> Watch<'w> {
+        Watch {
             lab: self.lab.name,
             stop: &self.stop,
             request,
@@ -125,16 +123,87 @@ impl Laboratory<'_> {
             timings: Timings { prepare: begun.elapsed().as_secs_f64(), ..Timings::default() },
             running: false,
             warnings: Vec::new(),
-            files: File::create(&files).map_err(Error::file("Could not write", &files))?,
+            files,
+        }
+    }
+
+    fn machine(&self, request: &Request, terminal: Option<PathBuf>) -> Result<Machine<'_>, Error> {
+        Ok(Machine {
+            lab: self.lab,
+            image: self.image,
+            xen: self.xen.as_ref(),
+            emulator: &self.emulator,
+            cpus: request.cpus,
+            memory_mib: request.memory_mib.unwrap_or(match (&self.xen, request.bare) {
+                (Some(_), _) => xen_boot::MEMORY_MIB,
+                (None, true) => 512,
+                (None, false) => 1536,
+            }),
+            with_disk: !request.bare,
+            guest_disk: self.guest_disk(request)?,
+            kernel_arguments: request.kernel_arguments.join(" "),
+            hypervisor_arguments: request.hypervisor_arguments.join(" "),
+            terminal,
+        })
+    }
+
+    fn shape(&self, request: &Request, machine: &Machine<'_>) -> Result<Shape, Error> {
+        // An image that was built again has another disk, which a saved machine would not fit.
+        let disk = |files: &[FileRecord]| {
+            files.iter().find(|file| file.path == DISK).map(|file| file.sha256.clone())
         };
-        let mut process = Process::start(&power_on, folder.path())?;
-        let bridging = bridge.map(Bridge::connect).transpose()?;
-        let ending = watch.follow(&mut process, on_happening)?;
-        drop(bridging);
-        drop(process);
-        let brought = take_out(&files, &request.output)?;
-        watch.timings.total = begun.elapsed().as_secs_f64();
-        Ok(Finished { ending, timings: watch.timings, warnings: watch.warnings, files: brought })
+        let xen = self.xen.as_ref().and_then(|xen| disk(&xen.manifest().files));
+        let images = disk(&self.image.manifest().files).into_iter().chain(xen).collect();
+        Ok(Shape {
+            lab: self.lab.name,
+            agent: agent_identity()?,
+            emulator: self.emulator.identity.clone(),
+            images,
+            cpus: machine.cpus,
+            memory_mib: machine.memory_mib,
+            with_disk: machine.with_disk,
+            guest_image: request.guest_image,
+            kernel_arguments: machine.kernel_arguments.clone(),
+            hypervisor_arguments: machine.hypervisor_arguments.clone(),
+        })
+    }
+
+    /// The snapshot that a run begins from; none with an emulator that cannot save.
+    fn snapshot(&self, request: &Request, machine: &Machine<'_>) -> Result<Option<Snapshot>, Error> {
+        if !self.emulator.patched {
+            return Ok(None);
+        }
+        let shape = self.shape(request, machine)?;
+        Snapshot::find_or_make(self.cache, &shape, |saved| {
+            let begun = Instant::now();
+            let folder = self.cache.run_folder()?;
+            let power_on = self.prepare_boot(request, machine, folder.path(), Some(saved))?;
+            let saving = machine.saving(folder.path(), saved);
+            let none = File::open("/dev/null").map_err(Error::file("Could not open", "/dev/null"))?;
+            let mut watch = self.watch(request, begun, none);
+            let mut process = Process::start(&power_on, folder.path())?;
+            saving.begin().map_err(|error| watch.explain(&mut process, error))?;
+            watch.until_it_waits(&mut process)?;
+            saving.finish(&mut process, &watch)
+        })
+        .map(Some)
+    }
+
+    fn prepare_boot(
+        &self,
+        request: &Request,
+        machine: &Machine<'_>,
+        folder: &Path,
+        saved: Option<&Path>,
+    ) -> Result<PowerOn, Error> {
+        let initial_ram_disk = self.initial_ram_disk(&self.setup(request))?;
+        if initial_ram_disk.len() as u64 > machine.room() {
+            return Err(Error::TooLarge {
+                needed_mib: (initial_ram_disk.len() as u64 >> 20) + 1,
+                room_mib: machine.room() >> 20,
+            });
+        }
+        machine.prepare(folder, &initial_ram_disk, saved)
     }
 
     fn guest_disk(&self, request: &Request) -> Result<Option<PathBuf>, Error> {
@@ -152,18 +221,13 @@ impl Laboratory<'_> {
         }
     }
 
-    fn job(&self, request: &Request, put: &[(PlacedFile, Vec<u8>)], terminal: Option<TerminalSize>) -> Job {
-        Job {
+    fn setup(&self, request: &Request) -> Setup {
+        Setup {
             root: if request.bare { Root::Bare } else { Root::Disk },
             guest_image: request.guest_image,
             xen: self.lab.is_xen(),
             modules: self.modules(request),
             module_parameters: module_parameters(&request.kernel_arguments),
-            command: request.command.clone(),
-            put: put.iter().map(|(file, _)| file.clone()).collect(),
-            get: request.get.clone(),
-            terminal,
-            terminal_kind: std::env::var("TERM").unwrap_or_else(|_| "vt100".to_owned()),
         }
     }
 
@@ -181,14 +245,15 @@ impl Laboratory<'_> {
             }
         };
         let disk: &[&str] = match self.lab.emulator {
-            Emulator::Bochs if !request.bare => &ATA_MODULES,
-            _ => &[],
+            _ if request.bare => &[],
+            Emulator::Bochs => &ATA_MODULES,
+            Emulator::Qemu => &VIRTIO_MODULES,
         };
         let vendor = format!("{vendor_module}.ko");
         disk.iter().chain(&KVM_MODULES).map(|&module| module.to_owned()).chain([vendor]).collect()
     }
 
-    fn initial_ram_disk(&self, job: &Job, put: &[(PlacedFile, Vec<u8>)]) -> Result<Vec<u8>, Error> {
+    fn initial_ram_disk(&self, setup: &Setup) -> Result<Vec<u8>, Error> {
         let program = own_program()?;
         let in_memory = || Error::file("Could not make the", "initial RAM disk");
         let mut archive = Archive::default();
@@ -197,7 +262,7 @@ impl Laboratory<'_> {
         }
         archive.file("/init", 0o755, &program).map_err(in_memory())?;
         archive.file(job::BUSYBOX, 0o755, &self.image.read(BUSYBOX)?).map_err(in_memory())?;
-        for module in &job.modules {
+        for module in &setup.modules {
             let contents = match &self.xen {
                 Some(xen) => xen.module(module)?,
                 None => self.image.read(&format!("{MODULES}/{module}"))?,
@@ -206,26 +271,41 @@ impl Laboratory<'_> {
                 .file(&format!("{}/{module}", job::MODULE_FOLDER), 0o644, &contents)
                 .map_err(in_memory())?;
         }
-        for (index, (_, contents)) in put.iter().enumerate() {
-            archive.file(&format!("{}/{index}", job::PUT_FOLDER), 0o644, contents).map_err(in_memory())?;
-        }
-        let text = serde_json::to_vec(job).unwrap_or_default();
-        archive.file(job::JOB_PATH, 0o644, &text).map_err(in_memory())?;
+        let text = serde_json::to_vec(setup).unwrap_or_default();
+        archive.file(job::SETUP_PATH, 0o644, &text).map_err(in_memory())?;
         archive.finish().map_err(in_memory())
     }
 }
 
-fn read_put(put: &[Put]) -> Result<Vec<(PlacedFile, Vec<u8>)>, Error> {
+/// Opens the files to be put, so that what is missing is told before anything starts.
+fn open_put(put: &[Put]) -> Result<Vec<(PlacedFile, File)>, Error> {
     put.iter()
         .map(|put| {
             if !put.from.is_file() {
                 return Err(Error::PutMissing { path: put.from.clone() });
             }
-            let contents = fs::read(&put.from).map_err(Error::file("Could not read", &put.from))?;
-            let mode = put.from.metadata().map_or(0o644, |metadata| metadata.permissions().mode() & 0o7777);
-            Ok((PlacedFile { path: put.to.clone(), mode }, contents))
+            let file = File::open(&put.from).map_err(Error::file("Could not open", &put.from))?;
+            let metadata = file.metadata().map_err(Error::file("Could not look at", &put.from))?;
+            let mode = metadata.permissions().mode() & 0o7777;
+            Ok((PlacedFile { path: put.to.clone(), mode, bytes: metadata.len() }, file))
         })
         .collect()
+}
+
+/// What the agent is asked to do. With a seed, all of it is the same in every run.
+fn order(request: &Request, put: &[(PlacedFile, File)], terminal: Option<TerminalSize>) -> Order {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+    let now = u64::try_from(now).unwrap_or(u64::MAX);
+    Order {
+        command: request.command.clone(),
+        put: put.iter().map(|(file, _)| file.clone()).collect(),
+        get: request.get.clone(),
+        terminal,
+        terminal_kind: std::env::var("TERM").unwrap_or_else(|_| "vt100".to_owned()),
+        clock: request.seed.map_or(now, |_| SEEDED_CLOCK),
+        seed: request.seed.unwrap_or(now),
+        switch_cycles: request.switch_cycles,
+    }
 }
 
 /// `module.parameter=value` arguments, by module, as one string for each.
@@ -278,7 +358,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_found_before_anything_starts() {
         let put = Put { from: PathBuf::from("/nonexistent/file"), to: "file".to_owned() };
-        assert!(matches!(read_put(&[put]), Err(Error::PutMissing { .. })));
+        assert!(matches!(open_put(&[put]), Err(Error::PutMissing { .. })));
     }
 
     #[test]

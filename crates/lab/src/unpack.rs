@@ -1,8 +1,9 @@
 //! Unpacking packages into a tree, without running anything of theirs.
 
 use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,12 +11,11 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::packages::{Package, succeeded};
 use crate::progress::{OnProgress, Progress, Step};
-use crate::recorded::remove;
 
 /// The package whose links (/bin to /usr/bin and so on) all others unpack through.
 const FIRST: &str = "base-files";
 
-/// Unpacks packages below `root`, but for the folders `left_out`.
+/// Unpacks packages below `root`, but for what is in the folders `left_out`.
 pub(crate) fn unpack(
     packages: &[Package],
     root: &Path,
@@ -25,7 +25,7 @@ pub(crate) fn unpack(
     fs::create_dir_all(root).map_err(Error::file("Could not make", root))?;
     let (first, rest): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package.name == FIRST);
     for package in first {
-        unpack_one(package, root)?;
+        unpack_one(&package.file, root, left_out)?;
     }
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
@@ -33,7 +33,8 @@ pub(crate) fn unpack(
     let failed = || failure.lock().is_ok_and(|failure| failure.is_some());
     let work = || {
         while let Some(package) = rest.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !failed()) {
-            if let (Err(error), Ok(mut failure)) = (unpack_one(package, root), failure.lock()) {
+            if let (Err(error), Ok(mut failure)) = (unpack_one(&package.file, root, left_out), failure.lock())
+            {
                 *failure = Some(error);
             }
             done.fetch_add(1, Ordering::Relaxed);
@@ -49,17 +50,37 @@ pub(crate) fn unpack(
             std::thread::sleep(Duration::from_millis(100));
         }
     });
-    if let Some(error) = failure.into_inner().ok().flatten() {
-        return Err(error);
-    }
-    left_out.iter().try_for_each(|folder| remove(&root.join(folder)))
+    failure.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
-fn unpack_one(package: &Package, root: &Path) -> Result<(), Error> {
-    let output = Command::new("dpkg-deb")
-        .arg("--extract")
-        .args([&package.file, root])
-        .output()
+/// Unpacks one package file below `root`, but for what is in the folders `left_out`.
+pub(crate) fn unpack_one(file: &Path, root: &Path, left_out: &[&str]) -> Result<(), Error> {
+    let mut child = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .map_err(Error::file("Could not start", "dpkg-deb"))?;
-    succeeded("dpkg-deb", &output).map(drop)
+    let unpacked = child.stdout.take().map_or(Ok(()), |stdout| unpack_archive(stdout, root, left_out));
+    let output = child.wait_with_output().map_err(Error::file("Could not wait for", "dpkg-deb"))?;
+    succeeded("dpkg-deb", &output)?;
+    unpacked.map_err(Error::file("Could not unpack", file))
+}
+
+/// What is left out is never written: removing it again would take longer than all the rest.
+fn unpack_archive(from: impl Read, root: &Path, left_out: &[&str]) -> io::Result<()> {
+    let mut archive = tar::Archive::new(from);
+    archive.set_preserve_permissions(true);
+    archive.set_preserve_mtime(true);
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        let path = path.strip_prefix(".").unwrap_or(&path);
+        if !left_out.iter().any(|folder| path.starts_with(folder)) {
+            entry.unpack_in(root)?;
+        }
+    }
+    Ok(())
 }

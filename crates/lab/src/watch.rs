@@ -51,6 +51,21 @@ impl Watch<'_> {
         }
     }
 
+    /// Waits until the agent is ready for an order.
+    pub(crate) fn until_it_waits(&mut self, process: &mut Process) -> Result<(), Error> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            match process.next(TICK)? {
+                Event::Frame(Frame::Moment(moment)) if moment.reached == "waiting" => return Ok(()),
+                Event::Frame(frame) => drop(self.take(frame, &mut |_| ())?),
+                Event::Quiet => self.check_limits(process)?,
+                Event::Ended(status) => return Err(self.died(process, status.to_string())),
+            }
+        }
+    }
+
     fn take(
         &mut self,
         frame: Frame,
@@ -67,6 +82,9 @@ impl Watch<'_> {
             Frame::Warning(message) => self.warnings.push(message),
             Frame::Failure(message) => return Err(Error::Agent { lab: self.lab.to_owned(), message }),
             Frame::Ended(ending) => return Ok(Some(ending)),
+            Frame::Order(_) | Frame::Put(_) => {
+                tracing::debug!("the agent sends what only this side sends");
+            }
             Frame::Moment(moment) => {
                 self.reached(&moment);
                 on_happening(Happening::Reached(&moment));
@@ -83,6 +101,12 @@ impl Watch<'_> {
         match moment.reached.as_str() {
             "init" => self.timings.boot = self.powered_on.elapsed().as_secs_f64(),
             "modules" => self.timings.modules = seconds,
+            "waiting" => self.timings.modules += seconds,
+            // The first thing that a restored machine says.
+            "order" if self.timings.boot == 0.0 => {
+                self.timings.boot = self.powered_on.elapsed().as_secs_f64()
+            }
+            "order" => {}
             "root" => {
                 self.timings.root = seconds;
                 self.running = true;
@@ -129,7 +153,16 @@ impl Watch<'_> {
         }
     }
 
-    fn died(&self, process: &Process, status: String) -> Error {
+    /// An emulator that ended explains an error better than what could not be said to it.
+    pub(crate) fn explain(&self, process: &mut Process, error: Error) -> Error {
+        match process.wait(TICK) {
+            Ok(Some(status)) => self.died(process, status.to_string()),
+            _ => error,
+        }
+    }
+
+    /// Why an emulator that ended early did so, by what it said.
+    pub(crate) fn died(&self, process: &Process, status: String) -> Error {
         let (lab, console) = (self.lab.to_owned(), process.last_words());
         if process.panicked() {
             return Error::Panic { lab, after: self.begun.elapsed(), console };

@@ -11,7 +11,7 @@ use crate::xen_image::{HYPERVISOR, KERNEL, XenImage};
 
 /// QEMU's CPU: Xen 4.20 takes MWAIT, which TCG has no idle states for, and panics. On QEMU's EPYC threads of dom0 lose
 /// their heap now and then (5 of 12 runs of `exitless stat` crashed, with AVX and without); on this model none of 12 did.
-const QEMU_CPU: &str = "phenom,+svm,-monitor";
+pub(crate) const QEMU_CPU: &str = "phenom,+svm,-monitor";
 /// The hypervisor's arguments. Mitigations are what an emulated CPU feels and no measurement here needs.
 const ARGUMENTS: &str =
     "console=com1 com1=115200 loglvl=all guest_loglvl=all spec-ctrl=no xpti=no conring_size=128k";
@@ -37,7 +37,7 @@ pub(crate) fn hypervisor_arguments(emulator: Emulator, memory_mib: u64, given: &
     format!("{ARGUMENTS} {own} dom0_mem={0}M,max:{0}M {given}", dom0_memory(memory_mib)).trim_end().to_owned()
 }
 
-/// Adds QEMU's CPU, the hypervisor and its modules; the emulator is to run in `folder`.
+/// Adds the hypervisor and its modules; the emulator is to run in `folder`.
 pub(crate) fn arguments(
     invocation: &mut Invocation,
     image: &XenImage,
@@ -49,7 +49,7 @@ pub(crate) fn arguments(
     let link = folder.join(KERNEL_LINK);
     symlink(image.path(KERNEL), &link).map_err(Error::file("Could not link", &link))?;
     let ram_disk = initial_ram_disk.file_name().unwrap_or_default().to_string_lossy();
-    invocation.args(["-cpu", QEMU_CPU, "-kernel"]).arg(image.path(HYPERVISOR));
+    invocation.arg("-kernel").arg(image.path(HYPERVISOR));
     invocation.arg("-append").arg(hypervisor_arguments);
     invocation.arg("-initrd").arg(modules(command_line, &ram_disk));
     Ok(())

@@ -16,7 +16,7 @@ use crate::recorded::remove;
 use crate::tools::Invocation;
 use crate::xen_guest;
 use crate::xen_image::{HYPERVISOR, KERNEL, XenModules};
-use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, LATER_MODULES, NVME_MODULES};
+use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, LATER_MODULES, VIRTIO_MODULES};
 
 /// Free room on the disk, in bytes.
 const ROOM: u64 = 256 << 20;
@@ -100,7 +100,7 @@ fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<XenModules, 
     let folder = root.join("usr/lib/modules").join(release);
     let path = folder.join("modules.dep");
     let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
-    let early = EARLY_MODULES.iter().chain(&NVME_MODULES).chain(&ATA_MODULES);
+    let early = EARLY_MODULES.iter().chain(&VIRTIO_MODULES).chain(&ATA_MODULES);
     let wanted: Vec<&str> = early.chain(&LATER_MODULES).copied().collect();
     let order = loading(&dependencies, &wanted);
     if let Some(missing) = wanted.iter().find(|&&name| !order.contains_key(name)) {
@@ -118,7 +118,7 @@ fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<XenModules, 
     };
     let early = XenModules {
         always: with_needs(&EARLY_MODULES),
-        nvme: with_needs(&NVME_MODULES),
+        virtio: with_needs(&VIRTIO_MODULES),
         ata: with_needs(&ATA_MODULES),
     };
     for file in early.all() {

@@ -33,7 +33,7 @@ pub struct XenModules {
     /// Those of Xen and of the file system.
     pub always: Vec<String>,
     /// Those of the disk that QEMU gives it.
-    pub nvme: Vec<String>,
+    pub virtio: Vec<String>,
     /// Those of the disk that Bochs gives it.
     pub ata: Vec<String>,
 }
@@ -42,7 +42,7 @@ impl XenModules {
     /// All of them, each once.
     pub(crate) fn all(&self) -> Vec<&String> {
         let mut all: Vec<&String> = Vec::new();
-        for module in self.always.iter().chain(&self.nvme).chain(&self.ata) {
+        for module in self.always.iter().chain(&self.virtio).chain(&self.ata) {
             if !all.contains(&module) {
                 all.push(module);
             }
@@ -54,7 +54,7 @@ impl XenModules {
     pub(crate) fn needed(&self, emulator: Emulator) -> impl Iterator<Item = &String> {
         let disk = match emulator {
             Emulator::Bochs => &self.ata,
-            Emulator::Qemu => &self.nvme,
+            Emulator::Qemu => &self.virtio,
         };
         self.always.iter().chain(disk)
     }

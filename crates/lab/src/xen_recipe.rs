@@ -3,7 +3,7 @@
 use crate::recipe::{self, COMPONENTS, RELEASE};
 
 /// Raised when the steps that turn packages into the image change.
-const STEPS: u32 = 4;
+const STEPS: u32 = 5;
 
 /// Packages asked for; apt adds what they depend on.
 pub(crate) const PACKAGES: [&str; 31] = [
@@ -74,7 +74,7 @@ pub(crate) const EARLY_MODULES: [&str; 7] =
     ["crc32c_generic", "ext4", "xen_evtchn", "xen_gntalloc", "xen_gntdev", "xen_privcmd", "xenfs"];
 
 /// Modules of the disk that QEMU gives it.
-pub(crate) const NVME_MODULES: [&str; 1] = ["nvme"];
+pub(crate) const VIRTIO_MODULES: [&str; 1] = ["virtio_blk"];
 
 /// Modules of the disks that Bochs gives it. `sd_mod` comes first: disks that are there before it get their names in any
 /// order, and they are told apart by these.
@@ -98,6 +98,6 @@ pub(crate) const LATER_MODULES: [&str; 10] = [
 pub(crate) fn content_key() -> String {
     let steps = STEPS.to_string();
     let parts = [RELEASE, COMPONENTS, &steps];
-    let modules = EARLY_MODULES.iter().chain(&NVME_MODULES).chain(&ATA_MODULES).chain(&LATER_MODULES);
+    let modules = EARLY_MODULES.iter().chain(&VIRTIO_MODULES).chain(&ATA_MODULES).chain(&LATER_MODULES);
     recipe::key(parts.iter().chain(&PACKAGES).chain(&LEFT_OUT).chain(modules))
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lab::{
-    BUILD_EFFORT, Cache, Effort, Finished, Happening, Image, LABS, Lab, Laboratory, Put, Request, Timings,
-    XEN_BUILD_EFFORT, XenImage,
+    BUILD_EFFORT, BuiltEmulator, Cache, Effort, Finished, Happening, Image, LABS, Lab, Laboratory, Put,
+    Request, Timings, XEN_BUILD_EFFORT, XenImage,
 };
 use serde::Serialize;
 
@@ -44,6 +44,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         machine: MachineArguments,
     },
+    /// Inside a laboratory: print or set what a VM exit and the entry after it cost, in cycles of its clock.
+    ///
+    /// As a factor of a study: commands = [{ before = "exitless lab switch-cycles 1350", after = "exitless lab
+    /// switch-cycles 0" }]. Needs root. Exit status: 1 on a machine that is no laboratory with a clock.
+    SwitchCycles {
+        /// The new cost, beside the instructions that handle the exit.
+        cycles: Option<u32>,
+    },
     /// Remove every laboratory and all packages from the cache.
     Clean,
 }
@@ -72,6 +80,15 @@ pub(crate) struct MachineArguments {
     /// A further argument of Xen, in laboratories that have it: apicv=0.
     #[arg(long, value_name = "ARGUMENT")]
     hypervisor_argument: Vec<String>,
+    /// Cycles that a VM exit and the entry after it cost beside the instructions that handle it.
+    #[arg(long, value_name = "CYCLES", default_value_t = 0)]
+    switch_cycles: u32,
+    /// Make the run the same as all others with this seed, to the last byte: clock and random numbers inside.
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Boot instead of going on from the laboratory's snapshot.
+    #[arg(long)]
+    boot: bool,
 }
 
 /// Arguments of `lab run`.
@@ -117,6 +134,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Build { name } => build(&name),
         Command::Run(arguments) => run_command(arguments),
         Command::Shell { name, machine } => shell(&name, machine),
+        Command::SwitchCycles { cycles } => switch_cycles(cycles),
         Command::Clean => clean(),
     }
 }
@@ -156,7 +174,7 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let cache = Cache::of_user();
     let mut progress = BuildProgress::new();
-    let image = image(&cache, &mut progress, &stop)?;
+    let image = image(&cache, lab, &mut progress, &stop)?;
     image.verify(&mut |step| progress.show(step))?;
     let laboratory = open(&cache, lab, &image, &mut progress, Arc::clone(&stop))?;
     if let Some(xen) = laboratory.xen_image() {
@@ -168,13 +186,10 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     for (package, here, proven) in image.drift().into_iter().chain(of_xen) {
         eprintln!("Note: {package} is {here}; the laboratories were proven with {proven}");
     }
-    let emulator = laboratory.program().map_or_else(
-        || format!("{} of the laboratory's image", lab.emulator.name()),
-        |program| program.display().to_string(),
-    );
     println!(
-        "{name} is ready: Linux {}, {emulator}, {} packages, {} MiB",
+        "{name} is ready: Linux {}, {}, {} packages, {} MiB",
         image.manifest().kernel_release,
+        laboratory.emulator_name(),
         image.manifest().packages.len(),
         image.disk_usage() >> 20
     );
@@ -217,6 +232,15 @@ fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&finished))
 }
 
+fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {
+    if let Some(cycles) = cycles {
+        lab::switch_cost::set(cycles).context("Could not set the cost of a switch")?;
+    }
+    let cost = lab::switch_cost::get().context("Could not read the cost of a switch")?;
+    println!("{}", cost.context("This machine is no laboratory with a clock")?);
+    Ok(ExitCode::SUCCESS)
+}
+
 fn clean() -> anyhow::Result<ExitCode> {
     let cache = Cache::of_user();
     let freed = cache.clean()?;
@@ -232,7 +256,7 @@ pub(crate) fn with_laboratory<T>(
 ) -> anyhow::Result<T> {
     let cache = Cache::of_user();
     let mut progress = BuildProgress::new();
-    let image = image(&cache, &mut progress, &stop)?;
+    let image = image(&cache, lab, &mut progress, &stop)?;
     let laboratory = open(&cache, lab, &image, &mut progress, stop)?;
     drop(progress);
     use_it(&laboratory)
@@ -264,11 +288,15 @@ fn say_effort(what: &str, effort: &Effort, cache: &Cache) {
     );
 }
 
-fn image(cache: &Cache, progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<Image> {
+/// The laboratories' image; what is missing of it and of the laboratory's emulator is built side by side.
+fn image(cache: &Cache, lab: &Lab, progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<Image> {
     if Image::find(cache)?.is_none() {
         say_effort("the laboratories' image", &BUILD_EFFORT, cache);
     }
-    let built = Image::find_or_build(cache, &mut |step| progress.show(step));
+    if BuiltEmulator::find(cache, lab.emulator)?.is_none() {
+        say_effort(lab.emulator.name(), &lab.emulator.effort(), cache);
+    }
+    let built = lab::build(cache, lab, &mut |step| progress.show(step));
     // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.
     Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
@@ -282,6 +310,9 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         boot_timeout: machine.boot_timeout.map(Duration::from_secs),
         kernel_arguments: machine.kernel_argument,
         hypervisor_arguments: machine.hypervisor_argument,
+        switch_cycles: machine.switch_cycles,
+        seed: machine.seed,
+        boot: machine.boot,
         ..Request::new(command)
     }
 }
@@ -314,8 +345,8 @@ fn pass_on(happening: &Happening<'_>) {
 /// A line for each part of a run.
 pub(crate) fn print_timings(timings: &Timings) {
     let parts = [
-        ("boot image", timings.prepare),
-        ("boot to user space", timings.boot),
+        ("image or snapshot", timings.prepare),
+        ("boot or restore", timings.boot),
         ("kernel modules", timings.modules),
         ("root file system", timings.root),
         ("command", timings.command),

@@ -1,7 +1,7 @@
 //! The byte channel to the host, chosen by what the emulator offers.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 use super::debug_port::DebugPort;
@@ -10,7 +10,7 @@ use crate::job::PORT_NAME;
 
 const PORT_WAIT: Duration = Duration::from_secs(10);
 
-/// Where frames go.
+/// Where frames go to and come from.
 #[derive(Debug)]
 pub(super) enum Channel {
     /// A virtio port: bytes travel in large pieces.
@@ -22,7 +22,9 @@ pub(super) enum Channel {
 impl Channel {
     pub(super) fn open() -> io::Result<Self> {
         match wait_for_virtio_port() {
-            Some(port) => Ok(Self::Virtio(OpenOptions::new().write(true).open(format!("/dev/{port}"))?)),
+            Some(port) => {
+                Ok(Self::Virtio(OpenOptions::new().read(true).write(true).open(format!("/dev/{port}"))?))
+            }
             None => DebugPort::open().map(Self::Debug),
         }
     }
@@ -32,6 +34,28 @@ impl Channel {
         match self {
             Self::Virtio(port) => port.write_all(&bytes),
             Self::Debug(port) => port.write_all(&bytes),
+        }
+    }
+
+    /// Waits for the next frame from the host. The first call is where a snapshot is taken.
+    pub(super) fn receive(&mut self) -> io::Result<Frame> {
+        match self {
+            Self::Virtio(port) => Frame::read(&mut Waiting(port)),
+            Self::Debug(port) => Frame::read(port),
+        }
+    }
+}
+
+/// A virtio port that nobody has opened on the host's side yet reads as at its end.
+struct Waiting<'a>(&'a mut File);
+
+impl Read for Waiting<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(bytes)? {
+                0 if !bytes.is_empty() => std::thread::sleep(Duration::from_millis(10)),
+                count => return Ok(count),
+            }
         }
     }
 }

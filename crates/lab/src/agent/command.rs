@@ -10,14 +10,14 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::channel::Channel;
 use crate::frames::{Ending, Frame};
-use crate::job::{HOME, Job, TerminalSize};
+use crate::job::{HOME, Order, TerminalSize};
 
 const SERIAL: &str = "/dev/ttyS1";
 const PIECE: usize = 32 << 10;
 
-pub(super) fn run(job: &Job, channel: &mut Channel) -> Result<Ending, String> {
-    let (program, arguments) = job.command.split_first().ok_or("no command was given")?;
-    let mut command = inside(program, job);
+pub(super) fn run(order: &Order, channel: &mut Channel) -> Result<Ending, String> {
+    let (program, arguments) = order.command.split_first().ok_or("no command was given")?;
+    let mut command = inside(program, order);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -56,7 +56,7 @@ fn forward(
     })
 }
 
-pub(super) fn shell(job: &Job, size: TerminalSize) -> Result<Ending, String> {
+pub(super) fn shell(order: &Order, size: TerminalSize) -> Result<Ending, String> {
     let terminal = OpenOptions::new()
         .read(true)
         .write(true)
@@ -66,19 +66,19 @@ pub(super) fn shell(job: &Job, size: TerminalSize) -> Result<Ending, String> {
     tcsetwinsize(&terminal, winsize).map_err(|error| format!("setting the terminal's size: {error}"))?;
     let clone = || terminal.try_clone().map(Stdio::from).map_err(|error| error.to_string());
     // setsid -c makes the line the shell's controlling terminal, so that Ctrl-C and job control work.
-    let mut command = inside("setsid", job);
+    let mut command = inside("setsid", order);
     command.args(["-c", "sh", "-l"]).stdin(clone()?).stdout(clone()?).stderr(clone()?);
     command.status().map(ending).map_err(|error| format!("starting a shell: {error}"))
 }
 
-fn inside(program: &str, job: &Job) -> Command {
+fn inside(program: &str, order: &Order) -> Command {
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let mut command = Command::new(program);
     command
         .env_clear()
         .env("PATH", path)
         .env("HOME", HOME)
-        .env("TERM", &job.terminal_kind)
+        .env("TERM", &order.terminal_kind)
         .env("LANG", "C.UTF-8");
     command.current_dir(HOME);
     command

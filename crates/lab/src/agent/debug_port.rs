@@ -1,4 +1,5 @@
-//! The debug port 0xe9, which Bochs (`port_e9_hack`) and QEMU (`isa-debugcon`) pass to the host byte by byte.
+//! The debug port 0xe9: what is written to it leaves Bochs by its standard output, and what it reads comes from its
+//! standard input. Emulated time stands still until there is something to read.
 
 use std::arch::asm;
 use std::io;
@@ -31,5 +32,16 @@ impl io::Write for DebugPort {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl io::Read for DebugPort {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: `rep insb` writes exactly `bytes.len()` bytes to the slice, and `open` got leave for the port.
+        unsafe {
+            asm!("rep insb", inout("rcx") bytes.len() => _, inout("rdi") bytes.as_mut_ptr() => _, in("dx") PORT,
+                 options(nostack, preserves_flags));
+        }
+        Ok(bytes.len())
     }
 }

@@ -3,27 +3,39 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::channel::Channel;
 use crate::frames::Frame;
-use crate::job::{HOME, PUT_FOLDER, PlacedFile};
+use crate::job::{HOME, PlacedFile};
 
 const PIECE: usize = 256 << 10;
 
-pub(super) fn place(root: &Path, files: &[PlacedFile]) -> Result<(), String> {
-    for (index, file) in files.iter().enumerate() {
-        let source = Path::new(PUT_FOLDER).join(index.to_string());
-        let target = under(root, &file.path);
-        let placed = target
-            .parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| fs::copy(&source, &target))
-            .and_then(|_| fs::set_permissions(&target, fs::Permissions::from_mode(file.mode)))
-            .and_then(|()| fs::remove_file(&source));
-        placed.map_err(|error| format!("putting {}: {error}", file.path))?;
+/// Receives the order's files and puts them into place.
+pub(super) fn place(files: &[PlacedFile], channel: &mut Channel) -> Result<(), String> {
+    for file in files {
+        receive(&absolute(&file.path), file, channel)
+            .map_err(|error| format!("putting {}: {error}", file.path))?;
     }
     Ok(())
+}
+
+fn receive(target: &Path, file: &PlacedFile, channel: &mut Channel) -> io::Result<()> {
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut out = fs::File::create(target)?;
+    let mut missing = file.bytes;
+    while missing > 0 {
+        let Frame::Put(bytes) = channel.receive()? else {
+            return Err(io::Error::other("the host sent something else than the file"));
+        };
+        missing = missing
+            .checked_sub(bytes.len() as u64)
+            .ok_or_else(|| io::Error::other("the host sent more than the file"))?;
+        out.write_all(&bytes)?;
+    }
+    fs::set_permissions(target, fs::Permissions::from_mode(file.mode))
 }
 
 /// Sends what there is of `paths`; what is missing becomes a warning.
@@ -35,7 +47,7 @@ pub(super) fn send(paths: &[String], channel: &mut Channel) -> Result<(), String
     let mut archive = tar::Builder::new(Pieces { channel, pending: Vec::with_capacity(PIECE) });
     archive.follow_symlinks(true);
     for path in paths {
-        let source = under(Path::new("/"), path);
+        let source = absolute(path);
         let name = Path::new(path).file_name().map_or_else(|| PathBuf::from("root"), PathBuf::from);
         let added = match fs::metadata(&source) {
             Ok(metadata) if metadata.is_dir() => archive.append_dir_all(&name, &source),
@@ -72,11 +84,9 @@ fn append_file(
     archive.append_data(&mut header, name, contents.as_slice())
 }
 
-fn under(root: &Path, path: &str) -> PathBuf {
-    let absolute = Path::new(HOME).join(path);
-    let parts =
-        absolute.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
-    root.join(parts.collect::<PathBuf>())
+/// Relative paths begin at root's home.
+fn absolute(path: &str) -> PathBuf {
+    Path::new(HOME).join(path)
 }
 
 struct Pieces<'a> {
@@ -98,17 +108,5 @@ impl Write for Pieces<'_> {
             self.channel.send(&Frame::Files(piece.to_vec()))?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relative_paths_are_taken_from_home_under_the_root() {
-        assert_eq!(under(Path::new("/disk"), "result.json"), Path::new("/disk/root/result.json"));
-        assert_eq!(under(Path::new("/disk"), "/proc/cpuinfo"), Path::new("/disk/proc/cpuinfo"));
-        assert_eq!(under(Path::new("/"), "/proc/cpuinfo"), Path::new("/proc/cpuinfo"));
     }
 }

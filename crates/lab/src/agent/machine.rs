@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
+use rustix::time::{ClockId, Timespec, clock_settime};
 
 use crate::guest_image::{
     BESIDE_THE_ROOT, COMPRESSED_KERNEL, IN_LABORATORY, INITIAL_RAM_DISK, KERNEL, MANIFEST, ROOT,
 };
-use crate::job::{BUSYBOX, HOME, MODULE_FOLDER, Root};
+use crate::job::{BUSYBOX, HOME, MODULE_FOLDER, Root, Setup};
 
-/// The number of an NVMe namespace, and the name of a disk at Bochs's ATA channel.
-type Disk = (u32, &'static str);
-const OWN_DISK: Disk = (1, "sda");
-const GUEST_DISK: Disk = (2, "sdb");
+/// The serial number of a virtio disk, and the name of a disk at Bochs's ATA channel.
+type Disk = (&'static str, &'static str);
+const OWN_DISK: Disk = ("disk", "sda");
+const GUEST_DISK: Disk = ("guest", "sdb");
 /// Where the guest image's disk is mounted.
 const GUEST_ROOT: &str = "/run/exitless/guest-root";
 const DISK_WAIT: Duration = Duration::from_secs(60);
@@ -59,6 +60,21 @@ pub(super) fn load_module(file: &str, parameters: &BTreeMap<String, String>) -> 
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(format!("loading the kernel module {name} with parameters {values:?}: {error}")),
     }
+}
+
+/// Waits until the disks that the machine has are there, without reading more of them than the kernel does by itself.
+pub(super) fn wait_for_disks(setup: &Setup) -> Result<(), String> {
+    let own = (setup.root == Root::Disk).then_some(OWN_DISK);
+    let guest = setup.guest_image.then_some(GUEST_DISK);
+    own.into_iter().chain(guest).try_for_each(|disk| wait_for_disk(disk, Path::new("/")).map(drop))
+}
+
+/// Sets the clock, which a snapshot stopped, to nanoseconds since 1970.
+pub(super) fn set_clock(nanoseconds: u64) -> Result<(), String> {
+    const SECOND: u64 = 1_000_000_000;
+    // Both fit: a u64 of nanoseconds is less than 600 years.
+    let time = Timespec { tv_sec: (nanoseconds / SECOND) as i64, tv_nsec: (nanoseconds % SECOND) as i64 };
+    clock_settime(ClockId::Realtime, time).map_err(|error| format!("setting the clock: {error}"))
 }
 
 /// Makes the root file system of the command and returns where it is mounted.
@@ -134,25 +150,22 @@ fn wait_for_disk(disk: Disk, root: &Path) -> Result<String, String> {
             return Ok(format!("/dev/{name}"));
         }
         if begun.elapsed() > DISK_WAIT {
-            let (namespace, name) = disk;
+            let (serial, name) = disk;
             return Err(format!(
-                "neither NVMe namespace {namespace} nor {name} appeared within {DISK_WAIT:?}"
+                "neither a virtio disk with the serial number {serial} nor {name} appeared within {DISK_WAIT:?}"
             ));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Linux scans the namespaces of a controller side by side, so the number in a disk's name can be another's.
-fn find_disk((namespace, name): Disk, block: &Path) -> Option<String> {
+/// Linux finds disks side by side, so the letter in a disk's name can be another's.
+fn find_disk((serial, name): Disk, block: &Path) -> Option<String> {
     let disks = fs::read_dir(block).ok()?;
     let mut names = disks.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.find(|found| {
-        let number = fs::read_to_string(block.join(found).join("nsid")).ok();
-        match number.and_then(|number| number.trim().parse::<u32>().ok()) {
-            Some(number) => number == namespace,
-            None => found == name,
-        }
+    names.find(|found| match fs::read_to_string(block.join(found).join("serial")) {
+        Ok(number) => number.trim() == serial,
+        Err(_) => found == name,
     })
 }
 
@@ -161,15 +174,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_found_by_its_number_and_not_by_its_name() {
+    fn a_virtio_disk_is_found_by_its_serial_number_and_not_by_its_name() {
         let block = tempfile::tempdir().unwrap();
-        for (disk, number) in [("nvme0n1", "2\n"), ("nvme0n2", "1\n")] {
+        for (disk, number) in [("vda", "guest\n"), ("vdb", "disk\n")] {
             fs::create_dir(block.path().join(disk)).unwrap();
-            fs::write(block.path().join(disk).join("nsid"), number).unwrap();
+            fs::write(block.path().join(disk).join("serial"), number).unwrap();
         }
         fs::create_dir(block.path().join("loop0")).unwrap();
-        assert_eq!(find_disk(OWN_DISK, block.path()).as_deref(), Some("nvme0n2"));
-        assert_eq!(find_disk(GUEST_DISK, block.path()).as_deref(), Some("nvme0n1"));
+        assert_eq!(find_disk(OWN_DISK, block.path()).as_deref(), Some("vdb"));
+        assert_eq!(find_disk(GUEST_DISK, block.path()).as_deref(), Some("vda"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod command;
 mod debug_port;
 mod files;
 mod machine;
+mod random;
 mod xen;
 
 use std::io;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use rustix::system::{RebootCommand, reboot};
 
 use crate::frames::{Ending, Frame, Moment};
-use crate::job::{AGENT_ARGUMENT, JOB_PATH, Job, Root};
+use crate::job::{AGENT_ARGUMENT, Order, Root, SETUP_PATH, Setup};
+use crate::switch_cost;
 use channel::Channel;
 
 /// How long the host is given to end the emulator before the emulated host does it.
@@ -24,7 +26,7 @@ pub fn is_agent() -> bool {
     std::process::id() == 1 && std::env::args().nth(1).as_deref() == Some(AGENT_ARGUMENT)
 }
 
-/// Runs the job of the initial RAM disk, waits for the host to end the emulator, and else powers off.
+/// Sets the machine up, carries out the host's order, waits for the host to end the emulator, and else powers off.
 pub fn run() -> ! {
     match serve() {
         // The last frame may still be on its way. The host ends the emulator when it has it.
@@ -52,33 +54,67 @@ fn serve() -> Result<(), String> {
 
 fn carry_out(channel: &mut Channel) -> Result<Ending, String> {
     reached(channel, "init");
-    let job = std::fs::read(JOB_PATH).map_err(|error| format!("reading {JOB_PATH}: {error}"))?;
-    let job: Job = serde_json::from_slice(&job).map_err(|error| format!("reading {JOB_PATH}: {error}"))?;
-    for module in &job.modules {
-        machine::load_module(module, &job.module_parameters)?;
+    let setup = std::fs::read(SETUP_PATH).map_err(|error| format!("reading {SETUP_PATH}: {error}"))?;
+    let setup: Setup =
+        serde_json::from_slice(&setup).map_err(|error| format!("reading {SETUP_PATH}: {error}"))?;
+    for module in &setup.modules {
+        machine::load_module(module, &setup.module_parameters)?;
     }
     reached(channel, "modules");
-    if job.xen {
-        xen::mount_xenfs()?;
+    let of_xen = setup.xen && setup.root == Root::Disk;
+    // The daemons of Xen live on the disk, whose changes a snapshot of such a host keeps. Other hosts' disk is mounted
+    // after the snapshot, so that a run begins with the disk as it was built.
+    if of_xen {
+        prepare_root(&setup)?;
+    } else {
+        machine::wait_for_disks(&setup)?;
     }
-    let root = machine::make_root(job.root)?;
-    if job.guest_image {
-        machine::offer_guest_image(&root)?;
+    let order = receive_order(channel)?;
+    machine::set_clock(order.clock)?;
+    random::seed(order.seed)?;
+    if order.switch_cycles != 0 {
+        switch_cost::set(order.switch_cycles).map_err(|error| error.to_string())?;
     }
-    files::place(&root, &job.put)?;
-    machine::change_root(&root)?;
-    if job.xen && job.root == Root::Disk {
-        xen::start_daemons()?;
+    if !of_xen {
+        prepare_root(&setup)?;
     }
+    files::place(&order.put, channel)?;
     reached(channel, "root");
-    let ending = match job.terminal {
-        Some(size) => command::shell(&job, size)?,
-        None => command::run(&job, channel)?,
+    let ending = match order.terminal {
+        Some(size) => command::shell(&order, size)?,
+        None => command::run(&order, channel)?,
     };
     reached(channel, "command");
-    files::send(&job.get, channel)?;
+    files::send(&order.get, channel)?;
     reached(channel, "files");
     Ok(ending)
+}
+
+fn receive_order(channel: &mut Channel) -> Result<Order, String> {
+    reached(channel, "waiting");
+    let order = match channel.receive() {
+        Ok(Frame::Order(order)) => *order,
+        Ok(other) => return Err(format!("expected an order, found {other:?}")),
+        Err(error) => return Err(format!("receiving the order: {error}")),
+    };
+    reached(channel, "order");
+    Ok(order)
+}
+
+/// Makes the command's root file system and enters it.
+fn prepare_root(setup: &Setup) -> Result<(), String> {
+    if setup.xen {
+        xen::mount_xenfs()?;
+    }
+    let root = machine::make_root(setup.root)?;
+    if setup.guest_image {
+        machine::offer_guest_image(&root)?;
+    }
+    machine::change_root(&root)?;
+    if setup.xen && setup.root == Root::Disk {
+        xen::start_daemons()?;
+    }
+    Ok(())
 }
 
 fn reached(channel: &mut Channel, what: &str) {

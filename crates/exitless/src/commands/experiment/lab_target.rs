@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use experiment::study::plan::Plan;
 use experiment::study::stream;
 use experiment::study::target::{Chunks, Connection, Remote, RemoteError};
-use lab::{Cache, Emulator, Happening, Image, Lab, Laboratory, Put, Request};
+use lab::{Cache, Happening, Image, Lab, Laboratory, Put, Request};
 
 use super::SERVE;
 use crate::commands::guest;
@@ -39,14 +39,7 @@ pub(super) fn make_ready(
     if guest_image {
         guest::image(&mut BuildProgress::new(), stop)?;
     }
-    let emulated = with_laboratory(lab, Arc::clone(stop), |laboratory| {
-        let emulator = match lab.emulator {
-            Emulator::Bochs => "Bochs",
-            Emulator::Qemu => "QEMU TCG",
-        };
-        let version = laboratory.emulator_version();
-        Ok(version.map_or(emulator.to_owned(), |version| format!("{emulator} {version}")))
-    })?;
+    let emulated = with_laboratory(lab, Arc::clone(stop), |laboratory| Ok(laboratory.emulator_name()))?;
     let hypervisor_arguments = hypervisor_arguments.to_vec();
     Ok((LabRemote { machine: Machine { lab, guest_image, hypervisor_arguments } }, emulated))
 }

@@ -1,0 +1,42 @@
+//! The kernel's random numbers, which a snapshot makes the same for all runs that begin from it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// `struct rand_pool_info` of include/uapi/linux/random.h with room for one seed.
+#[repr(C)]
+struct Pool {
+    /// Bits of entropy that are credited.
+    entropy_count: libc::c_int,
+    /// Bytes of `buf`.
+    buf_size: libc::c_int,
+    buf: [u8; 32],
+}
+
+/// `_IOW('R', 0x03, int [2])`.
+const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
+/// `_IO('R', 0x07)`.
+const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
+
+/// Mixes a seed into the kernel's pool and lets its generator begin anew from it.
+pub(super) fn seed(seed: u64) -> Result<(), String> {
+    reseed(seed).map_err(|error| format!("giving the kernel a random seed: {error}"))
+}
+
+fn reseed(seed: u64) -> io::Result<()> {
+    let mut pool = Pool { entropy_count: 256, buf_size: 32, buf: [0; 32] };
+    for (piece, number) in pool.buf.chunks_exact_mut(8).zip(0..) {
+        piece.copy_from_slice(&(seed ^ number).to_le_bytes());
+    }
+    let device = File::options().write(true).open("/dev/urandom")?;
+    // SAFETY: the kernel reads `buf_size` bytes of `buf` behind the two integers, and all of them are in `pool`.
+    if unsafe { libc::ioctl(device.as_raw_fd(), RNDADDENTROPY as _, &raw const pool) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the request takes no argument.
+    if unsafe { libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG as _) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Fetching, patching, configuring and compiling an emulator's source. Each step leaves a mark, so that a build which was
+//! interrupted goes on where it stopped.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::source::{Need, PROGRAM, Source};
+use super::{EmulatorManifest, write};
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::packages::{self, last_lines, succeeded};
+use crate::progress::{OnProgress, Progress, Step};
+use crate::recorded::{self, remove, sha256};
+use crate::unpack::unpack_one;
+
+/// What a build needs on the disk, in MiB.
+const SPACE_TO_BUILD: u64 = 1500;
+/// Room in a tarball; more is no source of an emulator.
+const LARGEST_SOURCE: u64 = 2 << 30;
+const SOURCE: &str = "source";
+const BUILD: &str = "build";
+const RESULT: &str = "result";
+const PYTHON: &str = "python";
+/// Where Debian's packages have modules of Python.
+const PYTHON_MODULES: &str = "usr/lib/python3/dist-packages";
+
+/// The folder of a build that is under way.
+pub(super) fn work(cache: &Cache, source: &Source) -> PathBuf {
+    cache.root().join(format!("building-{}-{}", source.name, source.key()))
+}
+
+/// The folder in it that becomes the finished emulator.
+pub(super) fn result(cache: &Cache, source: &Source) -> PathBuf {
+    work(cache, source).join(RESULT)
+}
+
+/// Makes the finished emulator's folder.
+pub(super) fn compile(
+    cache: &Cache,
+    source: &Source,
+    on_progress: OnProgress<'_>,
+) -> Result<EmulatorManifest, Error> {
+    require(source)?;
+    cache.require_space(SPACE_TO_BUILD)?;
+    let build = Build { source, work: work(cache, source) };
+    cache.remove_others(&format!("building-{}-", source.name), &build.work);
+    let (tarball, version) = build.tarball(cache, on_progress)?;
+    let identity = sha256(&tarball)?;
+    build.step(&format!("patched-{identity}"), || build.unpack_and_patch(cache, &tarball))?;
+    build.step("python", || build.unpack_python(cache, on_progress))?;
+    build.step("configured", || build.configure(on_progress))?;
+    build.make(on_progress)?;
+    build.finish(version, identity)
+}
+
+struct Build<'a> {
+    source: &'a Source,
+    work: PathBuf,
+}
+
+impl Build<'_> {
+    /// Does a step unless an earlier build did it.
+    fn step(&self, name: &str, carry_out: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mark = self.work.join(format!("{name}.done"));
+        if mark.exists() {
+            return Ok(());
+        }
+        carry_out()?;
+        write(&mark, b"")
+    }
+
+    /// The source's tarball and its upstream version.
+    fn tarball(&self, cache: &Cache, on_progress: OnProgress<'_>) -> Result<(PathBuf, String), Error> {
+        match std::env::var_os(self.source.variable) {
+            Some(given) => {
+                let given = PathBuf::from(given);
+                let version = upstream_version(&given).unwrap_or_else(|| self.source.version.to_owned());
+                Ok((given, version))
+            }
+            None => {
+                let file = packages::fetch_source(cache, self.source.name, on_progress)?;
+                let version = upstream_version(&file).unwrap_or_default();
+                Ok((file, version))
+            }
+        }
+    }
+
+    fn unpack_and_patch(&self, cache: &Cache, tarball: &Path) -> Result<(), Error> {
+        cache.discard(&self.work)?;
+        let root = self.work.join(SOURCE);
+        fs::create_dir_all(&root).map_err(Error::file("Could not make", &root))?;
+        let file = File::open(tarball).map_err(Error::file("Could not open", tarball))?;
+        let unpacked = liblzma::read::XzDecoder::new(BufReader::new(file)).take(LARGEST_SOURCE);
+        let mut archive = tar::Archive::new(unpacked);
+        archive.set_preserve_mtime(true);
+        archive.unpack(&root).map_err(Error::file("Could not unpack", tarball))?;
+        for (path, contents) in self.source.added {
+            write(&self.tree()?.join(path), contents.as_bytes())?;
+        }
+        self.source.patches.iter().try_for_each(|(name, text)| self.patch(name, text))
+    }
+
+    /// The one folder of the tarball.
+    fn tree(&self) -> Result<PathBuf, Error> {
+        let root = self.work.join(SOURCE);
+        let mut entries = fs::read_dir(&root).map_err(Error::file("Could not read", &root))?.flatten();
+        entries.next().map(|entry| entry.path()).ok_or_else(|| Error::Damaged {
+            path: root,
+            problem: "the source's tarball was empty".to_owned(),
+        })
+    }
+
+    fn patch(&self, name: &str, text: &str) -> Result<(), Error> {
+        let file = self.work.join("patches").join(format!("{name}.patch"));
+        write(&file, text.as_bytes())?;
+        let output = Command::new("patch")
+            .args(["--strip=1", "--forward", "--batch", "--no-backup-if-mismatch", "--input"])
+            .arg(&file)
+            .current_dir(self.tree()?)
+            .output()
+            .map_err(Error::file("Could not start", "patch"))?;
+        succeeded(&format!("Patching {} with {name}", self.source.name), &output).map(drop)
+    }
+
+    fn unpack_python(&self, cache: &Cache, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        if self.source.python.is_empty() {
+            return Ok(());
+        }
+        let root = self.work.join(PYTHON);
+        fs::create_dir_all(&root).map_err(Error::file("Could not make", &root))?;
+        packages::fetch_alone(cache, self.source.python, on_progress)?
+            .iter()
+            .try_for_each(|file| unpack_one(file, &root, &[]))
+    }
+
+    fn configure(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        on_progress(Progress { step: Step::Compile, done: 0, total: self.source.units });
+        let folder = self.work.join(BUILD);
+        remove(&folder)?;
+        fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
+        let mut command = Command::new(self.tree()?.join("configure"));
+        command.args(self.source.arguments()).current_dir(&folder);
+        self.logged("configure", command, &mut |_| ())
+    }
+
+    fn make(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        let Some((program, arguments)) = self.source.make.split_first() else { return Ok(()) };
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut command = Command::new(program);
+        command.args(arguments).arg(format!("-j{jobs}")).current_dir(self.work.join(BUILD));
+        let total = self.source.units;
+        let mut done = 0;
+        self.logged("make", command, &mut |_| {
+            done += 1;
+            on_progress(Progress { step: Step::Compile, done: done.min(total), total });
+        })
+    }
+
+    /// Runs a command whose output goes into a log and, line by line, to `on_line`.
+    fn logged(&self, name: &str, mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        let log = self.work.join(format!("{name}.log"));
+        let mut kept = File::create(&log).map_err(Error::file("Could not write", &log))?;
+        let errors = kept.try_clone().map_err(Error::file("Could not write", &log))?;
+        let mut child = command
+            .env("LC_ALL", "C.UTF-8")
+            .env("PYTHONPATH", self.work.join(PYTHON).join(PYTHON_MODULES))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .map_err(Error::file("Could not start", command.get_program()))?;
+        if let Some(stdout) = child.stdout.take() {
+            for line in BufReader::new(stdout).split(b'\n') {
+                let mut line = line.map_err(Error::file("Could not read the output of", name))?;
+                line.push(b'\n');
+                std::io::Write::write_all(&mut kept, &line).map_err(Error::file("Could not write", &log))?;
+                on_line(&String::from_utf8_lossy(&line));
+            }
+        }
+        let status = child.wait().map_err(Error::file("Could not wait for", name))?;
+        if status.success() {
+            return Ok(());
+        }
+        let printed = fs::read(&log).unwrap_or_default();
+        Err(Error::ProgramFailed {
+            program: format!("Compiling {} ({name}, log in {})", self.source.name, log.display()),
+            status: status.to_string(),
+            output: last_lines(&String::from_utf8_lossy(&printed), 12),
+        })
+    }
+
+    fn finish(&self, version: String, source_sha256: String) -> Result<EmulatorManifest, Error> {
+        let folder = self.work.join(RESULT);
+        remove(&folder)?;
+        fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
+        let from = self.work.join(BUILD).join(self.source.program);
+        fs::copy(&from, folder.join(PROGRAM)).map_err(Error::file("Could not copy", &from))?;
+        let manifest = EmulatorManifest {
+            key: self.source.key(),
+            version,
+            source_sha256,
+            compiler: compiler(),
+            files: recorded::files(&folder, [PROGRAM.to_owned()])?,
+        };
+        recorded::write_manifest(&folder, &manifest)?;
+        Ok(manifest)
+    }
+}
+
+/// Refuses when something that compiling takes is not installed, and names all that is missing.
+fn require(source: &Source) -> Result<(), Error> {
+    let missing: Vec<&str> = source.needs.iter().filter(|need| !there(need)).map(package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::MissingPrograms { emulator: source.name, packages: missing.join(" ") })
+}
+
+fn package(need: &Need) -> &'static str {
+    match need {
+        Need::Program(_, package) | Need::Library(_, package) => package,
+    }
+}
+
+fn there(need: &Need) -> bool {
+    match need {
+        Need::Program(program, _) => packages::on_path(program),
+        Need::Library(module, _) => Command::new("pkg-config")
+            .args(["--exists", module])
+            .status()
+            .is_ok_and(|status| status.success()),
+    }
+}
+
+/// `NAME_VERSION.orig.tar.xz` gives VERSION without what Debian adds behind a plus sign.
+fn upstream_version(tarball: &Path) -> Option<String> {
+    let name = tarball.file_name()?.to_str()?;
+    let (_, version) = name.split_once('_')?;
+    let version = version.split_once(".orig").map_or(version, |(version, _)| version);
+    Some(version.split('+').next().unwrap_or(version).to_owned())
+}
+
+fn compiler() -> String {
+    let said = Command::new("c++").arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&said).lines().next().unwrap_or("unknown").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upstream_version_stands_in_the_tarballs_name() {
+        let version = |name: &str| upstream_version(Path::new(name));
+        assert_eq!(version("/x/bochs_3.0+dfsg.orig.tar.xz").as_deref(), Some("3.0"));
+        assert_eq!(version("qemu_10.0.13+ds.orig.tar.xz").as_deref(), Some("10.0.13"));
+        assert_eq!(version("source.tar.xz"), None);
+    }
+}

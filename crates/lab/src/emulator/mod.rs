@@ -1,0 +1,124 @@
+//! The emulators, built on this machine from Debian's source packages with the patches in `crates/lab/patches`.
+//!
+//! Debian's own builds do not do: its Bochs is a debugger's build whose clock is no clock, and both have faults that
+//! damage what they emulate. Each patch says why it is there.
+
+mod compile;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::Cache;
+use crate::definition::Emulator;
+use crate::error::Error;
+use crate::progress::OnProgress;
+use crate::recorded::{self, FileRecord, Recorded, take_place};
+use source::Source;
+
+/// What an emulator was built from and by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmulatorManifest {
+    /// Identifies the patches, the configuration and the steps.
+    pub key: String,
+    /// The upstream version that Debian's source package holds.
+    pub version: String,
+    /// SHA-256 of the source's tarball, in hexadecimal.
+    pub source_sha256: String,
+    /// The compiler, as it names itself.
+    pub compiler: String,
+    /// The program.
+    pub files: Vec<FileRecord>,
+}
+
+impl Recorded for EmulatorManifest {
+    const KIND: &'static str = "an emulator's manifest";
+
+    fn files(&self) -> &[FileRecord] {
+        &self.files
+    }
+}
+
+/// An emulator in the cache.
+#[derive(Debug, Clone)]
+pub struct BuiltEmulator {
+    folder: PathBuf,
+    manifest: EmulatorManifest,
+}
+
+impl BuiltEmulator {
+    /// The emulator of the current recipe, if it is there.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when its program is missing or has another size than was recorded.
+    pub fn find(cache: &Cache, emulator: Emulator) -> Result<Option<Self>, Error> {
+        let folder = folder(cache, Source::of(emulator));
+        Ok(recorded::find(&folder)?.map(|manifest| Self { folder, manifest }))
+    }
+
+    /// The emulator, built first if it is not there. A build that was interrupted goes on where it stopped.
+    ///
+    /// # Errors
+    /// [`Error::MissingPrograms`] when what compiles it is not installed, and whatever goes wrong with the source or its
+    /// compilation.
+    pub fn find_or_build(
+        cache: &Cache,
+        emulator: Emulator,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Self, Error> {
+        if let Some(built) = Self::find(cache, emulator)? {
+            return Ok(built);
+        }
+        let source = Source::of(emulator);
+        let _lock = cache.lock(&format!("building-{}.lock", source.name))?;
+        // Another process may have built it while this one waited.
+        if let Some(built) = Self::find(cache, emulator)? {
+            return Ok(built);
+        }
+        let manifest = compile::compile(cache, source, on_progress)?;
+        let place = folder(cache, source);
+        take_place(&compile::result(cache, source), &place)?;
+        cache.discard(&compile::work(cache, source))?;
+        cache.remove_others(&prefix(source), &place);
+        Ok(Self { folder: place, manifest })
+    }
+
+    /// What it was built from and by.
+    pub fn manifest(&self) -> &EmulatorManifest {
+        &self.manifest
+    }
+
+    /// The program's file.
+    pub fn program(&self) -> PathBuf {
+        self.folder.join(source::PROGRAM)
+    }
+
+    /// The version with which the laboratories were proven, where that is another one.
+    pub fn proven_version(&self, emulator: Emulator) -> Option<&'static str> {
+        let source = Source::of(emulator);
+        (self.manifest.source_sha256 != source.sha256).then_some(source.version)
+    }
+
+    /// Bytes that it takes on the disk.
+    pub fn disk_usage(&self) -> u64 {
+        crate::cache::disk_usage(&self.folder)
+    }
+}
+
+fn prefix(source: &Source) -> String {
+    format!("emulator-{}-", source.name)
+}
+
+fn folder(cache: &Cache, source: &Source) -> PathBuf {
+    cache.root().join(format!("{}{}", prefix(source), source.key()))
+}
+
+/// Writes a file and the folders above it.
+fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;
+    }
+    fs::write(path, contents).map_err(Error::file("Could not write", path))
+}

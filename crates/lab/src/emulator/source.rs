@@ -1,0 +1,139 @@
+//! What each emulator is built from: a Debian source package, patches, and a configuration.
+
+use crate::definition::Emulator;
+use crate::recipe::key;
+
+/// Raised when the steps of compiling change.
+const STEPS: u32 = 1;
+/// Name of the program in the folder of a finished emulator.
+pub(super) const PROGRAM: &str = "emulator";
+
+/// An emulator's source and how it is compiled.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// The source package, and what folders in the cache are named after.
+    pub(super) name: &'static str,
+    /// The upstream version with which the laboratories were proven.
+    pub(super) version: &'static str,
+    /// SHA-256 of that version's tarball as Debian has it.
+    pub(super) sha256: &'static str,
+    /// A variable of the environment that names a tarball to take instead of fetching one.
+    pub(super) variable: &'static str,
+    /// Names and texts, in the order in which they are applied.
+    pub(super) patches: &'static [(&'static str, &'static str)],
+    /// Files added to the source.
+    pub(super) added: &'static [(&'static str, &'static str)],
+    /// Packages of the laboratories' release with Python modules that `configure` calls; older releases lack them.
+    pub(super) python: &'static [&'static str],
+    /// Arguments of `configure`, one a line; a line may have a comment behind `#`.
+    pub(super) configure: &'static str,
+    /// The command that compiles, beside the number of jobs.
+    pub(super) make: &'static [&'static str],
+    /// The program, below the folder of the build.
+    pub(super) program: &'static str,
+    /// Programs and headers that compiling takes, each with the Debian package that has it.
+    pub(super) needs: &'static [Need],
+    /// Files that take part in compiling, for the progress that is shown.
+    pub(super) units: u64,
+}
+
+/// Something that compiling takes.
+#[derive(Debug)]
+pub(super) enum Need {
+    /// A program on PATH.
+    Program(&'static str, &'static str),
+    /// A module of pkg-config.
+    Library(&'static str, &'static str),
+}
+
+macro_rules! patches {
+    ($emulator:literal: $($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../patches/", $emulator, "/", $name, ".patch")))),*]
+    };
+}
+
+impl Source {
+    pub(super) fn of(emulator: Emulator) -> &'static Self {
+        match emulator {
+            Emulator::Bochs => &BOCHS,
+            Emulator::Qemu => &QEMU,
+        }
+    }
+
+    /// Identifies the recipe, whatever version of the source it is applied to.
+    pub(super) fn key(&self) -> String {
+        let steps = STEPS.to_string();
+        let fixed = [self.name, self.sha256, self.configure, &steps];
+        let pairs = self.patches.iter().chain(self.added).flat_map(|(name, text)| [*name, *text]);
+        key(fixed.into_iter().chain(pairs).chain(self.make.iter().copied()).collect::<Vec<_>>().iter())
+    }
+
+    /// The arguments of `configure`.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &'static str> {
+        let lines = self.configure.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        lines.filter(|line| !line.is_empty())
+    }
+}
+
+static BOCHS: Source = Source {
+    name: "bochs",
+    version: "3.0",
+    sha256: "78f6c73d4a6472d5130a87ab9dc306d02c7c71ed8e25b3a8ef642e2a7acd282b",
+    variable: "EXITLESS_BOCHS_SOURCE",
+    patches: patches!("bochs":
+        "01-vmx-posted-interrupt-descriptor-alignment",
+        "02-vmx-posted-interrupt-without-request",
+        "03-vmx-masked-virtual-interrupt",
+        "04-vmx-virtual-interrupt-vectoring-information",
+        "05-smp-commit-after-exception",
+        "06-vmx-external-interrupts-after-entry",
+        "07-vmx-interrupts-in-halt",
+        "08-monitor-wakes-nobody",
+        "09-smp-clock-for-each-cpu",
+        "10-vmx-switch-ticks",
+        "11-port-e9-input",
+        "12-save-restore-overlapping-strcpy",
+        "13-save-restore-map-memory",
+        "14-save-before-first-input",
+        "15-rdrand-seed",
+        "16-status-bar-by-emulated-time",
+    ),
+    added: &[],
+    python: &[],
+    configure: include_str!("../../patches/bochs/configure"),
+    make: &["make"],
+    program: "bochs",
+    needs: &[Need::Program("g++", "g++"), Need::Program("make", "make"), Need::Program("patch", "patch")],
+    units: 330,
+};
+
+static QEMU: Source = Source {
+    name: "qemu",
+    version: "10.0.13",
+    sha256: "6a0888e806c2ffc0c5f0733e974f9aea55491950d3c47c98669c8b236dde59ae",
+    variable: "EXITLESS_QEMU_SOURCE",
+    patches: patches!("qemu":
+        "01-build-from-a-tree-without-firmware",
+        "02-svm-deliver-an-injected-interrupt-once",
+        "03-pause-leaves-the-loop-only-for-a-cpu-that-has-work",
+        "04-svm-change-interrupt_request-with-the-lock-held",
+        "05-take-the-next-pending-interrupt-at-once",
+        "06-svm-tell-interrupts-from-exceptions-in-EXITINTINFO",
+        "07-give-a-vmexit-a-cost",
+        "08-icount-give-each-cpu-a-clock",
+    ),
+    added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
+    python: &["meson", "python3-distlib"],
+    configure: include_str!("../../patches/qemu/configure"),
+    make: &["ninja", "qemu-system-x86_64"],
+    program: "qemu-system-x86_64",
+    needs: &[
+        Need::Program("gcc", "gcc"),
+        Need::Program("ninja", "ninja-build"),
+        Need::Program("patch", "patch"),
+        Need::Program("python3", "python3-venv"),
+        Need::Library("glib-2.0", "libglib2.0-dev"),
+        Need::Library("zlib", "zlib1g-dev"),
+    ],
+    units: 1330,
+};

@@ -1,0 +1,182 @@
+//! Bochs's configuration, and its snapshots.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Machine, PowerOn};
+use crate::assemble::CYLINDER;
+use crate::definition::BOCHS_INSTRUCTIONS_PER_SECOND;
+use crate::error::Error;
+use crate::image::TOOLS;
+use crate::multiboot::{self, Boot};
+use crate::payload::{self, Contents};
+use crate::process::Process;
+use crate::pvh;
+use crate::rom;
+use crate::tools::Invocation;
+use crate::watch::Watch;
+use crate::xen_image;
+
+/// Seconds since 1970 at power-on, 2026-01-01: a fixed time, so that a run can be made again.
+const START: u64 = 1_767_225_600;
+const SAVE_LIMIT: Duration = Duration::from_secs(120);
+
+// Names in the folder of a run.
+const CONSOLE: &str = "console";
+const LOG: &str = "bochs.log";
+const ROM: &str = "loader.rom";
+/// Bochs's name for the configuration in a saved state.
+const CONFIGURATION: &str = "config";
+
+impl Machine<'_> {
+    pub(super) fn boot_bochs(
+        &self,
+        folder: &Path,
+        initial_ram_disk: &[u8],
+        saved: Option<&Path>,
+    ) -> Result<PowerOn, Error> {
+        let payload = folder.join("payload");
+        let parameters = self.write_payload(&payload, initial_ram_disk)?;
+        let rom_file = folder.join(ROM);
+        write(&rom_file, &rom::image(parameters))?;
+        let mut configuration = self.bochs_configuration(folder, &rom_file)?;
+        configuration +=
+            &format!("optramimage1: file={}, address={:#x}\n", payload.display(), parameters.source);
+        let file = folder.join("bochsrc");
+        write(&file, configuration.as_bytes())?;
+        let mut power_on = self.bochs(folder);
+        power_on.invocation.args(["-q", "-f"]).arg(file);
+        if let Some(saved) = saved {
+            power_on.invocation.env("BOCHS_SAVE", saved);
+        }
+        Ok(power_on)
+    }
+
+    pub(super) fn restore_bochs(&self, folder: &Path, saved: &Path) -> Result<PowerOn, Error> {
+        let state = folder.join("state");
+        fs::create_dir(&state).map_err(Error::file("Could not make", &state))?;
+        let entries = fs::read_dir(saved).map_err(Error::file("Could not read", saved))?;
+        // The configuration is the run's own, and all else is only read.
+        for entry in entries.flatten().filter(|entry| entry.file_name() != CONFIGURATION) {
+            let link = state.join(entry.file_name());
+            symlink(entry.path(), &link).map_err(Error::file("Could not link", &link))?;
+        }
+        let configuration = self.bochs_configuration(folder, &saved.join(ROM))?;
+        write(&state.join(CONFIGURATION), configuration.as_bytes())?;
+        let mut power_on = self.bochs(folder);
+        power_on.invocation.args(["-q", "-r"]).arg(state);
+        Ok(power_on)
+    }
+
+    fn bochs(&self, folder: &Path) -> PowerOn {
+        let mut invocation =
+            Invocation::of_host(self.emulator.program.as_deref().unwrap_or(Path::new("bochs")));
+        // The fixed time at power-on is one of the time zone.
+        invocation.env("TZ", "UTC0");
+        PowerOn { invocation, console: folder.join(CONSOLE), log: Some(folder.join(LOG)) }
+    }
+
+    fn write_payload(&self, payload: &Path, initial_ram_disk: &[u8]) -> Result<rom::Parameters, Error> {
+        let mut file = File::create(payload).map_err(Error::file("Could not write", payload))?;
+        let mut write = |contents: &Contents<'_>| {
+            payload::write(&mut file, self.memory_mib, contents)
+                .map_err(Error::file("Could not write", payload))
+        };
+        let Some(xen) = self.xen else {
+            let kernel = self.image.kernel()?;
+            return write(&pvh::contents(self.memory_mib, &kernel, &self.command_line(), initial_ram_disk));
+        };
+        let read = |path: &Path| fs::read(path).map_err(Error::file("Could not read", path));
+        let hypervisor = xen.path(xen_image::HYPERVISOR);
+        let boot = Boot {
+            hypervisor: (&hypervisor, &read(&hypervisor)?),
+            hypervisor_arguments: &self.hypervisor_arguments(),
+            kernel: &read(&xen.path(xen_image::KERNEL))?,
+            kernel_arguments: &self.command_line(),
+            initial_ram_disk,
+        };
+        write(&multiboot::contents(self.memory_mib, &boot)?)
+    }
+
+    /// All that is the same for a boot and a restore.
+    fn bochs_configuration(&self, folder: &Path, rom: &Path) -> Result<String, Error> {
+        let mut text = format!(
+            "plugin_ctrl: unmapped=1, biosdev=1, extfpuirq=1, serial=1, speaker=0, parallel=0\n\
+             display_library: nogui\n\
+             vga: extension=vbe, update_freq=1, realtime=0\n\
+             memory: guest={memory}, host={memory}, block_size={block}\n\
+             romimage: file={tools}/usr/share/bochs/BIOS-bochs-latest\n\
+             vgaromimage: file={tools}/usr/share/vgabios/vgabios.bin\n\
+             optromimage1: file={rom}, address={rom_address:#x}\n\
+             cpu: model=corei7_skylake_x, count={cpus}, ips={ips}, reset_on_triple_fault=0, ignore_bad_msrs=1\n\
+             com1: enabled=1, mode=file, dev={console}\n\
+             port_e9_hack: enabled=1, input=1\n\
+             boot: disk\n\
+             clock: sync=none, time0={START}\n\
+             log: {log}\n\
+             panic: action=fatal\n\
+             error: action=ignore\n\
+             info: action=ignore\n",
+            memory = self.memory_mib,
+            block = rom::CHUNK >> 10,
+            tools = self.image.path(TOOLS).display(),
+            rom = rom.display(),
+            rom_address = rom::ADDRESS,
+            cpus = self.cpus,
+            ips = BOCHS_INSTRUCTIONS_PER_SECOND,
+            console = folder.join(CONSOLE).display(),
+            log = folder.join(LOG).display(),
+        );
+        text += &match &self.terminal {
+            Some(terminal) => format!("com2: enabled=1, mode=term, dev={}\n", terminal.display()),
+            None => "com2: enabled=1, mode=null\n".to_owned(),
+        };
+        if self.with_disk {
+            text += "ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14\n";
+            let own = self.disk();
+            let disks =
+                [("master", &own)].into_iter().chain(self.guest_disk.iter().map(|disk| ("slave", disk)));
+            for (place, disk) in disks {
+                let size = disk.metadata().map_err(Error::file("Could not look at", disk))?.len();
+                text += &format!(
+                    "ata0-{place}: type=disk, path={}, mode=volatile, journal={}, cylinders={}, heads=16, spt=63\n",
+                    disk.display(),
+                    folder.join(format!("{place}.redo")).display(),
+                    size / CYLINDER,
+                );
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// A machine that saves itself when its agent waits for an order, and ends.
+#[derive(Debug)]
+pub(crate) struct Saving {
+    folder: PathBuf,
+    saved: PathBuf,
+}
+
+impl Saving {
+    pub(super) fn new(folder: &Path, saved: &Path) -> Self {
+        Self { folder: folder.to_owned(), saved: saved.to_owned() }
+    }
+
+    pub(super) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
+        match process.wait(SAVE_LIMIT)? {
+            Some(status) if status.success() => {
+                // What the firmware finds there is no part of what Bochs saves.
+                let (from, to) = (self.folder.join(ROM), self.saved.join(ROM));
+                fs::copy(from, &to).map(drop).map_err(Error::file("Could not keep", to))
+            }
+            Some(status) => Err(watch.died(process, status.to_string())),
+            None => Err(watch.died(process, format!("it did not save itself within {SAVE_LIMIT:?}"))),
+        }
+    }
+}
+
+fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    fs::write(path, contents).map_err(Error::file("Could not write", path))
+}

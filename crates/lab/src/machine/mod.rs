@@ -1,0 +1,149 @@
+//! The emulated machines: what is the same for both emulators.
+
+mod bochs;
+mod qemu;
+
+use std::path::{Path, PathBuf};
+
+use crate::definition::{Emulator, Lab};
+use crate::error::Error;
+use crate::image::{DISK, Image};
+use crate::job::AGENT_ARGUMENT;
+use crate::laboratory::EmulatorProgram;
+use crate::payload;
+use crate::process::Process;
+use crate::tools::Invocation;
+use crate::watch::Watch;
+use crate::xen_boot;
+use crate::xen_image::XenImage;
+
+/// Arguments of every laboratory's kernel. Those on the second line and the third take work away that an emulated CPU
+/// feels and that no measurement here needs: self-tests of ciphers, certificates, entropy collection, watchdogs. The
+/// check of the timer (`no_timer_check`) goes by real time, and an emulator that has to wait for a CPU fails it. A
+/// kernel that went on after an oops could stand still for ever with what the dead thread held.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check \
+    cryptomgr.notests apparmor=0 audit=0 nowatchdog tsc=reliable rcupdate.rcu_expedited=1 \
+    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init \
+    rdinit=/init";
+
+/// A machine about to be powered on.
+#[derive(Debug)]
+pub(crate) struct Machine<'a> {
+    pub(crate) lab: &'static Lab,
+    pub(crate) image: &'a Image,
+    /// Set for a Xen host.
+    pub(crate) xen: Option<&'a XenImage>,
+    pub(crate) emulator: &'a EmulatorProgram,
+    pub(crate) cpus: u16,
+    pub(crate) memory_mib: u64,
+    pub(crate) with_disk: bool,
+    /// The guest image's root, for a second disk.
+    pub(crate) guest_disk: Option<PathBuf>,
+    pub(crate) kernel_arguments: String,
+    /// Of Xen.
+    pub(crate) hypervisor_arguments: String,
+    /// The other end of the second serial line, for a shell.
+    pub(crate) terminal: Option<PathBuf>,
+}
+
+/// How a machine is started, and where its console is written.
+#[derive(Debug)]
+pub(crate) struct PowerOn {
+    pub(crate) invocation: Invocation,
+    pub(crate) console: PathBuf,
+    pub(crate) log: Option<PathBuf>,
+}
+
+impl Machine<'_> {
+    /// Bytes that an initial RAM disk may have.
+    pub(crate) fn room(&self) -> u64 {
+        match self.lab.emulator {
+            Emulator::Bochs => payload::room(self.memory_mib),
+            Emulator::Qemu => (self.memory_mib << 20) / 2,
+        }
+    }
+
+    /// Writes what the emulator reads for a boot into `folder` and returns its command. With a folder to save to, the
+    /// machine is one that [`Saving`] can save there when its agent waits for an order.
+    pub(crate) fn prepare(
+        &self,
+        folder: &Path,
+        initial_ram_disk: &[u8],
+        saved: Option<&Path>,
+    ) -> Result<PowerOn, Error> {
+        match self.lab.emulator {
+            Emulator::Bochs => self.boot_bochs(folder, initial_ram_disk, saved),
+            Emulator::Qemu => self.boot_qemu(folder, initial_ram_disk, saved),
+        }
+    }
+
+    /// The command that goes on from what was saved in `saved`, which is not changed.
+    pub(crate) fn restore(&self, folder: &Path, saved: &Path) -> Result<PowerOn, Error> {
+        match self.lab.emulator {
+            Emulator::Bochs => self.restore_bochs(folder, saved),
+            Emulator::Qemu => self.restore_qemu(folder, saved),
+        }
+    }
+
+    /// To be called when the emulator of a restore in `folder` has been started.
+    pub(crate) fn resume(&self, folder: &Path) -> Result<(), Error> {
+        match self.lab.emulator {
+            Emulator::Bochs => Ok(()),
+            Emulator::Qemu => qemu::resume(folder),
+        }
+    }
+
+    /// How the machine prepared in `folder` is saved to `saved`.
+    pub(crate) fn saving(&self, folder: &Path, saved: &Path) -> Saving {
+        match self.lab.emulator {
+            Emulator::Bochs => Saving::Bochs(bochs::Saving::new(folder, saved)),
+            Emulator::Qemu => Saving::Qemu(qemu::Saving::new(folder, saved, self.keeps_disk())),
+        }
+    }
+
+    /// Whether the disk was written before the agent waits, so that a snapshot has to keep its changes.
+    fn keeps_disk(&self) -> bool {
+        self.xen.is_some() && self.with_disk
+    }
+
+    fn command_line(&self) -> String {
+        format!(
+            "{KERNEL_ARGUMENTS} {} {} -- {AGENT_ARGUMENT}",
+            self.lab.kernel_arguments, self.kernel_arguments
+        )
+    }
+
+    fn hypervisor_arguments(&self) -> String {
+        xen_boot::hypervisor_arguments(self.lab.emulator, self.memory_mib, &self.hypervisor_arguments)
+    }
+
+    /// The file of the disk that the host begins with.
+    fn disk(&self) -> PathBuf {
+        self.xen.map_or_else(|| self.image.path(DISK), |xen| xen.path(DISK))
+    }
+}
+
+/// A machine that will be saved.
+#[derive(Debug)]
+pub(crate) enum Saving {
+    Bochs(bochs::Saving),
+    Qemu(qemu::Saving),
+}
+
+impl Saving {
+    /// To be called when the emulator has been started.
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        match self {
+            Self::Bochs(_) => Ok(()),
+            Self::Qemu(saving) => saving.begin(),
+        }
+    }
+
+    /// Saves the machine, whose agent waits for an order, and ends the emulator.
+    pub(crate) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
+        match self {
+            Self::Bochs(saving) => saving.finish(process, watch),
+            Self::Qemu(saving) => saving.finish(process, watch),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! QEMU's command line, and its snapshots: the memory is a file of its own, which the saved state refers to.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Machine, PowerOn};
+use crate::assemble::STOCK_QEMU;
+use crate::error::Error;
+use crate::image::{COMPRESSED_KERNEL, TOOLS};
+use crate::job::PORT_NAME;
+use crate::process::Process;
+use crate::tools::{Invocation, LIBRARIES};
+use crate::watch::Watch;
+use crate::xen_boot;
+
+/// One thread, and a clock for each CPU that advances by 8 ns an instruction and jumps when all CPUs wait: time is
+/// instructions. No CPU is ahead of another by more than the quantum, in instructions.
+const CLOCK: [&str; 4] = ["-accel", "tcg,thread=single", "-icount", "shift=3,sleep=off,quantum=64"];
+/// The machine's clock at power-on.
+const START: &str = "base=2026-01-01T00:00:00,clock=vm";
+
+// Names in the folder of a run, and of a snapshot; QEMU takes commas in paths for the ends of values.
+const MEMORY: &str = "memory";
+const STATE: &str = "state";
+const CONTROL: &str = "qmp";
+const CONTROLLED: [&str; 2] = ["-qmp", "unix:qmp,server=on,wait=off"];
+const OVERLAY: &str = "disk.qcow2";
+
+/// Within which a state is written or read.
+const SAVE_LIMIT: Duration = Duration::from_secs(120);
+
+/// A machine whose memory lies in a file, so that only its devices have to be written.
+#[derive(Debug)]
+pub(crate) struct Saving {
+    folder: PathBuf,
+    saved: PathBuf,
+    /// Whether the changes of the disk are kept, too.
+    overlay: bool,
+}
+
+impl Machine<'_> {
+    pub(super) fn boot_qemu(
+        &self,
+        folder: &Path,
+        initial_ram_disk: &[u8],
+        saved: Option<&Path>,
+    ) -> Result<PowerOn, Error> {
+        let initrd = folder.join("initrd");
+        fs::write(&initrd, initial_ram_disk).map_err(Error::file("Could not write", &initrd))?;
+        let mut invocation = self.qemu(folder)?;
+        invocation.arg("-m").arg(self.memory_mib.to_string());
+        let command_line = self.command_line();
+        match self.xen {
+            Some(xen) => {
+                let arguments = self.hypervisor_arguments();
+                xen_boot::arguments(&mut invocation, xen, folder, &arguments, &initrd, &command_line)?;
+            }
+            None => {
+                invocation.arg("-kernel").arg(self.image.path(COMPRESSED_KERNEL)).arg("-initrd").arg(initrd);
+                invocation.arg("-append").arg(command_line);
+            }
+        }
+        if let Some(saved) = saved {
+            // QEMU would make the file, but not at the end of a link.
+            let memory = saved.join(MEMORY);
+            fs::File::create(&memory).map_err(Error::file("Could not make", &memory))?;
+            self.memory_in_file(&mut invocation, folder, &saved.join(MEMORY), "on")?;
+            invocation.args(CONTROLLED);
+            if self.keeps_disk() {
+                // The file that keeps the disk's changes is made before the machine runs.
+                invocation.arg("-S");
+            }
+        }
+        // What is kept is not what QEMU itself forgets.
+        let forgets = saved.is_none() || !self.keeps_disk();
+        self.disks(&mut invocation, (&self.disk(), "raw"), forgets);
+        Ok(PowerOn { invocation, console: folder.join("console"), log: None })
+    }
+
+    pub(super) fn restore_qemu(&self, folder: &Path, saved: &Path) -> Result<PowerOn, Error> {
+        let mut invocation = self.qemu(folder)?;
+        invocation.arg("-m").arg(self.memory_mib.to_string());
+        self.memory_in_file(&mut invocation, folder, &saved.join(MEMORY), "off")?;
+        let state = folder.join(STATE);
+        symlink(saved.join(STATE), &state).map_err(Error::file("Could not link", &state))?;
+        invocation.args(["-incoming", "defer"]).args(CONTROLLED);
+        let overlay = saved.join(OVERLAY);
+        let disk = self.disk();
+        let disk = if self.keeps_disk() { (overlay.as_path(), "qcow2") } else { (disk.as_path(), "raw") };
+        self.disks(&mut invocation, disk, true);
+        Ok(PowerOn { invocation, console: folder.join("console"), log: None })
+    }
+
+    /// The emulator with all that is the same for a boot and a restore.
+    fn qemu(&self, folder: &Path) -> Result<Invocation, Error> {
+        let tools = self.image.path(TOOLS);
+        let mut invocation = match &self.emulator.program {
+            Some(program) => Invocation::of_host(program),
+            None => {
+                let mut own = Invocation::of_tree(&tools, STOCK_QEMU);
+                own.env("QEMU_MODULE_DIR", tools.join(LIBRARIES).join("qemu"));
+                own
+            }
+        };
+        invocation.arg("-L").arg(tools.join("usr/share/qemu")).arg("-L").arg(tools.join("usr/share/seabios"));
+        invocation.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+        invocation.args(["-machine", "q35"]);
+        if self.emulator.patched {
+            invocation.args(CLOCK).args(["-rtc", START, "-seed", "1"]);
+        } else {
+            invocation.args(["-accel", "tcg,thread=multi"]);
+        }
+        invocation.arg("-smp").arg(self.cpus.to_string());
+        invocation.args(["-cpu", if self.xen.is_some() { xen_boot::QEMU_CPU } else { "EPYC,+svm" }]);
+        invocation.args(["-serial", "file:console", "-serial"]);
+        match &self.terminal {
+            Some(terminal) => invocation.arg(terminal),
+            None => invocation.arg("null"),
+        };
+        invocation.args(["-chardev", "stdio,id=frames,signal=off", "-device", "virtio-serial-pci"]);
+        invocation.arg("-device").arg(format!("virtserialport,chardev=frames,name={PORT_NAME}"));
+        if self.emulator.patched {
+            invocation.args(["-device", "vmexit-cost"]);
+        }
+        // QEMU keeps what a run changes on a disk in a file of its own.
+        invocation.env("TMPDIR", folder);
+        Ok(invocation)
+    }
+
+    fn memory_in_file(
+        &self,
+        invocation: &mut Invocation,
+        folder: &Path,
+        file: &Path,
+        share: &str,
+    ) -> Result<(), Error> {
+        let link = folder.join(MEMORY);
+        symlink(file, &link).map_err(Error::file("Could not link", &link))?;
+        invocation.args(["-machine", "memory-backend=memory", "-object"]).arg(format!(
+            "memory-backend-file,id=memory,size={}M,mem-path={MEMORY},share={share}",
+            self.memory_mib
+        ));
+        Ok(())
+    }
+
+    fn disks(&self, invocation: &mut Invocation, own: (&Path, &str), forgets: bool) {
+        if !self.with_disk {
+            return;
+        }
+        let snapshot = if forgets { "on" } else { "off" };
+        let own = (own.0, format!("id=disk,format={},snapshot={snapshot},file.locking=off", own.1));
+        let guest =
+            self.guest_disk.as_deref().map(|guest| (guest, "id=guest,format=raw,snapshot=on".to_owned()));
+        for ((name, slot), (file, options)) in
+            [("disk", 8), ("guest", 9)].into_iter().zip([own].into_iter().chain(guest))
+        {
+            // A comma in a path is doubled.
+            let file = file.display().to_string().replace(',', ",,");
+            invocation.arg("-drive").arg(format!("file={file},if=none,{options}"));
+            invocation
+                .arg("-device")
+                .arg(format!("virtio-blk-pci,drive={name},serial={name},bus=pcie.0,addr={slot:#x}"));
+        }
+    }
+}
+
+impl Saving {
+    pub(super) fn new(folder: &Path, saved: &Path, overlay: bool) -> Self {
+        Self { folder: folder.to_owned(), saved: saved.to_owned(), overlay }
+    }
+
+    /// Before the machine runs.
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        if !self.overlay {
+            return Ok(());
+        }
+        let mut control = Control::open(&self.folder)?;
+        let overlay = self.saved.join(OVERLAY);
+        let arguments = json!({ "device": "disk", "snapshot-file": overlay, "format": "qcow2" });
+        control.execute("blockdev-snapshot-sync", arguments)?;
+        control.execute("cont", json!({})).map(drop)
+    }
+
+    pub(crate) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
+        let mut control = Control::open(&self.folder)?;
+        control.memory_is_apart()?;
+        control.execute("stop", json!({}))?;
+        let state = self.folder.join(STATE);
+        control.execute("migrate", json!({ "uri": format!("file:{STATE}") }))?;
+        control.wait_for("query-migrate", |status| match status {
+            "completed" => Some(true),
+            "failed" | "cancelled" => Some(false),
+            _ => None,
+        })?;
+        control.execute("quit", json!({}))?;
+        if process.wait(SAVE_LIMIT)?.is_none() {
+            return Err(watch.died(process, "it did not end".to_owned()));
+        }
+        let place = self.saved.join(STATE);
+        fs::rename(&state, &place).map_err(Error::file("Could not keep", &place))
+    }
+}
+
+/// Lets an emulator that was started for a restore in `folder` go on from the saved state.
+pub(super) fn resume(folder: &Path) -> Result<(), Error> {
+    let mut control = Control::open(folder)?;
+    control.memory_is_apart()?;
+    control.execute("migrate-incoming", json!({ "uri": format!("file:{STATE}") }))?;
+    control.wait_for("query-status", |status| match status {
+        "inmigrate" => None,
+        status => Some(status == "paused"),
+    })?;
+    control.execute("cont", json!({})).map(drop)
+}
+
+/// QEMU's control channel (QEMU Machine Protocol).
+struct Control {
+    lines: BufReader<UnixStream>,
+}
+
+impl Control {
+    /// Connects as soon as QEMU listens.
+    fn open(folder: &Path) -> Result<Self, Error> {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let directory = fs::File::open(folder).map_err(Error::file("Could not open", folder))?;
+        // The path of a socket has at most 107 bytes, and that of a cache may be longer.
+        let path = format!("/proc/self/fd/{}/{CONTROL}", directory.as_raw_fd());
+        let begun = Instant::now();
+        let stream = loop {
+            match UnixStream::connect(&path) {
+                Ok(stream) => break stream,
+                Err(error) if begun.elapsed() > PATIENCE => {
+                    return Err(Error::file("Could not connect with", folder.join(CONTROL))(error));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let mut control = Self { lines: BufReader::new(stream) };
+        control.receive()?;
+        control.execute("qmp_capabilities", json!({}))?;
+        Ok(control)
+    }
+
+    /// The memory is a file beside the state, and no part of it.
+    fn memory_is_apart(&mut self) -> Result<(), Error> {
+        let ignored = json!([{ "capability": "x-ignore-shared", "state": true }]);
+        self.execute("migrate-set-capabilities", json!({ "capabilities": ignored })).map(drop)
+    }
+
+    /// Asks until `done` says how it ended, by the status.
+    fn wait_for(&mut self, query: &str, done: impl Fn(&str) -> Option<bool>) -> Result<(), Error> {
+        let begun = Instant::now();
+        loop {
+            let answer = self.execute(query, json!({}))?;
+            match answer["status"].as_str().and_then(&done) {
+                Some(true) => return Ok(()),
+                Some(false) => return Err(refused(query, &answer)),
+                None if begun.elapsed() > SAVE_LIMIT => return Err(refused(query, &answer)),
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    fn execute(&mut self, command: &str, arguments: Value) -> Result<Value, Error> {
+        let mut text = json!({ "execute": command, "arguments": arguments }).to_string();
+        text.push('\n');
+        self.lines
+            .get_mut()
+            .write_all(text.as_bytes())
+            .map_err(Error::file("Could not write to", CONTROL))?;
+        loop {
+            let mut answer = self.receive()?;
+            if answer.get("error").is_some() {
+                return Err(refused(command, &answer["error"]));
+            }
+            if answer.get("return").is_some() {
+                return Ok(answer["return"].take());
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<Value, Error> {
+        let mut line = String::new();
+        let count = self.lines.read_line(&mut line).map_err(Error::file("Could not read from", CONTROL))?;
+        if count == 0 {
+            let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
+            return Err(Error::file("Could not read from", CONTROL)(ended));
+        }
+        serde_json::from_str(&line).map_err(|error| refused(&line, &Value::String(error.to_string())))
+    }
+}
+
+fn refused(command: &str, answer: &Value) -> Error {
+    Error::ProgramFailed {
+        program: format!("QEMU's {command}"),
+        status: "refused".to_owned(),
+        output: answer.to_string(),
+    }
+}
