@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput};
+use divan::Bencher;
+use divan::counter::ItemsCount;
 use exits::HandlingTime;
 
 const TIMES: u64 = 10_000;
@@ -27,26 +28,28 @@ fn of(times: &[u64]) -> HandlingTime {
     all
 }
 
-fn handling(criterion: &mut Criterion) {
+#[divan::bench]
+fn add(bencher: Bencher<'_, '_>) {
     let times = times();
-    let all = of(&times);
-    let mut group = criterion.benchmark_group("handling time");
-    group.throughput(Throughput::Elements(TIMES));
-    group.bench_function("add", |bencher| bencher.iter(|| of(black_box(&times))));
-    group.throughput(Throughput::Elements(1));
-    group.bench_function("p99", |bencher| bencher.iter(|| black_box(&all).quantile_ns(black_box(0.99))));
-    group.bench_function("merge", |bencher| {
-        bencher.iter(|| {
-            let mut sum = black_box(&all).clone();
-            sum.merge(black_box(&all));
-            sum
-        });
+    bencher.counter(ItemsCount::new(times.len())).bench_local(|| of(black_box(&times)));
+}
+
+#[divan::bench]
+fn p99(bencher: Bencher<'_, '_>) {
+    let all = of(&times());
+    bencher.bench_local(|| black_box(&all).quantile_ns(black_box(0.99)));
+}
+
+#[divan::bench]
+fn merge(bencher: Bencher<'_, '_>) {
+    let all = of(&times());
+    bencher.bench_local(|| {
+        let mut sum = black_box(&all).clone();
+        sum.merge(black_box(&all));
+        sum
     });
-    group.finish();
 }
 
 fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
-    handling(&mut criterion);
-    criterion.final_summary();
+    divan::main();
 }

@@ -1,35 +1,34 @@
-//! Reading and analysing a recording of the full plan.
+//! Reading and analysing a recording of each plan.
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput};
+use divan::Bencher;
+use divan::counter::{BytesCount, ItemsCount};
 use experiment::prove::{Plan, Recording, analyse, synthetic};
 
 const SEED: u64 = 1;
+const PLANS: [&str; 2] = ["quick", "full"];
 
-fn analysis(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("recording");
-    group.sample_size(10);
-    for (name, plan) in [("quick", Plan::quick()), ("full", Plan::full())] {
-        let recording = synthetic::recording(plan, SEED);
-        let samples: usize = recording.timed.iter().map(|timed| timed.run.cycles.len()).sum();
-        let mut written = Vec::new();
-        recording.write(&mut written).expect("a vector takes everything");
+fn recording(plan: &str) -> Recording {
+    synthetic::recording(if plan == "quick" { Plan::quick() } else { Plan::full() }, SEED)
+}
 
-        group.throughput(Throughput::Elements(samples as u64));
-        group.bench_function(format!("analyse, {name} plan"), |bencher| {
-            bencher.iter(|| analyse(black_box(&recording)));
-        });
-        group.throughput(Throughput::Bytes(written.len() as u64));
-        group.bench_function(format!("read, {name} plan"), |bencher| {
-            bencher.iter(|| Recording::read(black_box(written.as_slice())));
-        });
-    }
-    group.finish();
+#[divan::bench(args = PLANS, sample_count = 10)]
+fn analyses(bencher: Bencher<'_, '_>, plan: &str) {
+    let recording = recording(plan);
+    let samples: usize = recording.timed.iter().map(|timed| timed.run.cycles.len()).sum();
+    bencher.counter(ItemsCount::new(samples)).bench_local(|| analyse(black_box(&recording)));
+}
+
+#[divan::bench(args = PLANS, sample_count = 10)]
+fn reads(bencher: Bencher<'_, '_>, plan: &str) {
+    let mut written = Vec::new();
+    recording(plan).write(&mut written).expect("a vector takes everything");
+    bencher
+        .counter(BytesCount::new(written.len()))
+        .bench_local(|| Recording::read(black_box(written.as_slice())));
 }
 
 fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
-    analysis(&mut criterion);
-    criterion.final_summary();
+    divan::main();
 }

@@ -12,7 +12,6 @@ mod pairing;
 mod plan;
 mod recording;
 mod samples;
-#[cfg(any(test, feature = "synthetic"))]
 pub mod synthetic;
 mod verdict;
 mod warning;

@@ -1,5 +1,4 @@
 //! The files of a proof: what is written can be read, and what cannot be read says why.
-#![cfg(feature = "synthetic")]
 
 use experiment::prove::synthetic::recording;
 use experiment::prove::{Plan, ReadError, Recording, write_samples};

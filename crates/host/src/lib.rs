@@ -9,7 +9,6 @@ mod cpuinfo;
 mod error;
 mod fact;
 mod facts;
-#[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod fingerprint;
 mod hypervisor;

@@ -16,6 +16,5 @@ pub mod running;
 pub mod safety;
 pub mod session;
 pub mod statistics;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod worker;

@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use criterion::{BenchmarkId, Criterion, Throughput};
+use divan::Bencher;
+use divan::counter::BytesCount;
 use lab::fuzz::{decode_frames, frame};
 
 const STREAM: usize = 1 << 20;
@@ -21,29 +22,19 @@ fn decode(bytes: &[u8], piece: usize) -> (usize, usize) {
     (frames, noise.len())
 }
 
-fn frames(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("frames");
-    group.sample_size(20);
-    for payload in [16, 512, 32 << 10, 1 << 20] {
-        let bytes = stream(payload);
-        assert_eq!(decode(&bytes, READ), (bytes.len() / (payload + 13), 0));
-        group.throughput(Throughput::Bytes(bytes.len() as u64));
-        for (how, piece) in
-            [("in reads of 64 KiB", READ), ("in reads of 100 bytes", 100), ("at once", STREAM * 2)]
-        {
-            group.bench_with_input(BenchmarkId::new(how, payload), &bytes, |bencher, bytes| {
-                bencher.iter(|| decode(black_box(bytes), piece));
-            });
-        }
-    }
+#[divan::bench(args = [16, 512, 32 << 10, 1 << 20], consts = [READ, 100, STREAM * 2], sample_count = 20)]
+fn frames_in_reads_of<const PIECE: usize>(bencher: Bencher<'_, '_>, payload: usize) {
+    let bytes = stream(payload);
+    assert_eq!(decode(&bytes, READ), (bytes.len() / (payload + 13), 0));
+    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| decode(black_box(&bytes), PIECE));
+}
+
+#[divan::bench(sample_count = 20)]
+fn noise_only(bencher: Bencher<'_, '_>) {
     let noise = b"[    1.234567] kernel: XL no frame in sight\n".repeat(STREAM / 44);
-    group.throughput(Throughput::Bytes(noise.len() as u64));
-    group.bench_function("noise only", |bencher| bencher.iter(|| decode(black_box(&noise), READ)));
-    group.finish();
+    bencher.counter(BytesCount::new(noise.len())).bench_local(|| decode(black_box(&noise), READ));
 }
 
 fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
-    frames(&mut criterion);
-    criterion.final_summary();
+    divan::main();
 }

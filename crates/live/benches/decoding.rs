@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput};
+use divan::Bencher;
+use divan::counter::{BytesCount, ItemsCount};
 use live::{EventFormat, Record, records};
 
 const EXIT: &str = include_str!("../../tracepoints/tests/fixtures/kvm_exit.format");
@@ -32,55 +33,61 @@ fn ring(format: &EventFormat, count: u32) -> Vec<u8> {
     bytes
 }
 
-fn decode(criterion: &mut Criterion) {
-    let format = EventFormat::parse(EXIT).expect("the fixture is a format");
-    let field = |name| format.field(name).expect("kvm_exit has it");
-    let wanted = ["common_type", "exit_reason", "isa"].map(field);
-    let bytes = ring(&format, SAMPLES);
-    assert_eq!(
-        records(&bytes).filter(|record| matches!(record, Record::Sample(_))).count(),
-        SAMPLES as usize
-    );
-
-    let mut group = criterion.benchmark_group("perf ring");
-    group.throughput(Throughput::Elements(u64::from(SAMPLES)));
-    group.bench_function("records", |bencher| bencher.iter(|| records(black_box(&bytes)).count()));
-    group.bench_function("records and three fields each", |bencher| {
-        bencher.iter(|| {
-            let mut sum = 0u64;
-            for record in records(black_box(&bytes)) {
-                if let Record::Sample(sample) = record {
-                    for field in wanted {
-                        sum = sum.wrapping_add(field.read(sample.raw).unwrap_or(0));
-                    }
-                }
-            }
-            sum
-        });
-    });
-    group.finish();
+fn exit_format() -> EventFormat {
+    EventFormat::parse(EXIT).expect("the fixture is a format")
 }
 
-fn parse(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("event format");
-    group.throughput(Throughput::Bytes(EXIT.len() as u64));
-    group.bench_function("kvm_exit", |bencher| bencher.iter(|| EventFormat::parse(black_box(EXIT))));
+/// A ring that is known to hold [`SAMPLES`].
+fn full_ring(format: &EventFormat) -> Vec<u8> {
+    let bytes = ring(format, SAMPLES);
+    let samples = records(&bytes).filter(|record| matches!(record, Record::Sample(_))).count();
+    assert_eq!(samples, SAMPLES as usize);
+    bytes
+}
+
+#[divan::bench]
+fn ring_to_records(bencher: Bencher<'_, '_>) {
+    let bytes = full_ring(&exit_format());
+    bencher.counter(ItemsCount::new(SAMPLES)).bench_local(|| records(black_box(&bytes)).count());
+}
+
+#[divan::bench]
+fn ring_to_records_and_three_fields_each(bencher: Bencher<'_, '_>) {
+    let format = exit_format();
+    let wanted =
+        ["common_type", "exit_reason", "isa"].map(|name| format.field(name).expect("kvm_exit has it"));
+    let bytes = full_ring(&format);
+    bencher.counter(ItemsCount::new(SAMPLES)).bench_local(|| {
+        let mut sum = 0u64;
+        for record in records(black_box(&bytes)) {
+            if let Record::Sample(sample) = record {
+                for field in wanted {
+                    sum = sum.wrapping_add(field.read(sample.raw).unwrap_or(0));
+                }
+            }
+        }
+        sum
+    });
+}
+
+#[divan::bench]
+fn format_of_kvm_exit(bencher: Bencher<'_, '_>) {
+    bencher.counter(BytesCount::new(EXIT.len())).bench_local(|| EventFormat::parse(black_box(EXIT)));
+}
+
+#[divan::bench]
+fn formats_of_every_event_of_kvm(bencher: Bencher<'_, '_>) {
     let each: Vec<String> = ALL
         .split("name: ")
         .filter(|text| !text.trim().is_empty())
         .map(|text| format!("name: {text}"))
         .collect();
     assert!(each.iter().all(|text| EventFormat::parse(text).is_ok()));
-    group.throughput(Throughput::Elements(each.len() as u64));
-    group.bench_function("every event of KVM", |bencher| {
-        bencher.iter(|| black_box(&each).iter().filter_map(|text| EventFormat::parse(text).ok()).count());
-    });
-    group.finish();
+    bencher
+        .counter(ItemsCount::new(each.len()))
+        .bench_local(|| black_box(&each).iter().filter_map(|text| EventFormat::parse(text).ok()).count());
 }
 
 fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
-    decode(&mut criterion);
-    parse(&mut criterion);
-    criterion.final_summary();
+    divan::main();
 }

@@ -12,7 +12,6 @@ mod method;
 mod multiplicity;
 mod noise;
 mod permutation;
-#[cfg(any(test, feature = "synthetic"))]
 pub mod synthetic;
 mod values;
 mod verdict;

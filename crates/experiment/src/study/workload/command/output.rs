@@ -1,6 +1,6 @@
 //! Figures in the output of a script.
 
-use regex::{Captures, Regex, RegexBuilder};
+use regex_lite::{Captures, Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::{Command, CommandMetric};
