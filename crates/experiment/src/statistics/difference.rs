@@ -9,7 +9,7 @@
 //! - Ratios, because costs differ by factors; logarithms, so that swapping the arms only changes the sign.
 //! - Neighbours, because what two runs next to each other share cancels.
 //!
-//! `tests/coverage.rs` repeats simulated experiments whose truth is known and counts how often the interval
+//! `tests/all/coverage.rs` repeats simulated experiments whose truth is known and counts how often the interval
 //! holds it. That simulation chose the method. 300 experiments a row, truth -30 %, run effects of 5 %; the share
 //! of intervals that hold the truth, and in brackets their median width in percentage points:
 //!

@@ -5,7 +5,7 @@
 //! Figures that are positive are compared as logarithms of ratios; percentages, and figures that may be nothing or less,
 //! as differences in their unit. Results that share no block (of two hosts) are compared by Welch's t.
 //!
-//! `tests/study_coverage.rs` chose the method by simulation and keeps it so; it prints this table. 600 studies a row,
+//! `tests/all/study_coverage.rs` chose the method by simulation and keeps it so; it prints this table. 600 studies a row,
 //! runs that scatter by 3 % and blocks by 10 %, truth 2 %; the share of intervals that hold the truth, and in brackets
 //! their median width in percentage points:
 //!

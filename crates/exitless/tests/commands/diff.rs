@@ -1,0 +1,146 @@
+//! `diff` on real recordings: of one host with APICv off and on, of unlike hosts, of damaged and repeated ones.
+
+use std::process::Stdio;
+
+use crate::command::{command, err, json, out, recording, run};
+use serde_json::Value;
+
+fn row(document: &Value, reason: &str) -> Value {
+    let rows = document["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["reason"] == reason).unwrap().clone()
+}
+
+#[test]
+fn what_apicv_takes_away_is_gone_and_the_rest_is_as_before() {
+    let (off, on) = (recording("vmx"), recording("vmx-apicv"));
+    // Both ran the same program, so the work is the same and the time is not.
+    let work = ["--operations-before", "1", "--operations-after", "1"];
+    let document = json(&[&["diff", &off, &on][..], &work].concat());
+    assert_eq!(document["per"], "operation");
+    let window = row(&document, "INTERRUPT_WINDOW");
+    assert_eq!((window["before"]["exits"].as_u64(), window["after"]["exits"].as_u64()), (Some(26), Some(0)));
+    assert_eq!(window["rate"]["change"]["percent"], -100.0);
+    assert!(window["rate"]["interval"]["high"].as_f64().unwrap() < -75.0);
+    assert!(window["after"]["rate_bound"].as_f64().unwrap() >= 2.99);
+    let writes = row(&document, "MSR_WRITE");
+    assert!(writes["rate"]["interval"]["high"].as_f64().unwrap() < 0.0, "{writes}");
+    let control = row(&document, "CPUID");
+    assert_eq!(control["rate"]["change"]["percent"], 0.0);
+    // What the two reports say by themselves.
+    for (side, file) in [("before", &off), ("after", &on)] {
+        let report = json(&["report", file]);
+        assert_eq!(document["total"][side]["exits"], report["totals"]["exits"]);
+        let alone = row(&report, "MSR_WRITE");
+        for figure in ["exits", "time_ns", "mean_ns", "p99_ns"] {
+            assert_eq!(writes[side][figure], alone[figure], "{side} {figure}");
+        }
+    }
+}
+
+#[test]
+fn nobody_has_changed_against_himself() {
+    let file = recording("small");
+    let document = json(&["diff", &file, &file]);
+    assert_eq!(document["verdict"], "same");
+    for row in document["rows"].as_array().unwrap() {
+        let interval = &row["rate"]["interval"];
+        assert!(
+            interval["low"].as_f64().unwrap() < -1.0 && interval["high"].as_f64().unwrap() > 1.0,
+            "{row}"
+        );
+        assert_eq!(row["rate"]["basis"]["method"], "blocks");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_figures_and_another_does_not() {
+    let (before, after) = (recording("small"), recording("small61"));
+    let once = |seed: &str| out(&run(&["diff", &before, &after, "--json", "--seed", seed]));
+    assert_eq!(once("5"), once("5"));
+    assert_ne!(once("5").replace("\"seed\": 5", "\"seed\": 6"), once("6"));
+}
+
+#[test]
+fn unlike_hosts_are_compared_only_when_that_is_meant() {
+    let arguments = ["diff", &recording("small"), &recording("vmx")];
+    let refused = run(&arguments);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = err(&refused);
+    assert!(said.contains("instruction set: svm before, vmx after"), "{said}");
+    assert!(said.contains("processor: ") && said.contains("--allow-unlike"), "{said}");
+    assert!(refused.stdout.is_empty());
+    let meant = run(&[&arguments[..], &["--allow-unlike"]].concat());
+    assert_eq!(meant.status.code(), Some(0), "{}", err(&meant));
+    assert!(out(&meant).contains("The sides differ in their instruction set"), "{}", out(&meant));
+}
+
+#[test]
+fn damage_and_losses_are_said_and_damage_has_a_status_of_its_own() {
+    let damaged = run(&["diff", &recording("small"), &recording("killed")]);
+    assert_eq!(damaged.status.code(), Some(4), "{}", err(&damaged));
+    let said = out(&damaged).lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    assert!(said.contains("damaged at byte 953000: perf was killed"), "{said}");
+    let lost = run(&["diff", &recording("small"), &recording("lost")]);
+    assert_eq!(lost.status.code(), Some(0));
+    assert!(out(&lost).replace("\n    ", " ").contains("Its counts are lower bounds."), "{}", out(&lost));
+}
+
+#[test]
+fn three_recordings_a_side_are_figures_of_their_own() {
+    let before = ["one-vcpu", "zstd", "all-kvm"].map(recording).join(",");
+    let after = ["eight-vcpus", "several-vms", "migrating"].map(recording).join(",");
+    let document = json(&["diff", &before, &after]);
+    assert_eq!(document["total"]["rate"]["basis"]["method"], "recordings");
+    assert_eq!(document["files"]["before"].as_array().unwrap().len(), 3);
+    assert_eq!(document["before"]["recordings"], 3);
+}
+
+#[test]
+fn rows_by_port_rest_on_slices_of_their_own() {
+    let document = json(&["diff", &recording("small"), &recording("small61"), "--by", "port"]);
+    let port = &document["rows"].as_array().unwrap()[0];
+    assert_eq!(port["rate"]["basis"]["method"], "blocks", "{port}");
+    let ports = |row: &Value| row["access"].as_str().unwrap().starts_with("0x3f");
+    assert!(document["rows"].as_array().unwrap().iter().any(ports));
+}
+
+#[test]
+fn one_side_may_be_standard_input_and_not_both() {
+    let file = recording("small");
+    let input = std::fs::File::open(recording("small61")).unwrap();
+    let mut child = command(&["diff", &file, "-"]);
+    let output = child.stdin(Stdio::from(input)).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("standard input"));
+    let both = run(&["diff", "-", "-"]);
+    assert_eq!((both.status.code(), err(&both).contains("read once")), (Some(2), true));
+    let missing = run(&["diff", &file, "no-such-recording"]);
+    assert_eq!((missing.status.code(), err(&missing).contains("no such recording")), (Some(2), true));
+}
+
+#[test]
+fn a_name_with_a_comma_is_one_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("a,b.perf.data.zst");
+    std::fs::copy(recording("small"), &odd).unwrap();
+    let output = run(&["diff", odd.to_str().unwrap(), &recording("small61")]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+}
+
+#[test]
+fn tables_fit_and_other_forms_have_everything() {
+    let files = [recording("small"), recording("small61")];
+    let base = ["diff", &files[0], &files[1]];
+    let text = out(&run(&base));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(!text.contains('\u{1b}'));
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let csv = out(&run(&[&base[..], &["--csv", "--html", page.to_str().unwrap()]].concat()));
+    // The titles, the sum, and seven reasons.
+    assert_eq!(csv.lines().count(), 9);
+    let lost = run(&["diff", &recording("lost"), &files[0], "--csv"]);
+    assert!(err(&lost).contains("Its counts are lower bounds"), "{}", err(&lost));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("fewer exits a second"));
+}

@@ -1,0 +1,18 @@
+//! The command line as a user meets it, without an emulator: one program for all, because each costs a link.
+
+mod advise;
+mod command;
+mod diff;
+mod doctor;
+mod experiment_report;
+mod experiment_run;
+mod guest;
+mod iocm;
+mod iocm_control;
+mod iocm_monitor;
+mod perf;
+mod predict;
+mod profile;
+mod recordings;
+mod top;
+mod xen;

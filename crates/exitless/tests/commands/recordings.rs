@@ -1,0 +1,311 @@
+//! `report` and `timeline` on real recordings, against what perf printed of them.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::command::{command, err, json, out, recording, run, text};
+use crate::perf::{Row, of_json, printed, section};
+use serde_json::Value;
+
+/// Rows as perf writes them, to its last digit, in an order of their own.
+fn rows(arguments: &[&str]) -> Vec<Row> {
+    of_json(&json(arguments)["rows"])
+}
+
+#[test]
+fn figures_are_those_of_perf_to_the_last_digit() {
+    for name in
+        ["small", "small61", "several-vms", "eight-vcpus", "migrating", "zstd", "vmx", "vmx-apicv", "qemu"]
+    {
+        let report = text(&format!("{name}.report.txt"));
+        let file = recording(name);
+        let document = json(&["report", &file]);
+        assert_eq!(of_json(&document["rows"]), printed(&report), "{name}");
+        let totals = &document["totals"];
+        let total = format!(
+            "Total Samples:{}, Total events handled time:{:.2}us.",
+            totals["samples"],
+            totals["time_ns"].as_u64().unwrap() as f64 / 1e3
+        );
+        assert!(report.contains(&total), "{name}: {total}");
+    }
+}
+
+#[test]
+fn accesses_are_those_of_perf_to_the_last_digit() {
+    let small = recording("small");
+    let ports = section(&text("small.truth.txt"), "--event=ioport");
+    assert_eq!(rows(&["report", &small, "--by", "port"]), printed(&ports));
+    let one = recording("one-vcpu");
+    for (event, dimension) in [("ioport", "port"), ("mmio", "mmio")] {
+        let expected = printed(&section(&text("one-vcpu.truth.txt"), &format!("--event={event}")));
+        assert!(!expected.is_empty());
+        assert_eq!(rows(&["report", &one, "--by", dimension]), expected, "{event}");
+    }
+}
+
+#[test]
+fn a_vcpu_is_that_of_perf_but_for_the_shortest_time_that_perf_has_not() {
+    let small = recording("small");
+    for vcpu in ["0", "1"] {
+        let section = section(&text("small.truth.txt"), &format!("--vcpu {vcpu}"));
+        let without_min = |rows: Vec<Row>| -> Vec<Row> {
+            rows.into_iter().map(|row| Row { min: String::new(), ..row }).collect()
+        };
+        let ours = rows(&["report", &small, "--vcpu", vcpu]);
+        assert!(ours.iter().all(|row| row.min != "0.00us"));
+        assert_eq!(without_min(ours), without_min(printed(&section)), "{vcpu}");
+    }
+}
+
+#[test]
+fn orders_are_those_of_perf() {
+    let small = recording("small");
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let rows = json(&[&["report", &small][..], arguments].concat())["rows"].clone();
+        rows.as_array().unwrap().iter().map(|row| row["reason"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&[]), ["msr", "cpuid", "io", "npf", "interrupt", "hlt", "vintr"]);
+    assert_eq!(names(&["--sort", "time"]), ["msr", "hlt", "io", "npf", "cpuid", "interrupt", "vintr"]);
+    assert_eq!(names(&["--sort", "name"]), ["cpuid", "hlt", "interrupt", "io", "msr", "npf", "vintr"]);
+}
+
+#[test]
+fn the_table_fits_80_columns_and_has_no_colour_in_a_pipe() {
+    let output = run(&["report", &recording("small")]);
+    let text = out(&output);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(!text.contains('\u{1b}'));
+    let exits = "exits      34,592 (6,670/s) of 1 VM with 2 vCPUs; 34,590 of them handled in 3.02 s\n";
+    assert!(text.replace("\n           ", " ").contains(exits), "{text}");
+    let wide = out(&command(&["report", &recording("small")]).env("COLUMNS", "120").output().unwrap());
+    assert!(wide.contains("p99.9") && !text.contains("p99.9"));
+}
+
+#[test]
+fn rows_left_out_are_one_row_and_sums_stay() {
+    let file = recording("small");
+    let all = json(&["report", &file]);
+    let top = json(&["report", &file, "--top", "2"]);
+    assert_eq!(top["rows"].as_array().unwrap().len(), 2);
+    assert_eq!(top["other"]["rows"], 5);
+    let sum: u64 = top["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .chain([&top["other"]])
+        .map(|row| row["time_ns"].as_u64().unwrap())
+        .sum();
+    assert_eq!(sum, all["totals"]["time_ns"].as_u64().unwrap());
+    assert!(out(&run(&["report", &file, "--top", "2"])).contains("other (5 rows)"));
+}
+
+#[test]
+fn csv_has_the_figures_of_json() {
+    let file = recording("several-vms");
+    let document = json(&["report", &file, "--by", "vcpu,reason"]);
+    let csv = out(&run(&["report", &file, "--by", "vcpu,reason", "--csv"]));
+    let mut lines = csv.lines();
+    let titles: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(lines.clone().count(), rows.len());
+    for (line, row) in lines.zip(rows) {
+        for (title, cell) in titles.iter().zip(line.split(',')) {
+            let expected = match &row[*title] {
+                Value::Null if *title == "rows" => "1".to_owned(),
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let same_number = cell.parse::<f64>().is_ok_and(|cell| Ok(cell) == expected.parse::<f64>());
+            assert!(cell == expected || same_number, "{title}: {cell}, {expected}");
+        }
+    }
+}
+
+#[test]
+fn vms_are_chosen_by_number_or_name() {
+    let file = recording("several-vms");
+    let all = json(&["report", &file, "--by", "vm"]);
+    let rows = all["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    let number = rows[0]["vm"].to_string();
+    let one = json(&["report", &file, "--by", "vm", "--vm", &number]);
+    assert_eq!(one["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(one["totals"]["exits"], rows[0]["exits"]);
+    let same_name = json(&["report", &file, "--by", "vm", "--vm", "mix"]);
+    assert_eq!(same_name["totals"]["exits"], all["totals"]["exits"]);
+    let none = run(&["report", &file, "--vm", "mixer"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(err(&none).contains(&format!("{number} (mix)")), "{}", err(&none));
+}
+
+#[test]
+fn parts_of_the_time_add_up() {
+    let file = recording("small");
+    let exits = |arguments: &[&str]| {
+        let document = json(&[&["report", &file][..], arguments].concat());
+        (document["totals"]["exits"].as_u64().unwrap(), document["totals"]["observed_ns"].as_u64().unwrap())
+    };
+    let (all, all_ns) = exits(&[]);
+    let (first, first_ns) = exits(&["--to", "1.5s"]);
+    let (middle, middle_ns) = exits(&["--from", "1500ms", "--to", "2s"]);
+    let (last, last_ns) = exits(&["--from", "2s"]);
+    assert_eq!((first_ns, middle_ns), (1_500_000_000, 500_000_000));
+    assert_eq!(first_ns + middle_ns + last_ns, all_ns);
+    assert_eq!(first + middle + last, all);
+    assert!(first > 0 && middle > 0 && last > 0);
+    let output = run(&["report", &file, "--from", "1min"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(out(&output).contains("it is 5.19 s long"), "{}", out(&output));
+}
+
+#[test]
+fn two_recordings_are_one_profile() {
+    let files = ["switch-1", "switch-2"].map(recording);
+    let both = json(&["report", &files[0], &files[1]]);
+    let counts: Vec<u64> =
+        both["files"].as_array().unwrap().iter().map(|file| file["exits"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [866, 365]);
+    assert_eq!(both["totals"]["exits"], 866 + 365);
+}
+
+#[test]
+fn standard_input_is_read_as_a_file_is() {
+    let packed = std::fs::read(recording("zstd")).unwrap();
+    let mut child =
+        command(&["report", "-", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&packed).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let read: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(read["files"][0]["name"], "standard input");
+    assert_eq!(read["rows"], json(&["report", &recording("zstd")])["rows"]);
+}
+
+#[test]
+fn losses_are_told_with_their_share_and_change_no_status() {
+    let output = run(&["report", &recording("lost")]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = out(&output).replace("\n           ", " ");
+    assert!(text.contains("lost       9,796 events (15.5 % of all), 4,290 of them exits"), "{text}");
+    for subcommand in ["report", "timeline"] {
+        let csv = run(&[subcommand, &recording("lost"), "--csv"]);
+        assert!(err(&csv).contains("9,796 events (15.5 % of all)"), "{}", err(&csv));
+    }
+    let document = json(&["report", &recording("lost")]);
+    assert_eq!(document["totals"]["lost_events"], 9796);
+    assert_eq!(document["losses"]["pairs_across_loss"], 47);
+}
+
+#[test]
+fn a_damaged_recording_has_a_status_of_its_own() {
+    let killed = run(&["report", &recording("killed"), "--json"]);
+    assert_eq!(killed.status.code(), Some(4));
+    let document: Value = serde_json::from_slice(&killed.stdout).unwrap();
+    assert_eq!(document["totals"]["exits"], 3245);
+    assert!(document["files"][0]["damage"]["offset"].is_u64());
+    assert!(out(&run(&["report", &recording("killed")])).contains("\ndamage     at byte "));
+    let csv = run(&["report", &recording("killed"), "--csv"]);
+    assert_eq!(csv.status.code(), Some(4));
+    assert!(err(&csv).contains("Damage at byte "), "{}", err(&csv));
+    let late = run(&["report", &recording("killed"), "--from", "1h"]);
+    assert_eq!(late.status.code(), Some(4), "{}", out(&late));
+    let nothing = run(&["report", &recording("killed-by-SIGKILL")]);
+    assert_eq!(nothing.status.code(), Some(125), "{}", out(&nothing));
+    assert!(out(&nothing).contains("no event is whole before the damage"), "{}", out(&nothing));
+}
+
+#[test]
+fn what_cannot_be_is_said_before_anything_is_read() {
+    let small = recording("small");
+    let usage: [(&[&str], &str); 6] = [
+        (&["report", "no-such-file"], "no-such-file: no such recording"),
+        (&["report", &small, "--by", "reason,port"], "cannot be grouped by reason and by port"),
+        (&["report", &small, "--by", "colour"], "`colour` is nothing to group by"),
+        (&["report", &small, "--from", "2s", "--to", "1s"], "--from is not before --to"),
+        (&["report", &small, "--from", "2"], "a time is a number with a unit"),
+        (&["timeline", &small, "--by", "vcpu"], "not by vcpu"),
+    ];
+    for (arguments, said) in usage {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(err(&output).contains(said), "{arguments:?}: {}", err(&output));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let without = command(&["report"]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(without.status.code(), Some(2));
+    assert!(err(&without).contains("There is no perf.data here"), "{}", err(&without));
+    std::fs::write(folder.path().join("perf.data"), "hello").unwrap();
+    let other = command(&["report"]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(other.status.code(), Some(125));
+    assert!(err(&other).contains("perf.data is no recording of exits"), "{}", err(&other));
+}
+
+#[test]
+fn a_timeline_has_the_exits_of_the_report() {
+    let small = recording("small");
+    let document = json(&["timeline", &small]);
+    for row in document["rows"].as_array().unwrap() {
+        let slices = row["exits_by_slice"].as_array().unwrap();
+        let sum: u64 = slices.iter().map(|slice| slice.as_u64().unwrap()).sum();
+        assert_eq!(Some(sum), row["exits"].as_u64());
+        let reported = json(&["report", &small]);
+        let same = reported["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|other| other["reason"] == row["reason"])
+            .unwrap();
+        assert_eq!((&same["exits"], &same["time_ns"]), (&row["exits"], &row["time_ns"]));
+    }
+    let drawn = out(&run(&["timeline", &small, "--top", "3"]));
+    assert!(drawn.contains('█') && drawn.contains("other (4 rows)"), "{drawn}");
+    // Names that are shorter than their title, too.
+    let all = out(&run(&["timeline", &small]));
+    assert!(drawn.lines().chain(all.lines()).all(|line| line.chars().count() <= 80), "{drawn}{all}");
+    for ascii in [
+        command(&["timeline", &small, "--ascii"]).output().unwrap(),
+        command(&["timeline", &small]).env("LC_ALL", "C").output().unwrap(),
+    ] {
+        assert!(out(&ascii).is_ascii());
+    }
+    let csv = out(&run(&["timeline", &small, "--by", "vm", "--csv"]));
+    let sum: u64 =
+        csv.lines().skip(1).map(|line| line.split(',').nth(8).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(sum, 34_592);
+}
+
+#[test]
+fn pages_are_written_beside_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    for subcommand in ["report", "timeline"] {
+        let output = run(&[subcommand, &recording("small"), "--html", page.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        assert!(out(&output).contains("cpuid"));
+        let written = std::fs::read_to_string(&page).unwrap();
+        assert!(written.starts_with("<!DOCTYPE html>") && written.contains("cpuid"), "{subcommand}");
+        std::fs::remove_file(&page).unwrap();
+    }
+    let nowhere = run(&["report", &recording("small"), "--html", "/no/such/folder/page.html"]);
+    assert_eq!(nowhere.status.code(), Some(125));
+    assert!(err(&nowhere).contains("Could not write /no/such/folder/page.html"), "{}", err(&nowhere));
+}
+
+#[test]
+fn every_exit_is_in_the_parquet_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("exits.parquet");
+    let output = run(&["report", &recording("small"), "--parquet", table.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let bytes = std::fs::read(&table).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    // Its content is looked at where it is written; here, that nothing half-written stays behind.
+    std::fs::write(folder.path().join("perf.data"), "hello").unwrap();
+    let failed =
+        command(&["report", "--parquet", "none.parquet"]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(failed.status.code(), Some(125));
+    assert!(!folder.path().join("none.parquet").exists());
+    let part = run(&["report", &recording("small"), "--vm", "mix", "--parquet", "part.parquet"]);
+    assert_eq!(part.status.code(), Some(2));
+}

@@ -1,0 +1,7 @@
+//! Files, figures and loads from outside the crate.
+
+mod coverage;
+mod files;
+mod host;
+mod load_real;
+mod study_coverage;

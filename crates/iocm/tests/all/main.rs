@@ -1,0 +1,7 @@
+//! A daemon under load, with libblkio as its front-end.
+
+#[path = "../blkio_disk/mod.rs"]
+mod blkio_disk;
+mod control_tree;
+mod monitor_workers;
+mod real_front_end;

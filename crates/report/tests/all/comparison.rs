@@ -1,0 +1,68 @@
+//! What `exitless diff` shows, against kept copies and a ruler.
+
+use crate::pairs::{Pair, doubtful, empty, repeated, virtualized};
+use exits::profile_comparison::ComparisonOrder;
+use report::{csv, json, terminal};
+
+fn shown(pair: &Pair, width: usize) -> String {
+    let text = terminal::comparison(&pair.compared(), width, false);
+    assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+    text
+}
+
+#[test]
+fn a_comparison_in_80_columns() {
+    insta::assert_snapshot!(shown(&virtualized(), 80));
+}
+
+#[test]
+fn a_comparison_in_120_columns() {
+    insta::assert_snapshot!(shown(&virtualized(), 120));
+}
+
+#[test]
+fn whatever_is_doubtful_is_said() {
+    insta::assert_snapshot!(shown(&doubtful(), 120));
+}
+
+#[test]
+fn repeated_recordings_by_operation() {
+    insta::assert_snapshot!(shown(&repeated(), 80));
+}
+
+#[test]
+fn nothing_on_either_side() {
+    insta::assert_snapshot!(shown(&empty(), 80));
+}
+
+#[test]
+fn the_top_and_the_rest() {
+    let mut pair = virtualized();
+    pair.comparison.keep_top(3, ComparisonOrder::Time);
+    insta::assert_snapshot!(shown(&pair, 80));
+}
+
+#[test]
+fn only_changes_that_are_certain_have_a_colour() {
+    let text = terminal::comparison(&virtualized().compared(), 120, true);
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(line("vintr").contains("\u{1b}[32m"));
+    assert!(line("avic_incomplete_ipi").contains("\u{1b}[31m"));
+    assert!(!line("pause").contains('\u{1b}'), "{}", line("pause"));
+    assert!(!terminal::comparison(&virtualized().compared(), 120, false).contains('\u{1b}'));
+}
+
+#[test]
+fn csv_of_a_comparison() {
+    let text = csv::comparison(&virtualized().compared());
+    let fields = text.lines().next().unwrap().split(',').count();
+    assert!(text.lines().all(|line| line.split(',').count() == fields), "{text}");
+    insta::assert_snapshot!(text.lines().take(4).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn json_of_a_comparison() {
+    let mut pair = virtualized();
+    pair.comparison.keep_top(1, ComparisonOrder::Time);
+    insta::assert_json_snapshot!(json::comparison(&pair.compared()));
+}

@@ -1,0 +1,16 @@
+//! What is shown of results: pages, terminal and JSON.
+
+mod advice;
+mod browser;
+mod comparison;
+mod counted;
+mod html;
+mod pages;
+mod pairs;
+mod recordings;
+mod study;
+mod synthetic;
+mod terminal;
+mod top;
+mod trace;
+mod vm_page;

@@ -1,0 +1,131 @@
+//! The pages of `report`, `timeline` and `diff`: what they hold, what they must never load, and what they do with
+//! hostile text.
+
+use crate::pairs::{OFF, Pair, doubtful, empty, reading, recordings, repeated, virtualized};
+use crate::synthetic;
+use exits::profile_comparison::ComparisonOrder;
+use exits::{Dimension, Grouping};
+use report::html;
+use traces::{Damage, Origin};
+
+fn pages() -> Vec<String> {
+    let mut pages: Vec<String> = [virtualized(), doubtful(), repeated(), empty()]
+        .iter()
+        .map(|pair| html::comparison(&pair.compared()))
+        .collect();
+    let all = [
+        synthetic::whole(),
+        synthetic::broken(),
+        synthetic::part(),
+        synthetic::without_exits(),
+        synthetic::after_the_end(),
+    ];
+    for recordings in all {
+        for by in [&[Dimension::Reason][..], &[Dimension::Vcpu, Dimension::Reason], &[Dimension::Port]] {
+            let grouping = Grouping::new(by.iter().copied()).unwrap();
+            pages.push(html::profile(&recordings, &exits::Table::new(&recordings.profile, grouping)));
+        }
+        for figure in [exits::TimelineFigure::Exits, exits::TimelineFigure::Time] {
+            let grouping = Grouping::new([Dimension::Vm, Dimension::Reason]).unwrap();
+            let mut rows = exits::TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
+            rows.keep_top(4);
+            pages.push(html::timeline(&recordings, &rows, &grouping, figure));
+        }
+    }
+    pages
+}
+
+#[test]
+fn nothing_is_loaded_and_no_script_runs_but_the_one_that_sorts() {
+    for page in pages() {
+        for load in ["http://", "https://", "//cdn", "<link", "<img", "@import", "url(", "src="] {
+            assert!(!page.contains(load), "{load}");
+        }
+        assert_eq!(page.matches("<script").count(), 1);
+        assert!(page.contains("default-src 'none'") && page.contains("script-src 'sha256-"));
+    }
+}
+
+#[test]
+fn no_figure_is_nonsense() {
+    for page in pages() {
+        // The script knows the word NaN.
+        let page = page.split("<script").next().unwrap();
+        for nonsense in ["NaN", "inf%", "inf\"", "infH", "-nan", "18,446,744,073"] {
+            assert!(!page.contains(nonsense), "{nonsense}");
+        }
+    }
+}
+
+#[test]
+fn every_chart_has_words() {
+    for page in pages() {
+        for chart in page.split("<svg role=\"img\"").skip(1) {
+            let label = chart.split("aria-label=\"").nth(1).and_then(|label| label.split('"').next());
+            assert!(label.is_some_and(|label| !label.is_empty()), "{chart:.200}");
+        }
+    }
+}
+
+#[test]
+fn hostile_text_stays_text() {
+    const HOSTILE: &str = "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(2)>";
+    let hostile = |vm| {
+        let mut one = reading(vm, 60, OFF);
+        one.profile.names.insert(vm, HOSTILE.to_owned());
+        one.profile.events.insert(HOSTILE.to_owned(), 1);
+        one.profile.losses.lost_events = 1;
+        one.origin = Origin {
+            version: Some(HOSTILE.to_owned()),
+            host: Some(format!("{HOSTILE}{vm}")),
+            kernel: Some(format!("{HOSTILE}{vm}")),
+            processor: Some(format!("{HOSTILE}{vm}")),
+            command: Some(HOSTILE.to_owned()),
+            ..one.origin
+        };
+        one.warnings.push(HOSTILE.to_owned());
+        one.damage = Some(Damage { offset: 1, what: HOSTILE.to_owned() });
+        recordings(HOSTILE, one)
+    };
+    let one = hostile(3);
+    let by_vcpu = Grouping::new([Dimension::Vcpu, Dimension::Reason]).unwrap();
+    let rows = exits::TimelineRows::new(&one.profile.timeline, &by_vcpu, exits::TimelineFigure::Exits);
+    let pages = [
+        html::profile(&one, &exits::Table::new(&one.profile, by_vcpu.clone())),
+        html::timeline(&one, &rows, &by_vcpu, exits::TimelineFigure::Exits),
+        html::comparison(
+            &Pair::new(vec![hostile(1)], vec![hostile(2)], &[Dimension::Vm, Dimension::Reason], None)
+                .compared(),
+        ),
+    ];
+    for page in pages {
+        assert_eq!(page.matches("<script").count(), 1);
+        assert!(!page.contains("<img") && page.contains("&lt;img"));
+    }
+}
+
+#[test]
+fn a_page_of_a_comparison_as_it_was_when_it_was_last_looked_at() {
+    let mut pair = virtualized();
+    pair.comparison.keep_top(2, ComparisonOrder::Time);
+    insta::assert_snapshot!(lines(&html::comparison(&pair.compared())));
+}
+
+#[test]
+fn a_page_of_a_profile_as_it_was_when_it_was_last_looked_at() {
+    let recordings = synthetic::broken();
+    let table = exits::Table::new(&recordings.profile, Grouping::by_reason());
+    insta::assert_snapshot!(lines(&html::profile(&recordings, &table)));
+}
+
+/// One element a line, so that a change is seen where it is; without the styles, the script and the outlines.
+fn lines(page: &str) -> String {
+    let body = page.split("<body>").nth(1).unwrap_or_default().split("<script>").next().unwrap_or_default();
+    let mut text = String::new();
+    for line in body.replace("><", ">\n<").lines() {
+        let outline = line.split_once(" d=\"");
+        text += outline.map_or(line, |(before, _)| before);
+        text.push('\n');
+    }
+    text
+}

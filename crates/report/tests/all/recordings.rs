@@ -1,0 +1,193 @@
+//! What is shown of recordings, against kept copies and a ruler.
+
+use crate::synthetic::{after_the_end, broken, hostile, part, whole, without_exits};
+use exits::{Dimension, Grouping, Order, Table, TimelineFigure, TimelineRows};
+use report::terminal::{self, Screen};
+use report::{csv, json};
+use traces::{Format, Recordings};
+
+fn grouping(dimensions: &[Dimension]) -> Grouping {
+    Grouping::new(dimensions.iter().copied()).unwrap()
+}
+
+fn table(recordings: &Recordings, dimensions: &[Dimension]) -> Table {
+    Table::new(&recordings.profile, grouping(dimensions))
+}
+
+fn shown(recordings: &Recordings, dimensions: &[Dimension], width: usize) -> String {
+    let text = terminal::profile(recordings, &table(recordings, dimensions), width, false);
+    assert_fits(&text, width);
+    text
+}
+
+fn drawn(recordings: &Recordings, dimensions: &[Dimension], figure: TimelineFigure, width: usize) -> String {
+    let screen = Screen { width, colour: false, ascii: false };
+    let text = on_screen(recordings, dimensions, figure, screen);
+    assert_fits(&text, width);
+    text
+}
+
+fn on_screen(
+    recordings: &Recordings,
+    dimensions: &[Dimension],
+    figure: TimelineFigure,
+    screen: Screen,
+) -> String {
+    let grouping = grouping(dimensions);
+    let mut rows = TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
+    rows.keep_top(5);
+    terminal::timeline(recordings, &rows, &grouping, figure, screen)
+}
+
+fn assert_fits(text: &str, width: usize) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{line}");
+    }
+}
+
+const REASON: &[Dimension] = &[Dimension::Reason];
+const EVERYTHING: &[Dimension] = &[Dimension::Vcpu, Dimension::Reason];
+
+#[test]
+fn by_reason_in_80_columns() {
+    insta::assert_snapshot!(shown(&whole(), REASON, 80));
+}
+
+#[test]
+fn by_reason_in_120_columns() {
+    insta::assert_snapshot!(shown(&whole(), REASON, 120));
+}
+
+#[test]
+fn by_vcpu_and_reason_in_80_columns() {
+    insta::assert_snapshot!(shown(&whole(), EVERYTHING, 80));
+}
+
+#[test]
+fn by_vcpu_and_reason_in_120_columns() {
+    insta::assert_snapshot!(shown(&whole(), EVERYTHING, 120));
+}
+
+#[test]
+fn accesses_and_the_rest() {
+    let recordings = whole();
+    let mut table = table(&recordings, &[Dimension::Port, Dimension::Msr, Dimension::Apic]);
+    table.sort(Order::Time);
+    table.keep_top(3);
+    insta::assert_snapshot!(terminal::profile(&recordings, &table, 80, false));
+}
+
+#[test]
+fn whatever_is_wrong_is_said() {
+    insta::assert_snapshot!(shown(&broken(), REASON, 120));
+}
+
+#[test]
+fn what_was_asked_for_is_said() {
+    insta::assert_snapshot!(shown(&part(), &[Dimension::Vm], 80));
+}
+
+#[test]
+fn an_empty_table_is_explained() {
+    let texts = [
+        shown(&without_exits(), REASON, 80),
+        shown(&after_the_end(), REASON, 80),
+        shown(&whole(), &[Dimension::Ipi], 80),
+        drawn(&without_exits(), REASON, TimelineFigure::Exits, 80),
+    ];
+    insta::assert_snapshot!(texts.join("----\n"));
+}
+
+#[test]
+fn an_empty_table_is_explained_by_where_exits_come_from() {
+    let last_lines = |mut recordings: Recordings, format, dimensions| {
+        recordings.files[0].origin.format = format;
+        let text = shown(&recordings, dimensions, 80);
+        let paragraph = text.split("\n\n").find(|paragraph| paragraph.starts_with("There is"));
+        format!("{format}: {}\n", paragraph.unwrap().trim_end())
+    };
+    let texts = [Format::Live, Format::Exits, Format::Xentrace].map(|format| {
+        last_lines(without_exits(), format, REASON) + &last_lines(whole(), format, &[Dimension::Ipi])
+    });
+    insta::assert_snapshot!(texts.join("----\n"));
+}
+
+#[test]
+fn json_of_a_profile() {
+    let recordings = broken();
+    let mut table = table(&recordings, &[Dimension::Vm, Dimension::Reason]);
+    table.keep_top(3);
+    insta::assert_json_snapshot!(json::profile(&recordings, &table));
+}
+
+#[test]
+fn csv_of_a_profile() {
+    let recordings = whole();
+    let mut of_exits = table(&recordings, EVERYTHING);
+    of_exits.keep_top(7);
+    let of_accesses = table(&recordings, &[Dimension::Mmio, Dimension::Apic]);
+    let texts = [&of_exits, &of_accesses].map(|table| csv::profile(&recordings.profile, table));
+    insta::assert_snapshot!(texts.join("----\n"));
+}
+
+#[test]
+fn a_timeline_in_80_columns() {
+    insta::assert_snapshot!(drawn(&whole(), REASON, TimelineFigure::Exits, 80));
+}
+
+#[test]
+fn a_timeline_of_shares_in_120_columns() {
+    let dimensions = [Dimension::Vm, Dimension::Reason];
+    insta::assert_snapshot!(drawn(&whole(), &dimensions, TimelineFigure::Time, 120));
+}
+
+#[test]
+fn a_timeline_in_ascii() {
+    let screen = Screen { width: 80, colour: false, ascii: true };
+    let text = on_screen(&whole(), &[Dimension::Vm], TimelineFigure::Exits, screen);
+    assert!(text.is_ascii());
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_timeline_for_programs() {
+    let recordings = part();
+    let rows = TimelineRows::new(&recordings.profile.timeline, &grouping(REASON), TimelineFigure::Exits);
+    let document = serde_json::to_value(json::timeline(&recordings, &rows, &grouping(REASON))).unwrap();
+    let slices = document["rows"][0]["exits_by_slice"].as_array().unwrap();
+    assert_eq!(slices.len() as u64, document["slices"].as_u64().unwrap());
+    let sum: u64 = slices.iter().map(|slice| slice.as_u64().unwrap()).sum();
+    assert_eq!(Some(sum), document["rows"][0]["exits"].as_u64());
+    let csv = csv::timeline(&recordings.profile, &rows);
+    let counted: u64 =
+        csv.lines().skip(1).map(|line| line.split(',').nth(8).unwrap().parse::<u64>().unwrap()).sum();
+    let rows: u64 =
+        document["rows"].as_array().unwrap().iter().map(|row| row["exits"].as_u64().unwrap()).sum();
+    assert_eq!(counted, rows);
+    insta::assert_snapshot!(csv.lines().take(4).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn colour_is_only_there_when_asked_for() {
+    let recordings = broken();
+    let table = table(&recordings, REASON);
+    assert!(!terminal::profile(&recordings, &table, 80, false).contains('\u{1b}'));
+    assert!(terminal::profile(&recordings, &table, 80, true).contains('\u{1b}'));
+}
+
+#[test]
+fn a_hostile_name_cannot_speak_to_the_terminal() {
+    let recordings = hostile();
+    let table = table(&recordings, EVERYTHING);
+    let curves = drawn(&recordings, &[Dimension::Vm], TimelineFigure::Time, 160);
+    for text in [
+        terminal::profile(&recordings, &table, 160, false),
+        csv::profile(&recordings.profile, &table),
+        curves,
+    ] {
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text}");
+        assert!(text.contains("owned"));
+    }
+    let csv = csv::profile(&recordings.profile, &table);
+    assert_eq!(csv.lines().count(), 1 + table.rows().len());
+}

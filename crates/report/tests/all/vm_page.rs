@@ -1,0 +1,34 @@
+//! What `docs/vm.md` shows is what comes out.
+
+use doctor::Tally;
+use doctor::fix::{Chosen, mend};
+use doctor::lint::HostSide;
+use domain::{Form, NoFiles, Text};
+use exits::Isa;
+use report::terminal::{FindingsView, MendedView};
+
+const PAGE: &str = include_str!("../../../../docs/vm.md");
+const XML: &str = include_str!("vm_page/web.xml");
+
+#[test]
+fn the_examples_are_real_output() {
+    let text = Text::new("web.xml", XML);
+    let host = HostSide::of_vendor(Isa::Svm);
+    let mended = mend(&text, Form::Libvirt, &NoFiles, &host, &Chosen::Safe).unwrap();
+    let view = FindingsView { width: 80, colour: false, passes: false, verbose: false };
+    let tally = Tally::of(mended.before.iter().flat_map(|section| &section.findings));
+    let lint = report::terminal::linted(&mended.before, &[], tally, view);
+    let fix = report::terminal::mended(MendedView {
+        name: "web.xml",
+        form: Form::Libvirt,
+        old: XML.as_bytes(),
+        mended: &mended,
+        ending: "Nothing was written; --apply writes it.",
+        width: 80,
+        colour: false,
+    });
+    for (command, said) in [("lint", lint), ("fix", fix)] {
+        let block = format!("```text\n$ exitless vm {command} web.xml --for amd\n{said}```\n");
+        assert!(PAGE.contains(&block), "docs/vm.md lacks\n{block}");
+    }
+}
