@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench docs lint fmt-check clippy deny fuzz setup setup-test setup-lint
+.PHONY: help build demo check test soak bench docs lint fmt-check clippy deny fuzz setup setup-check setup-test setup-lint
 
 # rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -11,6 +11,10 @@ export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 # Where .cargo/config.toml makes cargo put the binary.
 BINARY := $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-gnu/release/exitless
 REPORT := exitless-report
+# Rounds of `make soak`, and what it runs: lab, all, or a filter of nextest.
+N := 20
+WHAT := lab
+QUICK := not binary(lab) and not test(coverage) and not test(a_browser_shows_)
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,12 +23,17 @@ build: setup ## Build the release binary
 	cargo build --release --locked --package exitless
 	@echo "The binary: $(BINARY)"
 
-demo: build ## Measure interrupt virtualization in an emulated Intel host and write a report
-	$(BINARY) prove --lab intel-apicv --output $(REPORT)
-	@echo "Open it with a browser: $(CURDIR)/$(REPORT)/report.html"
+demo: setup ## Measure interrupt virtualization in an emulated Intel host and write a report
+	scripts/demo $(REPORT)
+
+check: setup-check fmt-check clippy ## Check format, lints, and all tests that need no emulated host and no browser
+	cargo nextest run --locked --cargo-profile checked --workspace -E "$(QUICK)"
 
 test: setup-test ## Run all tests, those in emulated hosts included
 	scripts/test
+
+soak: setup-test ## Run the tests in emulated hosts N times on a busy machine, and count failures (WHAT=all: every test)
+	WHAT=$(WHAT) scripts/soak $(N)
 
 bench: setup ## Run the benchmarks; how long the emulated hosts take to boot is one of them
 	EXITLESS_BENCH_LABS=1 cargo bench --workspace --locked --benches
@@ -34,12 +43,12 @@ docs: setup ## Build the crates' documentation; a warning is an error
 
 lint: fmt-check clippy deny ## Check format, lints and dependencies
 
-fmt-check: setup-lint
+fmt-check: setup-check
 	cargo fmt --all --check
 
 # In the profile of the tests, whose procedural macros and build scripts serve here too.
-clippy: setup-lint
-	cargo clippy --workspace --all-targets --all-features --locked --profile checked -- -D warnings
+clippy: setup-check
+	cargo clippy --workspace --all-targets --locked --profile checked -- -D warnings
 
 deny: setup-lint
 	scripts/deny
@@ -60,6 +69,9 @@ fuzz: setup ## Run each fuzz target for a minute (cargo-fuzz is needed)
 
 setup: ## Install what building needs
 	@scripts/setup
+
+setup-check:
+	@scripts/setup check
 
 setup-test:
 	@scripts/setup test

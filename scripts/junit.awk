@@ -1,4 +1,5 @@
-# Counts nextest's JUnit file: "PASSED FAILED SKIPPED". With -v reasons=1 it prints why tests were skipped instead.
+# Counts nextest's JUnit file: "PASSED FAILED SKIPPED". Instead it prints, with -v reasons=1, why tests were skipped; with
+# -v times=1, the seconds that each took; with -v failures=1, the names of those that failed.
 #
 # A test that cannot test here what it is for prints "not tested: REASON" and returns; nextest takes that for passed.
 
@@ -24,6 +25,8 @@ function close_case() {
     else if (why != "") skipped++
     else passed++
     if (reasons && !bad && why != "") print "  " name ": " why
+    if (times) printf "%9.2f s  %s\n", seconds, name
+    if (failures && bad) print name
     open = 0
 }
 
@@ -33,6 +36,7 @@ function close_case() {
     bad = 0
     why = ""
     name = attribute($0, "classname") " " attribute($0, "name")
+    seconds = attribute($0, "time")
 }
 
 /<(failure|error)[ >\/]/ { bad = 1 }
@@ -46,5 +50,5 @@ function close_case() {
 
 END {
     close_case()
-    if (!reasons) print passed + 0, failed + 0, skipped + 0
+    if (!reasons && !times && !failures) print passed + 0, failed + 0, skipped + 0
 }

@@ -1,0 +1,45 @@
+//! Makes what a laboratory needs while the large binary still compiles: `lab-build NAME...`.
+//!
+//! The self-test is not made here: it boots the large binary. Ctrl-C ends the programs that build, and then this one.
+
+use std::process::ExitCode;
+
+use lab::{Cache, Error, Image, Lab, Progress, Step, XenImage};
+
+fn main() -> ExitCode {
+    let names: Vec<String> = std::env::args().skip(1).collect();
+    for name in &names {
+        if let Err(error) = build(name) {
+            eprintln!("lab-build: {name}: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn build(name: &str) -> Result<(), Error> {
+    let lab = Lab::find(name)?;
+    let cache = Cache::of_user();
+    let mut last = None;
+    // A line for each step: the output stands between that of cargo.
+    let mut say = |progress: Progress| {
+        if last.replace(progress.step) != Some(progress.step) {
+            eprintln!("lab-build: {name}: {}", in_words(progress.step));
+        }
+    };
+    Image::find_or_build(&cache, &mut say)?;
+    if lab.is_xen() {
+        XenImage::find_or_build(&cache, &mut say)?;
+    }
+    Ok(())
+}
+
+fn in_words(step: Step) -> &'static str {
+    match step {
+        Step::Lists => "reading the package lists",
+        Step::Download => "downloading packages",
+        Step::Unpack => "unpacking packages",
+        Step::Assemble => "assembling the image",
+        Step::SelfTest => "testing the laboratory",
+    }
+}
