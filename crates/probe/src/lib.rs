@@ -17,6 +17,7 @@
 //! # Ok::<(), probe::Error>(())
 //! ```
 
+pub mod clock;
 mod config;
 mod cpuid;
 mod create;

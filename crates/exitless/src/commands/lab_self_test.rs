@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lab::{Emulator, Lab};
+use probe::clock::{self, Promise};
 use probe::run::Arm;
 use probe::{Arms, Config, MicroVm, Verdict};
 
@@ -13,6 +14,37 @@ use probe::{Arms, Config, MicroVm, Verdict};
 pub(crate) struct Arguments {
     /// The laboratory's name.
     name: String,
+    /// Measure the clock alone, and print what was measured.
+    #[arg(long)]
+    clock: bool,
+}
+
+/// What the laboratory's emulator promises of its clock, if anything.
+fn promise(lab: &Lab) -> Option<Promise> {
+    match lab.emulator {
+        Emulator::Bochs => Some(Promise { rate: 1.0, tolerance: 0.03, beside_busy_cpus: true }),
+        Emulator::Qemu => None,
+    }
+}
+
+/// Checks that an instruction takes the time that the emulator promises, whatever the other CPUs do.
+fn check_clock(lab: &Lab, print: bool) -> anyhow::Result<()> {
+    let promise = promise(lab);
+    if promise.is_none() && !print {
+        return Ok(());
+    }
+    let rows = clock::measure().context("Could not measure the clock")?;
+    if print {
+        rows.iter().for_each(|row| println!("{row}"));
+    }
+    let Some(promise) = promise else { return Ok(()) };
+    let broken: Vec<String> =
+        rows.iter().filter(|row| !promise.holds(row)).map(ToString::to_string).collect();
+    if !broken.is_empty() {
+        let Promise { rate, tolerance, .. } = promise;
+        bail!("{} promises {rate} ticks an instruction, within {tolerance}: {}", lab.name, broken.join("; "));
+    }
+    Ok(())
 }
 
 /// Checks that this is the privileged domain of a Xen which runs guests by the CPU's help, and that it found what the
@@ -51,13 +83,18 @@ fn find_apicv() -> anyhow::Result<()> {
     }
 }
 
-/// Enters a guest, and checks the interrupt virtualization that the laboratory promises: that it is there, and delivers
-/// interrupts as the manual says.
+/// Checks the clock, enters a guest, and checks the interrupt virtualization that the laboratory promises: that it is
+/// there, and delivers interrupts as the manual says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(&arguments.name)?;
+    if arguments.clock {
+        check_clock(lab, true)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if lab.is_xen() {
         return run_below_xen(lab);
     }
+    check_clock(lab, false)?;
     let mut vm = MicroVm::new(&Config::default())?;
     let promised = lab.emulator == Emulator::Bochs;
     if promised {
