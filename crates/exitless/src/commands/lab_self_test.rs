@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 fn promise(lab: &Lab) -> Option<Promise> {
     match lab.emulator {
         Emulator::Bochs => Some(Promise { rate: 1.0, tolerance: 0.03, beside_busy_cpus: true }),
-        Emulator::Qemu => None,
+        Emulator::Qemu => Some(Promise { rate: 8.0, tolerance: 0.03, beside_busy_cpus: true }),
     }
 }
 

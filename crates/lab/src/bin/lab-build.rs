@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use lab::{Cache, Error, Image, Lab, Progress, Step, XenImage};
+use lab::{Cache, Error, Lab, Progress, Step, XenImage};
 
 fn main() -> ExitCode {
     let names: Vec<String> = std::env::args().skip(1).collect();
@@ -20,14 +20,15 @@ fn main() -> ExitCode {
 fn build(name: &str) -> Result<(), Error> {
     let lab = Lab::find(name)?;
     let cache = Cache::of_user();
-    let mut last = None;
+    let mut said = Vec::new();
     // A line for each step: the output stands between that of cargo.
     let mut say = |progress: Progress| {
-        if last.replace(progress.step) != Some(progress.step) {
+        if !said.contains(&progress.step) {
+            said.push(progress.step);
             eprintln!("lab-build: {name}: {}", in_words(progress.step));
         }
     };
-    Image::find_or_build(&cache, &mut say)?;
+    lab::build(&cache, lab, &mut say)?;
     if lab.is_xen() {
         XenImage::find_or_build(&cache, &mut say)?;
     }
@@ -40,6 +41,7 @@ fn in_words(step: Step) -> &'static str {
         Step::Download => "downloading packages",
         Step::Unpack => "unpacking packages",
         Step::Assemble => "assembling the image",
+        Step::Compile => "compiling the emulator",
         Step::SelfTest => "testing the laboratory",
     }
 }
