@@ -199,7 +199,7 @@ impl WorkersConfig {
     /// [`ConfigError::Nonsense`].
     pub fn worker(&self, number: usize) -> Result<WorkerOptions, ConfigError> {
         let cpus = self.cpus.get(number).map(|list| cpu_list(list)).transpose()?.unwrap_or_default();
-        Ok(WorkerOptions { cpus, polling: self.polling() })
+        Ok(WorkerOptions { cpus, polling: self.polling(), ..WorkerOptions::default() })
     }
 }
 

@@ -5,6 +5,8 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod device;
+mod fatal;
+pub mod log_limit;
 pub mod memory;
 pub mod monitor;
 pub mod pool;

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 pub use dirty::{DirtyLog, LogError};
-pub use fault::was_cut;
+pub(crate) use fault::lost_pages;
 pub use mapping::{MapError, Mapping};
 
 /// A region of a guest's memory, as the front-end describes it.
@@ -209,6 +209,13 @@ impl GuestMemory {
         if let Some(log) = &self.log {
             log.mark(guest, size);
         }
+    }
+
+    /// Whether a page of it was lost, or of the log of what is written: what is here is no longer what the guest has.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.regions.iter().any(|region| region.mapping.is_lost())
+            || self.log.as_ref().is_some_and(|log| log.is_lost())
     }
 
     /// Whether what is written is marked.

@@ -5,9 +5,7 @@ use std::os::unix::fs::FileExt as _;
 const USER: u64 = 0x7f00_0000_0000;
 
 fn file(size: u64) -> File {
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(size).unwrap();
-    file
+    crate::testing::memory_file(size)
 }
 
 fn place(guest: u64, size: u64, offset: u64) -> RegionPlace {
@@ -80,6 +78,6 @@ fn pages_that_were_written_are_marked() {
     let mut bytes = [0; 3];
     bitmap.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(bytes, [0b11, 0b1000_0000, 0], "pages beyond the log's end are left out");
-    assert!(matches!(DirtyLog::of_file(&bitmap, 0, 0), Err(LogError::Empty)));
+    assert!(matches!(DirtyLog::of_file(&bitmap, 0, 0), Err(LogError::Map(MapError::Empty))));
     assert!(!memory.logged(None).is_logged());
 }

@@ -178,10 +178,22 @@ impl Pool {
         key: QueueKey,
         act: impl FnOnce(&mut Queue) -> T + Send + 'static,
     ) -> Result<T, PoolError> {
+        let worker = self.worker_of(key)?;
+        // Others are not kept waiting for it.
+        match worker.with(key, act)? {
+            Ok(done) => Ok(done),
+            // It went to another worker meanwhile.
+            Err(act) => {
+                let worker = self.worker_of(key)?;
+                worker.with(key, act)?.map_err(|_| PoolError::NoQueue(key.0))
+            }
+        }
+    }
+
+    fn worker_of(&self, key: QueueKey) -> Result<Arc<Worker>, PoolError> {
         let inner = self.inner();
         let number = inner.places.get(&key).copied().ok_or(PoolError::NoQueue(key.0))?;
-        let worker = inner.workers.get(&number).ok_or(PoolError::NoWorker(number))?;
-        worker.with(key, act)?.ok_or(PoolError::NoQueue(key.0))
+        inner.workers.get(&number).cloned().ok_or(PoolError::NoWorker(number))
     }
 }
 

@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a device waits after a front-end could not connect.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A device that waits on a socket, or serves the front-end that came.
 #[derive(Debug)]
@@ -134,12 +138,16 @@ impl Post {
                     }
                     match stream {
                         Ok(stream) => serve(&name, stream, &served, &pool, &connection, &closing),
-                        Err(error) => tracing::warn!("{name}: no front-end can connect: {error}"),
+                        Err(error) => {
+                            served.log.warn(|| format!("{name}: no front-end can connect: {error}"));
+                            // Most likely there are no more files: to ask again at once would use a core.
+                            std::thread::sleep(PAUSE);
+                        }
                     }
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("front-end".to_owned()).spawn(body);
+        let thread = crate::fatal::spawn("front-end", body);
         let thread = thread.map_err(|source| PostError::Thread { name: name.clone(), source })?;
         let thread = Mutex::new(Some(thread));
         Ok(Self { name, socket: socket.to_owned(), served, listener, closing, connection, thread })
@@ -217,7 +225,7 @@ fn serve(
     }
     match Session::new(Arc::clone(served), Arc::clone(pool)).run(stream) {
         Ok(()) => tracing::info!("{name}: the front-end is gone"),
-        Err(error) => tracing::warn!("{name}: {error}"),
+        Err(error) => served.log.warn(|| format!("{name}: {error}")),
     }
     set(None);
 }

@@ -6,7 +6,9 @@
 mod handler;
 pub mod inflight;
 mod lane;
+mod submission;
 
+use crate::log_limit::LogLimit;
 use crate::memory::GuestMemory;
 use crate::ring::{Ring, RingError};
 use crate::statistics::{Delays, Moves, QueueCounters};
@@ -14,8 +16,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-pub use handler::{Handler, NoRoom, Served, Submission, Submitter, Token};
+pub(crate) use handler::Way;
+pub use handler::{BYTES_A_UNIT, Handler, NoRoom, Served, Submitter, Token};
 pub use lane::Lane;
+pub use submission::Submission;
 
 /// A queue's number in the whole daemon; no two queues ever have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +45,8 @@ pub struct QueueState {
     pub moves: Moves,
     /// Whether its ring broke the rules, so that it is no longer served.
     pub broken: AtomicBool,
+    /// What its driver can have written to the log.
+    pub log: LogLimit,
 }
 
 /// A virtqueue that can be served.
@@ -55,6 +61,8 @@ pub struct Queue {
     pub(crate) kick: Option<OwnedFd>,
     /// By this the front-end learns that the ring broke the rules.
     pub(crate) error: Option<OwnedFd>,
+    /// Whether it is still to be told.
+    error_due: bool,
     /// Whether it is served. Requests that are under way end in any case.
     pub(crate) enabled: bool,
     /// Its share of a busy worker, against other queues' weights.
@@ -98,6 +106,7 @@ impl Queue {
             handler,
             kick,
             error,
+            error_due: false,
             enabled: true,
             weight: USUAL_WEIGHT,
             polled: false,
@@ -141,14 +150,30 @@ impl Queue {
     #[inline]
     pub(crate) fn serve(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> Served {
         if self.lane.broken.is_some() {
-            return Served::default();
+            return self.go_on(submitter, budget);
         }
         let served = match self.enabled {
             true => self.handler.serve(&mut self.lane, submitter, budget),
-            false => self.handler.discard(&mut self.lane, budget).unwrap_or_default(),
+            false => match self.handler.discard(&mut self.lane, budget) {
+                Some(served) => served,
+                None => self.handler.go_on(&mut self.lane, submitter, budget),
+            },
         };
         self.after_use();
         served
+    }
+
+    /// Goes on with requests that were taken, as far as `budget` suffices, and takes none.
+    pub(crate) fn go_on(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> Served {
+        let served = self.handler.go_on(&mut self.lane, submitter, budget);
+        self.after_use();
+        served
+    }
+
+    /// Whether parts of requests that were taken wait for [`Self::go_on`].
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.handler.has_waiting()
     }
 
     /// Serves it from now on, or no longer.
@@ -171,23 +196,52 @@ impl Queue {
     pub(crate) fn publish(&mut self) {
         self.lane.state.counters.in_flight.set(self.in_flight() as u64);
         self.lane.publish();
+        self.after_use();
+    }
+
+    /// Has driver and front-end woken by `signal`, which is given the eventfd, as far as they are to be. Whether that
+    /// found room; what did not is asked for again.
+    #[inline]
+    pub(crate) fn wake(&mut self, mut signal: impl FnMut(BorrowedFd<'_>, Token) -> bool) -> bool {
+        if let Some(call) = self.lane.call()
+            && !signal(call, Token::CALL)
+        {
+            self.lane.call_again();
+            return false;
+        }
+        if std::mem::take(&mut self.error_due)
+            && let Some(error) = &self.error
+        {
+            self.error_due = !signal(error.as_fd(), Token::ERROR);
+        }
+        !self.error_due
+    }
+
+    /// Takes note that it is about to be another's, who does not hear of a call that is being made.
+    pub(crate) fn leave(&mut self, now: u64) {
+        self.lane.call_again();
+        self.left = Some(now);
     }
 
     /// Ends a request that the host's kernel has done.
     #[inline]
     pub(crate) fn complete(&mut self, token: Token, result: i32) {
+        if token.is_signal() {
+            if token == Token::CALL {
+                self.lane.called();
+            }
+            return;
+        }
         self.handler.complete(&mut self.lane, token, result);
     }
 
     /// Tells the front-end, once, that the ring broke the rules.
     fn after_use(&mut self) {
         if let Some(error) = self.lane.newly_broken() {
-            tracing::warn!("Queue {} is given up: {error}", self.key.0);
+            let QueueKey(number) = self.key;
+            self.lane.state.log.warn(|| format!("Queue {number} is given up: {error}"));
             self.lane.state.broken.store(true, Ordering::Relaxed);
-            if let Some(file) = &self.error {
-                // That nobody listens is no harm to the queue.
-                let _ = rustix::io::write(file, &1_u64.to_ne_bytes());
-            }
+            self.error_due = self.error.is_some();
         }
     }
 

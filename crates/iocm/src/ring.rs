@@ -74,6 +74,16 @@ pub enum RingError {
     /// A table of indirect descriptors where none may be, or of a size that none has.
     #[error("an indirect table where none may be, or of a size that none has")]
     Indirect,
+    /// What is remembered of its requests under way cannot have been.
+    #[error(
+        "the memory of requests under way has lists that are none: an entry beyond the last, or one that is in two"
+    )]
+    Remembered,
+    /// The memory that it and its buffers lie in is no longer what the guest has.
+    #[error(
+        "a page of the guest's memory was lost: its file was made shorter, found no room, or the machine's memory failed"
+    )]
+    Lost,
     /// A buffer has the name of one that is still in use.
     #[error("buffer {0} is made available while it is in use")]
     InUse(u16),
@@ -175,7 +185,7 @@ impl Ring {
 
     /// The memory that it lies in.
     #[must_use]
-    pub fn memory(&self) -> &GuestMemory {
+    pub const fn memory(&self) -> &Arc<GuestMemory> {
         match self {
             Self::Split(ring) => ring.memory(),
             Self::Packed(ring) => ring.memory(),

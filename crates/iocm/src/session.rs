@@ -1,9 +1,11 @@
 //! One front-end's connection: what it says, step by step, and what follows from it for the queues.
 
 mod answer;
+mod notifier;
 mod rings;
 
 use crate::device::Device;
+use crate::log_limit::LogLimit;
 use crate::memory::{DirtyLog, GuestMemory, RegionPlace};
 use crate::pool::{Pool, PoolError};
 use crate::protocol::{
@@ -24,6 +26,8 @@ pub struct Served {
     pub queues: Vec<Arc<ServedQueue>>,
     /// The connection for the back-end's own requests, when there is one.
     requests: Mutex<Option<Connection>>,
+    /// What its front-end can have written to the log.
+    pub log: LogLimit,
 }
 
 /// What of a queue is there whether it is served or not.
@@ -46,7 +50,7 @@ impl Served {
     #[must_use]
     pub fn new(device: Box<dyn Device>) -> Arc<Self> {
         let queues = (0..device.queues()).map(|_| Arc::default()).collect();
-        Arc::new(Self { device, queues, requests: Mutex::new(None) })
+        Arc::new(Self { device, queues, requests: Mutex::new(None), log: LogLimit::default() })
     }
 
     /// Tells the front-end that the configuration has changed. Whether there was one to tell.
@@ -54,7 +58,18 @@ impl Served {
         /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`.
         const CONFIG_CHANGE: u32 = 2;
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.as_mut().is_some_and(|connection| connection.request(CONFIG_CHANGE, &[]).is_ok())
+        let Some(connection) = requests.as_mut() else { return false };
+        match connection.request(CONFIG_CHANGE, &[]) {
+            Ok(()) => true,
+            Err(error) => {
+                // What is sent in part is no message, and one who does not read is told nothing more.
+                self.log.warn(|| {
+                    format!("A front-end is not told that its device's configuration changed: {error}")
+                });
+                *requests = None;
+                false
+            }
+        }
     }
 }
 
@@ -143,7 +158,8 @@ impl Session {
             Ok(Answer::Done) if acknowledges => connection.answer(header.code, &0_u64.to_ne_bytes(), None),
             Ok(Answer::Done) => Ok(()),
             Err(refusal) => {
-                tracing::warn!("A front-end's request {} is refused: {refusal}", header.code);
+                let code = header.code;
+                self.served.log.warn(|| format!("A front-end's request {code} is refused: {refusal}"));
                 match has_answer {
                     // The front-end waits for an answer of a shape that a refusal does not have.
                     true => Err(ConnectionError::Garbled("a request that must be answered cannot be")),

@@ -5,11 +5,16 @@ mod by_hand;
 mod daemon;
 mod driver;
 mod front_end;
+mod memory_file;
 mod net;
+mod panics;
 
 pub use block::BlockDriver;
 pub use by_hand::ByHand;
 pub use daemon::{MadeUpDaemon, queue_facts};
 pub use driver::{DATA, Driver, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
+pub use memory_file::memory_file;
 pub use net::NetDriver;
+pub(crate) use panics::panic_if_armed;
+pub use panics::{PANICS, let_requests_panic};

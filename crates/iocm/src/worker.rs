@@ -6,6 +6,7 @@ mod pace;
 mod pin;
 mod run;
 mod share;
+mod threads;
 mod turn;
 mod uring;
 
@@ -27,6 +28,8 @@ pub struct WorkerOptions {
     pub cpus: Vec<usize>,
     /// What it does when there is nothing to do.
     pub polling: Polling,
+    /// Whether it uses threads for the host's disks as on a host that has no io_uring.
+    pub without_uring: bool,
 }
 
 /// Why a worker cannot be had.
@@ -88,7 +91,7 @@ impl Worker {
             }
         };
         let name = format!("io-worker-{number}");
-        let thread = std::thread::Builder::new().name(name).spawn(body).map_err(cannot("no thread"))?;
+        let thread = crate::fatal::spawn(name, body).map_err(cannot("no thread"))?;
         let worker = Self {
             number,
             mailbox,
@@ -150,19 +153,22 @@ impl Worker {
         Ok(taken)
     }
 
-    /// Does something to a queue between two requests. `None` when the worker does not have it.
+    /// Does something to a queue between two requests; when the worker does not have it, what was to be done comes back.
     ///
     /// # Errors
     /// [`WorkerError::Gone`].
-    pub fn with<T: Send + 'static>(
+    pub fn with<T: Send + 'static, A: FnOnce(&mut Queue) -> T + Send + 'static>(
         &self,
         key: QueueKey,
-        act: impl FnOnce(&mut Queue) -> T + Send + 'static,
-    ) -> Result<Option<T>, WorkerError> {
+        act: A,
+    ) -> Result<Result<T, A>, WorkerError> {
         self.ask(|reply| Command::With {
             key,
             act: Box::new(move |queue| {
-                let _ = reply.send(queue.map(act));
+                let _ = reply.send(match queue {
+                    Some(queue) => Ok(act(queue)),
+                    None => Err(act),
+                });
             }),
         })
     }

@@ -7,6 +7,14 @@ mod blkio_disk;
 
 mod process {
     pub(crate) mod daemon;
+    pub(crate) mod hostile {
+        pub(crate) mod connections;
+        pub(crate) mod descriptors;
+        pub(crate) mod inflight;
+        pub(crate) mod memory;
+        pub(crate) mod requests;
+        pub(crate) mod stage;
+    }
     pub(crate) mod killed;
     pub(crate) mod killed_libblkio;
     pub(crate) mod machine;
@@ -22,6 +30,24 @@ const TESTS: &[(&str, fn())] = &[
     ("a_machine_that_migrates_takes_along_what_was_read", process::migrated::takes_its_memory_along),
     ("privileges_are_given_away", process::safe::given_away),
     ("what_runs_can_still_be_changed", process::safe::changes),
+    ("a_request_as_large_as_the_disk_is_an_error", process::hostile::requests::as_large_as_the_disk),
+    ("what_is_not_aligned_is_read_in_pieces", process::hostile::requests::not_aligned),
+    ("zeroes_without_end_stop_nobody_else", process::hostile::requests::zeroes_without_end),
+    ("ranges_beyond_the_limit_are_errors", process::hostile::requests::ranges_beyond_the_limit),
+    ("a_guest_that_is_never_quiet_starves_nobody", process::hostile::requests::never_quiet),
+    ("what_is_no_request_counts_against_a_limit", process::hostile::requests::nonsense_against_a_limit),
+    ("an_eventfd_to_call_that_is_full_stops_nobody", process::hostile::descriptors::a_full_call),
+    ("an_eventfd_for_errors_that_is_full_stops_nobody", process::hostile::descriptors::a_full_error),
+    ("what_is_no_eventfd_is_refused", process::hostile::descriptors::no_eventfd),
+    ("a_front_end_that_does_not_read_stops_nobody", process::hostile::descriptors::a_full_socket),
+    ("memory_that_is_cut_is_never_written_to_a_disk", process::hostile::memory::cut_while_it_is_used),
+    ("huge_pages_that_are_not_there_end_nobody", process::hostile::memory::huge_pages_that_are_not_there),
+    ("a_file_that_is_no_memory_is_refused", process::hostile::memory::no_memory),
+    ("memory_that_can_be_sealed_is", process::hostile::memory::sealed),
+    ("lists_of_requests_under_way_that_loop_are_refused", process::hostile::inflight::looping_lists),
+    ("a_request_that_kills_is_an_error_at_last", process::hostile::inflight::a_request_that_kills),
+    ("memory_of_requests_under_way_that_is_cut_ends_nobody", process::hostile::inflight::cut),
+    ("without_descriptors_the_daemon_waits", process::hostile::connections::no_descriptor_left),
     ("without_rights_files_and_directories_are_refused", process::safe::refused),
 ];
 

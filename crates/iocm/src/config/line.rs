@@ -43,6 +43,7 @@ impl WorkerConfig {
         Ok(WorkerOptions {
             cpus: cpus.map_err(|error| BadLine(error.to_string()))?.unwrap_or_default(),
             polling: self.polling.unwrap_or(usual.polling).polling(nap),
+            ..WorkerOptions::default()
         })
     }
 }

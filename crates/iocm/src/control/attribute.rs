@@ -88,15 +88,15 @@ impl Mode {
         }
     }
 
-    /// As a file's permissions; `group` when a group's members may write too.
+    /// As a file's permissions: for the daemon's user, and with `group` for a group's members. Nobody else may even read, as
+    /// the control socket serves nobody else.
     #[must_use]
     pub const fn permissions(self, group: bool) -> u16 {
-        match (self, group) {
-            (Self::Read, _) => 0o444,
-            (Self::ReadWrite, false) => 0o644,
-            (Self::ReadWrite, true) => 0o664,
-            (Self::Write, false) => 0o200,
-            (Self::Write, true) => 0o220,
-        }
+        let own = match self {
+            Self::Read => 0o400,
+            Self::ReadWrite => 0o600,
+            Self::Write => 0o200,
+        };
+        if group { own | own >> 3 } else { own }
     }
 }

@@ -125,7 +125,7 @@ impl BoundSocket {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(body);
+        let thread = crate::fatal::spawn("control", body);
         let thread = Some(thread.map_err(|source| SocketError { path: path.clone(), source })?);
         Ok(ControlSocket { path, listener, closing, peers, thread })
     }
@@ -178,7 +178,7 @@ fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<Peer>>, daemon:
     let Ok(copy) = connection.stream().try_clone() else { return };
     let daemon = Arc::clone(daemon);
     let body = move || connection.serve(&*daemon);
-    match std::thread::Builder::new().name("control-peer".to_owned()).spawn(body) {
+    match crate::fatal::spawn("control-peer", body) {
         Ok(thread) => peers.push(Peer { stream: copy, thread }),
         Err(error) => tracing::warn!("No thread for a peer of the control socket: {error}"),
     }

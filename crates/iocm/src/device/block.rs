@@ -1,5 +1,6 @@
 //! The block device (VIRTIO 1.3, 5.2).
 
+mod bounce;
 mod config;
 mod queue;
 mod request;

@@ -232,7 +232,12 @@ impl NetDevice {
 
     /// Tells the network that a guest is here now (RFC 903: by asking for its own address).
     fn tell_network(&self, mac: Address) -> Result<(), String> {
+        // It is a packet of the guest's, whoever makes it.
+        if self.sent.wait(now_ns).is_some() {
+            return Err("the device's limit is used up".to_owned());
+        }
         let mut frame = [0; 60];
+        self.sent.take(1, frame.len() as u64);
         frame[..6].fill(0xff);
         frame[6..12].copy_from_slice(&mac);
         // Reverse ARP; Ethernet and IPv4, addresses of 6 and 4 bytes, a request.
@@ -243,10 +248,10 @@ impl NetDevice {
             Backend::Nothing => Ok(()),
             Backend::Tap(tap) if tap.inject(&frame) => Ok(()),
             Backend::Tap(tap) => Err(format!("the tap {} takes no packets", tap.name())),
-            Backend::Port(port) => {
-                Sender::new(Arc::clone(port)).announce(&frame, mac, now_ns());
-                Ok(())
-            }
+            Backend::Port(port) => match Sender::new(Arc::clone(port)).announce(&frame, mac, now_ns()) {
+                true => Ok(()),
+                false => Err(format!("the device may not send from {}", Mac(&mac))),
+            },
         }
     }
 }

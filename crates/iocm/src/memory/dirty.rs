@@ -17,9 +17,6 @@ pub struct DirtyLog {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// It has no bytes.
-    #[error("The front-end's log of dirty pages is empty")]
-    Empty,
     /// It cannot be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -31,10 +28,12 @@ impl DirtyLog {
     /// # Errors
     /// [`LogError`].
     pub fn of_file(file: &File, offset: u64, size: u64) -> Result<Self, LogError> {
-        if size == 0 {
-            return Err(LogError::Empty);
-        }
         Ok(Self { mapping: Mapping::of_file(file, offset, size)? })
+    }
+
+    /// Whether a page of the log itself was lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.mapping.is_lost()
     }
 
     /// Marks the pages of `size` bytes from `guest` on. Those beyond the log's end are not marked: the front-end said

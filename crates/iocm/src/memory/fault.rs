@@ -1,130 +1,222 @@
-//! Memory whose file was made shorter after it was mapped.
+//! Pages of a guest's memory that are lost while they are mapped: the file was made shorter, it finds no more room
+//! (a pool of huge pages that is empty, a full tmpfs), or the machine's memory failed.
 //!
-//! To touch a page behind the file's end raises SIGBUS, which would end the daemon and with it all other VMs' devices. The
-//! pages that are gone are replaced by empty ones of this process instead: what the front-end then gets back is its own
-//! fault, and nobody else's.
+//! To touch such a page raises SIGBUS, which would end the daemon and with it all other VMs' devices. That page, and no
+//! other, is replaced by an empty one of this process instead, and the mapping is marked: whoever uses it looks, and
+//! neither tells the guest nor the disk of anything that came from there.
 
+use std::io;
 use std::ptr::NonNull;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Mappings that are guarded at a time; more are served, and end the daemon if their file is made shorter.
-const GUARDED: usize = 4096;
-
-/// A guarded mapping: its first byte and the one after its last; both 0 when the slot is free.
+/// A guarded mapping.
 struct Slot {
+    /// Odd while the others change: the handler reads them as one.
+    version: AtomicUsize,
+    /// Its first byte, and the one after its last; both 0 when the slot is free.
     start: AtomicUsize,
     end: AtomicUsize,
+    /// Bytes of its pages.
+    page: AtomicUsize,
+    /// Whether a page was lost.
+    lost: AtomicBool,
 }
 
-static SLOTS: [Slot; GUARDED] =
-    [const { Slot { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; GUARDED];
+/// Slots in a chunk.
+const SLOTS: usize = 256;
 
-/// Whether any page was replaced since this was last asked for.
-static REPLACED: AtomicBool = AtomicBool::new(false);
+/// Some slots, and where the next ones are: they are never given back, for the handler may look at them at any time.
+struct Chunk {
+    slots: [Slot; SLOTS],
+    next: AtomicPtr<Chunk>,
+}
+
+impl Chunk {
+    const fn new() -> Self {
+        const FREE: Slot = Slot {
+            version: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            page: AtomicUsize::new(0),
+            lost: AtomicBool::new(false),
+        };
+        Self { slots: [FREE; SLOTS], next: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    fn next(&self) -> Option<&'static Self> {
+        // SAFETY: what is there was leaked.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+static FIRST: Chunk = Chunk::new();
+
+/// Held while a slot is taken.
+static TAKING: Mutex<()> = Mutex::new(());
+
+/// Pages that were lost, of all mappings.
+static LOST: AtomicU32 = AtomicU32::new(0);
+
+/// How many pages were lost since the daemon began: as long as it is the same, no mapping was marked.
+#[inline]
+pub(crate) fn lost_pages() -> u32 {
+    // The handler runs in the thread that touched the page: only the compiler could look before it touches.
+    compiler_fence(Ordering::SeqCst);
+    LOST.load(Ordering::Relaxed)
+}
 
 /// A mapping's place among those that are guarded.
-#[derive(Debug)]
-pub(super) struct Guard(Option<usize>);
+pub(super) struct Guard(&'static Slot);
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}
 
 impl Guard {
-    /// Guards `size` bytes from `base` on.
-    pub(super) fn new(base: NonNull<u8>, size: usize) -> Self {
-        static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(install);
-        let start = base.as_ptr().addr();
-        let taken = SLOTS.iter().position(|slot| {
-            slot.start.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        });
-        match taken {
-            // The handler goes by the end: a slot without one guards nothing yet.
-            Some(index) => SLOTS[index].end.store(start + size, Ordering::Release),
-            None => {
-                tracing::warn!("More than {GUARDED} regions of memory are mapped: the last are not guarded")
-            }
+    /// Guards `size` bytes from `base` on, in pages of `page` bytes.
+    ///
+    /// # Errors
+    /// When the kernel takes no handler.
+    pub(super) fn new(base: NonNull<u8>, size: usize, page: usize) -> io::Result<Self> {
+        static INSTALLED: OnceLock<i32> = OnceLock::new();
+        let error = *INSTALLED.get_or_init(install);
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
         }
-        Self(taken)
+        let start = base.as_ptr().addr();
+        let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = free_slot();
+        slot.set(start, start + size, page);
+        Ok(Self(slot))
+    }
+
+    /// Whether a page of the mapping was lost.
+    #[inline]
+    pub(super) fn is_lost(&self) -> bool {
+        compiler_fence(Ordering::SeqCst);
+        self.0.lost.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(slot) = self.0.and_then(|index| SLOTS.get(index)) {
-            slot.end.store(0, Ordering::Release);
-            slot.start.store(0, Ordering::Release);
-        }
+        let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.set(0, 0, 0);
     }
 }
 
-/// Whether pages of some guest's memory had to be replaced since this was last asked.
-pub fn was_cut() -> bool {
-    REPLACED.swap(false, Ordering::AcqRel)
+impl Slot {
+    fn set(&self, start: usize, end: usize, page: usize) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::Release);
+        self.start.store(start, Ordering::Relaxed);
+        self.end.store(end, Ordering::Relaxed);
+        self.page.store(page, Ordering::Relaxed);
+        self.lost.store(false, Ordering::Relaxed);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// The mapping in which an address is: the page's first byte and its size. One that changes meanwhile is not the one
+    /// that the faulting thread uses.
+    fn page_of(&self, address: usize) -> Option<(usize, usize)> {
+        let version = self.version.load(Ordering::Acquire);
+        let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+        let page = self.page.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let is_stable = version % 2 == 0 && self.version.load(Ordering::Relaxed) == version;
+        let is_inside = page > 0 && start <= address && address < end;
+        (is_stable && is_inside).then(|| (start + (address - start) / page * page, page))
+    }
 }
 
-fn install() {
+/// A slot that nobody has; called by one thread at a time.
+fn free_slot() -> &'static Slot {
+    let mut chunk = &FIRST;
+    loop {
+        if let Some(slot) = chunk.slots.iter().find(|slot| slot.end.load(Ordering::Relaxed) == 0) {
+            return slot;
+        }
+        chunk = match chunk.next() {
+            Some(next) => next,
+            None => {
+                let next = Box::leak(Box::new(Chunk::new()));
+                chunk.next.store(next, Ordering::Release);
+                next
+            }
+        };
+    }
+}
+
+/// The error, 0 for none.
+fn install() -> i32 {
     // SAFETY: all bytes zero are a valid structure: no flags, no mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_fault as extern "C" fn(_, _, _) as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-    // SAFETY: the handler calls nothing but what is allowed in one: a system call and atomic operations.
-    if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) } != 0 {
-        tracing::warn!("A front-end that makes its memory file shorter will end this daemon");
+    // SAFETY: the handler calls nothing but what is allowed in one: system calls and atomic operations.
+    match unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) } {
+        0 => 0,
+        _ => io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL),
     }
 }
+
+/// `BUS_ADRERR`: there is no such page in the file.
+const NO_PAGE: i32 = 2;
+/// `BUS_MCEERR_AR` and `BUS_MCEERR_AO`: the machine's memory failed, and was used or was only found out.
+const FAILED: i32 = 4;
+const FOUND_OUT: i32 = 5;
 
 extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel gives the structure of the fault, for as long as the handler runs.
     let info = unsafe { &*info };
-    // SAFETY: a SIGBUS has an address.
-    let address = unsafe { info.si_addr() }.addr();
-    for slot in &SLOTS {
-        let (start, end) = (slot.start.load(Ordering::Acquire), slot.end.load(Ordering::Acquire));
-        if start == 0 || address < start || address >= end {
-            continue;
-        }
-        // All from this page on is behind the file's end.
-        let page = address & !0xfff;
-        let flags = libc::MAP_FIXED | libc::MAP_ANONYMOUS | libc::MAP_PRIVATE | libc::MAP_NORESERVE;
-        let place = std::ptr::without_provenance_mut(page);
-        // SAFETY: the pages are of a mapping that is guarded, so that nothing else is there.
-        let mapped =
-            unsafe { libc::mmap(place, end - page, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        if mapped == place {
-            REPLACED.store(true, Ordering::Release);
-            return;
+    let code = info.si_code;
+    if matches!(code, NO_PAGE | FAILED | FOUND_OUT) {
+        // SAFETY: a SIGBUS of these kinds has an address.
+        let address = unsafe { info.si_addr() }.addr();
+        let mut chunk = Some(&FIRST);
+        while let Some(here) = chunk {
+            for slot in &here.slots {
+                let Some((page, size)) = slot.page_of(address) else { continue };
+                // Nobody uses it: who does gets the other signal.
+                if code == FOUND_OUT || replace(page, size) {
+                    if code != FOUND_OUT {
+                        slot.lost.store(true, Ordering::Relaxed);
+                        LOST.fetch_add(1, Ordering::Relaxed);
+                    }
+                    return;
+                }
+            }
+            chunk = here.next();
         }
     }
-    // Another's fault: it ends the process as it would have without this, when the instruction is made again.
+    // Another's fault: it ends the process as it would have without this.
     // SAFETY: resetting a signal is allowed in a handler.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+    if code <= 0 {
+        // Somebody sent it, so that no instruction raises it again.
+        // SAFETY: the call takes no memory.
+        unsafe { libc::raise(libc::SIGBUS) };
+    }
+}
+
+/// Puts an empty page in the place of one that was lost.
+fn replace(page: usize, size: usize) -> bool {
+    let flags = libc::MAP_FIXED | libc::MAP_ANONYMOUS | libc::MAP_PRIVATE | libc::MAP_NORESERVE;
+    let place = std::ptr::without_provenance_mut(page);
+    // SAFETY: the thread's own.
+    let error = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { error.read() };
+    // SAFETY: the page is of a mapping that is guarded, so that nothing else is there.
+    let mapped = unsafe { libc::mmap(place, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    // SAFETY: as above. What was interrupted may be about to look at it.
+    unsafe { error.write(before) };
+    mapped == place
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::memory::{GuestMemory, RegionPlace};
-
-    #[test]
-    fn a_file_that_is_cut_ends_nobody() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(0x4000).unwrap();
-        let place = RegionPlace { guest: 0, size: 0x4000, user: 0, offset: 0 };
-        let memory = GuestMemory::default().with(place, &file).unwrap();
-        let byte = |at: u64| {
-            let part = memory.one_part(at, 1).unwrap();
-            // SAFETY: one mapped byte.
-            unsafe { part.pointer.read_volatile() }
-        };
-        let write = |at: u64, value: u8| {
-            let part = memory.one_part(at, 1).unwrap();
-            // SAFETY: one mapped byte.
-            unsafe { part.pointer.write_volatile(value) }
-        };
-        write(0x10, 7);
-        write(0x2010, 8);
-        file.set_len(0x1000).unwrap();
-        assert_eq!((byte(0x10), byte(0x2010)), (7, 0));
-        write(0x3fff, 9);
-        assert_eq!(byte(0x3fff), 9);
-        assert!(super::was_cut());
-    }
-}
+#[path = "fault_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! Files mapped into this process.
 
 use super::fault::Guard;
+use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::io;
@@ -15,7 +16,7 @@ pub struct Mapping {
     mapped: usize,
     /// First byte that was asked for, from `base`.
     lead: usize,
-    /// Bytes that were asked for.
+    /// Bytes that were asked for: one at least.
     size: u64,
     /// Let go before the bytes are unmapped.
     guard: Option<Guard>,
@@ -30,6 +31,15 @@ unsafe impl Sync for Mapping {}
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
+    /// There would be nothing to map.
+    #[error("An empty part of the front-end's memory file cannot be mapped")]
+    Empty,
+    /// A page of such a file may take as long as somebody likes, or raise what cannot be caught.
+    #[error(
+        "The front-end's memory file is on a file system of type {0:#x}, and only memory (memfd, tmpfs, hugetlbfs) is \
+         mapped; QEMU has it with memory-backend-memfd"
+    )]
+    NoMemory(u64),
     /// The file ends before the part does: touching what is missing would end this process.
     #[error("The front-end's memory file has {has:#x} bytes, the region needs {needs:#x}")]
     Short {
@@ -49,32 +59,54 @@ pub enum MapError {
     },
 }
 
+/// File systems whose pages are memory (`linux/magic.h`): a memfd is on one of both.
+const TMPFS: u64 = 0x0102_1994;
+const HUGETLBFS: u64 = 0x9584_58f6;
+
+/// Bytes of a page of the file, when it is memory.
+fn page_size(file: &File) -> Result<u64, MapError> {
+    let refused = |error: rustix::io::Errno| MapError::Refused { size: 0, source: error.into() };
+    let system = rustix::fs::fstatfs(file).map_err(refused)?;
+    // The type's width and sign differ between architectures.
+    match system.f_type as u64 & 0xffff_ffff {
+        TMPFS => Ok(rustix::param::page_size() as u64),
+        HUGETLBFS => Ok(system.f_bsize as u64),
+        other => Err(MapError::NoMemory(other)),
+    }
+}
+
 impl Mapping {
-    /// Maps `size` bytes from `offset` on.
+    /// Maps `size` bytes from `offset` on of a file that is memory. Where that can be had, nobody can make the file
+    /// shorter any more; where it cannot, who does loses its pages, and [`Self::is_lost`] tells.
     ///
     /// # Errors
     /// [`MapError`].
     pub fn of_file(file: &File, offset: u64, size: u64) -> Result<Self, MapError> {
         let refused = |source| MapError::Refused { size, source };
-        let page = rustix::param::page_size() as u64;
-        let lead = offset % page;
-        let needs = offset.checked_add(size).ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
-        let metadata = file.metadata().map_err(refused)?;
-        // A device has no size, and is what it is.
-        if metadata.is_file() && metadata.len() < needs {
-            return Err(MapError::Short { has: metadata.len(), needs });
+        let invalid = || refused(io::ErrorKind::InvalidInput.into());
+        if size == 0 {
+            return Err(MapError::Empty);
         }
-        let mapped = usize::try_from(size + lead).map_err(|_| refused(io::ErrorKind::InvalidInput.into()))?;
+        let page = page_size(file)?;
+        let lead = offset % page;
+        let needs = offset.checked_add(size).ok_or_else(invalid)?;
+        // Refused where the file takes no seals: then the guard is what there is.
+        let _ = rustix::fs::fcntl_add_seals(file, SealFlags::SHRINK);
+        let has = file.metadata().map_err(refused)?.len();
+        if has < needs {
+            return Err(MapError::Short { has, needs });
+        }
+        let mapped = size.checked_add(lead).and_then(|size| size.checked_next_multiple_of(page));
+        let mapped = mapped.and_then(|size| usize::try_from(size).ok()).ok_or_else(invalid)?;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that is there.
         let base = unsafe { mmap(std::ptr::null_mut(), mapped, protection, flags, file, offset - lead) };
         let base = base.map_err(|error| refused(error.into()))?;
         let base = NonNull::new(base.cast()).ok_or_else(|| refused(io::ErrorKind::Other.into()))?;
-        // At most a page.
-        let lead = lead as usize;
-        let guard = Some(Guard::new(base, mapped));
-        Ok(Self { base, mapped, lead, size, guard })
+        let mut mapping = Self { base, mapped, lead: lead as usize, size, guard: None };
+        mapping.guard = Some(Guard::new(base, mapped, page as usize).map_err(refused)?);
+        Ok(mapping)
     }
 
     /// Bytes that were asked for.
@@ -83,12 +115,19 @@ impl Mapping {
         self.size
     }
 
+    /// Whether one of its pages was lost, so that what is here is no longer what others have.
+    #[inline]
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guard::is_lost)
+    }
+
     /// The byte `inside` bytes from the first that was asked for; of one beyond the last, the last.
     #[inline]
     #[must_use]
     pub fn at(&self, inside: u64) -> *mut u8 {
         let inside = inside.min(self.size - 1) as usize;
-        // SAFETY: `lead + inside` is below the mapping's size, which is `lead + size`.
+        // SAFETY: `lead + inside` is below the mapping's size, which is at least `lead + size`.
         unsafe { self.base.as_ptr().add(self.lead + inside) }
     }
 }

@@ -91,15 +91,17 @@ impl Connection {
         payload: &[u8],
         file: Option<BorrowedFd<'_>>,
     ) -> Result<(), ConnectionError> {
-        self.send(code, true, payload, file)
+        self.send(code, true, payload, file, SendFlags::NOSIGNAL)
     }
 
-    /// Sends a request of the back-end's own, on the connection that the front-end gave for them.
+    /// Sends a request of the back-end's own, on the connection that the front-end gave for them. It waits for nobody: one
+    /// that finds no room is an error.
     ///
     /// # Errors
-    /// [`ConnectionError::Socket`].
+    /// [`ConnectionError::Socket`], after which nothing more is to be sent: a part of it may have been.
     pub fn request(&mut self, code: u32, payload: &[u8]) -> Result<(), ConnectionError> {
-        self.send(code, false, payload, None)
+        // Whether the socket blocks is the front-end's word.
+        self.send(code, false, payload, None, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     }
 
     fn send(
@@ -108,6 +110,7 @@ impl Connection {
         is_reply: bool,
         payload: &[u8],
         file: Option<BorrowedFd<'_>>,
+        flags: SendFlags,
     ) -> Result<(), ConnectionError> {
         let mut bytes = Header::bytes(code, is_reply, payload.len());
         bytes.extend(payload);
@@ -121,8 +124,8 @@ impl Connection {
         while sent < bytes.len() {
             // The file goes with the first byte.
             let result = match sent {
-                0 => sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL),
-                _ => rustix::net::send(&self.socket, &bytes[sent..], SendFlags::NOSIGNAL),
+                0 => sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, flags),
+                _ => rustix::net::send(&self.socket, &bytes[sent..], flags),
             };
             match result {
                 Ok(count) => sent += count,

@@ -1,55 +1,81 @@
 //! What a device does with the requests of one queue.
 
-use super::{Lane, QueueKey};
-use io_uring::squeue::Entry;
+use super::{Lane, QueueKey, Submission};
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+
+/// Bytes that are as much work as a request by itself.
+pub const BYTES_A_UNIT: u64 = 16 << 10;
 
 /// What came of looking at a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Served {
     /// Requests that were taken from the ring.
     pub requests: u32,
+    /// Bytes of data that were copied, or that the kernel was asked for.
+    pub bytes: u64,
     /// Whether it ended because the budget did, so that there may be more.
     pub more: bool,
     /// Nanoseconds until it makes sense to look again, when a limit holds the queue back.
     pub held_back_ns: Option<u64>,
 }
 
+impl Served {
+    /// How much work it was, as budgets count it.
+    #[must_use]
+    pub fn units(&self) -> u32 {
+        self.requests.saturating_add(u32::try_from(self.bytes / BYTES_A_UNIT).unwrap_or(u32::MAX))
+    }
+}
+
 /// Names one request that the kernel has, among those of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u32);
 
-/// A request for the kernel.
-pub type Submission = Entry;
+impl Token {
+    /// The driver's call.
+    pub(crate) const CALL: Self = Self(u32::MAX);
+    /// The front-end's being told of an error.
+    pub(crate) const ERROR: Self = Self(u32::MAX - 1);
+
+    /// Whether it is no request of the guest's.
+    #[inline]
+    pub(crate) const fn is_signal(self) -> bool {
+        self.0 >= Self::ERROR.0
+    }
+}
 
 /// Where requests for the kernel are put.
 pub struct Submitter<'a> {
-    ring: Option<&'a mut io_uring::IoUring>,
+    way: &'a mut dyn Way,
     key: QueueKey,
-    /// Requests that the kernel was not told of yet.
-    pending: &'a mut u32,
-    /// Requests that the kernel has not answered.
-    in_flight: &'a mut u64,
 }
 
-/// Why a request cannot be submitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoRoom {
-    /// Those that are there must be submitted first.
-    Full,
-    /// This host has no io_uring: the request must be made another way.
-    NoRing,
+/// By which way requests come to the kernel.
+pub(crate) trait Way {
+    /// Takes a request, whose end is told with `user_data`. Whether there was room for it.
+    ///
+    /// # Safety
+    /// As of [`Submitter::submit`].
+    unsafe fn take(&mut self, submission: Submission, user_data: u64) -> bool;
 }
+
+/// Requests that are kept until they are asked for, for who makes them by hand.
+impl Way for VecDeque<(Submission, u64)> {
+    unsafe fn take(&mut self, submission: Submission, user_data: u64) -> bool {
+        self.push_back((submission, user_data));
+        true
+    }
+}
+
+/// There is no room now: the request must wait for another turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRoom;
 
 impl<'a> Submitter<'a> {
     /// For requests of the queue `key`.
-    pub(crate) const fn new(
-        ring: Option<&'a mut io_uring::IoUring>,
-        key: QueueKey,
-        pending: &'a mut u32,
-        in_flight: &'a mut u64,
-    ) -> Self {
-        Self { ring, key, pending, in_flight }
+    pub(crate) fn new(way: &'a mut dyn Way, key: QueueKey) -> Self {
+        Self { way, key }
     }
 
     /// Adds a request. Its end is told to the queue with `token`, whichever worker has the queue then.
@@ -58,24 +84,12 @@ impl<'a> Submitter<'a> {
     /// [`NoRoom`], when it was not added.
     ///
     /// # Safety
-    /// All that the request points to must stay where it is until its end is told.
+    /// All that the request points to must stay where it is, and its file open, until its end is told.
     #[inline]
-    pub unsafe fn submit(&mut self, entry: Submission, token: Token) -> Result<(), NoRoom> {
-        let ring = self.ring.as_mut().ok_or(NoRoom::NoRing)?;
-        let entry = entry.user_data(u64::from(self.key.0) << 32 | u64::from(token.0));
-        // SAFETY: the caller keeps what the entry points to.
-        if unsafe { ring.submission().push(&entry) }.is_err() {
-            // The kernel takes them at once, or says why not; then the request waits for the next turn.
-            if ring.submit().is_err() {
-                return Err(NoRoom::Full);
-            }
-            *self.pending = 0;
-            // SAFETY: as above.
-            unsafe { ring.submission().push(&entry) }.map_err(|_| NoRoom::Full)?;
-        }
-        *self.pending += 1;
-        *self.in_flight += 1;
-        Ok(())
+    pub unsafe fn submit(&mut self, submission: Submission, token: Token) -> Result<(), NoRoom> {
+        let user_data = u64::from(self.key.0) << 32 | u64::from(token.0);
+        // SAFETY: the caller keeps what the request points to.
+        if unsafe { self.way.take(submission, user_data) } { Ok(()) } else { Err(NoRoom) }
     }
 }
 
@@ -84,8 +98,19 @@ pub trait Handler: Send {
     /// Takes at most `budget` requests from the ring, and ends or submits them.
     fn serve(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, budget: u32) -> Served;
 
-    /// Ends the request that was submitted with `token`: `result` is the kernel's, negative for an error.
+    /// Takes note of what the kernel did of what was submitted with `token`: `result` is the kernel's, negative for an
+    /// error. The request has ended then, or is to go on: [`Self::has_waiting`].
     fn complete(&mut self, lane: &mut Lane, token: Token, result: i32);
+
+    /// Whether parts of requests that were taken wait to be submitted by [`Self::go_on`], and can be.
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    /// Submits what waits, and takes no new requests. At most `budget` units, of which [`Served::bytes`] tells.
+    fn go_on(&mut self, _lane: &mut Lane, _submitter: &mut Submitter<'_>, _budget: u32) -> Served {
+        Served::default()
+    }
 
     /// Requests that were submitted and have not ended.
     fn in_flight(&self) -> usize;

@@ -3,6 +3,9 @@
 //! The front-end keeps the memory and gives it to the next back-end, which makes again what this one had not ended. That
 //! one need not be ours, so that the layout is the specification's. What is read back is not trusted: the front-end could
 //! have written to it.
+//!
+//! A request at which a back-end ended would end the next ones too. So each is marked while it is looked at, in a byte that
+//! the layout leaves unused: one at which two ended is answered with an error, unlike those that just were under way.
 
 mod packed;
 mod split;
@@ -69,6 +72,33 @@ pub enum Inflight {
     Split(SplitInflight),
     /// Of a packed ring.
     Packed(PackedInflight),
+}
+
+impl Inflight {
+    /// How many back-ends ended while they looked at a request.
+    pub(super) fn tries(&self, id: u16) -> u8 {
+        match self {
+            Self::Split(one) => one.tries(id),
+            Self::Packed(one) => one.tries(id),
+        }
+    }
+
+    /// Sets [`Self::tries`].
+    #[inline]
+    pub(super) fn set_tries(&mut self, id: u16, tries: u8) {
+        match self {
+            Self::Split(one) => one.set_tries(id, tries),
+            Self::Packed(one) => one.set_tries(id, tries),
+        }
+    }
+
+    /// Whether a page of the memory was lost.
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            Self::Split(one) => one.is_lost(),
+            Self::Packed(one) => one.is_lost(),
+        }
+    }
 }
 
 /// A part of the memory, by words.

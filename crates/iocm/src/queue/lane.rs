@@ -2,8 +2,9 @@
 
 use super::QueueState;
 use super::inflight::Inflight;
+use crate::memory::GuestMemory;
 use crate::ring::{Chain, RawDescriptor, Ring, RingError};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// A ring in use.
@@ -13,15 +14,28 @@ pub struct Lane {
     pub(super) state: Arc<QueueState>,
     pub(super) broken: Option<RingError>,
     told: bool,
+    /// How many pages of all guests' memory were lost when it was last looked whether one of this guest's was.
+    lost_pages: u32,
     call: Option<OwnedFd>,
     /// Whether buffers were given back that the driver does not see yet.
     unpublished: bool,
     /// Whether the driver is to be called for what it sees already.
     call_due: bool,
+    /// Whether a call is to be made, and whether one is being made: the next waits for its end, for it may not have told
+    /// of all.
+    to_call: bool,
+    calling: bool,
     inflight: Option<Inflight>,
     /// Requests that another back-end had taken and not given back, the first one last.
     again: Vec<Again>,
+    /// The request that is marked as looked at, and whether it is one that is only to be answered.
+    handled: Option<u16>,
+    suspect: bool,
 }
+
+/// At a request that is looked at so often, as many back-ends ended but one: it is an error, and no longer looked at after
+/// the next end.
+const SUSPECT: u8 = 2;
 
 /// A request that another back-end had taken.
 #[derive(Debug)]
@@ -38,11 +52,16 @@ impl Lane {
             state,
             broken: None,
             told: false,
+            lost_pages: 0,
             call,
             unpublished: false,
             call_due: false,
+            to_call: false,
+            calling: false,
             inflight: None,
             again: Vec::new(),
+            handled: None,
+            suspect: false,
         }
     }
 
@@ -56,14 +75,46 @@ impl Lane {
             false => self.ring.pop(chain),
             true => self.pop_and_remember(chain),
         };
-        popped.unwrap_or_else(|error| {
-            self.broken = Some(error);
-            false
-        })
+        match popped {
+            Ok(popped) => popped && !self.is_lost(),
+            Err(error) => {
+                self.broken = Some(error);
+                false
+            }
+        }
+    }
+
+    /// Whether a page of what the queue uses was lost: then it is given up, and nothing of it is told to the driver any
+    /// more.
+    #[inline]
+    fn is_lost(&mut self) -> bool {
+        let lost_pages = crate::memory::lost_pages();
+        if lost_pages != self.lost_pages {
+            self.lost_pages = lost_pages;
+            if self.memory().is_cut() || self.inflight.as_ref().is_some_and(Inflight::is_lost) {
+                self.lose_memory();
+            }
+        }
+        matches!(self.broken, Some(RingError::Lost))
+    }
+
+    /// Takes note that a page of what the queue uses was lost.
+    pub(crate) fn lose_memory(&mut self) {
+        self.broken = Some(RingError::Lost);
     }
 
     fn pop_and_remember(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
-        if let Some(Again { id, descriptors }) = self.again.pop() {
+        self.settle();
+        self.suspect = false;
+        while let Some(Again { id, descriptors }) = self.again.pop() {
+            let tries = self.handle(id);
+            if tries > SUSPECT {
+                self.state.log.warn(|| format!("Request {id} ended three back-ends: it is given back"));
+                self.settle();
+                self.push(id, 0, 0);
+                continue;
+            }
+            self.suspect = tries == SUSPECT;
             match &self.ring {
                 Ring::Split(ring) => ring.collect(id, chain)?,
                 Ring::Packed(ring) => ring.collect_again(id, &descriptors, chain)?,
@@ -84,7 +135,33 @@ impl Lane {
             }
             _ => {}
         }
+        self.handled = Some(chain.id);
         Ok(true)
+    }
+
+    /// Marks a request as looked at until [`Self::settle`]. How often it had been and was not let go of.
+    #[inline]
+    pub fn handle(&mut self, id: u16) -> u8 {
+        let Some(inflight) = &mut self.inflight else { return 0 };
+        let tries = inflight.tries(id);
+        inflight.set_tries(id, tries.saturating_add(1));
+        self.handled = Some(id);
+        tries
+    }
+
+    /// Takes note that what was looked at has ended nobody.
+    #[inline]
+    pub fn settle(&mut self) {
+        if let (Some(id), Some(inflight)) = (self.handled.take(), &mut self.inflight) {
+            inflight.set_tries(id, 0);
+        }
+    }
+
+    /// Whether the request that was taken last ended two back-ends, and is only to be answered.
+    #[inline]
+    #[must_use]
+    pub const fn is_suspect(&self) -> bool {
+        self.suspect
     }
 
     pub(super) fn remember(&mut self, mut inflight: Inflight) -> Result<(), RingError> {
@@ -100,7 +177,7 @@ impl Lane {
                 inflight.begin(ring.given());
             }
             (Inflight::Packed(inflight), Ring::Packed(ring)) => {
-                let left = inflight.left(ring);
+                let left = inflight.left(ring)?;
                 let counts: Vec<_> = left.iter().map(|one| (one.id, one.descriptors.len() as u16)).collect();
                 ring.resume(inflight.used(), &counts)?;
                 let again =
@@ -177,9 +254,10 @@ impl Lane {
         self.state.counters.errors.add(1);
     }
 
-    /// Lets the driver see what was given back, and calls it if it wants to be.
+    /// Lets the driver see what was given back. If it wants to be called for that, [`Self::call`] says so.
     #[inline]
     pub(crate) fn publish(&mut self) {
+        self.settle();
         let shown = self.unpublished;
         if shown {
             self.show();
@@ -190,10 +268,9 @@ impl Lane {
         }
         let counters = &self.state.counters;
         match (due, &self.call) {
-            (true, Some(call)) => {
+            (true, Some(_)) => {
                 counters.calls.add(1);
-                // It fails only when 2^64 - 2 calls were not looked at: the driver has been called then.
-                let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+                self.to_call = true;
             }
             _ => counters.calls_saved.add(1),
         }
@@ -203,6 +280,9 @@ impl Lane {
     #[inline]
     fn show(&mut self) {
         self.unpublished = false;
+        if self.is_lost() {
+            return;
+        }
         self.call_due |= self.ring.publish();
         match (&mut self.inflight, &self.ring) {
             (None, _) => {}
@@ -233,7 +313,7 @@ impl Lane {
 
     /// The memory that requests lie in.
     #[must_use]
-    pub fn memory(&self) -> &crate::memory::GuestMemory {
+    pub const fn memory(&self) -> &Arc<GuestMemory> {
         self.ring.memory()
     }
 
@@ -243,10 +323,32 @@ impl Lane {
     }
 
     /// Sets the file by which the driver is called.
-    pub fn set_call(&mut self, call: Option<OwnedFd>) {
+    pub(super) fn set_call(&mut self, call: Option<OwnedFd>) {
+        self.to_call = call.is_some();
+        self.calling = false;
         self.call = call;
-        if let Some(call) = &self.call {
-            let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+    }
+
+    /// The file by which the driver is to be called now, if it is to be.
+    #[inline]
+    pub(super) fn call(&mut self) -> Option<BorrowedFd<'_>> {
+        if !self.to_call || self.calling {
+            return None;
+        }
+        (self.to_call, self.calling) = (false, true);
+        self.call.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The driver was called.
+    #[inline]
+    pub(super) fn called(&mut self) {
+        self.calling = false;
+    }
+
+    /// A call that was to be made is to be made again: it was not, or nobody will tell whether it was.
+    pub(super) fn call_again(&mut self) {
+        if std::mem::take(&mut self.calling) {
+            self.to_call = true;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Descriptor, INDIRECT, NEXT, RingError, WRITE};
 use crate::memory::{GuestMemory, Part};
+use std::sync::Arc;
 
 /// One of the two sides of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Side {
 pub struct Chain {
     /// What names it to the ring: the number of its first descriptor, or its buffer's name in a packed ring.
     pub id: u16,
+    /// Keeps what the parts point to mapped.
+    memory: Option<Arc<GuestMemory>>,
     parts: Vec<Part>,
     /// How many parts are to be read; those after them are to be written.
     readable: usize,
@@ -29,7 +32,7 @@ impl Chain {
     /// An empty one.
     #[must_use]
     pub fn new() -> Self {
-        Self { id: 0, parts: Vec::with_capacity(64), readable: 0 }
+        Self { parts: Vec::with_capacity(64), ..Self::default() }
     }
 
     /// The pieces of a side, in order.
@@ -99,8 +102,12 @@ impl Chain {
         })
     }
 
-    pub(super) fn clear(&mut self, id: u16) {
+    pub(super) fn clear(&mut self, id: u16, memory: &Arc<GuestMemory>) {
         self.id = id;
+        // Mostly it is the same: to count who uses it would be the dearest part.
+        if !self.memory.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, memory)) {
+            self.memory = Some(Arc::clone(memory));
+        }
         self.parts.clear();
         self.readable = 0;
     }
@@ -144,5 +151,5 @@ impl Chain {
     }
 }
 
-// SAFETY: a chain points into guest memory, which any thread may use; who sends it keeps the memory mapped.
+// SAFETY: a chain points into guest memory, which any thread may use, and which it keeps mapped.
 unsafe impl Send for Chain {}

@@ -173,7 +173,7 @@ impl PackedRing {
 
     /// Takes the chain at `next`, and tells its descriptors.
     fn collect(&self, chain: &mut Chain) -> Result<u16, RingError> {
-        chain.clear(0);
+        chain.clear(0, &self.memory);
         let mut at = self.next;
         for count in 1..=self.size {
             let descriptor = self.descriptor(at.at);
@@ -305,7 +305,7 @@ impl PackedRing {
 
     /// As [`super::Ring::memory`].
     #[must_use]
-    pub fn memory(&self) -> &GuestMemory {
+    pub const fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory
     }
 

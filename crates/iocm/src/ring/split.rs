@@ -124,7 +124,7 @@ impl SplitRing {
     /// # Errors
     /// As of [`super::Ring::pop`].
     pub fn collect(&self, head: u16, chain: &mut Chain) -> Result<(), RingError> {
-        chain.clear(head);
+        chain.clear(head, &self.memory);
         let mut index = head;
         for _ in 0..self.size {
             if index >= self.size {
@@ -248,7 +248,7 @@ impl SplitRing {
 
     /// As [`super::Ring::memory`].
     #[must_use]
-    pub fn memory(&self) -> &GuestMemory {
+    pub const fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory
     }
 

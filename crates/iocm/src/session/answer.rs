@@ -1,5 +1,6 @@
 //! What follows from each request.
 
+use super::notifier::eventfd;
 use super::{Answer, Session, of_pool};
 use crate::memory::{DirtyLog, GuestMemory};
 use crate::protocol::{
@@ -130,14 +131,15 @@ impl Session {
             }
             Request::SetVringAddr(addresses) => self.set_addresses(addresses),
             Request::SetVringKick(index, file) => {
+                let file = eventfd("kick", file)?;
                 let ring = self.ring(index)?;
                 (ring.kick, ring.started) = (file, true);
                 self.pause(index as usize);
                 self.start(index as usize)
             }
-            Request::SetVringCall(index, file) => self.set_call(index, file),
+            Request::SetVringCall(index, file) => self.set_call(index, eventfd("call", file)?),
             Request::SetVringErr(index, file) => {
-                self.ring(index)?.error = file;
+                self.ring(index)?.error = eventfd("error", file)?;
                 Ok(())
             }
             Request::SetVringEnable(RingState { ring, value }) => {
@@ -153,6 +155,14 @@ impl Session {
                 }
             }
             Request::SetBackendReqFd(file) => {
+                use rustix::net::{AddressFamily, SocketType, sockopt};
+                let is_stream = sockopt::socket_domain(&file) == Ok(AddressFamily::UNIX)
+                    && sockopt::socket_type(&file) == Ok(SocketType::STREAM);
+                if !is_stream {
+                    return Err(nonsense(
+                        "the descriptor for the back-end's requests is no UNIX stream socket",
+                    ));
+                }
                 let connection = Connection::new(UnixStream::from(file));
                 *self.served.requests.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
                 Ok(())

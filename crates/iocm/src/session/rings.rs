@@ -3,7 +3,7 @@
 use super::{Session, of_pool};
 use crate::protocol::{Refusal, VirtioFeatures};
 use crate::queue::{Notifiers, Queue, QueueKey};
-use crate::ring::{Ring, RingFeatures, RingPlace};
+use crate::ring::{Ring, RingError, RingFeatures, RingPlace};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -55,7 +55,10 @@ impl Session {
         let device = &self.served.device;
         let ring = &mut self.rings[index];
         let Some(place) = ring.place.filter(|_| ring.started && ring.key.is_none()) else { return Ok(()) };
-        let wrong = |error: crate::ring::RingError| Refusal::Nonsense(format!("queue {index}: {error}"));
+        let wrong = |error: RingError| Refusal::Nonsense(format!("queue {index}: {error}"));
+        if self.memory.is_cut() {
+            return Err(wrong(RingError::Lost));
+        }
         let made = Ring::new(&self.memory, &place, ring.size, ring.base, features).map_err(wrong)?;
         let copy = |file: &Option<OwnedFd>| file.as_ref().map(OwnedFd::try_clone).transpose();
         let files = |error: std::io::Error| Refusal::Nonsense(format!("a file cannot be kept: {error}"));

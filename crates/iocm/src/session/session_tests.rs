@@ -161,8 +161,7 @@ fn writes_are_marked_while_the_guest_migrates() {
     let (mut front, _outcome) = connect(&served, &pool);
     front.agree(&driver.driver, 0).unwrap();
     assert!(front.start(0, &driver.driver.place(), 64, 0).unwrap());
-    let log = tempfile::tempfile().unwrap();
-    log.set_len(0x1000).unwrap();
+    let log = crate::testing::memory_file(0x1000);
     let payload = [0x1000_u64, 0].map(u64::to_ne_bytes).concat();
     front.send(6, 1, &payload, &[log.as_fd()]).unwrap();
     assert_eq!(front.receive().unwrap().0, payload);
@@ -199,8 +198,7 @@ fn memory_comes_and_goes_by_regions() {
         let words = [0, guest, 0x1000, 0x1000_0000 + guest, 0];
         words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect::<Vec<u8>>()
     };
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(0x1000).unwrap();
+    let file = crate::testing::memory_file(0x1000);
     let far = 0x4000_0000;
     assert!(front.tell(37, &region(far), &[file.as_fd()]).unwrap());
     assert!(front.tell(37, &region(far), &[file.as_fd()]).unwrap(), "as some do for each pair of queues");

@@ -1,10 +1,11 @@
 //! A queue that is served when the test says so, without a worker.
 
 use super::driver::Driver;
-use crate::queue::{Handler, Notifiers, Queue, QueueState, Served, Submitter};
+use crate::queue::{Handler, Notifiers, Queue, QueueState, Served, Submitter, Token};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A queue that is served when the test says so. The host has no `io_uring` for it.
+/// A queue that is served when the test says so. No `io_uring` is needed for it.
 #[derive(Debug)]
 pub struct ByHand {
     /// The queue.
@@ -24,12 +25,19 @@ impl ByHand {
         Self { queue }
     }
 
-    /// Serves at most so many requests, and lets the driver see what came back.
+    /// Serves at most so many requests, makes those of the kernel until none is under way, and lets the driver see what
+    /// came back.
     pub fn serve(&mut self, budget: u32) -> Served {
-        let (mut pending, mut in_flight) = (0, 0);
-        let mut submitter = Submitter::new(None, self.queue.key, &mut pending, &mut in_flight);
-        let served = self.queue.serve(&mut submitter, budget);
-        self.queue.lane.publish();
+        let mut made = VecDeque::new();
+        let key = self.queue.key;
+        let served = self.queue.serve(&mut Submitter::new(&mut made, key), budget);
+        while let Some((submission, user_data)) = made.pop_front() {
+            // SAFETY: the queue keeps what it points to until it is told of the end.
+            let result = unsafe { submission.make() };
+            self.queue.complete(Token(user_data as u32), result);
+            self.queue.go_on(&mut Submitter::new(&mut made, key), u32::MAX);
+        }
+        self.queue.publish();
         served
     }
 

@@ -52,9 +52,7 @@ impl Driver {
     /// A driver whose ring is empty.
     #[must_use]
     pub fn new(size: u16, features: RingFeatures) -> Self {
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        let file = File::from(rustix::fs::memfd_create("guest", flags).expect("a file in memory"));
-        file.set_len(SIZE).expect("room for the guest's memory");
+        let file = super::memory_file(SIZE);
         let place = RegionPlace { guest: 0, size: SIZE, user: USER, offset: 0 };
         let memory = Arc::new(GuestMemory::default().with(place, &file).expect("a region that fits"));
         Self::within(memory, file, size, features, 0)

@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::mailbox::{Command, Mailbox, Reply, Routes};
 use super::pace::{Idle, Pace, Polling};
 use super::pin::pin;
-use super::turn::serve;
+use super::turn::{go_on, serve};
 use super::uring::Uring;
 use super::{WorkerError, WorkerOptions};
 use crate::clock::{now_ns, ticks};
@@ -24,6 +24,10 @@ const ANSWERS: u64 = 1 << 33;
 const EVENTS: usize = 64;
 /// A worker that does not wait counts its time after so many sweeps.
 const ACCOUNT_EVERY: u64 = 1024;
+/// A worker that does not wait looks for kicks of the queues that it leaves to them so often, nanoseconds. What it costs to
+/// look is nothing against this.
+const LOOK_EVERY_NS: u64 = 50_000;
+
 /// A worker's thread.
 pub(super) struct Run {
     mailbox: Arc<Mailbox>,
@@ -38,9 +42,13 @@ pub(super) struct Run {
     /// Which queue is the first of the next sweep.
     first: usize,
     pace: Pace,
+    /// When it last looked for kicks, nanoseconds.
+    looked: u64,
     /// Which queues have something to show to their drivers: empty between two turns, kept for its memory.
     touched: Vec<usize>,
     stopping: Option<Reply<Vec<Queue>>>,
+    /// How many queues are wanted.
+    wanted: usize,
 }
 
 impl Run {
@@ -60,13 +68,15 @@ impl Run {
         }
         let no_events = |error: rustix::io::Errno| cannot("no file for events", error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(no_events)?;
-        let uring = Uring::new();
+        let uring = match options.without_uring {
+            true => Uring::without_ring(),
+            false => Uring::new(),
+        };
+        let uring = uring.map_err(|source| cannot("no threads that wait for disks", source))?;
         let add =
             |file, data| epoll::add(&epoll, file, epoll::EventData::new_u64(data), epoll::EventFlags::IN);
         add(mailbox.wake(), MAIL).map_err(no_events)?;
-        if let Some(file) = uring.file() {
-            add(file, ANSWERS).map_err(no_events)?;
-        }
+        add(uring.file(), ANSWERS).map_err(no_events)?;
         Ok(Self {
             mailbox,
             counters,
@@ -78,25 +88,40 @@ impl Run {
             places: HashMap::new(),
             first: 0,
             pace: Pace::default(),
+            looked: 0,
             touched: Vec::new(),
             stopping: None,
+            wanted: 0,
         })
     }
 
     pub(super) fn until_stopped(&mut self) {
         let mut awake = ticks();
         loop {
-            for command in self.mailbox.open() {
-                self.obey(command);
+            // Queues go, with the files that they are woken by, only when the kernel knows of all that was put down.
+            if self.uring.submit() {
+                for command in self.mailbox.open() {
+                    self.obey(command);
+                }
+                if self.wanted > 0 {
+                    self.give_what_is_wanted();
+                }
             }
-            if self.stopping.is_some() && self.uring.in_flight == 0 {
+            if self.stopping.is_some() && self.uring.in_flight == 0 && self.uring.submit() {
                 break;
             }
             let now = now_ns();
-            // One that is to end makes no new requests.
-            let swept = if self.stopping.is_none() { self.sweep(now) } else { 0 };
-            let found = swept + self.take_answers();
-            if found > 0 {
+            // However much the others have to do, a kick is seen in time.
+            if now.saturating_sub(self.looked) >= LOOK_EVERY_NS && self.entries.iter().any(|entry| !entry.hot)
+            {
+                self.wait(Some(0));
+                self.looked = now;
+            }
+            let found = self.sweep(now) + self.take_answers();
+            // What is under way goes on at once.
+            let is_waiting =
+                self.entries.iter().any(|entry| entry.waiting || entry.unwoken) || !self.uring.submit();
+            if found > 0 || is_waiting {
                 self.pace.found(found, now);
                 // One that never waits is awake all the time, and says so now and then.
                 if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
@@ -147,11 +172,19 @@ impl Run {
         let always = self.polling == Polling::Always;
         let count = self.entries.len();
         self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
+        // One that is to end makes no new requests.
+        let is_ending = self.stopping.is_some();
         for turn in 0..count {
             let place = self.first + turn;
             let place = if place < count { place } else { place - count };
             let entry = &mut self.entries[place];
-            if !entry.hot && !entry.kicked || entry.held_until > now || entry.wanted.is_some() {
+            let is_cold = !entry.hot && !entry.kicked;
+            if is_cold || entry.held_until > now || entry.wanted.is_some() || is_ending {
+                if entry.waiting {
+                    go_on(entry, &mut self.uring);
+                } else if entry.unwoken {
+                    entry.wake(&mut self.uring);
+                }
                 continue;
             }
             found += serve(entry, &mut self.uring, &self.counters, now, always);
@@ -179,12 +212,9 @@ impl Run {
             }
         }
         for place in touched.drain(..) {
-            self.entries[place].queue.publish();
+            self.entries[place].answered(&mut self.uring);
         }
         self.touched = touched;
-        if found > 0 {
-            self.give_what_is_wanted();
-        }
         found
     }
 
@@ -200,13 +230,14 @@ impl Run {
                 }
                 Some(&place) => {
                     self.entries[place].wanted = Some(reply);
-                    self.give_what_is_wanted();
+                    self.wanted += 1;
                 }
             },
             Command::With { key, act } => match self.places.get(&key) {
                 Some(&place) => {
                     let entry = &mut self.entries[place];
                     act(Some(&mut entry.queue));
+                    entry.wake(&mut self.uring);
                     // It may have been enabled, or made to be looked at in another way.
                     entry.heat();
                 }
@@ -214,10 +245,9 @@ impl Run {
             },
             Command::Completed { key, token, result } => match self.places.get(&key) {
                 Some(&place) => {
-                    let queue = &mut self.entries[place].queue;
-                    queue.complete(token, result);
-                    queue.publish();
-                    self.give_what_is_wanted();
+                    let entry = &mut self.entries[place];
+                    entry.queue.complete(token, result);
+                    entry.answered(&mut self.uring);
                 }
                 None => self.routes.send_on(key, token, result),
             },
@@ -243,7 +273,7 @@ impl Run {
                 continue;
             };
             let mut queue = self.remove(place).queue;
-            queue.left = Some(now_ns());
+            queue.leave(now_ns());
             self.routes.give(queue, &to);
         }
         missing
@@ -255,7 +285,8 @@ impl Run {
         let data = epoll::EventData::new_u64(u64::from(key.0));
         for file in [queue.kick(), queue.handler.source()].into_iter().flatten() {
             if let Err(error) = epoll::add(&self.epoll, file, data, events) {
-                tracing::warn!("Queue {} cannot be waited for: {error}", key.0);
+                let log = &queue.lane.state().log;
+                log.warn(|| format!("Queue {} cannot be waited for: {error}", key.0));
             }
         }
         self.places.insert(key, self.entries.len());
@@ -266,6 +297,7 @@ impl Run {
         }
         entry.queue.lane.spare_kicks();
         entry.queue.lane.publish();
+        entry.wake(&mut self.uring);
         self.entries.push(entry);
         self.counters.queues.set(self.entries.len() as u64);
     }
@@ -290,6 +322,7 @@ impl Run {
         while let Some(place) = self.entries.iter().position(is_ready) {
             let mut entry = self.remove(place);
             if let Some(reply) = entry.wanted.take() {
+                self.wanted -= 1;
                 let _ = reply.send(Some(entry.queue));
             }
         }

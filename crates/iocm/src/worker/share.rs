@@ -1,9 +1,9 @@
 //! Whose turn it is: deficit round robin by weight (Shreedhar and Varghese, 1995), in units of work.
 
+use crate::queue::Served;
+
 /// Units that a queue of the usual weight may use in a turn.
 const QUANTUM: i64 = 32;
-/// Bytes that are as much work as a request by itself.
-const BYTES_A_UNIT: u64 = 16 << 10;
 /// The most that a queue may ask for at once, whatever its weight.
 const MOST: i64 = 256;
 
@@ -15,7 +15,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// The requests that it may make in this turn; 0 while it pays back.
+    /// The units that it may use in this turn; 0 while it pays back.
     #[inline]
     pub(super) fn turn(&mut self, weight: u32) -> u32 {
         let quantum = (QUANTUM * i64::from(weight) / i64::from(crate::queue::USUAL_WEIGHT)).max(1);
@@ -25,8 +25,8 @@ impl Share {
 
     /// Takes note of what was done in a turn. A queue that has nothing more saves nothing for later.
     #[inline]
-    pub(super) fn used(&mut self, requests: u32, bytes: u64, more: bool) {
-        self.credit -= i64::from(requests) + i64::try_from(bytes / BYTES_A_UNIT).unwrap_or(i64::MAX / 2);
+    pub(super) fn used(&mut self, served: Served, more: bool) {
+        self.credit -= i64::from(served.units());
         if !more && self.credit > 0 {
             self.credit = 0;
         }
@@ -36,6 +36,11 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::BYTES_A_UNIT;
+
+    fn used(requests: u32, bytes: u64) -> Served {
+        Served { requests, bytes, ..Served::default() }
+    }
 
     /// Requests and bytes of two queues that never run dry, after many turns.
     fn compete(a: (u32, u64), b: (u32, u64)) -> [(u64, u64); 2] {
@@ -45,7 +50,7 @@ mod tests {
             for (which, (weight, size)) in [a, b].into_iter().enumerate() {
                 let requests = shares[which].turn(weight);
                 let bytes = u64::from(requests) * size;
-                shares[which].used(requests, bytes, true);
+                shares[which].used(used(requests, bytes), true);
                 done[which].0 += u64::from(requests);
                 done[which].1 += bytes;
             }
@@ -78,7 +83,7 @@ mod tests {
                 let requests = greedy.turn(crate::queue::USUAL_WEIGHT);
                 assert!(i64::from(requests) <= QUANTUM, "{requests} requests of {size} bytes in a turn");
                 let bytes = u64::from(requests) * size;
-                greedy.used(requests, bytes, true);
+                greedy.used(used(requests, bytes), true);
                 units += u64::from(requests) + bytes / BYTES_A_UNIT;
                 // What a turn turned out to cost more is paid back before the next.
                 let overdrawn = QUANTUM.unsigned_abs() * (1 + size / BYTES_A_UNIT);
@@ -92,7 +97,7 @@ mod tests {
         let mut share = Share::default();
         for _ in 0..100 {
             share.turn(100);
-            share.used(0, 0, false);
+            share.used(used(0, 0), false);
         }
         assert_eq!(share.turn(100), 32);
     }

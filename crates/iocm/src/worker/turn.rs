@@ -21,7 +21,6 @@ pub(super) fn serve(
     always: bool,
 ) -> u64 {
     let began = ticks();
-    let before = entry.queue.lane.state().counters.bytes.get();
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;
     let served = entry.queue.serve(&mut uring.submitter(key), budget);
@@ -30,10 +29,11 @@ pub(super) fn serve(
         0 => entry.queue.lane.publish(),
         _ => entry.queue.publish(),
     }
+    entry.wake(uring);
     let state = entry.queue.lane.state();
     let figures = &state.counters;
-    let bytes = figures.bytes.get().wrapping_sub(before);
-    entry.share.used(served.requests, bytes, served.more);
+    entry.waiting = entry.queue.has_waiting();
+    entry.share.used(served, served.more || entry.waiting);
     entry.held_until = served.held_back_ns.map_or(0, |ns| now + ns);
     let kicked = std::mem::take(&mut entry.kicked);
     let found = u64::from(served.requests);
@@ -66,4 +66,15 @@ pub(super) fn serve(
     entry.stuck = served.more.then_some(now);
     entry.looked = now;
     found
+}
+
+/// Gives requests under way of a queue that takes no new ones their turn.
+pub(super) fn go_on(entry: &mut Entry, uring: &mut Uring) {
+    let budget = entry.share.turn(entry.queue.weight);
+    let key = entry.queue.key;
+    let served = entry.queue.go_on(&mut uring.submitter(key), budget);
+    entry.queue.publish();
+    entry.wake(uring);
+    entry.waiting = entry.queue.has_waiting();
+    entry.share.used(served, entry.waiting);
 }

@@ -1,7 +1,9 @@
-//! A worker's io_uring, where the host has one.
+//! How a worker's requests come to the kernel: by its io_uring, where the host has one.
 
-use crate::queue::{QueueKey, Submitter};
+use super::threads::Threads;
+use crate::queue::{QueueKey, Submission, Submitter, Token, Way};
 use io_uring::IoUring;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Requests that can be put down before the kernel is told.
@@ -9,18 +11,25 @@ const ENTRIES: u32 = 256;
 /// Answers that find room: those of all queues that a worker may have.
 const ANSWERS: u32 = 4096;
 
-/// An io_uring, or none.
+/// An io_uring, or what stands for it.
 pub(super) struct Uring {
-    ring: Option<IoUring>,
+    kind: Kind,
     /// Requests that the kernel was not told of.
     pending: u32,
     /// Requests that the kernel has not answered.
     pub(super) in_flight: u64,
+    /// Signals of which it has not told the end. Nothing waits for them: one to an eventfd that is full may never end.
+    signals: u64,
+}
+
+enum Kind {
+    Ring(IoUring),
+    Threads(Threads),
 }
 
 impl Uring {
-    /// Makes one. Hosts may forbid it (`kernel.io_uring_disabled`, seccomp): files are read in the worker's thread then.
-    pub(super) fn new() -> Self {
+    /// Makes one. Hosts may forbid it (`kernel.io_uring_disabled`, seccomp): threads wait for the disks then.
+    pub(super) fn new() -> io::Result<Self> {
         let built = IoUring::builder()
             .setup_cqsize(ANSWERS)
             .setup_single_issuer()
@@ -28,44 +37,110 @@ impl Uring {
             .build(ENTRIES)
             // Linux before 6.0 knows no single issuer.
             .or_else(|_| IoUring::builder().setup_cqsize(ANSWERS).build(ENTRIES));
-        let ring = match built {
-            Ok(ring) => Some(ring),
+        match built {
+            Ok(ring) => Ok(Self { kind: Kind::Ring(ring), pending: 0, in_flight: 0, signals: 0 }),
             Err(error) => {
-                tracing::warn!("This host gives no io_uring ({error}): I/O workers wait for their files");
-                None
+                tracing::warn!("This host gives no io_uring ({error}): threads wait for disks");
+                Self::without_ring()
             }
-        };
-        Self { ring, pending: 0, in_flight: 0 }
+        }
+    }
+
+    /// As on a host that has no io_uring.
+    pub(super) fn without_ring() -> io::Result<Self> {
+        Ok(Self { kind: Kind::Threads(Threads::new()?), pending: 0, in_flight: 0, signals: 0 })
     }
 
     /// Becomes readable when the kernel has answered something.
-    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the ring keeps its file open as long as it is borrowed.
-        self.ring.as_ref().map(|ring| unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) })
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            // SAFETY: the ring keeps its file open as long as it is borrowed.
+            Kind::Ring(ring) => unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) },
+            Kind::Threads(threads) => threads.file(),
+        }
     }
 
     /// Where requests of the queue `key` are put down.
     #[inline]
     pub(super) fn submitter(&mut self, key: QueueKey) -> Submitter<'_> {
-        Submitter::new(self.ring.as_mut(), key, &mut self.pending, &mut self.in_flight)
+        Submitter::new(self, key)
     }
 
-    /// Tells the kernel of all requests that were put down.
+    /// Tells the kernel of all requests that were put down. Whether it took them; if not, it does after answers were
+    /// taken.
     #[inline]
-    pub(super) fn submit(&mut self) {
-        let Some(ring) = self.ring.as_ref().filter(|_| self.pending > 0) else { return };
+    pub(super) fn submit(&mut self) -> bool {
+        let Kind::Ring(ring) = &self.kind else { return true };
+        if self.pending == 0 {
+            return true;
+        }
         match ring.submit() {
-            Ok(_) => self.pending = 0,
-            // The kernel has no room for more now: they are told of again after answers were taken.
+            Ok(taken) => self.pending = self.pending.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)),
             Err(error) => tracing::debug!("io_uring takes no requests now: {error}"),
         }
+        self.pending == 0
+    }
+
+    /// Has an eventfd signalled, whose end is told to the queue `key`. Whether there was room. The file must stay open until
+    /// the kernel was told.
+    #[inline]
+    pub(super) fn signal(&mut self, file: BorrowedFd<'_>, key: QueueKey, token: Token) -> bool {
+        let signal = Submission::Signal { file: file.as_raw_fd() };
+        // SAFETY: a signal points to nothing.
+        unsafe { self.take(signal, u64::from(key.0) << 32 | u64::from(token.0)) }
     }
 
     /// The next answer: what it is an answer to, and what it says.
     #[inline]
     pub(super) fn answer(&mut self) -> Option<(u64, i32)> {
-        let entry = self.ring.as_mut()?.completion().next()?;
-        self.in_flight = self.in_flight.saturating_sub(1);
-        Some((entry.user_data(), entry.result()))
+        let answer = match &mut self.kind {
+            Kind::Ring(ring) => ring.completion().next().map(|entry| (entry.user_data(), entry.result())),
+            Kind::Threads(_) if self.in_flight + self.signals == 0 => None,
+            Kind::Threads(threads) => threads.ended(),
+        }?;
+        let count = match Token(answer.0 as u32).is_signal() {
+            true => &mut self.signals,
+            false => &mut self.in_flight,
+        };
+        *count = count.saturating_sub(1);
+        Some(answer)
+    }
+}
+
+impl Way for Uring {
+    unsafe fn take(&mut self, submission: Submission, user_data: u64) -> bool {
+        match &mut self.kind {
+            Kind::Threads(threads) => threads.take(submission, user_data),
+            Kind::Ring(ring) => {
+                let entry = submission.entry().user_data(user_data);
+                // SAFETY: the caller keeps what the entry points to.
+                if unsafe { ring.submission().push(&entry) }.is_err() {
+                    // The kernel takes those that are there at once, or says why not.
+                    if !self.submit() {
+                        return false;
+                    }
+                    let Kind::Ring(ring) = &mut self.kind else { return false };
+                    // SAFETY: as above.
+                    if unsafe { ring.submission().push(&entry) }.is_err() {
+                        return false;
+                    }
+                }
+                self.pending += 1;
+            }
+        }
+        match Token(user_data as u32).is_signal() {
+            true => self.signals += 1,
+            false => self.in_flight += 1,
+        }
+        true
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The kernel may still write to what whoever dropped this frees next.
+        if self.in_flight > 0 {
+            crate::fatal::abort("a worker ends while the kernel has requests of its");
+        }
     }
 }

@@ -244,13 +244,13 @@ fn a_queue_that_is_switched_off_rests() {
     let (mut guest, queue) = Guest::new(&null(), FEATURES);
     let key = queue.key;
     worker.add(queue);
-    worker.with(key, |queue| queue.enabled = false).unwrap().unwrap();
+    worker.with(key, |queue| queue.enabled = false).unwrap().ok().unwrap();
     guest.submit(0, 0, &[], 512).unwrap();
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(guest.state.counters.read().requests, 0);
-    worker.with(key, |queue| queue.enabled = true).unwrap().unwrap();
+    worker.with(key, |queue| queue.enabled = true).unwrap().ok().unwrap();
     guest.ended();
-    assert!(worker.with(QueueKey::fresh(), |_| ()).unwrap().is_none());
+    assert!(worker.with(QueueKey::fresh(), |_| ()).unwrap().is_err());
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_hostile_queue_is_given_up_and_others_go_on() {
     rustix::io::write(&hostile.kick, &1_u64.to_ne_bytes()).unwrap();
     let second = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
     assert_eq!(poll(&mut [PollFd::new(&hostile.error, PollFlags::IN)], Some(&second)).unwrap(), 1);
-    let broken = worker.with(key, |queue| queue.broken()).unwrap().unwrap();
+    let broken = worker.with(key, |queue| queue.broken()).unwrap().ok().unwrap();
     assert_eq!(broken, Some(RingError::Index(999)));
     guest.submit(0, 0, &[], 512).unwrap();
     assert_eq!(guest.ended().1, 0);

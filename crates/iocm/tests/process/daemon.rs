@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Is the daemon, until it is ended.
 pub(crate) fn serve(config: &str) {
+    iocm::testing::let_requests_panic();
     let running = Ready::open(&Config::parse(config).unwrap()).and_then(Ready::run);
     let _running = running.unwrap();
     loop {

@@ -71,10 +71,10 @@ impl Tree {
     }
 
     fn attributes(&self, node: Node) -> FileAttr {
-        let writable = self.access.group.is_some();
+        let group = self.access.group.is_some();
         let (kind, perm, size) = match node.kind() {
-            Kind::Directory => (FileType::Directory, 0o555, 0),
-            Kind::Attribute(mode) => (FileType::RegularFile, mode.permissions(writable), SIZE),
+            Kind::Directory => (FileType::Directory, if group { 0o550 } else { 0o500 }, 0),
+            Kind::Attribute(mode) => (FileType::RegularFile, mode.permissions(group), SIZE),
         };
         FileAttr {
             ino: INodeNo(node.number()),
@@ -243,7 +243,7 @@ impl Filesystem for Tree {
         };
         // It may take as long as a disk does, and others shall be answered meanwhile. Without a thread the answer is
         // lost with the reply, which says EIO.
-        if let Err(error) = std::thread::Builder::new().name("control-write".to_owned()).spawn(act) {
+        if let Err(error) = crate::fatal::spawn("control-write", act) {
             tracing::warn!("No thread for a change: {error}");
         }
     }

@@ -2,13 +2,18 @@
 
 use super::BlockDevice;
 
+/// Most bytes of one piece of a request.
+const SEGMENT_BYTES: u32 = 1 << 20;
 /// Most pieces of a request beside its header and status.
 const SEGMENTS: u32 = 254;
-/// Most sectors of one discard or write of zeroes.
-const RANGE_SECTORS: u32 = 1 << 22;
+/// Most bytes of a request: what a driver that keeps to both may ask for. More is answered with an error.
+pub(super) const MOST_BYTES: u64 = SEGMENT_BYTES as u64 * SEGMENTS as u64;
+/// Most sectors of one discard or write of zeroes; more is answered with an error.
+pub(super) const RANGE_SECTORS: u32 = 1 << 22;
 /// Most ranges of one discard or write of zeroes.
 pub(super) const RANGES: u32 = 32;
 
+const F_SIZE_MAX: u64 = 1 << 1;
 const F_SEG_MAX: u64 = 1 << 2;
 const F_RO: u64 = 1 << 5;
 const F_BLK_SIZE: u64 = 1 << 6;
@@ -44,7 +49,7 @@ pub enum ConfigError {
 /// The features of the device itself, as bits.
 #[must_use]
 pub fn features(device: &BlockDevice) -> u64 {
-    let usual = F_SEG_MAX | F_BLK_SIZE | F_FLUSH | F_TOPOLOGY;
+    let usual = F_SIZE_MAX | F_SEG_MAX | F_BLK_SIZE | F_FLUSH | F_TOPOLOGY;
     let several = if device.options.queues > 1 { F_MQ } else { 0 };
     let writable = match device.options.read_only {
         true => F_RO,
@@ -65,7 +70,7 @@ impl BlockDevice {
             at += bytes.len();
         };
         put(&self.capacity().to_le_bytes());
-        put(&0_u32.to_le_bytes());
+        put(&SEGMENT_BYTES.to_le_bytes());
         put(&SEGMENTS.to_le_bytes());
         // No geometry.
         put(&[0; 4]);

@@ -1,13 +1,17 @@
 //! One queue of a block device at work.
 
+use super::bounce::Bounces;
 use super::request::{HEADER, Request, Status};
-use super::slot::{Bounce, Slot, Work, in_turn};
+use super::slot::{Progress, RangeWay, Slot, Work, in_turn};
 use super::{BlockDevice, SERIAL_BYTES, Storage};
 use crate::clock::now_ns;
-use crate::memory::Part;
 use crate::queue::{Handler, Lane, Served, Submitter, Token};
 use crate::ring::{Chain, Side};
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Requests of a queue that are under way at most: what each needs is bounded, and so is what all of them need.
+const UNDER_WAY: u16 = 256;
 
 /// What is done with the requests of one queue of a block device.
 pub struct BlockQueue {
@@ -16,16 +20,25 @@ pub struct BlockQueue {
     slots: Vec<Slot>,
     /// Slots that no request is in.
     free: Vec<u32>,
+    /// Slots whose next step is to be submitted.
+    waiting: VecDeque<u32>,
+    /// Slots whose next step needs a bounce buffer, of which there is none.
+    starved: VecDeque<u32>,
+    bounces: Bounces,
 }
 
 impl BlockQueue {
     pub(super) fn new(device: Arc<BlockDevice>, size: u16) -> Self {
-        // A request takes a descriptor at least, so there are never more.
-        let slots = (0..size).map(|_| Slot::default()).collect();
-        Self { device, chain: Chain::new(), slots, free: (0..u32::from(size)).rev().collect() }
+        // A request takes a descriptor at least.
+        let count = size.min(UNDER_WAY);
+        let slots = (0..count).map(|_| Slot::default()).collect();
+        let bounces = Bounces::new(device.storage.alignment());
+        let free = (0..u32::from(count)).rev().collect();
+        let (waiting, starved) = (VecDeque::new(), VecDeque::new());
+        Self { device, chain: Chain::new(), slots, free, waiting, starved, bounces }
     }
 
-    /// Ends a request that the kernel was not needed for, or never came to.
+    /// Ends a request that the kernel was not needed for, or never came to. `written` bytes of its data were written.
     fn answer(lane: &mut Lane, chain: &Chain, status: Status, written: u64, bytes: u64) {
         if status != Status::Ok {
             lane.count_error();
@@ -33,40 +46,67 @@ impl BlockQueue {
         let room = chain.bytes(Side::Writable);
         if room > 0 {
             chain.write(room - 1, &[status as u8]);
-            log(lane, chain);
+            if lane.memory().is_logged() {
+                let status = chain.pieces(Side::Writable, room - 1, 1);
+                for part in chain.pieces(Side::Writable, 0, written).chain(status) {
+                    lane.memory().wrote(part.guest, u64::from(part.size));
+                }
+            }
         }
         let written = if room > 0 { written + 1 } else { 0 };
         lane.push(chain.id, u32::try_from(written).unwrap_or(u32::MAX), bytes);
     }
 
-    /// Does what was asked for in `self.chain`.
+    /// Does what was asked for in `self.chain`. The bytes that it moves at once.
     #[inline]
-    fn start(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>) {
+    fn start(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>) -> u64 {
+        // What is no request is work too.
+        self.device.requests.take(1);
+        if lane.is_suspect() {
+            let id = self.chain.id;
+            lane.state()
+                .log
+                .warn(|| format!("Request {id} ended two back-ends: it is answered with an error"));
+            Self::answer(lane, &self.chain, Status::Failed, 0, 0);
+            return 0;
+        }
         let request = match Request::parse(&self.chain, &self.device) {
             Ok(request) => request,
-            Err(status) => return Self::answer(lane, &self.chain, status, 0, 0),
+            Err(status) => {
+                Self::answer(lane, &self.chain, status, 0, 0);
+                return 0;
+            }
         };
         let size = match request {
             Request::Read(_, size) | Request::Write(_, size) => size,
             _ => 0,
         };
-        self.device.requests.take(1);
         self.device.bytes.take(size);
         if request == Request::Identify {
-            return self.identify(lane);
+            self.identify(lane);
+            return 0;
         }
         if matches!(self.device.storage, Storage::Null) {
             let written = if matches!(request, Request::Read(..)) { size } else { 0 };
-            return Self::answer(lane, &self.chain, Status::Ok, written, size);
+            Self::answer(lane, &self.chain, Status::Ok, written, size);
+            return size;
         }
         let work = match request {
+            Request::Read(..) | Request::Write(..) if size == 0 => {
+                Self::answer(lane, &self.chain, Status::Ok, 0, 0);
+                return 0;
+            }
             Request::Read(offset, _) => Work::Read(offset),
             Request::Write(offset, _) => Work::Write(offset),
-            Request::Discard(ranges) => in_turn(ranges, true),
-            Request::WriteZeroes(ranges) => in_turn(ranges, false),
+            Request::Discard(ranges) => in_turn(ranges, RangeWay::Discard),
+            Request::WriteZeroes(ranges) => in_turn(ranges, RangeWay::Zero),
             Request::Flush | Request::Identify => Work::Flush,
         };
-        self.submit_new(lane, submitter, work, size);
+        if matches!(&work, Work::Ranges { left, .. } if left.is_empty()) {
+            Self::answer(lane, &self.chain, Status::Ok, 0, 0);
+            return 0;
+        }
+        self.begin(lane, submitter, work, size)
     }
 
     fn identify(&self, lane: &mut Lane) {
@@ -80,9 +120,9 @@ impl BlockQueue {
         Self::answer(lane, &self.chain, Status::Ok, fits as u64, 0);
     }
 
-    fn submit_new(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, work: Work, size: u64) {
+    fn begin(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, work: Work, size: u64) -> u64 {
         // `serve` looked that there is one.
-        let Some(token) = self.free.pop() else { return };
+        let Some(token) = self.free.pop() else { return 0 };
         let slot = &mut self.slots[token as usize];
         let (side, skip) = match &work {
             Work::Write(_) => (Side::Readable, HEADER),
@@ -91,67 +131,52 @@ impl BlockQueue {
         let room = self.chain.bytes(Side::Writable);
         slot.id = self.chain.id;
         slot.status = self.chain.pieces(Side::Writable, room.saturating_sub(1), 1).next();
-        slot.parts.clear();
         slot.parts.extend(self.chain.pieces(side, skip, size));
-        slot.pieces.clear();
-        let alignment = self.device.storage.alignment();
-        let is_aligned = |part: &Part| {
-            (part.pointer.addr() as u64).is_multiple_of(alignment)
-                && u64::from(part.size).is_multiple_of(alignment)
-        };
-        slot.bounce = None;
-        if slot.parts.iter().all(is_aligned) {
-            slot.pieces.extend(
-                slot.parts
-                    .iter()
-                    .map(|part| libc::iovec { iov_base: part.pointer.cast(), iov_len: part.size as usize }),
-            );
-        } else {
-            let mut bounce = Bounce::new(size, alignment);
-            let data = bounce.data(size);
-            if matches!(work, Work::Write(_)) {
-                self.chain.read(skip, data);
-            }
-            slot.pieces.push(libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() });
-            slot.bounce = Some(bounce);
-        }
-        (slot.work, slot.size, slot.done) = (work, size, 0);
-        self.submit(lane, submitter, Token(token));
+        slot.begin(work, size, lane.memory());
+        self.submit(lane, submitter, token)
     }
 
-    /// Gives what is left of a request to the kernel; where there is no io_uring, waits for it here.
-    fn submit(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, token: Token) {
-        let Some(file) = self.device.storage.file() else { return };
-        let slot = &self.slots[token.0 as usize];
-        let entry = slot.entry(file);
-        // SAFETY: the slot keeps its pieces until the request has ended, and the ring of this queue keeps the guest's
-        // memory mapped, which the queue's owner does not let go before.
-        if unsafe { submitter.submit(entry, token) }.is_err() {
-            let result = slot.now(file);
-            self.complete(lane, token, result);
+    /// Gives the next step of a request to the kernel, or has it wait for its turn. The bytes that it moves.
+    fn submit(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, token: u32) -> u64 {
+        let Some(file) = self.device.storage.file() else { return 0 };
+        let slot = &mut self.slots[token as usize];
+        let next = slot.next(file, self.device.storage.alignment(), &mut self.bounces);
+        // What was copied from a page that was lost is nothing that the guest wrote.
+        if slot.is_cut() {
+            lane.lose_memory();
+            self.release(token);
+            return 0;
         }
+        let Some((submission, bytes)) = next else {
+            self.starved.push_back(token);
+            return 0;
+        };
+        // SAFETY: the slot keeps its pieces and the guest's memory until the step has ended, and the device its file.
+        match unsafe { submitter.submit(submission, Token(token)) } {
+            Ok(()) => bytes,
+            Err(_) => {
+                self.waiting.push_front(token);
+                0
+            }
+        }
+    }
+
+    fn release(&mut self, token: u32) {
+        self.slots[token as usize].rest(&mut self.bounces);
+        self.free.push(token);
     }
 
     /// Ends a request.
-    fn finish(&mut self, lane: &mut Lane, token: Token, status: Status) {
-        let slot = &mut self.slots[token.0 as usize];
+    fn finish(&mut self, lane: &mut Lane, token: u32, status: Status) {
+        let slot = &mut self.slots[token as usize];
         let read = matches!(slot.work, Work::Read(_)) && status == Status::Ok;
-        if read && let Some(mut bounce) = slot.bounce.take() {
-            let mut from = bounce.data(slot.size);
-            for part in &slot.parts {
-                let (now, later) = from.split_at_mut(part.size as usize);
-                // SAFETY: the part is mapped guest memory of as many bytes.
-                unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.pointer, now.len()) };
-                from = later;
-            }
-        }
         if let Some(part) = slot.status {
             // SAFETY: one mapped byte of the guest's memory.
             unsafe { part.pointer.write_volatile(status as u8) };
         }
         let written = u64::from(slot.status.is_some()) + if read { slot.size } else { 0 };
         if lane.memory().is_logged() {
-            let parts = if read { &slot.parts[..] } else { &[] };
+            let parts = if matches!(slot.work, Work::Read(_)) { &slot.parts[..] } else { &[] };
             for part in parts.iter().chain(&slot.status) {
                 lane.memory().wrote(part.guest, u64::from(part.size));
             }
@@ -159,10 +184,8 @@ impl BlockQueue {
         if status != Status::Ok {
             lane.count_error();
         }
-        let (id, bytes) = (slot.id, slot.size);
-        slot.bounce = None;
-        self.free.push(token.0);
-        lane.push(id, u32::try_from(written).unwrap_or(u32::MAX), bytes);
+        lane.push(slot.id, u32::try_from(written).unwrap_or(u32::MAX), slot.size);
+        self.release(token);
     }
 
     /// How long a limit of the device holds its queues back.
@@ -180,50 +203,63 @@ impl BlockQueue {
 impl Handler for BlockQueue {
     #[inline]
     fn serve(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        let mut served = Served::default();
-        while served.requests < budget {
+        let mut served = match self.has_waiting() {
+            true => self.go_on(lane, submitter, budget),
+            false => Served::default(),
+        };
+        while served.units() < budget {
             served.held_back_ns = self.held_back();
             if served.held_back_ns.is_some() || self.free.is_empty() || !lane.pop(&mut self.chain) {
                 return served;
             }
             served.requests += 1;
-            self.start(lane, submitter);
+            served.bytes += self.start(lane, submitter);
         }
         served.more = true;
         served
     }
 
     fn complete(&mut self, lane: &mut Lane, token: Token, result: i32) {
-        let Some(slot) = self.slots.get_mut(token.0 as usize) else { return };
-        let Some(file) = self.device.storage.file() else { return };
-        let mut result = result;
-        loop {
-            if result == -libc::EOPNOTSUPP {
-                result = slot.without_fallocate(file);
-            }
-            if result < 0 && result != -libc::EINTR && result != -libc::EAGAIN {
-                return self.finish(lane, token, Status::Failed);
-            }
-            if !slot.advance(result) {
-                // Nothing was done, and nothing more will be: the file ends before the disk does.
-                let status = if slot.is_done() { Status::Ok } else { Status::Failed };
-                return self.finish(lane, token, status);
-            }
-            // What the kernel did in part is rare, so that the rest need not be quick.
-            result = slot.now(file);
+        let Token(token) = token;
+        let Some(slot) = self.slots.get_mut(token as usize) else { return };
+        lane.handle(slot.id);
+        match slot.advance(result, &mut self.bounces) {
+            Progress::More => self.waiting.push_back(token),
+            Progress::Ended(status) => self.finish(lane, token, status),
         }
+        lane.settle();
+        if self.bounces.available() > 0
+            && let Some(token) = self.starved.pop_front()
+        {
+            self.waiting.push_back(token);
+        }
+    }
+
+    #[inline]
+    fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn go_on(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, budget: u32) -> Served {
+        let mut served = Served::default();
+        // Those that find no room wait again, for another turn.
+        for _ in 0..self.waiting.len() {
+            if served.units() >= budget {
+                break;
+            }
+            let Some(token) = self.waiting.pop_front() else { break };
+            served.bytes += self.submit(lane, submitter, token);
+        }
+        served.more = self.has_waiting();
+        served
     }
 
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
-}
 
-/// Marks the bytes that the device wrote.
-fn log(lane: &Lane, chain: &Chain) {
-    if lane.memory().is_logged() {
-        for part in chain.parts(Side::Writable) {
-            lane.memory().wrote(part.guest, u64::from(part.size));
-        }
+    fn rest(&mut self, lane: &mut Lane) -> bool {
+        // With all slots in use, the end of one of their requests is what is waited for.
+        lane.want_kicks() && !self.free.is_empty()
     }
 }

@@ -1,6 +1,6 @@
 //! What a request of a block device asks for (VIRTIO 1.3, 5.2.6).
 
-use super::config::RANGES;
+use super::config::{MOST_BYTES, RANGE_SECTORS, RANGES};
 use super::{BlockDevice, SECTOR};
 use crate::ring::{Chain, Side};
 
@@ -61,10 +61,15 @@ impl Request {
         }
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        #[cfg(any(test, feature = "testing"))]
+        crate::testing::panic_if_armed(word(0));
         let sector = u64::from(word(8)) | u64::from(word(12)) << 32;
         let read_only = device.options.read_only;
         let out = chain.bytes(Side::Readable) - HEADER;
         let back = chain.bytes(Side::Writable).saturating_sub(1);
+        if out > MOST_BYTES || back > MOST_BYTES {
+            return Err(Status::Failed);
+        }
         match word(0) {
             0 => data(sector, back, device).map(|offset| Self::Read(offset, back)),
             1 if read_only => Err(Status::Failed),
@@ -103,6 +108,9 @@ fn ranges(chain: &Chain, size: u64, device: &BlockDevice) -> Result<Vec<Range>, 
             // All bits but the first are reserved (5.2.6.2).
             if flags & !1 != 0 {
                 return Err(Status::Unsupported);
+            }
+            if sectors > RANGE_SECTORS {
+                return Err(Status::Failed);
             }
             let size = u64::from(sectors) * SECTOR;
             let offset = data(u64::from_le_bytes([a, b, c, d, e, f, g, h]), size, device)?;

@@ -248,3 +248,31 @@ fn work_is_done_for_guests_that_do_not_do_it() {
     make_checksum(&mut expected, 34, 16);
     assert_eq!(made[0].1, expected);
 }
+
+/// A device on the switch `lan`.
+fn announcing(
+    switches: &Switches,
+    mac: Option<Address>,
+    checks_source: bool,
+    packets: u64,
+) -> Arc<NetDevice> {
+    let place = NetPlace::Switch { name: "lan".to_owned(), checks_source };
+    let options = NetOptions { place, mac, packets_a_second: packets, ..NetOptions::default() };
+    NetDevice::open(options, switches).unwrap()
+}
+
+#[test]
+fn an_announcement_is_from_an_address_that_the_guest_may_send_from_and_counts_against_its_limit() {
+    let switches = Switches::default();
+    let mac = |last| [0x52, 0x54, 0, 0, 0, last];
+    let first = announcing(&switches, Some(mac(1)), true, 0);
+    let second = announcing(&switches, Some(mac(2)), false, 0);
+    let limited = announcing(&switches, None, false, 100);
+    assert!(first.announce(mac(1)).is_ok());
+    assert!(first.announce(mac(3)).is_err(), "its source is checked");
+    assert!(second.announce(mac(3)).is_ok());
+    assert!(second.announce(mac(1)).is_err(), "it is another one's");
+    assert!(second.announce([0xff; 6]).is_err(), "a group's");
+    let allowed = (0..1000).filter(|_| limited.announce(mac(9)).is_ok()).count();
+    assert!(allowed < 20, "{allowed} at once at a limit of 100 a second");
+}

@@ -171,7 +171,9 @@ impl Handler for Receive {
             bytes += size;
         }
         lane.count(done, bytes);
-        self.device.received.take(done, bytes);
+        served.bytes = bytes;
+        // What no buffer has room for was work too.
+        self.device.received.take(u64::from(served.requests), bytes);
         served.more = served.requests == budget;
         served
     }

@@ -156,6 +156,7 @@ impl Handler for Transmit {
             sender.flush();
         }
         lane.count(done, bytes);
+        served.bytes = bytes;
         served.more = served.requests == budget;
         served
     }

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 const SIZE: u16 = 8;
 
 fn memory() -> (File, InflightMemory) {
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(InflightMemory::bytes(2, SIZE)).unwrap();
+    let file = crate::testing::memory_file(InflightMemory::bytes(2, SIZE));
     let memory = InflightMemory::map(&file, 0, 2, SIZE).unwrap();
     (file, memory)
 }

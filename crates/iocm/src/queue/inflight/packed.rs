@@ -2,7 +2,7 @@
 //! descriptors of requests under way are remembered too.
 
 use super::Cells;
-use crate::ring::{PackedRing, RawDescriptor};
+use crate::ring::{PackedRing, RawDescriptor, RingError};
 
 /// Bytes of the head, and of each entry.
 pub(super) const SIZES: (u64, u64) = (32, 32);
@@ -19,6 +19,7 @@ const WRAP_AT: u64 = 20;
 const OLD_WRAP_AT: u64 = 21;
 /// Where an entry's fields are.
 const INFLIGHT: u64 = 0;
+const TRIES: u64 = 1;
 const NEXT: u64 = 2;
 const LAST: u64 = 4;
 const COUNT: u64 = 6;
@@ -77,6 +78,10 @@ impl PackedInflight {
         self.cells.set_byte(WRAP_AT, (used >> 15) as u8);
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.cells.mapping.is_lost()
+    }
+
     fn entry(index: u16, field: u64) -> u64 {
         SIZES.0 + u64::from(index) * SIZES.1 + field
     }
@@ -89,7 +94,10 @@ impl PackedInflight {
 
     /// The requests that were under way when the last back-end ended, in the order in which they were taken. `ring`
     /// tells whether the driver saw the last batch.
-    pub fn left(&mut self, ring: &PackedRing) -> Vec<PackedLeft> {
+    ///
+    /// # Errors
+    /// [`RingError::Remembered`]: the front-end could have written anything there.
+    pub fn left(&mut self, ring: &PackedRing) -> Result<Vec<PackedLeft>, RingError> {
         let cells = &self.cells;
         let old = (cells.word(OLD_USED_AT), cells.byte(OLD_WRAP_AT) != 0);
         if cells.word(USED_AT) != old.0 && ring.was_given_at(old.0, old.1) {
@@ -113,18 +121,20 @@ impl PackedInflight {
             .collect();
         heads.sort_unstable();
         self.counter = heads.last().map_or(0, |(counter, _)| counter.wrapping_add(1));
-        heads.into_iter().filter_map(|(_, head)| self.read(head)).collect()
+        let mut is_read = vec![false; usize::from(self.size)];
+        heads.into_iter().map(|(_, head)| self.read(head, &mut is_read)).collect()
     }
 
-    /// The request whose first entry is `head`; `None` when what is there makes none.
-    fn read(&mut self, head: u16) -> Option<PackedLeft> {
+    /// The request whose first entry is `head`. No entry is in two: all of them together are no more than there are.
+    fn read(&mut self, head: u16, is_read: &mut [bool]) -> Result<PackedLeft, RingError> {
         let cells = &self.cells;
         let count = cells.word(Self::entry(head, COUNT));
         let mut descriptors = Vec::new();
         let mut index = head;
-        for _ in 0..count.min(self.size) {
-            if index >= self.size {
-                return None;
+        for _ in 0..count {
+            let is_read = is_read.get_mut(usize::from(index)).ok_or(RingError::Remembered)?;
+            if std::mem::replace(is_read, true) {
+                return Err(RingError::Remembered);
             }
             descriptors.push(RawDescriptor {
                 guest: cells.quad(Self::entry(index, ADDRESS)),
@@ -134,9 +144,26 @@ impl PackedInflight {
             });
             index = cells.word(Self::entry(index, NEXT));
         }
-        let id = descriptors.last()?.id;
-        *self.heads.get_mut(usize::from(id))? = Some(head);
-        Some(PackedLeft { id, descriptors })
+        let id = descriptors.last().ok_or(RingError::Remembered)?.id;
+        *self.heads.get_mut(usize::from(id)).ok_or(RingError::Remembered)? = Some(head);
+        Ok(PackedLeft { id, descriptors })
+    }
+
+    fn head(&self, id: u16) -> Option<u16> {
+        self.heads.get(usize::from(id)).copied().flatten().filter(|head| *head < self.size)
+    }
+
+    /// How many back-ends ended while they looked at a request: a byte that the layout leaves unused.
+    pub fn tries(&self, id: u16) -> u8 {
+        self.head(id).map_or(0, |head| self.cells.byte(Self::entry(head, TRIES)))
+    }
+
+    /// Sets [`Self::tries`].
+    #[inline]
+    pub fn set_tries(&mut self, id: u16, tries: u8) {
+        if let Some(head) = self.head(id) {
+            self.cells.set_byte(Self::entry(head, TRIES), tries);
+        }
     }
 
     /// A request was taken.
@@ -167,6 +194,7 @@ impl PackedInflight {
         if let Some(slot) = self.heads.get_mut(usize::from(last.id)) {
             *slot = Some(head);
         }
+        self.set_tries(last.id, 1);
     }
 
     /// A request is given back, the next to be given back after it being at `used`; the driver does not see it yet.

@@ -14,6 +14,7 @@ const BATCH_AT: u64 = 12;
 const USED_AT: u64 = 14;
 /// Where an entry's fields are.
 const INFLIGHT: u64 = 0;
+const TRIES: u64 = 1;
 const NEXT: u64 = 6;
 const COUNTER: u64 = 8;
 
@@ -35,6 +36,10 @@ impl SplitInflight {
             one.cells.set_word(COUNT_AT, size);
         }
         one
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.cells.mapping.is_lost()
     }
 
     fn entry(id: u16, field: u64) -> u64 {
@@ -74,6 +79,20 @@ impl SplitInflight {
         self.cells.set_quad(Self::entry(id, COUNTER), self.counter);
         self.counter = self.counter.wrapping_add(1);
         self.cells.set_byte(Self::entry(id, INFLIGHT), 1);
+        self.set_tries(id, 1);
+    }
+
+    /// How many back-ends ended while they looked at a request: a byte that the layout leaves unused.
+    pub fn tries(&self, id: u16) -> u8 {
+        if id < self.size { self.cells.byte(Self::entry(id, TRIES)) } else { 0 }
+    }
+
+    /// Sets [`Self::tries`].
+    #[inline]
+    pub fn set_tries(&mut self, id: u16, tries: u8) {
+        if id < self.size {
+            self.cells.set_byte(Self::entry(id, TRIES), tries);
+        }
     }
 
     /// A request is given back; the driver does not see it yet.

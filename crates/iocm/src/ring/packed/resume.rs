@@ -76,7 +76,7 @@ impl PackedRing {
     /// # Errors
     /// As of [`Ring::pop`](crate::ring::Ring::pop).
     pub fn collect_again(&self, id: u16, raw: &[RawDescriptor], chain: &mut Chain) -> Result<(), RingError> {
-        chain.clear(id);
+        chain.clear(id, &self.memory);
         for RawDescriptor { guest, size, flags, .. } in raw.iter().copied() {
             let descriptor = Descriptor { guest, size, halves: [id, flags] };
             if flags & INDIRECT != 0 {

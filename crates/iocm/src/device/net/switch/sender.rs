@@ -231,14 +231,23 @@ impl Sender {
         verdict
     }
 
-    /// Brings a packet of this process's own to all others: it needs nothing more, and its sender is learnt.
-    pub fn announce(&mut self, frame: &[u8], from: Address, now: u64) {
-        self.port.switch.table.learn(from, self.port.number, now);
+    /// Brings a packet of this process's own to all others: it needs nothing more, and its sender is learnt. Whether the
+    /// port may send from that address, as with what its guest sends.
+    pub fn announce(&mut self, frame: &[u8], from: Address, now: u64) -> bool {
+        let table = &self.port.switch.table;
+        let is_wrong = from[0] & 1 != 0
+            || self.port.checks_source && self.port.address != Some(from)
+            || table.is_anothers(from, self.port.number);
+        if is_wrong {
+            return false;
+        }
+        table.learn(from, self.port.number, now);
         self.begin();
         self.scratch.clear();
         self.scratch.add(Header::NOTHING, frame, &[]);
         self.bring_to_all(&Header::NOTHING);
         self.flush();
+        true
     }
 
     /// Brings all packets to where they go.

@@ -11,6 +11,8 @@ pub type Address = [u8; 6];
 const AGE_NS: u64 = 300 * 1_000_000_000;
 /// Addresses that can be learnt behind one port: a guest that makes them up must not take the others' room.
 const MOST_OF_A_PORT: usize = 1024;
+/// So long a port whose room is full is not looked through again for addresses that grew old, nanoseconds.
+const FULL_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 struct Entry {
@@ -32,8 +34,17 @@ pub struct Table {
 #[derive(Debug, Default)]
 struct Entries {
     by_address: HashMap<Address, Entry>,
-    /// How many were learnt behind each port.
-    learnt: HashMap<u32, usize>,
+    /// What was learnt behind each port.
+    learnt: HashMap<u32, Learnt>,
+}
+
+/// What was learnt behind a port.
+#[derive(Debug, Default)]
+struct Learnt {
+    /// Addresses.
+    count: usize,
+    /// Until when there is no room for more, nanoseconds.
+    full_until: u64,
 }
 
 impl Table {
@@ -68,18 +79,30 @@ impl Table {
 
     /// Takes note that something came from an address by a port. An address that was given to a port stays there.
     pub fn learn(&self, address: Address, port: u32, now: u64) {
-        match self.read().by_address.get(&address) {
-            Some(entry) if entry.given => return,
-            Some(entry) if entry.port == port => return entry.seen.store(now, Ordering::Relaxed),
-            _ => {}
+        {
+            let entries = self.read();
+            match entries.by_address.get(&address) {
+                Some(entry) if entry.given => return,
+                Some(entry) if entry.port == port => return entry.seen.store(now, Ordering::Relaxed),
+                // One that makes up addresses costs the others nothing: no lock that they wait for, and no search.
+                _ if entries.is_full(port, now) => return,
+                _ => {}
+            }
         }
         let mut entries = self.write();
         if entries.count(port) >= MOST_OF_A_PORT && !entries.forget_old(port, now) {
+            entries.learnt.entry(port).or_default().full_until = now + FULL_NS;
             return;
         }
         entries.put(address, Entry { port, seen: AtomicU64::new(now), given: false });
         drop(entries);
         self.change();
+    }
+
+    /// Whether an address was given to another port.
+    #[must_use]
+    pub fn is_anothers(&self, address: Address, port: u32) -> bool {
+        self.read().by_address.get(&address).is_some_and(|entry| entry.given && entry.port != port)
     }
 
     /// Gives an address to a port for good. Whether no other has it.
@@ -118,12 +141,16 @@ impl Table {
 
 impl Entries {
     fn count(&self, port: u32) -> usize {
-        self.learnt.get(&port).copied().unwrap_or(0)
+        self.learnt.get(&port).map_or(0, |learnt| learnt.count)
+    }
+
+    fn is_full(&self, port: u32, now: u64) -> bool {
+        self.learnt.get(&port).is_some_and(|learnt| learnt.count >= MOST_OF_A_PORT && now < learnt.full_until)
     }
 
     fn put(&mut self, address: Address, entry: Entry) {
         if !entry.given {
-            *self.learnt.entry(entry.port).or_default() += 1;
+            self.learnt.entry(entry.port).or_default().count += 1;
         }
         let before = self.by_address.insert(address, entry);
         if let Some(before) = before.filter(|before| !before.given) {
@@ -133,7 +160,7 @@ impl Entries {
 
     fn unlearn(&mut self, port: u32, count: usize) {
         if let Some(learnt) = self.learnt.get_mut(&port) {
-            *learnt = learnt.saturating_sub(count);
+            learnt.count = learnt.count.saturating_sub(count);
         }
     }
 
@@ -195,6 +222,8 @@ mod tests {
         assert_eq!(table.len(), MOST_OF_A_PORT);
         table.learn(address(6000), 2, 0);
         assert_eq!(table.find(address(6000), 0), Some(2));
+        // One that has no room is found out without a search, and for a while.
+        assert!(table.read().is_full(1, FULL_NS - 1) && !table.read().is_full(1, FULL_NS));
         // They are forgotten when there is need.
         table.learn(address(6001), 1, AGE_NS + 1);
         assert_eq!(table.find(address(6001), AGE_NS + 1), Some(1));

@@ -1,0 +1,40 @@
+//! Threads without which the daemon must not go on.
+//!
+//! What a thread of the daemon was about when it panicked is half done: a queue that nobody serves, a ring of which the
+//! kernel still writes to the buffers. So the process ends at once, and whoever started it starts the next, which makes
+//! the requests again that were under way. A request that caused it is not tried a third time
+//! ([`crate::queue::inflight`]).
+
+use std::io;
+use std::thread::{Builder, JoinHandle};
+
+/// Ends the process when it is dropped by a panic.
+struct Fatal;
+
+impl Drop for Fatal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            abort("one of its threads panicked");
+        }
+    }
+}
+
+/// Ends the process, without letting go of anything that the kernel may still write to.
+pub(crate) fn abort(why: &str) -> ! {
+    tracing::warn!("The I/O daemon ends: {why}");
+    std::process::abort()
+}
+
+/// Starts a thread whose panic ends the process.
+///
+/// # Errors
+/// When the kernel gives no thread.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: impl Into<String>,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    Builder::new().name(name.into()).spawn(move || {
+        let _fatal = Fatal;
+        body()
+    })
+}

@@ -1,0 +1,57 @@
+//! Lines of the log that a front-end or a guest can cause: so many in a time, and then how many were left out.
+
+use crate::clock::now_ns;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Lines that are written in each period.
+const LINES: u64 = 10;
+/// A period, nanoseconds.
+const PERIOD_NS: u64 = 10_000_000_000;
+
+/// How many lines one source has written. Each has its own, so that none hides what another one does.
+#[derive(Debug, Default)]
+pub struct LogLimit {
+    /// When the period began, nanoseconds.
+    began: AtomicU64,
+    /// Lines in it, those included that were not written.
+    lines: AtomicU64,
+}
+
+impl LogLimit {
+    /// Whether a line may be written: how many were left out before it, if so.
+    fn admit(&self, now: u64) -> Option<u64> {
+        let began = self.began.load(Ordering::Relaxed);
+        if began == 0 || now.saturating_sub(began) >= PERIOD_NS {
+            let begun = self.began.compare_exchange(began, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
+            if begun.is_ok() {
+                return Some(self.lines.swap(1, Ordering::Relaxed).saturating_sub(LINES));
+            }
+        }
+        (self.lines.fetch_add(1, Ordering::Relaxed) < LINES).then_some(0)
+    }
+
+    /// Writes a warning, unless there were too many.
+    pub fn warn(&self, line: impl FnOnce() -> String) {
+        match self.admit(now_ns()) {
+            Some(0) => tracing::warn!("{}", line()),
+            Some(omitted) => tracing::warn!("{} ({omitted} lines of the same source were left out)", line()),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_lines_are_written_and_then_how_many_were_left_out() {
+        let limit = LogLimit::default();
+        let now = 5 * PERIOD_NS;
+        let written = (0..1000).filter(|line| limit.admit(now + line) == Some(0)).count() as u64;
+        assert_eq!(written, LINES);
+        assert_eq!(limit.admit(now + PERIOD_NS - 1), None);
+        assert_eq!(limit.admit(now + PERIOD_NS), Some(1001 - LINES));
+        assert_eq!(limit.admit(now + PERIOD_NS + 1), Some(0));
+    }
+}

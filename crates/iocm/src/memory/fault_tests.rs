@@ -1,0 +1,71 @@
+use crate::memory::{GuestMemory, RegionPlace, lost_pages};
+use crate::testing::memory_file;
+use std::os::unix::fs::FileExt as _;
+
+fn memory(file: &std::fs::File, size: u64) -> GuestMemory {
+    let place = RegionPlace { guest: 0, size, user: 0, offset: 0 };
+    GuestMemory::default().with(place, file).unwrap()
+}
+
+fn byte(memory: &GuestMemory, at: u64) -> u8 {
+    let part = memory.one_part(at, 1).unwrap();
+    // SAFETY: one mapped byte.
+    unsafe { part.pointer.read_volatile() }
+}
+
+fn write(memory: &GuestMemory, at: u64, value: u8) {
+    let part = memory.one_part(at, 1).unwrap();
+    // SAFETY: one mapped byte.
+    unsafe { part.pointer.write_volatile(value) };
+}
+
+#[test]
+fn a_page_that_is_lost_is_marked_and_no_other_page_is_touched() {
+    let file = memory_file(0x4000);
+    let memory = memory(&file, 0x4000);
+    write(&memory, 0x10, 7);
+    write(&memory, 0x2010, 8);
+    write(&memory, 0x3010, 9);
+    file.set_len(0x1000).unwrap();
+    assert!(!memory.is_cut(), "nobody touched it");
+    let before = lost_pages();
+    assert_eq!((byte(&memory, 0x10), byte(&memory, 0x2010)), (7, 0));
+    assert!(memory.is_cut() && lost_pages() > before);
+    // What the file has again is seen where nothing was replaced.
+    file.set_len(0x4000).unwrap();
+    file.write_all_at(&[5], 0x3010).unwrap();
+    assert_eq!((byte(&memory, 0x3010), byte(&memory, 0x10)), (5, 7));
+}
+
+#[test]
+fn there_are_guards_for_as_many_mappings_as_there_are() {
+    let file = memory_file(0x1000);
+    let many: Vec<_> = (0..5000).map(|_| memory(&file, 0x1000)).collect();
+    file.set_len(0).unwrap();
+    let last = many.last().unwrap();
+    assert_eq!(byte(last, 0), 0);
+    assert!(last.is_cut() && !many[0].is_cut());
+}
+
+#[test]
+fn mappings_that_come_and_go_do_not_confuse_the_handler() {
+    let file = memory_file(0x4000);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let churn = || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                drop(memory(&memory_file(0x10_0000), 0x10_0000));
+            }
+        };
+        scope.spawn(churn);
+        for _ in 0..500 {
+            let memory = memory(&file, 0x4000);
+            write(&memory, 0x10, 7);
+            file.set_len(0x1000).unwrap();
+            assert_eq!((byte(&memory, 0x3000), byte(&memory, 0x10)), (0, 7));
+            assert!(memory.is_cut());
+            file.set_len(0x4000).unwrap();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,20 @@
+//! Descriptors by which driver and device wake each other, checked for what they are.
+
+use crate::protocol::Refusal;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+/// An eventfd, which does not block whoever writes to it. The front-end has the same open file and may change that at any
+/// time: to write to it is left to io_uring, whose worker does not wait for it.
+pub(super) fn eventfd(what: &str, file: Option<OwnedFd>) -> Result<Option<OwnedFd>, Refusal> {
+    let Some(file) = file else { return Ok(None) };
+    let cannot = |error: rustix::io::Errno| Refusal::Nonsense(format!("the {what} descriptor: {error}"));
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let name = rustix::fs::readlink(link, Vec::new()).map_err(cannot)?;
+    if name.as_bytes() != b"anon_inode:[eventfd]" {
+        let is = name.to_string_lossy().into_owned();
+        return Err(Refusal::Nonsense(format!("the {what} descriptor must be an eventfd, and is {is:?}")));
+    }
+    fcntl_setfl(&file, fcntl_getfl(&file).map_err(cannot)? | OFlags::NONBLOCK).map_err(cannot)?;
+    Ok(Some(file))
+}

@@ -1,0 +1,117 @@
+//! Descriptors that block whoever writes to them.
+
+use super::stage::{Attacker, Neighbour, PLACE, Stage};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// An eventfd that blocks, and is full: the next write to it waits.
+fn full() -> OwnedFd {
+    let file = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+    rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    file
+}
+
+/// Whether `act` ends in time; a thread that hangs is left behind.
+fn ends(act: impl FnOnce() + Send + 'static) -> bool {
+    let (told, heard) = mpsc::channel();
+    std::thread::spawn(move || {
+        act();
+        let _ = told.send(());
+    });
+    heard.recv_timeout(LIMIT).is_ok()
+}
+
+/// What is left of the daemon: another guest's reads, the control socket, a change of the attacked device, its end.
+fn goes_on(stage: &mut Stage, neighbour: &mut Neighbour) {
+    assert!(neighbour.read(LIMIT).is_some(), "another guest waits for the worker");
+    let mut control = stage.control();
+    assert!(ends(move || drop(control.set("vq.0.0/weight", "50"))), "the control socket hangs");
+    let mut control = stage.control();
+    assert!(ends(move || drop(control.create("workers", "{}"))), "no worker can be made");
+    let mut control = stage.control();
+    assert!(ends(move || drop(control.remove("d.0"))), "the device cannot be removed");
+    assert!(neighbour.read(LIMIT).is_some());
+    assert!(stage.is_alive());
+}
+
+/// An eventfd that is full is where the device shall call, made to block again after it was handed over.
+pub(crate) fn a_full_call() {
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    let call = full();
+    let mine = call.try_clone().unwrap();
+    attacker.front.call = call;
+    assert!(ends(move || {
+        attacker.start(64);
+        // The flag is the front-end's too.
+        rustix::fs::fcntl_setfl(&mine, rustix::fs::OFlags::RDWR).unwrap();
+        for _ in 0..40 {
+            attacker.request(0, 0, &[(PLACE, 512, true)]);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::mem::forget(attacker);
+    }));
+    goes_on(&mut stage, &mut neighbour);
+}
+
+/// The same for the descriptor that tells of errors.
+pub(crate) fn a_full_error() {
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    attacker.error = full();
+    assert!(ends(move || {
+        attacker.start(64);
+        rustix::fs::fcntl_setfl(&attacker.error, rustix::fs::OFlags::RDWR).unwrap();
+        attacker.driver.offer(999);
+        attacker.front.kick().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        std::mem::forget(attacker);
+    }));
+    goes_on(&mut stage, &mut neighbour);
+}
+
+/// Pipes, sockets and files are no eventfds.
+pub(crate) fn no_eventfd() {
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    let (_reader, pipe) = std::io::pipe().unwrap();
+    let number = 0_u64.to_ne_bytes();
+    for (code, what) in [(12, "kick"), (13, "call"), (14, "error")] {
+        for file in [pipe.as_fd(), attacker.driver.file.as_fd()] {
+            assert!(!attacker.front.tell(code, &number, &[file]).unwrap(), "{what}");
+        }
+    }
+    assert!(attacker.start(64));
+    attacker.request(0, 0, &[(PLACE, 512, true)]);
+    assert_eq!(attacker.ended(LIMIT), Some(0));
+    drop(attacker);
+    goes_on(&mut stage, &mut neighbour);
+}
+
+/// A front-end that does not read what the back-end asks of it.
+pub(crate) fn a_full_socket() {
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    assert!(attacker.start(64));
+    let flags = SocketFlags::CLOEXEC;
+    let (theirs, _mine) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let filler = theirs.try_clone().unwrap();
+    assert!(attacker.front.tell(21, &[], &[theirs.as_fd()]).unwrap());
+    while rustix::net::send(&filler, &[0; 4096], rustix::net::SendFlags::DONTWAIT).is_ok() {}
+    while rustix::net::send(&filler, &[0], rustix::net::SendFlags::DONTWAIT).is_ok() {}
+    let mut control = stage.control();
+    let began = Instant::now();
+    assert!(ends(move || drop(control.set("d.0/size", "2147483648"))), "a change of the size hangs");
+    println!("the size was set in {:?}", began.elapsed());
+    goes_on(&mut stage, &mut neighbour);
+    drop(attacker);
+}

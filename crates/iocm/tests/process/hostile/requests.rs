@@ -1,0 +1,176 @@
+//! Requests that are made to be too much.
+
+use super::stage::{Attacker, FAR, Neighbour, PLACE, Stage, disk, memory};
+use iocm::testing::{DATA, Piece};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A read of 112 GiB with one piece that is not aligned, from a disk that wants all to be.
+pub(crate) fn as_large_as_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    disk(directory.path(), "disk", 128 << 30);
+    let mut stage = Stage::in_directory(directory, &["path = \"HERE/disk\"\ndirect = true", ""]);
+    let far = memory(4 << 30);
+    let mut attacker = Attacker::new(&stage.socket(0), 64, Some((&far, 4 << 30)));
+    assert!(attacker.start(64));
+    let mut pieces: Vec<Piece> = vec![(PLACE + 1, 512, true)];
+    pieces.extend((0..28).map(|_| (FAR, 0xffff_f000, true)));
+    attacker.request(0, 0, &pieces);
+    let status = attacker.ended(20 * SECOND);
+    assert!(stage.is_alive(), "the daemon has died of it");
+    assert_eq!(status, Some(1), "it is an error");
+    println!("the daemon's memory was {} KiB at most", stage.kib("VmHWM"));
+    assert!(Neighbour::new(&stage.socket(1)).read(20 * SECOND).is_some());
+}
+
+/// What is not aligned takes no memory by its size, but is read all the same.
+pub(crate) fn not_aligned() {
+    const SIZE: u32 = 12 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let data: Vec<u8> = (0..SIZE).map(|byte| (byte % 251) as u8).collect();
+    std::fs::write(directory.path().join("disk"), &data).unwrap();
+    let mut stage = Stage::in_directory(directory, &["path = \"HERE/disk\"\ndirect = true"]);
+    let mut attacker = Attacker::new(&stage.socket(0), 512, None);
+    assert!(attacker.start(512));
+    let before = stage.kib("VmHWM");
+    for turn in 0..4 {
+        let first = 512 * (turn + 1) + 511;
+        let rest = PLACE + 0x1_0001;
+        attacker.request(0, 0, &[(PLACE + 1, first, true), (rest, SIZE - first, true)]);
+        assert_eq!(attacker.ended(20 * SECOND), Some(0));
+        let first = first as usize;
+        assert!(attacker.driver.read(PLACE + 1, first) == data[..first]);
+        assert!(attacker.driver.read(rest, data.len() - first) == data[first..]);
+    }
+    // What is mapped of the guest's own memory is no buffer.
+    let buffers = (stage.kib("VmHWM") - before).saturating_sub(stage.kib("RssShmem"));
+    println!("reads of 12 MiB that were not aligned took {buffers} KiB of buffers");
+    assert!(buffers < 2048, "{buffers} KiB of buffers");
+    assert!(stage.is_alive());
+}
+
+/// Zeroes on a file system that cannot make them by itself, while another guest reads.
+pub(crate) fn zeroes_without_end() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    disk(directory.path(), "disk", 2 << 30);
+    let mut stage = Stage::in_directory(directory, &["path = \"HERE/disk\"", ""]);
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    assert!(attacker.start(64));
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    neighbour.read(20 * SECOND).unwrap();
+    let range = [&0_u64.to_le_bytes()[..], &(1_u32 << 21).to_le_bytes(), &[0; 4]].concat();
+    attacker.driver.write(PLACE, &range);
+    let began = Instant::now();
+    attacker.request(13, 0, &[(PLACE, 16, false)]);
+    std::thread::sleep(Duration::from_millis(2));
+    let mut waits = Vec::new();
+    let status = loop {
+        waits.push(neighbour.read(60 * SECOND).unwrap());
+        if let Some(status) = attacker.ended(Duration::from_millis(1)) {
+            break status;
+        }
+    };
+    let (whole, worst) = (began.elapsed(), *waits.iter().max().unwrap());
+    println!("1 GiB of zeroes took {whole:?}; the worst of {} reads beside them took {worst:?}", waits.len());
+    assert_eq!(status, 0);
+    assert!(waits.len() > 10, "the worker did nothing else for {worst:?} of {whole:?}");
+    assert!(stage.is_alive());
+}
+
+/// Ranges beyond what is said to be the most are refused.
+pub(crate) fn ranges_beyond_the_limit() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    disk(directory.path(), "disk", 1 << 40);
+    let stage = Stage::in_directory(directory, &["path = \"HERE/disk\""]);
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    assert!(attacker.start(64));
+    for (kind, sectors, status) in
+        [(11, u32::MAX, 1), (13, u32::MAX, 1), (11, (1 << 22) + 1, 1), (11, 1 << 22, 0)]
+    {
+        let range = [&0_u64.to_le_bytes()[..], &sectors.to_le_bytes(), &[0; 4]].concat();
+        attacker.driver.write(PLACE, &range);
+        attacker.request(kind, 0, &[(PLACE, 16, false)]);
+        assert_eq!(attacker.ended(20 * SECOND), Some(status), "kind {kind}, {sectors} sectors");
+    }
+}
+
+/// A guest that always has 1024 reads outstanding, while another one reads now and then.
+pub(crate) fn never_quiet() {
+    for size in [4 << 10, 64 << 10, 1 << 20] {
+        beside_a_busy_one(size);
+    }
+}
+
+fn beside_a_busy_one(size: u32) {
+    const READS: usize = 20;
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("disk"), vec![1; 1 << 20]).unwrap();
+    let disks = ["path = \"HERE/disk\"", "path = \"HERE/disk\"\nread-only = true"];
+    let mut stage = Stage::in_directory(directory, &disks);
+    let mut quiet = Neighbour::new(&stage.socket(1));
+    quiet.read(20 * SECOND).unwrap();
+    let mut busy = Attacker::new(&stage.socket(0), 1024, None);
+    assert!(busy.start(1024));
+    let (stop, ended) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut waits: Vec<(Duration, u64)> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let read = (PLACE, size, true);
+            for _ in 0..1024 {
+                busy.request(0, 0, &[read]);
+            }
+            while !stop.load(Ordering::Relaxed) {
+                while busy.driver.take().is_some() {
+                    // As `request`, without writing what is there already.
+                    let before = busy.driver.offered();
+                    busy.driver.add_indirect(&[(DATA, 16, false), read, (DATA + 0x100, 1, true)]).unwrap();
+                    ended.fetch_add(1, Ordering::Relaxed);
+                    if busy.driver.must_kick(before) {
+                        busy.front.kick().unwrap();
+                    }
+                }
+                std::thread::yield_now();
+            }
+        });
+        let one = |_| {
+            std::thread::sleep(Duration::from_millis(5));
+            let before = ended.load(Ordering::Relaxed);
+            let wait = quiet.read(10 * SECOND).unwrap_or(10 * SECOND);
+            (wait, ended.load(Ordering::Relaxed) - before)
+        };
+        let waits = (0..READS).map(one).collect();
+        stop.store(true, Ordering::Relaxed);
+        waits
+    });
+    waits.sort_unstable();
+    let (median, worst) = (waits[READS / 2].0, waits[READS - 1].0);
+    let bytes = waits.iter().map(|(_, others)| others).sum::<u64>() * u64::from(size) / READS as u64;
+    println!(
+        "beside 1024 reads of {} KiB, a quiet guest's waited {median:?} in the median and {worst:?} at worst, for {} KiB of \
+         the others'",
+        size >> 10,
+        bytes >> 10
+    );
+    assert!(bytes < 128 << 20, "a read waited for {bytes} bytes of the busy guest's");
+    assert!(stage.is_alive());
+}
+
+/// Requests that are none, against a limit.
+pub(crate) fn nonsense_against_a_limit() {
+    let stage = Stage::new(&["requests-per-second = 100"]);
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    assert!(attacker.start(64));
+    let began = Instant::now();
+    let mut count = 0;
+    while began.elapsed() < SECOND {
+        attacker.request(99, 0, &[(PLACE, 512, true)]);
+        while attacker.driver.take().is_none() {
+            assert!(began.elapsed() < 20 * SECOND);
+            std::thread::yield_now();
+        }
+        count += 1;
+    }
+    println!("{count} requests of no known kind in {:?} at a limit of 100 a second", began.elapsed());
+    assert!(count <= 110, "{count}");
+}
