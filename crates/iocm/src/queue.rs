@@ -256,8 +256,10 @@ impl Queue {
         self.lane.set_call(call);
     }
 
-    /// Uses another map of the same guest's memory from now on: one in which all that the ring needs is still there.
+    /// Uses another map of the same guest's memory from now on. One in which the ring is no longer where it was breaks it.
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
-        self.lane.ring.use_memory(memory);
+        if let Err(error) = self.lane.ring.use_memory(memory) {
+            self.lane.broken = Some(error);
+        }
     }
 }

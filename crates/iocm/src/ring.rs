@@ -192,8 +192,11 @@ impl Ring {
         }
     }
 
-    /// Uses another map of the same memory from now on. All regions that the ring itself is in must be in it.
-    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
+    /// Uses another map of the same memory from now on.
+    ///
+    /// # Errors
+    /// [`RingError::Unmapped`] when the ring itself is not where it was in it: then it goes on with the old one.
+    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
         match self {
             Self::Split(ring) => ring.use_memory(memory),
             Self::Packed(ring) => ring.use_memory(memory),
@@ -233,6 +236,29 @@ struct Descriptor {
 
 /// Bytes of a descriptor.
 const DESCRIPTOR: u32 = 16;
+const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR as usize);
+
+impl Descriptor {
+    /// Takes a descriptor of a table that need not be aligned. Each byte is read once, for the guest may write meanwhile.
+    ///
+    /// # Safety
+    /// As many bytes are mapped there.
+    #[inline]
+    unsafe fn take(pointer: *const Self) -> Self {
+        if pointer.is_aligned() {
+            // SAFETY: the caller says that it is mapped.
+            return unsafe { pointer.read_volatile() };
+        }
+        // SAFETY: as above; bytes need no alignment.
+        let bytes = unsafe { pointer.cast::<[u8; DESCRIPTOR as usize]>().read_volatile() };
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = bytes;
+        Self {
+            guest: u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+            size: u32::from_ne_bytes([i, j, k, l]),
+            halves: [u16::from_ne_bytes([m, n]), u16::from_ne_bytes([o, p])],
+        }
+    }
+}
 
 /// `VIRTQ_DESC_F_NEXT`.
 const NEXT: u16 = 1;

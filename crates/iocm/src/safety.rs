@@ -61,7 +61,10 @@ impl Safety {
             let flag = name.strip_prefix("CAP_").and_then(CapabilitySet::from_name);
             keep |= flag.ok_or_else(|| SafetyError::Capability(name.clone()))?;
         }
-        let account = config.user.as_deref().map(user_of).transpose()?;
+        let account = match config.user.as_deref() {
+            Some(name) => Some(user_of(name)?),
+            None => usual_account(),
+        };
         Ok(Self { account, keep, seccomp: config.seccomp })
     }
 
@@ -113,6 +116,25 @@ impl Safety {
             }
         }
         Ok(())
+    }
+}
+
+/// Whom root becomes where nobody is named, if there is such a user.
+pub const USUAL_USER: &str = "exitless";
+
+fn usual_account() -> Option<Account> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    match user_of(USUAL_USER) {
+        Ok(account) => Some(account),
+        Err(error) => {
+            tracing::warn!(
+                "The daemon stays root without capabilities: {error} (systemd-sysusers makes it), or name a `user` under \
+                 [safety]"
+            );
+            None
+        }
     }
 }
 

@@ -49,7 +49,8 @@ fn said<'a>(path: Option<&'a Path>, usual: &'static str) -> Option<(&'a Path, bo
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct SafetyConfig {
-    /// Whom it becomes after it has opened what its file names: a name or a number. It stays who it is unless it is said.
+    /// Whom it becomes after it has opened what its file names: a name or a number. Unless it is said, root becomes the user
+    /// `exitless` where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Capabilities that it keeps, such as `CAP_DAC_OVERRIDE`; it keeps none unless it is said.

@@ -55,7 +55,11 @@ impl Mounted {
             unmount(path).map_err(cannot("a daemon that is gone left one there"))?;
         }
         std::fs::create_dir_all(path).map_err(cannot("there is no such directory"))?;
-        let is_mounted = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == FUSE_MAGIC);
+        // By descriptor from here on: who owns the directory above could put a link to any other one there.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let place = rustix::fs::open(path, flags, FileMode::empty());
+        let place = place.map_err(|error| cannot("it is no directory")(error.into()))?;
+        let is_mounted = rustix::fs::fstatfs(&place).is_ok_and(|found| found.f_type == FUSE_MAGIC);
         if is_mounted {
             return Err(cannot("something is mounted there")(io::ErrorKind::AddrInUse.into()));
         }
@@ -70,7 +74,8 @@ impl Mounted {
         );
         let options = CString::new(options).map_err(|error| cannot("its options")(error.into()))?;
         let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
-        let mounted = rustix::mount::mount("exitless", path, "fuse.exitless", flags, options.as_c_str());
+        let target = format!("/proc/self/fd/{}", place.as_raw_fd());
+        let mounted = rustix::mount::mount("exitless", target, "fuse.exitless", flags, options.as_c_str());
         mounted.map_err(|error| cannot("this needs root")(error.into()))?;
         Ok(Self { path: path.to_owned(), device: Some(device), access })
     }

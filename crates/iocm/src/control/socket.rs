@@ -5,11 +5,10 @@ mod connection;
 use super::access::{Access, groups};
 use crate::daemon::Daemon;
 use connection::Connection;
-use rustix::fs::{Gid, Uid, chown};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, chmod, chown, chownat, fstat, open};
 use rustix::net::sockopt::socket_peercred;
-use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,9 +87,7 @@ impl BoundSocket {
             Self { path: path.to_owned(), listener: Some(Arc::new(listener.map_err(cannot)?)), access };
         // Whoever connects before is still asked for who it is.
         let mode = if access.group.is_some() { 0o660 } else { 0o600 };
-        std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(cannot)?;
-        let group = access.group.map(Gid::from_raw);
-        chown(path, Some(Uid::from_raw(access.user)), group).map_err(|error| cannot(error.into()))?;
+        give(path, access, mode).map_err(cannot)?;
         Ok(bound)
     }
 
@@ -154,6 +151,22 @@ impl Drop for ControlSocket {
             let _ = thread.join();
         }
     }
+}
+
+/// Gives a socket that was just made to whom it is for. Who owns its directory may have put something else there: that
+/// stays whose it is.
+fn give(path: &Path, access: Access, mode: u32) -> io::Result<()> {
+    let found = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = fstat(&found)?;
+    let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::Socket
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+        && stat.st_nlink == 1;
+    if !is_ours {
+        return Err(io::Error::other("what is there is not the socket that was made"));
+    }
+    chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::from_raw_mode(mode))?;
+    let (user, group) = (Uid::from_raw(access.user), access.group.map(Gid::from_raw));
+    Ok(chownat(&found, "", Some(user), group, AtFlags::EMPTY_PATH)?)
 }
 
 /// Whether it is a socket that nobody answers on.

@@ -34,14 +34,16 @@ struct Chunk {
 
 impl Chunk {
     const fn new() -> Self {
-        const FREE: Slot = Slot {
-            version: AtomicUsize::new(0),
-            start: AtomicUsize::new(0),
-            end: AtomicUsize::new(0),
-            page: AtomicUsize::new(0),
-            lost: AtomicBool::new(false),
-        };
-        Self { slots: [FREE; SLOTS], next: AtomicPtr::new(std::ptr::null_mut()) }
+        let slots = [const {
+            Slot {
+                version: AtomicUsize::new(0),
+                start: AtomicUsize::new(0),
+                end: AtomicUsize::new(0),
+                page: AtomicUsize::new(0),
+                lost: AtomicBool::new(false),
+            }
+        }; SLOTS];
+        Self { slots, next: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     fn next(&self) -> Option<&'static Self> {
@@ -126,7 +128,7 @@ impl Slot {
         let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
         let page = self.page.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        let is_stable = version % 2 == 0 && self.version.load(Ordering::Relaxed) == version;
+        let is_stable = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
         let is_inside = page > 0 && start <= address && address < end;
         (is_stable && is_inside).then(|| (start + (address - start) / page * page, page))
     }

@@ -64,6 +64,8 @@ pub struct PackedRing {
     driver: *mut u16,
     /// What the device wants to be kicked for.
     device: *mut u16,
+    /// Where the three are, as the front-end said.
+    place: RingPlace,
     logged: Option<u64>,
     features: RingFeatures,
     size: u16,
@@ -82,6 +84,16 @@ pub struct PackedRing {
 // SAFETY: as of a split ring.
 unsafe impl Send for PackedRing {}
 
+/// Where the descriptors and the event structures of driver and device are here.
+fn parts(memory: &GuestMemory, place: &RingPlace, size: u32) -> Result<[*mut u8; 3], RingError> {
+    let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
+    Ok([
+        part("descriptors", place.descriptors, DESCRIPTOR * size, 16)?,
+        part("driver's event structure", place.driver, 4, 4)?,
+        part("device's event structure", place.device, 4, 4)?,
+    ])
+}
+
 impl PackedRing {
     /// A ring that goes on at `base`: the lower half says what to take next, the upper what to give back next.
     ///
@@ -96,16 +108,17 @@ impl PackedRing {
     ) -> Result<Self, RingError> {
         let entries = u16::try_from(size).ok().filter(|size| (1..=LARGEST).contains(size));
         let entries = entries.ok_or(RingError::Size(size))?;
-        let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
         let (next, given) = (Lap::from_bits(base as u16), Lap::from_bits((base >> 16) as u16));
         if next.at >= entries || given.at >= entries {
             return Err(RingError::Index(next.at.max(given.at)));
         }
+        let [descriptors, driver, device] = parts(memory, place, size)?;
         Ok(Self {
             memory: Arc::clone(memory),
-            descriptors: part("descriptors", place.descriptors, DESCRIPTOR * size, 16)?.cast(),
-            driver: part("driver's event structure", place.driver, 4, 4)?.cast(),
-            device: part("device's event structure", place.device, 4, 4)?.cast(),
+            descriptors: descriptors.cast(),
+            driver: driver.cast(),
+            device: device.cast(),
+            place: *place,
             logged: place.logged,
             features,
             size: entries,
@@ -203,7 +216,7 @@ impl PackedRing {
         for index in 0..entries as usize {
             // SAFETY: the table has `entries` descriptors within one mapped piece; it need not be aligned.
             let descriptor =
-                unsafe { part.pointer.cast::<Descriptor>().wrapping_add(index).read_unaligned() };
+                unsafe { Descriptor::take(part.pointer.cast::<Descriptor>().wrapping_add(index)) };
             // All of the table belongs to the buffer: of the flags only the direction counts (2.8.7).
             chain.add(&self.memory, &descriptor, descriptor.halves[1] & WRITE)?;
         }
@@ -310,8 +323,17 @@ impl PackedRing {
     }
 
     /// As [`super::Ring::use_memory`].
-    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
+    ///
+    /// # Errors
+    /// [`RingError::Unmapped`].
+    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
+        let [descriptors, driver, device] = parts(memory, &self.place, u32::from(self.size))?;
+        if (descriptors.cast(), driver.cast(), device.cast()) != (self.descriptors, self.driver, self.device)
+        {
+            return Err(RingError::Unmapped("parts", self.place.descriptors));
+        }
         self.memory = Arc::clone(memory);
+        Ok(())
     }
 
     /// As [`super::Ring::base`].

@@ -279,3 +279,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_ring_stays_where_it_is_when_its_memory_changes() {
+    for packed in [false, true] {
+        let features = RingFeatures { packed, event_index: false, indirect: true };
+        let driver = Driver::new(8, features);
+        let mut ring = driver.ring().unwrap();
+        assert!(ring.use_memory(&driver.memory).is_ok());
+        assert!(ring.use_memory(&Driver::new(8, features).memory).is_err(), "it is another's");
+        assert!(ring.use_memory(&Arc::default()).is_err(), "nothing is there");
+        let kept: *const GuestMemory = Arc::as_ptr(ring.memory());
+        assert_eq!(kept, Arc::as_ptr(&driver.memory));
+    }
+}

@@ -23,6 +23,8 @@ pub struct SplitRing {
     available: *mut u16,
     /// `flags`, `idx`, `ring[size]` of pairs of 32 bits, `avail_event`.
     used: *mut u16,
+    /// Where the three are, as the front-end said.
+    place: RingPlace,
     /// Where the used ring is in the guest, when writes to it are to be marked.
     logged: Option<u64>,
     features: RingFeatures,
@@ -40,6 +42,23 @@ pub struct SplitRing {
 // SAFETY: the pointers are into memory that `memory` keeps mapped and that any thread may use.
 unsafe impl Send for SplitRing {}
 
+/// Where the descriptors, the available and the used ring are here.
+fn parts(
+    memory: &GuestMemory,
+    place: &RingPlace,
+    size: u32,
+    features: RingFeatures,
+) -> Result<[*mut u8; 3], RingError> {
+    let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
+    // The two rings' event index is there only when it was negotiated.
+    let event = if features.event_index { 2 } else { 0 };
+    Ok([
+        part("descriptors", place.descriptors, DESCRIPTOR * size, 16)?,
+        part("available entries", place.driver, 4 + 2 * size + event, 2)?,
+        part("used entries", place.device, 4 + 8 * size + event, 4)?,
+    ])
+}
+
 impl SplitRing {
     /// A ring that goes on at the available index `base`.
     ///
@@ -54,17 +73,13 @@ impl SplitRing {
     ) -> Result<Self, RingError> {
         let entries = u16::try_from(size).ok().filter(|size| size.is_power_of_two() && *size <= LARGEST);
         let entries = entries.ok_or(RingError::Size(size))?;
-        let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
-        let descriptors = part("descriptors", place.descriptors, DESCRIPTOR * size, 16)?;
-        // The two ring's event index is there only when it was negotiated.
-        let event = if features.event_index { 2 } else { 0 };
-        let available = part("available entries", place.driver, 4 + 2 * size + event, 2)?;
-        let used = part("used entries", place.device, 4 + 8 * size + event, 4)?;
+        let [descriptors, available, used] = parts(memory, place, size, features)?;
         let mut ring = Self {
             memory: Arc::clone(memory),
             descriptors: descriptors.cast(),
             available: available.cast(),
             used: used.cast(),
+            place: *place,
             logged: place.logged,
             features,
             size: entries,
@@ -157,7 +172,7 @@ impl SplitRing {
                 return Err(RingError::Index(index as u16));
             }
             // SAFETY: the table has `entries` descriptors within one mapped piece; it need not be aligned.
-            let descriptor = unsafe { descriptors.wrapping_add(index as usize).read_unaligned() };
+            let descriptor = unsafe { Descriptor::take(descriptors.wrapping_add(index as usize)) };
             let [flags, next] = descriptor.halves;
             if flags & INDIRECT != 0 {
                 return Err(RingError::Indirect);
@@ -253,8 +268,17 @@ impl SplitRing {
     }
 
     /// As [`super::Ring::use_memory`].
-    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
+    ///
+    /// # Errors
+    /// [`RingError::Unmapped`].
+    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
+        let [descriptors, available, used] = parts(memory, &self.place, u32::from(self.size), self.features)?;
+        let are = (descriptors.cast_const().cast(), available.cast(), used.cast());
+        if are != (self.descriptors, self.available, self.used) {
+            return Err(RingError::Unmapped("parts", self.place.descriptors));
+        }
         self.memory = Arc::clone(memory);
+        Ok(())
     }
 
     /// As [`super::Ring::base`].

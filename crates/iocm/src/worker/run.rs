@@ -117,10 +117,15 @@ impl Run {
                 self.wait(Some(0));
                 self.looked = now;
             }
-            let found = self.sweep(now) + self.take_answers();
+            let mut found = self.sweep(now) + self.take_answers();
+            let mut is_told = self.uring.submit();
+            // Most signals end as they are submitted: their ends shall wake nobody.
+            if self.uring.signals > 0 {
+                found += self.take_answers();
+                is_told = self.uring.submit();
+            }
             // What is under way goes on at once.
-            let is_waiting =
-                self.entries.iter().any(|entry| entry.waiting || entry.unwoken) || !self.uring.submit();
+            let is_waiting = !is_told || self.entries.iter().any(|entry| entry.waiting || entry.unwoken);
             if found > 0 || is_waiting {
                 self.pace.found(found, now);
                 // One that never waits is awake all the time, and says so now and then.
@@ -198,8 +203,8 @@ impl Run {
         let mut found = 0;
         let mut touched = std::mem::take(&mut self.touched);
         while let Some((user_data, result)) = self.uring.answer() {
-            found += 1;
             let (key, token) = (QueueKey((user_data >> 32) as u32), Token(user_data as u32));
+            found += u64::from(!token.is_signal());
             match self.places.get(&key) {
                 Some(&place) => {
                     self.entries[place].queue.complete(token, result);

@@ -2,7 +2,8 @@
 
 use super::threads::Threads;
 use crate::queue::{QueueKey, Submission, Submitter, Token, Way};
-use io_uring::IoUring;
+use io_uring::register::Restriction;
+use io_uring::{Builder, IoUring, opcode};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -19,26 +20,28 @@ pub(super) struct Uring {
     /// Requests that the kernel has not answered.
     pub(super) in_flight: u64,
     /// Signals of which it has not told the end. Nothing waits for them: one to an eventfd that is full may never end.
-    signals: u64,
+    pub(super) signals: u64,
 }
 
 enum Kind {
-    Ring(IoUring),
+    Ring(Box<IoUring>),
     Threads(Threads),
 }
 
 impl Uring {
     /// Makes one. Hosts may forbid it (`kernel.io_uring_disabled`, seccomp): threads wait for the disks then.
     pub(super) fn new() -> io::Result<Self> {
-        let built = IoUring::builder()
-            .setup_cqsize(ANSWERS)
-            .setup_single_issuer()
-            .setup_coop_taskrun()
-            .build(ENTRIES)
-            // Linux before 6.0 knows no single issuer.
-            .or_else(|_| IoUring::builder().setup_cqsize(ANSWERS).build(ENTRIES));
+        let usual = || {
+            let mut builder = IoUring::builder();
+            builder.setup_cqsize(ANSWERS);
+            builder
+        };
+        // Linux before 6.0 knows no single issuer, and before 5.10 no restrictions.
+        let built = restricted(usual().setup_single_issuer().setup_coop_taskrun())
+            .or_else(|_| restricted(&mut usual()))
+            .or_else(|_| usual().build(ENTRIES));
         match built {
-            Ok(ring) => Ok(Self { kind: Kind::Ring(ring), pending: 0, in_flight: 0, signals: 0 }),
+            Ok(ring) => Ok(Self { kind: Kind::Ring(Box::new(ring)), pending: 0, in_flight: 0, signals: 0 }),
             Err(error) => {
                 tracing::warn!("This host gives no io_uring ({error}): threads wait for disks");
                 Self::without_ring()
@@ -107,6 +110,22 @@ impl Uring {
     }
 }
 
+/// A ring that takes no operations but those that a worker makes, and nothing that is registered.
+fn restricted(builder: &mut Builder) -> io::Result<IoUring> {
+    let ring = builder.setup_r_disabled().build(ENTRIES)?;
+    let mut allowed = [
+        opcode::Readv::CODE,
+        opcode::Writev::CODE,
+        opcode::Fsync::CODE,
+        opcode::Fallocate::CODE,
+        opcode::Write::CODE,
+    ]
+    .map(Restriction::sqe_op);
+    ring.submitter().register_restrictions(&mut allowed)?;
+    ring.submitter().register_enable_rings()?;
+    Ok(ring)
+}
+
 impl Way for Uring {
     unsafe fn take(&mut self, submission: Submission, user_data: u64) -> bool {
         match &mut self.kind {
@@ -142,5 +161,26 @@ impl Drop for Uring {
         if self.in_flight > 0 {
             crate::fatal::abort("a worker ends while the kernel has requests of its");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_makes_no_other_operations_than_a_workers() {
+        let Ok(mut ring) = restricted(&mut IoUring::builder()) else {
+            println!("not tested: this host gives no io_uring");
+            return;
+        };
+        let mut ask = |entry| {
+            // SAFETY: neither request points to anything.
+            unsafe { ring.submission().push(&entry) }.unwrap();
+            let _ = ring.submit_and_wait(1);
+            ring.completion().next().unwrap().result()
+        };
+        assert_eq!(ask(opcode::Nop::new().build()), -libc::EACCES);
+        assert_eq!(ask(Submission::Sync { file: -1 }.entry()), -libc::EBADF);
     }
 }

@@ -133,22 +133,26 @@ fn a_worker_that_always_looks_waits_for_no_kick() {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
-    let (file, device) = disk(1 << 20);
-    let routes = Routes::new();
-    let worker = worker(&routes, Polling::default());
-    let (mut guest, queue) = Guest::new(&device, FEATURES);
-    worker.add(queue);
-    let data: Vec<u8> = (0..8192_u32).map(|byte| (byte % 251) as u8).collect();
-    guest.submit(1, 64, &data, 0).unwrap();
-    assert_eq!(guest.ended().1, 0);
-    guest.submit(4, 0, &[], 0).unwrap();
-    assert_eq!(guest.ended().1, 0);
-    guest.submit(0, 64, &[], 8192).unwrap();
-    let (_, status, read) = guest.ended();
-    assert_eq!((status, read == data), (0, true));
-    let stored = std::fs::read(file.path()).unwrap();
-    assert_eq!(stored[64 * 512..64 * 512 + 8192], data);
+fn what_is_written_is_read_back_with_io_uring_and_without() {
+    for without_uring in [false, true] {
+        let (file, device) = disk(1 << 20);
+        let routes = Routes::new();
+        let options = WorkerOptions { without_uring, ..WorkerOptions::default() };
+        let worker = Worker::start(0, &options, &routes).unwrap();
+        let (mut guest, queue) = Guest::new(&device, FEATURES);
+        worker.add(queue);
+        let data: Vec<u8> = (0..8192_u32).map(|byte| (byte % 251) as u8).collect();
+        guest.submit(1, 64, &data, 0).unwrap();
+        assert_eq!(guest.ended().1, 0);
+        guest.submit(4, 0, &[], 0).unwrap();
+        assert_eq!(guest.ended().1, 0);
+        guest.submit(0, 64, &[], 8192).unwrap();
+        let (_, status, read) = guest.ended();
+        assert_eq!((status, read == data), (0, true));
+        let stored = std::fs::read(file.path()).unwrap();
+        assert_eq!(stored[64 * 512..64 * 512 + 8192], data);
+        assert_eq!(worker.stop().unwrap().len(), 1);
+    }
 }
 
 #[test]

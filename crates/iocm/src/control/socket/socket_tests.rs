@@ -4,6 +4,7 @@ use crate::control::client::{Client, ClientError};
 use crate::control::{Errno, LONGEST_LINE};
 use serde_json::json;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 struct Running {

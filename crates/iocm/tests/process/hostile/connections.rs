@@ -16,11 +16,15 @@ pub(crate) fn no_descriptor_left() {
     let mut stage = Stage::new(&["", "", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));
     let process = rustix::process::Pid::from_raw(stage.daemon.0.id() as i32);
-    let count = std::fs::read_dir(format!("/proc/{}/fd", stage.daemon.0.id())).unwrap().count() as u64;
-    let limit = rustix::process::Rlimit { current: Some(count + 1), maximum: Some(4096) };
-    rustix::process::prlimit(process, rustix::process::Resource::Nofile, limit).unwrap();
-    // One takes the last descriptor, and the next one finds none.
-    let _kept: Vec<UnixStream> = [0, 2].map(|disk| UnixStream::connect(stage.socket(disk)).unwrap()).into();
+    let descriptors = |count| {
+        let limit = rustix::process::Rlimit { current: Some(count), maximum: Some(4096) };
+        rustix::process::prlimit(process, rustix::process::Resource::Nofile, limit).unwrap();
+    };
+    descriptors(3);
+    // Whoever waits has one for the next connection already: it is the one after that for which there is none.
+    for disk in [0, 2] {
+        drop(UnixStream::connect(stage.socket(disk)).unwrap());
+    }
     std::thread::sleep(Duration::from_millis(200));
     let before = ticks(stage.daemon.0.id());
     std::thread::sleep(Duration::from_secs(1));
@@ -28,9 +32,7 @@ pub(crate) fn no_descriptor_left() {
     println!("a daemon without descriptors used {} % of a CPU", used);
     assert!(used < 20, "{used} % of a CPU");
     assert!(neighbour.read(Duration::from_secs(20)).is_some());
-    let limit = rustix::process::Rlimit { current: Some(4096), maximum: Some(4096) };
-    rustix::process::prlimit(process, rustix::process::Resource::Nofile, limit).unwrap();
-    drop(_kept);
+    descriptors(4096);
     let mut front = connect(&stage.socket(2));
     assert!(front.ask(1).unwrap() != 0, "it goes on when there are some again");
     assert!(stage.is_alive());

@@ -32,9 +32,11 @@ fn goes_on(stage: &mut Stage, neighbour: &mut Neighbour) {
     let mut control = stage.control();
     assert!(ends(move || drop(control.set("vq.0.0/weight", "50"))), "the control socket hangs");
     let mut control = stage.control();
-    assert!(ends(move || drop(control.create("workers", "{}"))), "no worker can be made");
+    assert!(ends(move || drop(control.create("workers", "{}").unwrap())), "no worker can be made");
     let mut control = stage.control();
     assert!(ends(move || drop(control.remove("d.0"))), "the device cannot be removed");
+    let mut control = stage.control();
+    assert!(ends(move || control.remove("w.0").unwrap()), "the worker cannot end");
     assert!(neighbour.read(LIMIT).is_some());
     assert!(stage.is_alive());
 }
