@@ -1,8 +1,9 @@
 //! What can be changed, and what is kept of it so that it can be undone.
 
-use crate::Content;
+use crate::{Content, program};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::{Component, Path};
 
 /// Parameters of a kernel module, name to value as sysfs prints it. Those that may not be read are left out.
 pub type Parameters = BTreeMap<String, String>;
@@ -37,7 +38,7 @@ pub enum Change {
         /// The module's name as in `/sys/module`.
         module: String,
     },
-    /// A program is run.
+    /// A program is run: one of those that exitless knows, or the script of a study's plan.
     ///
     /// Changes are undone in reverse. A program that works out files from others (`update-grub`) is therefore named
     /// twice: with only `undo` before the change of its input, and with only `run` after it.
@@ -70,6 +71,73 @@ impl Change {
             }
             Self::Command { .. } => false,
         }
+    }
+
+    /// Whether undoing it runs the script of a study's plan, which may be anything.
+    #[must_use]
+    pub fn undone_by_script(&self) -> Option<&str> {
+        match self {
+            Self::Command { undo: Some(words), .. } => program::script(words),
+            _ => None,
+        }
+    }
+
+    /// Whether exitless makes such a change; `Err` says why it does not. What a journal says is looked at with the same
+    /// eyes as what is asked for.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::File { path, .. } if is_path(path) => Ok(()),
+            Self::Value { path, .. }
+                if is_path(path) && VALUES.iter().any(|place| path.starts_with(place)) =>
+            {
+                Ok(())
+            }
+            Self::File { path, .. } | Self::Value { path, .. } => {
+                Err(format!("`{path}` is no path of such a change"))
+            }
+            Self::Load { module, parameters } => {
+                check_module(module)?;
+                check_parameters(parameters)
+            }
+            Self::Unload { module } => check_module(module),
+            Self::Command { run, undo } => {
+                [run, undo].into_iter().flatten().try_for_each(|words| match program::is_known(words) {
+                    true => Ok(()),
+                    false => Err(format!("`{}` is no program that exitless runs", words.join(" "))),
+                })
+            }
+            Self::Affinity { tid, cpus, .. } => match (*tid > 0, crate::actions::numbers(cpus)) {
+                (true, Some(_)) => Ok(()),
+                _ => Err(format!("`{cpus}` is no list of CPUs, or {tid} no thread")),
+            },
+        }
+    }
+}
+
+/// Where values of the kernel are: sysfs with the control groups, and procfs.
+const VALUES: [&str; 2] = ["/sys/", "/proc/"];
+
+/// A path from the root that leads nowhere else.
+pub(crate) fn is_path(path: &str) -> bool {
+    let whole = Path::new(path);
+    let plain = whole.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    whole.is_absolute() && plain && whole.file_name().is_some() && !path.contains('\0')
+}
+
+/// modprobe takes words with a dash, a slash or a `=` for something else than a module.
+fn check_module(module: &str) -> Result<(), String> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !module.is_empty() && !module.starts_with('-') && module.bytes().all(is_word) {
+        return Ok(());
+    }
+    Err(format!("`{module}` is no name of a module"))
+}
+
+pub(crate) fn check_parameters(parameters: &Parameters) -> Result<(), String> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    match parameters.keys().find(|name| name.is_empty() || !name.bytes().all(is_word)) {
+        None => Ok(()),
+        Some(name) => Err(format!("`{name}` is no name of a module's parameter")),
     }
 }
 

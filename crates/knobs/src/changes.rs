@@ -190,7 +190,7 @@ fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, 
             file: file::look(&file::place(root, path)?)?,
             missing: file::missing_directories(root, path),
         },
-        Change::Value { path, .. } => Before::Value { value: value::read(&file::place(root, path)?)? },
+        Change::Value { path, .. } => Before::Value { value: value::read(&file::path(root, path)?)? },
         Change::Load { module, .. } | Change::Unload { module } => {
             Before::Module { parameters: module::parameters(root, module) }
         }
@@ -218,17 +218,14 @@ fn is_so(change: &Change, before: &Before) -> bool {
 
 fn perform(root: &Path, actions: &mut impl Actions, entry: &Entry) -> Result<(), Error> {
     match (&entry.change, &entry.before) {
-        (Change::File { path, content }, Before::File { file: old, missing }) => {
-            let place = file::place(root, path)?;
-            match content {
-                Some(content) => {
-                    file::make_directories(root, missing)?;
-                    file::replace(&place, content, old.as_ref(), entry.id)
-                }
-                None => file::remove(&place),
+        (Change::File { path, content }, Before::File { file: old, missing }) => match content {
+            Some(content) => {
+                file::make_directories(root, missing)?;
+                file::replace(&file::place(root, path)?, content, old.as_ref(), entry.id)
             }
-        }
-        (Change::Value { path, value }, _) => value::write(&file::place(root, path)?, value),
+            None => file::remove(&file::place(root, path)?),
+        },
+        (Change::Value { path, value }, _) => value::write(&file::path(root, path)?, value),
         (Change::Load { module, parameters }, _) => module::reload(root, actions, module, parameters),
         (Change::Unload { module }, _) => module::unload(root, actions, module),
         (Change::Command { run: Some(command), .. }, _) => module::run(actions, command),
@@ -239,7 +236,7 @@ fn perform(root: &Path, actions: &mut impl Actions, entry: &Entry) -> Result<(),
 
 fn after(root: &Path, actions: &impl Actions, change: &Change) -> Result<After, Error> {
     Ok(match change {
-        Change::Value { path, .. } => After::Value { value: value::read(&file::place(root, path)?)? },
+        Change::Value { path, .. } => After::Value { value: value::read(&file::path(root, path)?)? },
         Change::Load { module, .. } | Change::Unload { module } => {
             After::Module { parameters: module::parameters(root, module) }
         }

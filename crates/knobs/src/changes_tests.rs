@@ -83,10 +83,10 @@ fn what_others_changed_since_is_left_until_it_is_forced() {
     let expected = [since("/sys/governor is schedutil"), since("/etc/default/grub has other content")];
     assert_eq!(restored(root.path(), Restore::default()), expected);
     assert_eq!(text(root.path(), "/etc/default/grub"), "theirs\n");
-    let forced = Restore { force: true, dry_run: true };
+    let forced = Restore { force: true, dry_run: true, ..Restore::default() };
     assert_eq!(restored(root.path(), forced), [Outcome::WouldUndo, Outcome::WouldUndo]);
     assert_eq!(text(root.path(), "/sys/governor"), "schedutil\n");
-    let forced = Restore { force: true, dry_run: false };
+    let forced = Restore { force: true, ..Restore::default() };
     assert_eq!(restored(root.path(), forced), [Outcome::Undone, Outcome::Undone]);
     assert_eq!(text(root.path(), "/etc/default/grub"), "GRUB_CMDLINE_LINUX=\"quiet\"\n");
     assert_eq!(restored(root.path(), Restore::default()), []);

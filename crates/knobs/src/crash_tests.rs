@@ -74,7 +74,7 @@ proptest! {
             cut_short::after(None);
             let how = Restore::default();
             let restored = restore(root.path(), &mut Machine::new(root.path()), how).unwrap();
-            prop_assert!(!restored.incomplete(), "{places}: {:?}", restored.changes);
+            prop_assert!(!restored.incomplete(), "{places}: {restored:?}");
             prop_assert_eq!(tree(root.path()), before, "cut after {} places", places);
             let again = restore(root.path(), &mut Machine::new(root.path()), how).unwrap();
             prop_assert!(again.changes.is_empty());

@@ -1,6 +1,6 @@
 //! One change in the journal.
 
-use crate::{After, Before, Change, Owner};
+use crate::{After, Before, Change, Owner, change};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -39,6 +39,35 @@ pub(crate) struct Intent {
     pub(crate) temporary: bool,
     pub(crate) change: Change,
     pub(crate) before: Before,
+}
+
+impl Intent {
+    /// Whether exitless makes such a change; `Err` says why it does not.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.change.check()?;
+        let fits = matches!(
+            (&self.change, &self.before),
+            (Change::File { .. }, Before::File { .. })
+                | (Change::Value { .. }, Before::Value { .. })
+                | (Change::Load { .. } | Change::Unload { .. }, Before::Module { .. })
+                | (Change::Affinity { .. }, Before::Affinity { .. })
+                | (Change::Command { .. }, Before::Unknown)
+        );
+        let directories = match &self.before {
+            Before::File { missing, .. } => &missing[..],
+            Before::Module { parameters: Some(parameters) } => {
+                change::check_parameters(parameters)?;
+                &[]
+            }
+            _ => &[],
+        };
+        let paths = directories.iter().all(|path| change::is_path(path));
+        if fits && paths {
+            Ok(())
+        } else {
+            Err("what was there before does not go with the change".to_owned())
+        }
+    }
 }
 
 /// How far a change has come.

@@ -16,6 +16,15 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Others could write to the journal, and make this process do what they like.
+    #[error("The journal is not used, for others could have written it")]
+    JournalPlace(#[source] files::Error),
+    /// A change is none that exitless makes.
+    #[error("Such a change is not made: {why}")]
+    Unknown {
+        /// What is wrong with it.
+        why: String,
+    },
     /// The change was made, and that could not be written down.
     #[error("The journal {path} does not say that a change was made; {outcome}")]
     JournalDone {

@@ -1,49 +1,95 @@
 //! Whole files: looked at, replaced at once, removed.
+//!
+//! A file can lie in a directory of another user, who could exchange it meanwhile: all is done by its descriptor.
 
 use crate::error::Error;
-use crate::{Content, FileState, cut_short, under};
-use std::fs::{self, File, OpenOptions};
+use crate::{Content, FileState, change, cut_short, under};
+use files::{Directory, Missing};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, renameat, statat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
 
 /// Files that are larger are not configuration, and the journal would keep two copies of them.
 const LARGEST: u64 = 4 << 20;
 /// Of files that are made: everybody may read the configuration of modules and boot loaders.
 const NEW_MODE: u32 = 0o644;
 
+/// Where a file is, or could be.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// `None` where its directory is not there.
+    directory: Option<Directory>,
+    name: OsString,
+    path: PathBuf,
+}
+
 /// The file below `root`; `Err` for a path that could lead out of it.
-pub(crate) fn place(root: &Path, path: &str) -> Result<PathBuf, Error> {
-    let whole = Path::new(path);
-    let plain = whole.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
-    if whole.is_absolute() && plain && whole.file_name().is_some() {
-        Ok(under(root, path))
-    } else {
-        Err(Error::Path { path: path.to_owned() })
+pub(crate) fn path(root: &Path, path: &str) -> Result<PathBuf, Error> {
+    if change::is_path(path) { Ok(under(root, path)) } else { Err(Error::Path { path: path.to_owned() }) }
+}
+
+/// Finds the file's directory below `root`; `Err` for a path that could lead out of it.
+pub(crate) fn place(root: &Path, file: &str) -> Result<Place, Error> {
+    let path = path(root, file)?;
+    let relative = Path::new(file);
+    let name = relative.file_name().unwrap_or_default().to_owned();
+    let above = relative.parent().unwrap_or(Path::new("/"));
+    let directory = match Directory::below(root, above, Missing::Refused) {
+        Ok(directory) => Some(directory),
+        Err(files::Error::Open { source, .. })
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            None
+        }
+        Err(error) => return Err(Error::access("look at", path)(error.into_io())),
+    };
+    Ok(Place { directory, name, path })
+}
+
+impl Place {
+    fn directory(&self, doing: &'static str) -> Result<&Directory, Error> {
+        let missing = || Error::access(doing, &self.path)(io::ErrorKind::NotFound.into());
+        self.directory.as_ref().ok_or_else(missing)
+    }
+
+    fn beside(&self, id: u64) -> OsString {
+        // Neither modprobe nor grub-mkconfig reads a file with such an end.
+        format!(".{}.exitless-{id}", self.name.to_string_lossy()).into()
     }
 }
 
 /// The file as it is; `None` when there is none.
-pub(crate) fn look(path: &Path) -> Result<Option<FileState>, Error> {
-    let about = match fs::symlink_metadata(path) {
-        Ok(about) => about,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
+pub(crate) fn look(place: &Place) -> Result<Option<FileState>, Error> {
+    let Some(directory) = &place.directory else { return Ok(None) };
+    let path = &place.path;
+    let entry = match directory.entry(&place.name) {
+        Ok(entry) => entry,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::access("look at", path)(error)),
     };
-    if about.is_symlink() {
-        let target = fs::read_link(path).unwrap_or_default();
-        let found = format!("a symbolic link to {}", target.display());
-        return Err(Error::Kind { path: path.to_owned(), found });
+    let found = fstat(&entry).map_err(|errno| Error::access("look at", path)(errno.into()))?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Symlink => {
+            let target = readlinkat(&entry, "", Vec::new()).unwrap_or_default();
+            let found = format!("a symbolic link to {}", target.to_string_lossy());
+            return Err(Error::Kind { path: path.clone(), found });
+        }
+        _ => return Err(Error::Kind { path: path.clone(), found: "no file".to_owned() }),
     }
-    if !about.is_file() {
-        return Err(Error::Kind { path: path.to_owned(), found: "no file".to_owned() });
-    }
+    let cannot = |error| Error::access("read", path)(error);
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = openat(directory, &place.name, flags, Mode::empty()).map_err(|errno| cannot(errno.into()))?;
+    let file = File::from(file);
+    let about = file.metadata().map_err(cannot)?;
     if about.len() > LARGEST {
-        return Err(Error::TooLarge { path: path.to_owned(), size: about.len(), limit: LARGEST });
+        return Err(Error::TooLarge { path: path.clone(), size: about.len(), limit: LARGEST });
     }
-    let content = Content(fs::read(path).map_err(Error::access("read", path))?);
+    let content = Content(files::read(&file, LARGEST).map_err(cannot)?);
     let mode = about.permissions().mode() & 0o7777;
     Ok(Some(FileState { content, mode, user: about.uid(), group: about.gid() }))
 }
@@ -59,26 +105,28 @@ pub(crate) fn missing_directories(root: &Path, path: &str) -> Vec<String> {
 }
 
 pub(crate) fn make_directories(root: &Path, missing: &[String]) -> Result<(), Error> {
-    for directory in missing {
-        let directory = under(root, directory);
-        cut_short::here()
-            .and_then(|()| fs::create_dir(&directory))
-            .or_else(|error| if directory.is_dir() { Ok(()) } else { Err(error) })
-            .map_err(Error::access("make the directory", &directory))?;
-        sync_above(&directory)?;
+    for path in missing {
+        let cannot = |error| Error::access("make the directory", under(root, path))(error);
+        cut_short::here().map_err(cannot)?;
+        let made = Directory::below(root, Path::new(path), Missing::Made(0o777));
+        made.map_err(|error| cannot(error.into_io()))?;
+        let above =
+            Directory::below(root, Path::new(path).parent().unwrap_or(Path::new("/")), Missing::Refused);
+        above.map_err(files::Error::into_io).and_then(|above| above.sync()).map_err(cannot)?;
     }
     Ok(())
 }
 
 /// Removes directories that were made, where nothing else came into them.
 pub(crate) fn remove_directories(root: &Path, made: &[String]) -> Result<(), Error> {
-    for directory in made.iter().rev() {
-        let directory = under(root, directory);
-        match cut_short::here().and_then(|()| fs::remove_dir(&directory)) {
-            Ok(()) => sync_above(&directory)?,
+    for path in made.iter().rev() {
+        let directory = place(root, path)?;
+        let Some(above) = &directory.directory else { continue };
+        match cut_short::here().and_then(|()| above.remove_directory(&directory.name)) {
+            Ok(()) => above.sync().map_err(Error::access("sync", above.path()))?,
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {}
-            Err(error) => return Err(Error::access("remove the directory", &directory)(error)),
+            Err(error) => return Err(Error::access("remove the directory", directory.path)(error)),
         }
     }
     Ok(())
@@ -89,18 +137,19 @@ pub(crate) fn remove_directories(root: &Path, made: &[String]) -> Result<(), Err
 ///
 /// `like` gives owner and permissions; without, they are those of new configuration files.
 pub(crate) fn replace(
-    path: &Path,
+    place: &Place,
     content: &Content,
     like: Option<&FileState>,
     id: u64,
 ) -> Result<(), Error> {
-    let beside = beside(path, id);
-    clear(path, id)?;
+    let (directory, beside) = (place.directory("write")?, place.beside(id));
+    clear(place, id)?;
     let mode = like.map_or(NEW_MODE, |like| like.mode);
     let write = || -> io::Result<()> {
         cut_short::here()?;
         // Until it has its owner nobody else may read what could be secret.
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(directory, &beside, flags, Mode::from_raw_mode(0o600))?);
         file.write_all(cut_short::written(&content.0))?;
         cut_short::here()?;
         if let Some(like) = like {
@@ -109,64 +158,59 @@ pub(crate) fn replace(
                 fchown(&file, Some(like.user), Some(like.group))?;
             }
         }
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        copy_label(path, &file);
+        file.set_permissions(Permissions::from_mode(mode))?;
+        copy_label(place, &file);
         file.sync_all()?;
         cut_short::here()?;
-        fs::rename(&beside, path)
+        Ok(renameat(directory, &beside, directory, &place.name)?)
     };
     write().map_err(|source| {
         // The cause is what counts; what stays behind is removed by `restore`.
         if cut_short::here().is_ok() {
-            let _ = fs::remove_file(&beside);
+            let _ = directory.remove(&beside);
         }
-        Error::access("write", path)(source)
+        Error::access("write", &place.path)(source)
     })?;
-    sync_above(path)
+    directory.sync().map_err(Error::access("sync", directory.path()))
 }
 
-pub(crate) fn remove(path: &Path) -> Result<(), Error> {
-    match cut_short::here().and_then(|()| fs::remove_file(path)) {
-        Ok(()) => sync_above(path),
+pub(crate) fn remove(place: &Place) -> Result<(), Error> {
+    remove_named(place, &place.name)
+}
+
+fn remove_named(place: &Place, name: &OsStr) -> Result<(), Error> {
+    let Some(directory) = &place.directory else { return Ok(()) };
+    match cut_short::here().and_then(|()| directory.remove(name)) {
+        Ok(()) => directory.sync().map_err(Error::access("sync", directory.path())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Error::access("remove", path)(error)),
+        Err(error) => Err(Error::access("remove", place.path.with_file_name(name))(error)),
     }
 }
 
 /// Removes what a crash left beside the file.
-pub(crate) fn clear(path: &Path, id: u64) -> Result<(), Error> {
-    let beside = beside(path, id);
-    match fs::symlink_metadata(&beside) {
-        Ok(_) => remove(&beside),
-        Err(_) => Ok(()),
+pub(crate) fn clear(place: &Place, id: u64) -> Result<(), Error> {
+    let (Some(directory), beside) = (&place.directory, place.beside(id)) else { return Ok(()) };
+    match statat(directory, &beside, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(()),
+        _ => remove_named(place, &beside),
     }
 }
 
-fn beside(path: &Path, id: u64) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Neither modprobe nor grub-mkconfig reads a file with such an end.
-    path.with_file_name(format!(".{name}.exitless-{id}"))
-}
-
 /// SELinux tells by a file's label who may read it; a new file would have its directory's.
-fn copy_label(from: &Path, to: &File) {
+fn copy_label(from: &Place, to: &File) {
     const LABEL: &str = "security.selinux";
     let mut label = [0_u8; 1024];
-    if let Ok(length) = rustix::fs::getxattr(from, LABEL, &mut label[..]) {
+    let Some(directory) = &from.directory else { return };
+    if let Ok(length) = rustix::fs::lgetxattr(directory.reach(&from.name), LABEL, &mut label[..]) {
         // Where there is no SELinux there is no label either; a file with its directory's label is readable too.
         let _ = rustix::fs::fsetxattr(to, LABEL, &label[..length], rustix::fs::XattrFlags::empty());
     }
 }
 
-/// A new name lasts when its directory has reached the disk.
-pub(crate) fn sync_above(path: &Path) -> Result<(), Error> {
-    let above = path.parent().unwrap_or(path);
-    File::open(above).and_then(|directory| directory.sync_all()).map_err(Error::access("sync", above))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -175,10 +219,11 @@ mod tests {
         let path = root.path().join("grub");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let old = look(&path).unwrap().unwrap();
+        let place = place(root.path(), "/grub").unwrap();
+        let old = look(&place).unwrap().unwrap();
         fs::write(root.path().join(".grub.exitless-7"), "half").unwrap();
-        replace(&path, &Content::from("new"), Some(&old), 7).unwrap();
-        let new = look(&path).unwrap().unwrap();
+        replace(&place, &Content::from("new"), Some(&old), 7).unwrap();
+        let new = look(&place).unwrap().unwrap();
         assert_eq!((new.content, new.mode), (Content::from("new"), 0o640));
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
     }
@@ -187,12 +232,30 @@ mod tests {
     fn links_and_paths_that_lead_elsewhere_are_refused() {
         let root = tempfile::tempdir().unwrap();
         symlink("/nix/store/x", root.path().join("grub")).unwrap();
-        let error = look(&root.path().join("grub")).unwrap_err().to_string();
+        let error = look(&place(root.path(), "/grub").unwrap()).unwrap_err().to_string();
         assert!(error.contains("a symbolic link to /nix/store/x"), "{error}");
         for path in ["etc/x", "/etc/../x", "/", ""] {
             assert!(matches!(place(root.path(), path), Err(Error::Path { .. })), "{path}");
         }
-        assert_eq!(place(root.path(), "/etc/x").unwrap(), root.path().join("etc/x"));
+        assert_eq!(path(root.path(), "/etc/x").unwrap(), root.path().join("etc/x"));
+    }
+
+    #[test]
+    fn a_directory_that_its_owner_exchanges_leads_nowhere_else() {
+        let root = tempfile::tempdir().unwrap();
+        let theirs = root.path().join("home/vms");
+        fs::create_dir_all(&theirs).unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        fs::set_permissions(theirs.parent().unwrap(), Permissions::from_mode(0o777)).unwrap();
+        let found = place(root.path(), "/home/vms/web.xml").unwrap();
+        fs::rename(&theirs, root.path().join("home/away")).unwrap();
+        symlink(root.path().join("etc"), &theirs).unwrap();
+        replace(&found, &Content::from("new"), None, 1).unwrap();
+        assert!(root.path().join("home/away/web.xml").exists());
+        // Who looks now is told of the link.
+        let error = place(root.path(), "/home/vms/web.xml").unwrap_err();
+        assert!(matches!(error, Error::Access { .. }), "{error}");
+        assert_eq!(fs::read_dir(root.path().join("etc")).unwrap().count(), 0);
     }
 
     #[test]

@@ -3,15 +3,20 @@
 //! Two files of one line of JSON a fact: what a boot undoes anyway is kept where a boot forgets it. A line is synced
 //! before the change that it announces. Lines are only ever added; one that a crash cut is passed over, for the change
 //! that it would have announced was never made.
+//!
+//! Whoever can write to the journal of root is root at the next `exitless restore`. So each file lies in a directory that
+//! belongs to the user of this process alone; that is looked at each time, from `/` down.
 
 mod lock;
+mod place;
 mod read;
 
 use crate::entry::{FORMAT, Intent, Line, Said};
-use crate::{After, Before, Change, Entry, Error, Owner, cut_short, file, under};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use crate::{After, Before, Change, Entry, Error, Owner, cut_short, under};
+use files::{Directory, Missing};
+use rustix::fs::OFlags;
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,8 +25,8 @@ pub use read::{Damage, Recorded};
 
 /// Of changes that outlast a boot.
 pub(crate) const PERSISTENT: &str = "/var/lib/exitless/journal";
-/// Of changes that a boot undoes.
-pub(crate) const VOLATILE: &str = "/run/exitless/journal";
+/// Of changes that a boot undoes. Not below `/run/exitless`, which belongs to the user of the I/O daemon.
+pub(crate) const VOLATILE: &str = "/run/exitless-journal/journal";
 /// Where nothing is left to undo, a journal beyond this begins anew, in bytes.
 const TURN: u64 = 1 << 20;
 
@@ -36,23 +41,18 @@ impl Journal {
     /// changed.
     ///
     /// # Errors
-    /// [`Error::JournalWrite`].
+    /// [`Error::JournalWrite`], or [`Error::JournalPlace`] when others could write there.
     pub fn open(root: &Path) -> Result<Self, Error> {
-        let journal = Self { root: root.to_owned() };
         for path in [PERSISTENT, VOLATILE] {
-            let path = under(root, path);
-            let directory = path.parent().unwrap_or(root);
-            // Old files may be secret, and are kept in it.
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-            made.map_err(|source| Error::JournalWrite { path: directory.to_owned(), source })?;
+            place::directory(root, path, Missing::Made(0o700))?;
         }
-        Ok(journal)
+        Ok(Self { root: root.to_owned() })
     }
 
     /// All that the journal of the host below `root` tells. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::JournalRead`]. Damage is no error: what is whole is told, with where the rest is.
+    /// [`Error::JournalRead`], or [`Error::JournalPlace`] when others could have written it. Damage is no error: what is whole is told, with where the rest is.
     pub fn read(root: &Path) -> Result<Recorded, Error> {
         read::both(root)
     }
@@ -74,6 +74,7 @@ impl Journal {
         change: Change,
         before: Before,
     ) -> Result<Entry, Error> {
+        change.check().map_err(|why| Error::Unknown { why })?;
         let recorded = read::both(&self.root)?;
         self.turn(&recorded)?;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -97,47 +98,13 @@ impl Journal {
     }
 
     pub(crate) fn path(&self, change: &Change) -> PathBuf {
-        under(&self.root, if change.volatile() { VOLATILE } else { PERSISTENT })
+        under(&self.root, file_of(change))
     }
 
     fn append(&self, change: &Change, said: Said) -> Result<(), Error> {
+        let directory = place::directory(&self.root, file_of(change), Missing::Made(0o700))?;
         let path = self.path(change);
-        self.append_line(&path, said).map_err(|source| Error::JournalWrite { path, source })
-    }
-
-    fn append_line(&self, path: &Path, said: Said) -> io::Result<()> {
-        let is_new = !path.exists();
-        cut_short::here()?;
-        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        let whole = file.metadata()?.len();
-        let mut line = Vec::new();
-        if whole > 0 {
-            let mut last = [0];
-            file.seek(SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
-            // A crash cut the line before: it must not swallow this one.
-            if last != *b"\n" {
-                line.push(b'\n');
-            }
-        }
-        serde_json::to_writer(&mut line, &Line { format: FORMAT, said })?;
-        line.push(b'\n');
-        let written = file
-            .write_all(cut_short::written(&line))
-            .and_then(|()| cut_short::here())
-            .and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            // On a full disk half a line may be there.
-            if cut_short::here().is_ok() {
-                let _ = file.set_len(whole);
-            }
-            return Err(error);
-        }
-        if is_new {
-            let above = path.parent().unwrap_or(path);
-            File::open(above)?.sync_all()?;
-        }
-        Ok(())
+        append_line(&directory, said).map_err(|source| Error::JournalWrite { path, source })
     }
 
     fn turn(&self, recorded: &Recorded) -> Result<(), Error> {
@@ -145,13 +112,59 @@ impl Journal {
             return Ok(());
         }
         for path in [PERSISTENT, VOLATILE] {
-            let path = under(&self.root, path);
-            if fs::metadata(&path).is_ok_and(|about| about.len() > TURN) {
-                file::remove(&path)?;
-            }
+            let directory = place::directory(&self.root, path, Missing::Made(0o700))?;
+            let turned = match place::file(&directory, OFlags::RDONLY) {
+                Ok(file) if file.metadata().is_ok_and(|about| about.len() > TURN) => cut_short::here()
+                    .and_then(|()| directory.remove(place::NAME.as_ref()))
+                    .and_then(|()| directory.sync()),
+                _ => Ok(()),
+            };
+            turned.map_err(|source| Error::JournalWrite { path: under(&self.root, path), source })?;
         }
         Ok(())
     }
+}
+
+fn file_of(change: &Change) -> &'static str {
+    if change.volatile() { VOLATILE } else { PERSISTENT }
+}
+
+fn append_line(directory: &Directory, said: Said) -> io::Result<()> {
+    cut_short::here()?;
+    let flags = OFlags::RDWR | OFlags::APPEND;
+    let (file, is_new) = match place::file(directory, flags) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (place::file(directory, flags | OFlags::CREATE)?, true)
+        }
+        opened => (opened?, false),
+    };
+    write_line(file, said)?;
+    if is_new { directory.sync() } else { Ok(()) }
+}
+
+fn write_line(mut file: File, said: Said) -> io::Result<()> {
+    let whole = file.metadata()?.len();
+    let mut line = Vec::new();
+    if whole > 0 {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        // A crash cut the line before: it must not swallow this one.
+        if last != *b"\n" {
+            line.push(b'\n');
+        }
+    }
+    serde_json::to_writer(&mut line, &Line { format: FORMAT, said })?;
+    line.push(b'\n');
+    let written = file
+        .write_all(cut_short::written(&line))
+        .and_then(|()| cut_short::here())
+        .and_then(|()| file.sync_all());
+    // On a full disk half a line may be there.
+    if written.is_err() && cut_short::here().is_ok() {
+        let _ = file.set_len(whole);
+    }
+    written
 }
 
 #[cfg(test)]

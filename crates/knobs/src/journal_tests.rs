@@ -1,6 +1,9 @@
 use super::*;
-use crate::Progress;
+use crate::fake::Machine;
+use crate::{Outcome, Parameters, Progress, Restore, restore};
 use proptest::prelude::*;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::LazyLock;
 
 fn value(path: &str) -> Change {
@@ -14,7 +17,18 @@ fn file(path: &str) -> Change {
 fn intend(journal: &Journal, change: Change) -> Result<Entry, Error> {
     let lock = journal.lock()?;
     let owner = Owner::current(journal.root());
-    journal.intend(&lock, (&owner, &["exitless".to_owned()]), false, change, Before::Unknown)
+    let before = before(&change);
+    journal.intend(&lock, (&owner, &["exitless".to_owned()]), false, change, before)
+}
+
+fn before(change: &Change) -> Before {
+    match change {
+        Change::File { .. } => Before::File { file: None, missing: Vec::new() },
+        Change::Value { .. } => Before::Value { value: "y".to_owned() },
+        Change::Load { .. } | Change::Unload { .. } => Before::Module { parameters: None },
+        Change::Affinity { .. } => Before::Affinity { cpus: "0".to_owned() },
+        Change::Command { .. } => Before::Unknown,
+    }
 }
 
 #[test]
@@ -90,13 +104,11 @@ fn a_program_that_outlives_its_exitless_keeps_the_lock_until_it_ends() {
 
 #[test]
 fn a_full_disk_lets_nothing_be_announced() {
-    let root = tempfile::tempdir().unwrap();
-    let journal = Journal::open(root.path()).unwrap();
     // The kernel's own full disk.
-    std::os::unix::fs::symlink("/dev/full", under(root.path(), PERSISTENT)).unwrap();
+    let full = File::options().read(true).write(true).open("/dev/full").unwrap();
     let line = Said::Undone { id: 1, how: String::new() };
-    let path = under(root.path(), PERSISTENT);
-    let error = journal.append_line(&path, line).unwrap_err();
+    let path = PathBuf::from(PERSISTENT);
+    let error = write_line(full, line).unwrap_err();
     let error = Error::JournalWrite { path, source: error }.to_string();
     assert!(error.contains("so nothing was changed; make room"), "{error}");
 }
@@ -115,6 +127,107 @@ fn a_journal_without_open_changes_begins_anew_when_it_is_long() {
     intend(&journal, file("/etc/c")).unwrap();
     assert!(fs::metadata(&path).unwrap().len() < TURN);
     assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
+}
+
+/// Somebody who is not root.
+const STRANGER: u32 = 65_534;
+
+#[test]
+fn a_journal_that_others_could_have_written_is_not_believed() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    intend(&journal, file("/etc/a")).unwrap();
+    let (path, directory) = (under(root.path(), PERSISTENT), root.path().join("var/lib/exitless"));
+    let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let refused = || {
+        let read = Journal::read(root.path()).unwrap_err();
+        let written = intend(&journal, file("/etc/b")).unwrap_err();
+        let restored = restore(root.path(), &mut Machine::new(root.path()), Restore::default()).unwrap_err();
+        assert!(
+            read.to_string().contains("journal") && written.to_string().contains("journal"),
+            "{restored}"
+        );
+        read
+    };
+    for (place, open, close) in
+        [(&directory, 0o777, 0o700), (&directory, 0o755, 0o700), (&root.path().join("var/lib"), 0o777, 0o755)]
+    {
+        mode(place, open);
+        assert!(matches!(
+            refused(),
+            Error::JournalPlace(files::Error::Mode { .. } | files::Error::Owner { .. })
+        ));
+        mode(place, close);
+    }
+    mode(&path, 0o622);
+    refused();
+    mode(&path, 0o600);
+    // A link, and a second name.
+    let aside = directory.join("aside");
+    fs::rename(&path, &aside).unwrap();
+    symlink("aside", &path).unwrap();
+    refused();
+    fs::remove_file(&path).unwrap();
+    fs::hard_link(&aside, &path).unwrap();
+    refused();
+    fs::remove_file(&aside).unwrap();
+    assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
+    if std::os::unix::fs::chown(&directory, Some(STRANGER), None).is_err() {
+        return println!("not tested: giving a directory to another user needs root");
+    }
+    assert!(matches!(refused(), Error::JournalPlace(files::Error::Owner { owner: STRANGER, .. })));
+}
+
+#[test]
+fn a_change_that_exitless_does_not_make_is_damage_and_is_not_undone() {
+    let parameters = |name: &str| Parameters::from([(name.to_owned(), "1".to_owned())]);
+    let words = |line: &str| Some(line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    let forged = [
+        Change::Command { run: None, undo: words("sh -c id") },
+        Change::Command { run: words("sh -c id"), undo: None },
+        Change::Value { path: "/etc/shadow".to_owned(), value: "x".to_owned() },
+        Change::Value { path: "/sys/../etc/shadow".to_owned(), value: "x".to_owned() },
+        Change::File { path: "etc/a".to_owned(), content: None },
+        Change::Load { module: "-C/tmp".to_owned(), parameters: Parameters::new() },
+        Change::Load { module: "kvm".to_owned(), parameters: parameters("-C") },
+        Change::Unload { module: "../x".to_owned() },
+        Change::Affinity { tid: -1, start_ticks: 0, cpus: "0".to_owned() },
+    ];
+    for change in forged {
+        let root = tempfile::tempdir().unwrap();
+        let journal = Journal::open(root.path()).unwrap();
+        assert!(matches!(intend(&journal, change.clone()), Err(Error::Unknown { .. })), "{change:?}");
+        let before = before(&change);
+        let owner = Owner { pid: 1, start_ticks: 1, boot: String::new() };
+        let intent = Intent { id: 1, time: 0, owner, command: Vec::new(), temporary: false, change, before };
+        let line = Line { format: FORMAT, said: Said::Intend(Box::new(intent)) };
+        let path = under(root.path(), PERSISTENT);
+        fs::write(&path, format!("{}\n", serde_json::to_string(&line).unwrap())).unwrap();
+        let mut machine = Machine::new(root.path());
+        let restored = restore(root.path(), &mut machine, Restore::default()).unwrap();
+        assert!(restored.changes.is_empty() && machine.ran.is_empty(), "{line:?}");
+        assert!(restored.incomplete(), "{line:?}");
+    }
+}
+
+#[test]
+fn a_script_is_run_only_when_that_is_asked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    let words = ["timeout", "--kill-after=10", "5.000", "sh", "-c", "echo back"];
+    let undo = Some(words.map(str::to_owned).to_vec());
+    let entry = intend(&journal, Change::Command { run: None, undo }).unwrap();
+    // Of a boot that is over: its process cannot run any more.
+    fs::create_dir_all(root.path().join("proc/sys/kernel/random")).unwrap();
+    fs::write(root.path().join("proc/sys/kernel/random/boot_id"), "another").unwrap();
+    let mut machine = Machine::new(root.path());
+    let restored = restore(root.path(), &mut machine, Restore::default()).unwrap();
+    let script = Outcome::Script { script: "echo back".to_owned() };
+    assert_eq!(restored.changes, [(entry, script)]);
+    assert!(restored.incomplete() && machine.ran.is_empty());
+    let how = Restore { run_scripts: true, ..Restore::default() };
+    let _ = restore(root.path(), &mut machine, how).unwrap();
+    assert_eq!(machine.ran, ["timeout --kill-after=10 5.000 sh -c echo back"]);
 }
 
 /// A journal of three changes.

@@ -15,6 +15,7 @@ mod file;
 mod journal;
 mod module;
 mod owner;
+mod program;
 mod restore;
 mod undo;
 mod value;

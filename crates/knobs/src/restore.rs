@@ -12,6 +12,8 @@ pub struct Restore {
     pub force: bool,
     /// Only say what would be undone.
     pub dry_run: bool,
+    /// Run the scripts of plans that take changes back. They may do anything, so whoever restores should have seen them.
+    pub run_scripts: bool,
 }
 
 /// What became of the changes that were to be undone.
@@ -24,10 +26,10 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Whether something is left that was to be undone.
+    /// Whether something is left that was to be undone, or may be: what a damaged line said is not known.
     #[must_use]
     pub fn incomplete(&self) -> bool {
-        self.changes.iter().any(|(_, outcome)| outcome.left())
+        self.changes.iter().any(|(_, outcome)| outcome.left()) || self.damage.iter().any(|damage| !damage.cut)
     }
 }
 
@@ -41,7 +43,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
     let recorded = Journal::read(root)?;
     if how.dry_run || !recorded.entries.iter().any(Entry::open) {
         let changes = open(recorded.entries).map(|entry| {
-            let outcome = settled_by_itself(root, &entry)
+            let outcome = settled_by_itself(root, &entry, how)
                 .map_or_else(|| undo::examine(root, actions, &entry), Ok)
                 .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
             let forced = how.force && matches!(outcome, Outcome::ChangedSince { .. });
@@ -56,7 +58,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
     let mut changes = Vec::new();
     let mut left = false;
     for entry in open(recorded.entries) {
-        let outcome = settled_by_itself(root, &entry)
+        let outcome = settled_by_itself(root, &entry, how)
             .map_or_else(|| undo::undo_recorded(&journal, actions, &entry, how.force), Ok)
             .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
         left |= outcome.left();
@@ -72,10 +74,13 @@ fn open(entries: Vec<Entry>) -> impl Iterator<Item = Entry> {
     entries.into_iter().rev().filter(Entry::open)
 }
 
-/// What needs no look at the host: the process runs, or a boot has undone it.
-fn settled_by_itself(root: &Path, entry: &Entry) -> Option<Outcome> {
+/// What needs no look at the host: the process runs, a boot has undone it, or a script was not asked for.
+fn settled_by_itself(root: &Path, entry: &Entry, how: Restore) -> Option<Outcome> {
     if entry.owner.alive(root) {
         return Some(Outcome::Held { pid: entry.owner.pid });
+    }
+    if let Some(script) = entry.change.undone_by_script().filter(|_| !how.run_scripts) {
+        return Some(Outcome::Script { script: script.to_owned() });
     }
     let rebooted = entry.change.volatile() && entry.owner.boot != owner::boot(root);
     rebooted.then(|| Outcome::Already { why: "the host was booted since".to_owned() })

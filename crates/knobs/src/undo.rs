@@ -31,6 +31,11 @@ pub enum Outcome {
     },
     /// It would be undone.
     WouldUndo,
+    /// It takes the script of a plan to undo it, which is run only when that is asked for.
+    Script {
+        /// The script.
+        script: String,
+    },
     /// It could not be undone.
     Failed {
         /// Why.
@@ -50,7 +55,10 @@ impl Outcome {
 
     /// Whether something stays changed that was to be undone.
     pub(crate) fn left(&self) -> bool {
-        matches!(self, Self::ChangedSince { .. } | Self::Held { .. } | Self::Failed { .. })
+        matches!(
+            self,
+            Self::ChangedSince { .. } | Self::Held { .. } | Self::Script { .. } | Self::Failed { .. }
+        )
     }
 }
 
@@ -70,7 +78,7 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
             Ok(compare_files(path, now, content.as_ref(), old.as_ref()))
         }
         (Change::Value { path, .. }, Before::Value { value: old }) => {
-            let place = file::place(root, path)?;
+            let place = file::path(root, path)?;
             if !place.exists() {
                 return already("the kernel has the file no more");
             }
@@ -137,7 +145,7 @@ pub(crate) fn undo(
         }
         _ if !needed => {}
         (Change::Value { path, .. }, Before::Value { value: old }) => {
-            value::write_back(&file::place(root, path)?, old)?;
+            value::write_back(&file::path(root, path)?, old)?;
         }
         (
             change @ (Change::Load { module, .. } | Change::Unload { module }),

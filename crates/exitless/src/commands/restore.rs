@@ -16,11 +16,15 @@ pub(crate) struct Arguments {
     #[arg(long)]
     dry_run: bool,
     /// Show all changes that the journal keeps, those that were undone too.
-    #[arg(long, conflicts_with_all = ["dry_run", "force"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "force", "run_scripts"])]
     list: bool,
     /// Undo also what others have changed since.
     #[arg(long)]
     force: bool,
+    /// Run the scripts of plans that take changes back, for which their process found no time. They may do anything: look
+    /// at them by --dry-run first.
+    #[arg(long)]
+    run_scripts: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -43,7 +47,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     // A change is undone whole or not at all; a second signal ends it all the same, and what is left stays recorded.
     let _signals = crate::interrupt::flag()?;
-    let how = Restore { force: arguments.force, dry_run: arguments.dry_run };
+    let how =
+        Restore { force: arguments.force, dry_run: arguments.dry_run, run_scripts: arguments.run_scripts };
     let restored = knobs::restore(root, &mut RunningHost, how)?;
     if arguments.json {
         serde_json::to_writer_pretty(&mut out, &report::json::restored(&restored))?;

@@ -34,7 +34,7 @@ fn a_cpu_without_avic_is_refused_and_a_module_in_use_is_left_alone() {
     let script = "exitless enable --reload --apply --json; echo $?; \
         qemu-system-x86_64 -name busy -accel kvm -display none -nodefaults -S -m 64 </dev/null >/dev/null 2>&1 & \
         while [ $(cat /sys/module/kvm_amd/refcnt) = 0 ]; do sleep 0.1; done; sleep 1; \
-        exitless disable --reload --apply --json; echo $?; kill $!; ls /run/exitless 2>&1";
+        exitless disable --reload --apply --json; echo $?; kill $!; ls /run/exitless-journal 2>&1";
     let said = run(&[
         "lab",
         "run",

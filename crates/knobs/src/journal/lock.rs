@@ -1,14 +1,16 @@
 //! One exitless at a time changes a host.
 
+use super::place;
 use crate::{Error, under};
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt as _;
+use files::Missing;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::fs::File;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LOCK: &str = "/run/exitless/lock";
+/// Beside the journal that a boot forgets.
+const NAME: &str = "lock";
 /// A change takes milliseconds; a boot loader's program can take a minute.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 90 });
 const PAUSE: Duration = Duration::from_millis(20);
@@ -38,8 +40,9 @@ impl Drop for Lock {
 
 impl Lock {
     pub(crate) fn take(root: &Path) -> Result<Self, Error> {
-        let path = under(root, LOCK);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let directory = place::directory(root, super::VOLATILE, Missing::Made(0o700))?;
+        let path = under(root, super::VOLATILE).with_file_name(NAME);
+        let file = place::named(&directory, NAME, OFlags::WRONLY | OFlags::CREATE);
         let file = file.map_err(|source| Error::JournalWrite { path: path.clone(), source })?;
         // A program that is still at work when this process is killed keeps the lock: what it does is not undone
         // before it has done it.
@@ -67,7 +70,6 @@ mod tests {
     #[test]
     fn what_a_change_leaves_running_does_not_keep_the_lock() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("run/exitless")).unwrap();
         let lock = Lock::take(root.path()).unwrap();
         let mut service = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         assert!(matches!(Lock::take(root.path()), Err(Error::Locked { .. })));

@@ -1,8 +1,10 @@
 //! Reading what the journal tells.
 
-use super::{PERSISTENT, VOLATILE};
+use super::{PERSISTENT, VOLATILE, place};
 use crate::entry::{FORMAT, Line, Said};
 use crate::{Entry, Error, Progress, under};
+use files::Missing;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +29,19 @@ pub struct Damage {
     pub offset: usize,
     /// What is wrong with it.
     pub why: String,
+    /// Whether a crash cut it while it was written: its change was not made, and nothing is left undone.
+    pub cut: bool,
+}
+
+impl Recorded {
+    /// What the bytes of a journal tell; `path` is what messages call it.
+    #[must_use]
+    pub fn parse(path: &Path, bytes: &[u8]) -> Self {
+        let mut recorded = Self::default();
+        read(path, bytes, &mut recorded);
+        recorded.entries.sort_by_key(|entry| entry.id);
+        recorded
+    }
 }
 
 impl fmt::Display for Damage {
@@ -34,6 +49,9 @@ impl fmt::Display for Damage {
         write!(out, "{}, byte {}: {}", self.path.display(), self.offset, self.why)
     }
 }
+
+/// A longer one is none of ours: without open changes a journal begins anew at 1 MiB.
+const LARGEST: u64 = 1 << 30;
 
 /// Enough of a line to know that it is of a newer exitless.
 #[derive(Deserialize)]
@@ -43,9 +61,16 @@ struct Numbered {
 
 pub(super) fn both(root: &Path) -> Result<Recorded, Error> {
     let mut recorded = Recorded::default();
-    for path in [PERSISTENT, VOLATILE] {
-        let path = under(root, path);
-        match std::fs::read(&path) {
+    for journal in [PERSISTENT, VOLATILE] {
+        let path = under(root, journal);
+        let directory = match place::directory(root, journal, Missing::Refused) {
+            Ok(directory) => directory,
+            Err(Error::JournalWrite { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
+            Err(Error::JournalWrite { source, .. }) => return Err(Error::JournalRead { path, source }),
+            Err(refused) => return Err(refused),
+        };
+        let bytes = place::file(&directory, OFlags::RDONLY).and_then(|file| files::read(&file, LARGEST));
+        match bytes {
             Ok(bytes) => read(&path, &bytes, &mut recorded),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(Error::JournalRead { path, source }),
@@ -59,11 +84,11 @@ pub(super) fn read(path: &Path, bytes: &[u8], recorded: &mut Recorded) {
     let mut entries: BTreeMap<u64, Entry> = BTreeMap::new();
     let mut offset = 0;
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-        let whole = line.ends_with(b"\n");
         if let Err(why) = take(line.trim_ascii(), &mut entries) {
-            let why =
-                if whole { why } else { format!("the line is cut, so its change was not made ({why})") };
-            recorded.damage.push(Damage { path: path.to_owned(), offset, why });
+            // Whoever wrote after a crash has ended its line.
+            let cut = !line.ends_with(b"\n") || is_cut(line);
+            let why = if cut { format!("the line is cut, so its change was not made ({why})") } else { why };
+            recorded.damage.push(Damage { path: path.to_owned(), offset, why, cut });
         }
         offset += line.len();
     }
@@ -86,6 +111,7 @@ fn take(line: &[u8], entries: &mut BTreeMap<u64, Entry>) -> Result<(), String> {
     };
     match said {
         Said::Intend(intent) => {
+            intent.check()?;
             entries.insert(intent.id, Entry::new(*intent));
         }
         Said::Done { id, after } => {
@@ -99,6 +125,10 @@ fn take(line: &[u8], entries: &mut BTreeMap<u64, Entry>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn is_cut(line: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(line.trim_ascii()).is_err_and(|error| error.is_eof())
 }
 
 fn newer(format: u32) -> String {

@@ -24,6 +24,9 @@ pub fn restored(restored: &Restored, width: usize) -> String {
                 format!("Left, for others changed it since (--force undoes it): {what}; {now}")
             }
             Outcome::Held { pid } => format!("Left to process {pid}, which made it and still runs: {what}"),
+            Outcome::Script { script } => {
+                format!("Left, for a script undoes it (--run-scripts runs it): {what}; `{script}`")
+            }
             Outcome::Failed { why } => format!("Failed: {what}; {why}"),
         };
         text += &wrapped(&said, width, "", "  ");

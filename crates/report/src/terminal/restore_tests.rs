@@ -38,11 +38,13 @@ fn every_outcome_and_every_change_has_its_line() {
             (entry(command(Some("update-grub"), None)), Outcome::Already { why: why() }),
             (entry(command(None, Some("update-grub"))), Outcome::Failed { why: why() }),
             (entry(Change::Unload { module: "kvm".to_owned() }), Outcome::Held { pid: 9 }),
+            (entry(command(Some("one"), Some("two"))), Outcome::Script { script: "two".to_owned() }),
         ],
         damage: vec![Damage {
-            path: PathBuf::from("/run/exitless/journal"),
+            path: PathBuf::from("/run/exitless-journal/journal"),
             offset: 12,
             why: "cut".to_owned(),
+            cut: true,
         }],
     };
     insta::assert_snapshot!(restored(&outcomes, 80));

@@ -133,6 +133,7 @@ fn left(entry: &Entry, outcome: &Result<Outcome, knobs::Error>) -> Option<String
         Ok(Outcome::ChangedSince { what }) => format!("others changed it since: {what}"),
         Ok(Outcome::Failed { why }) => why.clone(),
         Ok(Outcome::Held { pid }) => format!("process {pid} holds it"),
+        Ok(Outcome::Script { script }) => format!("a script undoes it: {script}"),
         Ok(Outcome::Undone | Outcome::Already { .. } | Outcome::WouldUndo) => return None,
         Err(error) => error.to_string(),
     };

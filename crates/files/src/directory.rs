@@ -1,0 +1,277 @@
+//! Directories by descriptors.
+
+use crate::Error;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, unlinkat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
+const MOST_LINKS: u32 = 40;
+
+/// What becomes of directories that are not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// An error.
+    Refused,
+    /// They are made with these permission bits, less the umask.
+    Made(u32),
+}
+
+/// A directory that was reached by descriptors, from `/` or another trusted one.
+///
+/// A link on the way is followed only where nobody but root and this process's user can have put it there.
+#[derive(Debug)]
+pub struct Directory {
+    /// Opened as `O_PATH`.
+    descriptor: OwnedFd,
+    path: PathBuf,
+    /// Why others could exchange it or one above it; `None` where nobody could.
+    loose: Option<Error>,
+    made: bool,
+}
+
+impl Directory {
+    /// The directory at `path`, whoever may write to it.
+    ///
+    /// # Errors
+    /// [`Error::Open`], or [`Error::Link`] for a link that others may have put there.
+    pub fn open(path: &Path, missing: Missing) -> Result<Self, Error> {
+        let start = if path.is_absolute() { Path::new("/") } else { Path::new(".") };
+        Self::walk(start, path, missing)
+    }
+
+    /// The directory at `path` below `start`, which is trusted, whoever may write to it. Links lead nowhere else.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub fn below(start: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
+        Self::walk(start, path, missing)
+    }
+
+    /// A directory below `start`, which is trusted, into which nobody but root and this process's user can have put
+    /// anything, and which nobody could have exchanged.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn trusted(start: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
+        let mut directory = Self::walk(start, path, missing)?;
+        if let Some(error) = directory.loose.take() {
+            return Err(error);
+        }
+        match distrusted(&directory.path, &directory.stat()?) {
+            Some(error) => Err(error),
+            None => Ok(directory),
+        }
+    }
+
+    /// A directory below `start`, which is trusted, that belongs to this process's user alone, and that nobody else can
+    /// look into.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn private(start: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
+        let directory = Self::trusted(start, path, missing)?;
+        let found = directory.stat()?;
+        let user = rustix::process::geteuid().as_raw();
+        if found.st_uid != user {
+            return Err(Error::Owner {
+                path: directory.path,
+                owner: found.st_uid,
+                expected: user.to_string(),
+            });
+        }
+        if found.st_mode & 0o077 != 0 {
+            return Err(Error::Mode { path: directory.path, mode: found.st_mode & 0o7777, wanted: "0700" });
+        }
+        Ok(directory)
+    }
+
+    fn walk(start: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let beginning = || {
+            rustix::fs::open(start, flags, Mode::empty())
+                .map_err(|errno| Error::Open { path: start.to_owned(), source: errno.into() })
+        };
+        let begun =
+            || Ok(Self { descriptor: beginning()?, path: start.to_owned(), loose: None, made: false });
+        let mut here = begun()?;
+        let mut left: VecDeque<OsString> = parts(path).collect();
+        let mut links = 0;
+        while let Some(part) = left.pop_front() {
+            let above = here.stat()?;
+            let next = here.path.join(&part);
+            let cannot = |errno: Errno| Error::Open { path: next.clone(), source: errno.into() };
+            let (child, made) = here.child(&part, missing).map_err(cannot)?;
+            let found = fstat(&child).map_err(cannot)?;
+            let loose = here.loose.take().or_else(|| {
+                // In a directory with the sticky bit each may remove what is theirs alone.
+                let sticky = above.st_mode & 0o1000 != 0 && is_ours(above.st_uid) && is_ours(found.st_uid);
+                distrusted(&here.path, &above).filter(|_| !sticky)
+            });
+            match FileType::from_raw_mode(found.st_mode) {
+                FileType::Directory => here = Self { descriptor: child, path: next, loose, made },
+                FileType::Symlink if loose.is_some() => {
+                    return Err(Error::Link { path: next, owner: found.st_uid });
+                }
+                FileType::Symlink => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(cannot(Errno::LOOP));
+                    }
+                    let target = readlinkat(&child, "", Vec::new()).map_err(cannot)?;
+                    let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+                    if target.is_absolute() {
+                        here = begun()?;
+                    }
+                    for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
+                        left.push_front(part);
+                    }
+                }
+                _ => return Err(cannot(Errno::NOTDIR)),
+            }
+        }
+        Ok(here)
+    }
+
+    fn child(&self, name: &OsStr, missing: Missing) -> rustix::io::Result<(OwnedFd, bool)> {
+        let open = || {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(&self.descriptor, name, flags, Mode::empty())
+        };
+        match (open(), missing) {
+            (Err(Errno::NOENT), Missing::Made(mode)) => {
+                let made = match mkdirat(&self.descriptor, name, Mode::from_raw_mode(mode)) {
+                    Ok(()) => true,
+                    // Somebody was faster.
+                    Err(Errno::EXIST) => false,
+                    Err(error) => return Err(error),
+                };
+                open().map(|child| (child, made))
+            }
+            (opened, _) => opened.map(|child| (child, false)),
+        }
+    }
+
+    fn stat(&self) -> Result<Stat, Error> {
+        fstat(&self.descriptor).map_err(|errno| Error::Open { path: self.path.clone(), source: errno.into() })
+    }
+
+    /// Where it was found, with links followed.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was made, and not found.
+    #[must_use]
+    pub fn was_made(&self) -> bool {
+        self.made
+    }
+
+    /// A path of an entry that leads nowhere else, whatever others do to the directories above: for system calls that
+    /// take no descriptor of a directory. Where nobody else can change those, it is the usual path.
+    #[must_use]
+    pub fn reach(&self, name: &OsStr) -> PathBuf {
+        if self.loose.is_none() { self.path.join(name) } else { self.itself().join(name) }
+    }
+
+    /// A path of the directory by its descriptor.
+    #[must_use]
+    pub fn itself(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()))
+    }
+
+    /// Whether nobody but root and this process's user can have put an entry there.
+    ///
+    /// # Errors
+    /// Of fstat(2).
+    pub fn is_ours(&self) -> io::Result<bool> {
+        Ok(self.loose.is_none() && distrusted(&self.path, &fstat(&self.descriptor)?).is_none())
+    }
+
+    /// Opens a regular file of it; a link, a FIFO or a device is refused. What is made has the permission bits `mode`.
+    ///
+    /// # Errors
+    /// Of open(2).
+    pub fn open_file(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
+        // Nobody waits at a FIFO that somebody put there.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::from(openat(&self.descriptor, name, flags, Mode::from_raw_mode(mode))?);
+        if file.metadata()?.is_file() {
+            return Ok(file);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no regular file")))
+    }
+
+    /// A descriptor (`O_PATH`) of an entry, whatever it is; links are not followed.
+    ///
+    /// # Errors
+    /// Of open(2).
+    pub fn entry(&self, name: &OsStr) -> io::Result<OwnedFd> {
+        Ok(openat(&self.descriptor, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Removes a directory below it that is empty.
+    ///
+    /// # Errors
+    /// Of unlink(2).
+    pub fn remove_directory(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.descriptor, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes an entry that is no directory.
+    ///
+    /// # Errors
+    /// Of unlink(2).
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.descriptor, name, AtFlags::empty())?)
+    }
+
+    /// Brings its entries to the disk.
+    ///
+    /// # Errors
+    /// Of fsync(2).
+    pub fn sync(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        File::from(openat(&self.descriptor, ".", flags, Mode::empty())?).sync_all()
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn parts(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+/// Root, or the user of this process.
+fn is_ours(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
+}
+
+/// Why entries of a directory can be somebody else's work. The group of root is root's.
+fn distrusted(path: &Path, found: &Stat) -> Option<Error> {
+    let path = path.to_owned();
+    if !is_ours(found.st_uid) {
+        return Some(Error::Owner { path, owner: found.st_uid, expected: "root or yourself".to_owned() });
+    }
+    let others_write = found.st_mode & 0o002 != 0 || found.st_mode & 0o020 != 0 && found.st_gid != 0;
+    others_write.then_some(Error::Mode { path, mode: found.st_mode & 0o7777, wanted: "go-w" })
+}
+
+#[cfg(test)]
+#[path = "directory_tests.rs"]
+mod tests;

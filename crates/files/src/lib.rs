@@ -1,0 +1,16 @@
+//! Files in places that others may write to.
+//!
+//! A path says what was there when it was looked up. Where somebody else may change one of its directories, a link or
+//! another directory can be there a moment later. [`Directory`] walks a path once, by descriptors, and knows afterwards
+//! whether others could have led it elsewhere; what is done below it is done by its descriptor. [`Replacement`] writes a
+//! file whole or not at all, and brings it to the disk. [`regular()`] opens no FIFO and no device.
+
+mod directory;
+mod error;
+mod open;
+mod replacement;
+
+pub use directory::{Directory, Missing};
+pub use error::Error;
+pub use open::{read, regular};
+pub use replacement::{Replacement, sync_parent, write};

@@ -1,0 +1,59 @@
+//! Reading files of others.
+
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// Opens a regular file for reading. Nobody waits at a FIFO, and no device is touched by more than being opened.
+///
+/// # Errors
+/// Of open(2); [`io::ErrorKind::InvalidInput`] for what is no regular file.
+pub fn regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
+/// Reads a regular file of at most `most` bytes.
+///
+/// # Errors
+/// As of [`regular()`]; [`io::ErrorKind::FileTooLarge`] for a larger one.
+pub fn read(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let why = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifo_a_device_and_a_directory_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for path in [fifo.as_path(), Path::new("/dev/zero"), folder.path()] {
+            assert_eq!(regular(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let error = read(&regular(&path).unwrap(), 5).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read(&regular(&path).unwrap(), 5).unwrap(), b"12345");
+    }
+}

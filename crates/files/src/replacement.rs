@@ -1,0 +1,243 @@
+//! Files that are written whole or not at all.
+
+use crate::{Directory, Missing};
+use rustix::fs::{Mode, OFlags, openat, renameat};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A file that is written beside its place, and put there at once. Whoever reads sees the old one or the new one, before
+/// and after a crash. What is dropped before leaves nothing, and the old one as it was.
+///
+/// A path that is no regular file (`/dev/stdout`, a FIFO) is written to as it is.
+#[derive(Debug)]
+pub struct Replacement {
+    file: File,
+    /// `None` where it is written in place.
+    place: Option<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    directory: Directory,
+    name: OsString,
+    beside: OsString,
+    placed: bool,
+}
+
+impl Replacement {
+    /// Begins a file for `path`. One that is there gives its permissions, another has `mode` less the umask.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn begin(path: &Path, mode: u32) -> io::Result<Self> {
+        let found = std::fs::metadata(path);
+        if found.as_ref().is_ok_and(|found| !found.is_file()) {
+            return Ok(Self { file: File::options().write(true).open(path)?, place: None });
+        }
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = Directory::open(parent.unwrap_or(Path::new(".")), Missing::Refused);
+        let directory = directory.map_err(crate::Error::into_io)?;
+        let is_link = std::fs::symlink_metadata(directory.reach(name)).is_ok_and(|entry| entry.is_symlink());
+        if is_link && !directory.is_ours()? {
+            let why =
+                format!("{} is a symbolic link in a directory of others: name the file", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        if is_link && found.is_ok() {
+            // The link stays, and what it stands for is replaced.
+            return Self::begin(&std::fs::canonicalize(path)?, mode);
+        }
+        let replacement = Self::within(directory, name, mode)?;
+        if let Ok(found) = found {
+            replacement.file.set_permissions(Permissions::from_mode(found.permissions().mode() & 0o777))?;
+        }
+        Ok(replacement)
+    }
+
+    /// Begins a file for the entry `name` of a directory, whatever that is now: nothing is followed.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn within(directory: Directory, name: &OsStr, mode: u32) -> io::Result<Self> {
+        let (beside, file) = create_beside(&directory, name, mode)?;
+        let place = Some(Place { directory, name: name.to_owned(), beside, placed: false });
+        Ok(Self { file, place })
+    }
+
+    /// What is written to.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether it takes the place of a file, and is not written in place.
+    #[must_use]
+    pub fn is_beside(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Puts it in its place before it is whole, for a file that others may read while it grows. What was there is gone
+    /// then, and what comes is at that name even after a kill.
+    ///
+    /// # Errors
+    /// When it cannot be put there.
+    pub fn place(&mut self) -> io::Result<()> {
+        if self.place.as_ref().is_none_or(|place| place.placed) {
+            return Ok(());
+        }
+        self.file.sync_all()?;
+        self.rename()?;
+        self.place.as_ref().map_or(Ok(()), |place| place.directory.sync())
+    }
+
+    fn rename(&mut self) -> io::Result<()> {
+        if let Some(place) = self.place.as_mut().filter(|place| !place.placed) {
+            renameat(&place.directory, &place.beside, &place.directory, &place.name)?;
+            place.placed = true;
+        }
+        Ok(())
+    }
+
+    /// Puts it in its place without a wait for the disk: for what need not outlast a crash of the host.
+    ///
+    /// # Errors
+    /// When it cannot be put there; what was there stays then.
+    pub fn swap(mut self) -> io::Result<()> {
+        self.rename()
+    }
+
+    /// Puts it in its place when it and its name have reached the disk.
+    ///
+    /// # Errors
+    /// When it does not reach the disk, or cannot be put there; what was there stays then.
+    pub fn finish(mut self) -> io::Result<()> {
+        match &self.place {
+            // A pipe has nothing to bring to a disk.
+            None => Ok(()),
+            Some(place) if place.placed => self.file.sync_all(),
+            Some(_) => self.place(),
+        }
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.as_ref().filter(|place| !place.placed) {
+            let _ = place.directory.remove(&place.beside);
+        }
+    }
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// When it cannot be written; what was there stays then.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = Replacement::begin(path, 0o666)?;
+    new.file().write_all(bytes)?;
+    new.finish()
+}
+
+/// A new file beside another: nobody can have put a link or a file of that name there.
+fn create_beside(directory: &Directory, name: &OsStr, mode: u32) -> io::Result<(OsString, File)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    loop {
+        let mut beside = OsString::from(".");
+        beside.push(name);
+        beside.push(format!(".new-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        match openat(directory, &beside, flags, Mode::from_raw_mode(mode)) {
+            Ok(file) => return Ok((beside, File::from(file))),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Brings a file's name to the disk.
+///
+/// # Errors
+/// Of open(2) and fsync(2).
+pub fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.map_or_else(|| PathBuf::from("."), PathBuf::from))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_file_stays_until_the_new_one_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let new = Replacement::begin(&path, 0o666).unwrap();
+        new.file().write_all(b"half").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        drop(new);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        let new = Replacement::begin(&path, 0o666).unwrap();
+        new.file().write_all(b"new").unwrap();
+        new.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_growing_file_is_at_its_place_once_it_is_put_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let mut new = Replacement::begin(&path, 0o666).unwrap();
+        new.place().unwrap();
+        new.file().write_all(b"more").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"more");
+        drop(new);
+        assert_eq!(std::fs::read(&path).unwrap(), b"more");
+    }
+
+    #[test]
+    fn a_link_stays_and_a_device_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("kept"), folder.path().join("link"));
+        std::fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let new = Replacement::begin(&link, 0o666).unwrap();
+        new.file().write_all(b"new").unwrap();
+        new.finish().unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        let null = Replacement::begin(Path::new("/dev/null"), 0o666).unwrap();
+        null.file().write_all(b"gone").unwrap();
+        assert!(!null.is_beside());
+        null.finish().unwrap();
+    }
+
+    #[test]
+    fn a_link_that_others_can_have_put_there_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let theirs = folder.path().join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        std::fs::set_permissions(&theirs, Permissions::from_mode(0o777)).unwrap();
+        let (path, link) = (folder.path().join("kept"), theirs.join("link"));
+        std::fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let error = Replacement::begin(&link, 0o666).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        // Where nothing is followed, the link itself is what goes.
+        let directory = Directory::open(&theirs, Missing::Refused).unwrap();
+        let new = Replacement::within(directory, "link".as_ref(), 0o644).unwrap();
+        new.file().write_all(b"new").unwrap();
+        new.swap().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(std::fs::read(&link).unwrap(), b"new");
+    }
+}
