@@ -1,8 +1,10 @@
 //! Where laboratories are kept on this machine, and who may change what when.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use files::{Directory, Missing};
 use rustix::fs::{FlockOperation, flock, statvfs};
 use tempfile::TempDir;
 
@@ -39,13 +41,23 @@ const REMOVED_PREFIX: &str = "removed-";
 const RUN_LOCK: &str = "lock";
 
 impl Cache {
-    /// The user's cache.
-    pub fn of_user() -> Self {
-        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let base = absolute("XDG_CACHE_HOME")
-            .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
-            .unwrap_or_else(std::env::temp_dir);
-        Self::at(base.join("exitless").join("lab"))
+    /// The user's cache. Programs of it are run: so it is made where it is not there, and one that others may write to is
+    /// refused, as sudo and ssh do with their files.
+    ///
+    /// # Errors
+    /// [`Error::CachePlace`].
+    pub fn of_user() -> Result<Self, Error> {
+        Self::checked(Path::new("/"), &of_user(&|name| std::env::var_os(name), Path::new(PASSWD)))
+    }
+
+    /// The cache at a folder below `start`, which is trusted.
+    fn checked(start: &Path, root: &Path) -> Result<Self, Error> {
+        match Directory::trusted(start, root, Missing::Made(0o700)) {
+            Ok(directory) => Ok(Self::at(directory.path())),
+            // What is not there holds nothing, and whoever needs it is told why it cannot be made.
+            Err(files::Error::Open { .. }) => Ok(Self::at(root)),
+            Err(refused) => Err(Error::CachePlace(refused)),
+        }
     }
 
     /// A cache at a given folder.
@@ -198,6 +210,24 @@ impl Cache {
     }
 }
 
+const PASSWD: &str = "/etc/passwd";
+
+/// Where the user's cache is: by the environment, else below the home that the host knows (passwd(5)), and last of all below
+/// the directory of temporary files, by the user's number.
+fn of_user(variable: &dyn Fn(&str) -> Option<OsString>, passwd: &Path) -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let known = || {
+        let users = fs::read_to_string(passwd).ok()?;
+        let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let own = fields.find(|fields| fields.get(2).and_then(|number| number.parse().ok()) == Some(user))?;
+        own.get(5).map(PathBuf::from).filter(|home| home.is_absolute())
+    };
+    let home = || absolute("HOME").or_else(known).map(|home| home.join(".cache"));
+    let base = absolute("XDG_CACHE_HOME").or_else(home);
+    base.unwrap_or_else(|| std::env::temp_dir().join(format!("exitless-{user}"))).join("exitless").join("lab")
+}
+
 fn unlocked_folders(runs: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(runs) else { return Vec::new() };
     entries
@@ -237,6 +267,46 @@ mod tests {
         let path = living.path().to_owned();
         drop(living);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_cache_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let root = tempfile::tempdir().unwrap();
+        let home = root.path().join("home");
+        let checked = || Cache::checked(root.path(), Path::new("/home/.cache/exitless/lab"));
+        assert_eq!(checked().unwrap().root(), home.join(".cache/exitless/lab"));
+        for planted in ["home/.cache/exitless/lab", "home/.cache", "home"] {
+            let planted = root.path().join(planted);
+            let mode = |mode| fs::set_permissions(&planted, fs::Permissions::from_mode(mode)).unwrap();
+            mode(0o777);
+            assert!(matches!(checked(), Err(Error::CachePlace(_))), "{}", planted.display());
+            mode(0o700);
+            checked().unwrap();
+            if std::os::unix::fs::chown(&planted, Some(65_534), None).is_err() {
+                println!("not tested: giving a directory to another user needs root");
+                continue;
+            }
+            assert!(matches!(checked(), Err(Error::CachePlace(_))), "{}", planted.display());
+            std::os::unix::fs::chown(&planted, Some(0), None).unwrap();
+        }
+    }
+
+    #[test]
+    fn without_a_home_in_the_environment_the_hosts_users_are_asked() {
+        let root = tempfile::tempdir().unwrap();
+        let passwd = root.path().join("passwd");
+        let user = rustix::process::geteuid().as_raw();
+        fs::write(&passwd, format!("odd\nx:x:7{user}:0::/no:\nme:x:{user}:0:a:/my/home:/bin/sh\n")).unwrap();
+        let nothing = |_: &str| None;
+        assert_eq!(of_user(&nothing, &passwd), Path::new("/my/home/.cache/exitless/lab"));
+        let relative = |_: &str| Some(OsString::from("x"));
+        assert_eq!(of_user(&relative, &passwd), Path::new("/my/home/.cache/exitless/lab"));
+        let home = |name: &str| (name == "HOME").then(|| OsString::from("/h"));
+        assert_eq!(of_user(&home, &passwd), Path::new("/h/.cache/exitless/lab"));
+        // Nobody else can have made a directory of that name, or it is refused.
+        let last = of_user(&nothing, Path::new("/no/such"));
+        assert!(last.ends_with(format!("exitless-{user}/exitless/lab")), "{}", last.display());
     }
 
     #[test]

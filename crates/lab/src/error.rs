@@ -26,6 +26,12 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
+    /// Others could have put programs into the cache.
+    #[error(
+        "The cache of laboratories is not used, for others could have put programs there; set XDG_CACHE_HOME to a \
+         directory of your own"
+    )]
+    CachePlace(#[source] files::Error),
     /// A file to be put into the laboratory does not exist.
     #[error("{path}: no such file to put into the laboratory; nothing was started", path = path.display())]
     PutMissing {

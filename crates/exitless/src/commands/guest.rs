@@ -71,7 +71,7 @@ pub(crate) fn ready(image: &GuestImage) -> String {
 
 /// The guest image, built first if it is not there, after saying what that takes.
 pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<GuestImage> {
-    let cache = Cache::of_user();
+    let cache = Cache::of_user()?;
     if GuestImage::find(&cache)?.is_none() {
         eprintln!(
             "Building the guest image: {} MiB to download, or 4 MiB where the laboratories' packages are; {} MiB on the \

@@ -140,7 +140,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
-    let cache = Cache::of_user();
+    let cache = Cache::of_user()?;
     let shared = Image::find(&cache).ok().flatten().map(|image| image.disk_usage());
     let xen = XenImage::find(&cache).ok().flatten().map(|image| image.disk_usage());
     let listed = LABS.map(|lab| {
@@ -172,7 +172,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
 fn build(name: &str) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(name)?;
     let stop = interrupt::flag()?;
-    let cache = Cache::of_user();
+    let cache = Cache::of_user()?;
     let mut progress = BuildProgress::new();
     let image = image(&cache, lab, &mut progress, &stop)?;
     image.verify(&mut |step| progress.show(step))?;
@@ -242,7 +242,7 @@ fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {
 }
 
 fn clean() -> anyhow::Result<ExitCode> {
-    let cache = Cache::of_user();
+    let cache = Cache::of_user()?;
     let freed = cache.clean()?;
     println!("Removed {} MiB from {}", freed >> 20, cache.root().display());
     Ok(ExitCode::SUCCESS)
@@ -254,7 +254,7 @@ pub(crate) fn with_laboratory<T>(
     stop: Arc<AtomicBool>,
     use_it: impl FnOnce(&Laboratory<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let cache = Cache::of_user();
+    let cache = Cache::of_user()?;
     let mut progress = BuildProgress::new();
     let image = image(&cache, lab, &mut progress, &stop)?;
     let laboratory = open(&cache, lab, &image, &mut progress, stop)?;

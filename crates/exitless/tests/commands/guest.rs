@@ -20,7 +20,7 @@ fn guest_run(arguments: &[&str]) -> (i32, Value, String) {
 /// Whether QEMU guests can be started here; prints why not.
 fn guests_start_here() -> bool {
     let version = Command::new("qemu-system-x86_64").arg("--version").output();
-    let image = lab::GuestImage::find(&lab::Cache::of_user());
+    let image = lab::GuestImage::find(&lab::Cache::of_user().unwrap());
     match (version.is_ok(), image) {
         (true, Ok(Some(_))) => true,
         (false, _) => {

@@ -68,7 +68,7 @@ fn qemu(folder: &Path) -> PathBuf {
         let built = run(build);
         assert_eq!(built.status, 0, "{}", built.err);
     }
-    let cache = lab::Cache::of_user();
+    let cache = lab::Cache::of_user().unwrap();
     let images = std::fs::read_dir(cache.root()).unwrap().map(|entry| entry.unwrap().path());
     let mut tools = images.map(|path| path.join("tools/usr"));
     let tools =

@@ -107,7 +107,7 @@ fn power_on(
     stop: Arc<AtomicBool>,
     on_happening: &mut dyn FnMut(Happening<'_>),
 ) -> anyhow::Result<()> {
-    let cache = Cache::of_user();
+    let cache = Cache::of_user()?;
     let image = Image::find(&cache)?.context("The laboratories' image is gone; run `exitless lab build`")?;
     let laboratory = Laboratory::open(&cache, machine.lab, &image, stop, &mut |_| ())?;
     let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
