@@ -48,17 +48,22 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("exitless: {error}");
+    eprintln!("exitless: {}", harmless(&error.to_string()));
     let mut shown = error.to_string();
     for cause in error.chain().skip(1) {
         // Some libraries repeat their cause in their own message.
         let text = cause.to_string();
         if !shown.contains(&text) {
-            eprintln!("  because: {text}");
+            eprintln!("  because: {}", harmless(&text));
             shown = text;
         }
     }
     ExitCode::from(code(error))
+}
+
+/// A message has names that come from files and other programs. Its own line ends stay.
+fn harmless(text: &str) -> String {
+    text.lines().map(exits::printable).collect::<Vec<_>>().join("\n")
 }
 
 /// What was asked for cannot be: the command line names something that is not there.

@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Octave;
 use crate::histogram::Histogram;
+use crate::parsing::{self, TooMuch};
 
 /// Times from an exit to the next entry of the same vCPU, in nanoseconds.
 ///
 /// Keeps count, sum, sum of squares and extremes exactly, and a log-linear histogram (32 buckets an
 /// octave) from which quantiles follow with an error below 3.2 %. Sums saturate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored", into = "Stored")]
+#[serde(try_from = "Stored", into = "Stored")]
 pub struct HandlingTime {
     count: u64,
     total_ns: u64,
@@ -153,10 +154,10 @@ struct Stored {
     #[serde(default)]
     squares_ns2: String,
     /// Largest time of a bucket, and how many times it took.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "parsing::list")]
     histogram: Vec<(u64, u64)>,
     /// Eight buckets an octave by number: what the first version wrote.
-    #[serde(default, skip_serializing)]
+    #[serde(default, skip_serializing, deserialize_with = "parsing::map")]
     buckets: std::collections::BTreeMap<u16, u64>,
 }
 
@@ -174,25 +175,27 @@ impl From<HandlingTime> for Stored {
     }
 }
 
-impl From<Stored> for HandlingTime {
-    fn from(stored: Stored) -> Self {
+impl TryFrom<Stored> for HandlingTime {
+    type Error = TooMuch;
+
+    fn try_from(stored: Stored) -> Result<Self, TooMuch> {
         // No times have no sum and no extremes, whatever the file says.
         if stored.count == 0 {
-            return Self::default();
+            return Ok(Self::default());
         }
+        let eighths = stored.buckets.iter().map(|(&bucket, &count)| (upper_end_of_eighth(bucket), count));
+        let all = || stored.histogram.iter().copied().chain(eighths.clone());
+        parsing::spend(Histogram::size_of(all().map(|(upper_end, _)| upper_end)))?;
         let mut histogram = Histogram::default();
-        stored.histogram.iter().for_each(|&(upper_end, count)| histogram.add(upper_end, count));
-        for (&bucket, &count) in &stored.buckets {
-            histogram.add(upper_end_of_eighth(bucket), count);
-        }
-        Self {
+        all().for_each(|(upper_end, count)| histogram.add(upper_end, count));
+        Ok(Self {
             count: stored.count,
             total_ns: stored.total_ns,
             min_ns: stored.min_ns,
             max_ns: stored.max_ns,
             squares: stored.squares_ns2.parse().unwrap_or(0),
             histogram,
-        }
+        })
     }
 }
 

@@ -12,6 +12,14 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
+    /// The bytes that times from the shortest to the longest of these take.
+    pub(crate) fn size_of(times: impl Iterator<Item = u64>) -> usize {
+        let buckets = times.map(bucket).fold(None, |range: Option<(u16, u16)>, at| {
+            Some(range.map_or((at, at), |(first, last)| (first.min(at), last.max(at))))
+        });
+        buckets.map_or(0, |(first, last)| (usize::from(last - first) + 1) * size_of::<u64>())
+    }
+
     pub(crate) fn add(&mut self, ns: u64, count: u64) {
         if count > 0 {
             let counter = self.counter(bucket(ns));

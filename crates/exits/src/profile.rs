@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
-use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, Timeline};
+use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, Timeline, parsing};
 
 /// Whose exits they are. What the source does not say is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,8 +40,10 @@ pub struct VcpuExits {
     /// Whose they are.
     pub vcpu: Vcpu,
     /// By reason.
+    #[serde(deserialize_with = "parsing::map")]
     pub reasons: BTreeMap<ExitReason, Exits>,
     /// By port, address or register, for the exits that are about one.
+    #[serde(deserialize_with = "parsing::map")]
     pub accesses: BTreeMap<Access, Exits>,
 }
 
@@ -78,8 +80,10 @@ pub struct Profile {
     #[serde(deserialize_with = "in_order")]
     vcpus: Vec<VcpuExits>,
     /// Names of VMs, where the source has them.
+    #[serde(deserialize_with = "parsing::map")]
     pub names: BTreeMap<u32, String>,
     /// How often each event of the source occurred, exits included, by its name.
+    #[serde(deserialize_with = "parsing::map")]
     pub events: BTreeMap<String, u64>,
     /// Exits over time.
     pub timeline: Timeline,
@@ -205,7 +209,7 @@ impl Profile {
 
 /// The vCPUs of a file, which may have them in any order and more than once.
 fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<VcpuExits>, D::Error> {
-    let mut vcpus = Vec::<VcpuExits>::deserialize(deserializer)?;
+    let mut vcpus: Vec<VcpuExits> = parsing::list(deserializer)?;
     vcpus.sort_by_key(|exits| exits.vcpu);
     vcpus.dedup_by(|again, first| {
         let same = again.vcpu == first.vcpu;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::ExitReason;
+use crate::parsing::{self, TooMuch};
 
 /// The narrowest slice: 2^20 ns, about a millisecond.
 const NARROWEST: u32 = 20;
@@ -46,7 +47,7 @@ pub struct SeriesIndex(usize);
 /// Slices begin at multiples of their width, so that timelines of parts of a recording merge to that of
 /// the whole, exactly.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Stored", into = "Stored")]
+#[serde(try_from = "Stored", into = "Stored")]
 pub struct Timeline {
     width_bits: u32,
     /// The number (time divided by width) of the first slice and of the last, once there is one.
@@ -233,6 +234,7 @@ struct Stored {
     start_ns: u64,
     width_ns: u64,
     slices: u64,
+    #[serde(deserialize_with = "parsing::list")]
     series: Vec<StoredSeries>,
 }
 
@@ -240,7 +242,9 @@ struct Stored {
 struct StoredSeries {
     #[serde(flatten)]
     key: SeriesKey,
+    #[serde(deserialize_with = "parsing::list")]
     count: Vec<u64>,
+    #[serde(deserialize_with = "parsing::list")]
     handling_ns: Vec<u64>,
 }
 
@@ -260,17 +264,21 @@ impl From<Timeline> for Stored {
     }
 }
 
-impl From<Stored> for Timeline {
-    fn from(stored: Stored) -> Self {
+impl TryFrom<Stored> for Timeline {
+    type Error = TooMuch;
+
+    fn try_from(stored: Stored) -> Result<Self, TooMuch> {
         let width_bits = stored.width_ns.max(1).ilog2().max(NARROWEST);
         let mut timeline = Self { width_bits, ..Self::default() };
         let origin = stored.start_ns >> timeline.width_bits;
         if stored.slices == 0 {
-            return timeline;
+            return Ok(timeline);
         }
         timeline.cover(origin, origin.saturating_add(stored.slices.min(MOST_SLICES) - 1));
         for series in &stored.series {
             let index = timeline.series(series.key);
+            // Each series has room from the first slice of all.
+            parsing::spend(MOST_SLICES as usize * size_of::<Slice>())?;
             for (at, (&count, &handling_ns)) in series.count.iter().zip(&series.handling_ns).enumerate() {
                 let time_ns = stored.start_ns.saturating_add((at as u64).saturating_mul(stored.width_ns));
                 if count > 0 || handling_ns > 0 {
@@ -278,7 +286,7 @@ impl From<Stored> for Timeline {
                 }
             }
         }
-        timeline
+        Ok(timeline)
     }
 }
 

@@ -93,7 +93,11 @@ impl Line {
         }
         self.fields += 1;
         // A name comes from the recording, and the text may go to a terminal. No line break is left in it.
-        let value = printable(&value.to_string());
+        let mut value = printable(&value.to_string());
+        // A spreadsheet takes such a text for a formula, unless it is a number.
+        if value.starts_with(['=', '+', '-', '@']) && value.parse::<f64>().is_err() {
+            value.insert(0, '\'');
+        }
         if value.contains([',', '"']) {
             // Writing to a String cannot fail.
             let _ = write!(self.text, "\"{}\"", value.replace('"', "\"\""));
@@ -127,6 +131,17 @@ mod tests {
         let mut text = String::new();
         line.end(&mut text);
         assert_eq!(text, "\"a,b\",\"say \"\"x\"\"\",,two\u{fffd}lines,1.5\n");
+    }
+
+    #[test]
+    fn names_are_no_formulas() {
+        let mut line = Line::default();
+        for name in ["=1+1", "+A1", "-A1", "@SUM(A1)", "-1.5", "web=1", "=cmd|'/C calc'!A0,\"x"] {
+            line.field(name);
+        }
+        let mut text = String::new();
+        line.end(&mut text);
+        assert_eq!(text, "'=1+1,'+A1,'-A1,'@SUM(A1),-1.5,web=1,\"'=cmd|'/C calc'!A0,\"\"x\"\n");
     }
 
     #[test]

@@ -118,10 +118,8 @@ pub(crate) fn elided(text: &str, width: usize) -> String {
     format!("{}…{tail}", text.chars().take(head).collect::<String>())
 }
 
-/// Without control characters, which would let a file speak to the reader's terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
+/// Without what would let a file speak to the reader's terminal.
+pub(crate) use exits::printable;
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,9 @@ const VERSION: u32 = 1;
 /// Bytes that are read, unpacked: a hundred VMs that left the guest for fifteen reasons all the time have 50 MB.
 const MOST: u64 = 256 << 20;
 
+/// Bytes that may be made of it. Those 50 MB become 180 MB; packed, a file can be small and hold much more.
+const MOST_MADE: u64 = 512 << 20;
+
 /// How a profile is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Packing {
@@ -57,7 +60,7 @@ struct ReadBack {
     host: Option<Host>,
     #[serde(default)]
     command: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "exits::parsing::map")]
     vm_names: std::collections::BTreeMap<u32, String>,
     profile: Profile,
 }
@@ -151,6 +154,7 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
             "leave out what needs them (--parquet, rows finer than reasons), or record them",
         ));
     }
+    let limit = exits::parsing::limit(MOST_MADE);
     let mut counted = Counted { from: input.into_stream().take(MOST), bytes: 0 };
     let read: Result<ReadBack, _> = serde_json::from_reader(BufReader::new(&mut counted));
     if let Some(source) = failure.take() {
@@ -160,6 +164,12 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
     let read = match read {
         Ok(read) if read.format == FORMAT && read.format_version == VERSION => read,
         Ok(_) => return Err(header_error(name, format!("its `format` is not `{FORMAT}`"), 0)),
+        Err(_) if limit.was_reached() => {
+            return Err(unsupported(
+                format!("a profile that would take more than {} MiB of memory", MOST_MADE >> 20),
+                "record fewer VMs in one",
+            ));
+        }
         Err(_) if bytes == MOST => {
             return Err(unsupported(
                 format!("a profile of more than {MOST} bytes"),

@@ -190,5 +190,5 @@ fn show(tried: &Tried) {
 
 /// A line from a guest, without what would steer the terminal.
 fn printable(line: &str) -> String {
-    line.replace(|c: char| c.is_control() && c != '\t', "\u{fffd}")
+    line.replace(|c: char| exits::is_harmful(c) && c != '\t', "\u{fffd}")
 }

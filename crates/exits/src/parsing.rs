@@ -1,0 +1,170 @@
+//! How much memory may be made of a file.
+//!
+//! A limit of a file's size does not do: one bucket of a histogram is ten bytes of text, and room for two thousand
+//! buckets. So what reads a foreign file sets a [`limit`], and what is made of it is counted while it is made.
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+thread_local! {
+    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// What each entry of a map, or each row, takes beside its own bytes: a part of a node, and an allocation.
+const OVERHEAD: usize = 64;
+
+/// A limit that holds for what this thread reads until it is dropped.
+#[derive(Debug)]
+#[must_use = "the limit ends when this is dropped"]
+pub struct Limit {
+    before: u64,
+    bytes: u64,
+}
+
+/// Lets this thread make at most so many bytes, about, of what it reads.
+pub fn limit(bytes: u64) -> Limit {
+    Limit { before: LEFT.replace(bytes), bytes }
+}
+
+impl Limit {
+    /// Whether something was refused for it.
+    #[must_use]
+    pub fn was_reached(&self) -> bool {
+        LEFT.get() == 0
+    }
+
+    /// The limit in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        LEFT.set(self.before);
+    }
+}
+
+/// More memory would be made of a file than may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("reading it would take more memory than the limit")]
+pub(crate) struct TooMuch;
+
+/// Counts bytes that are about to be made.
+pub(crate) fn spend(bytes: usize) -> Result<(), TooMuch> {
+    match LEFT.get().checked_sub(bytes as u64) {
+        Some(left @ 1..) => {
+            LEFT.set(left);
+            Ok(())
+        }
+        _ => {
+            LEFT.set(0);
+            Err(TooMuch)
+        }
+    }
+}
+
+/// Reads a list element by element, each of which counts.
+///
+/// # Errors
+/// Those of the elements, and when the [`limit`] is reached.
+pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct List<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(one) = from.next_element()? {
+                // A vector that grows has room for twice what is in it.
+                spend(2 * size_of::<T>()).map_err(A::Error::custom)?;
+                all.push(one);
+            }
+            Ok(all)
+        }
+    }
+
+    deserializer.deserialize_seq(List(PhantomData))
+}
+
+/// Reads a map entry by entry, each of which counts.
+///
+/// # Errors
+/// Those of the entries, and when the [`limit`] is reached.
+pub fn map<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+where
+    D: Deserializer<'de>,
+    K: Deserialize<'de> + Ord,
+    V: Deserialize<'de>,
+{
+    struct Map<K, V>(PhantomData<(K, V)>);
+
+    impl<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>> Visitor<'de> for Map<K, V> {
+        type Value = BTreeMap<K, V>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a map")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<BTreeMap<K, V>, A::Error> {
+            let mut all = BTreeMap::new();
+            while let Some((key, value)) = from.next_entry()? {
+                spend(size_of::<K>() + size_of::<V>() + OVERHEAD).map_err(A::Error::custom)?;
+                all.insert(key, value);
+            }
+            Ok(all)
+        }
+    }
+
+    deserializer.deserialize_map(Map(PhantomData))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HandlingTime, Profile, Timeline};
+
+    /// The most bytes of a text that are read within the limit.
+    fn is_refused<T: for<'de> Deserialize<'de>>(text: &str, bytes: u64) -> bool {
+        let limit = limit(bytes);
+        let refused = serde_json::from_str::<T>(text).is_err();
+        assert_eq!(limit.was_reached(), refused);
+        refused
+    }
+
+    #[test]
+    fn a_few_bytes_that_make_much_are_counted_by_what_they_make() {
+        let widest =
+            r#"{"count":2,"total_ns":2,"min_ns":1,"max_ns":2,"histogram":[[1,1],[18446744073709551615,1]]}"#;
+        assert!(is_refused::<HandlingTime>(widest, 15_000));
+        assert!(!is_refused::<HandlingTime>(widest, 50_000));
+        let narrow = widest.replace("18446744073709551615", "2");
+        assert!(!is_refused::<HandlingTime>(&narrow, 15_000));
+        let zeros = vec!["0"; 1000].join(",");
+        let series = format!(r#"{{"vm":null,"reason":"HLT","count":[{zeros}],"handling_ns":[{zeros}]}}"#);
+        let timeline = format!(r#"{{"start_ns":0,"width_ns":1,"slices":1,"series":[{series}]}}"#);
+        assert!(is_refused::<Timeline>(&timeline, 15_000));
+        assert!(!is_refused::<Timeline>(&timeline, 1 << 20));
+        let names: Vec<String> = (0..1000).map(|number| format!("\"{number}\":\"\"")).collect();
+        let mut profile = serde_json::to_string(&Profile::new()).unwrap();
+        profile = profile.replace("\"names\":{}", &format!("\"names\":{{{}}}", names.join(",")));
+        assert!(is_refused::<Profile>(&profile, 15_000));
+        assert!(!is_refused::<Profile>(&profile, 1 << 20));
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_refused() {
+        drop(limit(1));
+        spend(usize::MAX / 2).unwrap();
+        LEFT.set(u64::MAX);
+    }
+}

@@ -1,0 +1,32 @@
+//! Texts that come from outside.
+
+/// Whether a character speaks to the reader's terminal, or turns what stands around it: control characters, the marks of
+/// Unicode's bidirectional algorithm (UAX #9), the separators of lines and paragraphs, and the byte order mark.
+#[must_use]
+pub fn is_harmful(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        )
+}
+
+/// The text with the replacement character for each that [`is_harmful`].
+#[must_use]
+pub fn printable(text: &str) -> String {
+    text.chars().map(|character| if is_harmful(character) { '\u{fffd}' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_turn_what_stands_beside_them() {
+        assert_eq!(
+            printable("web\u{202e}1\u{2066}\u{200f}\u{1b}[2J\n"),
+            "web\u{fffd}1\u{fffd}\u{fffd}\u{fffd}[2J\u{fffd}"
+        );
+        assert_eq!(printable("שרת-1 👩‍💻 é"), "שרת-1 👩‍💻 é");
+    }
+}
