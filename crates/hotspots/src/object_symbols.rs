@@ -1,4 +1,7 @@
 //! Functions of a program or library, from its ELF file or its debug file.
+//!
+//! Which file that is, a VM's process decides by what it maps. So no FIFO is opened, and of a file that says to hold more
+//! than programs have nothing is read.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -8,6 +11,11 @@ use object::elf::{self, FileHeader64, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use object::read::{ReadCache, ReadCacheOps, ReadRef};
 use object::{LittleEndian, Object};
+
+/// Bytes of a section that is read: the largest tables of names that are known, those of browsers, have 100 MB.
+const LARGEST_SECTION: u64 = 256 << 20;
+/// Bytes of a section with a build ID or the name of a debug file.
+const LARGEST_NOTE: u64 = 1 << 20;
 
 /// Functions by address, and where the file's parts are in memory.
 #[derive(Debug, Clone, Default)]
@@ -44,7 +52,7 @@ impl ObjectSymbols {
     /// exports to others is better than nothing. `None` where it is no ELF file of a 64-bit x86 host, or cannot be read.
     #[must_use]
     pub fn read(path: &Path, root: &Path) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
+        let cache = open(path)?;
         let header = FileHeader64::<LittleEndian>::parse(&cache).ok()?;
         let segments = header.program_headers(LittleEndian, &cache).ok()?.iter();
         let loaded = segments.filter(|segment| segment.p_type(LittleEndian) == elf::PT_LOAD).map(|segment| {
@@ -56,6 +64,11 @@ impl ObjectSymbols {
             .or_else(|| debug_files(&cache, path, root).into_iter().find_map(|path| Functions::of(&path)))
             .or_else(|| Functions::read(&cache, SHT_DYNSYM));
         Some(Self { segments, functions: functions.unwrap_or_default() })
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        size_of_val(&self.functions.sorted[..]) + self.functions.names.len()
     }
 
     /// The function at `offset` of the file; `None` between functions that are known.
@@ -73,7 +86,7 @@ impl ObjectSymbols {
 impl Functions {
     /// Those of the file at `path`, if it has any.
     fn of(path: &Path) -> Option<Self> {
-        Self::read(&ReadCache::new(File::open(path).ok()?), SHT_SYMTAB)
+        Self::read(&open(path)?, SHT_SYMTAB)
     }
 
     /// Those of one of a file's tables, if it has any.
@@ -109,6 +122,53 @@ impl Functions {
         let within = found.size == 0 || address - found.address < found.size;
         within.then(|| name(&self.names, found.name_at))
     }
+}
+
+/// A file that holds no more than programs do; `None` for any other, and for what is no regular file.
+fn open(path: &Path) -> Option<ReadCache<File>> {
+    let cache = ReadCache::new(files::regular(path).ok()?);
+    is_usual(&cache).then_some(cache)
+}
+
+fn is_usual<R: ReadCacheOps>(cache: &ReadCache<R>) -> bool {
+    let fits = || {
+        let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
+        // Larger numbers would stand in the first section (elf(5), `SHN_UNDEF` and `PN_XNUM`), and could be any.
+        if header.e_phnum.get(LittleEndian) == elf::PN_XNUM
+            || header.e_shnum.get(LittleEndian) == 0 && header.e_shoff.get(LittleEndian) != 0
+        {
+            return None;
+        }
+        let segments = header.program_headers(LittleEndian, cache).ok()?;
+        let is_note = |kind: u32| kind == elf::PT_NOTE;
+        if segments
+            .iter()
+            .any(|one| is_note(one.p_type(LittleEndian)) && one.p_filesz(LittleEndian) > LARGEST_NOTE)
+        {
+            return None;
+        }
+        let table = header.section_headers(LittleEndian, cache).ok()?;
+        let names = header.shstrndx(LittleEndian, cache).ok()? as usize;
+        if table.get(names).is_some_and(|names| names.sh_size(LittleEndian) > LARGEST_SECTION) {
+            return None;
+        }
+        let sections = header.sections(LittleEndian, cache).ok()?;
+        let fits = |section: &elf::SectionHeader64<LittleEndian>| {
+            let size = section.sh_size(LittleEndian);
+            match section.sh_type(LittleEndian) {
+                elf::SHT_NOBITS => true,
+                elf::SHT_NOTE => size <= LARGEST_NOTE,
+                // Code, data and what debuggers want are not read; the name of a debug file is.
+                elf::SHT_PROGBITS => {
+                    let name = sections.section_name(LittleEndian, section).unwrap_or_default();
+                    size <= LARGEST_NOTE || name != b".gnu_debuglink"
+                }
+                _ => size <= LARGEST_SECTION,
+            }
+        };
+        Some(sections.iter().all(fits))
+    };
+    fits().unwrap_or(false)
 }
 
 /// A name of a table of them: up to its zero.
@@ -166,6 +226,45 @@ mod tests {
         assert!(ObjectSymbols::read(&file, Path::new("/")).is_none());
         assert!(ObjectSymbols::read(&folder.path().join("absent"), Path::new("/")).is_none());
         assert!(ObjectSymbols::default().at(5).is_none());
+    }
+
+    #[test]
+    fn a_fifo_is_not_waited_at_and_a_giant_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        assert!(ObjectSymbols::read(&path, folder.path()).is_none());
+        std::fs::remove_file(&path).unwrap();
+        // This program, with each section in turn as large as a file with holes can be.
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let number = |at: usize, bytes: usize| {
+            own[at..at + bytes].iter().rev().fold(0_u64, |all, &byte| all << 8 | u64::from(byte)) as usize
+        };
+        let (table, count, names) = (number(0x28, 8), number(0x3c, 2), number(0x3e, 2));
+        let mut refused = 0;
+        for section in 0..count {
+            let at = table + section * 64;
+            let kind = number(at + 4, 4) as u32;
+            if !matches!(kind, SHT_SYMTAB | SHT_DYNSYM | elf::SHT_STRTAB | elf::SHT_NOTE) && section != names
+            {
+                continue;
+            }
+            let mut forged = own.clone();
+            forged[at + 32..at + 40].copy_from_slice(&(1_u64 << 39).to_le_bytes());
+            std::fs::write(&path, forged).unwrap();
+            File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+            assert!(ObjectSymbols::read(&path, folder.path()).is_none(), "section {section} of type {kind}");
+            refused += 1;
+        }
+        assert!(refused >= 3, "{refused}");
+        // As many sections as the first one says.
+        let mut forged = own.clone();
+        forged[0x3c..0x3e].fill(0);
+        forged[table + 32..table + 40].copy_from_slice(&(1_u64 << 33).to_le_bytes());
+        std::fs::write(&path, forged).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(ObjectSymbols::read(&path, folder.path()).is_none());
     }
 
     proptest! {

@@ -9,6 +9,9 @@ use crate::{Frame, KernelSymbols, ObjectSymbols, Space};
 /// What the kernel's own code is said to be in.
 const KERNEL: &str = "kernel";
 
+/// Bytes of symbols that are kept of all programs together: a process can map any number of files.
+const MOST: usize = 1 << 30;
+
 /// The symbols of a host's kernel and processes. Files are read when an address of theirs is first asked for.
 #[derive(Debug)]
 pub struct Symbols {
@@ -17,13 +20,21 @@ pub struct Symbols {
     processes: HashMap<u32, Vec<Mapping>>,
     /// By process, for it may have a file system of its own, and path.
     objects: HashMap<(u32, String), Option<ObjectSymbols>>,
+    /// Bytes that those take.
+    kept: usize,
 }
 
 impl Symbols {
     /// Of the host below `root`.
     #[must_use]
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), kernel: None, processes: HashMap::new(), objects: HashMap::new() }
+        Self {
+            root: root.to_owned(),
+            kernel: None,
+            processes: HashMap::new(),
+            objects: HashMap::new(),
+            kept: 0,
+        }
     }
 
     /// Reads, or reads again, what a process has in memory. Of one that is gone, what was read before stays.
@@ -82,12 +93,18 @@ impl Symbols {
         let offset = (address - mapping.start).saturating_add(mapping.offset);
         let Some(file) = mapping.file() else { return unknown(mapping.name(), address) };
         let root = &self.root;
+        let kept = &mut self.kept;
         let object = self.objects.entry((process, file.to_owned())).or_insert_with(|| {
+            if *kept >= MOST {
+                return None;
+            }
             let own_root = root.join(format!("proc/{process}/root"));
             // In the file system of the process first; of one that is gone, in that of the host.
-            [own_root.as_path(), root]
+            let found = [own_root.as_path(), root]
                 .iter()
-                .find_map(|root| ObjectSymbols::read(&root.join(file.trim_start_matches('/')), root))
+                .find_map(|root| ObjectSymbols::read(&root.join(file.trim_start_matches('/')), root));
+            *kept += found.as_ref().map_or(0, ObjectSymbols::size);
+            found
         });
         match object.as_ref().and_then(|symbols| symbols.at(offset)) {
             Some(symbol) => Frame {
