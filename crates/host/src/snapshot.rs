@@ -72,13 +72,10 @@ impl Snapshot {
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return self.write(File::options().write(true).open(path)?);
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-        self.write(io::BufWriter::new(file.as_file_mut()))?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o600))?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        let new = files::Replacement::begin(path, 0o600)?;
+        new.file().set_permissions(fs::Permissions::from_mode(0o600))?;
+        self.write(io::BufWriter::new(new.file()))?;
+        new.finish()
     }
 }
 

@@ -1,7 +1,14 @@
 //! Taking secrets out of what is kept.
 //!
-//! Too much is taken rather than too little: a value beside a name that sounds like a secret goes, whatever it is.
-//! Addresses of network cards, serial numbers and names of hosts and VMs stay: they tell VMs and devices apart.
+//! Of command lines, definitions of VMs, and arguments of kernels and modules, only values are kept that are known to tell
+//! how things are made up ([`kept`]): which option holds a secret next year, nobody knows today. Of the kernel's messages
+//! and of what programs print, a value beside a name that sounds like a secret goes, whatever it is. Addresses of network
+//! cards and names of VMs stay: they tell VMs and devices apart.
+
+mod command_line;
+mod kept;
+mod kernel;
+mod xml;
 
 use super::manifest::Removed;
 use crate::root::{Kind, Tree};
@@ -43,8 +50,7 @@ pub(super) fn remove(tree: &mut Tree) -> Vec<Removed> {
         let mut found: BTreeMap<String, u32> = BTreeMap::new();
         let mut count = |what: &str| *found.entry(what.to_owned()).or_default() += 1;
         let text = String::from_utf8_lossy(bytes);
-        let cleaned =
-            if is_command_line(path) { arguments(&text, &mut count) } else { clean(&text, &mut count) };
+        let cleaned = cleaned(path, &text, &mut count);
         if !found.is_empty() {
             *bytes = cleaned.into_bytes();
             removed.extend(found.into_iter().map(|(what, count)| Removed {
@@ -57,8 +63,25 @@ pub(super) fn remove(tree: &mut Tree) -> Vec<Removed> {
     removed
 }
 
-fn is_command_line(path: &str) -> bool {
-    path.starts_with("/proc/") && path.ends_with("/cmdline") && path != "/proc/cmdline"
+/// Tells that something was taken out, by the name that it had.
+type Count<'a> = dyn FnMut(&str) + 'a;
+
+fn cleaned(path: &str, text: &str, count: &mut Count<'_>) -> String {
+    let begins = |folder: &str| path.starts_with(folder);
+    let kept = if path == "/proc/cmdline" {
+        kernel::clean(text, count)
+    } else if path.ends_with("/cmdline") {
+        return command_line::Arguments::clean(text, count);
+    } else if path.contains("/modprobe.d/") {
+        kernel::modprobe(text, count)
+    } else if path.ends_with(".xml") {
+        return xml::clean(text, count);
+    } else if begins("/exitless/commands/") && text.trim_start().starts_with(['{', '[']) {
+        return command_line::json(text, count).unwrap_or_else(|| MARK.to_owned());
+    } else {
+        kernel::messages(text, count)
+    };
+    clean(&kept, count)
 }
 
 fn can_hold(path: &str) -> bool {
@@ -68,42 +91,8 @@ fn can_hold(path: &str) -> bool {
         || FOLDERS.iter().any(|one| path.starts_with(one))
 }
 
-/// Of a process: arguments apart by NULs. What follows `--password` is one too.
-fn arguments(text: &str, count: &mut impl FnMut(&str)) -> String {
-    let mut cleaned: Vec<String> = Vec::new();
-    let mut before = "";
-    for one in text.split('\0') {
-        let option = before.strip_prefix("--").or_else(|| before.strip_prefix('-')).unwrap_or_default();
-        let after_option =
-            !option.contains('=') && is_secret(option) && !one.starts_with('-') && !one.is_empty();
-        cleaned.push(if after_option && !one.contains(['=', ',']) {
-            count(option);
-            MARK.to_owned()
-        } else {
-            // Firmware tables made on the command line carry whatever a guest shall find at its first start.
-            let given = match before {
-                "-fw_cfg" | "--fw_cfg" => Some("string"),
-                "-smbios" | "--smbios" => Some("value"),
-                _ => one.starts_with("secret").then_some("data").or_else(|| json_secret(one)),
-            };
-            clean_with(one, given, count)
-        });
-        before = one;
-    }
-    cleaned.join("\0")
-}
-
-/// QEMU's objects of the kind `secret`, as JSON.
-fn json_secret(argument: &str) -> Option<&'static str> {
-    (argument.starts_with('{') && argument.contains("\"secret")).then_some("data")
-}
-
-fn clean(text: &str, count: &mut impl FnMut(&str)) -> String {
-    clean_with(text, None, count)
-}
-
 /// Goes through a text once: names with `=`, names of JSON, elements of XML, and addresses with `user:password@`.
-fn clean_with(text: &str, given: Option<&str>, count: &mut impl FnMut(&str)) -> String {
+fn clean(text: &str, count: &mut Count<'_>) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['=', ':', '>']) {
@@ -131,7 +120,7 @@ fn clean_with(text: &str, given: Option<&str>, count: &mut impl FnMut(&str)) -> 
             ">" => element(before),
             _ => "",
         };
-        if !(is_secret(name) || given == Some(name) || is_credential(rest)) {
+        if !(is_secret(name) || is_credential(rest)) {
             continue;
         }
         let (kept, length) = value(rest, sign);
@@ -140,13 +129,7 @@ fn clean_with(text: &str, given: Option<&str>, count: &mut impl FnMut(&str)) -> 
             cleaned.push_str(&rest[..kept]);
             cleaned.push_str(MARK);
             rest = &rest[kept + length..];
-            count(if is_secret(name) {
-                name
-            } else if given == Some("data") {
-                "data of a secret"
-            } else {
-                "text for the guest"
-            });
+            count(if is_secret(name) { name } else { "text for the guest" });
         }
     }
     cleaned.push_str(rest);
