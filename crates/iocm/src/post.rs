@@ -3,6 +3,8 @@
 use crate::device::Device;
 use crate::pool::Pool;
 use crate::session::{Served, Session};
+use crate::socket_file::SocketFile;
+use files::Missing;
 use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -109,7 +111,7 @@ impl Post {
     /// [`PostError::Socket`].
     pub fn bind(socket: &Path) -> Result<UnixListener, PostError> {
         let cannot = |source| PostError::Socket { path: socket.to_owned(), source };
-        bind(socket).map_err(cannot)
+        SocketFile::bind(socket, Missing::Refused).map(|(_, listener)| listener).map_err(cannot)
     }
 
     /// Waits on a socket that was made before.
@@ -188,22 +190,6 @@ impl Post {
 impl Drop for Post {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-fn bind(socket: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(socket) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            // One that answers is another's.
-            use std::os::unix::fs::FileTypeExt as _;
-            let is_socket = std::fs::symlink_metadata(socket)?.file_type().is_socket();
-            if !is_socket || UnixStream::connect(socket).is_ok() {
-                return Err(error);
-            }
-            std::fs::remove_file(socket)?;
-            UnixListener::bind(socket)
-        }
-        bound => bound,
     }
 }
 

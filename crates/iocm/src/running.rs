@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::control::{Access, DoorError, Doors, OpenDoors};
 use crate::daemon::{Daemon, DaemonError, Opened};
 use crate::safety::{Safety, SafetyError, group_of};
-use std::path::Path;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// All is opened, and nothing runs.
@@ -48,9 +48,9 @@ impl Ready {
         Ok(Self { opened, doors, safety })
     }
 
-    /// Where the control tree is mounted. Once privileges are given away, the daemon cannot take it away itself.
+    /// The control tree's mount. Once privileges are given away, the daemon cannot take it away itself.
     #[must_use]
-    pub fn mounted(&self) -> Option<&Path> {
+    pub fn mounted(&self) -> Option<BorrowedFd<'_>> {
         self.doors.mounted()
     }
 

@@ -8,6 +8,7 @@ use similar::TextDiff;
 
 use crate::figure::NONE;
 use crate::mending::{in_lines, unified_diff};
+use crate::quantity::counted;
 use crate::studied::{self, Measure};
 
 pub use markdown::tuning as markdown;
@@ -90,8 +91,9 @@ fn answer(tuning: &Tuning) -> String {
         .count();
     let kept = tuning.kept.len();
     let mut text = match kept {
+        0 if tried == 1 => "The one change was not kept.".to_owned(),
         0 => format!("None of {tried} changes was kept."),
-        kept => format!("{kept} of {tried} changes kept: {}.", tuning.kept.join(", ")),
+        kept => format!("{kept} of {} kept: {}.", counted(tried as u64, "change"), tuning.kept.join(", ")),
     };
     if tuning.steps.iter().any(|step| step.ruling == Ruling::NotConfirmed) {
         text += " All of them together are not better than the baseline.";

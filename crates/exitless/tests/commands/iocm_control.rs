@@ -1,6 +1,9 @@
 //! The running daemon, looked at and changed by commands, and what is left of it at the end.
 
+use std::fs::Permissions;
 use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -18,11 +21,16 @@ struct Served {
 
 impl Served {
     fn start(mount: &str, safety: &str) -> Self {
+        Self::start_for(mount, "", safety)
+    }
+
+    /// Members of a group may use it too, where one is given.
+    fn start_for(mount: &str, group: &str, safety: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
         let mount = if mount.is_empty() { PathBuf::new() } else { file(mount) };
         let text = format!(
-            "[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {:?}\n[control]\nsocket = {:?}\nmount = {mount:?}\n\
+            "[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {:?}\n[control]\nsocket = {:?}\nmount = {mount:?}\n{group}\n\
              [safety]\n{safety}\n",
             file("disk.sock"),
             file("control"),
@@ -136,6 +144,109 @@ fn a_mount_is_taken_away_after_the_daemon_however_it_ends() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// The daemon's user in the tests, and somebody else.
+const USER: u32 = 61_234;
+const STRANGER: u32 = 61_235;
+
+/// Whether root can be tested here.
+fn is_root() -> bool {
+    // SAFETY: it changes nothing.
+    let is_root = unsafe { libc::geteuid() } == 0 && Path::new("/dev/fuse").exists();
+    if !is_root {
+        println!("not tested: this needs root and /dev/fuse");
+    }
+    is_root
+}
+
+/// What a user who is not root is told of a file; `None` when it may not be read.
+fn read_as(user: u32, path: &Path) -> Option<String> {
+    let outcome = Command::new("cat").arg(path).uid(user).gid(user).output().unwrap();
+    outcome.status.success().then(|| String::from_utf8(outcome.stdout).unwrap())
+}
+
+#[test]
+fn whoever_is_refused_at_the_socket_reads_no_file_of_the_tree() {
+    if !is_root() {
+        return;
+    }
+    for (group, may) in [("", false), ("group = \"61235\"", true)] {
+        let served = Served::start_for("tree", group, &format!("user = \"{USER}\""));
+        std::fs::set_permissions(served.directory.path(), Permissions::from_mode(0o755)).unwrap();
+        for name in ["configuration", "devices/d.0/socket", "pid"] {
+            let file = served.path("tree").join(name);
+            assert!(read_as(USER, &file).is_some_and(|text| !text.is_empty()), "{name}");
+            assert_eq!(read_as(STRANGER, &file).is_some(), may, "{name}");
+            assert!(std::fs::read_to_string(&file).is_ok(), "{name}");
+        }
+        let mut ask = exitless(&["iocm", "get", "pid", "--socket"]);
+        let asked = ask.arg(served.path("control")).uid(STRANGER).gid(STRANGER).output().unwrap();
+        assert_eq!(asked.status.success(), may, "{}", String::from_utf8_lossy(&asked.stderr));
+    }
+}
+
+#[test]
+fn what_the_daemons_user_plants_leads_root_nowhere() {
+    if !is_root() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let [run, etc] = ["run", "etc"].map(|name| root.path().join(name));
+    for (mount, socket, planted) in [
+        ("tree", "control", "tree"),
+        ("deep/tree", "control", "deep"),
+        ("", "deep/control", "deep"),
+        ("", "control", "control"),
+    ] {
+        for directory in [&run, &etc] {
+            let _ = std::fs::remove_dir_all(directory);
+            std::fs::create_dir(directory).unwrap();
+        }
+        std::fs::write(etc.join("shadow"), "secret").unwrap();
+        chown(&run, Some(USER), Some(USER)).unwrap();
+        let target = if planted == "control" { etc.join("shadow") } else { etc.clone() };
+        symlink(target, run.join(planted)).unwrap();
+        let mount = if mount.is_empty() { PathBuf::new() } else { run.join(mount) };
+        let config = root.path().join("iocm.toml");
+        let text = format!(
+            "[control]\nsocket = {:?}\nmount = {mount:?}\n[safety]\nuser = \"{USER}\"\n",
+            run.join(socket)
+        );
+        std::fs::write(&config, text).unwrap();
+        let outcome = exitless(&["iocm", "serve", "--config"]).arg(&config).output().unwrap();
+        assert_eq!(outcome.status.code(), Some(125), "{}", String::from_utf8_lossy(&outcome.stderr));
+        assert!(!is_mounted(&etc) && !is_mounted(&etc.join("tree")), "{planted}");
+        let names: Vec<_> =
+            std::fs::read_dir(&etc).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["shadow"], "{planted}");
+        let shadow = std::fs::metadata(etc.join("shadow")).unwrap();
+        assert_eq!((shadow.uid(), std::fs::metadata(&etc).unwrap().uid()), (0, 0), "{planted}");
+    }
+}
+
+#[test]
+fn the_mount_is_taken_away_and_nothing_else_when_its_directory_is_exchanged() {
+    if !is_root() {
+        return;
+    }
+    let mut served = Served::start("above/tree", &format!("user = \"{USER}\""));
+    // Whoever may write above puts another mount of root's at the path.
+    let (above, aside, other) = (served.path("above"), served.path("aside"), served.path("other"));
+    std::fs::rename(&above, &aside).unwrap();
+    std::fs::create_dir_all(above.join("tree")).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    let mount = |arguments: &[&std::ffi::OsStr]| Command::new("mount").args(arguments).status().unwrap();
+    let tree = above.join("tree");
+    assert!(mount(&["--bind".as_ref(), other.as_os_str(), tree.as_os_str()]).success());
+    served.signal(libc::SIGTERM);
+    let end = Instant::now() + Duration::from_secs(30);
+    while is_mounted(&aside.join("tree")) {
+        assert!(Instant::now() < end, "the mount stays");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(is_mounted(&tree), "another mount was taken away");
+    assert!(Command::new("umount").arg(&tree).status().unwrap().success());
 }
 
 #[test]

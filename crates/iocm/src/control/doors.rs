@@ -5,14 +5,14 @@ use super::mount::{Mount, MountError, Mounted};
 use super::socket::{BoundSocket, ControlSocket, SocketError};
 use crate::config::ControlConfig;
 use crate::daemon::Daemon;
-use std::path::{Path, PathBuf};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Doors that are there, and behind which nobody answers yet. What is dropped leaves no mount.
 #[derive(Debug)]
 pub struct Doors {
     socket: Option<BoundSocket>,
-    mounted: Option<(PathBuf, Mounted)>,
+    mounted: Option<Mounted>,
 }
 
 /// Doors that are answered at, until they are dropped.
@@ -43,18 +43,16 @@ impl Doors {
             let bound = BoundSocket::bind(path, access).map_err(DoorError::from);
             if_said(bound, said)
         });
-        let mounted = config.mount().map(|(path, said)| {
-            let mounted = Mounted::new(path, access).map_err(DoorError::from);
-            Ok(if_said(mounted, said)?.map(|mounted| (path.to_owned(), mounted)))
-        });
-        let mounted: Option<Result<_, DoorError>> = mounted;
+        let mounted = config
+            .mount()
+            .map(|(path, said)| if_said(Mounted::new(path, access).map_err(DoorError::from), said));
         Ok(Self { socket: socket.transpose()?.flatten(), mounted: mounted.transpose()?.flatten() })
     }
 
-    /// Where the tree is mounted.
+    /// The tree's mount.
     #[must_use]
-    pub fn mounted(&self) -> Option<&Path> {
-        self.mounted.as_ref().map(|(path, _)| path.as_path())
+    pub fn mounted(&self) -> Option<BorrowedFd<'_>> {
+        self.mounted.as_ref()?.descriptor()
     }
 
     /// Answers for a daemon.
@@ -63,7 +61,7 @@ impl Doors {
     /// [`DoorError`] when the host gives no threads.
     pub fn serve(self, daemon: &Arc<Daemon>) -> Result<OpenDoors, DoorError> {
         let socket = self.socket.map(|socket| socket.serve(daemon)).transpose()?;
-        let mount = self.mounted.map(|(_, mounted)| mounted.serve(daemon)).transpose()?;
+        let mount = self.mounted.map(|mounted| mounted.serve(daemon)).transpose()?;
         Ok(OpenDoors { _socket: socket, _mount: mount })
     }
 }

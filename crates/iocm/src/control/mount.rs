@@ -1,20 +1,27 @@
 //! The control tree as a file system.
 //!
-//! It is mounted by a call of our own rather than by a setuid program, so that mounting needs root (`CAP_SYS_ADMIN`), and
+//! It is mounted by calls of our own rather than by a setuid program, so that mounting needs root (`CAP_SYS_ADMIN`), and
 //! takes place before the daemon gives that away. Taking it away needs the same: a process that has not given it away does
 //! so when the daemon has ended ([`unmount`]).
+//!
+//! The daemon's user may write to the directory above. So the file system is made without a place first, and put onto a
+//! directory that was reached by descriptors (mount(2) would look the path up once more); it is taken away by the
+//! descriptor of the mount, whatever is at the path then.
 
 mod file_system;
 
 use super::access::Access;
 use crate::daemon::Daemon;
 use file_system::Tree;
+use files::{Directory, Missing};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::fs::{Mode as FileMode, OFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
-use std::ffi::CString;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +29,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Mounted {
     path: PathBuf,
+    /// Of the mount's root; `None` once it is the other one's to take away.
+    mount: Option<OwnedFd>,
     device: Option<OwnedFd>,
     access: Access,
 }
@@ -30,6 +39,7 @@ pub struct Mounted {
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
+    mount: OwnedFd,
     session: Option<BackgroundSession>,
 }
 
@@ -51,33 +61,38 @@ impl Mounted {
     /// [`MountError`].
     pub fn new(path: &Path, access: Access) -> Result<Self, MountError> {
         let cannot = |what| move |source: io::Error| MountError { path: path.to_owned(), what, source };
-        if is_dead(path) {
-            unmount(path).map_err(cannot("a daemon that is gone left one there"))?;
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(cannot("it is no path of a directory")(io::ErrorKind::InvalidInput.into()));
+        };
+        let above = Directory::open(above, Missing::Made(0o755)).map_err(files::Error::into_io);
+        let above = above.map_err(cannot("there is no such directory"))?;
+        if let Ok(left) = above.entry(name) {
+            if is_dead(left.as_fd()) {
+                unmount(left.as_fd()).map_err(cannot("a daemon that is gone left one there"))?;
+            }
         }
-        std::fs::create_dir_all(path).map_err(cannot("there is no such directory"))?;
-        // By descriptor from here on: who owns the directory above could put a link to any other one there.
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let place = rustix::fs::open(path, flags, FileMode::empty());
-        let place = place.map_err(|error| cannot("it is no directory")(error.into()))?;
-        let is_mounted = rustix::fs::fstatfs(&place).is_ok_and(|found| found.f_type == FUSE_MAGIC);
-        if is_mounted {
+        let place = Directory::open(path, Missing::Made(0o755)).map_err(files::Error::into_io);
+        let place = place.map_err(cannot("there is no such directory"))?;
+        if rustix::fs::fstatfs(&place).is_ok_and(|found| found.f_type == FUSE_MAGIC) {
             return Err(cannot("something is mounted there")(io::ErrorKind::AddrInUse.into()));
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let device = rustix::fs::open("/dev/fuse", flags, FileMode::empty());
         let device = device.map_err(|error| cannot("/dev/fuse cannot be opened")(error.into()))?;
-        let options = format!(
-            "fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
-            device.as_raw_fd(),
-            rustix::process::geteuid().as_raw(),
-            rustix::process::getegid().as_raw(),
-        );
-        let options = CString::new(options).map_err(|error| cannot("its options")(error.into()))?;
-        let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
-        let target = format!("/proc/self/fd/{}", place.as_raw_fd());
-        let mounted = rustix::mount::mount("exitless", target, "fuse.exitless", flags, options.as_c_str());
-        mounted.map_err(|error| cannot("this needs root")(error.into()))?;
-        Ok(Self { path: path.to_owned(), device: Some(device), access })
+        let mount = mount(&device, &place).map_err(|error| cannot("this needs root")(error.into()))?;
+        Ok(Self { path: path.to_owned(), mount: Some(mount), device: Some(device), access })
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The descriptor of the mount, for [`unmount`].
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.mount.as_ref().map(AsFd::as_fd)
     }
 
     /// Answers for a daemon.
@@ -87,29 +102,28 @@ impl Mounted {
     pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<Mount, MountError> {
         let path = self.path.clone();
         let cannot = |what, source: io::Error| MountError { path: path.clone(), what, source };
-        let device = self.device.take();
-        let device = device.ok_or_else(|| cannot("it is answered for", io::ErrorKind::Other.into()))?;
+        let gone = || cannot("it is answered for", io::ErrorKind::Other.into());
+        let device = self.device.take().ok_or_else(gone)?;
         let tree = Tree::new(Arc::downgrade(daemon), self.access);
         let session = Session::from_fd(tree, device, SessionACL::All, Config::default());
         let session = session.map_err(|error| cannot("the kernel's protocol is another one", error))?;
         let session = session.spawn().map_err(|error| cannot("there is no thread for it", error))?;
-        // From here on it is the other one's to take away.
-        let path = std::mem::take(&mut self.path);
-        Ok(Mount { path, session: Some(session) })
+        let mount = self.mount.take().ok_or_else(gone)?;
+        Ok(Mount { path, mount, session: Some(session) })
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
-            let _ = unmount(&self.path);
+        if let Some(mount) = &self.mount {
+            let _ = unmount(mount.as_fd());
         }
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        match unmount(&self.path) {
+        match unmount(self.mount.as_fd()) {
             Ok(()) => {
                 if let Some(session) = self.session.take() {
                     let _ = session.join();
@@ -124,16 +138,44 @@ impl Drop for Mount {
 /// `FUSE_SUPER_MAGIC` (include/uapi/linux/magic.h).
 const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
-/// Whether a tree is mounted there for which nobody answers any more.
-#[must_use]
-pub fn is_dead(path: &Path) -> bool {
-    rustix::fs::stat(path).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
+/// Makes the file system and puts it onto a directory; gives the descriptor of its root. Options are those of
+/// `fuse_fs_parameters` (fs/fuse/inode.c); FUSE takes them from this interface since Linux 5.4.
+fn mount(device: &OwnedFd, place: &Directory) -> rustix::io::Result<OwnedFd> {
+    let system = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (option, value) in [
+        ("source", "exitless".to_owned()),
+        ("subtype", "exitless".to_owned()),
+        ("fd", device.as_raw_fd().to_string()),
+        ("rootmode", "40000".to_owned()),
+        ("user_id", rustix::process::geteuid().as_raw().to_string()),
+        ("group_id", rustix::process::getegid().as_raw().to_string()),
+    ] {
+        fsconfig_set_string(&system, option, value)?;
+    }
+    for option in ["default_permissions", "allow_other"] {
+        fsconfig_set_flag(&system, option)?;
+    }
+    fsconfig_create(&system)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let mount = fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&mount, "", place, "", both)?;
+    Ok(mount)
 }
 
-/// Takes the tree away, whoever uses it.
+/// Whether a descriptor is of a tree for which nobody answers any more.
+#[must_use]
+pub fn is_dead(mount: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(mount).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
+}
+
+/// Takes the tree away, whoever uses it, and wherever it is by now.
 ///
 /// # Errors
-/// When nothing is mounted there, or this process may not.
-pub fn unmount(path: &Path) -> io::Result<()> {
-    Ok(rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+/// When the descriptor is not of a mount's root, or this process may not.
+pub fn unmount(mount: BorrowedFd<'_>) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    Ok(rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH)?)
 }

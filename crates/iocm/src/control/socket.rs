@@ -4,11 +4,11 @@ mod connection;
 
 use super::access::{Access, groups};
 use crate::daemon::Daemon;
+use crate::socket_file::SocketFile;
 use connection::Connection;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, chmod, chown, chownat, fstat, open};
+use files::Missing;
 use rustix::net::sockopt::socket_peercred;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,14 +22,16 @@ pub const MOST_PEERS: usize = 64;
 #[derive(Debug)]
 pub struct BoundSocket {
     path: PathBuf,
-    listener: Option<Arc<UnixListener>>,
+    /// `None` once it is the other one's to take away.
+    file: Option<SocketFile>,
+    listener: Arc<UnixListener>,
     access: Access,
 }
 
 /// A control socket that is answered on, until it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
-    path: PathBuf,
+    file: Option<SocketFile>,
     listener: Arc<UnixListener>,
     closing: Arc<AtomicBool>,
     peers: Arc<Mutex<Vec<Peer>>>,
@@ -68,26 +70,12 @@ impl BoundSocket {
     /// [`SocketError`].
     pub fn bind(path: &Path, access: Access) -> Result<Self, SocketError> {
         let cannot = |source: io::Error| SocketError { path: path.to_owned(), source };
-        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            let is_new = !directory.exists();
-            std::fs::create_dir_all(directory).map_err(cannot)?;
-            // So that the daemon can take its socket away, and make others there.
-            if is_new {
-                chown(directory, Some(Uid::from_raw(access.user)), None)
-                    .map_err(|error| cannot(error.into()))?;
-            }
-        }
-        let listener = match UnixListener::bind(path) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left(path) => {
-                std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
-            }
-            bound => bound,
-        };
-        let bound =
-            Self { path: path.to_owned(), listener: Some(Arc::new(listener.map_err(cannot)?)), access };
-        // Whoever connects before is still asked for who it is.
+        let (file, listener) = SocketFile::bind(path, Missing::Made(0o755)).map_err(cannot)?;
+        let bound = Self { path: path.to_owned(), file: Some(file), listener: Arc::new(listener), access };
         let mode = if access.group.is_some() { 0o660 } else { 0o600 };
-        give(path, access, mode).map_err(cannot)?;
+        if let Some(file) = &bound.file {
+            file.give(access.user, access.group, mode).map_err(cannot)?;
+        }
         Ok(bound)
     }
 
@@ -96,11 +84,7 @@ impl BoundSocket {
     /// # Errors
     /// [`SocketError`] when there is no thread for it.
     pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<ControlSocket, SocketError> {
-        let (path, access) = (self.path.clone(), self.access);
-        // From here on its file is the other one's to take away.
-        let listener = self.listener.take();
-        let gone = || SocketError { path: path.clone(), source: io::ErrorKind::NotConnected.into() };
-        let listener = listener.ok_or_else(gone)?;
+        let (access, listener) = (self.access, Arc::clone(&self.listener));
         let closing = Arc::new(AtomicBool::new(false));
         let peers = Arc::<Mutex<Vec<Peer>>>::default();
         let body = {
@@ -123,15 +107,15 @@ impl BoundSocket {
             }
         };
         let thread = crate::fatal::spawn("control", body);
-        let thread = Some(thread.map_err(|source| SocketError { path: path.clone(), source })?);
-        Ok(ControlSocket { path, listener, closing, peers, thread })
+        let thread = Some(thread.map_err(|source| SocketError { path: self.path.clone(), source })?);
+        Ok(ControlSocket { file: self.file.take(), listener, closing, peers, thread })
     }
 }
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        if self.listener.is_some() {
-            let _ = std::fs::remove_file(&self.path);
+        if let Some(file) = &self.file {
+            file.remove();
         }
     }
 }
@@ -141,7 +125,9 @@ impl Drop for ControlSocket {
         self.closing.store(true, Ordering::Release);
         // The thread that waits for the next peer is told that there is none, whatever became of the socket's file.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Read);
-        let _ = std::fs::remove_file(&self.path);
+        if let Some(file) = &self.file {
+            file.remove();
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -151,29 +137,6 @@ impl Drop for ControlSocket {
             let _ = thread.join();
         }
     }
-}
-
-/// Gives a socket that was just made to whom it is for. Who owns its directory may have put something else there: that
-/// stays whose it is.
-fn give(path: &Path, access: Access, mode: u32) -> io::Result<()> {
-    let found = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    let stat = fstat(&found)?;
-    let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::Socket
-        && stat.st_uid == rustix::process::geteuid().as_raw()
-        && stat.st_nlink == 1;
-    if !is_ours {
-        return Err(io::Error::other("what is there is not the socket that was made"));
-    }
-    chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::from_raw_mode(mode))?;
-    let (user, group) = (Uid::from_raw(access.user), access.group.map(Gid::from_raw));
-    Ok(chownat(&found, "", Some(user), group, AtFlags::EMPTY_PATH)?)
-}
-
-/// Whether it is a socket that nobody answers on.
-fn is_left(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt as _;
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
-    is_socket && UnixStream::connect(path).is_err()
 }
 
 /// Serves a peer that may, in a thread of its own.

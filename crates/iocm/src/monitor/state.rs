@@ -2,10 +2,11 @@
 
 use super::view::total;
 use super::{Decided, Figures, Layout, MONITOR_FORMAT, Step, VmFigures};
+use files::{Directory, Missing, Replacement};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
-use std::io::{self, Read as _};
+use std::ffi::OsStr;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Where a monitor tells it, unless it is told otherwise.
@@ -120,12 +121,28 @@ impl State {
     /// # Errors
     /// When the file or its directory cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let beside = path.with_extension(format!("new-{}", self.pid));
-        fs::write(&beside, serde_json::to_vec(self)?)?;
-        fs::rename(&beside, path)
+        // The directory may be that of the daemon's user, who could put a link there.
+        let new =
+            Replacement::within(Self::directory(path, Missing::Made(0o755))?, Self::name(path)?, 0o644)?;
+        new.file().write_all(&serde_json::to_vec(self)?)?;
+        new.swap()
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// When it is not there, or may not be removed.
+    pub fn remove(path: &Path) -> io::Result<()> {
+        Self::directory(path, Missing::Refused)?.remove(Self::name(path)?)
+    }
+
+    fn directory(path: &Path, missing: Missing) -> io::Result<Directory> {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Directory::open(above, missing).map_err(files::Error::into_io)
+    }
+
+    fn name(path: &Path) -> io::Result<&OsStr> {
+        Ok(path.file_name().ok_or(io::ErrorKind::InvalidInput)?)
     }
 
     /// Reads it.
@@ -134,8 +151,7 @@ impl State {
     /// [`NoState`].
     pub fn read(path: &Path) -> Result<Self, NoState> {
         let unread = |source| NoState::Read { path: path.to_owned(), source };
-        let mut bytes = Vec::new();
-        fs::File::open(path).map_err(unread)?.take(LARGEST).read_to_end(&mut bytes).map_err(unread)?;
+        let bytes = files::regular(path).and_then(|file| files::read(&file, LARGEST)).map_err(unread)?;
         let no = |why: String| NoState::Format { path: path.to_owned(), why };
         let state: Self = serde_json::from_slice(&bytes).map_err(|error| no(error.to_string()))?;
         if state.format == MONITOR_FORMAT {
@@ -161,6 +177,7 @@ mod tests {
     use super::*;
     use crate::monitor::actuator::Seen;
     use crate::monitor::{View, WorkerView};
+    use std::fs;
 
     #[test]
     fn what_is_written_is_read_and_no_more_decisions_than_that_are_kept() {
@@ -188,6 +205,20 @@ mod tests {
         let mut state = State::new(Path::new("/"), "vhost".to_owned(), true, 0.1);
         state.take(0.0, &Step { seen: Some(seen), ..Step::default() }, |queue| format!("{queue}"));
         assert_eq!(state.loads.into_values().map(|load| load.to_string()).collect::<Vec<_>>(), ["0"]);
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_replaced_and_a_fifo_is_not_waited_at() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, other] = ["state.json", "other"].map(|name| directory.path().join(name));
+        fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        State::default().write(&path).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"kept");
+        State::remove(&path).unwrap();
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        assert!(matches!(State::read(&path), Err(NoState::Read { .. })));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use experiment::prove::Outcome;
 use probe::Arms;
 
 use crate::figure::{self, NONE};
+use crate::quantity::counted;
 
 /// How the arms were made and what the kernel says of it, or why there is only one.
 pub(super) fn evidence(outcome: &Outcome) -> String {
@@ -11,16 +12,20 @@ pub(super) fn evidence(outcome: &Outcome) -> String {
         Arms::Both { mechanism } => {
             let evidence = &outcome.evidence;
             let seen = match evidence.inhibit_events {
-                Some(changes) => format!("the kernel reported {changes} changes of it"),
+                Some(changes) => format!("the kernel reported {} of it", counted(changes, "change")),
                 None => "the kernel's reports of it could not be read".to_owned(),
             };
             let rate = |exits: Option<f64>| exits.map_or_else(|| NONE.to_owned(), figure::rate);
-            format!(
-                "Off by inhibit reason {}, set and lifted for this VM alone; {seen}. Exits an EOI: {} off, {} on.",
-                mechanism.reason(),
-                rate(evidence.exits_per_eoi.off),
-                rate(evidence.exits_per_eoi.on),
-            )
+            let made = format!(
+                "Off by inhibit reason {}, set and lifted for this VM alone; {seen}.",
+                mechanism.reason()
+            );
+            let exits = &evidence.exits_per_eoi;
+            // Without that measure there is nothing to say of it.
+            match (exits.off, exits.on) {
+                (None, None) => made,
+                (off, on) => format!("{made} Exits an EOI: {} off, {} on.", rate(off), rate(on)),
+            }
         }
         Arms::OnlyOff { why } => format!("Interrupt virtualization is off on this host: {why}."),
         Arms::OnlyOn { why } => format!("Interrupt virtualization cannot be inhibited here: {why}."),

@@ -1,11 +1,11 @@
 //! What takes the control tree's mount away after the daemon, which may no longer do so itself, or was killed.
 //!
 //! It is a process that keeps its privileges and takes no orders: it waits until its standard input ends, and looks at one
-//! directory then.
+//! mount then, of which it has a descriptor. No path is looked up, for the daemon's user may write to the directory above.
 
 use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,13 +14,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use iocm::control::mount::{is_dead, unmount};
+use rustix::fs::{Mode, OFlags};
 use signal_hook::consts::TERM_SIGNALS;
 
 /// Arguments of the process.
 #[derive(Debug, Args)]
 pub(crate) struct GuardArguments {
-    /// The directory.
-    mount: PathBuf,
+    /// The number of the mount's descriptor.
+    mount: u32,
 }
 
 /// How long a daemon that was killed may take until the kernel has closed its files.
@@ -35,15 +36,19 @@ pub(crate) fn run(arguments: &GuardArguments) -> anyhow::Result<ExitCode> {
     }
     let mut told = Vec::new();
     let in_order = std::io::stdin().read_to_end(&mut told).is_ok() && !told.is_empty();
-    let path = &arguments.mount;
+    // By its path among the descriptors, which leads to the mount's root and nowhere else.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let mount = rustix::fs::open(format!("/proc/self/fd/{}", arguments.mount), flags, Mode::empty())
+        .context("Could not open the mount")?;
+    let mount = mount.as_fd();
     let mut left = PATIENCE;
-    while !in_order && !is_dead(path) && left > 0 {
+    while !in_order && !is_dead(mount) && left > 0 {
         std::thread::sleep(Duration::from_millis(10));
         left -= 1;
     }
-    if in_order || is_dead(path) {
+    if in_order || is_dead(mount) {
         // That nothing is mounted any more is what is wanted.
-        let _ = unmount(path);
+        let _ = unmount(mount);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -53,9 +58,12 @@ pub(super) struct Guard(Child);
 
 impl Guard {
     /// Starts it, while this process still has what it needs.
-    pub(super) fn start(mount: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(mount: BorrowedFd<'_>) -> anyhow::Result<Self> {
+        // Without close-on-exec, for as long as it takes.
+        let inherited = rustix::io::dup(mount).context("Could not keep the control tree's mount")?;
         let mut command = Command::new("/proc/self/exe");
-        command.args(["iocm", "guard"]).arg(mount).stdin(Stdio::piped()).stdout(Stdio::null());
+        command.args(["iocm", "guard", &inherited.as_raw_fd().to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
         // Ctrl-C reaches all of a terminal's group.
         let child = command.process_group(0).spawn();
         Ok(Self(child.context("Could not start what takes the control tree's mount away at the end")?))

@@ -136,7 +136,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         let own = State::read(&self.arguments.state).is_ok_and(|state| state.pid == self.state.pid);
         if own {
             // That nobody tells anything any more is what is wanted.
-            let _ = std::fs::remove_file(&self.arguments.state);
+            let _ = State::remove(&self.arguments.state);
         }
         outcome
     }

@@ -79,7 +79,8 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.write {
         let mut bytes = Vec::new();
         trace.write(&mut bytes)?;
-        fs::write(path, bytes).with_context(|| format!("Could not write the trace {}", path.display()))?;
+        files::write(path, &bytes)
+            .with_context(|| format!("Could not write the trace {}", path.display()))?;
     }
     let how = Replay { period: arguments.every as f64 / 1e9, settings: arguments.settings.read()? };
     let every = moments_apart(&trace, how.period);

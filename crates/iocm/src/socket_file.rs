@@ -1,0 +1,128 @@
+//! Files of sockets, in directories that others may write to.
+//!
+//! The daemon makes them as root, and its own user may write to `/run/exitless`: whatever is there is taken by descriptor,
+//! and looked at before it is given to anybody.
+
+use files::{Directory, Missing};
+use rustix::fs::{AtFlags, FileType, Gid, Uid, chownat, fstat};
+use std::ffi::OsString;
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+/// Where a socket's file is.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    directory: Directory,
+    name: OsString,
+}
+
+impl SocketFile {
+    /// Makes a socket that listens. One that a program that is gone left there is replaced; one that answers is another's.
+    pub(crate) fn bind(path: &Path, missing: Missing) -> io::Result<(Self, UnixListener)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = Directory::open(above, missing).map_err(files::Error::into_io)?;
+        let file = Self { directory, name };
+        // No link is followed by bind(2), whatever is there.
+        let reached = file.directory.reach(&file.name);
+        let listener = match UnixListener::bind(&reached) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && file.is_left() => {
+                file.remove();
+                UnixListener::bind(&reached)?
+            }
+            bound => bound?,
+        };
+        Ok((file, listener))
+    }
+
+    /// Gives the socket to a user and a group, and its directory to the user when it was made for the socket: so that the
+    /// daemon can take its socket away, and make others there.
+    pub(crate) fn give(&self, user: u32, group: Option<u32>, mode: u32) -> io::Result<()> {
+        let user = Some(Uid::from_raw(user));
+        if self.directory.was_made() {
+            chownat(&self.directory, "", user, None, AtFlags::EMPTY_PATH)?;
+        }
+        let socket = self.directory.entry(&self.name)?;
+        let found = fstat(&socket)?;
+        // Ours, and not another socket of root that somebody linked there meanwhile.
+        let is_ours = found.st_uid == rustix::process::geteuid().as_raw() && found.st_nlink == 1;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Socket || !is_ours {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "it is no longer the socket that was made",
+            ));
+        }
+        // Whoever connects before is still asked for who it is.
+        std::fs::set_permissions(itself(&socket), Permissions::from_mode(mode))?;
+        Ok(chownat(&socket, "", user, group.map(Gid::from_raw), AtFlags::EMPTY_PATH)?)
+    }
+
+    /// Removes it; that it is gone already is what is wanted.
+    pub(crate) fn remove(&self) {
+        let _ = self.directory.remove(&self.name);
+    }
+
+    /// Whether it is a socket that nobody answers on.
+    fn is_left(&self) -> bool {
+        let is_socket = |entry: &OwnedFd| {
+            fstat(entry).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
+        };
+        self.directory
+            .entry(&self.name)
+            .is_ok_and(|entry| is_socket(&entry) && UnixStream::connect(itself(&entry)).is_err())
+    }
+}
+
+/// A path of what a descriptor stands for (proc_pid_fd(5)).
+fn itself(descriptor: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    const STRANGER: u32 = 65_534;
+
+    #[test]
+    fn a_link_of_the_daemons_user_is_neither_bound_nor_given_away() {
+        let root = tempfile::tempdir().unwrap();
+        let (run, etc) = (root.path().join("run"), root.path().join("etc"));
+        for directory in [&run, &etc] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        if std::os::unix::fs::chown(&run, Some(STRANGER), None).is_err() {
+            return println!("not tested: giving a directory to another user needs root");
+        }
+        // A link in the socket's place, and one in its directory's.
+        std::fs::write(etc.join("shadow"), "").unwrap();
+        symlink(etc.join("shadow"), run.join("control")).unwrap();
+        SocketFile::bind(&run.join("control"), Missing::Made(0o755)).unwrap_err();
+        symlink(&etc, run.join("deep")).unwrap();
+        SocketFile::bind(&run.join("deep/control"), Missing::Made(0o755)).unwrap_err();
+        SocketFile::bind(&run.join("deep/new/control"), Missing::Made(0o755)).unwrap_err();
+        assert_eq!(std::fs::read_dir(&etc).unwrap().count(), 1);
+        // What takes the socket's place between both calls.
+        let (socket, _listener) = SocketFile::bind(&run.join("socket"), Missing::Made(0o755)).unwrap();
+        std::fs::rename(run.join("socket"), run.join("aside")).unwrap();
+        symlink(etc.join("shadow"), run.join("socket")).unwrap();
+        assert!(socket.give(STRANGER, None, 0o666).is_err());
+        std::fs::remove_file(run.join("socket")).unwrap();
+        std::fs::hard_link(etc.join("shadow"), run.join("socket")).unwrap();
+        assert!(socket.give(STRANGER, None, 0o666).is_err());
+        std::fs::remove_file(run.join("socket")).unwrap();
+        std::fs::hard_link(run.join("aside"), run.join("socket")).unwrap();
+        assert!(socket.give(STRANGER, None, 0o666).is_err());
+        let shadow = std::fs::metadata(etc.join("shadow")).unwrap();
+        assert_eq!((shadow.uid(), shadow.mode() & 0o111), (0, 0));
+        std::fs::remove_file(run.join("aside")).unwrap();
+        socket.give(STRANGER, None, 0o600).unwrap();
+        let given = std::fs::metadata(run.join("socket")).unwrap();
+        assert_eq!((given.uid(), given.mode() & 0o777), (STRANGER, 0o600));
+    }
+}
