@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use exits::ExitReason;
+use files::Replacement;
 use hotspots::{Event, Recording, Selection, Summary, Weight, folded, tree};
 use report::terminal::HotSpotsView;
 
@@ -109,7 +110,7 @@ impl SamplingArguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let (hot, mut outputs) = match &arguments.file {
+    let (hot, outputs) = match &arguments.file {
         Some(file) => {
             check_file(file)?;
             // Read before outputs are opened: one of them may be the same file by another name.
@@ -145,9 +146,9 @@ fn selection(arguments: &Arguments, recording: &Recording) -> Result<Selection, 
 
 /// Files that were asked for, open.
 struct Outputs {
-    kept: Option<File>,
-    flame_graph: Option<File>,
-    folded: Option<File>,
+    kept: Option<Replacement>,
+    flame_graph: Option<Replacement>,
+    folded: Option<Replacement>,
 }
 
 impl Outputs {
@@ -164,14 +165,15 @@ impl Outputs {
             );
         }
         let create = |path: &Option<PathBuf>| {
-            let create = |path: &PathBuf| File::create(path).with_context(|| could_not_write(path));
+            let create =
+                |path: &PathBuf| Replacement::begin(path, 0o666).with_context(|| could_not_write(path));
             path.as_ref().map(create).transpose()
         };
         Ok(Self { kept: create(output)?, flame_graph: create(flame_graph)?, folded: create(folded)? })
     }
 
     fn write(
-        &mut self,
+        self,
         recording: &Recording,
         selection: &Selection,
         arguments: &Arguments,
@@ -180,19 +182,23 @@ impl Outputs {
             Weighing::Samples => Weight::Samples,
             Weighing::Away => Weight::Away,
         };
-        if let (Some(file), Some(path)) = (&self.kept, &arguments.output) {
-            hotspots::write(recording, &mut BufWriter::new(file)).with_context(|| could_not_write(path))?;
-        }
-        if let (Some(file), Some(path)) = (&mut self.flame_graph, &arguments.flame_graph) {
+        let put = |new: Option<Replacement>,
+                   path: &Option<PathBuf>,
+                   write: &dyn Fn(&File) -> anyhow::Result<()>| {
+            let (Some(new), Some(path)) = (new, path) else { return Ok(()) };
+            write(new.file()).with_context(|| could_not_write(path))?;
+            new.finish().with_context(|| could_not_write(path))
+        };
+        put(self.kept, &arguments.output, &|file| {
+            Ok(hotspots::write(recording, &mut BufWriter::new(file))?)
+        })?;
+        put(self.flame_graph, &arguments.flame_graph, &|mut file| {
             let root = tree(recording, selection, weight);
-            let graph = report::flame_graph(recording, &root, weight);
-            file.write_all(graph.as_bytes()).with_context(|| could_not_write(path))?;
-        }
-        if let (Some(file), Some(path)) = (&mut self.folded, &arguments.folded) {
-            let lines = folded(recording, selection, weight);
-            file.write_all(lines.as_bytes()).with_context(|| could_not_write(path))?;
-        }
-        Ok(())
+            Ok(file.write_all(report::flame_graph(recording, &root, weight).as_bytes())?)
+        })?;
+        put(self.folded, &arguments.folded, &|mut file| {
+            Ok(file.write_all(folded(recording, selection, weight).as_bytes())?)
+        })
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn add(
 
 /// Writes a page where it was asked for.
 pub(crate) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
-    fs::write(file, page).with_context(|| format!("Could not write {}", file.display()))
+    files::write(file, page.as_bytes()).with_context(|| format!("Could not write {}", file.display()))
 }
 
 /// Says on standard error what an output without room for it leaves out.

@@ -1,6 +1,5 @@
 //! `exitless report`: the exits of recordings as a table.
 
-use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use exits::Table;
+use files::Replacement;
 use report::parquet::ExitsWriter;
 use traces::Recordings;
 
@@ -58,12 +58,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn read_and_write(arguments: &RecordingArguments, file: &Path) -> anyhow::Result<Recordings> {
     let cannot = || format!("Could not write {}", file.display());
-    let mut writer = ExitsWriter::new(BufWriter::new(File::create(file).with_context(cannot)?))?;
-    let recordings = arguments.read(&mut writer).inspect_err(|_| {
-        // Half a table would be taken for a whole one. That it cannot be removed is the lesser trouble.
-        let _ = fs::remove_file(file);
-    })?;
+    // Half a table would be taken for a whole one: until it is whole it has no name.
+    let new = Replacement::begin(file, 0o666).with_context(cannot)?;
+    let mut writer = ExitsWriter::new(BufWriter::new(new.file()))?;
+    let recordings = arguments.read(&mut writer)?;
     writer.finish(&recordings).with_context(cannot)?;
+    new.finish().with_context(cannot)?;
     Ok(recordings)
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use exits::Losses;
+use files::Replacement;
 use live::{LiveAccess, LiveExit, Recorder};
 use traces::exitless::{Summary, WriteError, Writer};
 use traces::{AccessRecord, ExitRecord, Sink};
@@ -31,11 +32,15 @@ struct Recording {
 /// Records until `course` ends, or until the file cannot grow.
 pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
     let cannot = || format!("Could not write {}", output.display());
-    let file = File::create(output).with_context(cannot)?;
+    let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
     // The same open file, to cut off what a full disk tore.
+    let file = place.file().try_clone().with_context(cannot)?;
     let writer = Writer::new(file.try_clone().with_context(cannot)?, &header(recorder.isa())?);
+    let writer = writer.with_context(cannot)?;
+    // Only now is an older recording gone; this one is there from here on, whatever ends it.
+    place.place().with_context(cannot)?;
     let mut recording = Recording {
-        writer: writer.with_context(cannot)?,
+        writer,
         names: VmNames::default(),
         vms: BTreeSet::new(),
         accesses: Vec::new(),
@@ -65,7 +70,13 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
         Err(error) => (so_far, Some(error)),
     };
     let (written, whole) = match failure {
-        None => (written, true),
+        None => match place.finish() {
+            Ok(()) => (written, true),
+            Err(error) => {
+                tracing::error!("{} did not reach the disk: {error}", output.display());
+                (written, false)
+            }
+        },
         Some(error) => {
             let written = match &error {
                 WriteError::Store { written, .. } => *written,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use exits::Profile;
+use files::Replacement;
 use live::Collector;
-use tempfile::NamedTempFile;
 use traces::exitless::{Header, Packing, write_profile};
 
 use super::{Course, Recorded, header};
@@ -71,9 +71,7 @@ fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) ->
 /// Beside its place first, so that there is always a whole one.
 fn store(output: &Path, header: &Header, profile: &Profile) -> anyhow::Result<()> {
     let cannot = || format!("Could not write {}", output.display());
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(folder).with_context(cannot)?;
-    write_profile(file.as_file_mut(), header, profile, Packing::Zstd).with_context(cannot)?;
-    file.persist(output).with_context(cannot)?;
-    Ok(())
+    let new = Replacement::begin(output, 0o666).with_context(cannot)?;
+    write_profile(new.file(), header, profile, Packing::Zstd).with_context(cannot)?;
+    new.finish().with_context(cannot)
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use exits::Span;
+use files::Replacement;
 use traces::exitless::{Packing, Summary, WriteError, Writer, write_profile};
 use traces::{AccessRecord, ExitRecord, Sink, Sums};
 
@@ -51,12 +52,15 @@ impl Sink for Keeper {
 /// Records every exit until `course` ends.
 pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
     let cannot = || format!("Could not write {}", output.display());
-    let file = File::create(output).with_context(cannot)?;
+    let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
+    let file = place.file().try_clone().with_context(cannot)?;
     let mut about = header(host.isa())?;
     about.isa = host.control.isa;
     // The records' times are ticks of Xen's time stamp counter, since the processors' start.
     (about.clock, about.start_ns) = (Some("TSC".to_owned()), None);
     let writer = Writer::new(file.try_clone().with_context(cannot)?, &about).with_context(cannot)?;
+    // Only now is an older recording gone; this one is there from here on, whatever ends it.
+    place.place().with_context(cannot)?;
     let failed = Arc::new(AtomicBool::new(false));
     let keeper = Keeper {
         writer,
@@ -81,11 +85,14 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
         Ok(written) => (written, keeper.failure),
         Err(error) => (so_far, Some(error)),
     };
-    let whole = failure.is_none() && reading.damage.is_none();
+    let mut whole = failure.is_none() && reading.damage.is_none();
     if let Some(error) = failure {
         // Readers leave the torn end out as well.
         let _ = file.set_len(written.bytes);
         tracing::error!("{:#}", anyhow::Error::new(error));
+    } else if let Err(error) = place.finish() {
+        tracing::error!("{} did not reach the disk: {error}", output.display());
+        whole = false;
     }
     Ok(Recorded {
         file: output.to_owned(),
@@ -105,7 +112,7 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     let mut about = header(host.isa())?;
     about.isa = host.control.isa;
     // That it can be written is found out before hours have passed.
-    let mut file = File::create(output).with_context(cannot)?;
+    let new = Replacement::begin(output, 0o666).with_context(cannot)?;
     let following = host.follow(Sums::default())?;
     let seconds = wait(&following, &AtomicBool::new(false), course)?;
     let (reading, sums) = following.finish()?;
@@ -116,14 +123,16 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     profile.span = Some(Span { first_ns, last_ns: live::monotonic_ns() });
     host.name(&mut profile);
     about.names = profile.names.clone();
-    write_profile(&mut file, &about, &profile, Packing::Zstd).with_context(cannot)?;
+    write_profile(new.file(), &about, &profile, Packing::Zstd).with_context(cannot)?;
+    let bytes = new.file().metadata().map_or(0, |file| file.len());
+    new.finish().with_context(cannot)?;
     Ok(Recorded {
         file: output.to_owned(),
         whole: reading.damage.is_none(),
         seconds,
         exits: profile.total(),
         not_written: 0,
-        bytes: file.metadata().map_or(0, |file| file.len()),
+        bytes,
         losses: profile.losses,
     })
 }
