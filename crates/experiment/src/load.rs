@@ -7,6 +7,8 @@
 mod connection;
 mod crowd;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod http;
 mod machine;
 mod mqtt;

@@ -55,6 +55,25 @@ struct Section {
     first_string: u32,
 }
 
+/// Reads type information of a kernel and of a module, and looks for members and parameters as the programs do. For
+/// fuzzing: no bytes may do more than be refused.
+#[cfg(feature = "fuzzing")]
+pub fn read_type_information(kernel: &[u8], module: &[u8]) {
+    let Ok(kernel) = Btf::parse(kernel.to_vec()) else { return };
+    let module = Btf::parse_split(module.to_vec(), &kernel);
+    for types in [Some(&kernel), module.as_ref().ok()].into_iter().flatten() {
+        for (structure, path) in [
+            ("task_struct", &["tgid"][..]),
+            ("file", &["private_data"]),
+            ("kvm_vcpu", &["arch", "apic", "apicv_active"]),
+            ("kvm", &["arch", "apicv_inhibit_reasons"]),
+        ] {
+            let _ = types.member(structure, path);
+        }
+        let _ = types.parameter("btf_trace_kvm_exit", "kvm_vcpu");
+    }
+}
+
 /// One type: its words, and what follows them.
 #[derive(Clone, Copy)]
 struct Type<'b> {
@@ -82,14 +101,22 @@ impl Type<'_> {
 impl Btf {
     /// Reads the kernel's own.
     pub(crate) fn from_file(path: &Path) -> io::Result<Self> {
-        Ok(Self { base: None, own: Arc::new(Section::parse(fs::read(path)?, 1, 0)?) })
+        Self::parse(fs::read(path)?)
+    }
+
+    fn parse(bytes: Vec<u8>) -> io::Result<Self> {
+        Ok(Self { base: None, own: Arc::new(Section::parse(bytes, 1, 0)?) })
     }
 
     /// Reads a module's, which goes on where the kernel's ends.
     pub(crate) fn from_split_file(path: &Path, base: &Self) -> io::Result<Self> {
+        Self::parse_split(fs::read(path)?, base)
+    }
+
+    fn parse_split(bytes: Vec<u8>, base: &Self) -> io::Result<Self> {
         let first_type = u32::try_from(base.own.types.len() + 1).map_err(|_| damaged())?;
         let first_string = u32::try_from(base.own.strings.len()).map_err(|_| damaged())?;
-        let own = Section::parse(fs::read(path)?, first_type, first_string)?;
+        let own = Section::parse(bytes, first_type, first_string)?;
         Ok(Self { base: Some(Arc::clone(&base.own)), own: Arc::new(own) })
     }
 

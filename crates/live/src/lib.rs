@@ -40,6 +40,8 @@ mod vm_state;
 mod xentrace;
 mod xentrace_following;
 
+#[cfg(feature = "fuzzing")]
+pub use btf::read_type_information;
 pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use clock::monotonic_ns;
 pub use collector::{

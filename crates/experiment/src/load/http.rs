@@ -12,6 +12,8 @@ use super::tally::Tally;
 use super::threads::{self, Part, share};
 use super::{LoadError, Outcome, Protocol, machine};
 use answer::Asking;
+#[cfg(feature = "fuzzing")]
+pub(super) use answer::Asking as FuzzedAsking;
 
 /// How long answers are waited for after the last request was due.
 const LATE: Duration = Duration::from_secs(10);

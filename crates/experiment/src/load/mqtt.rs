@@ -11,6 +11,8 @@ use super::schedule::Schedule;
 use super::tally::Tally;
 use super::threads::{self, Part, share};
 use super::{LoadError, Outcome, Protocol, machine};
+#[cfg(feature = "fuzzing")]
+pub(super) use clients::Client as FuzzedClient;
 use clients::{Client, Role, SMALLEST_MESSAGE, message, topic};
 
 /// A client's unsent bytes above which it publishes nothing more: the broker does not keep up.

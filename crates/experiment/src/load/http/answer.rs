@@ -9,7 +9,7 @@ const LONGEST_HEAD: usize = 32 * 1024;
 
 /// One connection: how much of the present answer's body is still to come.
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(in crate::load) struct Asking {
     body: Option<Body>,
 }
 

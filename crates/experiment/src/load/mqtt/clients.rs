@@ -13,7 +13,7 @@ pub(super) enum Role {
 }
 
 /// A client, as far as the protocol has come.
-pub(super) struct Client {
+pub(in crate::load) struct Client {
     run: u64,
     index: u32,
     role: Role,
@@ -38,6 +38,12 @@ pub(super) fn message(payload: &mut Vec<u8>, run: u64, number: u64, size: u32) {
 impl Client {
     pub(super) fn new(run: u64, index: u32, role: Role, acknowledged: bool) -> Self {
         Self { run, index, role, acknowledged, identifier: 0, unacknowledged: 0 }
+    }
+
+    /// A subscriber of a run.
+    #[cfg(feature = "fuzzing")]
+    pub(in crate::load) fn for_fuzzing(run: u64) -> Self {
+        Self::new(run, 0, Role::Subscriber, true)
     }
 
     /// For a message that will be acknowledged. 0 is no identifier (2.3.1).

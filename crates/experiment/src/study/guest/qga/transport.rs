@@ -1,6 +1,6 @@
 //! The ways to a guest agent: its socket, or libvirt's.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an answer may take, from the question to its last byte: a guest may send one byte at a time.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 20 });
 /// The agent marks the answer to a synchronization by a byte that is in no JSON (guest-sync-delimited).
 const DELIMITER: u8 = 0xff;
 /// The largest answer that is read: guest-exec keeps 16 MiB of each output (qga/commands.c, GUEST_EXEC_MAX_OUTPUT), which
 /// base64 makes a third longer.
-const LARGEST_ANSWER: u64 = 64 << 20;
+const LARGEST_ANSWER: usize = 64 << 20;
 
 /// A way to ask a guest agent.
 pub(in crate::study::guest) trait Transport: Send {
@@ -57,22 +57,19 @@ impl Socket {
     /// Connects and passes over what is left of an earlier conversation.
     fn connect(&mut self) -> io::Result<BufReader<UnixStream>> {
         let socket = UnixStream::connect(&self.path)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         let mut connection = BufReader::new(socket);
         self.asked += 1;
         let number = u64::from(std::process::id()) << 32 | self.asked;
         let line = request("guest-sync-delimited", Some(json!({ "id": number })));
         connection.get_mut().write_all(&[&[DELIMITER], line.as_bytes(), b"\n"].concat())?;
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            let mut passed = Vec::new();
-            (&mut connection).take(LARGEST_ANSWER).read_until(DELIMITER, &mut passed)?;
-            if answer(&line_of(&mut connection)?).is_ok_and(|value| value == json!(number)) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            until(&mut connection, DELIMITER, end)?;
+            if answer(&until(&mut connection, b'\n', end)?).is_ok_and(|value| value == json!(number)) {
                 return Ok(connection);
             }
         }
-        Err(io::ErrorKind::TimedOut.into())
     }
 
     fn converse(&mut self, line: &str) -> io::Result<Vec<u8>> {
@@ -81,17 +78,37 @@ impl Socket {
             None => self.connect()?,
         };
         connection.get_mut().write_all(format!("{line}\n").as_bytes())?;
-        let text = line_of(&mut connection)?;
+        let text = until(&mut connection, b'\n', Instant::now() + PATIENCE)?;
         // After an error it is not known where the next answer begins, and the connection is made anew.
         self.connection = Some(connection);
         Ok(text)
     }
 }
 
-fn line_of(connection: &mut BufReader<UnixStream>) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    connection.take(LARGEST_ANSWER).read_until(b'\n', &mut line)?;
-    if line.last() == Some(&b'\n') { Ok(line) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+/// What comes up to a byte, which must come before a moment.
+fn until(connection: &mut BufReader<UnixStream>, byte: u8, end: Instant) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        connection.get_ref().set_read_timeout(Some(left))?;
+        let there = connection.fill_buf()?;
+        let found = there.iter().position(|&one| one == byte);
+        let length = found.map_or(there.len(), |at| at + 1);
+        text.extend_from_slice(&there[..length]);
+        connection.consume(length);
+        if found.is_some() {
+            return Ok(text);
+        }
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if text.len() > LARGEST_ANSWER {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
 }
 
 impl Transport for Socket {
@@ -123,5 +140,28 @@ impl Transport for Virsh {
             return answer(&output.stdout);
         }
         Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_guest_that_sends_a_byte_now_and_then_is_not_waited_for_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent");
+        let listener = UnixListener::bind(&path).unwrap();
+        let guest = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let begun = Instant::now();
+        let why = Socket::new(&path).ask("guest-ping", None).unwrap_err();
+        assert!(begun.elapsed() < PATIENCE * 3, "{:?}: {why}", begun.elapsed());
+        guest.join().unwrap();
     }
 }
