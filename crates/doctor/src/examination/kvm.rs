@@ -290,7 +290,7 @@ fn erratum_1235(subject: &Subject<'_>) -> Option<Verdict> {
             } else {
                 verdict.advice("Linux 6.17 or later, which takes IPIs itself on this CPU (7.1 on Hygon)")
             };
-            verdict.command("exitless disable --apply")
+            verdict.command("exitless disable --persist --reload --apply")
         }
     })
 }

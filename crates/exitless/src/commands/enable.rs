@@ -32,6 +32,17 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+#[cfg(test)]
+impl Arguments {
+    /// Whether `--apply` is told what to do, without which nothing is made.
+    pub(crate) fn says_what(&self) -> Result<(), String> {
+        match self.apply && !self.persist && !self.reload {
+            true => Err("--apply without --persist or --reload".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     let root: &Path = &arguments.root;
