@@ -3,6 +3,8 @@
 mod commands;
 mod console;
 mod interrupt;
+#[cfg(test)]
+mod named_commands;
 mod status;
 
 use std::process::ExitCode;
@@ -49,7 +51,8 @@ enum Command {
     Probe(probe::Arguments),
     /// Count the VM exits of this host's VMs as they happen, in the kernel, with their handling times.
     ///
-    /// Exit status: 0; 2 for a wrong command line or a VM that is not there; 125 when exits cannot be counted here.
+    /// Exit status: 0; 1 when the VMs that were asked for by --vm ended meanwhile; 2 for a wrong command line or a VM that is
+    /// not there; 125 when exits cannot be counted here.
     Stat(stat::Arguments),
     /// Record every VM exit of this host's VMs, or only their sums, for `report`, `diff` and `timeline`.
     ///
@@ -115,7 +118,7 @@ enum Command {
     /// Undo what exitless changed of this host, the newest change first, also after a crash.
     ///
     /// Exit status: 0 when nothing is left to undo; 1 when something is left: others changed it since, its process still
-    /// runs, or it failed; 2 for a wrong command line; 125 when the journal cannot be read or written.
+    /// runs, it takes a script to undo it, or it failed; also when a line of the journal is damaged; 2 for a wrong command line; 125 when the journal cannot be read or written.
     Restore(restore::Arguments),
     /// Keep all that is read to judge this host in one archive, without secrets, so that it can be judged elsewhere.
     ///

@@ -16,10 +16,10 @@ use traces::Recordings;
 
 use super::quantity;
 use super::table::TableArguments;
-use super::watching::{LiveSource, VmNames, WatchArguments};
+use super::watching::{LiveSource, VmNames, WatchArguments, Watched};
 use super::workload::Workload;
 use super::xen::XenHost;
-use crate::{console, interrupt};
+use crate::{console, interrupt, status};
 
 /// Arguments of `stat`.
 #[derive(Debug, Args)]
@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// End after so many tables.
     #[arg(long, value_name = "COUNT")]
     count: Option<u64>,
+    /// End after so long: 10s, 5min.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
+    duration: Option<u64>,
     #[command(flatten)]
     rows: TableArguments,
     /// Print everything as JSON, an object a line.
@@ -41,7 +44,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     self_cost: bool,
     /// Count while this command runs, and print one table at its end.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["interval", "count"])]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["interval", "count", "duration"])]
     command: Vec<OsString>,
 }
 
@@ -66,18 +69,53 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         tables.show_last(collector)?;
         return Ok(status);
     }
-    let mut next = Instant::now();
-    for number in 1.. {
-        next += Duration::from_nanos(arguments.interval);
-        // What was counted until a signal is shown too.
-        if !pause(next, &stop) || arguments.count == Some(number) {
-            break;
+    let watched = Watched::of(&watch);
+    let mut pace = Pace::begin(arguments);
+    // What was counted until a signal is shown too.
+    while pause(pace.next(), &stop) && !pace.is_over() {
+        if watched.have_ended() {
+            tables.show_last(collector)?;
+            tracing::warn!("The VM that was asked for has ended: {}", arguments.watch.wanted().join(", "));
+            return Ok(ExitCode::from(status::SOME_FAILED));
         }
         let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
         tables.show(collector.take()?, cost.as_ref())?;
     }
     tables.show_last(collector)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// When the tables are due, and when the last of them was.
+struct Pace {
+    interval: Duration,
+    next: Instant,
+    end: Option<Instant>,
+    left: Option<u64>,
+}
+
+impl Pace {
+    fn begin(arguments: &Arguments) -> Self {
+        let now = Instant::now();
+        Self {
+            interval: Duration::from_nanos(arguments.interval),
+            next: now,
+            end: arguments.duration.and_then(|ns| now.checked_add(Duration::from_nanos(ns))),
+            left: arguments.count,
+        }
+    }
+
+    /// When the next one is due; the last one no later than the end.
+    fn next(&mut self) -> Instant {
+        self.next += self.interval;
+        self.next = self.end.map_or(self.next, |end| end.min(self.next));
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        self.next
+    }
+
+    /// Whether the one that is due now is the last.
+    fn is_over(&self) -> bool {
+        self.left == Some(0) || self.end.is_some_and(|end| self.next >= end)
+    }
 }
 
 /// What all tables share.
@@ -123,4 +161,33 @@ fn print(
         writeln!(out)?;
     }
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(count: Option<u64>, duration: Option<u64>) -> Vec<u128> {
+        let begin = Instant::now();
+        let end = duration.map(|ms| begin + Duration::from_millis(ms));
+        let mut pace = Pace { interval: Duration::from_millis(10), next: begin, end, left: count };
+        let mut moments = Vec::new();
+        while moments.len() < 9 {
+            moments.push(pace.next().duration_since(begin).as_millis());
+            if pace.is_over() {
+                break;
+            }
+        }
+        moments
+    }
+
+    #[test]
+    fn tables_end_with_their_number_or_their_time_whichever_comes_first() {
+        assert_eq!(due(Some(2), None), [10, 20]);
+        assert_eq!(due(None, Some(25)), [10, 20, 25]);
+        assert_eq!(due(None, Some(20)), [10, 20]);
+        assert_eq!(due(Some(1), Some(25)), [10]);
+        assert_eq!(due(Some(5), Some(15)), [10, 15]);
+        assert_eq!(due(None, None).len(), 9);
+    }
 }

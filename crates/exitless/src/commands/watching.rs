@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use exits::Profile;
 use experiment::pause;
+use host::scheduling::ThreadId;
 use host::vms::Vms;
 use live::{Collector, Error, Mechanism, Recorder, Watch};
 use traces::{Format, Options, Origin, Reading, Recordings};
@@ -86,6 +87,27 @@ impl WatchArguments {
     }
 }
 
+/// The processes of the VMs that were asked for: when all of them have ended, there is nothing left to watch.
+#[derive(Debug)]
+pub(crate) struct Watched(Vec<(ThreadId, Option<u64>)>);
+
+impl Watched {
+    /// Those of a watch; none where all VMs are watched.
+    pub(crate) fn of(watch: &Watch) -> Self {
+        let pids = watch.processes.iter().flatten().filter_map(|pid| i32::try_from(*pid).ok());
+        let threads = pids.map(|pid| ThreadId { pid, tid: pid });
+        Self(threads.map(|thread| (thread, thread.start_ticks(Path::new(HOST)))).collect())
+    }
+
+    /// Whether VMs were asked for, and none of them runs any more. Another process that got a number is another one.
+    pub(crate) fn have_ended(&self) -> bool {
+        let runs = |(thread, start): &(ThreadId, Option<u64>)| {
+            start.is_some() && thread.start_ticks(Path::new(HOST)) == *start
+        };
+        !self.0.is_empty() && !self.0.iter().any(runs)
+    }
+}
+
 /// Names of VMs by their process, looked up when a process is first seen.
 #[derive(Debug, Default)]
 pub(crate) struct VmNames {
@@ -140,5 +162,22 @@ impl LiveSource {
         let mut recordings = Recordings::new(Options::default());
         recordings.add("this host".to_owned(), Reading { profile, origin, damage: None, warnings });
         recordings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_that_ended_is_noticed_and_all_vms_never_end() {
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let watch = Watch { processes: Some([process.id()].into()), ..Watch::default() };
+        let watched = Watched::of(&watch);
+        assert!(!watched.have_ended());
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(watched.have_ended());
+        assert!(!Watched::of(&Watch::default()).have_ended());
     }
 }

@@ -109,6 +109,17 @@ pub fn applied(plan: &Plan, applied: &Applied, width: usize) -> String {
         };
         text += &wrapped(&said, width, "", "  ");
     }
+    // What was asked for and could not even be tried.
+    for step in plan.steps.iter().filter(|step| applied.steps.iter().all(|(name, _)| *name != step.name)) {
+        if let Standing::Blocked { why, next } = &step.standing {
+            text += &wrapped(
+                &format!("Not done: {}. It is blocked: {why}; {next}.", step.title),
+                width,
+                "",
+                "  ",
+            );
+        }
+    }
     if let Some(reads) = &applied.reads {
         text += &wrapped(&format!("{} says {reads}.", plan.place), width, "", "  ");
     }

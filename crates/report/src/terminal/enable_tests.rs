@@ -63,3 +63,11 @@ fn each_outcome_is_told() {
         /sys/module/kvm_amd/parameters/avic says Y.\n";
     assert_eq!(applied(&shown(), &outcomes, 80), expected);
 }
+
+#[test]
+fn a_step_that_was_asked_for_and_is_blocked_is_told_beside_those_that_were_made() {
+    let outcomes = Applied { steps: vec![("one".to_owned(), StepOutcome::Made)], ..Applied::default() };
+    let expected = "Done: The step one.\n\
+        Not done: The step two. It is blocked: VMs run: web (process 7); end them.\n";
+    assert_eq!(applied(&shown(), &outcomes, 80), expected);
+}

@@ -3,17 +3,16 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
 use experiment::pause;
 use host::vms::Vms;
-use live::Error;
+use live::{Error, Watch};
 use report::Running;
 
-use super::Arguments;
+use super::{Arguments, Pace};
 use crate::commands::vms::{exit_code, since, source};
-use crate::commands::watching::HOST;
+use crate::commands::watching::{HOST, Watched};
 use crate::commands::workload::Workload;
 use crate::console;
 
@@ -42,16 +41,21 @@ pub(super) fn run(arguments: &Arguments, error: Error, stop: &AtomicBool) -> any
         show()?;
         return Ok(status);
     }
-    let mut next = Instant::now();
-    let mut tables = 0;
-    let mut status = ExitCode::SUCCESS;
-    while arguments.count.is_none_or(|count| tables < count) && !stop.load(Ordering::Relaxed) {
-        next += Duration::from_nanos(arguments.interval);
-        let _ = pause(next, stop);
-        status = show()?;
-        tables += 1;
+    let processes = vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok());
+    let asked = (!arguments.watch.wanted().is_empty()).then(|| processes.collect());
+    let watched = Watched::of(&Watch { processes: asked, ..Watch::default() });
+    let mut pace = Pace::begin(arguments);
+    loop {
+        let goes_on = pause(pace.next(), stop);
+        let status = show()?;
+        if watched.have_ended() {
+            tracing::warn!("The VM that was asked for has ended: {}", arguments.watch.wanted().join(", "));
+            return Ok(ExitCode::from(crate::status::SOME_FAILED));
+        }
+        if !goes_on || pace.is_over() {
+            return Ok(status);
+        }
     }
-    Ok(status)
 }
 
 fn print(running: &Running<'_>, json: bool) -> anyhow::Result<()> {

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use exits::{Grouping, Profile, Span};
 use experiment::pause;
 use traces::Sums;
 
-use super::{Arguments, print};
+use super::{Arguments, Pace, print};
 use crate::commands::workload::Workload;
 use crate::commands::xen::{self, Following, XenHost};
 
@@ -44,12 +44,8 @@ pub(super) fn run(
             std::thread::sleep(Duration::from_millis(20));
         }
     } else {
-        let mut next = Instant::now();
-        for number in 1.. {
-            next += Duration::from_nanos(arguments.interval);
-            if !pause(next, stop) || arguments.count == Some(number) || following.has_ended() {
-                break;
-            }
+        let mut pace = Pace::begin(arguments);
+        while pause(pace.next(), stop) && !pace.is_over() && !following.has_ended() {
             show(&mut host, Vec::new())?;
         }
     }
