@@ -109,10 +109,14 @@ impl Directory {
             let cannot = |errno: Errno| Error::Open { path: next.clone(), source: errno.into() };
             let (child, made) = here.child(&part, missing).map_err(cannot)?;
             let found = fstat(&child).map_err(cannot)?;
-            let loose = here.loose.take().or_else(|| {
-                // In a directory with the sticky bit each may remove what is theirs alone.
-                let sticky = above.st_mode & 0o1000 != 0 && is_ours(above.st_uid) && is_ours(found.st_uid);
-                distrusted(&here.path, &above).filter(|_| !sticky)
+            let loose = here.loose.take().or_else(|| match distrusted(&here.path, &above)? {
+                // In a directory with the sticky bit each may remove what is theirs alone: what counts is whose the entry is.
+                Error::Mode { .. } if above.st_mode & 0o1000 != 0 => {
+                    let expected = "root or yourself".to_owned();
+                    let owner = found.st_uid;
+                    (!is_ours(owner)).then(|| Error::Owner { path: next.clone(), owner, expected })
+                }
+                loose => Some(loose),
             });
             match FileType::from_raw_mode(found.st_mode) {
                 FileType::Directory => here = Self { descriptor: child, path: next, loose, made },

@@ -48,6 +48,12 @@ fn a_directory_that_others_may_write_to_is_refused() {
     assert!(private(&root, "/a/b").is_err());
     make(&root, "a", 0o1777);
     private(&root, "/a/b").unwrap();
+    // Where everybody may make directories, the one that somebody else made is named.
+    if give(&deep) {
+        let error = private(&root, "/a/b").unwrap_err();
+        assert!(matches!(&error, Error::Owner { path, .. } if *path == deep), "{error}");
+        chown(&deep, Some(0), Some(0)).unwrap();
+    }
     assert!(!Directory::open(&deep, Missing::Refused).unwrap().was_made());
 }
 

@@ -29,7 +29,9 @@ pub enum Error {
         expected: String,
     },
     /// Others may write to it, or look into what is secret.
-    #[error("{path} has mode {mode:04o}, which lets others in; run `chmod {wanted} {path}`")]
+    #[error(
+        "{path} has mode {mode:04o}, which lets others in; use another directory, or run `chmod {wanted} {path}`"
+    )]
     Mode {
         /// The directory.
         path: PathBuf,

@@ -16,5 +16,6 @@ pub use driver::{DATA, Driver, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
 pub use memory_file::memory_file;
 pub use net::NetDriver;
+#[cfg(debug_assertions)]
 pub(crate) use panics::panic_if_armed;
 pub use panics::{PANICS, let_requests_panic};

@@ -16,7 +16,7 @@ pub(crate) const QEMU_CPU: &str = "phenom,+svm,-monitor";
 const ARGUMENTS: &str =
     "console=com1 com1=115200 loglvl=all guest_loglvl=all spec-ctrl=no xpti=no conring_size=128k";
 /// Further ones for QEMU.
-const QEMU_ARGUMENTS: &str = "dom0_max_vcpus=2";
+const QEMU_ARGUMENTS: &str = "dom0_max_vcpus=2 bootscrub=off";
 /// Further ones for Bochs, whose CPU model has MWAIT and no idle states. The firmware has not finished when its ROM enters
 /// Xen, so that Xen takes the memory map that it is given and asks the firmware for nothing. Memory is zero at power-on.
 const BOCHS_ARGUMENTS: &str =

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 
 fn build(name: &str) -> Result<(), Error> {
     let lab = Lab::find(name)?;
-    let cache = Cache::of_user();
+    let cache = Cache::of_user()?;
     let mut said = Vec::new();
     // A line for each step: the output stands between that of cargo.
     let mut say = |progress: Progress| {
