@@ -57,7 +57,7 @@ const CURVE: [u32; 5] = [0, 500, 1000, 1350, 2000];
 
 /// Emulated hosts are slow, and their cycles hardly vary.
 fn laboratory_plan() -> Plan {
-    Plan { samples: 200, warm_up: 10, blocks: 4, ..Plan::full() }
+    Plan { samples: 80, warm_up: 10, blocks: 3, ..Plan::full() }
 }
 
 /// Runs the subcommand.
