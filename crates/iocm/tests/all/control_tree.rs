@@ -1,9 +1,7 @@
 //! The control tree of a daemon under load: as a file system and over its socket, with libblkio as the front-end.
 
-mod blkio_disk;
-
+use crate::blkio_disk::{BLOCK, DISK, Disk};
 use blkio::ReqFlags;
-use blkio_disk::{BLOCK, DISK, Disk};
 use iocm::config::Config;
 use iocm::control::client::Client;
 use iocm::control::mount::Mounted;
@@ -195,7 +193,7 @@ fn the_tree_is_files() {
     assert_eq!(read("devices/d.9/size").unwrap_err().raw_os_error(), Some(Errno::Missing.code()));
     let mode = |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o777;
     let modes = ["devices/d.0/vm", "devices/d.0/size", "devices/create", "devices"].map(mode);
-    assert_eq!(modes, [0o400, 0o600, 0o200, 0o500]);
+    assert_eq!(modes, [0o400, 0o600, 0o200, 0o500], "nobody reads it whom the socket refuses");
     // A file that is open when its object goes says so.
     let load = File::open(root.join(format!("workers/{worker}/load"))).unwrap();
     write("workers/remove", &worker).unwrap();
