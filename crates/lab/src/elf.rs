@@ -24,6 +24,29 @@ pub(crate) fn program_headers(elf: &[u8]) -> impl Iterator<Item = ProgramHeader>
     })
 }
 
+/// The part of a 64-bit file that is loaded: without symbols and section headers, which lie behind it and are no use to a
+/// kernel.
+pub(crate) fn loaded(mut elf: Vec<u8>) -> Vec<u8> {
+    let (start, size, count) = table(&elf).unwrap_or((0, 0, 0));
+    let end = |index: usize| {
+        let at = start.checked_add(index * size)?;
+        let (offset, bytes) = (number(&elf, at.checked_add(8)?, 8)?, number(&elf, at.checked_add(32)?, 8)?);
+        usize::try_from(offset.checked_add(bytes)?).ok()
+    };
+    let last = (0..count).filter_map(end).max().unwrap_or(0);
+    if (SECTION_HEADERS.end..elf.len()).contains(&last) {
+        elf.truncate(last);
+        elf[SECTION_HEADERS_AT].fill(0);
+        elf[SECTION_HEADERS].fill(0);
+    }
+    elf
+}
+
+/// `e_shoff` of a 64-bit header.
+const SECTION_HEADERS_AT: std::ops::Range<usize> = 0x28..0x30;
+/// `e_shentsize`, `e_shnum` and `e_shstrndx`.
+const SECTION_HEADERS: std::ops::Range<usize> = 0x3a..0x40;
+
 /// What is read of a program header of a 32-bit file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProgramHeader32 {

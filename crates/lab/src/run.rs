@@ -12,7 +12,7 @@ use crate::archive::Archive;
 use crate::assemble::{ATA_MODULES, KVM_MODULES, VIRTIO_MODULES};
 use crate::cache::Cache;
 use crate::definition::{Emulator, Hypervisor, Lab};
-use crate::elf::{PT_INTERP, program_headers};
+use crate::elf::{PT_INTERP, loaded, program_headers};
 use crate::error::Error;
 use crate::guest_image::GuestImage;
 use crate::image::{BUSYBOX, DISK, Image, MODULES};
@@ -329,7 +329,7 @@ fn own_program() -> Result<Vec<u8>, Error> {
     if program_headers(&program).any(|header| header.kind == PT_INTERP) {
         return Err(Error::NotStatic { path: fs::read_link(&path).unwrap_or(path) });
     }
-    Ok(program)
+    Ok(loaded(program))
 }
 
 fn take_out(archive: &Path, output: &Path) -> Result<Vec<PathBuf>, Error> {

@@ -6,8 +6,10 @@ use crate::command::run;
 
 #[test]
 fn ports_of_a_running_vm_come_out_with_their_devices() {
-    // A machine without an operating system: firmware alone makes thousands of exits for ports.
+    // A machine without an operating system: firmware alone makes thousands of exits for ports, and begins anew when it
+    // finds nothing to boot.
     let qemu = "qemu-system-x86_64 -name guest -accel kvm -M pc,hpet=off -m 32 -display none -nodefaults -vga std \
+                -boot reboot-timeout=500 \
                 -device isa-debugcon,iobase=0x402,chardev=c -chardev null,id=c";
     let script = format!(
         "exitless advise --duration 8 --json >advice.json & advise=$!; sleep 1; \

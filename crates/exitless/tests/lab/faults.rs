@@ -19,14 +19,15 @@ fn run_folders() -> Vec<PathBuf> {
 /// Processes whose command line names a folder of a run.
 fn emulators_of(folder: &Path) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(folder.to_str().unwrap())).count()
+    // An emulator runs in the folder of its run, and a folder that is gone has "(deleted)" behind its name.
+    let places = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    places.filter(|place| place.to_string_lossy().starts_with(folder.to_str().unwrap())).count()
 }
 
 /// A laboratory whose command has begun, and the folder of its run.
 fn sleeping() -> (Child, PathBuf) {
     let before = run_folders();
-    let mut child = exitless(&["lab", "run", "amd-svm", "--bare", "--", "sh", "-c", "echo begun; sleep 100"])
+    let mut child = exitless(&["lab", "run", "amd-svm", "--bare", "--", "sh", "-c", "echo begun; while :; do :; done"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -79,21 +80,21 @@ fn a_missing_file_to_put_fails_before_the_boot() {
 
 #[test]
 fn a_panic_inside_is_told_with_the_console() {
-    let said = bare("amd-svm", "echo c > /proc/sysrq-trigger; sleep 100");
+    let said = bare("amd-svm", "echo c > /proc/sysrq-trigger; while :; do :; done");
     assert_eq!(said.status, 125);
     assert!(said.err.contains("panicked") && said.err.contains("sysrq triggered crash"), "{}", said.err);
 }
 
 #[test]
 fn a_boot_that_takes_too_long_is_told_with_its_limit() {
-    let said = run(&["lab", "run", "amd-svm", "--bare", "--boot-timeout", "1", "--", "true"]);
+    let said = run(&["lab", "run", "amd-svm", "--bare", "--boot", "--boot-timeout", "1", "--", "true"]);
     assert_eq!(said.status, 125);
     assert!(said.err.contains("did not reach its user space within 1s"), "{}", said.err);
 }
 
 #[test]
 fn a_command_that_takes_too_long_is_stopped() {
-    let said = run(&["lab", "run", "amd-svm", "--bare", "--timeout", "1", "--", "sleep", "100"]);
+    let said = run(&["lab", "run", "amd-svm", "--bare", "--timeout", "1", "--", "sh", "-c", "while :; do :; done"]);
     assert_eq!(said.status, 125);
     assert!(said.err.contains("still running after 1s"), "{}", said.err);
 }
@@ -134,29 +135,13 @@ fn two_laboratories_at_once_do_not_collide() {
 }
 
 #[test]
-fn too_much_to_put_is_refused_with_the_room_there_is() {
+fn too_much_to_put_is_told_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let large = folder.path().join("large");
     fs::File::create(&large).unwrap().set_len(300 << 20).unwrap();
     let said = run(&["lab", "run", "intel-apicv", "--bare", "--put", large.to_str().unwrap(), "--", "true"]);
     assert_eq!(said.status, 125);
-    assert!(said.err.contains("room for") && said.err.contains("--memory"), "{}", said.err);
-}
-
-#[test]
-fn a_bochs_on_path_that_fails_its_self_test_is_passed_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let fake = folder.path().join("bochs-bin");
-    // Its own text makes it a program of its own to the store of verdicts.
-    fs::write(&fake, format!("#!/bin/sh\n# {}\necho no emulator\nexit 1\n", folder.path().display()))
-        .unwrap();
-    let executable = std::process::Command::new("chmod").arg("+x").arg(&fake).status().unwrap();
-    assert!(executable.success());
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
-    let built = exitless(&["lab", "build", "intel-apicv"]).env("PATH", path).output().unwrap();
-    let built = said(&built);
-    assert_eq!(built.status, 0, "{}", built.err);
-    assert!(built.out.contains("Bochs of the laboratory's image"), "{}", built.out);
+    assert!(said.err.contains("putting large") && said.err.contains("No space left"), "{}", said.err);
 }
 
 #[test]
