@@ -8,7 +8,7 @@ mod fault;
 mod mapping;
 
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use dirty::{DirtyLog, LogError};
 pub(crate) use fault::lost_pages;
@@ -95,9 +95,31 @@ pub enum RegionError {
         /// Size in bytes.
         size: u64,
     },
+    /// All guests together would need more addresses than this process has.
+    #[error(
+        "The guest would have {wanted:#x} bytes of memory, and {most:#x} are the most on this host: four times its own"
+    )]
+    TooMuch {
+        /// Bytes with this region.
+        wanted: u64,
+        /// Bytes that a guest can have.
+        most: u64,
+    },
     /// It cannot be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
+}
+
+/// Bytes of memory that one guest can have: what a file says costs nothing, but the addresses that it is mapped at are those
+/// of all guests. Four times the host's leave room for what is only promised to a guest.
+fn most_of_a_guest() -> u64 {
+    static MOST: OnceLock<u64> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        // SAFETY: the call takes no memory.
+        let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+        let bytes = u64::try_from(pages).unwrap_or(0) * rustix::param::page_size() as u64;
+        bytes.saturating_mul(4).max(1 << 34)
+    })
 }
 
 impl GuestMemory {
@@ -120,6 +142,12 @@ impl GuestMemory {
         }
         if let Some(other) = self.regions.iter().find(|other| other.place.overlaps(&place)) {
             return Err(RegionError::Overlap(other.place.guest, place.guest));
+        }
+        let (has, most) =
+            (self.regions.iter().map(|region| region.place.size).sum::<u64>(), most_of_a_guest());
+        let wanted = has.saturating_add(place.size);
+        if wanted > most {
+            return Err(RegionError::TooMuch { wanted, most });
         }
         let region = Region { place, mapping: Mapping::of_file(file, place.offset, place.size)? };
         let mut regions = self.regions.clone();

@@ -81,3 +81,14 @@ fn pages_that_were_written_are_marked() {
     assert!(matches!(DirtyLog::of_file(&bitmap, 0, 0), Err(LogError::Map(MapError::Empty))));
     assert!(!memory.logged(None).is_logged());
 }
+
+#[test]
+fn no_guest_takes_the_addresses_of_all_others() {
+    let file = file(1 << 62);
+    let most = most_of_a_guest();
+    let memory = GuestMemory::default().with(place(0, most / 2, 0), &file).unwrap();
+    let more = memory.with(place(1 << 50, most, 0), &file);
+    assert!(matches!(more, Err(RegionError::TooMuch { .. })));
+    assert!(memory.with(place(1 << 50, most / 4, 0), &file).is_ok());
+    assert!(matches!(DirtyLog::of_file(&file, 0, 1 << 40), Err(LogError::TooLarge(_))));
+}

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// Bytes that a bit stands for (vhost-user specification, "Migration": `VHOST_LOG_PAGE`).
 const PAGE: u64 = 0x1000;
 
+/// Bytes of a log at most: enough for 32 TiB of a guest's addresses.
+const MOST: u64 = 1 << 30;
+
 /// A bitmap with a bit for each page of the guest, shared with the front-end.
 #[derive(Debug)]
 pub struct DirtyLog {
@@ -17,6 +20,9 @@ pub struct DirtyLog {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
+    /// It is larger than any guest's.
+    #[error("A log of {0:#x} bytes is larger than any guest's on this host")]
+    TooLarge(u64),
     /// It cannot be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -28,6 +34,9 @@ impl DirtyLog {
     /// # Errors
     /// [`LogError`].
     pub fn of_file(file: &File, offset: u64, size: u64) -> Result<Self, LogError> {
+        if size > MOST {
+            return Err(LogError::TooLarge(size));
+        }
         Ok(Self { mapping: Mapping::of_file(file, offset, size)? })
     }
 

@@ -98,8 +98,17 @@ impl Run {
     pub(super) fn until_stopped(&mut self) {
         let mut awake = ticks();
         loop {
+            let now = now_ns();
+            // However much the others have to do, a kick is seen in time. Before letters are opened,
+            // for this takes note that there are some.
+            if now.saturating_sub(self.looked) >= LOOK_EVERY_NS && self.entries.iter().any(|entry| !entry.hot)
+            {
+                self.wait(Some(0));
+                self.looked = now;
+            }
             // Queues go, with the files that they are woken by, only when the kernel knows of all that was put down.
-            if self.uring.submit() {
+            let is_open = self.uring.submit();
+            if is_open {
                 for command in self.mailbox.open() {
                     self.obey(command);
                 }
@@ -107,16 +116,11 @@ impl Run {
                     self.give_what_is_wanted();
                 }
             }
-            if self.stopping.is_some() && self.uring.in_flight == 0 && self.uring.submit() {
+            let is_ending = self.stopping.is_some() && !self.entries.iter().any(|entry| entry.waiting);
+            if is_ending && self.uring.in_flight == 0 && self.uring.submit() {
                 break;
             }
             let now = now_ns();
-            // However much the others have to do, a kick is seen in time.
-            if now.saturating_sub(self.looked) >= LOOK_EVERY_NS && self.entries.iter().any(|entry| !entry.hot)
-            {
-                self.wait(Some(0));
-                self.looked = now;
-            }
             let mut found = self.sweep(now) + self.take_answers();
             let mut is_told = self.uring.submit();
             // Most signals end as they are submitted: their ends shall wake nobody.
@@ -125,9 +129,15 @@ impl Run {
                 is_told = self.uring.submit();
             }
             // What is under way goes on at once.
-            let is_waiting = !is_told || self.entries.iter().any(|entry| entry.waiting || entry.unwoken);
-            if found > 0 || is_waiting {
+            let goes_on = |entry: &Entry| {
+                let is_free = entry.wanted.is_some() && entry.queue.in_flight() == 0;
+                entry.waiting || entry.unwoken || is_free
+            };
+            let is_waiting = !is_open || !is_told || self.entries.iter().any(goes_on);
+            if found > 0 {
                 self.pace.found(found, now);
+            }
+            if found > 0 || is_waiting {
                 // One that never waits is awake all the time, and says so now and then.
                 if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
                     awake = self.account(awake);

@@ -307,3 +307,23 @@ fn a_limit_holds_a_device_back() {
     // 20 ms of credit are there at first.
     assert!(began.elapsed() > Duration::from_millis(150), "{:?}", began.elapsed());
 }
+
+#[test]
+fn no_letter_is_left_unread_while_kicks_are_looked_for() {
+    let routes = Routes::new();
+    let worker = Arc::new(worker(&routes, Polling::default()));
+    let (_guest, queue) = Guest::new(&null(), FEATURES);
+    worker.add(queue);
+    // The queue is left to its kicks, so that the worker looks for them between its letters.
+    std::thread::sleep(Duration::from_millis(20));
+    let (told, heard) = mpsc::channel();
+    let asked = Arc::clone(&worker);
+    std::thread::spawn(move || {
+        for _ in 0..20_000 {
+            assert!(asked.with(QueueKey::fresh(), |_| ()).unwrap().is_err());
+        }
+        drop(asked);
+        let _ = told.send(());
+    });
+    assert!(heard.recv_timeout(Duration::from_secs(30)).is_ok(), "a letter was not read");
+}
