@@ -89,24 +89,20 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
     let plan = arguments.plan.plan(laboratory_plan());
     plan.check()?;
     with_laboratory(lab, interrupt::flag()?, |laboratory| {
-        let collect = |plan: &Plan, switch_cycles| {
-            let recording = collect_inside(laboratory, plan, switch_cycles, arguments)?;
-            let switch_cycles = laboratory.has_clock().then_some(switch_cycles);
-            Ok::<_, anyhow::Error>(Recording {
-                emulated: Some(laboratory.emulator_name()),
-                switch_cycles,
-                ..recording
-            })
-        };
-        let recording = collect(&plan, arguments.switch_cycles)?;
-        let shorter = curve_plan(&plan);
-        let costs = CURVE.into_iter().filter(|&cycles| cycles != arguments.switch_cycles);
-        // One arm has no change to draw, and without a clock a cost means nothing.
-        let both = matches!(recording.arms, Arms::Both { .. }) && laboratory.has_clock();
-        let costs = costs.filter(|_| both && !shorter.measures.is_empty());
-        let at_other_costs = costs.map(|cycles| collect(&shorter, cycles)).collect::<Result<_, _>>()?;
-        Ok(Recording { at_other_costs, ..recording })
+        let recording = collect_inside(laboratory, &plan, arguments)?;
+        Ok(as_emulated(recording, &laboratory.emulator_name(), arguments.switch_cycles, laboratory.has_clock()))
     })
+}
+
+/// What only the outside knows of a recording from a laboratory.
+fn as_emulated(recording: Recording, emulator: &str, switch_cycles: u32, has_clock: bool) -> Recording {
+    let named = |recording: Recording| Recording { emulated: Some(emulator.to_owned()), ..recording };
+    let at_other_costs = recording.at_other_costs.iter().cloned().map(named).collect();
+    Recording {
+        switch_cycles: has_clock.then_some(switch_cycles),
+        at_other_costs,
+        ..named(recording)
+    }
 }
 
 /// The measures whose gain depends on what a switch costs, briefly: with a clock of instructions samples hardly differ.
@@ -138,9 +134,20 @@ fn collect_here(plan: &Plan) -> anyhow::Result<Recording> {
     Ok(collect(plan, &mut |progress| line.show(progress.to_string()))?)
 }
 
+/// Records inside a laboratory, and then briefly at each other cost of a switch, where the machine takes one and there are
+/// arms to compare.
 fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
     let plan: Plan = serde_json::from_str(plan).context("Could not read the plan")?;
-    let recording = collect(&plan, &mut |progress| eprintln!("{progress}"))?;
+    let mut recording = collect(&plan, &mut |progress| eprintln!("{progress}"))?;
+    let shorter = curve_plan(&plan);
+    let cost = lab::switch_cost::get().context("Could not read the cost of a switch")?;
+    if let (Some(own), Arms::Both { .. }, false) = (cost, &recording.arms, shorter.measures.is_empty()) {
+        for cycles in CURVE.into_iter().filter(|&cycles| cycles != own) {
+            lab::switch_cost::set(cycles).context("Could not set the cost of a switch")?;
+            let other = collect(&shorter, &mut |progress| eprintln!("{cycles} cycles a switch: {progress}"))?;
+            recording.at_other_costs.push(Recording { switch_cycles: Some(cycles), ..other });
+        }
+    }
     let out = File::create(file).with_context(|| format!("Could not write {}", file.display()))?;
     recording.write(BufWriter::new(out)).with_context(|| format!("Could not write {}", file.display()))?;
     Ok(ExitCode::SUCCESS)
@@ -149,7 +156,6 @@ fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
 fn collect_inside(
     laboratory: &Laboratory<'_>,
     plan: &Plan,
-    switch_cycles: u32,
     arguments: &Arguments,
 ) -> anyhow::Result<Recording> {
     let folder = tempfile::tempdir().context("Could not make a folder for the recording")?;
@@ -158,11 +164,11 @@ fn collect_inside(
         bare: true,
         get: vec![RECORDING.to_owned()],
         output: folder.path().to_owned(),
-        switch_cycles,
+        switch_cycles: arguments.switch_cycles,
         ..Request::new(["exitless", "prove", "--record", RECORDING, "--plan", &plan])
     };
     let line = StatusLine::new();
-    line.show(format!("Starting the emulated host, {switch_cycles} cycles a switch"));
+    line.show("Starting the emulated host");
     let mut messages = String::new();
     let finished = laboratory.run(&request, &mut |happening| {
         if let Happening::Stderr(bytes) = happening {

@@ -149,7 +149,7 @@ fn values(text: &str) -> Vec<(usize, usize, String)> {
         ':' => text[..at].ends_with('"'),
         _ => false,
     };
-    for (at, sign) in text.char_indices().filter(|&(at, sign)| begins(at, sign)) {
+    for (at, _) in text.char_indices().filter(|&(at, sign)| begins(at, sign)) {
         let mut begin = at + 1;
         let open = text[begin..].chars().next().filter(|one| ['"', '\''].contains(one));
         begin += usize::from(open.is_some());
