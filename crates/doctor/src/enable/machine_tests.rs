@@ -77,7 +77,7 @@ impl Host {
             for entry in fs::read_dir(&directory).unwrap().flatten() {
                 let path = entry.path();
                 let name = path.strip_prefix(self.root()).unwrap().to_owned();
-                if name.ends_with("exitless") {
+                if name.ends_with("exitless") || name.ends_with("exitless-journal") {
                     continue;
                 }
                 if path.is_dir() {

@@ -71,7 +71,7 @@ pub(crate) struct MachineArguments {
     /// Memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
     #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
     memory: Option<u64>,
-    /// Seconds within which the emulated host must reach its user space [default: 90, xen-apicv: 300].
+    /// Seconds within which the emulated host must reach its user space [default: 300].
     #[arg(long, value_name = "SECONDS")]
     boot_timeout: Option<u64>,
     /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE reaches modules.
@@ -80,10 +80,12 @@ pub(crate) struct MachineArguments {
     /// A further argument of Xen, in laboratories that have it: apicv=0.
     #[arg(long, value_name = "ARGUMENT")]
     hypervisor_argument: Vec<String>,
-    /// Cycles that a VM exit and the entry after it cost beside the instructions that handle it.
+    /// What a VM exit and the entry after it cost beside the instructions that handle it, as the time of so many
+    /// instructions.
     #[arg(long, value_name = "CYCLES", default_value_t = 0)]
     switch_cycles: u32,
-    /// Make the run the same as all others with this seed, to the last byte: clock and random numbers inside.
+    /// Let clock and random numbers inside begin as in all other runs with this seed; in Bochs the whole run is then the
+    /// same, to the last byte.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Boot instead of going on from the laboratory's snapshot.

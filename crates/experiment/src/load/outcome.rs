@@ -82,7 +82,7 @@ pub enum NoOutcome {
 }
 
 impl Outcome {
-    /// Reads what `exitless load --json` printed.
+    /// Reads what `exitless load http --json` and its siblings printed.
     ///
     /// # Errors
     /// Where it is another text, or one that a later version wrote.

@@ -132,6 +132,7 @@ static QEMU: Source = Source {
         Need::Program("ninja", "ninja-build"),
         Need::Program("patch", "patch"),
         Need::Program("python3", "python3-venv"),
+        Need::Program("pkg-config", "pkgconf"),
         Need::Library("glib-2.0", "libglib2.0-dev"),
         Need::Library("zlib", "zlib1g-dev"),
     ],

@@ -172,7 +172,6 @@ const KINDS: &[&str] = &[
     "-cpu",
     "-device",
     "-display",
-    "-drive",
     "-enable-kvm",
     "-global",
     "-k",
