@@ -221,7 +221,7 @@ fn an_emulator_is_named_in_the_verdict() {
     assert!(verdict.ends_with("instructions of an emulator (Bochs 3.0), not time on hardware."), "{verdict}");
     let verdict = verdict_under("QEMU TCG 10.0.13");
     assert!(
-        verdict.ends_with("the time of an emulator (QEMU TCG 10.0.13), not time on hardware."),
+        verdict.ends_with("eighths of an emulator's instruction (QEMU TCG 10.0.13), not time on hardware."),
         "{verdict}"
     );
     let mut named = sample();
