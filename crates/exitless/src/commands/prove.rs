@@ -90,7 +90,12 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
     plan.check()?;
     with_laboratory(lab, interrupt::flag()?, |laboratory| {
         let recording = collect_inside(laboratory, &plan, arguments)?;
-        Ok(as_emulated(recording, &laboratory.emulator_name(), arguments.switch_cycles, laboratory.has_clock()))
+        Ok(as_emulated(
+            recording,
+            &laboratory.emulator_name(),
+            arguments.switch_cycles,
+            laboratory.has_clock(),
+        ))
     })
 }
 
@@ -98,11 +103,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
 fn as_emulated(recording: Recording, emulator: &str, switch_cycles: u32, has_clock: bool) -> Recording {
     let named = |recording: Recording| Recording { emulated: Some(emulator.to_owned()), ..recording };
     let at_other_costs = recording.at_other_costs.iter().cloned().map(named).collect();
-    Recording {
-        switch_cycles: has_clock.then_some(switch_cycles),
-        at_other_costs,
-        ..named(recording)
-    }
+    Recording { switch_cycles: has_clock.then_some(switch_cycles), at_other_costs, ..named(recording) }
 }
 
 /// The measures whose gain depends on what a switch costs, briefly: with a clock of instructions samples hardly differ.

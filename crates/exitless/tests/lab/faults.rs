@@ -27,10 +27,11 @@ fn emulators_of(folder: &Path) -> usize {
 /// A laboratory whose command has begun, and the folder of its run.
 fn sleeping() -> (Child, PathBuf) {
     let before = run_folders();
-    let mut child = exitless(&["lab", "run", "amd-svm", "--bare", "--", "sh", "-c", "echo begun; while :; do :; done"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        exitless(&["lab", "run", "amd-svm", "--bare", "--", "sh", "-c", "echo begun; while :; do :; done"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "begun\n");
@@ -94,7 +95,8 @@ fn a_boot_that_takes_too_long_is_told_with_its_limit() {
 
 #[test]
 fn a_command_that_takes_too_long_is_stopped() {
-    let said = run(&["lab", "run", "amd-svm", "--bare", "--timeout", "1", "--", "sh", "-c", "while :; do :; done"]);
+    let said =
+        run(&["lab", "run", "amd-svm", "--bare", "--timeout", "1", "--", "sh", "-c", "while :; do :; done"]);
     assert_eq!(said.status, 125);
     assert!(said.err.contains("still running after 1s"), "{}", said.err);
 }

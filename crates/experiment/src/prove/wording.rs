@@ -45,7 +45,11 @@ pub fn interval_in_words(interval: Interval) -> String {
 /// What a cycle is under this emulator. The laboratories' Bochs advances the TSC by one an instruction, their QEMU by
 /// eight.
 pub fn emulated_cycles(emulator: &str) -> &'static str {
-    if emulator.starts_with("Bochs") { "instructions of an emulator" } else { "eighths of an emulator's instruction" }
+    if emulator.starts_with("Bochs") {
+        "instructions of an emulator"
+    } else {
+        "eighths of an emulator's instruction"
+    }
 }
 
 /// "12,345".
