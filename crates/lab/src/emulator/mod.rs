@@ -4,6 +4,8 @@
 //! damage what they emulate. Each patch says why it is there.
 
 mod compile;
+#[cfg(test)]
+mod faults_tests;
 mod source;
 
 use std::fs;

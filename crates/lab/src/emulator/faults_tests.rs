@@ -1,0 +1,101 @@
+//! QEMU's faults of SVM, provoked on the bare machine by `patches/qemu/test/svm.c`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::BuiltEmulator;
+use crate::assemble::STOCK_QEMU;
+use crate::cache::Cache;
+use crate::definition::Emulator;
+use crate::image::{Image, TOOLS};
+use crate::packages::on_path;
+use crate::tools::{Invocation, LIBRARIES};
+
+const SOURCE: &str = include_str!("../../patches/qemu/test/svm.c");
+/// As the source's head says.
+const COMPILER: [&str; 14] = [
+    "-O2",
+    "-static",
+    "-nostdlib",
+    "-ffreestanding",
+    "-fno-pic",
+    "-no-pie",
+    "-fno-stack-protector",
+    "-fcf-protection=none",
+    "-fno-asynchronous-unwind-tables",
+    "-mno-red-zone",
+    "-mgeneral-regs-only",
+    "-Wl,-Ttext-segment=0x100000",
+    "-Wl,--build-id=none",
+    "-Wl,-estart32",
+];
+/// What isa-debug-exit makes of 0 and of 1.
+const PASSED: i32 = 1;
+const FAILED: i32 = 3;
+
+/// The laboratories' image, whose firmware QEMU needs, or why there is nothing to test.
+fn image(cache: &Cache) -> Result<Image, &'static str> {
+    if !on_path("gcc") {
+        return Err("there is no gcc on PATH");
+    }
+    match Image::find(cache) {
+        Ok(Some(image)) => Ok(image),
+        _ => Err("the laboratories' image is not built"),
+    }
+}
+
+/// Runs the named tests: QEMU's exit status, and what they print.
+fn run(mut qemu: Invocation, tools: &Path, devices: &[&str], tests: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("svm.c"), folder.path().join("svm"));
+    fs::write(&source, SOURCE).unwrap();
+    let compiled = Command::new("gcc").args(COMPILER).arg("-o").arg(&program).arg(&source).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    qemu.env("QEMU_MODULE_DIR", tools.join(LIBRARIES).join("qemu"));
+    qemu.arg("-L").arg(tools.join("usr/share/qemu")).arg("-L").arg(tools.join("usr/share/seabios"));
+    qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-m", "64"]);
+    qemu.args(["-cpu", "EPYC,+svm", "-accel", "tcg,thread=single", "-icount", "shift=3,sleep=off"]);
+    qemu.args(["-chardev", "stdio,id=out,signal=off", "-device", "isa-debugcon,iobase=0x403,chardev=out"]);
+    qemu.args(["-device", "isa-debug-exit"]).args(devices);
+    qemu.arg("-kernel").arg(&program).args(["-append", tests]);
+    // One that hangs is ended, with a status of its own.
+    let output =
+        qemu.command_under(&["timeout", "--signal=KILL", "60"]).stdin(Stdio::null()).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.code() != Some(PASSED) {
+        println!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    (output.status.code(), printed)
+}
+
+#[test]
+fn the_patched_qemu_passes_what_provokes_the_faults() {
+    let cache = Cache::of_user().unwrap();
+    let (image, built) = match (image(&cache), BuiltEmulator::find(&cache, Emulator::Qemu)) {
+        (Ok(image), Ok(Some(built))) => (image, built),
+        (Err(reason), _) => return println!("not tested: {reason}"),
+        (Ok(_), _) => return println!("not tested: the laboratories' QEMU is not built"),
+    };
+    let qemu = Invocation::of_host(built.program());
+    let (status, printed) = run(qemu, &image.path(TOOLS), &["-device", "vmexit-cost"], "once next type cost");
+    assert_eq!(status, Some(PASSED), "{printed}");
+    let passed = printed.lines().filter(|line| line.starts_with("ok ")).count();
+    assert_eq!(passed, 7, "{printed}");
+}
+
+/// The program that provokes the faults finds them, where they are.
+#[test]
+fn debians_qemu_fails_by_each_fault_alone() {
+    let cache = Cache::of_user().unwrap();
+    let image = match image(&cache) {
+        Ok(image) => image,
+        Err(reason) => return println!("not tested: {reason}"),
+    };
+    let tools = image.path(TOOLS);
+    for fault in ["once", "next", "type"] {
+        let (status, printed) = run(Invocation::of_tree(&tools, STOCK_QEMU), &tools, &[], fault);
+        assert_eq!(status, Some(FAILED), "{fault}: {printed}");
+        assert!(printed.starts_with(&format!("FAIL {fault}: ")), "{printed}");
+    }
+}
