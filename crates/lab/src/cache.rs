@@ -166,6 +166,11 @@ impl Cache {
     pub(crate) fn run_folder(&self) -> Result<RunFolder, Error> {
         let runs = self.root.join("runs");
         fs::create_dir_all(&runs).map_err(Error::file("Could not make the folder for runs", &runs))?;
+        // One process at a time sweeps or makes a folder: none is swept between its making and its lock.
+        let alone = File::open(&runs).map_err(Error::file("Could not open", &runs))?;
+        flock(&alone, FlockOperation::LockExclusive)
+            .map_err(std::io::Error::from)
+            .map_err(Error::file("Could not lock", &runs))?;
         for leftover in unlocked_folders(&runs) {
             tracing::debug!(folder = %leftover.display(), "removing what a killed run left behind");
             let _ = fs::remove_dir_all(leftover);
@@ -235,8 +240,7 @@ fn unlocked_folders(runs: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .filter(|folder| match File::open(folder.join(RUN_LOCK)) {
             Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            // A folder without its lock yet belongs to a run that is just beginning.
-            Err(_) => false,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         })
         .collect()
 }
@@ -259,14 +263,32 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
         let living = cache.run_folder().unwrap();
-        let killed = root.path().join("runs/run-killed");
+        let [killed, early] = ["killed", "early"].map(|name| root.path().join("runs").join(name));
         fs::create_dir(&killed).unwrap();
         fs::write(killed.join(RUN_LOCK), "").unwrap();
+        // Killed before it had its lock.
+        fs::create_dir(&early).unwrap();
         let next = cache.run_folder().unwrap();
-        assert!(living.path().exists() && next.path().exists() && !killed.exists());
+        assert!(living.path().exists() && next.path().exists() && !killed.exists() && !early.exists());
         let path = living.path().to_owned();
         drop(living);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn runs_that_begin_together_do_not_sweep_each_other() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let run = cache.run_folder().unwrap();
+                        assert!(run.path().join(RUN_LOCK).exists());
+                    }
+                });
+            }
+        });
     }
 
     #[test]
