@@ -176,6 +176,20 @@ pub enum Error {
         /// The last lines of the console and of the emulator's own output.
         console: String,
     },
+    /// A saved machine did not go on.
+    #[error(
+        "{lab} did not go on from its snapshot, which was removed unless another run uses it; run the command again to \
+         boot and make a new one ({path})",
+        path = path.display()
+    )]
+    Restore {
+        /// The laboratory.
+        lab: &'static str,
+        /// The snapshot's folder.
+        path: PathBuf,
+        /// What went wrong.
+        source: Box<Error>,
+    },
     /// The agent inside could not do what it was asked.
     #[error("Inside {lab}: {message}")]
     Agent {

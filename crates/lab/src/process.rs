@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,8 @@ pub(crate) struct Process {
     decoder: Decoder,
     console: PathBuf,
     logs: Vec<PathBuf>,
-    /// While this is here, the emulator's input stays open.
-    input: Option<Receiver<()>>,
+    /// While this is here, the emulator's input stays open. A file that could not be sent is told here.
+    input: Option<Receiver<Option<Error>>>,
 }
 
 /// What the emulator did next.
@@ -36,6 +37,8 @@ pub(crate) enum Event {
     Ended(ExitStatus),
 }
 
+/// For an emulator that has closed its output to end.
+const END: Duration = Duration::from_secs(10);
 const PANIC: &str = "Kernel panic - not syncing";
 const END_WITH_PARENT: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
 
@@ -85,19 +88,26 @@ impl Process {
         let (sender, kept) = sync_channel(0);
         self.input = Some(kept);
         std::thread::spawn(move || {
-            let _ = send_order(&mut input, order, files);
+            let mut failure = send_order(&mut input, order, files);
             // Until this process is dropped, and the other end of the channel with it.
-            let _ = sender.send(());
+            while sender.send(failure.take()).is_ok() {}
         });
     }
 
-    /// Waits until the emulator ends by itself, at most for `patience`.
-    pub(crate) fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>, Error> {
+    /// Waits until the emulator ends by itself, at most for `patience`, or until `stop` is set.
+    pub(crate) fn wait(
+        &mut self,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Option<ExitStatus>, Error> {
         let begun = Instant::now();
         loop {
             let ended = self.child.try_wait().map_err(Error::file("Could not wait for", "the emulator"))?;
             if ended.is_some() || begun.elapsed() > patience {
                 return Ok(ended);
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -111,14 +121,24 @@ impl Process {
             }
             match self.pieces.recv_timeout(patience) {
                 Ok(piece) => self.decoder.push(&piece),
-                Err(RecvTimeoutError::Timeout) => return Ok(Event::Quiet),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let status =
-                        self.child.wait().map_err(Error::file("Could not wait for", "the emulator"))?;
-                    return Ok(Event::Ended(status));
+                Err(RecvTimeoutError::Timeout) => {
+                    let sent = self.input.as_ref().and_then(|input| input.try_recv().ok());
+                    return sent.flatten().map_or(Ok(Event::Quiet), Err);
                 }
+                Err(RecvTimeoutError::Disconnected) => return self.end().map(Event::Ended),
             }
         }
+    }
+
+    /// The end of an emulator that says no more; one that stays is killed.
+    fn end(&mut self) -> Result<ExitStatus, Error> {
+        if let Some(status) = self.wait(END, &AtomicBool::new(false))? {
+            return Ok(status);
+        }
+        self.child
+            .kill()
+            .and_then(|()| self.child.wait())
+            .map_err(Error::file("Could not end", "the emulator"))
     }
 
     /// Whether the kernel inside has said on its console that it panicked.
@@ -144,16 +164,32 @@ impl Process {
     }
 }
 
-fn send_order(to: &mut impl Write, order: Order, files: Vec<(PlacedFile, File)>) -> io::Result<()> {
-    to.write_all(&Frame::Order(Box::new(order)).encode())?;
+/// Sends the order and its files. Gives what is wrong with a file, for which the agent would wait for ever. That the
+/// emulator takes no more is told by its end.
+fn send_order(to: &mut impl Write, order: Order, files: Vec<(PlacedFile, File)>) -> Option<Error> {
+    let mut send = |frame: &Frame| to.write_all(&frame.encode()).and_then(|()| to.flush()).ok();
+    send(&Frame::Order(Box::new(order)))?;
+    let mut piece = vec![0; LARGEST_PAYLOAD / 4];
     for (placed, file) in files {
         let mut contents = file.take(placed.bytes);
-        let mut piece = vec![0; LARGEST_PAYLOAD / 4];
-        while let count @ 1.. = contents.read(&mut piece)? {
-            to.write_all(&Frame::Put(piece[..count].to_vec()).encode())?;
+        loop {
+            match contents.read(&mut piece) {
+                Ok(0) if contents.limit() == 0 => break,
+                Ok(0) => {
+                    let shrunk = io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        format!("it had {} bytes at first, and ends before", placed.bytes),
+                    );
+                    return Some(Error::file("Could not send the file to be put at", &placed.path)(shrunk));
+                }
+                Ok(count) => send(&Frame::Put(piece[..count].to_vec()))?,
+                Err(error) => {
+                    return Some(Error::file("Could not send the file to be put at", &placed.path)(error));
+                }
+            }
         }
     }
-    to.flush()
+    None
 }
 
 impl Drop for Process {
@@ -166,4 +202,82 @@ impl Drop for Process {
 
 fn text(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// What runs in the place of an emulator.
+#[cfg(test)]
+pub(crate) fn started(folder: &Path, program: &str, arguments: &[&str]) -> Process {
+    let mut invocation = crate::tools::Invocation::of_host(program);
+    invocation.args(arguments);
+    let power_on = PowerOn { invocation, console: folder.join("console"), log: None };
+    Process::start(&power_on, folder).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+
+    use super::*;
+
+    fn order() -> Order {
+        Order {
+            command: Vec::new(),
+            put: Vec::new(),
+            get: Vec::new(),
+            terminal: None,
+            terminal_kind: String::new(),
+            clock: 0,
+            seed: 0,
+            switch_cycles: 0,
+        }
+    }
+
+    fn file_of(bytes: &[u8], told: u64) -> Vec<(PlacedFile, File)> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        vec![(PlacedFile { path: "log".to_owned(), mode: 0o644, bytes: told }, file)]
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_sent_is_told() {
+        let failure = send_order(&mut Vec::new(), order(), file_of(b"12345", 6)).unwrap();
+        assert!(failure.to_string().ends_with("log"), "{failure}");
+        for told in [5, 4] {
+            assert!(send_order(&mut Vec::new(), order(), file_of(b"12345", told)).is_none());
+        }
+    }
+
+    #[test]
+    fn an_emulator_that_has_ended_is_no_failure_of_the_files() {
+        let mut full: [u8; 0] = [];
+        assert!(send_order(&mut full.as_mut_slice(), order(), file_of(b"12345", 6)).is_none());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_sent_ends_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = started(folder.path(), "cat", &[]);
+        process.order(order(), file_of(b"12345", 6));
+        let failure = loop {
+            match process.next(Duration::from_millis(20)) {
+                Ok(Event::Ended(status)) => panic!("{status}"),
+                Ok(_) => {}
+                Err(failure) => break failure,
+            }
+        };
+        assert!(failure.to_string().ends_with("log"), "{failure}");
+    }
+
+    #[test]
+    fn the_thread_that_sends_ends_with_its_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = started(folder.path(), "sleep", &["100"]);
+        // More than a pipe takes, so that the thread is in the middle of it.
+        process.order(order(), file_of(&vec![0; 1 << 20], 1 << 20));
+        let kept = process.input.take().unwrap();
+        drop(process);
+        while kept.recv_timeout(Duration::from_secs(10)).unwrap().is_some() {}
+        drop(kept);
+    }
 }

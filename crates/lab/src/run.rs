@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
+
 use crate::archive::Archive;
 use crate::assemble::{ATA_MODULES, KVM_MODULES, VIRTIO_MODULES};
 use crate::cache::Cache;
@@ -15,12 +17,12 @@ use crate::definition::{Emulator, Hypervisor, Lab};
 use crate::elf::{PT_INTERP, loaded, program_headers};
 use crate::error::Error;
 use crate::guest_image::GuestImage;
-use crate::image::{BUSYBOX, DISK, Image, MODULES};
+use crate::image::{BUSYBOX, Image, MODULES};
 use crate::job::{self, Order, PlacedFile, Root, Setup, TerminalSize};
 use crate::laboratory::EmulatorProgram;
 use crate::machine::{Machine, PowerOn};
 use crate::process::Process;
-use crate::recorded::FileRecord;
+use crate::recipe::key;
 use crate::request::{Finished, Happening, Put, Request, Timings};
 use crate::snapshot::{Shape, Snapshot, agent_identity};
 use crate::terminal::Bridge;
@@ -98,13 +100,20 @@ impl Laboratory<'_> {
         let out = File::create(&files).map_err(Error::file("Could not write", &files))?;
         let mut watch = self.watch(request, begun, out);
         let mut process = Process::start(&power_on, folder.path())?;
-        if snapshot.is_some() {
-            machine.resume(folder.path()).map_err(|error| watch.explain(&mut process, error))?;
+        let order = order(request, &put, bridge.as_ref().map(Bridge::size));
+        let followed = match &snapshot {
+            Some(_) => machine.resume(folder.path(), &mut process, &watch),
+            None => Ok(()),
         }
-        process.order(order(request, &put, bridge.as_ref().map(Bridge::size)), put);
-        let bridging = bridge.map(Bridge::connect).transpose()?;
-        let ending = watch.follow(&mut process, on_happening)?;
-        drop(bridging);
+        .and_then(|()| {
+            process.order(order, put);
+            let _bridging = bridge.map(Bridge::connect).transpose()?;
+            watch.follow(&mut process, on_happening)
+        });
+        let ending = match (followed, snapshot) {
+            (Err(error), Some(snapshot)) => return Err(watch.restore_failed(error, snapshot)),
+            (followed, _) => followed?,
+        };
         drop(process);
         let brought = take_out(&files, &request.output)?;
         watch.timings.total = begun.elapsed().as_secs_f64();
@@ -148,12 +157,10 @@ impl Laboratory<'_> {
     }
 
     fn shape(&self, request: &Request, machine: &Machine<'_>) -> Result<Shape, Error> {
-        // An image that was built again has another disk, which a saved machine would not fit.
-        let disk = |files: &[FileRecord]| {
-            files.iter().find(|file| file.path == DISK).map(|file| file.sha256.clone())
-        };
-        let xen = self.xen.as_ref().and_then(|xen| disk(&xen.manifest().files));
-        let images = disk(&self.image.manifest().files).into_iter().chain(xen).collect();
+        let guest = if request.guest_image { GuestImage::find(self.cache)? } else { None };
+        let images = [digest(self.image.manifest())].into_iter();
+        let images = images.chain(self.xen.as_ref().map(|xen| digest(xen.manifest())));
+        let images = images.chain(guest.map(|guest| digest(guest.manifest()))).collect();
         Ok(Shape {
             lab: self.lab.name,
             agent: agent_identity()?,
@@ -162,7 +169,6 @@ impl Laboratory<'_> {
             cpus: machine.cpus,
             memory_mib: machine.memory_mib,
             with_disk: machine.with_disk,
-            guest_image: request.guest_image,
             kernel_arguments: machine.kernel_arguments.clone(),
             hypervisor_arguments: machine.hypervisor_arguments.clone(),
         })
@@ -174,7 +180,7 @@ impl Laboratory<'_> {
             return Ok(None);
         }
         let shape = self.shape(request, machine)?;
-        Snapshot::find_or_make(self.cache, &shape, |saved| {
+        Snapshot::find_or_make(self.cache, &shape, &self.stop, |saved| {
             let begun = Instant::now();
             let folder = self.cache.run_folder()?;
             let power_on = self.prepare_boot(request, machine, folder.path(), Some(saved))?;
@@ -182,7 +188,7 @@ impl Laboratory<'_> {
             let none = File::open("/dev/null").map_err(Error::file("Could not open", "/dev/null"))?;
             let mut watch = self.watch(request, begun, none);
             let mut process = Process::start(&power_on, folder.path())?;
-            saving.begin().map_err(|error| watch.explain(&mut process, error))?;
+            saving.begin(&mut process, &watch)?;
             watch.until_it_waits(&mut process)?;
             saving.finish(&mut process, &watch)
         })
@@ -306,6 +312,11 @@ fn order(request: &Request, put: &[(PlacedFile, File)], terminal: Option<Termina
         seed: request.seed.unwrap_or(now),
         switch_cycles: request.switch_cycles,
     }
+}
+
+/// What tells an image from one that was built again, if only of other packages.
+fn digest(manifest: &impl Serialize) -> String {
+    key([serde_json::to_string(manifest).unwrap_or_default().as_str()].iter())
 }
 
 /// `module.parameter=value` arguments, by module, as one string for each.

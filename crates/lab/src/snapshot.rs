@@ -4,12 +4,13 @@
 //! made the first time that a shape is asked for, and removed when others have been used since and the room is needed.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::cache::{Cache, disk_usage};
@@ -23,6 +24,8 @@ const ROOM: u64 = 6 << 30;
 const SPACE_TO_SAVE: u64 = 3000;
 /// The file that says what shape a snapshot has, for people.
 const SHAPE: &str = "shape.json";
+/// Ends the name of a snapshot that is being made.
+const MAKING: &str = "making";
 
 /// All that a saved machine depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,12 +35,12 @@ pub(crate) struct Shape {
     pub(crate) agent: [u64; 4],
     /// SHA-256 of the emulator.
     pub(crate) emulator: String,
-    /// SHA-256 of the disks in its images.
+    /// The manifests of its images, that of the guests among them, each as its digest: a machine that was saved with
+    /// other disks, kernels or firmware would not fit.
     pub(crate) images: Vec<String>,
     pub(crate) cpus: u16,
     pub(crate) memory_mib: u64,
     pub(crate) with_disk: bool,
-    pub(crate) guest_image: bool,
     pub(crate) kernel_arguments: String,
     pub(crate) hypervisor_arguments: String,
 }
@@ -77,36 +80,37 @@ impl Snapshot {
         &self.folder
     }
 
-    /// The snapshot of a shape; `save` makes it in a folder if there is none.
+    /// The snapshot of a shape; `save` makes it in a folder if there is none. Waiting for another process that makes it
+    /// ends when `stop` is set.
     ///
     /// # Errors
-    /// What `save` gives, and when the folder cannot be made or the disk is too small.
+    /// What `save` gives, [`Error::Interrupted`], and when the folder cannot be made or the disk is too small.
     pub(crate) fn find_or_make(
         cache: &Cache,
         shape: &Shape,
+        stop: &AtomicBool,
         save: impl Fn(&Path) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let (all, key) = (cache.snapshots(), shape.key());
         fs::create_dir_all(&all).map_err(Error::file("Could not make the folder for snapshots", &all))?;
         let folder = all.join(&key);
-        let lock = all.join(format!("{key}.lock"));
-        let locked = |operation| {
-            let file = File::create(&lock).map_err(Error::file("Could not open the lock", &lock))?;
-            flock(&file, operation).map_err(io::Error::from).map_err(Error::file("Could not lock", &lock))?;
-            Ok::<_, Error>(file)
-        };
+        let lock = lock_of(&folder);
         loop {
-            let in_use = locked(FlockOperation::LockShared)?;
+            let in_use = wait_for_lock(&lock, FlockOperation::NonBlockingLockShared, stop)?;
             if used_now(&folder) {
                 return Ok(Self { folder, _in_use: in_use });
             }
             drop(in_use);
-            let alone = locked(FlockOperation::LockExclusive)?;
-            // Another process may have made it while this one waited.
-            if !folder.exists() {
-                cache.require_space(SPACE_TO_SAVE)?;
+            let alone = wait_for_lock(&lock, FlockOperation::NonBlockingLockExclusive, stop)?;
+            // Another process may have made it while this one waited. What lies there without its shape is a rest.
+            if !used_now(&folder) {
+                remove(&folder)?;
                 make_room(&all, ROOM);
-                let work = all.join(format!("{key}.making"));
+                if cache.require_space(SPACE_TO_SAVE).is_err() {
+                    make_room(&all, 0);
+                    cache.require_space(SPACE_TO_SAVE)?;
+                }
+                let work = folder.with_extension(MAKING);
                 remove(&work)?;
                 fs::create_dir(&work).map_err(Error::file("Could not make", &work))?;
                 let saved = save(&work).and_then(|()| {
@@ -124,6 +128,46 @@ impl Snapshot {
             drop(alone);
         }
     }
+
+    /// Removes a snapshot from which no run can begin, unless others use it.
+    pub(crate) fn discard(self) {
+        let Self { folder, _in_use } = self;
+        drop(_in_use);
+        remove_unused(&folder);
+    }
+}
+
+fn lock_of(folder: &Path) -> PathBuf {
+    folder.with_extension("lock")
+}
+
+/// A lock, as soon as it is to be had. It is not waited for in the kernel, where a signal would not end the wait.
+fn wait_for_lock(path: &Path, operation: FlockOperation, stop: &AtomicBool) -> Result<File, Error> {
+    loop {
+        if let Some(file) = try_lock(path, operation)? {
+            return Ok(file);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A lock, unless another holds it or has removed its file meanwhile.
+fn try_lock(path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
+    let file = File::create(path).map_err(Error::file("Could not open the lock", path))?;
+    lock_opened(file, path, operation)
+}
+
+fn lock_opened(file: File, path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
+    match flock(&file, operation) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(Error::file("Could not lock", path)(error.into())),
+    }
+    let links = file.metadata().map_err(Error::file("Could not look at", path))?.nlink();
+    Ok((links > 0).then_some(file))
 }
 
 /// Notes that a snapshot is used, if it is there.
@@ -134,33 +178,47 @@ fn used_now(folder: &Path) -> bool {
     true
 }
 
-/// Removes the snapshots that were not used for longest, until the others take no more than `room` bytes. One that is in
-/// use stays.
+/// Removes what killed processes left, and then the snapshots that were not used for longest until the others take no
+/// more than `room` bytes. One that is in use stays.
 fn make_room(all: &Path, room: u64) {
     let entries = fs::read_dir(all).into_iter().flatten().flatten();
-    let mut known: Vec<(SystemTime, PathBuf, u64)> = entries
-        .filter_map(|entry| {
-            let folder = entry.path();
-            let used = folder.join(SHAPE).metadata().and_then(|metadata| metadata.modified()).ok()?;
-            let size = disk_usage(&folder);
-            Some((used, folder, size))
-        })
-        .collect();
+    let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+    let mut known: Vec<(SystemTime, PathBuf, u64)> = Vec::new();
+    for folder in folders {
+        let used = folder.join(SHAPE).metadata().and_then(|metadata| metadata.modified());
+        match used {
+            Ok(used) if folder.extension().is_none() => {
+                let size = disk_usage(&folder);
+                known.push((used, folder, size));
+            }
+            _ => drop(remove_unused(&folder)),
+        }
+    }
     known.sort();
     let mut taken: u64 = known.iter().map(|(_, _, size)| size).sum();
     for (_, folder, size) in known {
         if taken <= room {
             break;
         }
-        let Ok(lock) = File::create(folder.with_extension("lock")) else { continue };
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            continue;
-        }
-        match remove(&folder) {
-            Ok(()) => taken -= size,
-            Err(error) => tracing::warn!("{error}"),
+        if remove_unused(&folder) {
+            taken -= size;
         }
     }
+}
+
+/// Removes a snapshot, or what is left of one, and its lock, unless a process holds that.
+fn remove_unused(folder: &Path) -> bool {
+    let lock = lock_of(folder);
+    let Ok(Some(_alone)) = try_lock(&lock, FlockOperation::NonBlockingLockExclusive) else { return false };
+    // First what tells a whole one, so that a process which is killed here leaves a rest and no half snapshot.
+    let _ = fs::remove_file(folder.join(SHAPE));
+    if let Err(error) = remove(folder) {
+        tracing::warn!("{error}");
+        return false;
+    }
+    // Who waits for this lock sees that its file is gone, and takes a new one.
+    let _ = fs::remove_file(lock);
+    true
 }
 
 #[cfg(test)]
@@ -168,6 +226,8 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
 
     fn shape(cpus: u16) -> Shape {
         Shape {
@@ -178,7 +238,6 @@ mod tests {
             cpus,
             memory_mib: 512,
             with_disk: false,
-            guest_image: false,
             kernel_arguments: String::new(),
             hypervisor_arguments: String::new(),
         }
@@ -190,7 +249,7 @@ mod tests {
         let cache = Cache::at(root.path());
         let saves = Cell::new(0);
         let open = |cpus| {
-            Snapshot::find_or_make(&cache, &shape(cpus), |folder| {
+            Snapshot::find_or_make(&cache, &shape(cpus), &NEVER, |folder| {
                 saves.set(saves.get() + 1);
                 fs::write(folder.join("memory"), b"saved").unwrap();
                 Ok(())
@@ -208,12 +267,12 @@ mod tests {
     fn a_save_that_failed_leaves_nothing_and_is_made_again() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
-        let failed = Snapshot::find_or_make(&cache, &shape(2), |folder| {
+        let failed = Snapshot::find_or_make(&cache, &shape(2), &NEVER, |folder| {
             fs::write(folder.join("memory"), b"half").unwrap();
             Err(Error::Interrupted)
         });
         assert!(matches!(failed, Err(Error::Interrupted)));
-        let made = Snapshot::find_or_make(&cache, &shape(2), |_| Ok(())).unwrap();
+        let made = Snapshot::find_or_make(&cache, &shape(2), &NEVER, |_| Ok(())).unwrap();
         assert!(!made.folder().join("memory").exists());
     }
 
@@ -226,7 +285,7 @@ mod tests {
                 fs::write(folder.join("memory"), vec![1; 1 << 20]).unwrap();
                 Ok(())
             };
-            Snapshot::find_or_make(&cache, &shape(cpus), save).unwrap()
+            Snapshot::find_or_make(&cache, &shape(cpus), &NEVER, save).unwrap()
         };
         let (in_use, older, newer) = (make(1), make(2), make(3));
         let (in_use_folder, older_folder, newer_folder) =
@@ -236,5 +295,53 @@ mod tests {
         assert!(in_use_folder.exists() && !older_folder.exists() && newer_folder.exists());
         make_room(&cache.snapshots(), 0);
         assert!(in_use_folder.exists() && !newer_folder.exists());
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_removed_and_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let all = cache.snapshots();
+        // Half removed, half made for a shape that nobody asks for again, and half made by a process that lives.
+        let (rest, dead, living) = (all.join(shape(2).key()), all.join("00.making"), all.join("01.making"));
+        for folder in [&rest, &dead, &living] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("memory"), b"half").unwrap();
+        }
+        let _held = try_lock(&lock_of(&living), FlockOperation::NonBlockingLockExclusive).unwrap().unwrap();
+        let made = Snapshot::find_or_make(&cache, &shape(2), &NEVER, |_| Ok(())).unwrap();
+        assert!(!made.folder().join("memory").exists() && !dead.exists() && living.exists());
+        assert!(!lock_of(&dead).exists());
+    }
+
+    #[test]
+    fn waiting_for_another_process_ends_with_an_interrupt() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        fs::create_dir_all(cache.snapshots()).unwrap();
+        let lock = lock_of(&cache.snapshots().join(shape(2).key()));
+        let _other = try_lock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap().unwrap();
+        let waited = Snapshot::find_or_make(&cache, &shape(2), &AtomicBool::new(true), |_| Ok(()));
+        assert!(matches!(waited, Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_meanwhile_is_no_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("00.lock");
+        let opened = File::create(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(lock_opened(opened, &path, FlockOperation::NonBlockingLockExclusive).unwrap().is_none());
+        assert!(try_lock(&path, FlockOperation::NonBlockingLockExclusive).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_discarded_snapshot_goes_with_its_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let made = Snapshot::find_or_make(&cache, &shape(2), &NEVER, |_| Ok(())).unwrap();
+        let folder = made.folder().to_owned();
+        made.discard();
+        assert!(!folder.exists() && !lock_of(&folder).exists());
     }
 }

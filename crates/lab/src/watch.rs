@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::frames::{Ending, Frame, Moment};
 use crate::process::{Event, Process};
 use crate::request::{Happening, Request, Timings};
+use crate::snapshot::Snapshot;
 
 const TICK: Duration = Duration::from_millis(100);
 
@@ -155,10 +156,26 @@ impl Watch<'_> {
 
     /// An emulator that ended explains an error better than what could not be said to it.
     pub(crate) fn explain(&self, process: &mut Process, error: Error) -> Error {
-        match process.wait(TICK) {
+        if matches!(error, Error::Interrupted) {
+            return error;
+        }
+        match process.wait(TICK * 10, self.stop) {
             Ok(Some(status)) => self.died(process, status.to_string()),
+            Err(Error::Interrupted) => Error::Interrupted,
             _ => error,
         }
+    }
+
+    /// What a run failed by. A snapshot from which the agent did not go on is removed.
+    pub(crate) fn restore_failed(&self, error: Error, snapshot: Snapshot) -> Error {
+        // Either what the agent did was the fault of nobody's snapshot, or it did nothing yet.
+        let went_on = self.timings.boot != 0.0;
+        if went_on || matches!(error, Error::Interrupted) {
+            return error;
+        }
+        let path = snapshot.folder().to_owned();
+        snapshot.discard();
+        Error::Restore { lab: self.lab, path, source: Box::new(error) }
     }
 
     /// Why an emulator that ended early did so, by what it said.

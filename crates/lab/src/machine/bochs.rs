@@ -165,7 +165,7 @@ impl Saving {
     }
 
     pub(super) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
-        match process.wait(SAVE_LIMIT)? {
+        match process.wait(SAVE_LIMIT, watch.stop)? {
             Some(status) if status.success() => {
                 // What the firmware finds there is no part of what Bochs saves.
                 let (from, to) = (self.folder.join(ROM), self.saved.join(ROM));

@@ -86,10 +86,15 @@ impl Machine<'_> {
     }
 
     /// To be called when the emulator of a restore in `folder` has been started.
-    pub(crate) fn resume(&self, folder: &Path) -> Result<(), Error> {
+    pub(crate) fn resume(
+        &self,
+        folder: &Path,
+        process: &mut Process,
+        watch: &Watch<'_>,
+    ) -> Result<(), Error> {
         match self.lab.emulator {
             Emulator::Bochs => Ok(()),
-            Emulator::Qemu => qemu::resume(folder),
+            Emulator::Qemu => qemu::resume(folder, process, watch),
         }
     }
 
@@ -132,10 +137,10 @@ pub(crate) enum Saving {
 
 impl Saving {
     /// To be called when the emulator has been started.
-    pub(crate) fn begin(&self) -> Result<(), Error> {
+    pub(crate) fn begin(&self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         match self {
             Self::Bochs(_) => Ok(()),
-            Self::Qemu(saving) => saving.begin(),
+            Self::Qemu(saving) => saving.begin(process, watch),
         }
     }
 

@@ -1,11 +1,12 @@
 //! QEMU's command line, and its snapshots: the memory is a file of its own, which the saved state refers to.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -38,6 +39,10 @@ const OVERLAY: &str = "disk.qcow2";
 
 /// Within which a state is written or read.
 const SAVE_LIMIT: Duration = Duration::from_secs(120);
+/// How often a wait for QEMU looks whether it is to stop.
+const TURN: Duration = Duration::from_millis(100);
+/// Bytes of an answer, of which QEMU's have some hundred.
+const LONGEST_LINE: u64 = 1 << 20;
 
 /// A machine whose memory lies in a file, so that only its devices have to be written.
 #[derive(Debug)]
@@ -181,11 +186,15 @@ impl Saving {
     }
 
     /// Before the machine runs.
-    pub(crate) fn begin(&self) -> Result<(), Error> {
+    pub(crate) fn begin(&self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         if !self.overlay {
             return Ok(());
         }
-        let mut control = Control::open(&self.folder)?;
+        self.keep_changes_apart(process, watch.stop).map_err(|error| watch.explain(process, error))
+    }
+
+    fn keep_changes_apart(&self, process: &mut Process, stop: &AtomicBool) -> Result<(), Error> {
+        let mut control = Control::open(&self.folder, process, stop)?;
         let overlay = self.saved.join(OVERLAY);
         let arguments = json!({ "device": "disk", "snapshot-file": overlay, "format": "qcow2" });
         control.execute("blockdev-snapshot-sync", arguments)?;
@@ -193,28 +202,35 @@ impl Saving {
     }
 
     pub(crate) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
-        let mut control = Control::open(&self.folder)?;
+        self.write_state(process, watch.stop).map_err(|error| watch.explain(process, error))?;
+        if process.wait(SAVE_LIMIT, watch.stop)?.is_none() {
+            return Err(watch.died(process, "it did not end".to_owned()));
+        }
+        let (state, place) = (self.folder.join(STATE), self.saved.join(STATE));
+        fs::rename(&state, &place).map_err(Error::file("Could not keep", &place))
+    }
+
+    fn write_state(&self, process: &mut Process, stop: &AtomicBool) -> Result<(), Error> {
+        let mut control = Control::open(&self.folder, process, stop)?;
         control.memory_is_apart()?;
         control.execute("stop", json!({}))?;
-        let state = self.folder.join(STATE);
         control.execute("migrate", json!({ "uri": format!("file:{STATE}") }))?;
         control.wait_for("query-migrate", |status| match status {
             "completed" => Some(true),
             "failed" | "cancelled" => Some(false),
             _ => None,
         })?;
-        control.execute("quit", json!({}))?;
-        if process.wait(SAVE_LIMIT)?.is_none() {
-            return Err(watch.died(process, "it did not end".to_owned()));
-        }
-        let place = self.saved.join(STATE);
-        fs::rename(&state, &place).map_err(Error::file("Could not keep", &place))
+        control.execute("quit", json!({})).map(drop)
     }
 }
 
 /// Lets an emulator that was started for a restore in `folder` go on from the saved state.
-pub(super) fn resume(folder: &Path) -> Result<(), Error> {
-    let mut control = Control::open(folder)?;
+pub(super) fn resume(folder: &Path, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
+    read_state(folder, process, watch.stop).map_err(|error| watch.explain(process, error))
+}
+
+fn read_state(folder: &Path, process: &mut Process, stop: &AtomicBool) -> Result<(), Error> {
+    let mut control = Control::open(folder, process, stop)?;
     control.memory_is_apart()?;
     control.execute("migrate-incoming", json!({ "uri": format!("file:{STATE}") }))?;
     control.wait_for("query-status", |status| match status {
@@ -225,13 +241,14 @@ pub(super) fn resume(folder: &Path) -> Result<(), Error> {
 }
 
 /// QEMU's control channel (QEMU Machine Protocol).
-struct Control {
+struct Control<'a> {
     lines: BufReader<UnixStream>,
+    stop: &'a AtomicBool,
 }
 
-impl Control {
+impl<'a> Control<'a> {
     /// Connects as soon as QEMU listens.
-    fn open(folder: &Path) -> Result<Self, Error> {
+    fn open(folder: &Path, process: &mut Process, stop: &'a AtomicBool) -> Result<Self, Error> {
         const PATIENCE: Duration = Duration::from_secs(30);
         let directory = fs::File::open(folder).map_err(Error::file("Could not open", folder))?;
         // The path of a socket has at most 107 bytes, and that of a cache may be longer.
@@ -240,13 +257,17 @@ impl Control {
         let stream = loop {
             match UnixStream::connect(&path) {
                 Ok(stream) => break stream,
-                Err(error) if begun.elapsed() > PATIENCE => {
-                    return Err(Error::file("Could not connect with", folder.join(CONTROL))(error));
+                Err(error) => {
+                    let ended = process.wait(Duration::from_millis(5), stop)?.is_some();
+                    if ended || begun.elapsed() > PATIENCE {
+                        return Err(Error::file("Could not connect with", folder.join(CONTROL))(error));
+                    }
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        let mut control = Self { lines: BufReader::new(stream) };
+        let limited = stream.set_read_timeout(Some(TURN)).and_then(|()| stream.set_write_timeout(Some(TURN)));
+        limited.map_err(Error::file("Could not limit the wait for", folder.join(CONTROL)))?;
+        let mut control = Self { lines: BufReader::new(stream), stop };
         control.receive()?;
         control.execute("qmp_capabilities", json!({}))?;
         Ok(control)
@@ -273,6 +294,9 @@ impl Control {
     }
 
     fn execute(&mut self, command: &str, arguments: Value) -> Result<Value, Error> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
         let mut text = json!({ "execute": command, "arguments": arguments }).to_string();
         text.push('\n');
         self.lines
@@ -290,13 +314,27 @@ impl Control {
         }
     }
 
+    /// The next line, which QEMU has [`SAVE_LIMIT`] to send.
     fn receive(&mut self) -> Result<Value, Error> {
-        let mut line = String::new();
-        let count = self.lines.read_line(&mut line).map_err(Error::file("Could not read from", CONTROL))?;
-        if count == 0 {
-            let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
-            return Err(Error::file("Could not read from", CONTROL)(ended));
+        let mut line = Vec::new();
+        let begun = Instant::now();
+        loop {
+            match self.lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+                Ok(_) if line.ends_with(b"\n") => break,
+                Ok(_) => {
+                    let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
+                    return Err(Error::file("Could not read from", CONTROL)(ended));
+                }
+                // What came before the turn was over stays in `line`.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && begun.elapsed() < SAVE_LIMIT => {
+                    if self.stop.load(Ordering::Relaxed) {
+                        return Err(Error::Interrupted);
+                    }
+                }
+                Err(error) => return Err(Error::file("Could not read from", CONTROL)(error)),
+            }
         }
+        let line = String::from_utf8_lossy(&line);
         serde_json::from_str(&line).map_err(|error| refused(&line, &Value::String(error.to_string())))
     }
 }
@@ -306,5 +344,55 @@ fn refused(command: &str, answer: &Value) -> Error {
         program: format!("QEMU's {command}"),
         status: "refused".to_owned(),
         output: answer.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::process::started;
+
+    #[test]
+    fn a_qemu_that_ends_before_it_listens_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = started(folder.path(), "true", &[]);
+        let begun = Instant::now();
+        let error = Control::open(folder.path(), &mut process, &AtomicBool::new(false)).err().unwrap();
+        assert!(matches!(error, Error::File { .. }) && begun.elapsed() < Duration::from_secs(10), "{error}");
+    }
+
+    #[test]
+    fn a_qemu_that_does_not_answer_is_waited_for_until_an_interrupt() {
+        let folder = tempfile::tempdir().unwrap();
+        let _silent = UnixListener::bind(folder.path().join(CONTROL)).unwrap();
+        let mut process = started(folder.path(), "sleep", &["100"]);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(TURN * 3);
+                stop.store(true, Ordering::Relaxed);
+            });
+            let error = Control::open(folder.path(), &mut process, &stop).err().unwrap();
+            assert!(matches!(error, Error::Interrupted), "{error}");
+        });
+    }
+
+    #[test]
+    fn an_answer_that_comes_in_pieces_is_read_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join(CONTROL)).unwrap();
+        let mut process = started(folder.path(), "sleep", &["100"]);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(b"{\"QMP\": {}}\n{\"ret").unwrap();
+                std::thread::sleep(TURN * 3);
+                stream.write_all(b"urn\": {}}\n").unwrap();
+                stream
+            });
+            Control::open(folder.path(), &mut process, &AtomicBool::new(false)).map(drop).unwrap();
+        });
     }
 }
