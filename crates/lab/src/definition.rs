@@ -63,7 +63,7 @@ pub struct Lab {
 }
 
 /// Many times what a boot takes: it is for machines that hang, not for slow ones.
-const BOOT_LIMIT: Duration = Duration::from_secs(300);
+const BOOT_LIMIT: Duration = Duration::from_secs(600);
 
 /// Instructions that Bochs counts as one second of device time. Its TSC advances by one an instruction, so the kernel
 /// must be told this frequency: the CPU model's CPUID claims 3.5 GHz.

@@ -71,7 +71,7 @@ pub(crate) struct MachineArguments {
     /// Memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
     #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
     memory: Option<u64>,
-    /// Seconds within which the emulated host must reach its user space [default: 300].
+    /// Seconds within which the emulated host must reach its user space [default: 600].
     #[arg(long, value_name = "SECONDS")]
     boot_timeout: Option<u64>,
     /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE reaches modules.

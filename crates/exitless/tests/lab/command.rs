@@ -54,7 +54,7 @@ pub(crate) struct Dom0<'a> {
 
 impl Default for Dom0<'_> {
     fn default() -> Self {
-        Self { lab: "xen", options: &["--boot-timeout", "150"], limit: 300, put: &[] }
+        Self { lab: "xen", options: &[], limit: 300, put: &[] }
     }
 }
 

@@ -18,7 +18,7 @@ impl Typist {
 
     /// With the laboratory's disk.
     pub(crate) fn in_full(lab: &str) -> Self {
-        Self::of(&format!("{lab} --boot-timeout 150"))
+        Self::of(lab)
     }
 
     fn of(arguments: &str) -> Self {

@@ -22,7 +22,7 @@ fn xl_understands_definitions_as_the_kept_answers_say() {
     let folder = tempfile::tempdir().unwrap();
     let wanted: Vec<String> =
         names.iter().flat_map(|name| ["json", "status"].map(|kind| format!("{name}.{kind}"))).collect();
-    let mut arguments: Vec<&str> = vec!["lab", "run", "xen", "--boot-timeout", "150", "--timeout", "240"];
+    let mut arguments: Vec<&str> = vec!["lab", "run", "xen", "--timeout", "240"];
     arguments.extend(["--output", folder.path().to_str().unwrap(), "--put"]);
     arguments.extend(files.iter().map(|path| path.to_str().unwrap()));
     arguments.push("--get");
