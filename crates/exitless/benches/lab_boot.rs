@@ -1,4 +1,5 @@
-//! How long the laboratories take to boot, by the wall clock: the median of several runs of `lab run --timings`.
+//! How long the laboratories take to boot, and to go on from a snapshot, by the wall clock: the median of several runs of
+//! `lab run --timings`.
 //!
 //! A laboratory that is not built is left out; `EXITLESS_BENCH_LABS=1` builds it first. `EXITLESS_BENCH_RUNS` is the
 //! number of runs (3). Criterion is of no use here: a sample takes half a minute.
@@ -8,7 +9,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use serde_json::Value;
 
 /// What is shown, by the names that `--timings` gives the parts.
-const PARTS: [&str; 3] = ["boot to user space", "kernel modules", "in all"];
+const PARTS: [&str; 3] = ["boot or restore", "kernel modules", "in all"];
 
 fn main() -> ExitCode {
     // `cargo test --benches` starts this too, and test runners ask it for its tests.
@@ -34,7 +35,10 @@ fn bench() -> Result<(), String> {
     let build = std::env::var_os("EXITLESS_BENCH_LABS").is_some_and(|value| value == "1");
     let labs: Vec<Value> = serde_json::from_slice(&exitless(&["lab", "list", "--json"])?.stdout)
         .map_err(|error| format!("`lab list --json` is not understood: {error}"))?;
-    println!("{:15} {:>4} {:>20} {:>20} {:>20}", "median, seconds", "runs", PARTS[0], PARTS[1], PARTS[2]);
+    println!(
+        "{:15} {:8} {:>4} {:>20} {:>20} {:>20}",
+        "median, seconds", "begins", "runs", PARTS[0], PARTS[1], PARTS[2]
+    );
     for lab in &labs {
         let name = lab["name"].as_str().ok_or("`lab list --json` has a laboratory without a name")?;
         if lab["built"] != true {
@@ -44,17 +48,22 @@ fn bench() -> Result<(), String> {
             }
             exitless(&["lab", "build", name])?;
         }
-        let timings = (0..runs).map(|_| boot(name)).collect::<Result<Vec<_>, _>>()?;
-        let [boot, modules, total] =
-            [0, 1, 2].map(|part| median(timings.iter().map(|run| run[part]).collect()));
-        println!("{name:15} {runs:>4} {boot:>20.2} {modules:>20.2} {total:>20.2}");
+        // The snapshot is there before it is measured.
+        run(name, &[])?;
+        for (begins, options) in [("snapshot", &[][..]), ("boot", &["--boot"][..])] {
+            let timings = (0..runs).map(|_| run(name, options)).collect::<Result<Vec<_>, _>>()?;
+            let [boot, modules, total] =
+                [0, 1, 2].map(|part| median(timings.iter().map(|run| run[part]).collect()));
+            println!("{name:15} {begins:8} {runs:>4} {boot:>20.2} {modules:>20.2} {total:>20.2}");
+        }
     }
     Ok(())
 }
 
-/// Boots a laboratory for a command that does nothing: the seconds of each of [`PARTS`].
-fn boot(name: &str) -> Result<[f64; 3], String> {
-    let output = exitless(&["lab", "run", name, "--timings", "--", "true"])?;
+/// Runs a command that does nothing in a laboratory: the seconds of each of [`PARTS`].
+fn run(name: &str, options: &[&str]) -> Result<[f64; 3], String> {
+    let arguments = [&["lab", "run", name, "--timings"], options, &["--", "true"]].concat();
+    let output = exitless(&arguments)?;
     let text = String::from_utf8_lossy(&output.stderr);
     let seconds = |part: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(part))?;
