@@ -60,6 +60,9 @@ impl BuildProgress {
             Step::Assemble => ("Making kernel, modules and disk", "{msg} [{bar:30}] {pos}/{len}"),
             Step::Compile => ("Compiling the emulator", "{msg} [{bar:30}] {pos}/{len}"),
             Step::SelfTest => ("Self-test: booting the emulator", "{spinner} {msg} ({elapsed})"),
+            Step::Snapshot => {
+                ("Booting for a snapshot, from which runs begin", "{spinner} {msg} ({elapsed})")
+            }
         };
         if self.bar.is_hidden() {
             if !self.said.contains(&step) {

@@ -8,7 +8,9 @@ use files::{Directory, Missing};
 use rustix::fs::{FlockOperation, flock, statvfs};
 use tempfile::TempDir;
 
+use crate::definition::Lab;
 use crate::error::Error;
+use crate::snapshot;
 
 /// The cache folder: `$XDG_CACHE_HOME/exitless/lab`, or below `~/.cache`.
 #[derive(Debug, Clone)]
@@ -136,6 +138,11 @@ impl Cache {
         let mut rm = std::process::Command::new("rm");
         rm.args(["-rf", "--"]).args(leftovers.map(|entry| entry.path())).stdin(std::process::Stdio::null());
         rm.spawn().map(drop).map_err(Error::file("Could not start", "rm"))
+    }
+
+    /// Bytes that a laboratory's snapshots take on the disk.
+    pub fn snapshots_size(&self, lab: &Lab) -> u64 {
+        snapshot::sizes(&self.snapshots()).filter(|(name, _)| name == lab.name).map(|(_, size)| size).sum()
     }
 
     pub(crate) fn snapshots(&self) -> PathBuf {

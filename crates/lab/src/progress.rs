@@ -17,6 +17,8 @@ pub enum Step {
     Compile,
     /// Booting an emulator to see whether it can do what it must.
     SelfTest,
+    /// Booting the laboratory and saving it for runs to begin from.
+    Snapshot,
 }
 
 /// A report of progress.

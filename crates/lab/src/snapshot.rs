@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::cache::{Cache, disk_usage};
 use crate::error::Error;
@@ -135,6 +136,15 @@ impl Snapshot {
         drop(_in_use);
         remove_unused(&folder);
     }
+}
+
+/// The laboratory of each snapshot, and the bytes that it takes on the disk.
+pub(crate) fn sizes(all: &Path) -> impl Iterator<Item = (String, u64)> {
+    let folders = fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path());
+    folders.filter_map(|folder| {
+        let shape: Value = serde_json::from_slice(&fs::read(folder.join(SHAPE)).ok()?).ok()?;
+        Some((shape["lab"].as_str()?.to_owned(), disk_usage(&folder)))
+    })
 }
 
 fn lock_of(folder: &Path) -> PathBuf {
@@ -340,6 +350,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
         let made = Snapshot::find_or_make(&cache, &shape(2), &NEVER, |_| Ok(())).unwrap();
+        let listed: Vec<String> = sizes(&cache.snapshots()).map(|(lab, _)| lab).collect();
+        assert_eq!(listed, ["amd-svm"]);
         let folder = made.folder().to_owned();
         made.discard();
         assert!(!folder.exists() && !lock_of(&folder).exists());

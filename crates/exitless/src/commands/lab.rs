@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lab::{
-    BUILD_EFFORT, BuiltEmulator, Cache, Effort, Finished, Happening, Image, LABS, Lab, Laboratory, Put,
-    Request, Timings, XEN_BUILD_EFFORT, XenImage,
+    BUILD_EFFORT, BuiltEmulator, Cache, Effort, Emulator, Finished, Happening, Image, LABS, Lab, Laboratory,
+    Progress, Put, Request, Step, Timings, XEN_BUILD_EFFORT, XenImage,
 };
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make a laboratory ready: fetch packages, make its image and that of guests, test the emulator.
+    /// Make a laboratory ready: fetch packages, make its image and that of guests, test the emulator, save a snapshot.
     Build {
         /// The laboratory's name.
         name: String,
@@ -52,7 +52,7 @@ pub(crate) enum Command {
         /// The new cost, beside the instructions that handle the exit.
         cycles: Option<u32>,
     },
-    /// Remove every laboratory and all packages from the cache.
+    /// Remove every laboratory from the cache: images, emulators, snapshots and packages.
     Clean,
 }
 
@@ -127,6 +127,8 @@ struct Listed {
     emulator: &'static str,
     built: bool,
     disk_usage_bytes: u64,
+    emulator_bytes: u64,
+    snapshot_bytes: u64,
 }
 
 /// Runs the subcommand.
@@ -145,14 +147,20 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let cache = Cache::of_user()?;
     let shared = Image::find(&cache).ok().flatten().map(|image| image.disk_usage());
     let xen = XenImage::find(&cache).ok().flatten().map(|image| image.disk_usage());
+    let emulator = |kind| BuiltEmulator::find(&cache, kind).ok().flatten().map(|built| built.disk_usage());
     let listed = LABS.map(|lab| {
         let own = if lab.is_xen() { xen } else { Some(0) };
+        let emulator = emulator(lab.emulator);
+        // Debian's own QEMU, which the image has, serves where none can be compiled.
+        let emulated = emulator.is_some() || lab.emulator == Emulator::Qemu;
         Listed {
             name: lab.name,
             summary: lab.summary,
             emulator: lab.emulator.name(),
-            built: shared.is_some() && own.is_some(),
+            built: shared.is_some() && own.is_some() && emulated,
             disk_usage_bytes: shared.unwrap_or(0) + own.unwrap_or(0),
+            emulator_bytes: emulator.unwrap_or(0),
+            snapshot_bytes: cache.snapshots_size(&lab),
         }
     });
     let mut out = std::io::stdout().lock();
@@ -161,12 +169,20 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for lab in listed {
+    for lab in &listed {
         writeln!(out, "{:12} {:9} {}", lab.name, if lab.built { "built" } else { "not built" }, lab.summary)?;
     }
     if let Some(shared) = shared {
         let more = xen.map_or_else(String::new, |bytes| format!(", {} MiB more for xen,", bytes >> 20));
         writeln!(out, "One image serves all: {} MiB{more} in {}", shared >> 20, cache.root().display())?;
+    }
+    for kind in [Emulator::Bochs, Emulator::Qemu] {
+        if let Some(bytes) = emulator(kind) {
+            writeln!(out, "{}, compiled here: {} MiB", kind.name(), bytes >> 20)?;
+        }
+    }
+    for lab in listed.iter().filter(|lab| lab.snapshot_bytes > 0) {
+        writeln!(out, "Snapshots of {}: {} MiB", lab.name, lab.snapshot_bytes >> 20)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -183,6 +199,8 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
         xen.verify(&mut |step| progress.show(step))?;
     }
     let guest_image = super::guest::image(&mut progress, &stop)?;
+    progress.show(Progress { step: Step::Snapshot, done: 0, total: 0 });
+    laboratory.save(&Request::new([""; 0]))?;
     drop(progress);
     let of_xen = laboratory.xen_image().map(XenImage::drift).unwrap_or_default();
     for (package, here, proven) in image.drift().into_iter().chain(of_xen) {
@@ -246,7 +264,11 @@ fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {
 fn clean() -> anyhow::Result<ExitCode> {
     let cache = Cache::of_user()?;
     let freed = cache.clean()?;
-    println!("Removed {} MiB from {}", freed >> 20, cache.root().display());
+    println!(
+        "Removed {} MiB of images, emulators, snapshots and packages from {}",
+        freed >> 20,
+        cache.root().display()
+    );
     Ok(ExitCode::SUCCESS)
 }
 

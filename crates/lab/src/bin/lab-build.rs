@@ -43,5 +43,6 @@ fn in_words(step: Step) -> &'static str {
         Step::Assemble => "assembling the image",
         Step::Compile => "compiling the emulator",
         Step::SelfTest => "testing the laboratory",
+        Step::Snapshot => "making a snapshot",
     }
 }
