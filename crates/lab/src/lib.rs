@@ -55,5 +55,5 @@ pub use laboratory::{SELF_TEST, build};
 pub use progress::{BUILD_EFFORT, Effort, OnProgress, Progress, Step};
 pub use recorded::{FileRecord, PackageRecord};
 pub use request::{Finished, Happening, Put, Request, Timings};
-pub use run::Laboratory;
+pub use run::{Laboratory, own_program};
 pub use xen_image::{XEN_BUILD_EFFORT, XenImage, XenManifest, XenModules};

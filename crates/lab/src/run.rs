@@ -333,8 +333,11 @@ fn module_parameters(kernel_arguments: &[String]) -> BTreeMap<String, String> {
     })
 }
 
-/// This program's own file, which must run without libraries.
-fn own_program() -> Result<Vec<u8>, Error> {
+/// The loaded part of this program's own file, to be the first process of another machine.
+///
+/// # Errors
+/// [`Error::NotStatic`] when it does not run without libraries.
+pub fn own_program() -> Result<Vec<u8>, Error> {
     let path = PathBuf::from("/proc/self/exe");
     let program = fs::read(&path).map_err(Error::file("Could not read", &path))?;
     if program_headers(&program).any(|header| header.kind == PT_INTERP) {

@@ -89,8 +89,10 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::
 
 /// The files that guests are started from, with this program in their initial RAM disk, in `folder`.
 pub(crate) fn files(image: &GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
-    let program = Path::new("/proc/self/exe");
+    let program = folder.join("program");
+    std::fs::write(&program, lab::own_program()?)
+        .with_context(|| format!("Could not write {}", program.display()))?;
     let kernels = [image.kernel(), image.compressed_kernel()];
-    GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), program, folder)
+    GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &program, folder)
         .context("Could not prepare what guests are started from")
 }
