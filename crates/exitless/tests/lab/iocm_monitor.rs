@@ -22,7 +22,7 @@ threads() {
     [ -n "$thread" ] && [ -n "$vcpu" ]
 }
 guest() {
-    exitless guest run --set 'memory = "192M"
+    exitless guest run --set 'memory = "256M"
 net = { backend = "vhost" }' -- 'sleep 1000' > /tmp/guest 2>&1 &
     wait_for 120 threads
     process=${vcpu#/proc/}; process=${process%%/*}
