@@ -23,9 +23,11 @@ fn functions(row: &Value) -> Vec<(&str, u64)> {
 /// A micro VM that does nothing but write to a port which its own program answers.
 #[test]
 fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
-    let script = "exitless probe --samples 20000 --warm-up 5 --blocks 1 --measure pio-user >probe.txt & \
+    let script = "while [ ! -e over ]; do \
+                      exitless probe --samples 20000 --warm-up 5 --blocks 1 --measure pio-user >probe.txt; \
+                  done & \
                   exitless profile --duration 6 --json --output kept --flame-graph graph.svg --folded lines >now.json; \
-                  echo status $?; wait; sed 's/^/now /' now.json; \
+                  echo status $?; touch over; wait; sed 's/^/now /' now.json; \
                   exitless profile kept --json | sed 's/^/kept /'; \
                   exitless profile kept --reason io | sed 's/^/text /'; \
                   head -c -200 kept >cut; exitless profile cut >cut.txt; echo cut $?; \
@@ -59,11 +61,11 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     assert!(said.out.contains("text ") && said.out.contains("in KVM"), "{}", said.out);
 }
 
-/// Firmware that tells its log to a port of QEMU's, a byte an exit.
+/// Firmware that tells its log to a port of QEMU's, a byte an exit, and begins anew when it finds nothing to boot.
 #[test]
 fn a_device_models_part_is_told_from_kvms_and_advised_on() {
     let qemu = "qemu-system-x86_64 -name guest -accel kvm -M pc,hpet=off -m 32 -display none -nodefaults -vga std \
-                -device isa-debugcon,iobase=0x402,chardev=c -chardev null,id=c";
+                -boot reboot-timeout=500 -device isa-debugcon,iobase=0x402,chardev=c -chardev null,id=c";
     let script = format!(
         "timeout 12 {qemu} >qemu.txt 2>&1 & exitless advise --profile --duration 9 --json >advice.json; \
          echo status $?; sed 's/^/advice /' advice.json"
