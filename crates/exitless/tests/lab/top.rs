@@ -89,7 +89,7 @@ fn a_signal_gives_the_terminal_back() {
     typist.until("# ");
     typist.types("stty rows 24 cols 80; export TERM=xterm; before=$(stty -g)\n");
     typist.until("# ");
-    typist.types("(sleep 4; kill -HUP $(pidof exitless)) & exitless top --ascii; echo status=$?\n");
+    typist.types("(sleep 20; kill -HUP $(pidof exitless)) & exitless top --ascii; echo status=$?\n");
     typist.until(TAKEN_OVER);
     typist.until(GIVEN_BACK);
     typist.until("status=0");

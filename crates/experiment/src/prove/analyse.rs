@@ -238,7 +238,14 @@ fn doubts(
     }
     let first = pairing.pairs[0];
     if pairing.pairs.iter().all(|pair| (pair.off, pair.on) == (first.off, first.on)) {
-        warnings.push(Warning::NoVariation { measure });
+        let said = warnings.iter_mut().find_map(|warning| match warning {
+            Warning::NoVariation { others, .. } => Some(others),
+            _ => None,
+        });
+        match said {
+            Some(others) => others.push(measure),
+            None => warnings.push(Warning::NoVariation { measure, others: Vec::new() }),
+        }
     }
     match difference {
         Some(Difference { percent, .. })

@@ -64,8 +64,11 @@ pub enum Warning {
     },
     /// Every run gave the same median: the interval has no width because the clock cannot show one.
     NoVariation {
-        /// The measure.
+        /// The first such measure.
         measure: Measure,
+        /// The others.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<Measure>,
     },
     /// What cannot depend on the arm did.
     ControlMoved {
@@ -202,12 +205,15 @@ impl fmt::Display for Warning {
                 "Samples far from the rest: {}. None was dropped; means and p99 feel them, medians hardly.",
                 list(found, false)
             ),
-            Self::NoVariation { measure } => write!(
-                f,
-                "{}: every run gave the same median, so the interval has no width. The true one is as wide as a \
-                 step of the clock.",
-                measure.title()
-            ),
+            Self::NoVariation { measure, others } => {
+                let titles: Vec<_> = [measure].into_iter().chain(others).map(|measure| measure.title()).collect();
+                let titles = titles.join(", ");
+                write!(
+                    f,
+                    "{titles}: every run gave the same median, so the interval has no width. The true one is as wide as \
+                     a step of the clock."
+                )
+            }
             Self::ControlMoved { measure, percent } => write!(
                 f,
                 "{} changed by {percent:+.1} % although interrupt virtualization does not touch it. Doubt other \

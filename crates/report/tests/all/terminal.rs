@@ -64,7 +64,7 @@ fn with_every_kind_of_warning() {
         Warning::BrokenBlocks { measure, blocks: 1 },
         Warning::Drift { found: vec![Disturbed { measure, arm, percent: -12.3 }] },
         Warning::Outliers { found: vec![Disturbed { measure, arm, percent: 3.9 }; 2] },
-        Warning::NoVariation { measure },
+        Warning::NoVariation { measure, others: Vec::new() },
         Warning::ControlMoved { measure: Measure::Cpuid, percent: 4.2 },
         Warning::Lost { measure, arm, events: 12 },
         Warning::CountsDisagree { found: vec![Disagreement { measure, arm, traced: 900, statistics: 1000 }] },
