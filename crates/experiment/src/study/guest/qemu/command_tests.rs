@@ -122,7 +122,7 @@ fn both_ends_of_a_network_have_addresses_that_no_other_guest_has() {
 
 #[test]
 fn without_kvm_the_cpu_is_what_the_emulator_can() {
-    assert_holds(&given("accel = \"tcg\"", 0), &["-accel tcg,thread=multi -cpu max"]);
+    assert_holds(&given("accel = \"tcg\"", 0), &["-accel tcg,thread=single -cpu max"]);
 }
 
 #[test]
