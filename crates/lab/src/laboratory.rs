@@ -183,7 +183,7 @@ impl<'a> Laboratory<'a> {
         let request = Request {
             bare: !by_log,
             cpus: if by_log { 1 } else { 2 },
-            timeout: Some(Duration::from_secs(60)),
+            timeout: Some(Duration::from_secs(600)),
             ..Request::new(["exitless", SELF_TEST, self.lab.name])
         };
         let mut output = Vec::new();

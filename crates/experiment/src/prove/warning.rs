@@ -207,7 +207,7 @@ impl fmt::Display for Warning {
             ),
             Self::NoVariation { measure, others } => {
                 let titles: Vec<_> = [measure].into_iter().chain(others).map(|measure| measure.title()).collect();
-                let titles = titles.join(", ");
+                let titles = titles.join("; ");
                 write!(
                     f,
                     "{titles}: every run gave the same median, so the interval has no width. The true one is as wide as \
