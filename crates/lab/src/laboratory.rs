@@ -118,7 +118,7 @@ impl<'a> Laboratory<'a> {
             Err(error) => return Err(error),
         };
         let laboratory = Self { cache, lab, image, xen, emulator, stop };
-        let verdict = match laboratory.known_verdict()? {
+        let verdict = match laboratory.known_verdict() {
             Some(verdict) => verdict,
             None => {
                 on_progress(Progress { step: Step::SelfTest, done: 0, total: 0 });
@@ -153,9 +153,9 @@ impl<'a> Laboratory<'a> {
         self.cache.verdicts().join(name)
     }
 
-    fn known_verdict(&self) -> Result<Option<Verdict>, Error> {
-        let text = fs::read(self.verdict_path()).ok();
-        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    fn known_verdict(&self) -> Option<Verdict> {
+        let text = fs::read(self.verdict_path()).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 
     fn test_and_record(&self) -> Result<Verdict, Error> {

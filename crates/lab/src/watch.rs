@@ -37,17 +37,9 @@ impl Watch<'_> {
         on_happening: &mut dyn FnMut(Happening<'_>),
     ) -> Result<Ending, Error> {
         loop {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted);
-            }
-            match process.next(TICK)? {
-                Event::Frame(frame) => {
-                    if let Some(ending) = self.take(frame, on_happening)? {
-                        return Ok(ending);
-                    }
-                }
-                Event::Quiet => self.check_limits(process)?,
-                Event::Ended(status) => return Err(self.died(process, status.to_string())),
+            let frame = self.next_frame(process)?;
+            if let Some(ending) = self.take(frame, on_happening)? {
+                return Ok(ending);
             }
         }
     }
@@ -55,12 +47,21 @@ impl Watch<'_> {
     /// Waits until the agent is ready for an order.
     pub(crate) fn until_it_waits(&mut self, process: &mut Process) -> Result<(), Error> {
         loop {
+            match self.next_frame(process)? {
+                Frame::Moment(moment) if moment.reached == "waiting" => return Ok(()),
+                frame => drop(self.take(frame, &mut |_| ())?),
+            }
+        }
+    }
+
+    /// The next frame, unless there is none within the limits.
+    fn next_frame(&self, process: &mut Process) -> Result<Frame, Error> {
+        loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
             match process.next(TICK)? {
-                Event::Frame(Frame::Moment(moment)) if moment.reached == "waiting" => return Ok(()),
-                Event::Frame(frame) => drop(self.take(frame, &mut |_| ())?),
+                Event::Frame(frame) => return Ok(frame),
                 Event::Quiet => self.check_limits(process)?,
                 Event::Ended(status) => return Err(self.died(process, status.to_string())),
             }

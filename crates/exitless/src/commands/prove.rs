@@ -100,10 +100,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
 }
 
 /// What only the outside knows of a recording from a laboratory.
-fn as_emulated(recording: Recording, emulator: &str, switch_cycles: u32, has_clock: bool) -> Recording {
-    let named = |recording: Recording| Recording { emulated: Some(emulator.to_owned()), ..recording };
-    let at_other_costs = recording.at_other_costs.iter().cloned().map(named).collect();
-    Recording { switch_cycles: has_clock.then_some(switch_cycles), at_other_costs, ..named(recording) }
+fn as_emulated(mut recording: Recording, emulator: &str, switch_cycles: u32, has_clock: bool) -> Recording {
+    recording.switch_cycles = has_clock.then_some(switch_cycles);
+    recording.emulated = Some(emulator.to_owned());
+    for other in &mut recording.at_other_costs {
+        other.emulated = Some(emulator.to_owned());
+    }
+    recording
 }
 
 /// The measures whose gain depends on what a switch costs, briefly: with a clock of instructions samples hardly differ.

@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::EmulatorManifest;
 use super::source::{Need, PROGRAM, Source};
-use super::{EmulatorManifest, write};
+use crate::assemble::write;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::packages::{self, last_lines, succeeded};
@@ -142,7 +143,7 @@ impl Build<'_> {
         fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
         let mut command = Command::new(self.tree()?.join("configure"));
         command.args(self.source.arguments()).current_dir(&folder);
-        self.logged("configure", command, &mut |_| ())
+        self.logged("configure", command, &mut || ())
     }
 
     fn make(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
@@ -152,14 +153,14 @@ impl Build<'_> {
         command.args(arguments).arg(format!("-j{jobs}")).current_dir(self.work.join(BUILD));
         let total = self.source.units;
         let mut done = 0;
-        self.logged("make", command, &mut |_| {
+        self.logged("make", command, &mut || {
             done += 1;
             on_progress(Progress { step: Step::Compile, done: done.min(total), total });
         })
     }
 
-    /// Runs a command whose output goes into a log and, line by line, to `on_line`.
-    fn logged(&self, name: &str, mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    /// Runs a command whose output goes into a log; `on_line` is called after each line of it.
+    fn logged(&self, name: &str, mut command: Command, on_line: &mut dyn FnMut()) -> Result<(), Error> {
         let log = self.work.join(format!("{name}.log"));
         let mut kept = File::create(&log).map_err(Error::file("Could not write", &log))?;
         let errors = kept.try_clone().map_err(Error::file("Could not write", &log))?;
@@ -176,7 +177,7 @@ impl Build<'_> {
                 let mut line = line.map_err(Error::file("Could not read the output of", name))?;
                 line.push(b'\n');
                 std::io::Write::write_all(&mut kept, &line).map_err(Error::file("Could not write", &log))?;
-                on_line(&String::from_utf8_lossy(&line));
+                on_line();
             }
         }
         let status = child.wait().map_err(Error::file("Could not wait for", name))?;

@@ -8,8 +8,7 @@ mod compile;
 mod faults_tests;
 mod source;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -97,12 +96,6 @@ impl BuiltEmulator {
         self.folder.join(source::PROGRAM)
     }
 
-    /// The version with which the laboratories were proven, where that is another one.
-    pub fn proven_version(&self, emulator: Emulator) -> Option<&'static str> {
-        let source = Source::of(emulator);
-        (self.manifest.source_sha256 != source.sha256).then_some(source.version)
-    }
-
     /// Bytes that it takes on the disk.
     pub fn disk_usage(&self) -> u64 {
         crate::cache::disk_usage(&self.folder)
@@ -115,12 +108,4 @@ fn prefix(source: &Source) -> String {
 
 fn folder(cache: &Cache, source: &Source) -> PathBuf {
     cache.root().join(format!("{}{}", prefix(source), source.key()))
-}
-
-/// Writes a file and the folders above it.
-fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;
-    }
-    fs::write(path, contents).map_err(Error::file("Could not write", path))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Machine, PowerOn};
-use crate::assemble::CYLINDER;
+use crate::assemble::{CYLINDER, write};
 use crate::definition::BOCHS_INSTRUCTIONS_PER_SECOND;
 use crate::error::Error;
 use crate::image::TOOLS;
@@ -175,8 +175,4 @@ impl Saving {
             None => Err(watch.died(process, format!("it did not save itself within {SAVE_LIMIT:?}"))),
         }
     }
-}
-
-fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
-    fs::write(path, contents).map_err(Error::file("Could not write", path))
 }
