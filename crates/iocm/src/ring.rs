@@ -10,6 +10,7 @@ mod split;
 use crate::memory::GuestMemory;
 use std::sync::Arc;
 
+pub(crate) use chain::pieces;
 pub use chain::{Chain, Side};
 pub use packed::{PackedRing, RawDescriptor};
 pub use split::SplitRing;

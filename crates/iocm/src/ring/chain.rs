@@ -90,16 +90,7 @@ impl Chain {
 
     /// The pieces of `take` bytes of a side from byte `skip` on.
     pub fn pieces(&self, side: Side, skip: u64, take: u64) -> impl Iterator<Item = Part> {
-        let (mut skip, mut left) = (skip, take);
-        self.parts(side).iter().filter_map(move |part| {
-            let size = u64::from(part.size);
-            let skipped = skip.min(size);
-            skip -= skipped;
-            let taken = (size - skipped).min(left);
-            left -= taken;
-            let pointer = part.pointer.wrapping_add(skipped as usize);
-            (taken > 0).then_some(Part { pointer, guest: part.guest + skipped, size: taken as u32 })
-        })
+        pieces(self.parts(side), skip, take)
     }
 
     pub(super) fn clear(&mut self, id: u16, memory: &Arc<GuestMemory>) {
@@ -153,3 +144,17 @@ impl Chain {
 
 // SAFETY: a chain points into guest memory, which any thread may use, and which it keeps mapped.
 unsafe impl Send for Chain {}
+
+/// The pieces of `take` bytes of `parts` from byte `skip` on.
+pub(crate) fn pieces(parts: &[Part], skip: u64, take: u64) -> impl Iterator<Item = Part> {
+    let (mut skip, mut left) = (skip, take);
+    parts.iter().filter_map(move |part| {
+        let size = u64::from(part.size);
+        let skipped = skip.min(size);
+        skip -= skipped;
+        let taken = (size - skipped).min(left);
+        left -= taken;
+        let pointer = part.pointer.wrapping_add(skipped as usize);
+        (taken > 0).then_some(Part { pointer, guest: part.guest + skipped, size: taken as u32 })
+    })
+}

@@ -7,6 +7,7 @@ use super::bounce::{Bounce, Bounces};
 use super::request::{Range, Status};
 use crate::memory::{GuestMemory, Part};
 use crate::queue::Submission;
+use crate::ring::pieces;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -263,20 +264,6 @@ impl Slot {
         self.parts.shrink_to(KEPT);
         self.pieces.shrink_to(KEPT);
     }
-}
-
-/// The pieces of `take` bytes of `parts` from byte `skip` on.
-fn pieces(parts: &[Part], skip: u64, take: u64) -> impl Iterator<Item = Part> {
-    let (mut skip, mut left) = (skip, take);
-    parts.iter().filter_map(move |part| {
-        let size = u64::from(part.size);
-        let skipped = skip.min(size);
-        skip -= skipped;
-        let taken = (size - skipped).min(left);
-        left -= taken;
-        let pointer = part.pointer.wrapping_add(skipped as usize);
-        (taken > 0).then_some(Part { pointer, guest: part.guest + skipped, size: taken as u32 })
-    })
 }
 
 /// Takes note that the first `done` bytes of what is left are done.
