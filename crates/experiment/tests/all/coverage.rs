@@ -1,8 +1,8 @@
 //! How often the 95 % interval holds the truth, over simulated experiments whose truth is known.
 //!
 //! Each scenario is a way in which runs are known to disturb each other. The two methods that were not chosen are
-//! simulated beside the one that was, so that the choice can be checked: `cargo test -p experiment --test coverage
-//! -- --nocapture` prints the table of `statistics/difference.rs`.
+//! simulated beside the one that was, so that the choice can be checked: `cargo test -p experiment --test all -- coverage
+//! --nocapture` prints the table of `statistics/difference.rs`.
 
 use experiment::statistics::{Interval, Pair, difference, quantile};
 use rand::rngs::ChaCha8Rng;

@@ -1,7 +1,7 @@
 //! How often the intervals of a study hold the truth, and how often noise alone passes its gates, over simulated studies.
 //!
-//! The methods that were not chosen are simulated beside the one that was. `cargo test -p experiment --features synthetic
-//! --test study_coverage -- --nocapture` prints the tables of `study/analysis/change.rs`.
+//! The methods that were not chosen are simulated beside the one that was. `cargo test -p experiment --test all --
+//! study_coverage --nocapture` prints the tables of `study/analysis/change.rs`.
 
 use experiment::statistics::Interval;
 use experiment::study::analysis::synthetic::{Made, study};

@@ -1,14 +1,13 @@
 //! A daemon that is killed again and again while a guest writes.
 
 use super::daemon::Daemon;
+use super::hostile::stage::connect;
 use iocm::ring::RingFeatures;
 use iocm::testing::{BlockDriver, FrontEnd};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub(crate) fn split() {
@@ -58,17 +57,6 @@ impl Guest {
         if before != self.driver.driver.offered() && self.driver.driver.must_kick(before) {
             front.kick().unwrap();
         }
-    }
-}
-
-fn connect(socket: &Path) -> FrontEnd {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        match UnixStream::connect(socket) {
-            Ok(stream) => return FrontEnd::new(stream).unwrap(),
-            Err(error) => assert!(Instant::now() < end, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
