@@ -7,7 +7,6 @@ use crate::command::{Said, run};
 
 /// In the host: what all tests do. A guest with vhost-net, its threads, and a monitor that must have an I/O core.
 const COMMON: &str = r#"
-modprobe -a tun vhost_net
 echo 'least-cores = 1' > /tmp/settings
 wait_for() { # seconds, then a command
     left=$(($1 * 10)); shift

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::time::{ClockId, Timespec, clock_settime};
@@ -91,6 +92,39 @@ pub(super) fn make_root(root: Root) -> Result<PathBuf, String> {
         }
         Root::Disk => mount_disk(),
     }
+}
+
+/// Makes the device nodes that load their module when they are opened, as udev does: /dev/net/tun, /dev/vhost-net.
+pub(super) fn make_static_nodes(root: &Path) -> Result<(), String> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let list = root.join("lib/modules").join(release).join("modules.devname");
+    let text = fs::read_to_string(&list).map_err(|error| format!("reading {}: {error}", list.display()))?;
+    for (name, kind, device) in text.lines().filter_map(static_node) {
+        let node = root.join("dev").join(name);
+        let made = match node.parent() {
+            Some(folder) => fs::create_dir_all(folder),
+            None => Ok(()),
+        };
+        let mode = Mode::RUSR | Mode::WUSR;
+        let made = made.and_then(|()| match mknodat(CWD, &node, kind, mode, device) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        });
+        made.map_err(|error| format!("making {}: {error}", node.display()))?;
+    }
+    Ok(())
+}
+
+/// A line of modules.devname as depmod writes it: `tun net/tun c10:200`. `None` for its comments.
+fn static_node(line: &str) -> Option<(&str, FileType, u64)> {
+    let [_, name, device] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+    let (kind, numbers) = match device.split_at_checked(1)? {
+        ("c", numbers) => (FileType::CharacterDevice, numbers),
+        ("b", numbers) => (FileType::BlockDevice, numbers),
+        _ => return None,
+    };
+    let (major, minor) = numbers.split_once(':')?;
+    Some((name, kind, makedev(major.parse().ok()?, minor.parse().ok()?)))
 }
 
 /// Makes `root` the root of this process and of all that it starts.
@@ -183,6 +217,15 @@ mod tests {
         fs::create_dir(block.path().join("loop0")).unwrap();
         assert_eq!(find_disk(OWN_DISK, block.path()).as_deref(), Some("vdb"));
         assert_eq!(find_disk(GUEST_DISK, block.path()).as_deref(), Some("vda"));
+    }
+
+    #[test]
+    fn device_nodes_come_from_the_list_of_depmod() {
+        let tun = ("net/tun", FileType::CharacterDevice, makedev(10, 200));
+        assert_eq!(static_node("tun net/tun c10:200"), Some(tun));
+        assert_eq!(static_node("loop loop-control b7:0").map(|node| node.1), Some(FileType::BlockDevice));
+        assert_eq!(static_node("# Device nodes to trigger on-demand module loading."), None);
+        assert_eq!(static_node("tun net/tun c10"), None);
     }
 
     #[test]

@@ -107,6 +107,9 @@ fn prepare_root(setup: &Setup) -> Result<(), String> {
         xen::mount_xenfs()?;
     }
     let root = machine::make_root(setup.root)?;
+    if setup.root == Root::Disk {
+        machine::make_static_nodes(&root)?;
+    }
     if setup.guest_image {
         machine::offer_guest_image(&root)?;
     }
