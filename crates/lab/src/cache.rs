@@ -8,7 +8,8 @@ use files::{Directory, Missing};
 use rustix::fs::{FlockOperation, flock, statvfs};
 use tempfile::TempDir;
 
-use crate::definition::Lab;
+use crate::definition::{Emulator, Lab};
+use crate::emulator;
 use crate::error::Error;
 use crate::snapshot;
 
@@ -207,7 +208,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes everything; running laboratories keep what they have open. Returns the bytes that were freed.
+    /// Removes everything, after what other processes build is built; running laboratories keep what they have open. Returns
+    /// the bytes that were freed.
     ///
     /// # Errors
     /// When a file cannot be removed.
@@ -215,7 +217,9 @@ impl Cache {
         if !self.root.exists() {
             return Ok(0);
         }
-        let _lock = self.lock_building()?;
+        let _image = self.lock_building()?;
+        let _bochs = emulator::lock_building(self, Emulator::Bochs)?;
+        let _qemu = emulator::lock_building(self, Emulator::Qemu)?;
         let size = disk_usage(&self.root);
         fs::remove_dir_all(&self.root).map_err(Error::file("Could not remove", &self.root))?;
         Ok(size)

@@ -42,13 +42,20 @@ pub(crate) struct EmulatorProgram {
     pub(crate) identity: String,
     /// The upstream version.
     pub(crate) version: String,
+    /// The source package and the version with which the laboratories were proven, where that is another.
+    pub(crate) drift: Option<(&'static str, &'static str)>,
 }
 
 impl EmulatorProgram {
-    fn built(built: &BuiltEmulator) -> Self {
+    fn built(built: &BuiltEmulator, emulator: Emulator) -> Self {
         let manifest = built.manifest();
-        let identity = manifest.files.first().map_or_else(String::new, |file| file.sha256.clone());
-        Self { program: Some(built.program()), patched: true, identity, version: manifest.version.clone() }
+        Self {
+            program: Some(built.program()),
+            patched: true,
+            identity: manifest.files.first().map_or_else(String::new, |file| file.sha256.clone()),
+            version: manifest.version.clone(),
+            drift: built.drift(emulator),
+        }
     }
 
     /// Debian's QEMU, as the image has it.
@@ -62,6 +69,8 @@ impl EmulatorProgram {
             patched: false,
             identity: file.map_or_else(String::new, |file| file.sha256.clone()),
             version: version.split(['+', '-']).next().unwrap_or(version).to_owned(),
+            // The image tells of its packages.
+            drift: None,
         }
     }
 }
@@ -106,7 +115,7 @@ impl<'a> Laboratory<'a> {
     ) -> Result<Self, Error> {
         let xen = lab.is_xen().then(|| XenImage::find_or_build(cache, on_progress)).transpose()?;
         let emulator = match BuiltEmulator::find_or_build(cache, lab.emulator, on_progress) {
-            Ok(built) => EmulatorProgram::built(&built),
+            Ok(built) => EmulatorProgram::built(&built, lab.emulator),
             Err(error @ Error::MissingPrograms { .. }) if lab.emulator == Emulator::Qemu => {
                 tracing::warn!(
                     "{error}. Until then {} runs in Debian's own QEMU, which has no snapshots and no clock, and now and \
@@ -140,6 +149,11 @@ impl<'a> Laboratory<'a> {
     /// The emulator in use, with its version: "Bochs 3.0".
     pub fn emulator_name(&self) -> String {
         format!("{} {}", self.lab.emulator.name(), self.emulator.version)
+    }
+
+    /// The emulator's source package, its version and the one with which the laboratories were proven, where they differ.
+    pub fn emulator_drift(&self) -> Option<(&str, &str, &str)> {
+        self.emulator.drift.map(|(package, proven)| (package, self.emulator.version.as_str(), proven))
     }
 
     /// Whether it has the patches of the laboratories, without which time means nothing in it.

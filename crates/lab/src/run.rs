@@ -149,18 +149,17 @@ impl Laboratory<'_> {
                 (None, false) => 1536,
             }),
             with_disk: !request.bare,
-            guest_disk: self.guest_disk(request)?,
+            guest: self.guest(request)?,
             kernel_arguments: request.kernel_arguments.join(" "),
             hypervisor_arguments: request.hypervisor_arguments.join(" "),
             terminal,
         })
     }
 
-    fn shape(&self, request: &Request, machine: &Machine<'_>) -> Result<Shape, Error> {
-        let guest = if request.guest_image { GuestImage::find(self.cache)? } else { None };
+    fn shape(&self, machine: &Machine<'_>) -> Result<Shape, Error> {
         let images = [digest(self.image.manifest())].into_iter();
         let images = images.chain(self.xen.as_ref().map(|xen| digest(xen.manifest())));
-        let images = images.chain(guest.map(|guest| digest(guest.manifest()))).collect();
+        let images = images.chain(machine.guest.as_ref().map(|guest| digest(guest.manifest()))).collect();
         Ok(Shape {
             lab: self.lab.name,
             agent: agent_identity()?,
@@ -179,7 +178,7 @@ impl Laboratory<'_> {
         if !self.emulator.patched {
             return Ok(None);
         }
-        let shape = self.shape(request, machine)?;
+        let shape = self.shape(machine)?;
         Snapshot::find_or_make(self.cache, &shape, &self.stop, |saved| {
             let begun = Instant::now();
             let folder = self.cache.run_folder()?;
@@ -212,14 +211,14 @@ impl Laboratory<'_> {
         machine.prepare(folder, &initial_ram_disk, saved)
     }
 
-    fn guest_disk(&self, request: &Request) -> Result<Option<PathBuf>, Error> {
+    fn guest(&self, request: &Request) -> Result<Option<GuestImage>, Error> {
         match (request.guest_image, request.bare) {
             (false, _) => Ok(None),
             (true, true) => {
                 Err(Error::GuestImage { problem: "a laboratory without a disk has no place for it" })
             }
             (true, false) => match GuestImage::find(self.cache)? {
-                Some(image) => Ok(Some(image.root())),
+                Some(image) => Ok(Some(image)),
                 None => {
                     Err(Error::GuestImage { problem: "it is not there; make it with `exitless guest build`" })
                 }

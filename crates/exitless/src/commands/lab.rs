@@ -203,7 +203,8 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     laboratory.save(&Request::new([""; 0]))?;
     drop(progress);
     let of_xen = laboratory.xen_image().map(XenImage::drift).unwrap_or_default();
-    for (package, here, proven) in image.drift().into_iter().chain(of_xen) {
+    for (package, here, proven) in image.drift().into_iter().chain(of_xen).chain(laboratory.emulator_drift())
+    {
         eprintln!("Note: {package} is {here}; the laboratories were proven with {proven}");
     }
     println!(

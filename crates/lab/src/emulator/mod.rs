@@ -8,6 +8,7 @@ mod compile;
 mod faults_tests;
 mod source;
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,7 @@ impl BuiltEmulator {
             return Ok(built);
         }
         let source = Source::of(emulator);
-        let _lock = cache.lock(&format!("building-{}.lock", source.name))?;
+        let _lock = lock_building(cache, emulator)?;
         // Another process may have built it while this one waited.
         if let Some(built) = Self::find(cache, emulator)? {
             return Ok(built);
@@ -91,6 +92,12 @@ impl BuiltEmulator {
         &self.manifest
     }
 
+    /// The source package and the version with which the laboratories were proven, where it is not this one.
+    pub(crate) fn drift(&self, emulator: Emulator) -> Option<(&'static str, &'static str)> {
+        let source = Source::of(emulator);
+        (self.manifest.source_sha256 != source.sha256).then_some((source.name, source.version))
+    }
+
     /// The program's file.
     pub fn program(&self) -> PathBuf {
         self.folder.join(source::PROGRAM)
@@ -100,6 +107,11 @@ impl BuiltEmulator {
     pub fn disk_usage(&self) -> u64 {
         crate::cache::disk_usage(&self.folder)
     }
+}
+
+/// Waits for, and takes, the lock that lets one process at a time build an emulator.
+pub(crate) fn lock_building(cache: &Cache, emulator: Emulator) -> Result<File, Error> {
+    cache.lock(&format!("building-{}.lock", Source::of(emulator).name))
 }
 
 fn prefix(source: &Source) -> String {

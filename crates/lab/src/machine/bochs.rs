@@ -9,6 +9,7 @@ use super::{Machine, PowerOn};
 use crate::assemble::{CYLINDER, write};
 use crate::definition::BOCHS_INSTRUCTIONS_PER_SECOND;
 use crate::error::Error;
+use crate::guest_image::GuestImage;
 use crate::image::TOOLS;
 use crate::multiboot::{self, Boot};
 use crate::payload::{self, Contents};
@@ -135,11 +136,10 @@ impl Machine<'_> {
         };
         if self.with_disk {
             text += "ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14\n";
-            let own = self.disk();
-            let disks =
-                [("master", &own)].into_iter().chain(self.guest_disk.iter().map(|disk| ("slave", disk)));
+            let guest = self.guest.as_ref().map(GuestImage::root);
+            let disks = [("master", self.disk())].into_iter().chain(guest.map(|disk| ("slave", disk)));
             for (place, disk) in disks {
-                let size = disk.metadata().map_err(Error::file("Could not look at", disk))?.len();
+                let size = disk.metadata().map_err(Error::file("Could not look at", &disk))?.len();
                 text += &format!(
                     "ata0-{place}: type=disk, path={}, mode=volatile, journal={}, cylinders={}, heads=16, spt=63\n",
                     disk.display(),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::definition::{Emulator, Lab};
 use crate::error::Error;
+use crate::guest_image::GuestImage;
 use crate::image::{DISK, Image};
 use crate::job::AGENT_ARGUMENT;
 use crate::laboratory::EmulatorProgram;
@@ -37,8 +38,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) cpus: u16,
     pub(crate) memory_mib: u64,
     pub(crate) with_disk: bool,
-    /// The guest image's root, for a second disk.
-    pub(crate) guest_disk: Option<PathBuf>,
+    /// The guest image, whose root is a second disk.
+    pub(crate) guest: Option<GuestImage>,
     pub(crate) kernel_arguments: String,
     /// Of Xen.
     pub(crate) hypervisor_arguments: String,

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{Machine, PowerOn};
 use crate::assemble::STOCK_QEMU;
 use crate::error::Error;
+use crate::guest_image::GuestImage;
 use crate::image::{COMPRESSED_KERNEL, TOOLS};
 use crate::job::PORT_NAME;
 use crate::process::Process;
@@ -165,8 +166,8 @@ impl Machine<'_> {
         }
         let snapshot = if forgets { "on" } else { "off" };
         let own = (own.0, format!("id=disk,format={},snapshot={snapshot},file.locking=off", own.1));
-        let guest =
-            self.guest_disk.as_deref().map(|guest| (guest, "id=guest,format=raw,snapshot=on".to_owned()));
+        let guest = self.guest.as_ref().map(GuestImage::root);
+        let guest = guest.as_deref().map(|guest| (guest, "id=guest,format=raw,snapshot=on".to_owned()));
         for ((name, slot), (file, options)) in
             [("disk", 8), ("guest", 9)].into_iter().zip([own].into_iter().chain(guest))
         {
