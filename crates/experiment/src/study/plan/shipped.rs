@@ -18,9 +18,10 @@ macro_rules! shipped {
 }
 
 /// All of them, each in its full size and in one for laboratories.
-pub const SHIPPED: [Shipped; 20] = shipped![
+pub const SHIPPED: [Shipped; 21] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
+    "iozone-irqchip-lab",
     "netperf-xen",
     "netperf-xen-shared",
     "netperf-xen-lab",
@@ -65,6 +66,13 @@ mod tests {
         for shipped in SHIPPED {
             let plan = shipped.plan().unwrap_or_else(|bad| panic!("{bad}"));
             assert_eq!(plan.name, shipped.name);
+        }
+    }
+
+    #[test]
+    fn a_run_that_fails_in_a_laboratory_is_not_tried_again() {
+        for shipped in SHIPPED.iter().filter(|shipped| shipped.name.ends_with("-lab")) {
+            assert_eq!(shipped.plan().unwrap().order.attempts, 1, "{}", shipped.name);
         }
     }
 
