@@ -1,6 +1,6 @@
 //! What each operation costs, with its interval drawn beside the figures.
 
-use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, emulated_cycles};
+use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, charged_switch, emulated_cycles};
 use experiment::statistics::{Difference, Interval};
 use std::collections::BTreeSet;
 
@@ -24,6 +24,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
                 } @else if let Some(khz) = outcome.tsc_khz {
                     ", of which one microsecond has " (figure::cycles(f64::from(khz) / 1000.0))
                 }
+                @if let Some(charged) = charged_switch(outcome.switch_cycles) { "; they include " (charged) }
                 ". The first row is what measuring itself costs; it is part of every other row."
             }
             div.wide {

@@ -61,6 +61,15 @@ impl Findings {
         let of_each = workloads.into_iter();
         of_each.filter_map(|name| of(name, Better::Higher).or_else(|| of(name, Better::Lower))).collect()
     }
+
+    /// The main figures and those of the same kind beside them: the throughput of each test of a workload.
+    pub fn main_and_alike(&self) -> Vec<&Figure> {
+        let alike = |main: &Figure, other: &Figure| {
+            main.workload == other.workload && main.unit == other.unit && main.better == other.better
+        };
+        let main = self.main();
+        self.telling().filter(|figure| main.iter().any(|main| alike(main, figure))).collect()
+    }
 }
 
 /// Where a figure comes from.

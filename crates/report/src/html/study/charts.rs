@@ -12,7 +12,7 @@ const CPU: [&str; 2] = ["cpu.busy", "cpu.iowait"];
 const TAIL: &str = "latency.p99";
 
 pub(super) fn render(findings: &Findings) -> Markup {
-    let main = findings.main();
+    let main = findings.main_and_alike();
     let (throughput, other): (Vec<&Figure>, Vec<&Figure>) =
         main.into_iter().partition(|figure| figure.better == Better::Higher);
     let latency: Vec<&Figure> = of_each_workload(findings, |figures| {
@@ -71,7 +71,7 @@ fn section(findings: &Findings, title: &str, note: &str, figures: &[&Figure]) ->
                     (note) " Marks are means with their 95 % intervals, small dots the single runs."
                 }
                 (legend(findings))
-                div.charts { @for figure in figures { (lines::figure(findings, figure)) } }
+                div.charts { @for (figure, axes) in lines::with_axes(figures) { (lines::figure(findings, figure, &axes)) } }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Gains in percent for each number of guests and workload, one table an arm.
+//! Gains in percent for each number of guests and test of a workload, one table an arm.
 
 use experiment::study::analysis::{Comparison, Figure, Findings};
 use maud::{Markup, html};
@@ -8,14 +8,14 @@ use crate::figure::{NONE, minus};
 use crate::studied;
 
 pub(super) fn render(findings: &Findings) -> Markup {
-    let main = findings.main();
+    let main = findings.main_and_alike();
     let arms: Vec<usize> = (1..findings.arms.len()).collect();
     if main.is_empty() || arms.is_empty() {
         return html! {};
     }
     html! {
         section {
-            h2 { "Change of each workload's main figure" }
+            h2 { "Change of each workload's main figures" }
             p.muted {
                 "In percent of the baseline, " (findings.arms[0].full_name) ". Bold and coloured: all three gates hold. Grey: no "
                 "difference was seen, or it is too small. The intervals are in the tables behind the charts."

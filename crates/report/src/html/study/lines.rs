@@ -23,7 +23,12 @@ const FAR_FROM_NOTHING: f64 = 0.5;
 /// Labels of numbers of guests are at least this share of the width apart.
 const LABELS_APART: f64 = 0.06;
 
+/// Figures of one unit share an axis where the highest values of the smallest is at least this share of the largest's, so
+/// that no chart is squeezed.
+const ALIKE: f64 = 0.25;
+
 /// From values to pixels.
+#[derive(Clone)]
 struct Axis {
     low: f64,
     high: f64,
@@ -59,31 +64,61 @@ impl Axis {
     }
 }
 
+/// The axes of a chart: of its values, and of the changes where there are any.
+pub(super) struct Axes {
+    values: Axis,
+    changes: Option<Axis>,
+}
+
+/// Figures with their axes. Those of one workload, unit and scale of change share their axis of changes, and that of values
+/// where their values are alike, so that they can be compared at a glance.
+pub(super) fn with_axes<'a>(figures: &[&'a Figure]) -> Vec<(&'a Figure, Axes)> {
+    let highest = |figure: &Figure| values(figure).into_iter().fold(0.0, f64::max);
+    let kind = |figure: &Figure| (figure.workload.clone(), figure.unit, scale(figure));
+    let axes = |figure: &Figure| {
+        let kin = || figures.iter().copied().filter(|other| kind(other) == kind(figure));
+        let tops = || kin().map(highest);
+        let alike = tops().fold(f64::INFINITY, f64::min) >= ALIKE * tops().fold(0.0, f64::max);
+        let shown: Vec<f64> = if alike { kin().flat_map(values).collect() } else { values(figure) };
+        let changed: Vec<f64> = kin().flat_map(changes).collect();
+        let has_changes = !changes(figure).is_empty();
+        Axes {
+            values: Axis::of_values(shown.into_iter()),
+            changes: has_changes.then(|| Axis::of_changes(changed.into_iter())),
+        }
+    };
+    figures.iter().map(|&figure| (figure, axes(figure))).collect()
+}
+
+/// Single runs, means' intervals.
+fn values(figure: &Figure) -> Vec<f64> {
+    let arms = figure.points.iter().flat_map(|point| point.arms.iter().flatten());
+    arms.flat_map(|arm| arm.values.iter().map(|value| value.1).chain(interval_ends(arm.interval))).collect()
+}
+
+fn changes(figure: &Figure) -> Vec<f64> {
+    let changes = comparisons(figure).filter_map(|one| one.change);
+    changes.flat_map(|change| interval_ends(change.interval).chain([change.estimate])).collect()
+}
+
+fn scale(figure: &Figure) -> Option<Scale> {
+    comparisons(figure).find_map(|one| one.change).map(|change| change.scale)
+}
+
 /// The chart with its table, and nothing where there are no values.
-pub(super) fn figure(findings: &Findings, figure: &Figure) -> Markup {
+pub(super) fn figure(findings: &Findings, figure: &Figure, axes: &Axes) -> Markup {
     if figure.points.is_empty() {
         return html! {};
     }
     let measure = Measure::of_figure(figure);
     let title = figure.name();
-    let values = || figure.points.iter().flat_map(|point| point.arms.iter().flatten());
-    let ends =
-        values().flat_map(|arm| arm.values.iter().map(|value| value.1).chain(interval_ends(arm.interval)));
-    let axis = Axis::of_values(ends.collect::<Vec<_>>().into_iter());
-    let changes: Vec<f64> = comparisons(figure)
-        .filter_map(|one| one.change)
-        .flat_map(|change| {
-            let ends = interval_ends(change.interval);
-            ends.chain([change.estimate])
-        })
-        .collect();
-    let strip = (!changes.is_empty()).then(|| Axis::of_changes(changes.iter().copied()));
+    let Axes { values: axis, changes: strip } = axes;
     let bottom = if strip.is_some() { CHANGES[1] } else { VALUES[1] };
     let height = (bottom + 36.0) as u32;
     let content = html! {
-        (grid(&axis, &measure))
-        @for arm in 0..findings.arms.len() { (arm_values(figure, arm, findings.arms.len(), &axis)) }
-        @if let Some(strip) = &strip {
+        (grid(axis, &measure))
+        @for arm in 0..findings.arms.len() { (arm_values(figure, arm, findings.arms.len(), axis)) }
+        @if let Some(strip) = strip {
             @for tick in strip_ticks(strip) {
                 line.grid x1="0" x2="100%" y1=(px(strip.y(tick))) y2=(px(strip.y(tick))) {}
             }
@@ -99,10 +134,10 @@ pub(super) fn figure(findings: &Findings, figure: &Figure) -> Markup {
         figure.lines {
             figcaption {
                 strong { (title) }
-                span.muted { (caption(findings, figure, &measure, &axis, strip.is_some())) }
+                span.muted { (caption(findings, figure, &measure, axis, strip.is_some())) }
             }
             div.scaled {
-                svg width="100%" height=(height) aria-hidden="true" { (labels(&axis, &measure, strip.as_ref())) }
+                svg width="100%" height=(height) aria-hidden="true" { (labels(axis, &measure, strip.as_ref())) }
                 (chart(height, &title, &description(findings, figure, &measure), &content))
             }
             (tables::behind(findings, figure, &measure))
@@ -267,8 +302,7 @@ fn caption(
         text += "; the axis does not begin at 0";
     }
     if has_changes {
-        let scale = comparisons(figure).find_map(|one| one.change).map(|change| change.scale);
-        text += match (scale, figure.unit) {
+        text += match (scale(figure), figure.unit) {
             (Some(Scale::Difference), Unit::Percent) => ". Below: change in percentage points",
             (Some(Scale::Difference), _) => ". Below: change in plain units",
             _ => ". Below: change in %",
