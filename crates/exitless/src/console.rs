@@ -105,7 +105,8 @@ pub(crate) fn shows_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// One line on standard error that is written over again: the present run of a measurement.
+/// The present step of long work on standard error: on a terminal one line that is written over again, elsewhere a line for
+/// each step.
 pub(crate) struct StatusLine {
     bar: ProgressBar,
 }
@@ -119,8 +120,31 @@ impl StatusLine {
         Self { bar }
     }
 
+    /// Begins a step.
+    pub(crate) fn step(&self, text: impl Into<String>) {
+        let text = text.into();
+        if self.bar.is_hidden() {
+            eprintln!("{text}");
+        }
+        self.show(text);
+    }
+
+    /// Tells more of the present step, on a terminal alone.
     pub(crate) fn show(&self, text: impl Into<String>) {
         self.bar.set_message(text.into());
+    }
+
+    /// Shows the runs of a measurement, with `before` before each; another operation is a step.
+    pub(crate) fn measurement(&self, before: &str) -> impl FnMut(experiment::prove::Progress) {
+        let mut present = None;
+        move |progress| {
+            let text = format!("{before}{progress}");
+            if present.replace(progress.measure) == Some(progress.measure) {
+                self.show(text);
+            } else {
+                self.step(text);
+            }
+        }
     }
 }
 

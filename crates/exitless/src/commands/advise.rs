@@ -156,7 +156,7 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     }
     let collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
-    line.show(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
+    line.step(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
     let end = Instant::now() + duration;
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
     // A VM may come and go while exits are counted, so its command line is not looked for at the end alone.

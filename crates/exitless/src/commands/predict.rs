@@ -88,7 +88,7 @@ fn watched(duration: Duration) -> anyhow::Result<Recordings> {
     let watch = Watch { accesses: true, ..Watch::default() };
     let collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
-    line.show(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
+    line.step(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
     // What was seen until a signal is predicted from too.
     let _ = pause(Instant::now() + duration, &stop);
     drop(line);

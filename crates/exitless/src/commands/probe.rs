@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     });
     let plan = Plan { only, ..plan };
     let line = StatusLine::new();
-    let recording = collect(&plan, &mut |progress| line.show(progress.to_string()))?;
+    let recording = collect(&plan, &mut line.measurement("Measuring, "))?;
     drop(line);
     let outcome = analyse(&recording).context("The samples cannot be analysed")?;
     let mut out = std::io::stdout().lock();

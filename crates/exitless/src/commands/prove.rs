@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use experiment::prove::{Judgement, Outcome, Plan, Recording, analyse, collect, write_samples};
+use experiment::prove::{
+    EPYC_SWITCH_CYCLES, Judgement, Outcome, Plan, Recording, analyse, collect, write_samples,
+};
 use lab::{Happening, Lab, Laboratory, Request};
 
 use probe::Arms;
@@ -33,8 +35,9 @@ pub(crate) struct Arguments {
     /// Folder for report.html, result.json, recording.json and samples.parquet.
     #[arg(long, value_name = "FOLDER", default_value = "exitless-report")]
     output: PathBuf,
-    /// In a laboratory: cycles that a VM exit and the entry after it cost beside the instructions that handle it.
-    #[arg(long, value_name = "CYCLES", default_value_t = 0)]
+    /// In a laboratory: cycles that a VM exit and the entry after it cost beside the instructions that handle it; 0 for these
+    /// alone. The default was measured on an AMD EPYC.
+    #[arg(long, value_name = "CYCLES", default_value_t = EPYC_SWITCH_CYCLES)]
     switch_cycles: u32,
     /// Print the result as JSON instead of tables.
     #[arg(long)]
@@ -50,14 +53,12 @@ pub(crate) struct Arguments {
 }
 
 const RECORDING: &str = "recording.json";
-/// Costs of a switch over which the gains are drawn, in cycles. CPUs are between: VMRUN to the end of its exit took 1,344 to
-/// 1,376 cycles of an AMD EPYC (Michael Roth on the Linux kernel's mailing list, "x86/kvm/svm: use direct vmload/vmsave",
-/// December 2020).
-const CURVE: [u32; 5] = [0, 500, 1000, 1350, 2000];
+/// Costs of a switch over which the gains are drawn, in cycles.
+const CURVE: [u32; 5] = [0, 500, 1000, EPYC_SWITCH_CYCLES, 2000];
 
 /// Emulated hosts are slow, and their cycles hardly vary.
 fn laboratory_plan() -> Plan {
-    Plan { samples: 80, warm_up: 10, blocks: 3, ..Plan::full() }
+    Plan { samples: 40, warm_up: 5, blocks: 3, ..Plan::full() }
 }
 
 /// Runs the subcommand.
@@ -89,7 +90,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
     let plan = arguments.plan.plan(laboratory_plan());
     plan.check()?;
     with_laboratory(lab, interrupt::flag()?, |laboratory| {
-        let recording = collect_inside(laboratory, &plan, arguments)?;
+        let recording = collect_inside(laboratory, lab.name, &plan, arguments)?;
         Ok(as_emulated(
             recording,
             &laboratory.emulator_name(),
@@ -114,7 +115,7 @@ fn curve_plan(plan: &Plan) -> Plan {
     const MEASURES: [Measure; 5] =
         [Measure::IpiRunning, Measure::IpiHalted, Measure::SelfIpi, Measure::Eoi, Measure::TimerFire];
     let measures = plan.measures.iter().copied().filter(|measure| MEASURES.contains(measure)).collect();
-    Plan { measures, warm_up: 5, samples: 40, counted_samples: 5, blocks: 2, ..plan.clone() }
+    Plan { measures, warm_up: 2, samples: 16, counted_samples: 1, blocks: 2, ..plan.clone() }
 }
 
 /// A laboratory, where this host has no KVM on hardware.
@@ -135,20 +136,21 @@ fn laboratory_for_want_of_kvm() -> anyhow::Result<Option<&'static Lab>> {
 
 fn collect_here(plan: &Plan) -> anyhow::Result<Recording> {
     let line = StatusLine::new();
-    Ok(collect(plan, &mut |progress| line.show(progress.to_string()))?)
+    Ok(collect(plan, &mut line.measurement("Measuring, "))?)
 }
 
 /// Records inside a laboratory, and then briefly at each other cost of a switch, where the machine takes one and there are
 /// arms to compare.
 fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
     let plan: Plan = serde_json::from_str(plan).context("Could not read the plan")?;
-    let mut recording = collect(&plan, &mut |progress| eprintln!("{progress}"))?;
+    let line = StatusLine::new();
+    let mut recording = collect(&plan, &mut line.measurement("Measuring, "))?;
     let shorter = curve_plan(&plan);
     let cost = lab::switch_cost::get().context("Could not read the cost of a switch")?;
     if let (Some(own), Arms::Both { .. }, false) = (cost, &recording.arms, shorter.measures.is_empty()) {
         for cycles in CURVE.into_iter().filter(|&cycles| cycles != own) {
             lab::switch_cost::set(cycles).context("Could not set the cost of a switch")?;
-            let other = collect(&shorter, &mut |progress| eprintln!("{cycles} cycles a switch: {progress}"))?;
+            let other = collect(&shorter, &mut line.measurement(&format!("At {cycles} cycles a switch, ")))?;
             recording.at_other_costs.push(Recording { switch_cycles: Some(cycles), ..other });
         }
     }
@@ -159,6 +161,7 @@ fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
 
 fn collect_inside(
     laboratory: &Laboratory<'_>,
+    name: &str,
     plan: &Plan,
     arguments: &Arguments,
 ) -> anyhow::Result<Recording> {
@@ -172,15 +175,13 @@ fn collect_inside(
         ..Request::new(["exitless", "prove", "--record", RECORDING, "--plan", &plan])
     };
     let line = StatusLine::new();
-    line.show("Starting the emulated host");
+    line.step(format!("Starting the emulated host {name}"));
     let mut messages = String::new();
     let finished = laboratory.run(&request, &mut |happening| {
         if let Happening::Stderr(bytes) = happening {
             let text = String::from_utf8_lossy(bytes);
             messages.push_str(&text);
-            if let Some(last) = text.lines().last() {
-                line.show(last);
-            }
+            text.lines().for_each(|text| line.step(text));
         }
     })?;
     drop(line);

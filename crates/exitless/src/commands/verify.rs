@@ -39,7 +39,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let vms = found.select(&arguments.vms)?;
     let stop = interrupt::flag()?;
     let line = StatusLine::new();
-    line.show("Watching");
+    line.step(format!(
+        "Watching this host for {:.0} s",
+        Duration::from_nanos(arguments.duration).as_secs_f64()
+    ));
     let wanted = Verify {
         root,
         found: &found,
@@ -49,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let mut seen = verify(&wanted, &stop);
     if arguments.provoke {
-        line.show("Running a micro VM");
+        line.step("Running a micro VM");
         seen = seen.with(provoke());
     }
     drop(line);

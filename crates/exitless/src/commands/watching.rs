@@ -79,7 +79,11 @@ impl WatchArguments {
                 Err(Error::NoKvm | Error::NoEvent { .. }) if self.wait => {}
                 outcome => return outcome.map(Some),
             }
-            waiting.get_or_insert_with(StatusLine::new).show("Waiting for kvm_intel or kvm_amd");
+            waiting.get_or_insert_with(|| {
+                let line = StatusLine::new();
+                line.step("Waiting for kvm_intel or kvm_amd");
+                line
+            });
             if !pause(Instant::now() + LOOK, stop) {
                 return Ok(None);
             }

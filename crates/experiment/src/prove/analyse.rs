@@ -78,8 +78,14 @@ pub fn analyse(recording: &Recording) -> Result<Outcome, NotAnalysed> {
     }
     warnings.sort_by_key(|warning| !warning.is_grave());
     let exits = counting::totals(recording);
-    let verdict::Verdict { judgement, sentence, headline } =
-        verdict::verdict(&recording.arms, &measures, &exits, &warnings, emulated.as_deref());
+    let verdict::Verdict { judgement, sentence, headline } = verdict::verdict(
+        &recording.arms,
+        &measures,
+        &exits,
+        &warnings,
+        emulated.as_deref(),
+        recording.switch_cycles,
+    );
     Ok(Outcome {
         format: OUTCOME_FORMAT,
         version: recording.version.clone(),

@@ -34,11 +34,11 @@ pub struct Progress {
 }
 
 impl fmt::Display for Progress {
-    /// "13/98 IPI to a running vCPU, on, timed".
+    /// "run 13 of 98: IPI to a running vCPU, on, timed".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arm = arm_in_words(self.arm);
         let kind = if self.counted { "counted" } else { "timed" };
-        write!(f, "{}/{} {}, {arm}, {kind}", self.done + 1, self.total, self.measure.title())
+        write!(f, "run {} of {}: {}, {arm}, {kind}", self.done + 1, self.total, self.measure.title())
     }
 }
 
@@ -77,7 +77,7 @@ impl CollectError {
 
 /// Carries out `plan` on this machine's `/dev/kvm`, telling `progress` before each run.
 ///
-/// For each measure: blocks of timed runs with nothing traced, then one run an arm whose exits are counted. A
+/// Blocks of timed runs of each measure with nothing traced, then one run an arm of each whose exits are counted. A
 /// measure that fails is noted in the recording with its error and the others go on. Where tracepoints cannot be
 /// used the recording says why. Interrupt virtualization is inhibited for the micro VM alone; no other VM
 /// notices, and nothing of the host is changed.

@@ -7,7 +7,9 @@ use probe::run::Arm;
 
 use super::Warning;
 use super::outcome::{Effect, ExitTotals, Judgement, MeasureOutcome};
-use super::wording::{change_in_words, difference_in_words, grouped, interval_in_words};
+use super::wording::{
+    change_in_words, charged_switch, difference_in_words, emulated_cycles, grouped, interval_in_words,
+};
 
 /// What interrupt virtualization is there for, the most telling first.
 const TELLING: [Measure; 7] = [
@@ -33,6 +35,7 @@ pub(super) fn verdict(
     exits: &ExitTotals,
     warnings: &[Warning],
     emulated: Option<&str>,
+    switch_cycles: Option<u32>,
 ) -> Verdict {
     let telling: Vec<&MeasureOutcome> = TELLING
         .into_iter()
@@ -75,9 +78,11 @@ pub(super) fn verdict(
         Judgement::Nothing => "No verdict: no measure of interrupts gave samples".to_owned(),
     };
     if let Some(emulator) = emulated {
+        let switch =
+            charged_switch(switch_cycles).map(|charged| format!(" and {charged}")).unwrap_or_default();
         sentence.push_str(&format!(
-            "; cycles are {} ({emulator}), not time on hardware",
-            super::wording::emulated_cycles(emulator)
+            "; cycles are {} ({emulator}){switch}, not time on hardware",
+            emulated_cycles(emulator)
         ));
     }
     sentence.push('.');

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod facts;
+mod failures;
 mod here;
 mod past;
 mod rig;
@@ -9,6 +10,7 @@ mod scene;
 mod together;
 mod watch;
 
+pub use failures::{SharedReason, ToldReasons, by_reason};
 pub use here::{FindFiles, Here};
 pub use past::{Past, Tried};
 pub use rig::{Kept, Rig, Sampling, Sink};
@@ -139,6 +141,7 @@ pub fn carry_out(
         finished: 0,
         phase: Phase::Levels,
         left_out: BTreeMap::new(),
+        told: ToldReasons::default(),
         conclusion: Conclusion { enough: None, made: 0, failed: Vec::new(), not_undone: Vec::new() },
     };
     let ended = engine.blocks();
@@ -165,6 +168,7 @@ struct Engine<'a> {
     phase: Phase,
     /// Arms and numbers of guests that do not start, with the reason.
     left_out: BTreeMap<(BTreeMap<String, String>, u32), String>,
+    told: ToldReasons,
     conclusion: Conclusion,
 }
 
@@ -248,7 +252,9 @@ impl Engine<'_> {
                 }
                 Ending::Failed(failed) => failed,
             };
-            tracing::warn!("{}: {}", run.name, run.why);
+            if let Some(line) = self.told.line(&run.name, &run.why) {
+                tracing::warn!("{line}");
+            }
             // What a failed run leaves running or half written would be in the next one's way.
             self.stop_guests();
             let last = attempt + 1 == self.plan.order.attempts;

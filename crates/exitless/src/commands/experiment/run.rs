@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
-use experiment::study::engine::{Conclusion, FailedForGood, Here, Kept, Past, carry_out};
+use experiment::study::engine::{
+    Conclusion, FailedForGood, Here, Kept, Past, ToldReasons, by_reason, carry_out,
+};
 use experiment::study::guest::GuestFiles;
 use experiment::study::plan::Plan;
 use experiment::study::schedule::Enough;
@@ -120,7 +122,7 @@ fn here(store: &mut Store, allow_unlike: bool, stop: &AtomicBool) -> anyhow::Res
     let line = StatusLine::new();
     let plan: Plan = store.plan().clone();
     let (seed, past) = (store.seed(), Past::new(store.runs(), store.failed()));
-    let mut show = |progress: &_| line.show(words::progress(progress));
+    let mut show = words::runs(&line);
     let mut sink = Kept { store, on_progress: &mut show };
     Ok(carry_out(&plan, seed, past, &mut rig, &mut sink, stop)?)
 }
@@ -135,11 +137,14 @@ fn elsewhere(
     let id = format!("{:x}", chance());
     let patience = Patience::of(store.plan());
     let line = StatusLine::new();
+    let mut show = words::runs(&line);
+    let mut told = ToldReasons::default();
     let mut on_event = |event: Event<'_>| match event {
-        Event::Progress(progress) => line.show(words::progress(progress)),
+        Event::Progress(progress) => show(progress),
         Event::Kept(run) => {
-            if let Some(why) = &run.failure {
-                tracing::warn!("{}: {why}", run.cell.folder_name(run.position));
+            let name = || run.cell.folder_name(run.position);
+            if let Some(text) = run.failure.as_ref().and_then(|why| told.line(&name(), why)) {
+                tracing::warn!("{text}");
             }
         }
         Event::Warning(text) => tracing::warn!("{text}"),
@@ -147,6 +152,7 @@ fn elsewhere(
     match target {
         Target::Ssh { destination, port } => {
             let serve = SERVE.map(str::to_owned).to_vec();
+            line.step(format!("Asking {destination} for the runs"));
             let mut ssh = Ssh::new(destination, *port, ssh_config.map(Path::to_owned), serve);
             let settings = Settings { study: &id, emulated: None, allow_unlike, patience };
             Ok(coordinate(store, &mut ssh, settings, stop, &mut on_event)?)
@@ -155,6 +161,7 @@ fn elsewhere(
             let (mut remote, emulated) =
                 lab_target::make_ready(name, hypervisor_arguments, store.plan(), stop)?;
             let settings = Settings { study: &id, emulated: Some(&emulated), allow_unlike, patience };
+            line.step(format!("Starting the emulated host {name}"));
             Ok(coordinate(store, &mut remote, settings, stop, &mut on_event)?)
         }
         Target::Local => Err(Usage("local is no other machine".to_owned()).into()),
@@ -216,8 +223,8 @@ fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
     }
     let folder = summary.folder.display();
     writeln!(out, "{} runs in {folder}; {} attempts failed", summary.runs, summary.failed_attempts)?;
-    for failed in &summary.failed_for_good {
-        writeln!(out, "Failed for good: {}: {}", failed.cell.folder_name(failed.position), failed.why)?;
+    for reason in by_reason(&summary.failed_for_good) {
+        writeln!(out, "{}: {}", words::failed(&reason), reason.why)?;
     }
     for what in &summary.not_undone {
         writeln!(out, "Not undone: {what}; run `exitless restore`")?;

@@ -1,6 +1,8 @@
 //! Progress and durations in words.
 
-use experiment::study::engine::{Phase, StudyProgress};
+use experiment::study::engine::{Phase, SharedReason, StudyProgress};
+
+use crate::console::StatusLine;
 
 /// `2 h 5 min`, `45 s`.
 pub(super) fn duration(seconds: f64) -> String {
@@ -14,8 +16,21 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
+/// The runs of a study: each attempt is a step, with what is done for it.
+pub(super) fn runs(line: &StatusLine) -> impl FnMut(&StudyProgress) {
+    let mut present = None;
+    move |progress| {
+        if present.replace((progress.position, progress.attempt))
+            != Some((progress.position, progress.attempt))
+        {
+            line.step(attempt(progress));
+        }
+        line.show(phase(progress));
+    }
+}
+
 /// One line: which run of how many, what it is, how long still.
-pub(super) fn progress(progress: &StudyProgress) -> String {
+fn attempt(progress: &StudyProgress) -> String {
     let cell = &progress.cell;
     let arm = cell.arm.values().map(String::as_str).collect::<Vec<_>>().join("+");
     let more = if progress.at_least { "+" } else { "" };
@@ -26,20 +41,42 @@ pub(super) fn progress(progress: &StudyProgress) -> String {
     };
     let again =
         if progress.attempt > 0 { format!(", attempt {}", progress.attempt + 1) } else { String::new() };
+    let left = progress.left.map(|left| format!("; {} left", duration(left))).unwrap_or_default();
+    format!(
+        "Run {} of {}{more}: {arm}{guests}, {}{again}{left}",
+        progress.done + 1,
+        progress.total,
+        cell.workload
+    )
+}
+
+/// The attempt with what is done for it now.
+fn phase(progress: &StudyProgress) -> String {
     let phase = match progress.phase {
-        Phase::Levels => "levels",
+        Phase::Levels => "setting levels",
         Phase::Guests => "starting guests",
         Phase::Prepare => "preparing",
         Phase::WarmUp => "warm-up",
         Phase::Run => "running",
     };
-    let left = progress.left.map(|left| format!("; {} left", duration(left))).unwrap_or_default();
-    format!(
-        "Run {} of {}{more}: {arm}{guests}, {}{again}: {phase}{left}",
-        progress.done + 1,
-        progress.total,
-        cell.workload
-    )
+    format!("{}: {phase}", attempt(progress))
+}
+
+/// `12 runs failed for good, 10 of them not tried (000-on-1-fio, 001-off-1-fio, ...)`.
+pub(super) fn failed(reason: &SharedReason<'_>) -> String {
+    const NAMED: usize = 3;
+    let names: Vec<String> =
+        reason.runs.iter().take(NAMED).map(|run| run.cell.folder_name(run.position)).collect();
+    let more = if reason.runs.len() > NAMED { ", ..." } else { "" };
+    let runs = match reason.runs.len() {
+        1 => "1 run".to_owned(),
+        many => format!("{many} runs"),
+    };
+    let not_tried = match reason.not_tried {
+        0 => String::new(),
+        some => format!(", {some} of them not tried"),
+    };
+    format!("{runs} failed for good{not_tried} ({}{more})", names.join(", "))
 }
 
 #[cfg(test)]

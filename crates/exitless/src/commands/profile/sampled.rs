@@ -50,7 +50,7 @@ pub(in crate::commands) fn run(
     mut look: impl FnMut(&[Vm]),
 ) -> Result<(Recording, Profile), Error> {
     let line = StatusLine::new();
-    line.show(format!("Sampling this host for {:.0} s", duration.as_secs_f64()));
+    line.step(format!("Sampling this host for {:.0} s", duration.as_secs_f64()));
     let end = Instant::now() + duration;
     let (mut followed, mut names) = (BTreeSet::new(), BTreeMap::new());
     let mut next_look = Instant::now();

@@ -2,8 +2,8 @@
 //!
 //! Timed runs come in blocks of Off, On, On, Off, each measure after the other. What a pair of neighbours shares
 //! must not differ between the arms, so the vCPU that receives the interrupts changes from pair to pair and never
-//! within one. Then one counted run an arm follows, On first: the last timed run was Off, so both switches are
-//! seen by the tracepoints.
+//! within one. Attaching to the tracepoints takes longer than many a run, so it is done once, after all timed runs: then
+//! one counted run an arm of each measure follows, On first. The run before it was Off, so both switches are seen.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -90,19 +90,49 @@ impl<'a, M: Machine> Schedule<'a, M> {
 
     /// Takes every run; a measure that fails is left and noted, and the next one begins.
     pub(super) fn carry_out(mut self) -> Runs {
+        let mut timed = Vec::new();
         for (index, &measure) in (0..).zip(&self.plan.measures) {
-            self.position = index * self.runs_per_measure();
-            let taken = self.timed_runs(measure).and_then(|()| self.counted_runs(measure));
-            if let Err(Failed { arm, why }) = taken {
-                tracing::warn!(%measure, ?arm, why, "the measure failed; the next one follows");
-                self.runs.failures.push(Failure { measure, arm, why });
-                if let Err(why) = self.machine.renew() {
-                    self.give_up(measure, arm, &why);
-                    break;
+            self.position = index * self.timed_per_measure();
+            match self.timed_runs(measure) {
+                Ok(()) => timed.push(measure),
+                Err(failed) => {
+                    if let Err(why) = self.fail(measure, failed) {
+                        let rest = &self.plan.measures[index as usize + 1..];
+                        self.give_up(rest, measure, &why);
+                        return self.runs;
+                    }
                 }
             }
         }
+        self.position = self.plan.measures.len() as u32 * self.timed_per_measure();
+        self.count(&timed);
+        self.machine.stop();
         self.runs
+    }
+
+    fn count(&mut self, measures: &[Measure]) {
+        let mut traced = self.machine.start();
+        for (index, &measure) in (1..).zip(measures) {
+            let counted = match &traced {
+                Ok(traced) => self.counted_runs(measure, *traced),
+                Err(why) => Err(Failed { arm: Arm::On, why: why.clone() }),
+            };
+            if let Err(failed) = counted {
+                // The threads of a fresh machine are others.
+                self.machine.stop();
+                if let Err(why) = self.fail(measure, failed) {
+                    return self.give_up(&measures[index..], measure, &why);
+                }
+                traced = self.machine.start();
+            }
+        }
+    }
+
+    /// Notes that a measure failed, and makes a fresh machine where that is needed.
+    fn fail(&mut self, measure: Measure, Failed { arm, why }: Failed) -> Result<(), String> {
+        tracing::warn!(%measure, ?arm, why, "the measure failed; the next one follows");
+        self.runs.failures.push(Failure { measure, arm, why });
+        self.machine.renew()
     }
 
     fn block(&self) -> impl Iterator<Item = Arm> + use<M> {
@@ -110,8 +140,8 @@ impl<'a, M: Machine> Schedule<'a, M> {
         BLOCK.into_iter().filter(move |arm| arms.contains(arm))
     }
 
-    fn runs_per_measure(&self) -> u32 {
-        self.plan.blocks * self.block().count() as u32 + self.arms.len() as u32
+    fn timed_per_measure(&self) -> u32 {
+        self.plan.blocks * self.block().count() as u32
     }
 
     fn timed_runs(&mut self, measure: Measure) -> Result<(), Failed> {
@@ -140,28 +170,22 @@ impl<'a, M: Machine> Schedule<'a, M> {
         Ok(())
     }
 
-    /// Without a machine every measure that has not begun fails alike.
-    fn give_up(&mut self, after: Measure, arm: Arm, why: &str) {
-        let rest = self.plan.measures.iter().skip_while(|&&measure| measure != after).skip(1);
+    /// Without a machine the rest fails alike.
+    fn give_up(&mut self, rest: &[Measure], after: Measure, why: &str) {
         for &measure in rest {
             let why = format!("no new micro VM after {after} had failed: {why}");
-            self.runs.failures.push(Failure { measure, arm, why });
+            self.runs.failures.push(Failure { measure, arm: Arm::On, why });
         }
     }
 
-    fn counted_runs(&mut self, measure: Measure) -> Result<(), Failed> {
-        let first = self.arms.last().copied().unwrap_or(Arm::Off);
-        let traced = self.machine.start().map_err(|why| Failed { arm: first, why })?;
-        let taken = self.arms.iter().rev().try_for_each(|&arm| {
+    fn counted_runs(&mut self, measure: Measure, traced: bool) -> Result<(), Failed> {
+        self.arms.iter().rev().try_for_each(|&arm| {
             self.announce(measure, arm, true);
             let counted = self.counted_run(measure, arm, traced).map_err(|why| Failed { arm, why })?;
             self.runs.counted.push(counted);
             self.position += 1;
             Ok(())
-        });
-        // Also after a failure: the timed runs that follow must not be traced.
-        self.machine.stop();
-        taken
+        })
     }
 
     fn counted_run(&mut self, measure: Measure, arm: Arm, traced: bool) -> Result<CountedRun, String> {
@@ -187,7 +211,8 @@ impl<'a, M: Machine> Schedule<'a, M> {
     }
 
     fn announce(&mut self, measure: Measure, arm: Arm, counted: bool) {
-        let total = self.plan.measures.len() as u32 * self.runs_per_measure();
+        let runs_per_measure = self.timed_per_measure() + self.arms.len() as u32;
+        let total = self.plan.measures.len() as u32 * runs_per_measure;
         (self.progress)(Progress { done: self.position, total, measure, arm, counted });
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::watch::Watch;
-use super::{Engine, EngineError, Phase, facts, scene, together};
+use super::{Engine, EngineError, Phase, facts, failures, scene, together};
 use crate::study::factor::Level;
 use crate::study::guest::{Guest, GuestError};
 use crate::study::record::Run;
@@ -155,7 +155,7 @@ impl Engine<'_> {
         }
         let hopeless = |why| Failure { why, hopeless: true, guests_do_not_start: true };
         if let Some(why) = self.left_out.get(&(slot.cell.arm.clone(), slot.cell.guests)) {
-            return Err(hopeless(format!("not tried, because guests did not start before: {why}")));
+            return Err(hopeless(failures::not_tried(why)));
         }
         self.tell(slot, attempt, Phase::Guests);
         let started = self.rig.start(&runs.guests, levels, there, more);
