@@ -17,9 +17,20 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|character| if is_harmful(character) { '\u{fffd}' } else { character }).collect()
 }
 
+/// Of one thing "1 exit", of others "34592 exits".
+#[must_use]
+pub fn counted(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "exit")), ["0 exits", "1 exit", "2 exits"]);
+    }
 
     #[test]
     fn names_cannot_turn_what_stands_beside_them() {
