@@ -23,7 +23,9 @@ mod vm_side;
 mod xen;
 
 pub use conclusion::{Conclusion, Outcome};
-pub use kernels::{Build, Has, Kind, ROWS as KERNELS, Row as KernelRow};
+pub use kernels::{
+    Build, Has, Kind, ROWS as KERNELS, Row as KernelRow, keeps_cr8_intercept, without_cr8_intercept,
+};
 pub use release::{Release, Tree};
 pub use rule::{Category, Rule};
 pub use vm_side::VmSide;

@@ -67,7 +67,11 @@ const ROWS: &[Row] = &[
     ),
     svm(0x064, Virtualized::Gone, "the guest became able to take a waiting interrupt"),
     svm(0x008, Virtualized::Gone, "a read of CR8, the task priority"),
-    svm(0x018, Virtualized::Gone, "a write of CR8, the task priority"),
+    svm(
+        0x018,
+        Virtualized::Partly,
+        "a write of CR8, the task priority; Linux before 7.0-rc4 and without its fix can keep this exit with AVIC",
+    ),
     svm(0x078, Virtualized::Unchanged, "the guest went idle; a halted vCPU still needs the host to wake it"),
     svm(0x07c, Virtualized::Partly, "an MSR access: x2APIC registers go with x2AVIC, the timer's stay"),
     svm(0x0a6, Virtualized::Unchanged, "the guest went idle with no virtual interrupt pending"),

@@ -148,7 +148,9 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
         }
         "kernel-x2avic-4k" => processor.svm.get().is_some_and(|svm| svm.x2avic_extended),
         "kernel-avic-default" => processor.svm.get().is_some_and(|svm| svm.x2avic),
-        "kernel-bug-avic-tpr" | "kernel-bug-avic-passthrough" => subject.is_enabled() == Some(true),
+        "kernel-bug-avic-tpr" | "kernel-bug-avic-cr8" | "kernel-bug-avic-passthrough" => {
+            subject.is_enabled() == Some(true)
+        }
         _ => may_have,
     }
 }
@@ -177,31 +179,21 @@ pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
         let verdict = Verdict::of(state, found).seen("/proc/sys/kernel/osrelease", release.text.clone());
         let verdict = match row.rule {
             _ if !mends => verdict,
-            "kernel-irte-caching" => verdict.advice(newer(row)).advice(
+            "kernel-irte-caching" => verdict.advice(row.newer()).advice(
                 "add amd_iommu_intr=legacy to the kernel's arguments where vCPUs halt often: IPIs stay fast",
             ),
             "kernel-avic-nested" => {
-                verdict.advice(newer(row)).advice("-cpu ...,svm=off for guests, or nested=0")
+                verdict.advice(row.newer()).advice("-cpu ...,svm=off for guests, or nested=0")
             }
             "kernel-x2avic" => {
-                verdict.advice(newer(row)).advice("-cpu ...,x2apic=off for guests up to 255 vCPUs")
+                verdict.advice(row.newer()).advice("-cpu ...,x2apic=off for guests up to 255 vCPUs")
             }
-            "kernel-autoeoi" => verdict.advice(newer(row)).advice("leave hv-synic and hv-stimer out"),
-            _ => verdict.advice(newer(row)),
+            "kernel-autoeoi" => verdict.advice(row.newer()).advice("leave hv-synic and hv-stimer out"),
+            _ => verdict.advice(row.newer()),
         };
         rule_of(row).finding(verdict)
     };
     ROWS.iter().filter(|row| concerns(row, subject)).map(finding).collect()
-}
-
-fn newer(row: &Row) -> String {
-    let stable: Vec<String> =
-        row.stable.iter().map(|((major, minor), patch)| format!("{major}.{minor}.{patch}")).collect();
-    if stable.is_empty() {
-        format!("Linux {} or later", row.first())
-    } else {
-        format!("Linux {} or later, or {} of its series", row.first(), stable.join(", "))
-    }
 }
 
 /// A row as a rule, for what is said of both.

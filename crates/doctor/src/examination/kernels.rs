@@ -174,7 +174,47 @@ pub const ROWS: &[Row] = &[
         source: "Linux arch/x86/kvm/svm/svm.c, sync_lapic_to_cr8, d02e48830e3f (6.17)",
         ..feature("kernel-bug-avic-tpr", "Task priority with AVIC", (6, 17))
     },
+    Row {
+        kind: Kind::Bug,
+        from: (4, 7),
+        last_bad_candidate: Some(3),
+        stable: &[((6, 1), 167), ((6, 6), 130), ((6, 12), 78), ((6, 18), 19), ((6, 19), 9)],
+        without: "writes of CR8 can stay intercepted while AVIC is active: each is a write_cr8 exit then",
+        with: "writes of CR8 are not intercepted while AVIC is active",
+        why: "a guest that sets its task priority often, such as Windows, then exits more than without AVIC",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_activate_vmcb, 87d0f901a9bd (7.0-rc4)",
+        ..feature(CR8_INTERCEPT, "Writes of CR8 with AVIC", (7, 0))
+    },
 ];
+
+/// The rule of the fault by which writes of CR8 stay intercepted.
+const CR8_INTERCEPT: &str = "kernel-bug-avic-cr8";
+
+/// Whether a kernel has the fault by which writes of CR8 stay intercepted while AVIC is active, by its release and, where
+/// it is known, its build (`uname -r` and `-v`). `None` where they do not tell.
+#[must_use]
+pub fn keeps_cr8_intercept(release: &str, build: Option<&str>) -> Option<bool> {
+    let release = Release::parse(release, build)?;
+    // Debian before 13 tells its stable release in the build alone, and calls itself 6.1.0-28.
+    if build.is_none() && release.patch == Some(0) && release.candidate.is_none() {
+        return None;
+    }
+    match cr8_row()?.judge(&release) {
+        Has::Yes => Some(false),
+        Has::No => Some(true),
+        Has::Unknown => None,
+    }
+}
+
+/// Which kernels do not have that fault.
+#[must_use]
+pub fn without_cr8_intercept() -> String {
+    cr8_row().map(Row::newer).unwrap_or_default()
+}
+
+fn cr8_row() -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.rule == CR8_INTERCEPT)
+}
 
 /// Whether a release has what a row tells (for a bug: is without it).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,6 +265,18 @@ impl Row {
         match self.last_bad_candidate {
             Some(bad) => format!("{major}.{minor}-rc{}", bad + 1),
             None => format!("{major}.{minor}"),
+        }
+    }
+
+    /// The releases that have it, for people.
+    #[must_use]
+    pub fn newer(&self) -> String {
+        let stable: Vec<String> =
+            self.stable.iter().map(|((major, minor), patch)| format!("{major}.{minor}.{patch}")).collect();
+        if stable.is_empty() {
+            format!("Linux {} or later", self.first())
+        } else {
+            format!("Linux {} or later, or {} of its series", self.first(), stable.join(", "))
         }
     }
 }
@@ -283,5 +335,35 @@ mod tests {
         ] {
             assert_eq!(judged("kernel-bug-avic-tpr", release), expected, "{release}");
         }
+    }
+
+    #[test]
+    fn writes_of_cr8_stay_intercepted_in_kernels_before_the_fix() {
+        for (release, expected) in [
+            ("4.4.302", Some(false)),
+            ("5.15.194", Some(true)),
+            ("6.1.166", Some(true)),
+            ("6.1.167", Some(false)),
+            ("6.6.129", Some(true)),
+            ("6.6.130", Some(false)),
+            ("6.12.77+deb13-amd64", Some(true)),
+            ("6.12.78+deb13-amd64", Some(false)),
+            ("6.17.13", Some(true)),
+            ("6.18.18", Some(true)),
+            ("6.18.19", Some(false)),
+            ("6.19.8-arch1-1", Some(true)),
+            ("6.19.9-arch1-1", Some(false)),
+            ("7.0.0-rc3", Some(true)),
+            ("7.0.0-rc4", Some(false)),
+            ("7.1.2", Some(false)),
+            ("5.14.0-427.13.1.el9_4.x86_64", None),
+            ("6.1.0-28-amd64", None),
+            ("linux", None),
+        ] {
+            assert_eq!(keeps_cr8_intercept(release, None), expected, "{release}");
+        }
+        let debian = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)";
+        assert_eq!(keeps_cr8_intercept("6.1.0-28-amd64", Some(debian)), Some(true));
+        assert!(without_cr8_intercept().contains("6.12.78"));
     }
 }

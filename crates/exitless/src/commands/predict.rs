@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use doctor::examination;
 use exits::Isa;
 use exits::prediction::{Assumption, Prediction, predict};
 use experiment::pause;
+use host::Fingerprint;
 use live::{Collector, Watch};
-use traces::Recordings;
+use traces::{Recording, Recordings};
 
 use super::quantity;
 use super::recordings::{RecordingArguments, exit_code};
@@ -75,10 +77,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     let recordings = recordings.select(arguments.recordings.selection(&[]))?;
-    let prediction = predict(&recordings.profile, recordings.observed_ns(), &arguments.assumed.assumption());
+    let build = arguments.duration.and_then(|_| Fingerprint::read(Path::new(HOST)).ok()?.kernel_version);
+    let mut assumption = arguments.assumed.assumption();
+    assumption.avic.keeps_cr8_intercept = keeps_cr8_intercept(&recordings, build.as_deref());
+    let prediction = predict(&recordings.profile, recordings.observed_ns(), &assumption);
     arguments.assumed.check(&prediction.isas)?;
     print(&recordings, &prediction, arguments.json)?;
     Ok(exit_code(&recordings))
+}
+
+/// Whether a kernel that recorded has the fault; `None` where one of them does not tell, and none is known to have it.
+fn keeps_cr8_intercept(recordings: &Recordings, build: Option<&str>) -> Option<bool> {
+    let one = |file: &Recording| examination::keeps_cr8_intercept(file.origin.kernel.as_deref()?, build);
+    let told: Vec<Option<bool>> = recordings.files.iter().map(one).collect();
+    if told.contains(&Some(true)) {
+        return Some(true);
+    }
+    (!told.is_empty() && !told.contains(&None)).then_some(false)
 }
 
 /// The exits of this host from now on.

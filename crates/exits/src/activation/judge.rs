@@ -83,6 +83,9 @@ pub enum Doubt {
     ControlsDisagree(Vec<u32>),
     /// KVM says active, yet exits were seen that it takes away: so many interrupt windows.
     WindowsSeen(u64),
+    /// KVM says active all the time, yet so many writes of CR8 left the guest: KVM keeps their intercept, a fault of
+    /// kernels without 87d0f901a9bd (7.0-rc4).
+    Cr8WritesSeen(u64),
     /// KVM says inhibited, yet exits were seen that exist only with it: so many.
     OnlyWithItSeen(u64),
     /// KVM uses it, but the CPU says that it has none (`kvm_amd.force_avic`), and no exit was seen that would show that
@@ -162,6 +165,13 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
         doubts.push(Doubt::ControlsDisagree(disagreeing));
     }
     doubts.extend(contradicting(status, evidence.signs));
+    // While it is inhibited in passing, KVM intercepts them with good reason.
+    let passed = evidence.changes.iter().any(|change| change.set)
+        || doubts.iter().any(|doubt| matches!(doubt, Doubt::Passing(_) | Doubt::Lifted(_)));
+    let cr8_writes = evidence.signs.map_or(0, |signs| signs.cr8_writes);
+    if status == Status::Active && !passed && cr8_writes > 0 {
+        doubts.push(Doubt::Cr8WritesSeen(cr8_writes));
+    }
     let shown = evidence.signs.is_some_and(|signs| signs.only_with_it() > 0);
     let status = if evidence.cpu_denies && !shown && matches!(status, Status::Active | Status::Partly) {
         doubts.push(Doubt::CpuDenies);

@@ -164,6 +164,23 @@ fn evidence_that_does_not_fit_is_told() {
 }
 
 #[test]
+fn writes_of_cr8_that_exit_with_avic_active_are_a_fault_of_the_kernel() {
+    let active = || vec![state(0, vec![vcpu(0, Some(true), false, Some(AVIC))])];
+    let signs = Some(ExitSigns { exits: 900, cr8_writes: 800, ..ExitSigns::default() });
+    let isa = Some(Isa::Svm);
+    let judged = verdict(&Seen { isa, samples: active(), signs, ..Seen::default() });
+    assert_eq!((judged.status, judged.doubts), (Status::Active, vec![Doubt::Cr8WritesSeen(800)]));
+    // KVM intercepts them with good reason while AVIC is inhibited, and if only in passing.
+    let change = |after_ns, set| InhibitSeen { after_ns, set, number: IRQWIN, mask: None };
+    let changes = [change(5, true), change(9, false)];
+    let passing = Seen { isa, samples: active(), signs, changes: &changes, ..Seen::default() };
+    assert!(!verdict(&passing).doubts.contains(&Doubt::Cr8WritesSeen(800)));
+    let inhibited = vec![state(1 << PIT_REINJ, vec![vcpu(0, Some(false), false, None)])];
+    let judged = verdict(&Seen { isa, samples: inhibited, signs, ..Seen::default() });
+    assert_eq!((judged.status, judged.doubts), (Status::Inhibited, vec![]));
+}
+
+#[test]
 fn without_kvms_state_exits_decide_and_without_exits_the_parameter() {
     let exits = |windows, eoi_writes, handed_back| {
         Some(ExitSigns { exits: 100, windows, eoi_writes, handed_back, ..ExitSigns::default() })

@@ -14,6 +14,8 @@ pub struct ExitSigns {
     pub eoi_writes: u64,
     /// Writes of the task priority: gone with it.
     pub tpr_writes: u64,
+    /// `write_cr8`: AMD's writes of the task priority by CR8. Gone with it, but where KVM keeps their intercept.
+    pub cr8_writes: u64,
     /// Writes of the interrupt command: gone with IPI virtualization.
     pub icr_writes: u64,
     /// `APIC_WRITE`, `avic_unaccelerated_access`: registers that the hardware hands back. Only with it.
@@ -51,6 +53,7 @@ impl ExitSigns {
             windows: count([ExitReason::vmx(7), ExitReason::svm(0x064)]),
             eoi_writes: writes(EOI),
             tpr_writes: writes(TPR),
+            cr8_writes: count([ExitReason::svm(0x018); 2]),
             icr_writes: writes(ICR),
             handed_back: count([ExitReason::vmx(56), ExitReason::svm(0x402)]),
             eoi_induced: count([ExitReason::vmx(45); 2]),

@@ -21,7 +21,7 @@ impl Default for Assumption {
     fn default() -> Self {
         Self {
             apicv: Apicv { posted_interrupts: true, ipi_virtualization: false },
-            avic: Avic { x2apic: true, ipi_virtualization: true },
+            avic: Avic { x2apic: true, ipi_virtualization: true, keeps_cr8_intercept: None },
             host_tick_hz: 250,
         }
     }
@@ -47,4 +47,8 @@ pub struct Avic {
     /// The processor sends IPIs itself. Not so on family 17h (Zen 1 and 2), for erratum 1235: KVM turns it
     /// off there (`avic_hardware_setup` in `arch/x86/kvm/svm/avic.c`).
     pub ipi_virtualization: bool,
+    /// The host's kernel has a fault by which KVM can go on to intercept writes of CR8 while AVIC is active: those of a
+    /// vCPU that was reset, or had an interrupt pending, while AVIC was inhibited. Mainline has the fix since 7.0-rc4
+    /// (87d0f901a9bd), stable series in later releases of theirs. `None` where the kernel is not known.
+    pub keeps_cr8_intercept: Option<bool>,
 }

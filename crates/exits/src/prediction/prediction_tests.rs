@@ -207,6 +207,29 @@ fn what_is_active_already_is_recognised_and_promises_nothing() {
 }
 
 #[test]
+fn writes_of_cr8_go_for_certain_only_with_a_kernel_that_lets_them() {
+    let of = |rows: &[(&str, u64)], keeps_cr8_intercept| {
+        let mut assumption = without_ticks();
+        assumption.avic.keeps_cr8_intercept = keeps_cr8_intercept;
+        gone(&predict(&profile(rows, &[("kvm:kvm_mmio", 1)]), SECOND, &assumption), "write_cr8")
+    };
+    let before = [("write_cr8", 40), ("vintr", 9)];
+    assert_eq!(of(&before, Some(false)), (40.0, 40.0, 40.0));
+    assert_eq!(of(&before, None), (0.0, 40.0, 40.0));
+    assert_eq!(of(&before, Some(true)), (0.0, 0.0, 40.0));
+    // With AVIC active they are the fault itself, whatever is known of the kernel.
+    let with_it = [("write_cr8", 40), ("avic_incomplete_ipi", 3)];
+    for known in [None, Some(true), Some(false)] {
+        assert_eq!(of(&with_it, known), (0.0, 0.0, 0.0), "{known:?}");
+    }
+    // Active for a part of the time: whose they are is not told.
+    let mixed = [("write_cr8", 40), ("avic_incomplete_ipi", 3), ("vintr", 9)];
+    assert_eq!(of(&mixed, None), (0.0, 0.0, 40.0));
+    let read = predict(&profile(&[("read_cr8", 5)], &[]), SECOND, &Assumption::default());
+    assert_eq!(gone(&read, "read_cr8"), (5.0, 5.0, 5.0));
+}
+
+#[test]
 fn silence_is_no_sign_where_the_guest_ends_interrupts_without_exits() {
     let rows = [("MSR_WRITE", 58), ("ICR:W", 36), ("TSC_DEADLINE:W", 22)];
     let prediction = predict(&profile(&rows, &[("kvm:kvm_pv_eoi", 40)]), SECOND, &without_ticks());

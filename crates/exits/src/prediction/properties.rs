@@ -66,10 +66,13 @@ fn any_profile(vm: u32) -> impl Strategy<Value = Profile> {
 }
 
 fn any_assumption() -> impl Strategy<Value = Assumption> {
-    any::<[bool; 4]>().prop_map(|[posted_interrupts, ipi_virtualization, x2apic, ticks]| Assumption {
-        apicv: Apicv { posted_interrupts, ipi_virtualization },
-        avic: Avic { x2apic, ipi_virtualization },
-        host_tick_hz: if ticks { 250 } else { 0 },
+    let switches = (any::<[bool; 4]>(), any::<Option<bool>>());
+    switches.prop_map(|([posted_interrupts, ipi_virtualization, x2apic, ticks], keeps_cr8_intercept)| {
+        Assumption {
+            apicv: Apicv { posted_interrupts, ipi_virtualization },
+            avic: Avic { x2apic, ipi_virtualization, keeps_cr8_intercept },
+            host_tick_hz: if ticks { 250 } else { 0 },
+        }
     })
 }
 

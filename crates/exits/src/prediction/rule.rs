@@ -12,6 +12,8 @@ pub enum Rule {
     Eoi,
     /// The task priority.
     TaskPriority,
+    /// The task priority by CR8, where KVM may go on to intercept its writes.
+    Cr8Intercept,
     /// The x2APIC's register for an IPI to oneself.
     SelfIpi,
     /// An IPI that the host has to send.
@@ -76,6 +78,11 @@ impl Rule {
             Self::TaskPriority => (
                 "the virtual APIC page holds the task priority, and the processor acts on it",
                 "SDM 30.1.2, 30.3; APM 15.29.3.1",
+            ),
+            Self::Cr8Intercept => (
+                "the processor needs no exit, but Linux before 7.0-rc4 and without its fix can go on to intercept \
+                 writes of CR8 with AVIC active; then each of them is an exit, also those that are none today",
+                "APM 15.29.3.1; avic_activate_vmcb in arch/x86/kvm/svm/avic.c, 87d0f901a9bd",
             ),
             Self::SelfIpi => ("the processor delivers an IPI to oneself", "SDM 30.1.5, 30.5; APM 15.29.3.1"),
             Self::IpiBySoftware => (

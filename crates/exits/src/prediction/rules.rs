@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::already::is_active_throughout;
+use super::already::{is_active, is_active_throughout};
 use super::evidence::{Evidence, accesses, is_msr};
 use super::kicks::{host_rate, is_interrupt, kicks};
 use super::register::{Mode, Register, other_msr};
@@ -110,13 +110,30 @@ impl Vm<'_> {
         match (reason.isa, reason.code) {
             // With interrupt virtualization active, windows are for a PIC's interrupts alone.
             (Isa::Vmx, 7) | (Isa::Svm, 0x64) => whole(Rule::InterruptWindow, 1.0),
-            (Isa::Vmx, 43) | (Isa::Svm, 0x08 | 0x18) => whole(Rule::TaskPriority, 1.0),
+            (Isa::Vmx, 43) | (Isa::Svm, 0x08) => whole(Rule::TaskPriority, 1.0),
+            (Isa::Svm, 0x18) => vec![self.cr8_writes(reason, exits)],
             (Isa::Vmx, 45 | 56) | (Isa::Svm, 0x401 | 0x402) => whole(Rule::LeftByHardware, 0.0),
             (Isa::Vmx, 52) => whole(Rule::TimerFires, 0.0),
             _ if is_idle(reason) => whole(Rule::Idle, 0.0),
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => whole(Rule::NotTheApicPage, 0.0),
             _ => whole(Rule::Unrelated, 0.0),
         }
+    }
+
+    /// Writes of CR8: the processor needs none of these exits, and KVM can keep them all the same.
+    fn cr8_writes(&self, reason: ExitReason, exits: &Exits) -> PredictedRow {
+        let whole = exits.count as f64;
+        let (rule, gone) = match self.assumption.avic.keeps_cr8_intercept {
+            // They are there although AVIC is active.
+            _ if is_active_throughout(self.evidence) => (Rule::Cr8Intercept, Range::NONE),
+            Some(false) => (Rule::TaskPriority, Range::exactly(whole)),
+            None if !is_active(self.evidence) => {
+                (Rule::Cr8Intercept, Range::within(0.0, whole, whole, whole))
+            }
+            Some(true) | None => (Rule::Cr8Intercept, Range::within(0.0, 0.0, whole, whole)),
+        };
+        let (time_ns, times) = (exits.handling.total_ns(), &exits.handling);
+        row(reason, Part::Whole, rule, exits.count, time_ns, times, gone)
     }
 
     /// Whether exits of this reason may be accesses to the APIC's page: those made for it, and faults where it

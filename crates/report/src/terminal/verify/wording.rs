@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use doctor::examination::without_cr8_intercept;
 use exits::Inhibits;
 use exits::activation::{
     Controls, DeviceDelivery, DeviceVerdict, Doubt, ExitSigns, InForce, IpiVirtualization, Irqchip, Mode,
@@ -180,21 +181,24 @@ pub(super) fn changes_in_words(changes: &[Changed], watched_ns: u64) -> String {
 
 pub(super) fn signs_in_words(signs: &ExitSigns, watched_ns: u64) -> String {
     let without = [
-        (signs.windows, "interrupt windows"),
-        (signs.eoi_writes, "EOI writes"),
-        (signs.tpr_writes, "TPR writes"),
-        (signs.icr_writes, "ICR writes"),
+        (signs.windows, ["interrupt window", "interrupt windows"]),
+        (signs.eoi_writes, ["EOI write", "EOI writes"]),
+        (signs.tpr_writes, ["TPR write", "TPR writes"]),
+        (signs.cr8_writes, ["CR8 write", "CR8 writes"]),
+        (signs.icr_writes, ["ICR write", "ICR writes"]),
     ];
     let with = [
-        (signs.handed_back, "register accesses handed back"),
-        (signs.eoi_induced, "EOIs that the host must see"),
-        (signs.incomplete_ipis, "incomplete IPIs"),
+        (signs.handed_back, ["register access handed back", "register accesses handed back"]),
+        (signs.eoi_induced, ["EOI that the host must see", "EOIs that the host must see"]),
+        (signs.incomplete_ipis, ["incomplete IPI", "incomplete IPIs"]),
     ];
-    let list = |some: &[(u64, &str)]| {
+    let list = |some: &[(u64, [&str; 2])]| {
         let told: Vec<String> = some
             .iter()
             .filter(|(number, _)| *number > 0)
-            .map(|(number, what)| format!("{} {what}", count(*number)))
+            .map(|(number, [one, many])| {
+                format!("{} {}", count(*number), if *number == 1 { one } else { many })
+            })
             .collect();
         if told.is_empty() { "none".to_owned() } else { told.join(", ") }
     };
@@ -238,6 +242,11 @@ pub(super) fn doubt_in_words(doubt: &Doubt, state: Option<&StateSeen>) -> String
         Doubt::WindowsSeen(number) => format!(
             "{} all the same: those of NMIs, or of an emulated PIC, which are injected",
             counted(*number, "interrupt window")
+        ),
+        Doubt::Cr8WritesSeen(number) => format!(
+            "{} although AVIC is active: this kernel goes on to intercept them; fixed in {}",
+            counted(*number, "CR8 write"),
+            without_cr8_intercept()
         ),
         Doubt::OnlyWithItSeen(number) => format!(
             "{} that exist only with interrupt virtualization: it was active for a part of the time",
