@@ -1,6 +1,6 @@
 //! What each program that runs VMs has to be told, so that an inhibit reason goes away.
 
-use crate::InhibitReason;
+use crate::{InhibitReason, Isa};
 use serde::Serialize;
 
 /// One change that takes an inhibit reason away.
@@ -36,6 +36,16 @@ pub enum CurePlace {
 }
 
 impl CurePlace {
+    /// Whether a host of this kind has it; `None` for a host of which that is not known.
+    #[must_use]
+    pub fn is_of(self, isa: Option<Isa>) -> bool {
+        match self {
+            Self::KvmIntel => isa == Some(Isa::Vmx),
+            Self::KvmAmd => isa == Some(Isa::Svm),
+            _ => true,
+        }
+    }
+
     /// What it is called.
     #[must_use]
     pub const fn name(self) -> &'static str {

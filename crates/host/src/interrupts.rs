@@ -1,6 +1,7 @@
 //! Whether the host can deliver guest interrupts in hardware, and whether it is told to.
 
 use crate::cpuinfo::Cpu;
+use crate::lack::{APICV_PARTS, Lack};
 use crate::{Root, kvm};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -22,35 +23,43 @@ pub struct InterruptVirtualization {
     pub name: String,
     /// Whether the CPU has it, by the flags that the kernel prints.
     pub available: Availability,
+    /// What to do where the CPU has none; `None` where it has, or that cannot be told.
+    #[serde(default)]
+    pub next: Option<String>,
     /// The module parameter that switches it, below the root that was read.
     pub parameter: PathBuf,
     /// The parameter's value; `None` when the module is not loaded or the file may not be read.
     pub value: Option<String>,
 }
 
-/// What APICv takes on Intel: the words of the `vmx flags` line and what they stand for
-/// (`arch/x86/kernel/cpu/feat_ctl.c` prints `apicv` when all are there).
-const APICV_PARTS: &[(&str, &str)] = &[
-    ("vtpr", "TPR shadow"),
-    ("vapic_reg", "APIC-register virtualization"),
-    ("vid", "virtual-interrupt delivery"),
-    ("posted_intr", "posted interrupts"),
-];
-
 impl InterruptVirtualization {
     /// Reads flags and parameter; `None` for a CPU that is neither Intel's nor AMD's kind of x86.
     pub(crate) fn read(root: &Root, cpu: &Cpu) -> Option<Self> {
-        let (name, available, module, file) = if cpu.has("svm") {
+        let (name, lack, module, file) = if cpu.has("svm") {
             let name = if cpu.has("x2avic") { "x2AVIC" } else { "AVIC" };
-            (name, avic(cpu), kvm::AMD, "avic")
+            (name, Ok(avic(cpu)), kvm::AMD, "avic")
         } else if cpu.has("vmx") {
             ("APICv", apicv(cpu), kvm::INTEL, "enable_apicv")
         } else {
             return None;
         };
+        let (available, next) = match lack {
+            Ok(None) => (Availability::Yes, None),
+            Ok(Some(Lack { why, next })) => (Availability::No(why), Some(next)),
+            Err(untold) => (Availability::No(untold), None),
+        };
         let parameter = format!("/sys/module/{module}/parameters/{file}");
         let value = root.text(&parameter, "Y or N").ok();
-        Some(Self { name: name.to_owned(), available, parameter: root.place(&parameter), value })
+        Some(Self { name: name.to_owned(), available, next, parameter: root.place(&parameter), value })
+    }
+
+    /// What the CPU lacks, where that is certain.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        match (&self.available, &self.next) {
+            (Availability::No(why), Some(next)) => Some(Lack { why: why.clone(), next: next.clone() }),
+            _ => None,
+        }
     }
 
     /// Whether the module uses it; `None` when its parameter is unknown or not decided.
@@ -67,30 +76,20 @@ impl InterruptVirtualization {
     }
 }
 
-fn avic(cpu: &Cpu) -> Availability {
-    if cpu.has("avic") {
-        return Availability::Yes;
-    }
-    let cause = if cpu.hypervisor == Some(true) {
-        "the hypervisor below offers no AVIC (CPUID 8000000Ah, EDX bit 13); it is not virtualized for guests"
-    } else {
-        "the CPU or its firmware offers no AVIC (CPUID 8000000Ah, EDX bit 13)"
-    };
-    Availability::No(cause.to_owned())
+fn avic(cpu: &Cpu) -> Option<Lack> {
+    (!cpu.has("avic")).then(|| Lack::of_avic(cpu.hypervisor == Some(true)))
 }
 
-fn apicv(cpu: &Cpu) -> Availability {
+/// `Err` where the flags do not tell.
+fn apicv(cpu: &Cpu) -> Result<Option<Lack>, String> {
     match cpu.has_vmx("apicv") {
-        Some(true) => Availability::Yes,
+        Some(true) => Ok(None),
         Some(false) => {
-            let lacking: Vec<_> = APICV_PARTS
-                .iter()
-                .filter(|(word, _)| cpu.has_vmx(word) != Some(true))
-                .map(|&(_, meaning)| meaning)
-                .collect();
-            Availability::No(format!("the CPU lacks {}", lacking.join(", ")))
+            let lacking = APICV_PARTS.iter().filter(|(word, _)| cpu.has_vmx(word) != Some(true));
+            let lacking: Vec<_> = lacking.map(|&(_, meaning)| meaning).collect();
+            Ok(Some(Lack::of_apicv(&lacking, cpu.hypervisor == Some(true))))
         }
-        None => Availability::No("/proc/cpuinfo has no `vmx flags` line (Linux before 5.7)".to_owned()),
+        None => Err("/proc/cpuinfo has no `vmx flags` line (Linux before 5.7)".to_owned()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::plan::{Arm, Refusal};
 use super::target::{Target, switch};
-use host::{Inspection, kvm};
+use host::{Inspection, Lack, kvm};
 use std::path::Path;
 
 /// Files that container managers leave inside.
@@ -10,20 +10,17 @@ const CONTAINER: [&str; 3] = ["run/systemd/container", ".dockerenv", "run/.conta
 
 pub(super) fn all(root: &Path, inspection: &Inspection, target: &Target) -> Vec<Refusal> {
     let mut found = Vec::new();
+    found.extend(of_container(root));
     let mut refuse = |name: &str, why: String, next: &str| {
         found.push(Refusal { name: name.to_owned(), why, next: next.to_owned() });
     };
-    if let Some(file) = CONTAINER.iter().find(|file| root.join(file).exists()) {
-        let why = format!("this is a container (/{file} is there), and the kernel is its host's");
-        refuse("container", why, "run exitless on the host");
-    }
     if target.arm == Arm::Off {
         return found;
     }
-    let lacks = lacks(inspection, target);
+    let lack = kvm::isa_of(target.module).and_then(|isa| Lack::of(&inspection.processor, isa));
     let believed = target.loaded && target.switch().now.as_deref().and_then(switch) == Some(true);
-    match lacks {
-        Some(why) if believed => {
+    match lack {
+        Some(Lack { why, .. }) if believed => {
             let forced =
                 inspection.kernel.parameters.get(target.module).and_then(|all| all.get("force_avic"));
             let forced = forced.and_then(Option::as_deref).and_then(switch) == Some(true);
@@ -35,43 +32,18 @@ pub(super) fn all(root: &Path, inspection: &Inspection, target: &Target) -> Vec<
                 "see `exitless doctor`; VMs with it can hang where the CPU has none",
             );
         }
-        Some(why) => refuse(
-            "cpu",
-            why,
-            "look for it in the firmware's settings (AMD: \"SVM\", \"AVIC\", \"IOMMU\"; Intel: \"VT-x\"); some CPUs of \
-             a family lack it",
-        ),
+        Some(Lack { why, next }) => refuse("cpu", why, &next),
         None => {}
     }
     found
 }
 
-/// What the CPU lacks, when that is certain.
-fn lacks(inspection: &Inspection, target: &Target) -> Option<String> {
-    if target.module == kvm::AMD {
-        let flag = inspection.processor.flags.get().map(|flags| flags.contains("avic"));
-        let cpuid = inspection.processor.svm.get().map(|svm| svm.avic);
-        return match (cpuid, flag) {
-            (Some(true), Some(false)) => Some(
-                "CPUID offers AVIC and the kernel does not list it (an argument clearcpuid=?)".to_owned(),
-            ),
-            (Some(false), _) | (None, Some(false)) => {
-                Some("the CPU offers no AVIC (CPUID 8000000Ah, EDX bit 13)".to_owned())
-            }
-            _ => None,
-        };
-    }
-    let vmx = inspection.processor.vmx.get()?;
-    if vmx.apicv() != Some(false) {
-        return None;
-    }
-    let parts = [
-        (vmx.tpr_shadow, "TPR shadow"),
-        (vmx.apic_registers, "APIC-register virtualization"),
-        (vmx.interrupt_delivery, "virtual-interrupt delivery"),
-        (vmx.posted_interrupts, "posted interrupts"),
-    ];
-    let lacking: Vec<_> =
-        parts.iter().filter(|(has, _)| *has == Some(false)).map(|&(_, name)| name).collect();
-    Some(format!("the CPU lacks {}", lacking.join(", ")))
+/// In a container nothing of the host may be changed.
+pub(super) fn of_container(root: &Path) -> Option<Refusal> {
+    let file = CONTAINER.iter().find(|file| root.join(file).exists())?;
+    Some(Refusal {
+        name: "container".to_owned(),
+        why: format!("this is a container (/{file} is there), and the kernel is its host's"),
+        next: "run exitless on the host".to_owned(),
+    })
 }

@@ -3,7 +3,7 @@
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
 use exits::Isa;
-use host::inspection::VmxFeatures;
+use host::Lack;
 
 const APM3: &str = "AMD64 Architecture Programmer's Manual volume 3, E.4.9, CPUID Fn8000_000A";
 const SDM: &str =
@@ -179,16 +179,11 @@ fn avic(subject: &Subject<'_>) -> Option<Verdict> {
     if svm.avic {
         return Some(Verdict::pass("the CPU has AVIC").resting_on(fact));
     }
-    let below = matches!(subject.host.processor.hypervisor.get(), Some(Some(_)));
-    let verdict = if below {
-        Verdict::fail("the hypervisor below offers no AVIC; it is not virtualized for guests")
-            .advice("run guests on the host below")
-    } else {
-        Verdict::fail("the CPU or its firmware offers no AVIC").advice(
-            "look for AVIC in the firmware's setup, and for a newer firmware; Zen 4 and later have it",
-        )
-    };
-    Some(verdict.resting_on(fact))
+    Lack::of(&subject.host.processor, Isa::Svm).map(|lack| lacking(lack).resting_on(fact))
+}
+
+fn lacking(lack: Lack) -> Verdict {
+    Verdict::fail(lack.why).advice(lack.next)
 }
 
 fn x2avic(subject: &Subject<'_>) -> Option<Verdict> {
@@ -208,24 +203,12 @@ fn x2avic(subject: &Subject<'_>) -> Option<Verdict> {
     })
 }
 
-/// Parts of APICv with their names.
-fn parts(vmx: &VmxFeatures) -> [(Option<bool>, &'static str); 4] {
-    [
-        (vmx.tpr_shadow, "TPR shadow"),
-        (vmx.apic_registers, "APIC-register virtualization"),
-        (vmx.interrupt_delivery, "virtual-interrupt delivery"),
-        (vmx.posted_interrupts, "posted interrupts"),
-    ]
-}
-
 fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
     if !subject.is_kvm_on(Isa::Vmx) {
         return None;
     }
     let fact = &subject.host.processor.vmx;
     let Some(vmx) = fact.get() else { return Some(Verdict::unknown(fact)) };
-    let lacking: Vec<&str> =
-        parts(vmx).into_iter().filter(|(there, _)| *there == Some(false)).map(|(_, name)| name).collect();
     Some(match vmx.apicv() {
         Some(true) => {
             let ipis = match vmx.ipi_virtualization {
@@ -234,10 +217,10 @@ fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
             };
             Verdict::pass(format!("the CPU has all of APICv{ipis}")).resting_on(fact)
         }
-        Some(false) => Verdict::fail(format!("the CPU lacks {}", lacking.join(", ")))
-            .resting_on(fact)
-            .advice("Xeons since Ivy Bridge-EP have APICv; client CPUs of that time and a hypervisor below may not"),
-        None => Verdict::skip("neither the MSRs nor the vmx flags tell all parts; run as root").resting_on(fact),
+        Some(false) => lacking(Lack::of(&subject.host.processor, Isa::Vmx)?).resting_on(fact),
+        None => {
+            Verdict::skip("neither the MSRs nor the vmx flags tell all parts; run as root").resting_on(fact)
+        }
     })
 }
 

@@ -3,8 +3,9 @@
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Of, Subject};
 use super::vm_side::VmSide;
-use exits::CurePlace;
 use exits::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, Status};
+use exits::{CurePlace, InhibitReason, counted};
+use host::Lack;
 use host::inspection::Role;
 
 /// What is told of a VM's definition as a whole; its findings are those of other rules.
@@ -82,7 +83,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
             let by = if reasons.is_empty() { "an unnamed reason".to_owned() } else { reasons.join(", ") };
             let set_by: Vec<&str> = side.reasons().map(exits::InhibitReason::set_by).collect();
             let verdict = Verdict::fail(format!("inhibited by {by}: {}", set_by.join("; ")));
-            cures(verdict, side, running.libvirt.is_some())
+            cures(verdict, subject, side, running.libvirt.is_some())
         }
         Status::Unknown => Verdict::skip(unknown(side)),
     };
@@ -119,12 +120,21 @@ fn mode(mode: Option<Mode>) -> &'static str {
     }
 }
 
-fn cures(verdict: Verdict, side: &VmSide, libvirt: bool) -> Verdict {
+fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, libvirt: bool) -> Verdict {
     // What the owner of the VM can write down goes first, in the form that it is written in.
     let other = if libvirt { CurePlace::Qemu } else { CurePlace::Libvirt };
-    side.cures()
-        .filter(|cure| cure.place != other)
-        .fold(verdict, |verdict, cure| verdict.advice(format!("{}: {}", cure.place.name(), cure.change)))
+    let lack = subject.isa.and_then(|isa| Lack::of(&subject.host.processor, isa));
+    side.reasons().fold(verdict, |verdict, reason| match (&lack, reason) {
+        // No parameter gives a VM what the CPU lacks.
+        (Some(lack), InhibitReason::Disabled) => verdict.advice(lack.next.clone()),
+        _ => {
+            let cures = reason.cures().iter();
+            let ours = cures.filter(|cure| cure.place != other && cure.place.is_of(subject.isa));
+            ours.fold(verdict, |verdict, cure| {
+                verdict.advice(format!("{}: {}", cure.place.name(), cure.change))
+            })
+        }
+    })
 }
 
 fn ipis(subject: &Subject<'_>) -> Option<Verdict> {
@@ -167,8 +177,11 @@ fn devices(subject: &Subject<'_>) -> Option<Verdict> {
         |delivery: DeviceDelivery| side.devices.iter().filter(move |one| one.delivery == delivery).count();
     let by_host = of(DeviceDelivery::ByHost);
     let verdict = if by_host > 0 {
-        Verdict::warn(format!("the host takes those of {by_host} of {} devices", side.devices.len()))
-            .advice("see what keeps the IOMMU from posting; INTx is never posted")
+        Verdict::warn(format!(
+            "the host takes those of {by_host} of {}",
+            counted(side.devices.len() as u64, "device")
+        ))
+        .advice("see what keeps the IOMMU from posting; INTx is never posted")
     } else if of(DeviceDelivery::Posted) == side.devices.len() {
         Verdict::pass("all are posted")
     } else {
@@ -209,8 +222,11 @@ fn vhost_places(subject: &Subject<'_>) -> Option<Verdict> {
     };
     let roaming = workers.iter().copied().filter(|thread| roams(thread)).count();
     let verdict = if roaming > 0 {
-        Verdict::warn(format!("{roaming} of {} workers may run where pinned vCPUs run", workers.len()))
-            .advice("libvirt: <emulatorpin>; else taskset -p of each worker")
+        Verdict::warn(format!(
+            "{roaming} of {} may run where pinned vCPUs run",
+            counted(workers.len() as u64, "worker")
+        ))
+        .advice("libvirt: <emulatorpin>; else taskset -p of each worker")
     } else {
         Verdict::pass(match workers.len() {
             1 => "its worker keeps away from pinned vCPUs".to_owned(),

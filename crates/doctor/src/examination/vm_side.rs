@@ -1,7 +1,7 @@
 //! What was found out of a running VM by other means than files.
 
+use exits::InhibitReason;
 use exits::activation::{Activation, DeviceVerdict, IpiVirtualization};
-use exits::{Cure, InhibitReason};
 
 /// One running VM: KVM's own state of it, judged.
 ///
@@ -26,10 +26,5 @@ impl VmSide {
     /// The reasons in force that have a name.
     pub fn reasons(&self) -> impl Iterator<Item = InhibitReason> {
         self.activation.reasons.iter().filter_map(|one| one.reason)
-    }
-
-    /// The changes that take the reasons in force away, the least invasive of each reason first.
-    pub fn cures(&self) -> impl Iterator<Item = &'static Cure> {
-        self.reasons().flat_map(InhibitReason::cures)
     }
 }

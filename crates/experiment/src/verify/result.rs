@@ -2,9 +2,9 @@
 
 use exits::activation::{Activation, DeviceVerdict, ExitSigns, IpiVirtualization, Status, VmState};
 use exits::{Cure, InhibitReason, Inhibits, Isa};
-use host::InterruptVirtualization;
 use host::posting::Iommu;
 use host::vms::{LikelyVm, Vmm};
+use host::{InterruptVirtualization, Lack};
 use probe::ArmEvidence;
 use serde::Serialize;
 
@@ -57,6 +57,14 @@ pub struct HostSide {
     pub kvm: Option<String>,
     /// IOMMUs, and whether they post interrupts.
     pub iommus: Vec<Iommu>,
+}
+
+impl HostSide {
+    /// What the CPU lacks for interrupt virtualization, where that is certain.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        self.interrupt_virtualization.as_ref().and_then(InterruptVirtualization::lack)
+    }
 }
 
 /// One kind of evidence that could not be had.
@@ -142,10 +150,12 @@ pub struct Changed {
 pub struct ReasonCures {
     /// The reason.
     pub reason: InhibitReason,
-    /// What sets it.
-    pub set_by: &'static str,
+    /// What sets it; where the CPU lacks what it takes, that.
+    pub set_by: String,
     /// Changes that take it away, each enough alone.
     pub cures: Vec<Cure>,
+    /// What to do where no such change does.
+    pub next: Option<String>,
 }
 
 /// What a micro VM met.

@@ -7,10 +7,10 @@ use exits::activation::{
     DeviceEvidence, DeviceVerdict, Evidence, ExitSigns, InhibitSeen, IpiEvidence, PostingObstacle, Status,
     VmState, judge,
 };
-use exits::{CurePlace, InhibitNumbering, InhibitReason, Isa, Profile};
+use exits::{InhibitNumbering, InhibitReason, Isa, Profile};
 use host::posting::{self, DeviceInterrupt};
 use host::vms::Vm;
-use host::{Cpu, kvm};
+use host::{Cpu, Lack, kvm};
 use live::{Changes, VmKey};
 
 use super::{Changed, HostSide, ReasonCures, StateSample, StateSeen, VmVerification};
@@ -112,13 +112,14 @@ impl Seen<'_> {
     }
 
     fn cures(&self, reason: InhibitReason) -> ReasonCures {
-        let of_other_vendor = |place| match self.host.isa {
-            Some(Isa::Vmx) => place == CurePlace::KvmAmd,
-            Some(Isa::Svm) => place == CurePlace::KvmIntel,
-            None => matches!(place, CurePlace::KvmIntel | CurePlace::KvmAmd),
-        };
-        let cures = reason.cures().iter().filter(|cure| !of_other_vendor(cure.place));
-        ReasonCures { reason, set_by: reason.set_by(), cures: cures.copied().collect() }
+        let lack = self.host.lack().filter(|_| reason == InhibitReason::Disabled);
+        // No parameter gives a VM what the CPU lacks.
+        if let Some(Lack { why, next }) = lack {
+            return ReasonCures { reason, set_by: why, cures: Vec::new(), next: Some(next) };
+        }
+        let cures = reason.cures().iter().filter(|cure| cure.place.is_of(self.host.isa));
+        let set_by = reason.set_by().to_owned();
+        ReasonCures { reason, set_by, cures: cures.copied().collect(), next: None }
     }
 
     fn devices(

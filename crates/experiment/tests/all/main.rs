@@ -4,4 +4,5 @@ mod coverage;
 mod files;
 mod host;
 mod load_real;
+mod one_cause;
 mod study_coverage;

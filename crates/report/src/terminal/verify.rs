@@ -4,7 +4,7 @@ mod wording;
 
 use exits::activation::Status;
 use experiment::verify::{HostSide, Provoked, Verification, VmVerification};
-use host::Availability;
+use host::{Availability, Lack};
 
 use self::wording::{
     answer, changes_in_words, delivery, doubt_in_words, in_force, ipis, signs_in_words, state_in_words,
@@ -63,10 +63,15 @@ fn conclusion(seen: &Verification) -> String {
                 let why = provoked.why.as_deref().unwrap_or("its exits show none");
                 format!("No VM was found; a new one does not get {name}: {why}.")
             }
-            (_, Status::Inhibited) => format!(
-                "No VM was found, and none could have {name}: the module has it off. `exitless doctor` or the \
-                 parameter above tells more."
-            ),
+            (_, Status::Inhibited) => match seen.host.lack() {
+                Some(Lack { why, next }) => {
+                    format!("No VM was found, and none could have {name}: {why}. What to do: {next}.")
+                }
+                None => format!(
+                    "No VM was found, and none could have {name}: the module has it off. `exitless enable` switches \
+                     it on."
+                ),
+            },
             (Some(_), _) => "No VM was found, and what a new one would get cannot be told.".to_owned(),
             (None, _) => {
                 "No VM was found, so that nothing can be told; --provoke tells what a new one would \
@@ -178,12 +183,12 @@ impl Page {
             let Some(known) = vm.cures.iter().find(|known| Some(known.reason) == reason.reason) else {
                 continue;
             };
-            text += &self.line("  set by", known.set_by);
+            text += &self.line("  set by", &known.set_by);
             for cure in &known.cures {
                 text += &self.line("  mend", &format!("{}: {}", cure.place.name(), cure.change));
             }
             if known.cures.is_empty() {
-                text += &self.line("  mend", known.reason.cure());
+                text += &self.line("  mend", known.next.as_deref().unwrap_or(known.reason.cure()));
             }
         }
         text += &self.line("IPIs", &ipis(vm.ipi_virtualization, seen.host.enable_ipiv));

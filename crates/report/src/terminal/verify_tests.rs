@@ -18,6 +18,7 @@ fn host() -> HostSide {
         interrupt_virtualization: Some(InterruptVirtualization {
             name: "AVIC".to_owned(),
             available: Availability::Yes,
+            next: None,
             parameter: "/sys/module/kvm_amd/parameters/avic".into(),
             value: Some("Y".to_owned()),
         }),
@@ -58,7 +59,12 @@ fn inhibited() -> VmVerification {
             vcpus: 2,
             doubts: vec![Doubt::OnlyWithItSeen(3)],
         },
-        cures: vec![ReasonCures { reason, set_by: reason.set_by(), cures: reason.cures().to_vec() }],
+        cures: vec![ReasonCures {
+            reason,
+            set_by: reason.set_by().to_owned(),
+            cures: reason.cures().to_vec(),
+            next: None,
+        }],
         ipi_virtualization: IpiVirtualization::Off(NoIpiVirtualization::Inhibited),
         devices: Vec::new(),
         state: Some(StateSeen {
@@ -125,6 +131,41 @@ fn a_quiet_host_is_told_what_to_do_and_a_micro_vm_is_kept_apart() {
     assert!(text.contains("not one of the VMs above"), "{text}");
     assert!(text.contains("a new one gets AVIC"), "{text}");
     assert!(text.contains("\u{1b}[1;32m"), "{text}");
+}
+
+#[test]
+fn a_vm_on_a_cpu_without_avic_is_not_told_to_load_the_module_with_it() {
+    let mut vm = inhibited();
+    let reason = InhibitReason::Disabled;
+    vm.activation.reasons = vec![InForce { reason: Some(reason), ..vm.activation.reasons[0].clone() }];
+    let (why, next) = ("the CPU or its firmware offers no AVIC", "look for AVIC in the firmware's setup");
+    vm.cures =
+        vec![ReasonCures { reason, set_by: why.to_owned(), cures: Vec::new(), next: Some(next.to_owned()) }];
+    let mut seen = all(vec![vm], Status::Inhibited);
+    seen.host.interrupt_virtualization.as_mut().unwrap().available = Availability::No(why.to_owned());
+    seen.host.interrupt_virtualization.as_mut().unwrap().next = Some(next.to_owned());
+    let text = flat(&verification(&seen, 80, false));
+    assert!(text.contains(&format!("set by {why}")) && text.contains(&format!("mend {next}")), "{text}");
+    assert!(!text.contains("options kvm_amd"), "{text}");
+    let text = flat(&verification(&Verification { vms: Vec::new(), ..seen }, 80, false));
+    assert!(text.contains(next) && !text.contains("the module has it off"), "{text}");
+}
+
+#[test]
+fn one_exit_is_not_many_and_writes_of_cr8_name_their_fault() {
+    let mut vm = inhibited();
+    vm.activation.doubts = vec![Doubt::Cr8WritesSeen(1)];
+    let signs = ExitSigns { exits: 9, windows: 1, cr8_writes: 1, handed_back: 1, ..ExitSigns::default() };
+    vm.exits = Some(signs);
+    let text = flat(&verification(&all(vec![vm], Status::Active), 80, false));
+    for wanted in [
+        "takes away: 1 interrupt window, 1 CR8 write;",
+        "1 register access handed back",
+        "1 CR8 write although AVIC is active",
+        "6.12.78",
+    ] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
 }
 
 #[test]

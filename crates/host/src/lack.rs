@@ -1,0 +1,131 @@
+//! Why a CPU delivers no interrupts of guests, and what to do about it: one text for all who say it.
+
+use crate::inspection::{Processor, VmxFeatures};
+use exits::Isa;
+
+/// What a CPU lacks that APICv or AVIC takes, and the next step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lack {
+    /// What is not there.
+    pub why: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+/// What Linux calls APICv: the words of the `vmx flags` line and what they stand for (`arch/x86/kernel/cpu/feat_ctl.c`
+/// prints `apicv` when all are there).
+pub(crate) const APICV_PARTS: [(&str, &str); 4] = [
+    ("vtpr", "TPR shadow"),
+    ("vapic_reg", "APIC-register virtualization"),
+    ("vid", "virtual-interrupt delivery"),
+    ("posted_intr", "posted interrupts"),
+];
+
+impl Lack {
+    fn new(why: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { why: why.into(), next: next.into() }
+    }
+
+    /// AVIC is not offered; `below` says whether a hypervisor is below.
+    pub(crate) fn of_avic(below: bool) -> Self {
+        if below {
+            // KVM hides it from guests: arch/x86/kvm/cpuid.c, the word CPUID_8000_000A_EDX.
+            let why = "the hypervisor below offers no AVIC; it is not virtualized for guests";
+            return Self::new(why, "run guests on the host below");
+        }
+        Self::new(
+            "the CPU or its firmware offers no AVIC",
+            "look for AVIC in the firmware's setup, and for a newer firmware; Zen 4 and later have it",
+        )
+    }
+
+    /// Parts of APICv, by the names of [`APICV_PARTS`], are not offered.
+    pub(crate) fn of_apicv(parts: &[&str], below: bool) -> Self {
+        let parts = parts.join(", ");
+        if below {
+            // KVM offers its guests these controls while it uses them itself: arch/x86/kvm/vmx/nested.c,
+            // nested_vmx_setup_pinbased_ctls.
+            let next = "switch APICv on in the hypervisor below (KVM: kvm_intel enable_apicv=1 there), or run guests \
+                        on the host below";
+            return Self::new(format!("the hypervisor below does not offer {parts}"), next);
+        }
+        Self::new(
+            format!("the CPU lacks {parts}"),
+            "use another CPU: Xeons since Ivy Bridge-EP have APICv, client CPUs of that time may not",
+        )
+    }
+
+    /// By all that was found of a processor. `None` where it has what it takes, and where that is not certain.
+    #[must_use]
+    pub fn of(processor: &Processor, isa: Isa) -> Option<Self> {
+        let below = matches!(processor.hypervisor.get(), Some(Some(_)));
+        if isa == Isa::Svm {
+            let flag = processor.flags.get().map(|flags| flags.contains("avic"));
+            return match (processor.svm.get().map(|svm| svm.avic), flag) {
+                (Some(true), Some(false)) => Some(Self::new(
+                    "CPUID offers AVIC and the kernel does not list it",
+                    "look for clearcpuid= among the kernel's arguments",
+                )),
+                (Some(false), _) | (None, Some(false)) => Some(Self::of_avic(below)),
+                _ => None,
+            };
+        }
+        let vmx = processor.vmx.get()?;
+        (vmx.apicv() == Some(false)).then(|| Self::of_apicv(&lacking(vmx), below))
+    }
+}
+
+fn lacking(vmx: &VmxFeatures) -> Vec<&'static str> {
+    let found = [vmx.tpr_shadow, vmx.apic_registers, vmx.interrupt_delivery, vmx.posted_interrupts];
+    let parts = found.into_iter().zip(APICV_PARTS);
+    parts.filter(|(has, _)| *has == Some(false)).map(|(_, (_, name))| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cpu, Inspection, InterruptVirtualization, Root};
+
+    /// By the inspection, and by the flags alone.
+    fn both(cpuinfo: &str, isa: Isa) -> [Option<Lack>; 2] {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc")).unwrap();
+        std::fs::write(root.path().join("proc/cpuinfo"), cpuinfo).unwrap();
+        let root = Root::directory(root.path());
+        let inspection = Inspection::read(&root).unwrap();
+        let cpu = Cpu::parse(cpuinfo).unwrap();
+        let by_flags = InterruptVirtualization::read(&root, &cpu).and_then(|found| found.lack());
+        [Lack::of(&inspection.processor, isa), by_flags]
+    }
+
+    #[test]
+    fn flags_and_an_inspection_come_to_the_same_words() {
+        let amd = "processor : 0\nvendor_id : AuthenticAMD\nflags : svm npt";
+        let intel = "processor : 0\nvendor_id : GenuineIntel\nflags : vmx";
+        let table = [
+            (format!("{amd}\n"), Isa::Svm, "the CPU or its firmware offers no AVIC"),
+            (format!("{amd} hypervisor\n"), Isa::Svm, "the hypervisor below offers no AVIC"),
+            (
+                format!("{intel}\nvmx flags : vtpr vapic_reg vid\n"),
+                Isa::Vmx,
+                "the CPU lacks posted interrupts",
+            ),
+            (
+                format!("{intel} hypervisor\nvmx flags : vtpr vapic_reg posted_intr\n"),
+                Isa::Vmx,
+                "the hypervisor below does not offer virtual-interrupt delivery",
+            ),
+        ];
+        for (cpuinfo, isa, why) in table {
+            let [inspected, by_flags] = both(&cpuinfo, isa);
+            let found = inspected.clone().unwrap();
+            assert!(found.why.starts_with(why), "{found:?}");
+            assert_eq!(inspected, by_flags, "{cpuinfo}");
+            // What is below is not changed in this machine's firmware.
+            assert_eq!(found.next.contains("below"), cpuinfo.contains("hypervisor"), "{found:?}");
+        }
+        let whole = format!("{intel}\nvmx flags : vtpr vapic_reg vid posted_intr apicv\n");
+        assert_eq!(both(&whole, Isa::Vmx), [None, None]);
+        assert_eq!(both(&format!("{amd} avic\n"), Isa::Svm), [None, None]);
+    }
+}
