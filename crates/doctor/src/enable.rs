@@ -5,6 +5,7 @@
 
 mod apply;
 mod boot;
+mod device_interrupts;
 mod grub;
 mod harmful;
 mod initramfs;
@@ -18,7 +19,7 @@ mod words;
 mod xen;
 
 pub use apply::{Applied, StepOutcome, apply};
-pub use plan::{Arm, Difference, Effect, Plan, Refusal, Standing, Step, Wish};
+pub use plan::{Arm, Difference, Effect, Part, Plan, Refusal, Standing, Step, Wish};
 
 use boot::Boot;
 use host::Inspection;
@@ -31,6 +32,9 @@ impl Plan {
     pub fn new(root: &Path, inspection: &Inspection, wish: Wish) -> Self {
         let release = inspection.kernel.release.get().map(String::as_str).unwrap_or_default();
         let boot = Boot::detect(root, release);
+        if wish.part == Part::DeviceInterrupts {
+            return device_interrupts::plan(root, &boot, inspection, wish);
+        }
         if let Some(found) = xen::plan(root, &boot, inspection, wish) {
             return found;
         }

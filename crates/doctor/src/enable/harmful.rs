@@ -8,6 +8,8 @@ struct Harmful {
     word: &'static str,
     why: &'static str,
     source: &'static str,
+    /// Whether it keeps the IOMMU from posting, and from nothing else.
+    posting: bool,
 }
 
 const PARAMETERS: &str = "Linux Documentation/admin-guide/kernel-parameters.txt";
@@ -18,24 +20,28 @@ const HARMFUL: [Harmful; 4] = [
         word: "legacy",
         why: "interrupts of assigned devices are not delivered to vCPUs by the IOMMU",
         source: PARAMETERS,
+        posting: true,
     },
     Harmful {
         name: "amd_iommu",
         word: "off",
         why: "without an IOMMU no device's interrupt is delivered to a vCPU, and none can be assigned",
         source: PARAMETERS,
+        posting: false,
     },
     Harmful {
         name: "intremap",
         word: "nopost",
         why: "interrupts of assigned devices are remapped but not posted to vCPUs",
         source: "Linux drivers/iommu/irq_remapping.c, irq_remapping_cap",
+        posting: true,
     },
     Harmful {
         name: "intremap",
         word: "off",
         why: "without interrupt remapping no device's interrupt is posted to a vCPU",
         source: PARAMETERS,
+        posting: false,
     },
 ];
 
@@ -44,6 +50,13 @@ pub(super) struct Found {
     pub(super) change: WordChange,
     pub(super) why: &'static str,
     pub(super) source: &'static str,
+    /// Whether it keeps the IOMMU from posting, and from nothing else.
+    pub(super) posting: bool,
+}
+
+/// Changes that let the IOMMU post again.
+pub(super) fn of_posting(lines: &[String]) -> Vec<WordChange> {
+    find(lines).into_iter().filter(|found| found.posting).map(|found| found.change).collect()
 }
 
 /// In these command lines, each argument once.
@@ -71,7 +84,7 @@ fn in_line(command_line: &str) -> Vec<Found> {
             let rest: Vec<&str> = parts.iter().copied().filter(|part| *part != one.word).collect();
             let new = (!rest.is_empty()).then(|| format!("{name}={}", rest.join(",")));
             let change = WordChange { old: Some(word.to_owned()), new };
-            found.push(Found { change, why: one.why, source: one.source });
+            found.push(Found { change, why: one.why, source: one.source, posting: one.posting });
         }
     }
     found

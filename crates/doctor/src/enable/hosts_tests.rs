@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 #[path = "machine_tests.rs"]
 mod machine;
 
-const ALL: Wish = Wish { arm: Arm::On, persist: true, reload: true };
+const ALL: Wish = Wish { arm: Arm::On, part: Part::Whole, persist: true, reload: true };
 const OFF: Wish = Wish { arm: Arm::Off, ..ALL };
 /// Arguments that force a boot loader to be changed.
 const ARGUMENTS: (&str, &str) =
@@ -211,7 +211,7 @@ fn a_module_in_use_is_never_loaded_again() {
 #[test]
 fn what_is_not_asked_for_is_shown_and_not_made() {
     let host = Host::amd(&[]);
-    let plan = plan(&host, Wish { arm: Arm::On, persist: false, reload: false });
+    let plan = plan(&host, Wish { persist: false, reload: false, ..ALL });
     assert!(plan.awaits_options() && !plan.is_refused());
     let standings: Vec<_> = plan.steps.iter().map(|step| &step.standing).collect();
     let asks = |option: &str| Standing::NotAsked { option: option.to_owned() };
@@ -284,6 +284,46 @@ fn old_kernels_are_named_where_nesting_costs_avic() {
     // There AVIC can be on without being told, so that off must be said.
     assert_eq!(plan(&host, OFF).steps[0].name, "modprobe-options");
     assert!(plan(&Host::amd(&[]), OFF).steps.is_empty());
+}
+
+#[test]
+fn the_iommus_part_is_switched_alone_on_both_vendors_and_back() {
+    let grub = "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"\"\n";
+    let files = [
+        ("/proc/cmdline", "ro quiet\n"),
+        ("/usr/sbin/update-grub", ""),
+        ("/etc/default/grub", grub),
+        ("/boot/grub/grub.cfg", grub),
+    ];
+    let off = Wish { part: Part::DeviceInterrupts, reload: false, ..OFF };
+    let on = Wish { arm: Arm::On, ..off };
+    for (host, word) in
+        [(Host::amd(&files), "amd_iommu_intr=legacy"), (Host::intel(&files), "intremap=nopost")]
+    {
+        let before = host.tree();
+        assert!(plan(&host, on).so_already && plan(&host, on).steps.is_empty());
+        assert!(make(&host, off).is_whole());
+        assert!(host.text("/etc/default/grub").contains(&format!("quiet {word}")), "{word}");
+        assert!(host.text("/boot/grub/grub.cfg").contains(word), "{word}");
+        // The CPU's part is as it was, and said twice it changes nothing.
+        let changed: Vec<_> = plan(&host, off).steps;
+        assert!(changed.is_empty(), "{changed:?}");
+        host.write("/proc/cmdline", &format!("ro quiet {word}\n"));
+        assert!(plan(&host, off).so_already && !plan(&host, on).so_already);
+        // `enable` of the whole takes it away as well, and says which command set it.
+        let whole = plan(&host, ALL);
+        let step = whole.steps.iter().find(|step| step.name == "kernel-arguments").unwrap();
+        assert!(step.why.contains("exitless disable --device-interrupts"), "{step:?}");
+        assert!(make(&host, on).is_whole());
+        assert!(!host.text("/boot/grub/grub.cfg").contains(word), "{word}");
+        host.write("/proc/cmdline", "ro quiet\n");
+        restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
+        assert_eq!(host.tree(), before, "{word}");
+    }
+    let blocked = plan(&Host::amd(&files), Wish { reload: true, ..off });
+    assert!(blocked.is_refused(), "{blocked:?}");
+    let container = Host::amd(&[("/run/.containerenv", "")]);
+    assert_eq!(plan(&container, off).refusals[0].name, "container");
 }
 
 #[test]

@@ -55,7 +55,8 @@ pub(super) fn steps(
     if target.arm == Arm::On {
         for found in harmful::find(&lines) {
             let old = found.change.old.as_deref().unwrap_or_default();
-            reasons.push(format!("with {old}, {}", found.why));
+            let again = if found.posting { " (`exitless disable --device-interrupts` sets it)" } else { "" };
+            reasons.push(format!("with {old}{again}, {}", found.why));
             source.push(found.source);
             arguments.push(found.change);
         }
@@ -98,7 +99,7 @@ fn obstacles(root: &Path, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
     found.into_iter().map(step).collect()
 }
 
-fn by_boot_loader(root: &Path, boot: &Boot, changes: &[WordChange], wish: Wish) -> Option<Step> {
+pub(super) fn by_boot_loader(root: &Path, boot: &Boot, changes: &[WordChange], wish: Wish) -> Option<Step> {
     let (standing, name) = (asked(wish.persist, "--persist"), "kernel-arguments");
     match boot.take(Whose::Linux, changes) {
         Taken::Nothing => None,

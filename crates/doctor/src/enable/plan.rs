@@ -16,11 +16,24 @@ pub enum Arm {
     Off,
 }
 
+/// Which part of interrupt virtualization.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// The CPU's, which takes the IOMMU's along.
+    #[default]
+    Whole,
+    /// The IOMMU's alone: interrupts of assigned devices.
+    DeviceInterrupts,
+}
+
 /// What is wished for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
     /// Which arm.
     pub arm: Arm,
+    /// Of what.
+    pub part: Part,
     /// Beyond the next load of the module and the next boot.
     pub persist: bool,
     /// Now, by loading the module again.

@@ -142,7 +142,7 @@ fn iommu_apic(subject: &Subject<'_>) -> Option<Verdict> {
     Some(
         verdict
             .advice("a newer firmware, which hides the guest APIC of the IOMMU or offers AVIC")
-            .advice("add amd_iommu_intr=legacy to the kernel's arguments until then"),
+            .command("exitless disable --device-interrupts --persist --apply"),
     )
 }
 

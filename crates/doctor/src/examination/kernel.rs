@@ -179,9 +179,10 @@ pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
         let verdict = Verdict::of(state, found).seen("/proc/sys/kernel/osrelease", release.text.clone());
         let verdict = match row.rule {
             _ if !mends => verdict,
-            "kernel-irte-caching" => verdict.advice(row.newer()).advice(
-                "add amd_iommu_intr=legacy to the kernel's arguments where vCPUs halt often: IPIs stay fast",
-            ),
+            // IPIs stay fast where vCPUs halt often.
+            "kernel-irte-caching" => {
+                verdict.advice(row.newer()).command("exitless disable --device-interrupts --persist --apply")
+            }
             "kernel-avic-nested" => {
                 verdict.advice(row.newer()).advice("-cpu ...,svm=off for guests, or nested=0")
             }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use doctor::enable::{Applied, Arm, Plan, Wish, apply};
+use doctor::enable::{Applied, Arm, Part, Plan, Wish, apply};
 use host::{Inspection, Root};
 use knobs::{Changes, RunningHost};
 
@@ -21,6 +21,9 @@ pub(crate) struct Arguments {
     /// Make it last: a line of modprobe.d, arguments of the kernel, as the distribution does it.
     #[arg(long)]
     persist: bool,
+    /// The IOMMU's part alone: whether interrupts of assigned devices are delivered to vCPUs. With --persist.
+    #[arg(long)]
+    device_interrupts: bool,
     /// Make it so now, by loading the module again; only when no VM runs.
     #[arg(long)]
     reload: bool,
@@ -47,7 +50,8 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     let root: &Path = &arguments.root;
     let inspection = Inspection::read(&Root::directory(root))?;
-    let wish = Wish { arm, persist: arguments.persist, reload: arguments.reload };
+    let part = if arguments.device_interrupts { Part::DeviceInterrupts } else { Part::Whole };
+    let wish = Wish { arm, part, persist: arguments.persist, reload: arguments.reload };
     let plan = Plan::new(root, &inspection, wish);
     let refused = if arguments.apply { refused(&plan) } else { None };
     let applied = if arguments.apply && refused.is_none() { applied(root, &plan)? } else { None };

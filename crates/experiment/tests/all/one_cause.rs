@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use doctor::enable::{Arm, Plan, Wish};
+use doctor::enable::{Arm, Part, Plan, Wish};
 use doctor::{Finding, Fix, State, examine};
 use experiment::verify::{Verify, verify};
 use host::vms::Vms;
@@ -40,7 +40,7 @@ fn flat(finding: &Finding) -> Vec<&Finding> {
 
 fn by_enable(root: &Path, inspection: &Inspection) -> (String, String) {
     let plan =
-        Plan::new(root, inspection, Wish { arm: Arm::On, persist: true, reload: true });
+        Plan::new(root, inspection, Wish { arm: Arm::On, part: Part::Whole, persist: true, reload: true });
     let refusal = plan.refusals.iter().find(|one| one.name == "cpu").unwrap();
     (refusal.why.clone(), refusal.next.clone())
 }

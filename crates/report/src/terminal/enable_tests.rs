@@ -19,7 +19,7 @@ fn shown() -> Plan {
         Standing::Blocked { why: "VMs run: web (process 7)".to_owned(), next: "end them".to_owned() };
     let diff = "--- a/etc/x\n+++ b/etc/x\n@@ -1 +1 @@\n-old\n+n\u{1b}[2Jew\n";
     let mut plan = Plan::refused(
-        doctor::enable::Wish { arm: Arm::On, persist: true, reload: true },
+        doctor::enable::Wish { arm: Arm::On, part: doctor::enable::Part::Whole, persist: true, reload: true },
         Refusal {
             name: "cpu".to_owned(),
             why: "the CPU lacks it".to_owned(),

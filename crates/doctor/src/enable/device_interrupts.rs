@@ -1,0 +1,189 @@
+//! Interrupts of assigned devices, posted by the IOMMU: an argument of the kernel switches this part apart from the
+//! CPU's, on both vendors.
+
+use super::boot::Boot;
+use super::harmful;
+use super::persist::{by_boot_loader, title};
+use super::plan::{Arm, Effect, Plan, Refusal, Standing, Step, Wish};
+use super::refusal;
+use super::words::{self, WordChange};
+use host::Inspection;
+use std::path::Path;
+
+const SOURCE: &str = "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr; \
+                      drivers/iommu/irq_remapping.c, setup_irqremap";
+
+/// How a vendor's IOMMU is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Iommu {
+    Amd,
+    Intel,
+}
+
+impl Iommu {
+    /// The argument, and the word that keeps it from posting.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Amd => ("amd_iommu_intr", "legacy"),
+            Self::Intel => ("intremap", "nopost"),
+        }
+    }
+
+    const fn technology(self) -> &'static str {
+        match self {
+            Self::Amd => "Device interrupts by the IOMMU (AVIC's part of it)",
+            Self::Intel => "Posted interrupts of devices (the IOMMU's part of APICv)",
+        }
+    }
+
+    /// Whether a command line keeps it from posting: what is said last counts, and `on` takes a `nopost` before it back.
+    fn is_off(self, line: &str) -> bool {
+        let (argument, word) = self.words();
+        let mut off = false;
+        for value in values(line, argument).flat_map(|(_, value)| value.split(',')) {
+            off = match value {
+                "off" if self == Self::Intel => true,
+                value if value == word => true,
+                "on" | "vapic" => false,
+                _ => off,
+            };
+        }
+        off
+    }
+
+    /// What switches it off in these command lines.
+    fn off(self, lines: &[String]) -> Vec<WordChange> {
+        let (argument, word) = self.words();
+        let mut changes = Vec::new();
+        for line in lines.iter().filter(|line| !self.is_off(line)) {
+            let said = values(line, argument).last().map(|(old, value)| WordChange {
+                old: Some(old.to_owned()),
+                new: Some(match self {
+                    Self::Amd => format!("{argument}={word}"),
+                    Self::Intel => format!("{argument}={value},{word}"),
+                }),
+            });
+            let change = said.unwrap_or_else(|| WordChange::add(format!("{argument}={word}")));
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+        changes
+    }
+}
+
+/// Words of a command line that give an argument a value, with it; `-` and `_` are the same.
+fn values<'a>(line: &'a str, argument: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let all = words::words(line).into_iter().map(move |range| &line[range]);
+    all.take_while(|word| *word != "--").filter_map(move |word| {
+        let (name, value) = word.split_once('=')?;
+        (name.replace('-', "_") == argument).then_some((word, value))
+    })
+}
+
+/// The plan for this part alone.
+pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish) -> Plan {
+    if inspection.xen.is_some() {
+        return Plan::refused(
+            wish,
+            Refusal {
+                name: "xen".to_owned(),
+                why: "Xen drives the IOMMU, and is told by its own command line (iommu=intpost)".to_owned(),
+                next: "change iommu= of Xen's command line by hand".to_owned(),
+            },
+        );
+    }
+    let flags = inspection.processor.flags.get();
+    let vendor = inspection.processor.first.get().and_then(|cpu| cpu.vendor.as_deref());
+    let amd = flags.is_some_and(|flags| flags.contains("svm"))
+        || matches!(vendor, Some("AuthenticAMD" | "HygonGenuine"));
+    let iommu = if amd { Iommu::Amd } else { Iommu::Intel };
+    let now = inspection.fingerprint.cmdline.clone().unwrap_or_default();
+    let on = wish.arm == Arm::On;
+    let lines = match boot {
+        // Its variables make one line, the second before the first.
+        Boot::Grub { .. } => vec![boot.lines().into_iter().rev().collect::<Vec<_>>().join(" ")],
+        _ => boot.lines(),
+    };
+    let changes = if on {
+        let mut all = vec![now.clone()];
+        all.extend(lines);
+        harmful::of_posting(&all)
+    } else if lines.is_empty() {
+        iommu.off(std::slice::from_ref(&now))
+    } else {
+        iommu.off(&lines)
+    };
+    let so_already = iommu.is_off(&now) != on;
+    let mut steps = Vec::new();
+    if !changes.is_empty() {
+        let why = if on {
+            "so that the IOMMU delivers interrupts of assigned devices to vCPUs that run"
+        } else {
+            "the host takes the interrupts of assigned devices then; IPIs and timers of guests stay as they are"
+        };
+        let step = by_boot_loader(root, boot, &changes, wish);
+        steps.extend(step.map(|step| step.called(title(&changes), why).by(SOURCE)));
+    }
+    if wish.reload && !so_already {
+        let standing = Standing::Blocked {
+            why: "the IOMMU is set up once, when the kernel boots".to_owned(),
+            next: "use --persist, and boot".to_owned(),
+        };
+        let step = Step::of(root, "reload", Effect::Now, standing, Vec::new());
+        steps.push(step.called("Set the IOMMU up again", "the argument is read while the kernel boots"));
+    }
+    let word = if on { "enable" } else { "disable" };
+    let other = if on { "disable" } else { "enable" };
+    Plan {
+        arm: wish.arm,
+        technology: iommu.technology().to_owned(),
+        place: "/proc/cmdline".to_owned(),
+        now: Some(if iommu.is_off(&now) { "off" } else { "on, where the IOMMU can" }.to_owned()),
+        so_already,
+        refusals: refusal::of_container(root).into_iter().collect(),
+        steps,
+        notes: vec![format!(
+            "This {word}s the IOMMU's part alone; `exitless {other} --device-interrupts` is its opposite."
+        )],
+        module: String::new(),
+        wanted: on,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_counts() {
+        for (line, amd, intel) in [
+            ("ro quiet", false, false),
+            ("amd_iommu_intr=legacy", true, false),
+            ("amd_iommu_intr=legacy amd_iommu_intr=vapic", false, false),
+            ("amd-iommu-intr=legacy", true, false),
+            ("intremap=nosid,nopost", false, true),
+            ("intremap=nopost intremap=on", false, false),
+            ("intremap=off", false, true),
+            ("ro -- intremap=nopost", false, false),
+        ] {
+            assert_eq!((Iommu::Amd.is_off(line), Iommu::Intel.is_off(line)), (amd, intel), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_changed_where_it_stands() {
+        let off = |iommu: Iommu, line: &str| {
+            let changes = iommu.off(&[line.to_owned()]);
+            let new = words::changed(line, &changes);
+            assert!(iommu.is_off(&new), "{new}");
+            assert!(iommu.off(std::slice::from_ref(&new)).is_empty(), "{new}");
+            new
+        };
+        assert_eq!(off(Iommu::Amd, "ro quiet"), "ro quiet amd_iommu_intr=legacy");
+        assert_eq!(off(Iommu::Amd, "ro amd_iommu_intr=vapic quiet"), "ro amd_iommu_intr=legacy quiet");
+        assert_eq!(off(Iommu::Intel, "ro quiet -- single"), "ro quiet intremap=nopost -- single");
+        assert_eq!(off(Iommu::Intel, "intremap=on ro"), "intremap=on,nopost ro");
+        assert_eq!(off(Iommu::Intel, "intremap=nosid ro"), "intremap=nosid,nopost ro");
+    }
+}
