@@ -8,6 +8,7 @@ use exits::{Access, AccessKind, Direction, ExitReason, Exits, Isa, Profile, Vcpu
 
 use host::pci::Bar;
 
+use crate::seen::Seen;
 use crate::{Cure, Device, Effect, Facts, Suspect, Table};
 
 /// What causes the exits of a profile.
@@ -58,7 +59,7 @@ pub enum Of<'a> {
 pub struct Cured<'a> {
     /// The cure.
     pub cure: &'a Cure,
-    /// Whether the VM's definition has it already.
+    /// Whether the VM has it already, by its definition or by its exits.
     pub there: bool,
 }
 
@@ -144,7 +145,7 @@ fn of_vm<'a>(
     vcpus: &[&VcpuExits],
     facts: Option<&Facts>,
 ) -> VmAdvice<'a> {
-    let mut rows = Rows { table, facts, rows: Vec::new() };
+    let mut rows = Rows { table, facts, seen: Seen::of(vcpus), rows: Vec::new() };
     for vcpu in vcpus {
         for (&reason, exits) in &vcpu.reasons {
             let accesses = accesses_of(vcpu, reason);
@@ -208,6 +209,7 @@ fn has(vcpu: &VcpuExits, reason: ExitReason) -> bool {
 struct Rows<'a, 'f> {
     table: &'a Table,
     facts: Option<&'f Facts>,
+    seen: Seen,
     rows: Vec<Row<'a>>,
 }
 
@@ -249,10 +251,8 @@ impl<'a> Rows<'a, '_> {
 
     fn cures(&self, of: Of<'a>) -> Vec<Cured<'a>> {
         let Of::Device(device) = of else { return Vec::new() };
-        let fits = |cure: &&Cure| self.facts.is_none_or(|facts| facts.all(&cure.when));
-        let there =
-            |cure: &Cure| self.facts.is_some_and(|facts| cure.there.iter().any(|&fact| facts.has(fact)));
-        device.cures.iter().filter(fits).map(|cure| Cured { cure, there: there(cure) }).collect()
+        let fitting = device.cures.iter().filter(|cure| cure.fits(self.facts, &self.seen));
+        fitting.map(|cure| Cured { cure, there: cure.is_there(self.facts, &self.seen) }).collect()
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Fact, audit};
+use crate::{Fact, Match, audit};
 use exits::{HandlingTime, Vcpu};
 use proptest::prelude::*;
 
@@ -80,6 +80,89 @@ fn what_the_definition_has_is_not_advised() {
     assert_eq!(open(&[]), ["hpet-off", "hv-stimer", "clocksource"]);
     assert_eq!(open(&[Fact::HypervStimer]), ["hpet-off", "clocksource"]);
     assert_eq!(open(&[Fact::NoHpet, Fact::HypervStimer]), ["clocksource"]);
+}
+
+/// Exits that one of `wanted` recognises, with their access.
+fn like(wanted: &Match) -> (ExitReason, Option<Access>) {
+    let direction = Direction::Write;
+    match wanted {
+        Match::Ports([port, _]) => (IO, Some(Access::Port { port: *port, direction })),
+        Match::Addresses([address, _]) => {
+            (ExitReason::vmx(49), Some(Access::Mmio { address: *address, direction }))
+        }
+        Match::Msrs([number, _]) => (ExitReason::vmx(32), Some(Access::Msr { number: *number, direction })),
+        Match::Reasons(names) => {
+            let named = |reason: &ExitReason| reason.name() == Some(names[0].as_str());
+            (ExitReason::known().find(named).unwrap(), None)
+        }
+    }
+}
+
+/// Whether this cure is open where exits of its device were seen and, beside them, `others`.
+fn is_open(table: &Table, device: &Device, cure: &Cure, others: &[&Match]) -> bool {
+    let mut of = Profile::new();
+    let vcpu = of.vcpu(Vcpu { vm: Some(7), number: Some(0), thread: Some(8) });
+    let facts: Facts = device.when.iter().chain(&cure.when).copied().collect();
+    for one in device.matches.iter().chain(others.iter().copied()) {
+        let (reason, access) = like(one);
+        vcpu.reasons.entry(reason).or_default().merge(&exits(4, 1000));
+        if let Some(access) = access {
+            vcpu.accesses.entry(access).or_default().merge(&exits(4, 500));
+        }
+    }
+    let advice = advise(table, &of, SECOND, &BTreeMap::from([(7, facts)]));
+    let row = advice.vms[0].rows.iter().find(|row| row.of == Of::Device(device));
+    row.unwrap_or_else(|| panic!("no row of {}", device.id)).open().any(|one| one.id == cure.id)
+}
+
+#[test]
+fn a_cure_is_offered_by_the_exits_that_ask_for_it_and_not_by_those_that_show_it_in_place() {
+    let table = Table::load().unwrap();
+    let mut told = 0;
+    for device in &table.devices {
+        for cure in &device.cures {
+            let name = format!("{}/{}", device.id, cure.id);
+            for shows in &cure.there_seen {
+                assert!(!is_open(&table, device, cure, &[shows]), "{name}: {shows:?}");
+                told += 1;
+            }
+            for asks in &cure.when_seen {
+                assert!(is_open(&table, device, cure, &[asks]), "{name}: {asks:?}");
+                told += 1;
+            }
+        }
+    }
+    assert!(told > 20, "{told}");
+}
+
+#[test]
+fn a_guest_that_arms_the_deadline_is_not_told_to_get_it() {
+    let table = Table::load().unwrap();
+    let msr = |number| Access::Msr { number, direction: Direction::Write };
+    let open = |accesses: &[(Access, Exits)]| -> Vec<String> {
+        let of = profile(&[(ExitReason::vmx(32), exits(9, 1000))], accesses);
+        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+        let row = advice.vms[0]
+            .rows
+            .iter()
+            .find(|row| matches!(row.of, Of::Device(one) if one.id == "guest-timer"));
+        row.unwrap().open().map(|cure| cure.id.clone()).collect()
+    };
+    assert_eq!(open(&[(msr(0x838), exits(9, 500))]), ["nohz", "tsc-deadline", "timer-slack"]);
+    assert_eq!(open(&[(msr(0x6e0), exits(9, 500))]), ["nohz", "timer-slack"]);
+}
+
+#[test]
+fn writes_of_cr8_with_avic_active_are_for_another_kernel() {
+    let table = Table::load().unwrap();
+    let open = |reasons: &[(ExitReason, Exits)]| -> Vec<String> {
+        let of = profile(reasons, &[]);
+        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+        advice.vms[0].rows[0].open().map(|cure| cure.id.clone()).collect()
+    };
+    let cr8 = (ExitReason::svm(0x18), exits(90, 1000));
+    assert_eq!(open(std::slice::from_ref(&cr8)), ["apicv-avic"]);
+    assert_eq!(open(&[cr8, (ExitReason::svm(0x401), exits(1, 1000))]), ["cr8-intercept"]);
 }
 
 #[test]

@@ -40,6 +40,12 @@ pub enum Fact {
     TscDeadline,
     /// The TSC is said to be invariant.
     Invtsc,
+    /// The guest may tell KVM not to poll for it, as it polls itself.
+    PollControl,
+    /// A vCPU that waits for a lock may sleep until another one wakes it.
+    PvUnhalt,
+    /// IPIs to many vCPUs by one call are offered.
+    PvIpi,
     /// There is no virtual PMU.
     NoPmu,
     /// The guest gets all that the host's CPU has.
@@ -50,6 +56,10 @@ pub enum Fact {
     CpuPm,
     /// Memory is backed by huge pages.
     HugePages,
+    /// Memory is not merged with that of other VMs.
+    NoMerge,
+    /// Memory is not swapped.
+    MemoryLocked,
     /// An e1000 or e1000e.
     NicE1000,
     /// An rtl8139.
@@ -64,6 +74,12 @@ pub enum Fact {
     UsbXhci,
     /// A virtio device on PCI.
     VirtioPci,
+    /// The virtio devices are served by other processes (vhost-user).
+    VirtioInOtherProcess,
+    /// The virtio devices offer packed rings.
+    PackedRings,
+    /// A CD drive on IDE.
+    CdDrive,
     /// A virtio-net device that QEMU serves itself.
     VirtioNetInVmm,
     /// A virtio device without ioeventfd.
@@ -143,6 +159,10 @@ fn machine(definition: &Definition) -> Vec<Fact> {
     let option = |name: &str, text: &str| {
         definition.other.iter().any(|set| set.value.0 == name && set.value.1.contains(text))
     };
+    let is_not_merged = machine.properties.iter().any(|set| {
+        let (name, value) = &set.value;
+        name == "mem-merge" && matches!(value.as_str(), "off" | "no")
+    });
     let huge = definition.other.iter().any(|set| {
         let (name, argument) = &set.value;
         name == "mem-path"
@@ -160,6 +180,8 @@ fn machine(definition: &Definition) -> Vec<Fact> {
         (is_off(&machine.vmport) || definition.is_microvm(), Fact::NoVmport),
         (option("overcommit", "cpu-pm=on") || option("overcommit", "cpu-pm=yes"), Fact::CpuPm),
         (huge, Fact::HugePages),
+        (is_not_merged, Fact::NoMerge),
+        (option("overcommit", "mem-lock=on") || option("overcommit", "mem-lock=yes"), Fact::MemoryLocked),
     ])
 }
 
@@ -172,6 +194,7 @@ fn processor(definition: &Definition) -> Vec<Fact> {
     let host = definition.passes_host_cpu();
     let clock = kvm && is(&definition.timers.kvm_clock, true) && not_off("kvmclock") && not_off("kvm");
     let hyperv_clock = is(&definition.timers.hyperv_clock, false) || definition.hyperv("time");
+    let offered = |name: &str| kvm && not_off("kvm") && (on(name) || host && not_off(name));
     // On without a word with KVM: kvm_default_props in target/i386/kvm/kvm-cpu.c.
     let pv_eoi = kvm && not_off("kvm-pv-eoi") && not_off("kvm");
     those([
@@ -188,6 +211,11 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         (kvm && host, Fact::HostCpu),
         (kvm && definition.x2apic_in_force(), Fact::X2apic),
         (on("invtsc"), Fact::Invtsc),
+        // KVM offers them all, and -cpu host passes on what it offers: kvm_arch_get_supported_cpuid in
+        // target/i386/kvm/kvm.c.
+        (offered("kvm-poll-control"), Fact::PollControl),
+        (offered("kvm-pv-unhalt"), Fact::PvUnhalt),
+        (offered("kvm-pv-ipi"), Fact::PvIpi),
         (cpu.feature("pmu") == Some(FeatureState::Off), Fact::NoPmu),
     ])
 }
@@ -203,6 +231,14 @@ fn devices(definition: &Definition) -> Vec<Fact> {
         model(device, "virtio-")
             && (device.model.contains("-pci") || device.model == "virtio-vga" || device.model == "virtio")
     };
+    let virtio = || devices.iter().filter(|device| model(device, "virtio-"));
+    let of_virtio = |device: &&Device| model(device, "virtio-") || model(device, "vhost-user-");
+    let backends = || devices.iter().filter(of_virtio).filter_map(|device| device.backend.as_ref());
+    let served = || backends().map(|backend| backend.value);
+    let elsewhere =
+        served().any(|one| one == Backend::VhostUser) && served().all(|one| one == Backend::VhostUser);
+    let packed = virtio().next().is_some() && virtio().all(|device| property(device, "packed", "on"));
+    let cd = |device: &Device| device.model.ends_with("-cd") || property(device, "media", "cdrom");
     let display = any(&|device| device.kind == DeviceKind::Display);
     let virtio_gpu =
         |device: &Device| device.model.contains("virtio-vga") || device.model.contains("virtio-gpu");
@@ -225,6 +261,9 @@ fn devices(definition: &Definition) -> Vec<Fact> {
         (usb_input && (polled || !xhci), Fact::UsbPolled),
         (xhci, Fact::UsbXhci),
         (!definition.is_microvm() && any(&is_virtio_pci), Fact::VirtioPci),
+        (elsewhere, Fact::VirtioInOtherProcess),
+        (packed, Fact::PackedRings),
+        (any(&cd), Fact::CdDrive),
         (
             any(&|device| {
                 model(device, "virtio-net")

@@ -42,3 +42,24 @@ fn a_microvm_has_no_pci_devices() {
     assert!(facts.all(&[Fact::Microvm, Fact::NoPic, Fact::NoHpet, Fact::NoVmport]));
     assert!(!facts.has(Fact::VirtioPci));
 }
+
+#[test]
+fn what_shows_that_a_cure_is_in_place_is_read() {
+    let plain = facts("-accel kvm -M pc -cpu qemu64 -device virtio-net-pci");
+    for fact in [Fact::PollControl, Fact::PvUnhalt, Fact::PvIpi, Fact::NoMerge, Fact::MemoryLocked] {
+        assert!(!plain.has(fact), "{fact:?}");
+    }
+    // A machine without -nodefaults has a CD drive.
+    assert!(plain.has(Fact::CdDrive) && !plain.has(Fact::PackedRings));
+    let host = facts("-accel kvm -M q35,mem-merge=off -cpu host -overcommit mem-lock=on -nodefaults");
+    assert!(host.all(&[Fact::PollControl, Fact::PvUnhalt, Fact::PvIpi, Fact::NoMerge, Fact::MemoryLocked]));
+    assert!(!host.has(Fact::CdDrive) && !host.has(Fact::VirtioInOtherProcess));
+    let tuned = facts(
+        "-accel kvm -M q35 -cpu qemu64,+kvm-pv-ipi,kvm-pv-unhalt=on -nodefaults \
+         -chardev socket,id=c,path=/run/a.sock -device vhost-user-blk-pci,chardev=c \
+         -chardev socket,id=n,path=/run/n.sock -netdev vhost-user,id=v,chardev=n \
+         -device virtio-net-pci,netdev=v,packed=on",
+    );
+    assert!(tuned.all(&[Fact::PvIpi, Fact::PvUnhalt, Fact::VirtioInOtherProcess, Fact::PackedRings]));
+    assert!(!tuned.has(Fact::PollControl));
+}

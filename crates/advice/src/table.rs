@@ -5,6 +5,7 @@ use exits::{Access, ExitReason};
 use host::pci::Bar;
 use serde::{Deserialize, Serialize};
 
+use crate::seen::Seen;
 use crate::{Action, Fact, Facts};
 
 /// The files, by name.
@@ -45,7 +46,7 @@ pub enum Match {
 }
 
 impl Match {
-    fn has_access(&self, access: Access) -> bool {
+    pub(crate) fn has_access(&self, access: Access) -> bool {
         fn within<T: PartialOrd>([first, last]: &[T; 2], value: &T) -> bool {
             first <= value && value <= last
         }
@@ -57,7 +58,7 @@ impl Match {
         }
     }
 
-    fn has_reason(&self, name: &str) -> bool {
+    pub(crate) fn has_reason(&self, name: &str) -> bool {
         matches!(self, Self::Reasons(names) if names.iter().any(|one| one == name))
     }
 }
@@ -99,9 +100,15 @@ pub struct Cure {
     /// It is a cure only for VMs of which all of these hold, as far as that is known.
     #[serde(default, skip_serializing)]
     pub when: Vec<Fact>,
+    /// It is a cure only for VMs among whose exits is one of these; for all where none is named.
+    #[serde(default, skip_serializing)]
+    pub when_seen: Vec<Match>,
     /// A VM of which one of these holds has it already.
     #[serde(default, skip_serializing)]
     pub there: Vec<Fact>,
+    /// A VM among whose exits is one of these has it already.
+    #[serde(default, skip_serializing)]
+    pub there_seen: Vec<Match>,
     /// The same as changes that a program can make in a definition; none where only a human or the guest can. All of
     /// them together are the cure.
     #[serde(default, skip_serializing)]
@@ -114,6 +121,18 @@ pub struct Cure {
 }
 
 impl Cure {
+    /// Whether it can be a cure for a VM with these exits, of which `facts` is known.
+    pub(crate) fn fits(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
+        facts.is_none_or(|facts| facts.all(&self.when))
+            && (self.when_seen.is_empty() || seen.has_any(&self.when_seen))
+    }
+
+    /// Whether the VM has it already.
+    pub(crate) fn is_there(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
+        facts.is_some_and(|facts| self.there.iter().any(|&fact| facts.has(fact)))
+            || seen.has_any(&self.there_seen)
+    }
+
     /// The changes that it takes in `definition`; none where a program cannot make it, or nothing there is concerned.
     #[must_use]
     pub fn changes(&self, definition: &Definition) -> Vec<Change> {
