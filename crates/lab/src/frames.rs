@@ -5,12 +5,15 @@
 //! (4 bytes, little-endian), payload. Emulators print a banner on the same channel, so the reader on this machine takes
 //! what stands between frames as noise, keeps it for error messages, and finds the next frame by its mark. Nothing but
 //! frames goes in, so the agent takes anything else for an error.
+//!
+//! What is typed at a shell, and the size of the window that it is typed in, go in by a serial line of their own, in
+//! frames too. There the agent passes noise over: a serial line can lose bytes.
 
 use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::Order;
+use crate::job::{Order, TerminalSize};
 
 const MARK: &[u8; 4] = b"XLF1";
 const HEADER: usize = 13;
@@ -21,7 +24,7 @@ pub(crate) const LARGEST_PAYLOAD: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// What has just been reached: `init`, `modules`, `waiting` (for an order), `order`,
-    /// `root`, `command`, `files`.
+    /// `root`, `terminal` (of a shell, which takes what is typed from now on), `command`, `files`.
     pub reached: String,
     /// Seconds since the kernel inside started, by its own clock.
     pub uptime: f64,
@@ -54,6 +57,10 @@ pub(crate) enum Frame {
     Order(Box<Order>),
     /// To the agent: the next bytes of the files to be put into place, in the order's order.
     Put(Vec<u8>),
+    /// To the agent: what was typed.
+    Typed(Vec<u8>),
+    /// To the agent: the user's terminal has this size now.
+    Resized(TerminalSize),
     Moment(Moment),
     Stdout(Vec<u8>),
     Stderr(Vec<u8>),
@@ -71,6 +78,8 @@ impl Frame {
         match self {
             Self::Order(_) => b'j',
             Self::Put(_) => b'p',
+            Self::Typed(_) => b't',
+            Self::Resized(_) => b's',
             Self::Moment(_) => b'm',
             Self::Stdout(_) => b'o',
             Self::Stderr(_) => b'e',
@@ -84,11 +93,14 @@ impl Frame {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let payload = match self {
             Self::Order(order) => serde_json::to_vec(order).unwrap_or_default(),
+            Self::Resized(size) => serde_json::to_vec(size).unwrap_or_default(),
             Self::Moment(moment) => serde_json::to_vec(moment).unwrap_or_default(),
             Self::Ended(ending) => serde_json::to_vec(ending).unwrap_or_default(),
-            Self::Put(bytes) | Self::Stdout(bytes) | Self::Stderr(bytes) | Self::Files(bytes) => {
-                bytes.clone()
-            }
+            Self::Put(bytes)
+            | Self::Typed(bytes)
+            | Self::Stdout(bytes)
+            | Self::Stderr(bytes)
+            | Self::Files(bytes) => bytes.clone(),
             Self::Warning(text) | Self::Failure(text) => text.clone().into_bytes(),
         };
         let mut out = Vec::with_capacity(HEADER + payload.len());
@@ -105,6 +117,8 @@ impl Frame {
         match kind {
             b'j' => serde_json::from_slice(payload).ok().map(Self::Order),
             b'p' => Some(Self::Put(payload.to_vec())),
+            b't' => Some(Self::Typed(payload.to_vec())),
+            b's' => serde_json::from_slice(payload).ok().map(Self::Resized),
             b'm' => serde_json::from_slice(payload).ok().map(Self::Moment),
             b'o' => Some(Self::Stdout(payload.to_vec())),
             b'e' => Some(Self::Stderr(payload.to_vec())),
@@ -251,6 +265,15 @@ mod tests {
         stream[HEADER] ^= 1;
         stream.extend(Frame::Stderr(b"kept".to_vec()).encode());
         assert_eq!(all(&stream).0, [Frame::Stderr(b"kept".to_vec())]);
+    }
+
+    #[test]
+    fn what_is_typed_and_the_windows_size_come_through_a_line_that_loses_bytes() {
+        let resized = Frame::Resized(TerminalSize { rows: 50, columns: 132 });
+        let mut stream = Frame::Typed(b"l".to_vec()).encode()[3..].to_vec();
+        stream.extend(resized.encode());
+        stream.extend(Frame::Typed(b"s\r".to_vec()).encode());
+        assert_eq!(all(&stream).0, [resized, Frame::Typed(b"s\r".to_vec())]);
     }
 
     #[test]

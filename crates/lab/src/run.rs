@@ -107,7 +107,12 @@ impl Laboratory<'_> {
         }
         .and_then(|()| {
             process.order(order, put);
-            let _bridging = bridge.map(Bridge::connect).transpose()?;
+            let Some(bridge) = bridge else { return watch.follow(&mut process, on_happening) };
+            // What is typed before the shell's terminal is there waits in the user's.
+            if let Some(ending) = watch.until(&mut process, "terminal")? {
+                return Ok(ending);
+            }
+            let _bridging = bridge.connect()?;
             watch.follow(&mut process, on_happening)
         });
         let ending = match (followed, snapshot) {
@@ -188,7 +193,7 @@ impl Laboratory<'_> {
             let mut watch = self.watch(request, begun, none);
             let mut process = Process::start(&power_on, folder.path())?;
             saving.begin(&mut process, &watch)?;
-            watch.until_it_waits(&mut process)?;
+            watch.until(&mut process, "waiting")?;
             saving.finish(&mut process, &watch)
         })
         .map(Some)

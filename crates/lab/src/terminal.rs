@@ -4,12 +4,20 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+use signal_hook::consts::SIGWINCH;
+use signal_hook::iterator::{Handle, Signals};
 
 use crate::error::Error;
+use crate::frames::Frame;
 use crate::job::TerminalSize;
+
+/// Keys come one by one; what is pasted comes in frames that are small for a slow line.
+const PIECE: usize = 256;
 
 /// A pseudo-terminal whose far end the emulator opens as a serial line.
 #[derive(Debug)]
@@ -25,6 +33,7 @@ pub(crate) struct Bridge {
 #[derive(Debug)]
 pub(crate) struct Connected {
     before: Termios,
+    sizes: Handle,
     _far: File,
 }
 
@@ -36,9 +45,6 @@ impl Bridge {
                 io::Error::other("it is not a terminal; use `exitless lab run` for commands without one");
             return Err(Error::file("Could not open a shell on", "standard input")(message));
         }
-        let size = tcgetwinsize(&stdin)
-            .map(|size| TerminalSize { rows: size.ws_row, columns: size.ws_col })
-            .unwrap_or(TerminalSize { rows: 24, columns: 80 });
         let (near, line) = pseudo_terminal().map_err(Error::file("Could not make", "a pseudo-terminal"))?;
         let far = File::options()
             .read(true)
@@ -46,7 +52,7 @@ impl Bridge {
             .open(&line)
             .and_then(|far| raw(&far).map(|_| far))
             .map_err(Error::file("Could not open", &line))?;
-        Ok(Self { near, line, size, far })
+        Ok(Self { near, line, size: window().unwrap_or(TerminalSize { rows: 24, columns: 80 }), far })
     }
 
     pub(crate) fn line(&self) -> &Path {
@@ -57,26 +63,35 @@ impl Bridge {
         self.size
     }
 
-    /// Passes bytes both ways until the process ends.
+    /// Passes what is typed in, the window's size as it changes, and what is written out, until the process ends.
     pub(crate) fn connect(self) -> Result<Connected, Error> {
         let failed = || Error::file("Could not connect the terminal with", &self.line);
         let before = raw(&io::stdin()).map_err(failed())?;
         let near = File::from(self.near.try_clone().map_err(failed())?);
         let back = File::from(self.near);
-        std::thread::spawn(move || pass(io::stdin(), near));
-        std::thread::spawn(move || pass(back, io::stdout()));
-        Ok(Connected { before, _far: self.far })
+        let changes = Signals::new([SIGWINCH]).map_err(failed())?;
+        let sizes = changes.handle();
+        let (typed, frames) = channel();
+        let resized = typed.clone();
+        let size = self.size;
+        thread::spawn(move || send(&frames, near));
+        thread::spawn(move || read_keys(&typed));
+        thread::spawn(move || follow_window(size, changes, &resized));
+        thread::spawn(move || pass(back, io::stdout()));
+        Ok(Connected { before, sizes, _far: self.far })
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
+        self.sizes.close();
         // The terminal may be gone, and then there is nothing to give back.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
 
-fn pseudo_terminal() -> io::Result<(OwnedFd, PathBuf)> {
+/// A new one: its near end, and the path of the far one.
+pub(crate) fn pseudo_terminal() -> io::Result<(OwnedFd, PathBuf)> {
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&near)?;
     unlockpt(&near)?;
@@ -91,6 +106,45 @@ fn raw(terminal: &impl std::os::fd::AsFd) -> io::Result<Termios> {
     settings.make_raw();
     tcsetattr(terminal, OptionalActions::Now, &settings)?;
     Ok(before)
+}
+
+/// The size of the user's terminal; none where it does not tell.
+fn window() -> Option<TerminalSize> {
+    let size = tcgetwinsize(io::stdin()).ok()?;
+    Some(TerminalSize { rows: size.ws_row, columns: size.ws_col })
+}
+
+fn send(frames: &Receiver<Frame>, mut near: File) {
+    for frame in frames {
+        if near.write_all(&frame.encode()).is_err() {
+            break;
+        }
+    }
+}
+
+fn read_keys(frames: &Sender<Frame>) {
+    let mut piece = [0; PIECE];
+    while let Ok(count @ 1..) = io::stdin().read(&mut piece) {
+        if frames.send(Frame::Typed(piece[..count].to_vec())).is_err() {
+            break;
+        }
+    }
+}
+
+/// From the size that was told already on.
+fn follow_window(mut told: TerminalSize, mut changes: Signals, frames: &Sender<Frame>) {
+    loop {
+        // It may have changed before changes were waited for.
+        if let Some(size) = window().filter(|size| *size != told) {
+            told = size;
+            if frames.send(Frame::Resized(size)).is_err() {
+                return;
+            }
+        }
+        if changes.forever().next().is_none() {
+            return;
+        }
+    }
 }
 
 fn pass(mut from: impl Read, mut to: impl Write) {

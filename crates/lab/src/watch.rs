@@ -44,12 +44,14 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits until the agent is ready for an order.
-    pub(crate) fn until_it_waits(&mut self, process: &mut Process) -> Result<(), Error> {
+    /// Waits until the agent has reached a point; how the command ended where it ended before.
+    pub(crate) fn until(&mut self, process: &mut Process, point: &str) -> Result<Option<Ending>, Error> {
         loop {
-            match self.next_frame(process)? {
-                Frame::Moment(moment) if moment.reached == "waiting" => return Ok(()),
-                frame => drop(self.take(frame, &mut |_| ())?),
+            let frame = self.next_frame(process)?;
+            let there = matches!(&frame, Frame::Moment(moment) if moment.reached == point);
+            let ending = self.take(frame, &mut |_| ())?;
+            if there || ending.is_some() {
+                return Ok(ending);
             }
         }
     }
@@ -84,7 +86,7 @@ impl Watch<'_> {
             Frame::Warning(message) => self.warnings.push(message),
             Frame::Failure(message) => return Err(Error::Agent { lab: self.lab.to_owned(), message }),
             Frame::Ended(ending) => return Ok(Some(ending)),
-            Frame::Order(_) | Frame::Put(_) => {
+            Frame::Order(_) | Frame::Put(_) | Frame::Typed(_) | Frame::Resized(_) => {
                 tracing::debug!("the agent sends what only this side sends");
             }
             Frame::Moment(moment) => {
@@ -113,6 +115,7 @@ impl Watch<'_> {
                 self.timings.root = seconds;
                 self.running = true;
             }
+            "terminal" => {}
             "command" => {
                 self.timings.command = seconds;
                 self.timings.inside = moment.uptime;

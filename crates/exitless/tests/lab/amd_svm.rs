@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use crate::command::{bare, probe_with, run};
+use crate::top::Typist;
 
 #[test]
 fn output_streams_and_status_are_the_commands() {
@@ -113,7 +114,28 @@ fn a_shell_on_a_terminal_takes_what_is_typed_and_returns_its_status() {
     out.read_to_end(&mut seen).unwrap();
     let seen = String::from_utf8_lossy(&seen);
     assert_eq!(script.wait().unwrap().code(), Some(5), "{seen}");
-    assert!(seen.contains("/dev/ttyS1") && seen.contains("42"), "{seen}");
+    assert!(seen.contains("/dev/pts/0") && seen.contains("42"), "{seen}");
+}
+
+#[test]
+fn a_shell_has_the_size_of_the_users_window_and_follows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let terminal = folder.path().join("terminal");
+    let mut typist = Typist::at_a_window("amd-svm --bare", &terminal, "rows 30 cols 100");
+    typist.until("# ");
+    typist.types("stty size\n");
+    typist.until("30 100\r\n");
+    // Programs in the foreground are told: a shell of its own, for the one that is typed at has jobs.
+    typist.types("sh -c 'trap \"stty size\" WINCH; echo read''y; while sleep 0.1; do :; done'\n");
+    typist.until("ready\r\n");
+    let path = std::fs::read_to_string(&terminal).unwrap();
+    let resized = Command::new("stty").args(["-F", path.trim(), "rows", "50", "cols", "132"]).status();
+    assert!(resized.unwrap().success());
+    typist.until("50 132\r\n");
+    typist.types("\u{3}");
+    typist.until("# ");
+    typist.types("exit 3\n");
+    assert_eq!(typist.leaves(), Some(3));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The page of live exits, on a terminal in a laboratory.
 
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A shell in a laboratory, at which somebody types.
@@ -21,11 +22,20 @@ impl Typist {
         Self::of(lab)
     }
 
+    /// On a terminal of this size, whose path a file gets.
+    pub(crate) fn at_a_window(arguments: &str, terminal: &Path, size: &str) -> Self {
+        let shell = format!("exec {} lab shell {arguments}", env!("CARGO_BIN_EXE_exitless"));
+        Self::typing_at(&format!("tty > {}; stty {size}; {shell}", terminal.display()))
+    }
+
     fn of(arguments: &str) -> Self {
-        let shell = format!("{} lab shell {arguments}", env!("CARGO_BIN_EXE_exitless"));
+        Self::typing_at(&format!("{} lab shell {arguments}", env!("CARGO_BIN_EXE_exitless")))
+    }
+
+    fn typing_at(shell: &str) -> Self {
         // script gives the shell a terminal, and passes on its status.
         let mut script = Command::new("script")
-            .args(["-qec", &shell, "/dev/null"])
+            .args(["-qec", shell, "/dev/null"])
             .env("TERM", "vt100")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

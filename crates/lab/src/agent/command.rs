@@ -1,18 +1,14 @@
-//! Running the command, or a shell on the second serial line.
+//! Running the command.
 
-use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 
-use rustix::termios::{Winsize, tcsetwinsize};
-
 use super::channel::Channel;
 use crate::frames::{Ending, Frame};
-use crate::job::{HOME, Order, TerminalSize};
+use crate::job::{HOME, Order};
 
-const SERIAL: &str = "/dev/ttyS1";
 const PIECE: usize = 32 << 10;
 
 pub(super) fn run(order: &Order, channel: &mut Channel) -> Result<Ending, String> {
@@ -56,22 +52,7 @@ fn forward(
     })
 }
 
-pub(super) fn shell(order: &Order, size: TerminalSize) -> Result<Ending, String> {
-    let terminal = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(SERIAL)
-        .map_err(|error| format!("opening the terminal {SERIAL}: {error}"))?;
-    let winsize = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&terminal, winsize).map_err(|error| format!("setting the terminal's size: {error}"))?;
-    let clone = || terminal.try_clone().map(Stdio::from).map_err(|error| error.to_string());
-    // setsid -c makes the line the shell's controlling terminal, so that Ctrl-C and job control work.
-    let mut command = inside("setsid", order);
-    command.args(["-c", "sh", "-l"]).stdin(clone()?).stdout(clone()?).stderr(clone()?);
-    command.status().map(ending).map_err(|error| format!("starting a shell: {error}"))
-}
-
-fn inside(program: &str, order: &Order) -> Command {
+pub(super) fn inside(program: &str, order: &Order) -> Command {
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let mut command = Command::new(program);
     command
@@ -84,7 +65,7 @@ fn inside(program: &str, order: &Order) -> Command {
     command
 }
 
-fn ending(status: ExitStatus) -> Ending {
+pub(super) fn ending(status: ExitStatus) -> Ending {
     match (status.code(), status.signal()) {
         (Some(code), _) => Ending::Status(code),
         (None, signal) => Ending::Signal(signal.unwrap_or(0)),

@@ -6,6 +6,7 @@ mod debug_port;
 mod files;
 mod machine;
 mod random;
+mod shell;
 mod xen;
 
 use std::io;
@@ -81,7 +82,7 @@ fn carry_out(channel: &mut Channel) -> Result<Ending, String> {
     files::place(&order.put, channel)?;
     reached(channel, "root");
     let ending = match order.terminal {
-        Some(size) => command::shell(&order, size)?,
+        Some(size) => shell::run(&order, size, channel)?,
         None => command::run(&order, channel)?,
     };
     reached(channel, "command");
