@@ -1,6 +1,6 @@
 //! Local APICs: their mode and their IDs.
 
-use domain::{Change, FeatureState, Irqchip};
+use domain::{Change, FeatureState, Form, Irqchip};
 use exits::{InhibitReason, Isa, KernelVersion};
 
 use super::host_side::Technology;
@@ -31,7 +31,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "APIC IDs above 254",
         why: "interrupts of devices reach such vCPUs only in x2APIC mode, by extended destinations or remapped",
         source: "Linux Documentation/virt/kvm/x86/cpuid.rst, KVM_FEATURE_MSI_EXT_DEST_ID; QEMU \
-                 hw/i386/x86-cpu.c, x86_cpus_init",
+                 hw/i386/x86-cpu.c, x86_cpus_init; libvirt src/qemu/qemu_validate.c, QEMU_MAX_VCPUS_WITHOUT_EIM",
         guest_follows: false,
         needs_kvm: true,
         check: many_vcpus,
@@ -137,11 +137,16 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
     let hidden = subject.hides_kvm();
     let older = subject.machine_is_older((5, 2));
     let extended = subject.said("kvm-msi-ext-dest-id").and_then(|said| said.place);
+    // libvirt starts no such VM, whatever reaches its vCPUs (`QEMU_MAX_VCPUS_WITHOUT_EIM`, `qemu_validate.c`).
+    let refused = form == Form::Libvirt && subject.vm.most_vcpus() > 255 && !subject.says_wide_ids();
     // What only the irqchip lacks is lacking once.
     let reached_without = subject.vm.extended_destinations_in_force()
         || (irqchip.value != Irqchip::Split && hidden.is_none() && extended.is_none() && !older);
     let mut verdict = Verdict::fail("");
-    if remapping.is_none() && !reached_without {
+    if refused {
+        lacking.push("an IOMMU with eim='on', without which libvirt refuses more than 255 vCPUs");
+        changes.push(Change::InterruptRemapping);
+    } else if remapping.is_none() && !reached_without {
         lacking.push("kvm-msi-ext-dest-id or an IOMMU that remaps interrupts with eim");
         changes.push(Change::InterruptRemapping);
     }

@@ -133,6 +133,14 @@ impl<'a> Subject<'a> {
         })
     }
 
+    /// Whether an IOMMU is told to take wide APIC IDs in so many words.
+    pub(super) fn says_wide_ids(&self) -> bool {
+        self.vm.iommus.iter().any(|iommu| {
+            iommu.model == "intel-iommu"
+                && iommu.extended_interrupt_mode.as_ref().is_some_and(|set| set.value)
+        })
+    }
+
     /// Devices of a kind with their positions.
     pub(super) fn devices(&self, kind: DeviceKind) -> impl Iterator<Item = (usize, &'a Device)> {
         self.vm.devices.iter().enumerate().filter(move |(_, device)| device.kind == kind)

@@ -17,6 +17,10 @@ use crate::xml::{New, Style};
 use crate::{Definition, Device, Error, Files, Text};
 use buses::Buses;
 
+/// libvirt refuses more vCPUs than these without an IOMMU that has `eim` (`QEMU_MAX_VCPUS_WITHOUT_EIM`,
+/// `src/qemu/qemu_validate.c`).
+const VCPUS_WITHOUT_EIM: u32 = 255;
+
 /// What libvirt does itself, for every domain or by its own choice.
 const OWN: [(&str, &str); 19] = [
     ("S", "libvirt starts the vCPUs."),
@@ -120,6 +124,11 @@ impl<'a> Writing<'a> {
         let same =
             |option: &&GivenOption| option.place.start == place.start && option.place.text == place.text;
         self.options.iter().find(same).filter(|_| place.end > place.start)
+    }
+
+    /// Whether it has more vCPUs than libvirt takes without an IOMMU that has `eim`.
+    fn is_wide(&self) -> bool {
+        self.definition.most_vcpus() > VCPUS_WITHOUT_EIM
     }
 
     fn note(&mut self, note: impl Into<String>) {

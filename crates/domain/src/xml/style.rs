@@ -29,6 +29,18 @@ impl New {
         self
     }
 
+    /// With an attribute that is this, whatever it was.
+    #[must_use]
+    pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
+        self.attributes.retain(|(one, _)| one != name);
+        self.with(name, value)
+    }
+
+    /// What an attribute says.
+    pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+    }
+
     /// With a child more.
     #[must_use]
     pub(crate) fn holding(mut self, child: Self) -> Self {

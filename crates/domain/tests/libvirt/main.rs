@@ -2,5 +2,6 @@
 
 mod conversion;
 mod damaged;
+mod defined;
 mod programs;
 mod reading;

@@ -125,6 +125,16 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                     two_sockets_of_96(vm);
                     vm.machine.kind = Some(said("pc-q35-5.1".to_owned(), "pc-q35-5.1"));
                 }),
+                // QEMU starts it, and libvirt does not.
+                (any(), |vm| {
+                    two_sockets_of_96(vm);
+                    vm.form = Form::Libvirt;
+                }),
+                (any(), |vm| {
+                    two_sockets_of_96(vm);
+                    vm.form = Form::Libvirt;
+                    vm.iommus.push(GuestIommu { extended_interrupt_mode: None, ..iommu(false) });
+                }),
             ],
             vec![
                 (any(), |_| {}),
@@ -132,6 +142,11 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                 (any(), |vm| {
                     two_sockets_of_96(vm);
                     feature(vm, "kvm", FeatureState::Off);
+                    vm.iommus.push(iommu(false));
+                }),
+                (any(), |vm| {
+                    two_sockets_of_96(vm);
+                    vm.form = Form::Libvirt;
                     vm.iommus.push(iommu(false));
                 }),
             ],

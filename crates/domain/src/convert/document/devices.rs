@@ -68,6 +68,9 @@ impl Writing<'_> {
         for iommu in &definition.iommus {
             self.iommu(&iommu.model, &iommu.place);
         }
+        if self.is_wide() {
+            self.wide_iommu();
+        }
         self.watchdog();
         if !definition.devices.iter().any(|device| device.model.starts_with("virtio-balloon")) {
             self.devices.push(New::named("memballoon").with("model", "none"));
@@ -146,6 +149,41 @@ impl Writing<'_> {
         if !driver.attributes.is_empty() {
             iommu = iommu.holding(driver);
         }
+        self.devices.push(iommu);
+    }
+
+    /// With more vCPUs than 255 libvirt wants an IOMMU that says `eim`, also where QEMU does without one or has it
+    /// without a word.
+    fn wide_iommu(&mut self) {
+        if !self.q35 {
+            return self.note("libvirt takes more than 255 vCPUs with machines of type q35 alone.");
+        }
+        let at = self.devices.iter().position(|device| device.name == "iommu");
+        let mut iommu =
+            at.map_or_else(|| New::named("iommu").with("model", "intel"), |at| self.devices.remove(at));
+        let model = iommu.attribute("model").unwrap_or_default();
+        let note = match (model, at) {
+            ("intel", None) => {
+                "libvirt takes more than 255 vCPUs only with an IOMMU that has eim: the guest sees an Intel IOMMU, \
+                 which the command line does not have."
+                    .to_owned()
+            }
+            ("intel", Some(_)) => {
+                "libvirt takes more than 255 vCPUs only with intremap='on' and eim='on' of the IOMMU.".to_owned()
+            }
+            (other, _) => format!(
+                "libvirt takes more than 255 vCPUs only with an Intel IOMMU that has eim, and this VM has one of model \
+                 {other}."
+            ),
+        };
+        if model == "intel" {
+            let driver = iommu.children.iter().position(|child| child.name == "driver");
+            let driver = driver.map_or_else(|| New::named("driver"), |at| iommu.children.remove(at));
+            // QEMU assigns a device only where the guest tells what it maps.
+            let driver = if at.is_none() { driver.set("caching_mode", "on") } else { driver };
+            iommu = iommu.holding(driver.set("intremap", "on").set("eim", "on"));
+        }
+        self.note(note);
         self.devices.push(iommu);
     }
 

@@ -65,7 +65,13 @@ impl Writing<'_> {
         if let Some(state @ ("on" | "off")) = property("smm") {
             features = features.holding(New::named("smm").with("state", state));
         }
-        match definition.machine.irqchip.as_ref().map(|set| set.value) {
+        let irqchip = definition.machine.irqchip.as_ref().map(|set| set.value);
+        // The IOMMU that libvirt wants then remaps interrupts with QEMU's own I/O APIC alone.
+        let split = self.is_wide() && self.q35 && irqchip != Some(Irqchip::Split);
+        if split {
+            self.note("Interrupt remapping needs the I/O APIC in QEMU, so <ioapic driver='qemu'/> was set.");
+        }
+        match if split { Some(Irqchip::Split) } else { irqchip } {
             Some(Irqchip::Split) => features = features.holding(New::named("ioapic").with("driver", "qemu")),
             Some(Irqchip::Kernel) => features = features.holding(New::named("ioapic").with("driver", "kvm")),
             Some(Irqchip::UserSpace) => self.added.extend(["-machine".into(), "kernel-irqchip=off".into()]),

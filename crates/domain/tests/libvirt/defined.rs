@@ -1,0 +1,159 @@
+//! What a real libvirt says of what was written, where it and a QEMU are there.
+//!
+//! No daemon runs for it: virsh loads libvirt's driver of QEMU itself, which keeps its files in a folder of ours.
+
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use domain::Text;
+use domain::convert::to_xml;
+
+use crate::conversion::xml_of;
+use crate::reading::fixtures;
+
+/// Debian's QEMU, which looks for its modules beside itself.
+const INSTALLED: &str = "/usr/bin/qemu-system-x86_64";
+
+/// The QEMU of the laboratories, which is one file.
+fn of_laboratories() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    let laboratories = cache.map(|cache| cache.join("exitless/lab"));
+    let folders =
+        laboratories.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let of_qemu = folders.filter(|entry| entry.file_name().to_string_lossy().starts_with("emulator-qemu-"));
+    of_qemu.map(|entry| entry.path().join("emulator")).find(|path| path.is_file())
+}
+
+/// The user that a test of root's runs virsh as: as root the driver wants a user that comes with the daemon.
+const NOBODY: u32 = 65534;
+
+/// libvirt with files of its own in a folder, which goes with it.
+struct Libvirt {
+    folder: tempfile::TempDir,
+    emulator: PathBuf,
+}
+
+impl Libvirt {
+    /// Why there is none here.
+    fn new() -> Result<Self, &'static str> {
+        let folder = tempfile::tempdir().expect("there is room for scratch files");
+        let mut emulator = PathBuf::from(INSTALLED);
+        if !emulator.is_file() {
+            let found =
+                of_laboratories().ok_or("there is no QEMU (package qemu-system-x86, or a laboratory's)")?;
+            // Whoever runs virsh reaches it here.
+            emulator = folder.path().join("qemu-system-x86_64");
+            std::fs::copy(found, &emulator).expect("there is room for an emulator");
+        }
+        let here = Self { folder, emulator };
+        std::fs::set_permissions(here.folder.path(), Permissions::from_mode(0o777)).expect("it is ours");
+        let output = here.virsh(&["version"]).map_err(|_| "there is no virsh (package libvirt-clients)")?;
+        if !output.status.success() {
+            println!("{}", String::from_utf8_lossy(&output.stderr));
+            return Err("virsh has no driver of QEMU that works here (package libvirt-daemon-driver-qemu)");
+        }
+        Ok(here)
+    }
+
+    fn virsh(&self, arguments: &[&str]) -> std::io::Result<std::process::Output> {
+        let home = self.folder.path();
+        let mut virsh = Command::new("virsh");
+        virsh.args(["-q", "-c", &format!("qemu:///embed?root={}/root", path(home))]).args(arguments);
+        for variable in ["HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"] {
+            virsh.env(variable, home);
+        }
+        if std::fs::metadata("/proc/self")?.uid() == 0 {
+            virsh.uid(NOBODY).gid(NOBODY);
+        }
+        virsh.env("LC_ALL", "C").current_dir(home).output()
+    }
+
+    /// What libvirt says against a document; nothing where it takes it.
+    fn complaint(&self, document: &str) -> Option<String> {
+        let file = self.folder.path().join("domain.xml");
+        std::fs::write(&file, self.with_emulator(document)).expect("there is room for scratch files");
+        let output = self.virsh(&["define", path(&file)]).expect("virsh was there before");
+        // The next one may have its name.
+        let _ = self.virsh(&["undefine", &name(document)]);
+        (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+
+    /// On a machine that has this emulator, and need not have KVM.
+    fn with_emulator(&self, document: &str) -> String {
+        let emulator = format!("<emulator>{}</emulator>", path(&self.emulator));
+        let document = match document.split_once("<emulator>") {
+            Some((before, rest)) => {
+                let (_, after) = rest.split_once("</emulator>").expect("elements end");
+                format!("{before}{emulator}{after}")
+            }
+            None => document.replacen("<devices>", &format!("<devices>{emulator}"), 1),
+        };
+        document.replacen("type='kvm'", "type='qemu'", 1).replacen("type=\"kvm\"", "type=\"qemu\"", 1)
+    }
+}
+
+fn name(document: &str) -> String {
+    let rest = document.split_once("<name>").map_or("", |(_, rest)| rest);
+    rest.split_once("</name>").map_or("", |(name, _)| name).to_owned()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("it is UTF-8")
+}
+
+/// Command lines that QEMU refuses as well, and what libvirt says of their XML.
+const REFUSED: [(&str, &str); 2] = [
+    ("legacy.sh", "duplicate drive address"),
+    ("windows.service", "CPU topology doesn't match maximum vcpu count"),
+];
+
+#[test]
+fn libvirt_defines_what_is_written() {
+    let libvirt = match Libvirt::new() {
+        Ok(libvirt) => libvirt,
+        Err(why) => return println!("not tested: {why}"),
+    };
+    let (mut wrong, mut defined) = (String::new(), 0);
+    for name in fixtures("qemu").into_iter().filter(|name| !name.ends_with(".cfg")) {
+        // As many vCPUs as the machine types of QEMU 7.2 have room for.
+        let document = xml_of(&name).1.text.replace(">380<", ">280<");
+        let said = libvirt.complaint(&document);
+        let known = REFUSED.iter().find(|(refused, _)| *refused == name);
+        match (said, known) {
+            (None, None) => defined += 1,
+            (Some(said), Some((_, expected))) if said.contains(expected) => {}
+            // Another QEMU than that of the command line.
+            (Some(said), None) if said.contains("does not support machine type") => {}
+            (said, _) => wrong += &format!("{name}: {said:?}\n{document}\n"),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(defined >= 5, "{defined}");
+}
+
+#[test]
+fn libvirt_takes_more_than_255_vcpus_by_the_iommu_that_is_written() {
+    let libvirt = match Libvirt::new() {
+        Ok(libvirt) => libvirt,
+        Err(why) => return println!("not tested: {why}"),
+    };
+    for line in [
+        "-machine q35,accel=kvm,kernel-irqchip=split -smp 280",
+        "-machine q35,accel=kvm -smp 280",
+        "-machine q35,accel=kvm,kernel-irqchip=split -smp 280 -device intel-iommu",
+        "-machine q35,accel=kvm,kernel-irqchip=split -smp 4,maxcpus=280 -device intel-iommu,intremap=on",
+    ] {
+        let line = Text::new("a line", format!("qemu-system-x86_64 -nodefaults -m 64 {line}"));
+        let written = to_xml(&line, &domain::NoFiles).expect("it is a command line");
+        assert!(written.notes.iter().any(|note| note.contains("255 vCPUs")), "{:?}", written.notes);
+        assert_eq!(libvirt.complaint(&written.text), None, "{}", written.text);
+        // What it was without is refused, so that this test means something.
+        let without = written.text.replace(" eim='on'", "");
+        let said = libvirt.complaint(&without).expect("libvirt wants eim");
+        assert!(said.contains("255 vCPUs require extended interrupt mode"), "{said}");
+    }
+}
