@@ -34,7 +34,9 @@ impl LogLimit {
     pub fn warn(&self, line: impl FnOnce() -> String) {
         match self.admit(now_ns()) {
             Some(0) => tracing::warn!("{}", line()),
-            Some(omitted) => tracing::warn!("{} ({omitted} lines of the same source were left out)", line()),
+            Some(omitted) => {
+                tracing::warn!("{} ({} of the same source left out)", line(), exits::counted(omitted, "line"))
+            }
             None => {}
         }
     }

@@ -108,7 +108,9 @@ pub enum Error {
         said: String,
     },
     /// A module is in use.
-    #[error("The module {module} is in use {users} times; end the VMs and close what has /dev/kvm open")]
+    #[error(
+        "The module {module} is in use (its count is {users}); end the VMs and close what has /dev/kvm open"
+    )]
     ModuleInUse {
         /// The module.
         module: String,

@@ -6,7 +6,7 @@
 use hotspots::{Frame, Node, NodeName, Recording, Space, Weight};
 use maud::{Markup, PreEscaped, html};
 
-use crate::figure::{count, printable};
+use crate::figure::printable;
 use crate::quantity::{counted, share, whole_time};
 
 const WIDTH: f64 = 1200.0;
@@ -125,7 +125,7 @@ impl Scale<'_> {
         let name = printable(&name);
         let of = node.total as f64 / self.root.total.max(1) as f64 * 100.0;
         let amount = match self.weight {
-            Weight::Samples => format!("{} samples", count(node.total)),
+            Weight::Samples => counted(node.total, "sample"),
             Weight::Away => whole_time(node.total),
         };
         let object = object.map_or_else(String::new, |object| format!(" ({})", printable(&object)));

@@ -122,7 +122,10 @@ fn exits(outcome: &Outcome, width: usize, colour: bool) -> String {
         ),
     };
     let lost = totals.lost.off + totals.lost.on;
-    let title = format!("VM exits over all operations ({operations}; {} events lost)", figure::count(lost));
+    let title = format!(
+        "VM exits over all operations ({operations}; {} lost)",
+        crate::quantity::counted(lost, "event")
+    );
     format!("{}\n{table}", wrapped(&title, width, "", ""))
 }
 

@@ -18,6 +18,7 @@ mod schema;
 mod session;
 mod short;
 
+use exits::counted;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -101,9 +102,10 @@ fn records(
         if !formats.is_empty() {
             let names: Vec<_> = formats.iter().map(|(_, format)| format.name.as_str()).collect();
             warning = Some(format!(
-                "The descriptions of its events are cut off; {} were recognised by what they do in {samples} samples, \
-                 other events are not counted",
-                names.join(", ")
+                "The descriptions of its events are cut off; {} were recognised by what they do in {}, other \
+                 events are not counted",
+                names.join(", "),
+                counted(samples as u64, "sample")
             ));
         }
         schema.learn(formats);

@@ -16,6 +16,7 @@ mod sources;
 use columns::{Columns, Unit};
 use counts::{Counts, Named};
 use exits::Vcpu;
+use exits::counted;
 use lines::{Line, Lines};
 use notes::Lost;
 use reasons::Reasons;
@@ -212,12 +213,12 @@ impl<'s, S: Sink> Text<'s, S> {
         }
         if self.sources.left_out > 0 {
             warnings.push(format!(
-                "{} events were left out: another buffer or file in the text has those of the same threads",
-                self.sources.left_out
+                "{} left out: another buffer or file in the text has those of the same threads",
+                counted(self.sources.left_out, "event")
             ));
         }
         if self.strange > 0 {
-            warnings.push(format!("{} lines are no events and were passed over", self.strange));
+            warnings.push(format!("{} without an event passed over", counted(self.strange, "line")));
         }
         let origin = Origin { bytes, ..self.origin };
         Ok(Reading { profile: self.assembly.finish(), origin, damage, warnings })
@@ -234,5 +235,9 @@ fn found(counts: &[(String, u64)]) -> String {
     let listed =
         counts.iter().take(FEW).map(|(name, count)| format!("{count} {name}{}", not_understood(name)));
     let listed = listed.collect::<Vec<_>>().join(", ");
-    if counts.len() > FEW { format!("{listed} and {} others", counts.len() - FEW) } else { listed }
+    if counts.len() > FEW {
+        format!("{listed} and {}", counted((counts.len() - FEW) as u64, "other"))
+    } else {
+        listed
+    }
 }

@@ -75,7 +75,8 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     for ((buffer, _), count) in buffers.iter().zip(&tally.left_out).filter(|(_, count)| **count > 0) {
         let title = buffer.title();
         warnings.push(format!(
-            "{count} events of {title} were left out: another buffer has those of the same threads"
+            "{} of {title} left out: another buffer has those of the same threads",
+            exits::counted(*count, "event")
         ));
     }
     let damage = damage(tally.flaws, length, &mut warnings);
@@ -283,7 +284,7 @@ fn no_exits(recorded: Recorded, counts: &[u64], decoder: &Decoder, damage: Optio
     let found = match counted.len() {
         0 => "no events at all".to_owned(),
         1..=FEW => listed.join(", "),
-        more => format!("{} and {} others", listed.join(", "), more - FEW),
+        more => format!("{} and {}", listed.join(", "), exits::counted((more - FEW) as u64, "other")),
     };
     Error::NoExits { name: recorded.name, missing: KVM_EXIT, found }
 }

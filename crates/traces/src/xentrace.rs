@@ -19,6 +19,7 @@ mod writing;
 
 use clock::{ASSUMED_HZ, Clock};
 use decode::{Decoder, Found, Reasons};
+use exits::counted;
 use orders::Orders;
 use placement::{Oddities, Placement};
 use record::{Sequence, Window, sequence};
@@ -123,16 +124,17 @@ fn read_records(
     let losses = profile.losses;
     if losses.exits_without_entry > 0 && losses.lost_events == 0 && damage.is_none() {
         warnings.push(format!(
-            "{} exits have no entry although nothing was lost: the clocks of the processors seem to differ by \
-             more than the time in which vCPUs change processors",
-            losses.exits_without_entry
+            "{} without an entry although nothing was lost: the clocks of the processors seem to differ by more than \
+             the time in which vCPUs change processors",
+            counted(losses.exits_without_entry, "exit")
         ));
     }
     if records.broken > 1 || records.skipped > 0 {
         let (broken, skipped) = (records.broken, records.skipped);
         warnings.push(format!(
-            "{broken} places of the recording are damaged; {skipped} bytes were skipped, and reading went on \
-             with the next whole window each time"
+            "{} of damage in the recording; {} skipped, and reading went on with the next whole window each time",
+            counted(broken, "place"),
+            counted(skipped, "byte")
         ));
     }
     let origin = Origin { bytes: records.position(), ..Origin::new(Format::Xentrace) };
@@ -211,18 +213,21 @@ fn doubts(found: Found, oddities: Oddities, reasons: Reasons, doubtful: bool) ->
         ));
     }
     if not_vmx > 0 {
-        warnings.push(format!("{not_vmx} exits are taken for VMX's, which has none of their numbers"));
+        warnings
+            .push(format!("{} taken for VMX's, which has none of their numbers", counted(not_vmx, "exit")));
     }
     if idle > 0 {
         warnings.push(format!(
-            "{idle} exits, entries and accesses were recorded while a processor was idle; they are not counted"
+            "{} (exits, entries and accesses) of processors that were idle are not counted",
+            counted(idle, "event")
         ));
     }
     if siblings > 0 {
         warnings.push(format!(
-            "{siblings} times a processor recorded that a vCPU came or went beside its own: Xen schedules whole \
+            "{}, a processor recorded that a vCPU came or went beside its own: Xen schedules whole \
              cores or sockets (`sched-gran`), and exits on processors that do not record who runs on them are \
-             of unknown domains"
+             of unknown domains",
+            if siblings == 1 { "Once".to_owned() } else { format!("{siblings} times") }
         ));
     }
     warnings

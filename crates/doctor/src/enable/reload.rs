@@ -51,7 +51,11 @@ fn obstacle(root: &Path, inspection: &Inspection, target: &Target) -> Option<Sta
     let users = fs::read_to_string(count).ok().and_then(|text| text.trim().parse::<u64>().ok());
     match users {
         Some(users @ 1..) => blocked(
-            format!("{} is in use {users} times", target.module),
+            format!(
+                "{} is in use {}",
+                target.module,
+                if users == 1 { "once".to_owned() } else { format!("{users} times") }
+            ),
             "end what has /dev/kvm open (`fuser -v /dev/kvm`)",
         ),
         _ => None,

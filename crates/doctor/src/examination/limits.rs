@@ -4,6 +4,7 @@ use super::kernels::{Has, ROWS};
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Subject, vcpus};
 use exits::Isa;
+use exits::counted;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -56,14 +57,17 @@ fn guest_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
     let verdict = match over.as_slice() {
         [] => Verdict::pass(format!("{by} takes APIC IDs up to {largest}")),
         some => Verdict::fail(format!(
-            "{} of the running VMs have APIC IDs above {largest}, where {by} ends",
-            some.len()
+            "APIC IDs above {largest}, where {by} ends, in {} of those that run",
+            counted(some.len() as u64, "VM")
         ))
         .advice("fewer vCPUs, and topologies whose cores and threads are powers of two"),
     };
     let verdict = verdict.resting_on(&subject.host.processor.svm);
     Some(over.iter().fold(verdict, |verdict, vm| {
-        verdict.seen(format!("process {}", vm.vm.pid), format!("{} has {} vCPUs", vm.vm.name, vcpus(vm)))
+        verdict.seen(
+            format!("process {}", vm.vm.pid),
+            format!("{} has {}", vm.vm.name, counted(vcpus(vm) as u64, "vCPU")),
+        )
     }))
 }
 

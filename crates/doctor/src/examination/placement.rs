@@ -2,6 +2,7 @@
 
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
+use exits::counted;
 use host::inspection::{DeviceKind, Occupant, Placement, Role};
 
 const PINNING: &str = "sched(7) and Linux Documentation/admin-guide/kernel-per-CPU-kthreads.rst: one processor runs \
@@ -77,7 +78,8 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
             .seen("/proc", format!("{closed} closed to this user"))
             .advice("run as root, with CAP_SYS_PTRACE (containers lack it)");
         running.likely.iter().fold(verdict, |verdict, likely| {
-            let text = format!("{} has {} threads named as vCPUs are", likely.command, likely.vcpu_threads);
+            let threads = counted(u64::from(likely.vcpu_threads), "thread");
+            let text = format!("{} has {threads} named as a vCPU's is", likely.command);
             verdict.seen(format!("process {}", likely.pid), text)
         })
     })

@@ -10,6 +10,7 @@ use crate::lint::{HostSide, lint};
 use crate::{Finding, Section, State};
 use domain::{Definition, Form, NoFiles, Text};
 use exits::KernelVersion;
+use exits::counted;
 use host::inspection::RunningVm;
 use host::vms::Vmm;
 
@@ -111,6 +112,6 @@ fn read(running: &RunningVm) -> Result<Definition, (State, String)> {
 
 fn summary(state: State, found: String, running: &RunningVm) -> Finding {
     let place = format!("/proc/{}/cmdline", running.vm.pid);
-    let value = format!("{} arguments", running.vm.arguments.len());
+    let value = counted(running.vm.arguments.len() as u64, "argument");
     vm::DEFINITION.finding(Verdict::of(state, found).seen(place, value))
 }

@@ -1,7 +1,7 @@
 //! Local APICs: their mode and their IDs.
 
 use domain::{Change, FeatureState, Form, Irqchip};
-use exits::{InhibitReason, Isa, KernelVersion};
+use exits::{InhibitReason, Isa, KernelVersion, counted};
 
 use super::host_side::Technology;
 use super::rule::{Rule, Verdict};
@@ -37,6 +37,9 @@ pub(super) const RULES: &[Rule] = &[
         check: many_vcpus,
     },
 ];
+
+/// The largest APIC ID of x2AVIC without its extension (`X2AVIC_MAX_PHYSICAL_ID`).
+const X2AVIC_LARGEST: u64 = 511;
 
 /// Linux 6.0 takes x2APIC guests with AVIC.
 const X2APIC_WITH_AVIC: KernelVersion = KernelVersion::new(6, 0);
@@ -100,20 +103,28 @@ fn apic_id(subject: &Subject<'_>) -> Verdict {
     }
     let reason = InhibitReason::PhysicalIdTooBig;
     let topology = subject.topology();
-    let found = format!(
-        "{highest} with {vcpus} vCPUs, {} cores of {} threads a socket: more than {largest} ({reason})",
-        u64::from(topology.cores) * u64::from(topology.clusters) * u64::from(topology.dies),
-        topology.threads
+    let shape = format!(
+        "{}, {} of {} a socket",
+        counted(u64::from(vcpus), "vCPU"),
+        counted(u64::from(topology.cores) * u64::from(topology.clusters) * u64::from(topology.dies), "core"),
+        counted(u64::from(topology.threads), "thread")
     );
-    let known = subject.host.isa.is_some() && subject.host.technology.is_some();
-    let verdict = if known {
-        Verdict::fail(found)
-    } else if highest > 511 {
-        Verdict::fail(format!("{found}, and than x2AVIC's 511"))
-    } else {
-        Verdict::warn(format!("{found}, which AVIC takes; x2AVIC takes 511"))
+    let technology = match subject.host.technology {
+        Some(Technology::X2Avic) => "x2AVIC",
+        _ => "AVIC",
     };
-    with(verdict).advice(reason.cure())
+    let found = format!("APIC ID {highest} is too large for {technology} (limit {largest})");
+    let known = subject.host.isa.is_some() && subject.host.technology.is_some();
+    let verdict = if technology == "x2AVIC" {
+        Verdict::fail(found)
+    } else if highest > X2AVIC_LARGEST {
+        Verdict::fail(format!("{found}, and for x2AVIC (limit {X2AVIC_LARGEST})"))
+    } else if known {
+        Verdict::fail(format!("{found}; x2AVIC allows {X2AVIC_LARGEST}"))
+    } else {
+        Verdict::warn(format!("{found}; x2AVIC allows {X2AVIC_LARGEST}"))
+    };
+    with(verdict).seen(format!("APIC IDs ({reason})"), shape).advice(reason.cure())
 }
 
 fn many_vcpus(subject: &Subject<'_>) -> Verdict {

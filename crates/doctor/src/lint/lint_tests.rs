@@ -98,13 +98,30 @@ fn without_kvm_nothing_is_judged() {
 }
 
 #[test]
-fn evidence_tells_lines_of_xml_and_bytes_of_arguments() {
+fn evidence_tells_lines_of_xml_and_quotes_arguments() {
     let mut vm = quiet();
     feature(&mut vm, "kvm", FeatureState::Off);
-    let place = |vm: &Definition| finding("kvm-hidden", vm, &HostSide::default()).evidence[0].place.clone();
-    assert_eq!(place(&vm), "byte 10");
+    let evidence = |vm: &Definition| finding("kvm-hidden", vm, &HostSide::default()).evidence[0].clone();
+    assert_eq!((evidence(&vm).place, evidence(&vm).value), ("argument".to_owned(), "kvm=Off".to_owned()));
     vm.form = Form::Libvirt;
-    assert_eq!(place(&vm), "line 1");
+    assert_eq!(evidence(&vm).place, "line 1");
+}
+
+#[test]
+fn an_apic_id_without_room_is_told_with_both_limits() {
+    let told = |vcpus: u32, host: &HostSide| {
+        let mut vm = quiet();
+        vm.vcpus.count = Some(said(vcpus, "-smp"));
+        let finding = finding("apic-id", &vm, host);
+        assert!(finding.evidence.iter().any(|one| one.place.contains("PHYSICAL_ID_TOO_BIG")), "{finding:?}");
+        finding.found
+    };
+    let avic = amd(Technology::Avic, 6, 12);
+    let both = "APIC ID 379 is too large for AVIC (limit 254); x2AVIC allows 511";
+    assert_eq!([told(380, &avic), told(380, &HostSide::default())], [both, both]);
+    let beyond = "APIC ID 599 is too large for AVIC (limit 254), and for x2AVIC (limit 511)";
+    assert_eq!(told(600, &avic), beyond);
+    assert_eq!(told(600, &amd(Technology::X2Avic, 6, 12)), "APIC ID 599 is too large for x2AVIC (limit 511)");
 }
 
 #[test]

@@ -209,10 +209,10 @@ impl Verdict {
     }
 }
 
-/// Command lines have no lines, so that their places are told by bytes.
+/// The command line of a process has no lines: the argument itself is its place.
 fn evidence(form: Form, place: &Place) -> Evidence {
     let at = match form {
-        Form::Qemu if place.line <= 1 => format!("byte {}", place.start),
+        Form::Qemu if place.line <= 1 => "argument".to_owned(),
         _ => format!("line {}", place.line),
     };
     Evidence { place: at, value: place.text.clone() }

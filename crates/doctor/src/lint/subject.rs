@@ -185,7 +185,7 @@ pub(super) fn listed(names: &[String]) -> String {
         [one, other, third] => format!("{one}, {other} and {third}"),
         [one, other, ..] => {
             let rest: usize = counted[2..].iter().map(|(_, number)| number).sum();
-            format!("{one}, {other} and {rest} others")
+            format!("{one}, {other} and {}", exits::counted(rest as u64, "other"))
         }
     }
 }

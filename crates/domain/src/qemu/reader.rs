@@ -119,12 +119,14 @@ fn unknown(reading: &mut Reading<'_>) {
     }
     if unknown.len() > NAMED {
         let more = unknown.len() - NAMED;
-        reading.definition.doubts.push(format!("{more} more options are none of QEMU's."));
+        let more = if more == 1 { "1 more option is".to_owned() } else { format!("{more} more options are") };
+        reading.definition.doubts.push(format!("{more} none of QEMU's."));
     }
     let lossy =
         reading.command.arguments.iter().filter(|argument| argument.text.contains('\u{fffd}')).count();
     if lossy > 0 && std::str::from_utf8(&reading.text.bytes).is_err() {
-        reading.definition.doubts.push(format!("{lossy} arguments are no UTF-8; they are kept as they are."));
+        let lossy = if lossy == 1 { "1 argument is".to_owned() } else { format!("{lossy} arguments are") };
+        reading.definition.doubts.push(format!("{lossy} no UTF-8; such bytes are kept as they are."));
     }
 }
 

@@ -4,6 +4,7 @@ mod exits;
 mod profile;
 mod xen;
 
+use ::exits::counted;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -137,8 +138,10 @@ fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
         let Recorded { file, seconds, exits, not_written, bytes, losses, .. } = recorded;
         let lost = losses.lost_exits + not_written;
         eprintln!(
-            "Recorded {exits} exits in {seconds:.1} s into {} ({bytes} bytes); {lost} exits lost",
-            file.display()
+            "Recorded {} in {seconds:.1} s into {} ({bytes} bytes); {} lost",
+            counted(*exits, "exit"),
+            file.display(),
+            counted(lost, "exit")
         );
     }
     Ok(())

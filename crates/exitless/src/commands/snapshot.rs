@@ -1,5 +1,6 @@
 //! `exitless snapshot`: all that is read to judge a host, in one archive.
 
+use exits::counted;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -79,7 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn tell(output: &Path, manifest: &Manifest) {
     let bytes: u64 = manifest.files.values().sum();
     let place = if output == Path::new("-") { "standard output".into() } else { output.to_string_lossy() };
-    eprintln!("{place}: {} files, {} KiB unpacked", manifest.files.len(), bytes.div_ceil(1024));
+    let files = counted(manifest.files.len() as u64, "file");
+    eprintln!("{place}: {files}, {} KiB unpacked", bytes.div_ceil(1024));
     for one in &manifest.removed {
         eprintln!("  removed from {}: {} ({})", one.path, one.what, one.count);
     }

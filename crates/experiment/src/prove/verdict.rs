@@ -1,6 +1,7 @@
 //! The answer in one sentence.
 
 use exits::Change;
+use exits::counted;
 use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
@@ -134,10 +135,10 @@ fn figure(outcome: &MeasureOutcome) -> String {
         None => "no interval".to_owned(),
     };
     format!(
-        "{} cycles per {} ({certainty}, {} runs an arm)",
+        "{} cycles per {} ({certainty}, {} an arm)",
         difference_in_words(difference),
         outcome.measure.title(),
-        difference.pairs
+        counted(difference.pairs as u64, "run")
     )
 }
 

@@ -1,5 +1,6 @@
 //! Doubts about the figures, as data; the words are for people and may change.
 
+use exits::counted;
 use std::fmt;
 
 use probe::measure::Measure;
@@ -186,13 +187,15 @@ impl fmt::Display for Warning {
             }
             Self::TooFewRuns { measure, runs } => write!(
                 f,
-                "{}: {runs} runs an arm give no interval; plan at least 2 blocks.",
-                measure.title()
+                "{}: no interval from {} an arm; plan at least 2 blocks.",
+                measure.title(),
+                counted(*runs as u64, "run")
             ),
             Self::BrokenBlocks { measure, blocks } => write!(
                 f,
-                "{}: {blocks} of its blocks lack a run and take no part in the difference.",
-                measure.title()
+                "{}: {} without a run, and with no part in the difference.",
+                measure.title(),
+                counted(*blocks as u64, "block")
             ),
             Self::Drift { found } => write!(
                 f,
@@ -222,9 +225,10 @@ impl fmt::Display for Warning {
             ),
             Self::Lost { measure, arm, events } => write!(
                 f,
-                "{}, {}: the kernel dropped {events} events; the exits by reason are too few.",
+                "{}, {}: the kernel dropped {}; the exits by reason are too few.",
                 measure.title(),
-                arm_in_words(*arm)
+                arm_in_words(*arm),
+                counted(*events, "event")
             ),
             Self::CountsDisagree { found } => {
                 let one = |at: &Disagreement| {

@@ -15,6 +15,7 @@ pub use here::{FindFiles, Here};
 pub use past::{Past, Tried};
 pub use rig::{Kept, Rig, Sampling, Sink};
 
+use exits::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -234,7 +235,10 @@ impl Engine<'_> {
     fn slot(&mut self, runs: &ArmRuns, slot: &Slot) -> Result<(), EngineError> {
         let before = self.past.tried(slot.position);
         if before.now >= self.plan.order.attempts {
-            self.give_up(slot, format!("it was tried {} times before the link was lost", before.now));
+            self.give_up(
+                slot,
+                format!("it was tried {} before the link was lost", counted(u64::from(before.now), "time")),
+            );
             return Ok(());
         }
         for attempt in before.now..self.plan.order.attempts {

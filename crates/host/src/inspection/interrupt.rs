@@ -111,7 +111,7 @@ impl Interrupts {
         Self {
             devices: Fact {
                 value: Ok(devices),
-                evidence: vec![Evidence::new(FILE, format!("{count} interrupts"))],
+                evidence: vec![Evidence::new(FILE, exits::counted(u64::from(count), "interrupt"))],
             },
             remapped: if count == 0 {
                 Fact::absent(AbsenceKind::NotApplicable, format!("{FILE} lists no interrupt of a device"))

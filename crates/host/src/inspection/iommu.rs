@@ -115,7 +115,11 @@ fn groups(root: &Root) -> Fact<u32> {
     match names {
         Ok(names) => {
             let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
-            Fact::known(count, GROUPS, format!("{count} entries"))
+            Fact::known(
+                count,
+                GROUPS,
+                if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") },
+            )
         }
         Err(error) => Fact::absent(kind_of(&error), format!("{GROUPS} cannot be listed: {error}")),
     }

@@ -16,7 +16,7 @@ use super::histogram::{self, Lane};
 use super::profile::tile;
 use super::recording;
 use crate::compared::{self, Compared};
-use crate::figure::{count, minus};
+use crate::figure::minus;
 use crate::quantity::{counted, rate, whole_time};
 
 /// Reasons with less time have no histogram.
@@ -97,8 +97,8 @@ fn side(label: &str, summary: &SideSummary, recordings: &[Recordings], exits: u6
         .operations
         .map_or_else(String::new, |operations| format!(", {}", counted(operations, "operation")));
     format!(
-        "{label}: {} exits in {} ({}){operations}, {} with {} · {}",
-        count(exits),
+        "{label}: {} in {} ({}){operations}, {} with {} · {}",
+        counted(exits, "exit"),
         whole_time(ns),
         rate(exits, ns),
         counted(summary.vms as u64, "VM"),

@@ -9,6 +9,7 @@ use probe::run::Arm;
 use super::axis::{LogAxis, percent};
 use super::{chart, legend, mark};
 use crate::figure;
+use crate::quantity::counted;
 
 const HEIGHT: u32 = 96;
 /// Room above and below, so that no mark is cut.
@@ -67,8 +68,8 @@ fn multiple(recording: &Recording, measure: Measure) -> Markup {
     let ticks = axis.ticks();
     let every = ticks.len().div_ceil(4).max(1);
     let description = format!(
-        "{} runs, medians from {} to {} cycles",
-        points.len(),
+        "{}, medians from {} to {} cycles",
+        counted(points.len() as u64, "run"),
         figure::cycles(low),
         figure::cycles(high)
     );

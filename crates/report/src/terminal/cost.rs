@@ -3,7 +3,7 @@
 use live::{Cost, ProgramCost};
 
 use super::wrapped;
-use crate::figure::count;
+use crate::quantity::counted;
 
 /// One sentence on the programs that count exits, at most `width` columns wide.
 #[must_use]
@@ -13,7 +13,7 @@ pub fn cost(cost: &Cost, width: usize) -> String {
     };
     let of = |program: &ProgramCost| {
         let mean = program.total_ns as f64 / program.runs.max(1) as f64;
-        format!("{} {mean:.0} ns ({} runs)", program.program, count(program.runs))
+        format!("{} {mean:.0} ns ({})", program.program, counted(program.runs, "run"))
     };
     let programs: Vec<String> = cost.programs.iter().map(of).collect();
     let text = format!(

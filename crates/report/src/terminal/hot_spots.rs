@@ -60,9 +60,9 @@ fn head(name: &str, recording: &Recording, summary: &Summary, width: usize) -> S
     let rate = |event: &str| {
         let cpus = counted(u64::from(head.cpus), "CPU");
         format!(
-            "{}, {} samples a second by {event} on {cpus}",
+            "{}, {} a second by {event} on {cpus}",
             whole_time(head.duration_ns),
-            count(head.frequency_hz)
+            counted(head.frequency_hz, "sample")
         )
     };
     let time = match head.event {
@@ -219,8 +219,8 @@ fn absence(moment: &Moment) -> String {
         moment.frames.iter().map(|frame| elided(&printable(&frame.to_string()), LONGEST_NAME)).collect();
     let place = if names.is_empty() { "an unknown place".to_owned() } else { names.join(" < ") };
     format!(
-        "without a CPU {} times, {} in all ({} of it waiting for one): {place}",
-        count(moment.away.times),
+        "without a CPU {}, {} in all ({} of it waiting for one): {place}",
+        counted(moment.away.times, "time"),
         whole_time(moment.away.away_ns),
         whole_time(moment.away.waited_ns),
     )
@@ -236,8 +236,8 @@ fn notes(recording: &Recording, summary: &Summary) -> Vec<String> {
     let ticks = losses.ticks as f64;
     if recording.head.event == Event::CpuClock && 0.0 < ticks && ticks < 0.8 * asked_for {
         notes.push(format!(
-            "The clock ticked {} times instead of {}: this host was too busy, or is one that is emulated.",
-            count(losses.ticks),
+            "The clock ticked {} instead of {}: this host was too busy, or is one that is emulated.",
+            counted(losses.ticks, "time"),
             count(asked_for as u64)
         ));
     }

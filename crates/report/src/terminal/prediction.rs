@@ -7,7 +7,7 @@ use traces::Recordings;
 use super::columns::{Column, drawn};
 use super::recordings::{head, line, listed, notes};
 use super::{NARROWEST, wrapped};
-use crate::figure::{NONE, count};
+use crate::figure::NONE;
 use crate::quantity::{counted, per_second, share, share_of, time};
 
 /// Which exits would go, why, and what that sums up to.
@@ -61,7 +61,7 @@ fn assumed(prediction: &Prediction) -> String {
         }
     };
     let mut said: Vec<String> = prediction.isas.iter().map(of).collect();
-    said.push(format!("the host ticks {} times a second", count(assumption.host_tick_hz.into())));
+    said.push(format!("the host ticks {} a second", counted(assumption.host_tick_hz.into(), "time")));
     said.join("; ")
 }
 

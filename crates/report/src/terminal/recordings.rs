@@ -230,7 +230,10 @@ fn losses(profile: &Profile) -> Vec<String> {
         .map(|(number, why)| format!("{} without a time: {why}.", counted(number, "exit")))
         .collect();
     if entries > 0 {
-        notes.push(format!("{} entries without an exit before them.", count(entries)));
+        notes.push(match entries {
+            1 => "1 entry without an exit before it.".to_owned(),
+            _ => format!("{} entries without an exit before them.", count(entries)),
+        });
     }
     if out_of_order > 0 {
         notes.push(format!("{} too late to be put in order.", counted(out_of_order, "event")));

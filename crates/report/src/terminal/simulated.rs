@@ -17,8 +17,8 @@ use crate::quantity::{share, time};
 pub fn simulated(outcome: &Outcome, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     let mut text = format!(
-        "{} cores, {}, a decision every {}. Served of what was offered:\n\n",
-        count(outcome.cores as u64),
+        "{}, {}, a decision every {}. Served of what was offered:\n\n",
+        crate::quantity::counted(outcome.cores as u64, "core"),
         crate::quantity::counted(outcome.queues as u64, "queue"),
         time(outcome.period * 1e9)
     );

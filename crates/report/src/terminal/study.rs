@@ -37,8 +37,10 @@ pub fn study(findings: &Findings, width: usize, colour: bool) -> String {
         }
     }
     text.push('\n');
-    text.push_str(&wrapped(&chance(findings), width, "", ""));
-    text.push('\n');
+    if findings.multiplicity.made > 0 {
+        text.push_str(&wrapped(&chance(findings), width, "", ""));
+        text.push('\n');
+    }
     for sentence in &findings.verdict.sentences {
         text.push_str(&wrapped(sentence, width, "  - ", "    "));
     }

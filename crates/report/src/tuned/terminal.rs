@@ -4,6 +4,7 @@ use experiment::study::tuning::{Preview, Tuning, TuningPlan};
 
 use super::{answer, difference, finding, left, of_definition, ruling, values};
 use crate::figure::printable;
+use crate::quantity::counted;
 use crate::studied;
 use crate::terminal::{NARROWEST, wrapped};
 
@@ -63,8 +64,12 @@ pub fn tuning_steps(plan: &TuningPlan, steps: &[Preview], before: &[String], wid
         wrapped(&printable(&format!("{}: {}", plan.base.title, plan.base.question)), width, "", "");
     for (number, Preview { name, why, after, runs }) in steps.iter().enumerate() {
         text.push('\n');
-        text +=
-            &wrapped(&printable(&format!("{}. {name} ({runs} runs): {why}", number + 1)), width, "", "   ");
+        text += &wrapped(
+            &printable(&format!("{}. {name} ({}): {why}", number + 1, counted(*runs, "run"))),
+            width,
+            "",
+            "   ",
+        );
         let changed = difference(before, after);
         for line in changed.lines().skip(2).filter(|line| line.starts_with(['+', '-'])) {
             text += &format!("   {}\n", printable(line));
@@ -72,9 +77,10 @@ pub fn tuning_steps(plan: &TuningPlan, steps: &[Preview], before: &[String], wid
     }
     if let Some(advised) = &plan.rules.advised {
         let then = format!(
-            "Then at most {} changes that are advised for the exits of the best so far, each for a device that takes {} \
-             % of a CPU or more.",
-            advised.steps, advised.worth
+            "Then at most {} by what is advised for the exits of the best so far, each for a device that takes {} % of \
+             a CPU or more.",
+            counted(u64::from(advised.steps), "change"),
+            advised.worth
         );
         text.push('\n');
         text += &wrapped(&then, width, "", "");

@@ -1,5 +1,6 @@
 //! Reads a recording.
 
+use exits::counted;
 use std::collections::BTreeSet;
 use std::io::Read;
 
@@ -227,8 +228,9 @@ impl<'s, S: Sink> Session<'s, S> {
             Some(summary) => {
                 if summary.exits != self.exits {
                     warnings.push(format!(
-                        "The recorder counted {} exits up to where the recording was read, and {} were there",
-                        summary.exits, self.exits
+                        "The recorder counted {} up to where the recording was read, and {} of them are there",
+                        counted(summary.exits, "exit"),
+                        self.exits
                     ));
                 }
                 profile.span = summary.span;

@@ -1,6 +1,7 @@
 //! All records of a recording, from its parts to the profile.
 
 use exits::Vcpu;
+use exits::counted;
 use rustc_hash::FxHashMap;
 
 use super::batch::{Batch, Note, Row};
@@ -64,7 +65,7 @@ fn found(schema: &Schema) -> String {
     match (names.is_empty(), more) {
         (true, _) => "it has no tracepoints at all".into(),
         (false, 0) => format!("it has {}", names.join(", ")),
-        (false, more) => format!("it has {} and {more} others", names.join(", ")),
+        (false, more) => format!("it has {} and {}", names.join(", "), counted(more as u64, "other")),
     }
 }
 

@@ -20,7 +20,7 @@ fn broken_records_cost_the_rest_of_their_window() {
         .switch(35, D1V0, 1, D2V1);
     let (reading, exits) = read(&written);
     assert_eq!(reading.damage.clone().unwrap().what, "no record begins with 0x00000000");
-    assert!(reading.warnings.iter().any(|warning| warning.contains("16 bytes were skipped")));
+    assert!(reading.warnings.iter().any(|warning| warning.contains("16 bytes skipped")));
     // Who runs on processor 0 is unknown behind the damage.
     let expected = [(vcpu(D1V0), CPUID, None), (vcpu(D2V1), CPUID, Some(3)), (unknown_on(0), HLT, Some(1))];
     assert_eq!(times(&exits), expected);
@@ -49,7 +49,7 @@ fn siblings_that_change_places_do_not_confuse_a_processor() {
         .entry(12);
     let (reading, exits) = read(&written);
     assert_eq!(times(&exits), [(vcpu(D1V0), CPUID, Some(2))]);
-    assert!(reading.warnings[0].starts_with("2 times a processor recorded"), "{:?}", reading.warnings);
+    assert!(reading.warnings[0].starts_with("2 times, a processor recorded"), "{:?}", reading.warnings);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn idle_processors_have_no_exits() {
     let written = Written::new().window(0).switch(5, D1V0, 2, IDLE0).exit(10, 0x72).entry(12);
     let (reading, exits) = read(&written);
     assert_eq!(exits.len(), 0);
-    assert!(reading.warnings[0].starts_with("2 exits, entries and accesses"));
+    assert!(reading.warnings[0].starts_with("2 events (exits, entries and accesses)"));
 }
 
 /// Exits as Xen before 4.19 records them, with the handlers that follow.
@@ -101,7 +101,7 @@ fn little_evidence_is_said_and_users_know_better() {
     assert!(!reading.warnings.iter().any(|warning| warning.contains("taken for")));
     let options = Options { isa: Some(Isa::Vmx), ..exact() };
     let (reading, _) = read_with(&before_4_19(&[(0x78, 0x13, &[0])]).bytes, options).unwrap();
-    assert!(reading.warnings.iter().any(|warning| warning.starts_with("1 exits are taken for VMX's")));
+    assert!(reading.warnings.iter().any(|warning| warning.starts_with("1 exit taken for VMX's")));
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn every_text_has_the_exits_of_its_lines() {
         assert_true(name, &reading, truth);
         assert_eq!(reading.origin.format, Format::TracefsText);
         assert_eq!(reading.origin.bytes, bytes(&path(name)).len() as u64);
-        assert!(reading.warnings.iter().all(|warning| !warning.contains("are no events")), "{name}");
+        assert!(reading.warnings.iter().all(|warning| !warning.contains("without an event")), "{name}");
     }
 }
 
@@ -128,7 +128,7 @@ fn lines_that_are_no_events_are_counted() {
     text.push_str("\n => vcpu_enter_guest\n");
     let reading = read_bytes(text.as_bytes()).unwrap();
     assert!(
-        reading.warnings.contains(&"2 lines are no events and were passed over".to_owned()),
+        reading.warnings.contains(&"2 lines without an event passed over".to_owned()),
         "{:?}",
         reading.warnings
     );

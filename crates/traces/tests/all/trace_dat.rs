@@ -290,7 +290,7 @@ fn ticks_of_unknown_length_are_called_ticks() {
 fn events_in_several_buffers_count_once() {
     let reading = read(&path("instances.dat"));
     let [warning] = &reading.warnings[..] else { panic!("{:?}", reading.warnings) };
-    assert!(warning.contains("events of the buffer `all` were left out"), "{warning}");
+    assert!(warning.contains("events of the buffer `all` left out"), "{warning}");
     assert!(reading.profile.losses.is_whole());
 }
 

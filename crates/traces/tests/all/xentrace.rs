@@ -294,7 +294,7 @@ fn a_broken_window_costs_itself_only() {
         assert_eq!(exits.len() as u64, whole.len() as u64 - inside, "window at {begin}");
         let damage = reading.damage.unwrap();
         assert_eq!(damage.offset, begin as u64 + 12);
-        let skipped = format!("{} bytes were skipped", end - begin - 12);
+        let skipped = format!("{} bytes skipped", end - begin - 12);
         assert!(reading.warnings.iter().any(|warning| warning.contains(&skipped)), "{:?}", reading.warnings);
         // Nothing is paired across the damage on that processor.
         let before = exits.iter().filter(|exit| u32::from(exit.cpu) == cpu && exit.handling_ns.is_none());

@@ -3,6 +3,7 @@
 use super::controlled;
 use crate::examination::rule::Verdict;
 use crate::examination::subject::Subject;
+use exits::counted;
 use host::inspection::XenLog;
 use host::{FunctionRole, PciFunction};
 
@@ -94,7 +95,7 @@ fn named(function: &PciFunction) -> String {
 
 fn some(all: &[String]) -> String {
     let others = all.len().saturating_sub(MOST);
-    let behind = if others > 0 { format!(" and {others} others") } else { String::new() };
+    let behind = if others > 0 { format!(" and {}", counted(others as u64, "other")) } else { String::new() };
     format!("{}{behind}", all[..all.len() - others].join(", "))
 }
 

@@ -1,5 +1,6 @@
 //! `exitless experiment check` and `list`: what can be known of plans without running them.
 
+use exits::counted;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -102,8 +103,12 @@ fn write(out: &mut impl Write, plan: &Plan, forecast: &Forecast) -> std::io::Res
     let at_least = if forecast.more_blocks { " at least" } else { "" };
     writeln!(
         out,
-        "{} arms, {} blocks{at_least}: {} runs, {} warm-up runs, {} starts of guests",
-        forecast.arms, forecast.blocks, forecast.runs, forecast.warm_up_runs, forecast.guest_starts
+        "{}, {}{at_least}: {}, {}, {}",
+        counted(forecast.arms as u64, "arm"),
+        counted(u64::from(forecast.blocks), "block"),
+        counted(forecast.runs, "run"),
+        counted(forecast.warm_up_runs, "warm-up run"),
+        counted(forecast.guest_starts, "guest start")
     )?;
     let [about, longest] = [forecast.seconds_about, forecast.seconds_at_most]
         .map(|seconds| super::words::duration(seconds as f64));

@@ -1,5 +1,6 @@
 //! `exitless experiment run`: a study, here or on another machine.
 
+use exits::counted;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("exitless: {warning}");
     }
     if store.began() {
-        eprintln!("Going on with {}: {} runs are there", folder.display(), store.runs().len());
+        eprintln!("Going on with {}: it has {}", folder.display(), counted(store.runs().len() as u64, "run"));
     }
     let stop = interrupt::flag()?;
     let ssh_config = arguments.ssh_config.as_deref();
@@ -86,7 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let conclusion = match conclusion {
         Ok(conclusion) => conclusion,
         Err(error) => {
-            eprintln!("{} runs are in {}; the same command goes on", store.runs().len(), folder.display());
+            let runs = counted(store.runs().len() as u64, "run");
+            eprintln!("{} has {runs}; the same command goes on", folder.display());
             return Err(error);
         }
     };
@@ -222,7 +224,9 @@ fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let folder = summary.folder.display();
-    writeln!(out, "{} runs in {folder}; {} attempts failed", summary.runs, summary.failed_attempts)?;
+    let [runs, failed] = [(summary.runs, "run"), (summary.failed_attempts, "failed attempt")]
+        .map(|(number, one)| counted(number as u64, one));
+    writeln!(out, "{runs} in {folder}; {failed}")?;
     for reason in by_reason(&summary.failed_for_good) {
         writeln!(out, "{}: {}", words::failed(&reason), reason.why)?;
     }

@@ -68,10 +68,7 @@ pub(super) fn failed(reason: &SharedReason<'_>) -> String {
     let names: Vec<String> =
         reason.runs.iter().take(NAMED).map(|run| run.cell.folder_name(run.position)).collect();
     let more = if reason.runs.len() > NAMED { ", ..." } else { "" };
-    let runs = match reason.runs.len() {
-        1 => "1 run".to_owned(),
-        many => format!("{many} runs"),
-    };
+    let runs = exits::counted(reason.runs.len() as u64, "run");
     let not_tried = match reason.not_tried {
         0 => String::new(),
         some => format!(", {some} of them not tried"),

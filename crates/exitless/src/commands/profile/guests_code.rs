@@ -1,6 +1,7 @@
 //! The guest's code that exits left, from recordings of exits: the nearest to samples that hosts of Xen have, and what
 //! recordings of KVM hold without being asked.
 
+use exits::counted;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -67,7 +68,8 @@ pub(super) fn read(file: &Path, symbols: Option<&Path>) -> anyhow::Result<Hot> {
         _ => {}
     }
     if places.without_place > 0 {
-        notes.push(format!("{} exits have no place in the guest's code", places.without_place));
+        let exits = counted(places.without_place, "exit");
+        notes.push(format!("{exits} without a place in the guest's code"));
     }
     notes.push(
         "By exit alone: code of the guest that causes no exit is not seen, nor any of the host".to_owned(),

@@ -43,10 +43,11 @@ pub(crate) struct Arguments {
     /// a domain of libvirt's.
     #[arg(value_name = "FILE|PID|NAME|libvirt:NAME")]
     subject: String,
-    /// The host where the VM is to run.
+    /// The host where the VM is to run. `--root` answers for another host than this one.
     #[arg(long = "for", value_name = "HOST", value_enum, default_value = "this-host")]
     host: For,
-    /// The directory that stands for /.
+    /// The host whose files are below this directory, in the place of this one: a copy of its / or what
+    /// `exitless snapshot` kept, unpacked.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print JSON.

@@ -1,5 +1,6 @@
 //! The answer in a word, a sentence, and a sentence for each arm and workload.
 
+use exits::counted;
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
@@ -51,9 +52,9 @@ pub(super) fn verdict(findings: &Findings) -> Verdict {
     let real: Vec<Main<'_>> = main.iter().copied().filter(|(_, one)| !one.is_aa).collect();
     if let (true, Some(alarms)) = (real.is_empty(), findings.false_alarms) {
         let sentence = format!(
-            "The arms are alike; of {} comparisons {} ({:.1} %) gave a p value below {}, where {:.0} % are to be expected, \
+            "The arms are alike; of {} {} ({:.1} %) gave a p value below {}, where {:.0} % are to be expected, \
              and {} ({:.1} %) passed all gates.",
-            alarms.comparisons,
+            counted(alarms.comparisons as u64, "comparison"),
             alarms.below,
             alarms.below_percent,
             findings.gates.level,
@@ -172,13 +173,15 @@ fn sentence(findings: &Findings, figure: &Figure, one: &Comparison) -> String {
         Finding::NotSeen => match bound(&change, figure.unit) {
             Some(bound) => {
                 format!(
-                    "{arm}: no difference larger than {bound} was seen in {name}{with} ({} pairs).",
-                    change.repeats
+                    "{arm}: no difference larger than {bound} was seen in {name}{with} ({}).",
+                    counted(change.repeats as u64, "pair")
                 )
             }
             None => format!("{arm}: no difference was seen in {name}{with}."),
         },
-        Finding::TooFew => format!("{arm}: {} repeats of {name}{with} are too few to tell.", change.repeats),
+        Finding::TooFew => {
+            format!("{arm}: too few to tell: {} of {name}{with}.", counted(change.repeats as u64, "repeat"))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Doubts about a study, as data; the words are for people and may change.
 
+use exits::counted;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -160,11 +161,12 @@ impl fmt::Display for Warning {
                 list(f, figures.iter().cloned())
             }
             Self::Repeated { runs } => {
-                write!(f, "{runs} runs left out: a later one stands in the same place")
+                write!(f, "{} left out: a later one stands in the same place", counted(*runs as u64, "run"))
             }
             Self::Skew { runs, largest } => write!(
                 f,
-                "In {runs} runs the guests did not start together (at most {:.1} ms apart): more than 1 % of the run",
+                "In {} the guests did not start together (at most {:.1} ms apart): more than 1 % of the run",
+                counted(*runs as u64, "run"),
                 largest * 1000.0
             ),
             Self::Behind { workload, percent } => {
@@ -177,8 +179,7 @@ impl fmt::Display for Warning {
             Self::Nested { below } => {
                 write!(f, "The host is itself a VM ({below}): what it costs to exit is that machine's")
             }
-            Self::OfRuns { text, runs: 1 } => write!(f, "{text} (1 run)"),
-            Self::OfRuns { text, runs } => write!(f, "{text} ({runs} runs)"),
+            Self::OfRuns { text, runs } => write!(f, "{text} ({})", counted(*runs as u64, "run")),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The threads of the guests that are looked at, and what each does.
 
+use exits::counted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -165,9 +166,8 @@ impl ThreadsSpent {
         }
         if self.went_back > 0 {
             warnings.push(format!(
-                "Times of threads went backwards, or their numbers went to others, {} times; those intervals \
-                 are left out",
-                self.went_back
+                "Times of threads went backwards, or their numbers went to others, {}; such intervals are left out",
+                counted(self.went_back, "time")
             ));
         }
         warnings

@@ -1,5 +1,6 @@
 //! Interrupts of the host by source: `/proc/interrupts`.
 
+use exits::counted;
 use std::collections::BTreeMap;
 
 /// Counts since boot of one source.
@@ -78,9 +79,8 @@ impl Struck {
     /// What was left out.
     pub(super) fn warnings(&self) -> Vec<String> {
         let back = self.went_back.iter().map(|(label, times)| {
-            format!(
-                "The counter of interrupt {label} went backwards {times} times; those intervals count as 0"
-            )
+            let times = counted(*times, "time");
+            format!("The counter of interrupt {label} went backwards {times}; such intervals count as 0")
         });
         back.collect()
     }
@@ -120,7 +120,7 @@ mod tests {
             expected.into_iter().map(|(label, count)| (label.to_owned(), count)).collect()
         );
         assert_eq!(struck.of_devices(), 10);
-        assert!(struck.warnings()[0].contains("interrupt RES went backwards 1 times"));
+        assert!(struck.warnings()[0].contains("interrupt RES went backwards 1 time;"));
     }
 
     #[test]

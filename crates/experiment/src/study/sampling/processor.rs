@@ -1,5 +1,6 @@
 //! What processors spent their time on: `/proc/stat`.
 
+use exits::counted;
 use std::collections::BTreeMap;
 
 use crate::study::{Better, Combine, Metric, Unit};
@@ -159,9 +160,8 @@ impl Spent {
     /// What was left out.
     pub(super) fn warnings(&self) -> Vec<String> {
         let back = self.went_back.iter().map(|(state, times)| {
-            format!(
-                "The CPU time counter {state} went backwards {times} times; those intervals count as 0 of it"
-            )
+            let times = counted(*times, "time");
+            format!("The CPU time counter {state} went backwards {times}; such intervals count as 0 of it")
         });
         let offline = self
             .went_offline

@@ -67,7 +67,7 @@ fn a_counter_that_goes_back_is_left_out_and_said() {
     let metrics = spent.metrics("cpu.", Combine::Single);
     assert_eq!((value(&metrics, "cpu.busy"), value(&metrics, "cpu.iowait")), (50.0, 0.0));
     let warnings = spent.warnings();
-    assert!(matches!(&warnings[..], [one] if one.contains("iowait went backwards 1 times")), "{warnings:?}");
+    assert!(matches!(&warnings[..], [one] if one.contains("iowait went backwards 1 time;")), "{warnings:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! VM exits over a run on a host of Xen: by xentrace.
 
+use exits::counted;
 use std::path::Path;
 
 use exits::{Isa, Profile};
@@ -63,7 +64,10 @@ impl Traced {
         let profile = &mut self.profile;
         let lost = profile.losses.lost_events;
         if lost > 0 {
-            warnings.push(format!("Xen's trace buffers had no room for {lost} records; exits are missing"));
+            warnings.push(format!(
+                "Xen's trace buffers had no room for {}; exits are missing",
+                counted(lost, "record")
+            ));
         }
         let mut figures = metrics(profile, elapsed_ns);
         if self.accesses {

@@ -1,5 +1,6 @@
 //! The loop.
 
+use exits::counted;
 use serde::Serialize;
 
 use super::advised::{AdvisedFor, Tried, next};
@@ -212,9 +213,10 @@ impl Loop<'_> {
                 None => return Ok(Some(())),
                 Some((change, _)) if number == rules.steps => {
                     let name = change.level.name;
-                    self.tuning
-                        .notes
-                        .push(format!("{name} is advised too, and all {number} steps were made"));
+                    self.tuning.notes.push(format!(
+                        "{name} is advised too, after {}, the most of this plan",
+                        counted(u64::from(number), "step")
+                    ));
                 }
                 Some((change, advised)) => {
                     if self.change(&change, Some(advised), measuring)?.is_none() {

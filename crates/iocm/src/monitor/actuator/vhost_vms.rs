@@ -57,7 +57,10 @@ pub(super) fn find(
     let nodes = host::scheduling::nodes(root);
     let mut found = Found::default();
     if all.unreadable > 0 && all.vms.is_empty() {
-        found.notes.push(format!("{} processes may not be looked into; run as root", all.unreadable));
+        found.notes.push(match all.unreadable {
+            1 => "1 process may not be looked into; run as root".to_owned(),
+            many => format!("{many} processes may not be looked into; run as root"),
+        });
     }
     for vm in &all.vms {
         let io = io_threads(vm);

@@ -47,7 +47,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
         section {
             h2 { "What was found, and what was not" }
             ul.found { @for sentence in &findings.verdict.sentences { li { (unbroken(sentence)) } } }
-            p.muted { (chance(&findings.multiplicity)) }
+            @if let Some(chance) = chance(&findings.multiplicity) { p.muted { (chance) } }
             p.muted {
                 "A difference is called one when all three gates hold: its p value is below " (findings.gates.level)
                 "; it is at least " (findings.gates.strength_percent) "\u{a0}% (of percentages: "
@@ -58,10 +58,10 @@ pub(super) fn render(findings: &Findings) -> Markup {
     }
 }
 
-/// How many of the comparisons are false alarms.
-pub(crate) fn chance(made: &Multiplicity) -> String {
-    format!(
-        "{} were made. If nothing differed at all, about {:.0} of them would have a p value below {} by chance; {} have one, {} \
+/// How many of the comparisons are false alarms; nothing where none was made.
+pub(crate) fn chance(made: &Multiplicity) -> Option<String> {
+    let text = format!(
+        "{} made. If nothing differed at all, about {:.0} of them would have a p value below {} by chance; {} have one, {} \
          passed all gates, and {} of these stay when the p values are adjusted for all comparisons (Holm).",
         counted(made.made as u64, "comparison"),
         made.expected,
@@ -69,7 +69,8 @@ pub(crate) fn chance(made: &Multiplicity) -> String {
         count(made.below as u64),
         count(made.found as u64),
         made.found_by_holm
-    )
+    );
+    (made.made > 0).then_some(text)
 }
 
 fn tiles(findings: &Findings) -> Markup {
@@ -106,7 +107,12 @@ fn tiles(findings: &Findings) -> Markup {
             (tile(
                 "Runs",
                 &count(findings.method.runs.len() as u64),
-                &format!("{} arms, {} blocks, {}", findings.arms.len(), blocks(findings), counted(findings.method.failed.len() as u64, "failed attempt")),
+                &format!(
+                    "{}, {}, {}",
+                    counted(findings.arms.len() as u64, "arm"),
+                    counted(blocks(findings) as u64, "block"),
+                    counted(findings.method.failed.len() as u64, "failed attempt")
+                ),
             ))
         }
     }

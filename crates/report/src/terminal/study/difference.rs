@@ -55,6 +55,9 @@ pub fn study_difference(difference: &StudyDifference, width: usize) -> String {
         }
     }
     let made = &difference.multiplicity;
+    if made.made == 0 {
+        return text;
+    }
     text.push('\n');
     text.push_str(&wrapped(
         &format!(
