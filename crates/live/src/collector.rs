@@ -76,14 +76,15 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Brings the programs into the kernel of the host below `root` (`/`) and starts counting.
+    /// Brings the programs into the kernel of the host below `root` (`/`) and starts counting, of all that is followed at
+    /// one moment.
     ///
     /// # Errors
     /// [`Error::NoKvm`] without a vendor module of KVM, [`Error::NoEvent`] and [`Error::NoTracefs`] where its
     /// tracepoints are out of reach, [`Error::Load`] and [`Error::Rejected`] when the kernel takes no programs,
     /// [`Error::Attach`] when it does not let them run.
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
-        Self::attach_to(root, watch, &watch.wanted(Purpose::Count, isa(root)?))
+        Self::attached(root, watch, &watch.wanted(Purpose::Count, isa(root)?))?.begun()
     }
 
     /// Counts system calls as if they were exits, their number for the reason (as one of VMX): the same programs and
@@ -94,10 +95,11 @@ impl Collector {
     #[doc(hidden)]
     pub fn attach_to_system_calls(watch: &Watch) -> Result<Self, Error> {
         let wanted = Wanted { pair: Pair::SystemCalls, ..watch.wanted(Purpose::Count, Isa::Vmx) };
-        Self::attach_to(Path::new("/"), watch, &wanted)
+        Self::attached(Path::new("/"), watch, &wanted)?.begun()
     }
 
-    fn attach_to(root: &Path, watch: &Watch, wanted: &Wanted<'_>) -> Result<Self, Error> {
+    /// With the programs attached, which do nothing yet.
+    fn attached(root: &Path, watch: &Watch, wanted: &Wanted<'_>) -> Result<Self, Error> {
         let isa = wanted.isa;
         let mut attached = programs::load(root, wanted)?;
         watch_processes(&mut attached, watch)?;
@@ -114,7 +116,6 @@ impl Collector {
         };
         let counters = map(&mut attached, "counters")?;
         let vcpus = Vcpus::of(&mut attached)?;
-        let since_ns = monotonic_ns();
         attached.attach(wanted)?;
         Ok(Self {
             attached,
@@ -122,12 +123,17 @@ impl Collector {
             epoch_map,
             counters,
             epoch,
-            since_ns,
+            since_ns: 0,
             uncounted: 0,
             root: root.to_owned(),
             vcpus,
             ended: BTreeSet::new(),
         })
+    }
+
+    fn begun(mut self) -> Result<Self, Error> {
+        self.since_ns = self.attached.begin()?;
+        Ok(self)
     }
 
     /// The exits whose handling ended since the last call, or since the start. An exit that is still being
@@ -139,7 +145,12 @@ impl Collector {
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not give its counts.
     pub fn take(&mut self) -> Result<Profile, Error> {
-        let mut profile = self.take_handled()?;
+        let ended = self.epoch;
+        self.epoch += 1;
+        self.epoch_map.set(0, self.epoch, 0).map_err(map_error)?;
+        let now_ns = monotonic_ns();
+        waiting::wait_for_programs();
+        let mut profile = self.handled(ended, now_ns)?;
         // A vCPU that ended was left by an exit that no entry follows.
         if let Some(alive) = waiting::living_threads(&self.root) {
             let ended = self.vcpus.open(self.cells.isa, |thread| !alive(thread)).map_err(map_error)?;
@@ -150,13 +161,19 @@ impl Collector {
     }
 
     /// Stops counting, and gives what [`Self::take`] does with the exits that are being handled now: they have no time.
-    /// All profiles together hold every exit since the start.
+    /// All profiles together hold every exit since the start. Exits, entries and accesses are no longer followed from one
+    /// moment on, which is the end of the span; what it takes to detach the programs is after it.
     ///
     /// # Errors
     /// As [`Self::take`].
     pub fn finish(mut self) -> Result<Profile, Error> {
-        self.attached.detach();
-        let mut profile = self.take_handled()?;
+        let ended_ns = self.attached.end()?;
+        self.ended(ended_ns)
+    }
+
+    /// What is left after [`Attached::end`].
+    fn ended(mut self, ended_ns: u64) -> Result<Profile, Error> {
+        let mut profile = self.handled(self.epoch, ended_ns)?;
         let open = self.vcpus.open(self.cells.isa, |_| true).map_err(map_error)?;
         self.add_open(&mut profile, &open);
         Ok(self.with_events(profile))
@@ -187,15 +204,11 @@ impl Collector {
         profile
     }
 
-    fn take_handled(&mut self) -> Result<Profile, Error> {
-        let ended = self.epoch;
-        self.epoch += 1;
-        self.epoch_map.set(0, self.epoch, 0).map_err(map_error)?;
-        waiting::wait_for_programs();
-        let now_ns = monotonic_ns();
+    /// What was counted in `epoch`, which ended at `now_ns` and in which no program counts any more.
+    fn handled(&mut self, epoch: u64, now_ns: u64) -> Result<Profile, Error> {
         let span = Span { first_ns: self.since_ns, last_ns: now_ns };
         let mut profile = Profile::new();
-        self.cells.read(ended, self.since_ns, &mut profile).map_err(map_error)?;
+        self.cells.read(epoch, self.since_ns, &mut profile).map_err(map_error)?;
         profile.span = Some(span);
         let uncounted = self.uncounted()?;
         profile.losses.lost_exits = uncounted.saturating_sub(self.uncounted);
@@ -257,8 +270,7 @@ fn watch_processes(attached: &mut Attached, watch: &Watch) -> Result<(), Error> 
 }
 
 fn map<T: TryFrom<Map, Error = MapError>>(attached: &mut Attached, name: &'static str) -> Result<T, Error> {
-    let map = attached.ebpf.take_map(name);
-    map.ok_or(MapError::InvalidName { name: name.to_owned() }).and_then(T::try_from).map_err(map_error)
+    programs::take_map(&mut attached.ebpf, name)
 }
 
 /// `LOST_RECORDS` and `EXITS_WITHOUT_ROOM` of the programs.

@@ -42,9 +42,10 @@ pub(crate) struct Total {
 }
 
 impl Event {
-    /// Opens tracepoint `id` for one thread or CPU, stopped, every occurrence a sample.
+    /// Opens tracepoint `id` for one thread or CPU, every occurrence a sample. Without a `leader` it is stopped.
     ///
-    /// With a `leader` the event starts and stops together with it.
+    /// With one it is on whenever its leader is: the kernel puts a group onto a CPU and takes it off as a whole, with
+    /// interrupts off, so that no event of it begins or ends before another.
     pub(crate) fn open(id: u16, watch: Watch, leader: Option<&Self>) -> io::Result<Self> {
         match Self::open_with(id, watch, leader, sys::PERF_FORMAT_LOST.into()) {
             Ok(file) => Ok(Self { file, tells_lost: true }),
@@ -68,7 +69,7 @@ impl Event {
         attr.clockid = libc::CLOCK_MONOTONIC;
         attr.sample_period = 1;
         attr.set_use_clockid(1);
-        attr.set_disabled(1);
+        attr.set_disabled(u64::from(leader.is_none()));
         let group = leader.map_or(-1, |leader| leader.file.as_raw_fd());
         let (pid, cpu) = watch.pid_and_cpu();
         // SAFETY: attr is a whole perf_event_attr that outlives the call and states its own size; the events
@@ -82,16 +83,17 @@ impl Event {
         Ok(File::from(owned))
     }
 
-    /// Starts this event and those that follow it.
+    /// Starts this event, and with it those whose leader it is.
     pub(crate) fn enable_group(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is an open perf event and the argument is a flag.
-        check(unsafe { ioctls::ENABLE(self.file.as_raw_fd(), sys::PERF_IOC_FLAG_GROUP) })
+        // Not by PERF_IOC_FLAG_GROUP, which starts them one after the other.
+        // SAFETY: the descriptor is an open perf event and no flag is given.
+        check(unsafe { ioctls::ENABLE(self.file.as_raw_fd(), 0) })
     }
 
-    /// Stops this event and those that follow it.
+    /// Stops this event, and with it those whose leader it is.
     pub(crate) fn disable_group(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is an open perf event and the argument is a flag.
-        check(unsafe { ioctls::DISABLE(self.file.as_raw_fd(), sys::PERF_IOC_FLAG_GROUP) })
+        // SAFETY: as for starting.
+        check(unsafe { ioctls::DISABLE(self.file.as_raw_fd(), 0) })
     }
 
     /// Makes samples and counts of those occurrences only that pass `filter`, in the language of the kernel's

@@ -3,10 +3,13 @@
 //!
 //! Needs the right to load eBPF programs, and says so where it is missing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use exits::{ExitReason, Profile};
 use live::{Collector, Error, LiveExit, Recorder, Watch};
+use proptest::prelude::*;
 
 /// The number of `getppid`, which no library calls by itself.
 const GETPPID: ExitReason = ExitReason::vmx(110);
@@ -81,6 +84,87 @@ fn intervals_taken_under_load_add_up() {
     let (counted, made, lost) = (calls(&sum), THREADS * 4 * CALLS, sum.losses.lost_exits);
     assert!(counted <= made && counted + lost >= made, "{counted} of {made}, {lost} lost");
     assert!(lost > 0 || counted == made);
+}
+
+/// Every call has a time, or is told among those without one, and no more of these are open than there are threads.
+fn is_whole(profile: &Profile) {
+    let reasons = profile.reasons();
+    let (mut counted, mut timed) = (0, 0);
+    for exits in reasons.values() {
+        counted += exits.count;
+        timed += exits.handling.count();
+    }
+    let losses = profile.losses;
+    assert_eq!(counted, timed + losses.exits_without_entry + losses.exits_at_the_end, "{losses:?}");
+    assert!(losses.exits_at_the_end <= THREADS + 1, "{losses:?}");
+    assert!(losses.exits_without_entry <= losses.lost_exits, "{losses:?}");
+}
+
+/// Lets threads call without end while `body` runs.
+fn under_load<T>(body: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    call(1);
+                }
+            });
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        stop.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Wherever the end falls among calls of many threads.
+    #[test]
+    fn every_call_is_timed_or_told_wherever_the_end_is(
+        micros in 1_000..30_000_u64, intervals in 0..3_usize, raw in any::<bool>(), accesses in any::<bool>(),
+    ) {
+        let no_raw_tracepoints = (!raw).then(|| "to test".to_owned());
+        let watch = Watch { no_raw_tracepoints, accesses, ..own() };
+        let wait = || thread::sleep(Duration::from_micros(micros));
+        let sum = under_load(|| {
+            let mut collector = may(Collector::attach_to_system_calls(&watch))?;
+            let mut sum = Profile::new();
+            for _ in 0..intervals {
+                wait();
+                sum.merge(&collector.take().unwrap());
+            }
+            wait();
+            sum.merge(&collector.finish().unwrap());
+            Some(sum)
+        });
+        sum.iter().for_each(is_whole);
+    }
+
+    /// The same of recorders, by a ring and by perf's buffers.
+    #[test]
+    fn every_recorded_call_is_timed_or_told_wherever_the_end_is(micros in 500..5_000_u64, ring in any::<bool>()) {
+        let watch = Watch { no_ring_buffer: !ring, ..own() };
+        let counted = under_load(|| {
+            let mut recorder = may(Recorder::attach_to_system_calls(&watch))?;
+            let (mut all, mut timed) = (0, 0);
+            let mut take = |exit: &LiveExit, _: &[live::LiveAccess]| {
+                all += 1;
+                timed += u64::from(exit.handling_ns.is_some());
+            };
+            for _ in 0..4 {
+                thread::sleep(Duration::from_micros(micros));
+                recorder.drain(&mut take);
+            }
+            let (open, lost) = recorder.finish(&mut take).unwrap();
+            Some((all, timed, open, lost))
+        });
+        if let Some((all, timed, open, lost)) = counted {
+            prop_assert!(open <= THREADS + 1, "{} open", open);
+            prop_assert!(all - timed - open <= lost, "{} of {}, {} open, {} lost", timed, all, open, lost);
+        }
+    }
 }
 
 #[test]

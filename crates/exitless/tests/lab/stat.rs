@@ -63,6 +63,36 @@ fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     assert!(msrs.clone().any(|row| row["access"] == "EOI:W"), "{accesses:?}");
 }
 
+/// Each table by itself: every exit has a time, or is told among those without one, and the time is that which was asked
+/// for. The kernel takes seconds to detach programs in an emulator, one after the other.
+#[test]
+fn an_interval_is_as_long_as_asked_for_and_ends_at_one_moment() {
+    let script = |count: u32, more: &str| {
+        format!(
+            "while :; do exitless probe --measure cpuid --samples 20000 >/dev/null; done & loop=$!; sleep 1; \
+             exitless stat --by msr --interval 1s --count {count} --json {more} >tables.txt; \
+             kill $loop; grep '^{{' tables.txt"
+        )
+    };
+    for (count, more) in [(2, ""), (1, ""), (1, "--no-raw-tracepoints")] {
+        let said = bare("amd-svm", &script(count, more));
+        assert_eq!(said.status, 0, "{}", said.err);
+        let tables: Vec<Value> = said.out.lines().map(table).collect();
+        assert_eq!(tables.len(), count as usize, "{}", said.out);
+        for table in tables {
+            let (totals, losses) = (&table["totals"], &table["losses"]);
+            let number = |value: &Value| value.as_u64().unwrap();
+            let untimed = number(&losses["exits_without_entry"]) + number(&losses["exits_at_the_end"]);
+            assert!(number(&totals["exits"]) > 500, "{totals}");
+            assert_eq!(number(&totals["exits"]), number(&totals["samples"]) + untimed, "{totals} {losses}");
+            assert!(number(&losses["exits_at_the_end"]) <= 2, "{losses}");
+            assert_eq!(number(&losses["exits_without_entry"]), 0, "{losses}");
+            let observed = number(&totals["observed_ns"]);
+            assert!((995_000_000..1_010_000_000).contains(&observed), "{observed} ns, {more}");
+        }
+    }
+}
+
 #[test]
 fn vmx_reasons_are_read_from_kvms_structures_as_its_events_say_them() {
     let script = format!(

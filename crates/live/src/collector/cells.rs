@@ -10,6 +10,8 @@ use super::vcpus::vcpu;
 
 /// Buckets of one octave (`BUCKETS` in the programs).
 const BUCKETS: usize = 32;
+/// What a cell counts (`KIND_REASON` in the programs).
+const REASON: u8 = 0;
 /// The octave of those without a handling time.
 const UNTIMED: u8 = 255;
 
@@ -107,6 +109,9 @@ impl Cells {
             thread => vcpu(cell.process, cell.vcpu, thread),
         };
         let exits = Exits { count, handling };
+        if key.kind == REASON && key.octave == UNTIMED {
+            profile.losses.exits_without_entry += count;
+        }
         if let Some(access) = access(key.kind, key.value) {
             profile.vcpu(vcpu).accesses.entry(access).or_default().merge(&exits);
             return;

@@ -16,8 +16,8 @@ use self::gathered::{measured, resolved};
 use self::sampling::sample;
 use self::ticks::Ticks;
 use super::programs::{Link, Pair, Purpose, Wanted};
-use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error, waiting};
-use crate::{Error, Mechanism, monotonic_ns};
+use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error};
+use crate::{Error, Mechanism};
 
 /// How to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,6 @@ impl Default for Sampling {
 /// Programs in the kernel that count exits and sample stacks until this is dropped.
 pub struct Profiler {
     collector: Collector,
-    /// How many of its links are those of the programs that follow exits.
-    exit_links: usize,
     ring: RingBuf<MapData>,
     absences: HashMap<MapData, AbsenceKey, Absence>,
     monitors: HashMap<MapData, u32, u8>,
@@ -50,7 +48,6 @@ pub struct Profiler {
     root: PathBuf,
     ticks: Ticks,
     head: Head,
-    since_ns: u64,
     profile: Profile,
 }
 
@@ -79,7 +76,7 @@ unsafe impl Pod for AbsenceKey {}
 unsafe impl Pod for Absence {}
 
 impl Profiler {
-    /// Brings the programs into the kernel of the host below `root` (`/`) and starts.
+    /// Brings the programs into the kernel of the host below `root` (`/`) and starts all of them at one moment.
     ///
     /// # Errors
     /// As [`Collector::attach`]; also [`Error::OnCpu`] when the kernel gives no samples. A ring buffer is needed, which
@@ -104,9 +101,8 @@ impl Profiler {
         sampling: &Sampling,
         wanted: &Wanted<'_>,
     ) -> Result<Self, Error> {
-        let mut collector = Collector::attach_to(root, watch, wanted)?;
+        let mut collector = Collector::attached(root, watch, wanted)?;
         let attached = &mut collector.attached;
-        let exit_links = attached.links.len();
         let (ring, absences) = (map(attached, "ticks")?, map(attached, "absences")?);
         let (monitors, workers) = (map(attached, "monitors")?, map(attached, "workers")?);
         let mut notes = Vec::new();
@@ -115,8 +111,7 @@ impl Profiler {
         let frequency_hz = sampling.frequency_hz;
         let head = Head { kernel: None, event, frequency_hz, cpus, duration_ns: 0, away, notes };
         Ok(Self {
-            collector,
-            exit_links,
+            collector: collector.begun()?,
             ring,
             absences,
             monitors,
@@ -125,7 +120,6 @@ impl Profiler {
             root: root.to_owned(),
             ticks: Ticks::default(),
             head,
-            since_ns: monotonic_ns(),
             profile: Profile::new(),
         })
     }
@@ -171,10 +165,8 @@ impl Profiler {
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not give its counts.
     pub fn finish(mut self) -> Result<(Recording, Profile), Error> {
-        let duration_ns = monotonic_ns().saturating_sub(self.since_ns);
-        // Those that follow exits are the last to go: without them the others would go on with the exits of now.
-        drop(self.collector.attached.links.split_off(self.exit_links));
-        waiting::wait_for_programs();
+        let ended_ns = self.collector.attached.end()?;
+        let duration_ns = ended_ns.saturating_sub(self.collector.since_ns);
         self.drain();
         let lost = counted(&self.collector.counters, LOST_RECORDS)?;
         let ticks = counted(&self.collector.counters, TICKS)?;
@@ -182,7 +174,7 @@ impl Profiler {
         let mechanism = self.collector.mechanism().clone();
         let isa = self.collector.isa();
         let absences: Vec<_> = self.absences.iter().filter_map(Result::ok).collect();
-        self.profile = self.collector.finish()?;
+        self.profile = self.collector.ended(ended_ns)?;
 
         let mut head = self.head;
         head.duration_ns = duration_ns;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use aya::maps::{Array, Map, MapData, MapError};
 use aya::programs::perf_event::PerfEventLink;
 use aya::programs::raw_trace_point::RawTracePointLink;
 use aya::programs::trace_point::TracePointLink;
@@ -12,7 +13,8 @@ use exits::Isa;
 use super::layout::Layout;
 use super::profiler::scheduler;
 use super::refusal::{chain, not_loaded, rejected};
-use crate::{Error, EventFormat, Tracefs};
+use super::{map_error, waiting};
+use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 
 /// What the programs do with an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,9 +127,11 @@ pub(super) struct Wanted<'a> {
     pub(super) no_raw: Option<&'a str>,
 }
 
-/// Programs that run.
+/// Programs in the kernel.
 pub(super) struct Attached {
     pub(super) ebpf: Ebpf,
+    /// `running` of the programs, their only variable that is zero at first.
+    running: Array<MapData, u32>,
     /// A program runs as long as its link is kept.
     pub(super) links: Vec<Link>,
     pub(super) mechanism: Mechanism,
@@ -217,11 +221,12 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
     for event in events(wanted) {
         load_program(&mut ebpf, event, &mechanism)?;
     }
-    Ok(Attached { ebpf, links: Vec::new(), mechanism, missing })
+    let running = take_map(&mut ebpf, ".bss")?;
+    Ok(Attached { ebpf, running, links: Vec::new(), mechanism, missing })
 }
 
 impl Attached {
-    /// Lets the programs run: entries first and exits last, so that no exit misses its entry or its access.
+    /// Attaches the programs, which follow nothing before [`Self::begin`].
     pub(super) fn attach(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
         for event in events(wanted) {
             let program = self.ebpf.program_mut(&program_name(event, &self.mechanism));
@@ -247,13 +252,33 @@ impl Attached {
         Ok(())
     }
 
-    /// Lets them run no more. What the kernel knows of them can still be asked for.
-    pub(super) fn detach(&mut self) {
-        self.links.clear();
+    /// Lets all of them follow what happens from now on. Says when that is, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) fn begin(&mut self) -> Result<u64, Error> {
+        let now_ns = monotonic_ns();
+        self.running.set(0, 1, 0).map_err(map_error)?;
+        Ok(now_ns)
+    }
+
+    /// Lets all of them follow nothing more, and returns when no program changes anything any more. Says when it was,
+    /// as [`Self::begin`] does. They are detached when this is dropped, which takes its time.
+    pub(super) fn end(&mut self) -> Result<u64, Error> {
+        self.running.set(0, 0, 0).map_err(map_error)?;
+        let now_ns = monotonic_ns();
+        waiting::wait_for_programs();
+        Ok(now_ns)
     }
 }
 
-/// Entries first and exits last: the order in which they are attached.
+/// One of the maps of the programs.
+pub(super) fn take_map<T: TryFrom<Map, Error = MapError>>(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+) -> Result<T, Error> {
+    let map = ebpf.take_map(name);
+    map.ok_or(MapError::InvalidName { name: name.to_owned() }).and_then(T::try_from).map_err(map_error)
+}
+
+/// The order in which they are attached.
 fn events(wanted: &Wanted<'_>) -> impl Iterator<Item = &'static Event> {
     let [entry, exit] = wanted.pair.events();
     let accesses = ACCESSES.iter().filter(|_| wanted.accesses);

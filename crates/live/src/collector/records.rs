@@ -1,17 +1,17 @@
 //! Exits one by one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aya::maps::perf::{PerfEvent, PerfEventArray, PerfEventArrayBuffer};
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use exits::Isa;
 
+use super::cost::Cost;
 use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::vcpus::Vcpus;
 use super::{
-    EXITS_WITHOUT_ROOM, LOST_RECORDS, Mechanism, Watch, counted, isa, map, map_error, waiting,
-    watch_processes,
+    EXITS_WITHOUT_ROOM, LOST_RECORDS, Mechanism, Watch, counted, isa, map, map_error, watch_processes,
 };
 use crate::{Error, monotonic_ns};
 
@@ -35,6 +35,7 @@ pub struct Recorder {
     vcpus: Vcpus,
     buffers: Buffers,
     counters: PerCpuArray<MapData, u64>,
+    root: PathBuf,
     isa: Isa,
     lost_in_buffers: u64,
     /// Records that came before others which are earlier.
@@ -43,7 +44,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Brings the programs into the kernel of the host below `root` (`/`).
+    /// Brings the programs into the kernel of the host below `root` (`/`), and starts: of exits, entries and accesses at
+    /// one moment.
     ///
     /// # Errors
     /// As [`super::Collector::attach`].
@@ -92,12 +94,15 @@ impl Recorder {
             _ => Buffers::Ring(map(&mut attached, "records")?),
         };
         let counters = map(&mut attached, "counters")?;
+        let vcpus = Vcpus::of(&mut attached)?;
         attached.attach(&wanted)?;
+        attached.begin()?;
         Ok(Self {
-            vcpus: Vcpus::of(&mut attached)?,
+            vcpus,
             attached,
             buffers,
             counters,
+            root: root.to_owned(),
             isa,
             lost_in_buffers: 0,
             early: Vec::new(),
@@ -137,27 +142,27 @@ impl Recorder {
         }
     }
 
-    /// Stops recording, and hands on what is left; the exits that are being handled now come last and have no time.
-    /// Gives how many these are, and how many exits user space did not get in all.
+    /// Stops recording, of exits, entries and accesses at one moment, and hands on what is left; the exits that are being
+    /// handled then come last and have no time. Gives how many these are, and how many exits user space did not get in all.
     ///
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not say.
     pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(u64, u64), Error> {
-        self.attached.detach();
-        waiting::wait_for_programs();
+        self.attached.end()?;
         self.drain(exit);
         let open = self.vcpus.open(self.isa, |_| true).map_err(map_error)?;
         open.iter().for_each(|(open, _)| self.joining.close(open, exit));
         Ok((open.len() as u64, self.lost()?))
     }
 
-    /// Exits so far that user space did not get: there was no room for them.
+    /// Exits so far that user space did not get: there was no room for them, or their event met its own program.
     ///
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not say.
     pub fn lost(&self) -> Result<u64, Error> {
         let without_room = counted(&self.counters, EXITS_WITHOUT_ROOM)?;
-        Ok(self.lost_in_buffers + counted(&self.counters, LOST_RECORDS)? + without_room)
+        let misses = Cost::misses(&self.attached.ebpf, &self.root);
+        Ok(self.lost_in_buffers + counted(&self.counters, LOST_RECORDS)? + without_room + misses)
     }
 
     /// How the tracepoints are reached.

@@ -144,6 +144,8 @@ impl Counted {
             Ok(last) => profile.merge(&last),
             Err(error) => warnings.push(format!("The last exits are missing: {}", in_words(&error))),
         }
+        // By its own clock, which stands for as long as nothing was counted.
+        let elapsed_ns = profile.span.map_or(elapsed_ns, exits::Span::length_ns);
         let lost = profile.losses.lost_exits;
         if lost > 0 {
             warnings.push(format!(

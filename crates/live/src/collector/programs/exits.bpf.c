@@ -36,6 +36,13 @@ volatile const u32 apic_rw_at, apic_reg_at;
 volatile const u32 ipi_id_at;
 volatile const u32 unaccelerated_offset_at, unaccelerated_rw_at;
 
+/*
+ * 1 while events are followed. Attaching and detaching one program after the other takes long (the kernel waits for all
+ * processors each time), and an exit that is seen by itself, without its entry, has no time. So all programs are there
+ * before this is raised, and all still are when it is lowered.
+ */
+volatile u32 running;
+
 #define NO_VCPU 0xffffffff
 
 /* What a cell counts; the reason or the access is its value. */
@@ -224,7 +231,7 @@ INLINE struct vcpu *begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
 
 INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
 {
-	if (!vcpu || vcpu->ignored)
+	if (!running || !vcpu || vcpu->ignored)
 		return KEEP;
 	u64 now = ktime_get_ns();
 	if (UNLIKELY(vcpu->exit_ns))
@@ -238,7 +245,7 @@ INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
 
 INLINE int entered_guest(void *context, struct vcpu *vcpu)
 {
-	if (!vcpu || !vcpu->exit_ns)
+	if (!running || !vcpu || !vcpu->exit_ns)
 		return KEEP;
 	close_exit(context, vcpu, ktime_get_ns(), 1);
 	vcpu->exit_ns = 0;
@@ -247,6 +254,8 @@ INLINE int entered_guest(void *context, struct vcpu *vcpu)
 
 INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
 {
+	if (!running)
+		return KEEP;
 	u32 thread = get_current_pid_tgid();
 	u64 *key = map_lookup_elem(&keys, &thread);
 	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;

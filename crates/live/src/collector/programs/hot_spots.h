@@ -152,6 +152,8 @@ SEC("perf_event") int tick(void *context)
 {
 	u64 id = get_current_pid_tgid();
 	u32 thread = id, process = id >> 32;
+	if (!running)
+		return 0;
 	count(TICKS);
 	if (!thread)
 		return 0;
@@ -233,6 +235,8 @@ INLINE void came_back(struct away *gone, u32 thread)
 
 SEC("tracepoint/sched/sched_switch") int switched(void *record)
 {
+	if (!running)
+		return KEEP;
 	u64 id = get_current_pid_tgid();
 	u32 thread = id;
 	u32 next = field(record, switch_next_at, 4);
@@ -248,6 +252,8 @@ SEC("tracepoint/sched/sched_switch") int switched(void *record)
 
 SEC("tracepoint/sched/sched_wakeup") int woken(void *record)
 {
+	if (!running)
+		return KEEP;
 	u32 thread = field(record, wakeup_thread_at, 4);
 	struct away *gone = map_lookup_elem(&away, &thread);
 	if (gone && gone->since_ns && !gone->woken_ns)
