@@ -5,10 +5,12 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use super::interval::{Effect, Estimate};
 use super::row::ComparedRow;
 use super::{ProfileComparison, Subject};
 
-/// What rows are ordered by. Where it is a change, what grew most comes first and what shrank most last.
+/// What rows are ordered by. Where it is a change, those come first that cannot be told by chance from none, of these the
+/// largest, whichever way they went; then the others, in the same way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -68,22 +70,21 @@ impl ProfileComparison {
         let mut keyed: Vec<_> = keyed.collect();
         let exits = |row: &ComparedRow| row.before.exits.saturating_add(row.after.exits);
         keyed.sort_by(|a, b| {
-            let by_figure = a.0.cmp(&b.0).then(largest_first(a.1, b.1));
+            let by_figure = a.0.cmp(&b.0).then(first(a.1, b.1));
             by_figure.then(exits(&b.2).cmp(&exits(&a.2))).then(a.2.subject.cmp(&b.2.subject))
         });
         self.rows = keyed.into_iter().map(|(_, _, row)| row).collect();
     }
 
-    /// Keeps the `count` rows that matter most in this order, as they are ordered now: of changes the largest,
-    /// whichever way they went. The others become [`Self::rest`].
+    /// Keeps the `count` rows that come first in this order, as they are ordered now. The others become [`Self::rest`].
     pub fn keep_top(&mut self, count: usize, order: ComparisonOrder) {
         if self.rows.len() <= count {
             return;
         }
         let has_times = self.has_times();
-        let size = |at: usize| figure(&self.rows[at], order, has_times).map(f64::abs);
+        let weight = |at: usize| figure(&self.rows[at], order, has_times);
         let mut by_size: Vec<usize> = (0..self.rows.len()).collect();
-        by_size.sort_by(|&a, &b| largest_first(size(a), size(b)).then(a.cmp(&b)));
+        by_size.sort_by(|&a, &b| first(weight(a), weight(b)).then(a.cmp(&b)));
         let kept: std::collections::BTreeSet<usize> = by_size.into_iter().take(count).collect();
         let mut rest = self.rest.take().unwrap_or_default();
         let rows = std::mem::take(&mut self.rows);
@@ -98,21 +99,32 @@ impl ProfileComparison {
     }
 }
 
-fn largest_first(a: Option<f64>, b: Option<f64>) -> Ordering {
+/// What places a row: whether its change is certain, and how large its figure is.
+type Weight = Option<(bool, f64)>;
+
+/// What is certain before what is not, of these the largest, and what has no weight last.
+fn first(a: Weight, b: Weight) -> Ordering {
     match (a, b) {
-        (Some(a), Some(b)) => b.total_cmp(&a),
+        (Some(a), Some(b)) => b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)),
         _ => b.is_some().cmp(&a.is_some()),
     }
 }
 
-/// What is compared; the largest first, none last.
-fn figure(row: &ComparedRow, order: ComparisonOrder, has_times: bool) -> Option<f64> {
+fn figure(row: &ComparedRow, order: ComparisonOrder, has_times: bool) -> Weight {
+    let changed = |estimate: Option<Estimate>, by: f64| {
+        let is_certain = estimate.is_some_and(|one| matches!(one.effect(), Effect::Less | Effect::More));
+        (is_certain, by.abs())
+    };
     match order {
         ComparisonOrder::Time if row.idle => None,
-        ComparisonOrder::Time if has_times => Some(row.after.time_rate_ns - row.before.time_rate_ns),
-        ComparisonOrder::Time | ComparisonOrder::Rate => Some(row.after.rate - row.before.rate),
-        ComparisonOrder::Mean => Some(row.after.mean_ns? - row.before.mean_ns?),
-        ComparisonOrder::Exits => Some(row.before.exits.saturating_add(row.after.exits) as f64),
+        ComparisonOrder::Time if has_times => {
+            Some(changed(Some(row.telling(has_times)), row.after.time_rate_ns - row.before.time_rate_ns))
+        }
+        ComparisonOrder::Time | ComparisonOrder::Rate => {
+            Some(changed(Some(row.rate), row.after.rate - row.before.rate))
+        }
+        ComparisonOrder::Mean => Some(changed(row.mean, row.after.mean_ns? - row.before.mean_ns?)),
+        ComparisonOrder::Exits => Some((true, row.before.exits.saturating_add(row.after.exits) as f64)),
         ComparisonOrder::Name => None,
     }
 }

@@ -84,6 +84,14 @@ pub struct Remainder {
 }
 
 impl ComparedRow {
+    /// The estimate that says whether it changed: of its time where times are known. What is new or gone has no interval for
+    /// its time; its count has one.
+    #[must_use]
+    pub fn telling(&self, has_times: bool) -> Estimate {
+        let of_time = if has_times { self.time } else { None };
+        of_time.filter(|estimate| estimate.interval.is_some()).unwrap_or(self.rate)
+    }
+
     pub(super) fn new(pair: &Pair<'_>, totals: [&Sums; 2]) -> Self {
         let idle = pair.subject.reason.is_some_and(is_idle);
         let figures = |one: &OneSide<'_>, total: &Sums| {

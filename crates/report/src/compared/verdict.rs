@@ -82,12 +82,7 @@ fn extreme(comparison: &ProfileComparison, effect: Effect) -> Option<&ComparedRo
             row.after.rate - row.before.rate
         }
     };
-    let sure = |row: &&ComparedRow| {
-        let estimate = if has_times { row.time } else { Some(row.rate) };
-        // What is new or gone has no interval for its time; its count has one.
-        let found = estimate.filter(|estimate| estimate.interval.is_some()).unwrap_or(row.rate);
-        !row.idle && found.effect() == effect
-    };
+    let sure = |row: &&ComparedRow| !row.idle && row.telling(has_times).effect() == effect;
     let rows = comparison.rows.iter().filter(sure);
     let most = rows.max_by(|a, b| by(a).abs().total_cmp(&by(b).abs()))?;
     // One row alone is the total.
