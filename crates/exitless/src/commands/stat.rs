@@ -62,6 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(None) => return Ok(ExitCode::SUCCESS),
         Err(error) => return statistics::run(arguments, error, &stop),
     };
+    // Intervals are from here on, whatever is looked up before the first of them.
+    let mut pace = Pace::begin(arguments);
     let mut tables =
         Tables { names: VmNames::default(), grouping, source: LiveSource::of(&collector), arguments };
     if let Some(workload) = Workload::start(&arguments.command)? {
@@ -70,7 +72,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(status);
     }
     let watched = Watched::of(&watch);
-    let mut pace = Pace::begin(arguments);
     // What was counted until a signal is shown too.
     while pause(pace.next(), &stop) && !pace.is_over() {
         if watched.have_ended() {

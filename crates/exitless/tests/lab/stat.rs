@@ -69,9 +69,10 @@ fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
 fn an_interval_is_as_long_as_asked_for_and_ends_at_one_moment() {
     let script = |count: u32, more: &str| {
         format!(
-            "while :; do exitless probe --measure cpuid --samples 20000 >/dev/null; done & loop=$!; sleep 1; \
+            "exitless probe --measure cpuid --samples 1000000 --blocks 1 >/dev/null & load=$!; \
+             exitless stat --interval 100ms --json | grep -qm1 'reason.:.cpuid'; \
              exitless stat --by msr --interval 1s --count {count} --json {more} >tables.txt; \
-             kill $loop; grep '^{{' tables.txt"
+             kill $load; grep '^{{' tables.txt"
         )
     };
     for (count, more) in [(2, ""), (1, ""), (1, "--no-raw-tracepoints")] {
