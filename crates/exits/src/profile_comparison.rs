@@ -18,7 +18,7 @@ mod doubt;
 mod estimate;
 mod interval;
 mod order;
-mod poisson;
+pub mod poisson;
 mod resampling;
 mod row;
 mod side;
@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use doubt::{Doubt, Which};
 pub use estimate::{FEWEST_EXITS, FEWEST_RECORDINGS};
-pub use interval::{Basis, CONFIDENCE, Effect, Estimate, Interval};
+pub use interval::{Basis, CONFIDENCE, Effect, Estimate, Interval, LogInterval};
 pub use order::{ComparisonOrder, UnknownComparisonOrder};
 pub use resampling::RESAMPLES;
 pub use row::{ComparedRow, Figures, Remainder, Sum};

@@ -182,9 +182,12 @@ pub(crate) fn change(estimate: Option<Estimate>) -> String {
 
 /// "-71.6 to -71.0 %", "+200 % or more", or a dash.
 pub(crate) fn interval(estimate: Option<Estimate>) -> String {
-    let Some(Interval { low, high }) = estimate.and_then(|estimate| estimate.interval) else {
-        return NONE.to_owned();
-    };
+    of_interval(estimate.and_then(|estimate| estimate.interval))
+}
+
+/// The same of an interval by itself.
+pub(crate) fn of_interval(interval: Option<Interval>) -> String {
+    let Some(Interval { low, high }) = interval else { return NONE.to_owned() };
     match high {
         Some(high) => format!("{} to {} %", percent(low), percent(high)),
         None => format!("{} % or more", percent(low)),

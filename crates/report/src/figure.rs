@@ -55,6 +55,14 @@ pub(crate) fn change_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u6
     Some(Change::between(rate(exits.off, operations.off)?, rate(exits.on, operations.on)?))
 }
 
+/// How sure a change of exits for each operation is, by their number alone.
+pub(crate) fn interval_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u64>) -> String {
+    let interval = exits.off.zip(exits.on).and_then(|(off, on)| {
+        exits::profile_comparison::Interval::of_counts([off, on], [operations.off, operations.on])
+    });
+    crate::compared::of_interval(interval)
+}
+
 /// The count, or a dash.
 pub(crate) fn count_of(value: Option<u64>) -> String {
     value.map_or_else(|| NONE.to_owned(), count)

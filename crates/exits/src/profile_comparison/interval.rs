@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use super::poisson;
 use crate::Change;
 
 /// How often an interval is to hold the truth: 95 in 100.
@@ -16,9 +17,11 @@ const NEGLIGIBLE_PERCENT: f64 = 1.0;
 
 /// The ends of an interval of ln(after / before), or of how far it may be from the estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct LogInterval {
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub struct LogInterval {
+    /// The lower end; negative infinity where nothing at all is believable too.
+    pub low: f64,
+    /// The upper end; infinity where nothing was seen before.
+    pub high: f64,
 }
 
 impl LogInterval {
@@ -47,6 +50,16 @@ impl Interval {
         let low = Some(percent(log.low)).filter(|low| low.is_finite())?;
         let high = percent(log.high);
         (!high.is_nan()).then_some(Self { low, high: Some(high).filter(|high| high.is_finite()) })
+    }
+
+    /// Of a rate, by the number of its events alone: those before and after, each with what they are counted over (seconds,
+    /// operations). `None` where that is nothing, or where there is no event at all.
+    #[must_use]
+    pub fn of_counts(events: [u64; 2], over: [u64; 2]) -> Option<Self> {
+        let [before, after] = events.map(|events| events as f64);
+        let longer = (over[0] as f64 / over[1] as f64).ln();
+        (events != [0, 0] && longer.is_finite()).then_some(())?;
+        Self::new(poisson::log_ratio(before, after).moved(longer))
     }
 
     /// Whether no change at all is still believable.
@@ -184,6 +197,17 @@ mod tests {
         let half = welch([(4.0 / 5.0, 4.0), (1.0 / 9.0, 8.0)]).unwrap();
         assert!((half - 2.433_888).abs() < 1e-5, "{half}");
         assert_eq!(welch([(0.0, 3.0), (0.0, 3.0)]), Some(0.0));
+    }
+
+    #[test]
+    fn counts_have_an_interval_by_their_number() {
+        let gone = Interval::of_counts([2004, 0], [1000, 2000]).unwrap();
+        assert!(gone.low == -100.0 && gone.high.unwrap() < -99.8, "{gone:?}");
+        let new = Interval::of_counts([0, 10], [100, 100]).unwrap();
+        assert!(new.low > 0.0 && new.high.is_none(), "{new:?}");
+        assert!(Interval::of_counts([3, 0], [100, 100]).unwrap().holds_zero());
+        assert_eq!(Interval::of_counts([0, 0], [100, 100]), None);
+        assert_eq!(Interval::of_counts([5, 5], [100, 0]), None);
     }
 
     #[test]

@@ -1,6 +1,9 @@
-//! Intervals for counts of exits that come independently of each other, or nearly so.
+//! How sure counts are of events that come independently of each other, or nearly so.
+
+use std::f64::consts::SQRT_2;
 
 use statrs::function::beta::checked_beta_reg;
+use statrs::function::erf::erfc;
 
 use super::interval::{LogInterval, TAIL};
 
@@ -17,13 +20,29 @@ const WIDEST: f64 = 80.0;
 /// 1940); the ends are those of Clopper and Pearson, Biometrika 26, 1934. Counts need not be whole: divided by
 /// their dispersion they are the number of independent counts that say as much. A count of zero leaves one end
 /// open. Both zero: both are.
-pub(super) fn log_ratio(before: f64, after: f64) -> LogInterval {
+#[must_use]
+pub fn log_ratio(before: f64, after: f64) -> LogInterval {
     if before >= MANY && after >= MANY {
         let half = super::interval::NORMAL * (1.0 / before + 1.0 / after).sqrt();
         let centre = (after / before).ln();
         return LogInterval { low: centre - half, high: centre + half };
     }
     LogInterval { low: low(before, after), high: -low(after, before) }
+}
+
+/// How often counts that are as far apart as these, or further, come from one and the same rate: twice the smaller tail of
+/// the binomial distribution of [`log_ratio`]. `longer` is ln of how many times longer the second was counted.
+#[must_use]
+pub fn p_value(before: f64, after: f64, longer: f64) -> f64 {
+    if before >= MANY && after >= MANY {
+        let error = (1.0 / before + 1.0 / after).sqrt();
+        return erfc((((after / before).ln() - longer) / error).abs() / SQRT_2);
+    }
+    // As many as this count, or more.
+    let tail = |count: f64, other: f64, log_odds: f64| {
+        if count <= 0.0 { 1.0 } else { cumulative(count, other + 1.0, log_odds) }
+    };
+    (2.0 * tail(after, before, longer).min(tail(before, after, -longer))).min(1.0)
 }
 
 /// The lower end: the odds of a binomial whose upper tail at `after` is [`TAIL`].
@@ -81,6 +100,23 @@ mod tests {
     }
 
     #[test]
+    fn p_values_agree_with_r() {
+        // poisson.test and 2 * min(pbinom(after, n, t), pbinom(after - 1, n, t, lower.tail = FALSE)), t = 1/2 and 2/3
+        let cases = [
+            (3.0, 0.0, 0.0, 0.25),
+            (6.0, 0.0, 0.0, 0.031_25),
+            (0.0, 10.0, 0.0, 2.0 * 0.5_f64.powi(10)),
+            (5.0, 5.0, 0.0, 1.0),
+            (0.0, 0.0, 0.0, 1.0),
+            (10.0, 0.0, 2.0_f64.ln(), 2.0 * 3.0_f64.powi(-10)),
+        ];
+        for (before, after, longer, expected) in cases {
+            let found = p_value(before, after, longer);
+            assert!((found - expected).abs() < 1e-9, "{before} {after}: {found} instead of {expected}");
+        }
+    }
+
+    #[test]
     fn the_exact_and_the_normal_interval_meet() {
         let (exact, normal) = (log_ratio(MANY - 1.0, 2.0 * MANY), log_ratio(MANY, 2.0 * MANY));
         // A thousandth is the count that they differ by.
@@ -98,6 +134,18 @@ mod tests {
             let (there, back) = (log_ratio(before, after), log_ratio(after, before));
             prop_assert!(there.low == -back.high || (there.low + back.high).abs() < 1e-9);
             prop_assert!(there.low <= there.high);
+        }
+
+        #[test]
+        fn what_the_interval_leaves_out_has_a_small_p_value(
+            before in 0.0..3000.0_f64, after in 0.0..3000.0_f64, longer in -2.0..2.0_f64,
+        ) {
+            let interval = log_ratio(before, after);
+            let p_value = p_value(before, after, longer);
+            prop_assert!((0.0..=1.0).contains(&p_value));
+            let near = (longer - interval.low).abs().min((longer - interval.high).abs()) < 1e-2;
+            let is_left_out = longer < interval.low || longer > interval.high;
+            prop_assert!(near || is_left_out == (p_value < 1.0 - super::super::interval::CONFIDENCE), "{}", p_value);
         }
     }
 }

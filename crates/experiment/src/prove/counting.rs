@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use exits::profile_comparison::Interval;
 use exits::{Change, Comparison, ExitCounts, ExitReason, HandlingTime, Side};
 use probe::measure::Measure;
 use probe::run::Arm;
@@ -112,10 +113,16 @@ fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
                 }),
                 handling: ArmPair::each(|arm| handling(each(arm).0, row.reason)),
                 change: both.then_some(row.change),
+                interval: interval([&side_off, &side_on], row.reason).filter(|_| both),
                 expected: row.reason.under_interrupt_virtualization(),
             }
         })
         .collect()
+}
+
+fn interval(sides: [&Side; 2], reason: ExitReason) -> Option<Interval> {
+    let [off, on] = sides.map(|side| side.operations);
+    Interval::of_counts(sides.map(|side| side.counts.get(reason)), [off?, on?])
 }
 
 fn merged(runs: &[&CountedRun]) -> Side {

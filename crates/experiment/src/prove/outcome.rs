@@ -170,6 +170,9 @@ pub struct ReasonRow {
     /// From off to on, of the exits for each operation; none without both arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
+    /// Of the change, by the number of exits alone: each arm's were counted in one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<exits::profile_comparison::Interval>,
     /// What interrupt virtualization does to such exits by the hardware's rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Virtualized>,

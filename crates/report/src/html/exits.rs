@@ -6,7 +6,7 @@ use probe::run::Arm;
 
 use super::axis::{linear_ticks, percent};
 use super::{arms, chart, legend};
-use crate::figure;
+use crate::{compared, figure};
 
 /// The longest bar ends here, so that its figure has room behind it.
 const LONGEST: f64 = 0.84;
@@ -97,7 +97,10 @@ fn figures(outcome: &Outcome) -> Markup {
                     tr {
                         th scope="col" { "Exit reason" }
                         @for &arm in &arms { th scope="col" { "Exits, " (figure::arm(arm)) } }
-                        @if both { th scope="col" { "Change, %" } }
+                        @if both {
+                            th scope="col" { "Change, %" }
+                            th scope="col" { "95 % interval" }
+                        }
                         @if reasons {
                             @for &arm in &arms { th scope="col" { "Mean time, " (figure::arm(arm)) ", ns" } }
                             th.text scope="col" { "What it is" }
@@ -109,7 +112,10 @@ fn figures(outcome: &Outcome) -> Markup {
                         tr {
                             th scope="row" { code { (row.reason) } }
                             @for &arm in &arms { td { (figure::count_of(*row.count.of(arm))) } }
-                            @if both { td { (figure::minus(&change(row.change))) } }
+                            @if both {
+                                td { (figure::minus(&change(row.change))) }
+                                td { (figure::minus(&compared::of_interval(row.interval))) }
+                            }
                             @for &arm in &arms { td { (mean(row, arm)) } }
                             td.text { (row.reason.about().unwrap_or_default()) }
                         }
@@ -126,6 +132,7 @@ fn figures(outcome: &Outcome) -> Markup {
                                 @for &arm in &arms { td { (figure::count_of(*sum.of(arm))) } }
                                 @if both {
                                     td { (figure::minus(&change(figure::change_between(sum, totals.operations)))) }
+                                    td { (figure::minus(&figure::interval_between(sum, totals.operations))) }
                                 }
                                 @if reasons {
                                     @for _ in &arms { td {} }

@@ -6,6 +6,7 @@ use experiment::prove::{Cost, Effect, MeasureOutcome, Outcome};
 use probe::measure::Measure;
 use probe::run::Arm;
 
+use crate::compared;
 use crate::figure::{self, NONE};
 
 /// Columns are this far apart.
@@ -114,6 +115,7 @@ pub(super) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<Str
                     figure::count_of(row.count.off),
                     figure::count_of(row.count.on),
                     figure::change(row.change),
+                    compared::of_interval(row.interval),
                 ],
                 Some(arm) => vec![
                     name,
@@ -133,6 +135,7 @@ pub(super) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<Str
                 figure::count_of(sum.off),
                 figure::count_of(sum.on),
                 figure::change(figure::change_between(sum, totals.operations)),
+                figure::interval_between(sum, totals.operations),
             ],
             Some(arm) => {
                 let operations = *totals.operations.of(arm);
@@ -143,7 +146,7 @@ pub(super) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<Str
         lines.push(Line { cells, bold, colour: None });
     }
     let header: &[&str] = match only {
-        None => &["exit reason", "exits off", "exits on", "change"],
+        None => &["exit reason", "exits off", "exits on", "change", "95 % interval"],
         Some(_) => &["exit reason", "exits", "an operation"],
     };
     (!lines.is_empty()).then(|| drawn(header, lines, width, colour))
