@@ -126,6 +126,36 @@ pub(crate) fn elided(text: &str, width: usize) -> String {
     format!("{}…{tail}", text.chars().take(head).collect::<String>())
 }
 
+/// `text` in lines of at most `width` characters where it can be broken: at blanks, and behind what joins words in names.
+/// A word is never cut.
+pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in words(text) {
+        let room = word.trim_end().chars().count();
+        if length > 0 && length + room > width {
+            lines.push(String::new());
+            length = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(word);
+        }
+        length += word.chars().count();
+    }
+    lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+    lines
+}
+
+/// The characters of the longest word that [`folded`] keeps whole.
+pub(crate) fn longest_word(text: &str) -> usize {
+    words(text).map(|word| word.trim_end().chars().count()).max().unwrap_or(0)
+}
+
+/// Each with what it ends with.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive([' ', '-', '_', '.', '/', ','])
+}
+
 /// Without what would let a file speak to the reader's terminal.
 pub(crate) use exits::printable;
 
@@ -147,6 +177,18 @@ mod tests {
     fn long_names_keep_both_ends() {
         assert_eq!(elided("EXTERNAL_INTERRUPT +0x4000000", 16), "EXTERNAL…4000000");
         assert_eq!(elided("HLT", 16), "HLT");
+    }
+
+    #[test]
+    fn names_are_folded_between_words() {
+        assert_eq!(
+            folded("VM exits in all during random-read", 16),
+            ["VM exits in all", "during random-", "read"]
+        );
+        assert_eq!(folded("EXTERNAL_INTERRUPT +0x4000000", 10), ["EXTERNAL_", "INTERRUPT", "+0x4000000"]);
+        assert_eq!(folded("0xfffffffffffff000:W", 8), ["0xfffffffffffff000:W"]);
+        assert_eq!(folded("HLT", 8), ["HLT"]);
+        assert_eq!(longest_word("VM exits EXTERNAL_INTERRUPT"), 9);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Figures of studies as text with their units, the same in every medium.
 
 use experiment::statistics::Interval;
-use experiment::study::analysis::{Change, Comparison, Figure, Finding, Findings, Scale};
+use experiment::study::analysis::{
+    Change, Comparison, Figure, Finding, Findings, Point, Scale, exits_of_which_work,
+};
 use experiment::study::{Better, Unit};
 
 use crate::figure::NONE;
@@ -60,6 +62,10 @@ impl Measure {
             shown if shown >= 100.0 => usize::from(unit == Unit::Percent),
             shown if shown >= 10.0 => 1,
             0.0 => 0,
+            // Of an operation a rare exit is a small part.
+            shown if shown < 1.0 && unit == Unit::PerOperation => {
+                (1.0 - shown.log10().floor()).min(9.0) as usize
+            }
             _ => 2,
         };
         Self { unit, size, name, decimals }
@@ -68,10 +74,17 @@ impl Measure {
     /// The one for all values of a figure: that of the smallest, unless the largest would have too many digits in it.
     pub(crate) fn of_figure(figure: &Figure) -> Self {
         let values =
-            figure.points.iter().flat_map(|point| point.arms.iter().flatten()).map(|arm| arm.mean.abs());
+            figure.points.iter().flat_map(|point| point.arms.iter().flatten()).map(|arm| arm.level.abs());
         let largest = values.clone().fold(0.0, f64::max);
         let smallest = values.filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
-        Self::of(figure.unit, if smallest * MOST_SPREAD > largest { smallest } else { largest })
+        let largest = if smallest * MOST_SPREAD > largest { smallest } else { largest };
+        Self::of_metric(&figure.metric, figure.unit, largest)
+    }
+
+    /// As [`Self::of`]; exits for each unit of work name that unit: "an event".
+    pub(crate) fn of_metric(metric: &str, unit: Unit, largest: f64) -> Self {
+        let measure = Self::of(unit, largest);
+        exits_of_which_work(metric).map_or(measure, |(work, _)| Self { name: work.each(), ..measure })
     }
 
     /// "MB/s"; nothing for plain counts.
@@ -111,6 +124,11 @@ fn grouped(value: f64, decimals: usize) -> String {
     let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
     let whole = whole.parse().map_or_else(|_| whole.to_owned(), crate::figure::count);
     format!("{}{whole}{rest}", if is_zero { "" } else { sign })
+}
+
+/// The level of an arm: "412".
+pub(crate) fn level(point: &Point, arm: usize, measure: &Measure) -> String {
+    point.level(arm).map_or_else(|| NONE.to_owned(), |level| measure.number(level))
 }
 
 /// "+2.1 %", "-0.4 points", "+12.0 MB/s".

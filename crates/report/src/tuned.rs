@@ -73,7 +73,7 @@ fn ruling(ruling: Ruling) -> &'static str {
 fn values(judged: &Judged) -> [String; 2] {
     let both = [judged.before, judged.after];
     let largest = both.iter().flatten().fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    let measure = Measure::of(judged.unit, largest);
+    let measure = Measure::of_metric(&judged.metric, judged.unit, largest);
     both.map(|value| value.map_or_else(|| NONE.to_owned(), |value| measure.shown(value)))
 }
 

@@ -18,6 +18,7 @@ mod verdict;
 mod warning;
 mod wording;
 
+pub(in crate::study) use change::interval_of_ratios;
 pub use change::{Change, LEVEL, MINIMUM_REPEATS, Scale, Test};
 pub use difference::{
     ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, NotCompared, StudyDifference, difference,
@@ -30,7 +31,7 @@ pub use method::{FailedRun, Method, OrderedRun, Skew};
 pub use multiplicity::{FalseAlarms, Multiplicity};
 pub use verdict::{Judgement, Verdict};
 pub use warning::Warning;
-pub use wording::{accessed, counted_reason, exit_reason, metric_in_words};
+pub use wording::{accessed, counted_reason, exit_reason, exits_of_which_work, metric_in_words};
 
 use std::collections::{BTreeMap, BTreeSet};
 

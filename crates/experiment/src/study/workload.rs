@@ -16,6 +16,7 @@ mod sysbench;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,6 +32,7 @@ pub use netperf::{Netperf, NetperfOutput, NetperfTest, Server};
 pub use plan::{BadWorkload, Tool, WorkloadPlan};
 pub use probe::Probe;
 pub use sysbench::{Sysbench, SysbenchTest};
+pub use work::WorkUnit;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

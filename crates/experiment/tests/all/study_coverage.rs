@@ -4,12 +4,13 @@
 //! study_coverage --nocapture` prints the tables of `study/analysis/change.rs`.
 
 use experiment::statistics::Interval;
+use experiment::study::Unit;
 use experiment::study::analysis::synthetic::{Made, study};
-use experiment::study::analysis::{Findings, analyse};
+use experiment::study::analysis::{Change, Findings, analyse};
 use host::Fingerprint;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, StandardNormal, StudentT};
+use rand_distr::{Distribution, Poisson, StandardNormal, StudentT};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 const STUDIES: usize = 600;
@@ -168,6 +169,95 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
 #[test]
 fn an_interval_that_is_too_sure_of_itself_is_caught() {
     assert!(coverage(bootstrap, USUAL, 3).0 < 85.0);
+}
+
+/// Events of each run: a rate that goes up and down from block to block and from run to run, and chance.
+struct Counts {
+    /// Events of a run that are to be expected, in the baseline and in the arm.
+    expected: [f64; 2],
+    /// Standard deviations of the logarithm of the rate: of a block, and of a run.
+    scatter: [f64; 2],
+}
+
+impl Counts {
+    fn simulated(&self, blocks: usize, random: &mut ChaCha8Rng) -> Vec<[f64; 2]> {
+        (0..blocks)
+            .map(|_| {
+                let block = self.scatter[0] * normal(random);
+                self.expected.map(|expected| {
+                    // So that the mean is what is to be expected.
+                    let [of_block, of_run] = self.scatter.map(|scatter| scatter.powi(2) / 2.0);
+                    let run = self.scatter[1] * normal(random);
+                    let rate: f64 = expected * (block - of_block + run - of_run).exp();
+                    if rate > 0.0 { Poisson::new(rate).unwrap().sample(random) } else { 0.0 }
+                })
+            })
+            .collect()
+    }
+}
+
+/// The comparison of a figure of the host that counts these events in two seconds each.
+fn of_counts(blocks: &[[f64; 2]]) -> Change {
+    let mut collected = study(&Made {
+        blocks: blocks.len() as u32,
+        counts: vec![1],
+        workloads: vec!["pread"],
+        ..Made::default()
+    });
+    for stored in &mut collected.runs {
+        let run = &mut stored.run;
+        let arm = usize::from(run.cell.arm["apicv"] == "on");
+        run.guests[0].clear();
+        run.host.truncate(1);
+        let metric = &mut run.host[0];
+        metric.name = "accesses.port".to_owned();
+        metric.unit = Unit::PerSecond;
+        metric.value = blocks[run.cell.block as usize][arm] / 2.0;
+        run.took = 2.0;
+        run.fingerprint = Fingerprint::default();
+        run.guest_facts.clear();
+    }
+    let findings = analyse(&collected, false).unwrap();
+    findings.figures[0].points[0].comparisons[0].change.unwrap()
+}
+
+/// Counts that are few, or none in some runs, where both arms have the same rate: how often their difference is called one,
+/// and how often the interval holds it. And where nothing is left in the arm: how often that is seen.
+#[test]
+fn counts_of_few_and_none_are_as_sure_as_they_say() {
+    println!("| expected | scatter | blocks | held | p below 0.05 |");
+    let mut random = ChaCha8Rng::seed_from_u64(11);
+    for scatter in [[0.0; 2], [0.3, 0.1], [0.5, 0.5]] {
+        for expected in [0.7, 3.0, 12.0] {
+            for blocks in [3, 4, 8] {
+                let counts = Counts { expected: [expected; 2], scatter };
+                let (mut held, mut below) = (0, 0);
+                for _ in 0..STUDIES {
+                    let change = of_counts(&counts.simulated(blocks, &mut random));
+                    held += usize::from(change.interval.unwrap().holds_zero());
+                    below += usize::from(change.p_value.unwrap() < 0.05);
+                }
+                let percent = |count: usize| 100.0 * count as f64 / STUDIES as f64;
+                println!(
+                    "| {expected} | {scatter:?} | {blocks} | {:.1} % | {:.1} % |",
+                    percent(held),
+                    percent(below)
+                );
+                assert!(percent(held) > 93.0, "{expected} {scatter:?} {blocks}: {held}");
+                assert!(percent(below) < 6.5, "{expected} {scatter:?} {blocks}: {below}");
+            }
+        }
+    }
+    for (expected, scatter) in [(20.0, [0.3, 0.3]), (200.0, [0.5, 0.5])] {
+        let counts = Counts { expected: [expected, 0.0], scatter };
+        let seen = (0..STUDIES).filter(|_| {
+            let change = of_counts(&counts.simulated(3, &mut random));
+            change.p_value.unwrap() < 0.05 && !change.interval.unwrap().holds_zero()
+        });
+        let seen = 100.0 * seen.count() as f64 / STUDIES as f64;
+        println!("gone from {expected}, {scatter:?}, 3 blocks: seen in {seen:.1} %");
+        assert!(seen > 90.0, "{expected} {scatter:?}: {seen} %");
+    }
 }
 
 /// Studies whose arms are alike, through the whole analysis: how many comparisons have a p value below the level, and how

@@ -5,11 +5,12 @@ use experiment::study::analysis::{Comparison, Figure, Findings, Scale, Test};
 use super::Line;
 
 /// One line for each figure, number of guests and arm but the baseline; `guests` is empty in the lines over all numbers of
-/// guests. Means are in the figure's plain unit; changes are in percent where `scale` is `ratio`, else in that unit.
+/// guests. Means and levels are in the figure's plain unit; changes are between the levels, in percent where `scale` is `ratio`,
+/// else in that unit.
 pub fn study(findings: &Findings) -> String {
     let mut text = String::from(
         "workload,metric,source,unit,guests,arm,baseline_mean,arm_mean,scale,change,low,high,percent,noise,repeats,p,p_holm,test,\
-         finding,alike\n",
+         finding,alike,baseline_level,arm_level\n",
     );
     for figure in &findings.figures {
         for point in &figure.points {
@@ -43,6 +44,7 @@ fn line(
     let test = change.and_then(|change| change.test).map_or("", |test| match test {
         Test::Permutation => "permutation",
         Test::Student => "student",
+        Test::Counts => "counts",
     });
     let mut line = Line::default();
     line.field(&figure.workload).field(&figure.metric).field(word(&figure.source)).field(word(&figure.unit));
@@ -52,6 +54,7 @@ fn line(
     line.optional(one.percent).optional(one.noise).optional(change.map(|change| change.repeats));
     line.optional(change.and_then(|change| change.p_value)).optional(one.p_holm).field(test);
     line.field(word(&one.finding)).field(one.is_aa);
+    line.optional(one.levels.map(|levels| levels[0])).optional(one.levels.map(|levels| levels[1]));
     line.end(text);
 }
 

@@ -1,14 +1,14 @@
-//! Tables whose columns give way where room is short: first those that matter least, then names.
+//! Tables whose columns give way where room is short: first those that matter least, then names are folded.
 
 use std::borrow::Cow;
 
 use textwrap::core::display_width;
 
-use crate::figure;
+use crate::figure::{folded, longest_word};
 
 /// Columns are this far apart.
 const GAP: usize = 2;
-/// Names are not shortened below this.
+/// Names are not folded to less than this.
 const NARROWEST_NAME: usize = 10;
 /// For longer names than this no column of figures gives way: `EXTERNAL_INTERRUPT` fits.
 const WIDEST_NAME: usize = 18;
@@ -18,30 +18,44 @@ pub(super) struct Column {
     title: Cow<'static, str>,
     cells: Vec<String>,
     on_the_left: bool,
-    may_be_shortened: bool,
+    /// What may be told in several lines.
+    folds: Folds,
+    /// It is, where it is longer than this.
+    limit: usize,
     /// The lowest goes first; `None` stays.
     rank: Option<u8>,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Folds {
+    Nothing,
+    Title,
+    Cells,
+}
+
 impl Column {
-    /// Texts, on the left. The middle of long ones gives way.
+    fn new(title: Cow<'static, str>, cells: Vec<String>, on_the_left: bool, folds: Folds) -> Self {
+        Self { title, cells, on_the_left, folds, limit: usize::MAX, rank: None }
+    }
+
+    /// Texts, on the left. Long ones are folded.
     pub(super) fn names(title: &'static str, cells: Vec<String>) -> Self {
-        Self { title: title.into(), cells, on_the_left: true, may_be_shortened: true, rank: None }
+        Self::new(title.into(), cells, true, Folds::Cells)
     }
 
-    /// Texts, on the left, that mean nothing when they are not whole.
+    /// Texts, on the left, each in one line.
     pub(super) fn whole_names(title: &'static str, cells: Vec<String>) -> Self {
-        Self { title: title.into(), cells, on_the_left: true, may_be_shortened: false, rank: None }
+        Self::new(title.into(), cells, true, Folds::Nothing)
     }
 
-    /// Figures, which are never shortened.
+    /// Figures, which are never folded.
     pub(super) fn figures(title: &'static str, cells: Vec<String>) -> Self {
-        Self { title: title.into(), cells, on_the_left: false, may_be_shortened: false, rank: None }
+        Self::new(title.into(), cells, false, Folds::Nothing)
     }
 
-    /// Figures below a title that is known at run time only.
+    /// Figures below a title that is known at run time only, and is folded where it is long.
     pub(super) fn named_figures(title: String, cells: Vec<String>) -> Self {
-        Self { title: title.into(), cells, on_the_left: false, may_be_shortened: false, rank: None }
+        Self::new(title.into(), cells, false, Folds::Title)
     }
 
     /// The column may be left out where room is short, the lowest `rank` first.
@@ -49,45 +63,76 @@ impl Column {
         Self { rank: Some(rank), ..self }
     }
 
-    fn width(&self) -> usize {
-        let cells = self.cells.iter().map(|cell| display_width(cell));
-        cells.chain([display_width(&self.title)]).max().unwrap_or(0)
+    /// The lines of a cell.
+    fn lines(&self, cell: &str) -> Vec<String> {
+        if self.folds == Folds::Cells { folded(cell, self.limit) } else { vec![cell.to_owned()] }
     }
+
+    fn title_lines(&self) -> Vec<String> {
+        if self.folds == Folds::Title {
+            folded(&self.title, self.limit)
+        } else {
+            vec![self.title.to_string()]
+        }
+    }
+
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|cell| widest(&self.lines(cell)));
+        cells.chain([widest(&self.title_lines())]).max().unwrap_or(0)
+    }
+
+    /// How narrow folding makes it.
+    fn narrowest(&self) -> usize {
+        let whole = || self.cells.iter().map(|cell| display_width(cell));
+        match self.folds {
+            Folds::Nothing => self.width(),
+            Folds::Title => whole().chain([longest_word(&self.title)]).max().unwrap_or(0),
+            Folds::Cells => {
+                let words = self.cells.iter().map(|cell| longest_word(cell));
+                words.chain([display_width(&self.title), NARROWEST_NAME]).max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// Before it is folded further, columns that matter less go.
+    fn wanted(&self) -> usize {
+        match self.folds {
+            Folds::Nothing => self.width(),
+            Folds::Title => self.narrowest(),
+            Folds::Cells => self.width().min(WIDEST_NAME.max(self.narrowest())),
+        }
+    }
+}
+
+fn widest(lines: &[String]) -> usize {
+    lines.iter().map(|line| display_width(line)).max().unwrap_or(0)
 }
 
 /// The table in at most `width` columns if it can be; its last line is bold where there is colour and
 /// `sum_last` says that it is a sum.
 pub(super) fn drawn(mut columns: Vec<Column>, width: usize, sum_last: bool, colour: bool) -> String {
-    let wanted = |column: &Column| {
-        if column.may_be_shortened { column.width().min(WIDEST_NAME) } else { column.width() }
-    };
     let total = |columns: &[Column], width_of: &dyn Fn(&Column) -> usize| {
         columns.iter().map(width_of).sum::<usize>() + GAP * columns.len().saturating_sub(1)
     };
-    while total(&columns, &wanted) > width {
+    while total(&columns, &Column::wanted) > width {
         let ranked = columns.iter().enumerate().filter_map(|(at, column)| Some((column.rank?, at)));
         let Some((_, least)) = ranked.min() else { break };
         columns.remove(least);
     }
     while total(&columns, &Column::width) > width {
-        let names =
-            columns.iter_mut().filter(|column| column.may_be_shortened && column.width() > NARROWEST_NAME);
-        let Some(widest) = names.max_by_key(|column| column.width()) else { break };
-        let shorter = widest.width() - 1;
-        widest.cells.iter_mut().for_each(|cell| *cell = figure::elided(cell, shorter));
-        if widest.width() > shorter {
-            break;
-        }
+        let wide = columns.iter_mut().filter(|column| column.width() > column.narrowest());
+        let Some(widest) = wide.max_by_key(|column| column.width()) else { break };
+        widest.limit = widest.width() - 1;
     }
     render(&columns, sum_last, colour)
 }
 
 fn render(columns: &[Column], sum_last: bool, colour: bool) -> String {
     let widths: Vec<usize> = columns.iter().map(Column::width).collect();
-    let line = |cell: &dyn Fn(&Column) -> String| {
+    let line = |cell: &dyn Fn(usize) -> String| {
         let mut text = String::new();
-        for (column, &width) in columns.iter().zip(&widths) {
-            let cell = cell(column);
+        for (at, (column, &width)) in columns.iter().zip(&widths).enumerate() {
+            let cell = cell(at);
             let blanks = " ".repeat(width.saturating_sub(display_width(&cell)));
             let gap = if text.is_empty() { "" } else { "  " };
             text += gap;
@@ -97,14 +142,32 @@ fn render(columns: &[Column], sum_last: bool, colour: bool) -> String {
     };
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let length = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-    let mut text = format!("{}\n{}\n", line(&|column| column.title.to_string()), "─".repeat(length));
+    let titles: Vec<Vec<String>> = columns.iter().map(Column::title_lines).collect();
+    let highest = |cells: &[Vec<String>]| cells.iter().map(Vec::len).max().unwrap_or(0);
+    let mut text = String::new();
+    let height = highest(&titles);
+    for at in 0..height {
+        // Titles stand on the line below them.
+        let of = |column: usize| {
+            let above = height - titles[column].len();
+            at.checked_sub(above).and_then(|at| titles[column].get(at).cloned()).unwrap_or_default()
+        };
+        text += &line(&of);
+        text.push('\n');
+    }
+    text += &"─".repeat(length);
+    text.push('\n');
     for row in 0..rows {
-        let line = line(&|column| column.cells.get(row).cloned().unwrap_or_default());
-        if colour && sum_last && row + 1 == rows {
-            text += &format!("\u{1b}[1m{line}\u{1b}[0m\n");
-        } else {
-            text += &line;
-            text.push('\n');
+        let of = |column: &Column| column.cells.get(row).map_or_else(Vec::new, |cell| column.lines(cell));
+        let cells: Vec<Vec<String>> = columns.iter().map(of).collect();
+        for at in 0..highest(&cells) {
+            let line = line(&|column| cells[column].get(at).cloned().unwrap_or_default());
+            if colour && sum_last && row + 1 == rows {
+                text += &format!("\u{1b}[1m{line}\u{1b}[0m\n");
+            } else {
+                text += &line;
+                text.push('\n');
+            }
         }
     }
     text
@@ -141,13 +204,30 @@ mod tests {
         assert_eq!(title(39), "name first third");
         assert_eq!(title(31), "name third");
         assert_eq!(title(20), "name third");
-        assert!(table(20).contains("EXTERN…000000"));
+        // No word is cut.
+        assert!(
+            table(20).contains("\nEXTERNAL_       5\nINTERRUPT\n+0x4000000\nHLT             6"),
+            "{}",
+            table(20)
+        );
     }
 
     #[test]
     fn half_an_address_is_never_shown() {
         let columns = vec![Column::whole_names("address", texts(&["0xfffffffffffff000:W"]))];
         assert!(drawn(columns, 12, false, false).contains("0xfffffffffffff000:W"));
+    }
+
+    #[test]
+    fn long_titles_are_folded_before_columns_go() {
+        let columns = vec![
+            Column::whole_names("n", texts(&["1"])),
+            Column::named_figures("apicv on, irqchip split".to_owned(), texts(&["12"])),
+            Column::figures("p", texts(&["0.1"])).may_go(0),
+        ];
+        let table = drawn(columns, 18, false, false);
+        let heading: Vec<&str> = table.lines().take(4).map(str::trim).collect();
+        assert_eq!(heading, ["apicv on,", "irqchip", "n      split    p", "─────────────────"]);
     }
 
     #[test]

@@ -175,7 +175,8 @@ pub(super) fn drawn(header: &[&str], lines: Vec<Line>, width: usize, colour: boo
     }
     for line in lines {
         let cells = line.cells.iter().enumerate().map(|(index, text)| {
-            let cell = Cell::new(if index == 0 { figure::elided(text, name) } else { text.clone() });
+            let cell =
+                Cell::new(if index == 0 { figure::folded(text, name).join("\n") } else { text.clone() });
             let cell = if line.bold { cell.add_attribute(Attribute::Bold) } else { cell };
             match line.colour {
                 Some((coloured, colour)) if coloured == index => cell.fg(colour),

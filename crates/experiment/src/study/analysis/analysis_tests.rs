@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::synthetic::{Made, study};
 use super::*;
+use crate::study::{Better, Combine, Metric, Unit};
 
 fn found(made: &Made) -> Findings {
     analyse(&study(made), false).unwrap()
@@ -50,6 +51,156 @@ fn a_reason_that_is_gone_was_seen_no_times() {
     assert_eq!((on.mean, on.values.len()), (0.0, 8));
     assert_eq!(figure.points[0].comparisons[0].finding, Finding::Lowered);
     assert!((figure.points[0].comparisons[0].percent.unwrap() - -100.0).abs() < 1e-9);
+}
+
+/// A study of three blocks whose runs have this one figure of the host more, off and on.
+fn with_figure(name: &str, unit: Unit, values: [[f64; 3]; 2]) -> Findings {
+    let made = Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
+    let mut collected = study(&made);
+    for stored in &mut collected.runs {
+        let run = &mut stored.run;
+        let arm = usize::from(run.cell.arm["apicv"] == "on");
+        let value = values[arm][run.cell.block as usize];
+        run.took = 2.0;
+        let (better, combine) = (Better::Lower, Combine::Single);
+        run.host.push(Metric { name: name.to_owned(), unit, better, combine, value });
+    }
+    analyse(&collected, false).unwrap()
+}
+
+#[test]
+fn accesses_that_are_always_gone_are_found_however_their_number_scattered() {
+    let findings = with_figure("accesses.port", Unit::PerSecond, [[145.0, 143.0, 61.0], [0.0; 3]]);
+    let point = &figure(&findings, "pread", "accesses.port").points[0];
+    let [one] = &point.comparisons[..] else { panic!("{point:?}") };
+    assert_eq!((one.finding, one.percent), (Finding::Lowered, Some(-100.0)), "{one:?}");
+    let interval = one.change.unwrap().interval.unwrap();
+    assert!(interval.high < 0.0, "{one:?}");
+    let on = point.arms[1].as_ref().unwrap();
+    // With 95 % certainty there are no more in six seconds.
+    assert!(on.level == 0.0 && (0.5..0.7).contains(&on.level_interval.unwrap().high), "{on:?}");
+    // One a second is no certain difference from none, though it does not scatter.
+    let findings = with_figure("accesses.port", Unit::PerSecond, [[0.5; 3], [0.0; 3]]);
+    let one = &figure(&findings, "pread", "accesses.port").points[0].comparisons[0];
+    assert_eq!((one.finding, one.change.unwrap().test), (Finding::NotSeen, Some(Test::Counts)), "{one:?}");
+}
+
+#[test]
+fn what_is_gone_is_found_between_two_results_too() {
+    let collected = |value: f64| {
+        let mut collected =
+            study(&Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() });
+        for stored in &mut collected.runs {
+            let value = value * [145.0, 143.0, 61.0][stored.run.cell.block as usize];
+            let (name, unit) = ("accesses.port".to_owned(), Unit::PerSecond);
+            let (better, combine) = (Better::Lower, Combine::Single);
+            stored.run.host.push(Metric { name, unit, better, combine, value });
+        }
+        collected
+    };
+    let found = difference(&collected(1.0), &collected(0.0)).unwrap();
+    let row = found.rows.iter().find(|row| row.figure.metric == "accesses.port").unwrap();
+    assert_eq!(row.finding, Finding::Lowered, "{row:?}");
+    assert!(row.change.unwrap().interval.unwrap().high < 0.0 && row.levels[1] == 0.0, "{row:?}");
+}
+
+#[test]
+fn a_change_is_that_between_the_levels_beside_it() {
+    // The mean of the arm is larger, and the mean of the pairs' ratios is smaller.
+    let values = [[100.0, 100.0, 400.0], [60.0, 60.0, 500.0]];
+    let findings = with_figure("cpu.frequency", Unit::Hertz, values);
+    let point = &figure(&findings, "pread", "cpu.frequency").points[0];
+    let change = point.comparisons[0].change.unwrap();
+    let [off, on] = [0, 1].map(|arm| point.level(arm).unwrap());
+    assert!(change.estimate < 0.0 && on < off, "{change:?}, {off} and {on}");
+    let mean = |arm: usize| point.arms[arm].as_ref().unwrap().mean;
+    assert!(mean(1) > mean(0));
+    for findings in [findings, found(&Made::default()), found(&Made { blocks: 4, ..Made::default() })] {
+        for figure in &findings.figures {
+            for (point, one) in
+                figure.points.iter().flat_map(|point| point.comparisons.iter().map(move |one| (point, one)))
+            {
+                let (change, [before, after]) = (one.change.unwrap(), one.levels.unwrap());
+                let between = match change.scale {
+                    Scale::Ratio => (after / before - 1.0) * 100.0,
+                    Scale::Difference => after - before,
+                };
+                let near = (change.estimate - between).abs() < 1e-9 * (100.0 + before.abs().max(after.abs()));
+                assert!(near, "{}: {change:?} of {before} and {after}", figure.metric);
+                assert_eq!([point.level(0), point.level(one.arm)], [Some(before), Some(after)]);
+            }
+        }
+    }
+}
+
+/// A study whose guests did as many events in both arms, with half as many exits for each and in a third of the time.
+fn with_work() -> Collected {
+    let mut collected = study(&Made { workloads: vec!["threads"], counts: vec![1, 2], ..Made::default() });
+    for stored in &mut collected.runs {
+        let run = &mut stored.run;
+        let on = run.cell.arm["apicv"] == "on";
+        run.took = if on { 4.0 } else { 12.0 };
+        for guest in &mut run.guests {
+            let (name, unit) = ("work.events".to_owned(), Unit::Count);
+            guest.push(Metric { name, unit, better: Better::Neither, combine: Combine::Sum, value: 500.0 });
+        }
+        let exits = if on { 1500.0 } else { 1000.0 } * f64::from(run.cell.guests);
+        for metric in &mut run.host {
+            match metric.name.as_str() {
+                "exits.total" | "exits.HLT" => metric.value = exits,
+                _ => {}
+            }
+        }
+    }
+    collected
+}
+
+#[test]
+fn exits_are_told_a_second_and_for_each_unit_of_work() {
+    let findings = analyse(&with_work(), false).unwrap();
+    let percent = |metric: &str| {
+        let points = &figure(&findings, "threads", metric).points;
+        points.iter().map(|point| point.comparisons[0].percent.unwrap()).collect::<Vec<_>>()
+    };
+    assert!(percent("exits.total").iter().all(|percent| (percent - 50.0).abs() < 1e-6));
+    assert!(percent("exits-per-event.total").iter().all(|percent| (percent + 50.0).abs() < 1e-6));
+    let of_work = figure(&findings, "threads", "exits-per-event.total");
+    assert_eq!(
+        (of_work.unit, of_work.better, of_work.source),
+        (Unit::PerOperation, Better::Lower, Source::Host)
+    );
+    // 1,000 a second for 12 seconds, for 500 events, whatever the number of guests.
+    assert!(of_work.points.iter().all(|point| (point.level(0).unwrap() - 24.0).abs() < 1e-9));
+    // A reason that was not seen was seen no times for each event too.
+    let gone = figure(&findings, "threads", "exits-per-event.INTERRUPT_WINDOW");
+    assert_eq!(gone.points[0].level(1), Some(0.0));
+    let said = findings.verdict.sentences.join(" ");
+    assert!(
+        said.contains("lowered VM exits an event in all during threads with 1 and 2 VMs by 50"),
+        "{said}"
+    );
+    assert!(said.contains("raised VM exits in all during threads"), "{said}");
+    // They are the same counts again, and no comparisons more.
+    let without = found(&Made { workloads: vec!["threads"], counts: vec![1, 2], ..Made::default() });
+    assert_eq!(findings.multiplicity.made, without.multiplicity.made + 3);
+}
+
+#[test]
+fn a_load_that_does_not_tell_its_work_has_rates_alone() {
+    let mut collected = with_work();
+    collected.runs[0].run.guests[0].retain(|metric| metric.name != "work.events");
+    let findings = analyse(&collected, false).unwrap();
+    let blocks = |metric: &str| {
+        figure(&findings, "threads", metric).points[0]
+            .arms
+            .iter()
+            .flatten()
+            .map(|arm| arm.values.len())
+            .sum::<usize>()
+    };
+    assert_eq!((blocks("exits.HLT"), blocks("exits-per-event.HLT")), (16, 15));
+    let none = found(&Made::default());
+    assert!(!none.figures.iter().any(|figure| figure.metric.starts_with("exits-per-")));
 }
 
 #[test]

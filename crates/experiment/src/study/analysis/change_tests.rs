@@ -79,6 +79,50 @@ fn a_machine_without_noise_still_has_figures() {
     assert_eq!((found.estimate, found.p_value), (1.0, Some(SMALLEST_P)));
 }
 
+fn counts(events: &[f64]) -> Vec<Count> {
+    events.iter().map(|&events| Count { events, over: 2.0 }).collect()
+}
+
+#[test]
+fn what_is_always_gone_is_told_from_chance() {
+    // Accesses to ports in two seconds each, of a guest that got another disk.
+    let found = counted(&counts(&[290.0, 286.0, 122.0]), &counts(&[0.0; 3]), true, 0).unwrap();
+    near(found.estimate, -349.0 / 3.0, 1e-9);
+    assert!(found.p_value.unwrap() < 0.01, "{found:?}");
+    let interval = found.interval.unwrap();
+    assert!(
+        interval.low < found.estimate && found.estimate < interval.high && interval.high < 0.0,
+        "{found:?}"
+    );
+    assert_eq!((found.scale, found.test, found.repeats), (Scale::Difference, Some(Test::Student), 3));
+    // The other way round, and of results that share no block.
+    let back = counted(&counts(&[0.0; 3]), &counts(&[290.0, 286.0, 122.0]), true, 0).unwrap();
+    near(back.interval.unwrap().low, -interval.high, 1e-9);
+    let apart = counted(&counts(&[290.0, 286.0, 122.0]), &counts(&[0.0; 3]), false, 0).unwrap();
+    assert!(apart.p_value.unwrap() < LEVEL && !apart.is_paired, "{apart:?}");
+}
+
+#[test]
+fn few_events_are_no_surer_than_their_number() {
+    // Student's t takes what does not scatter for certain.
+    for (before, p_value) in [(1.0, 0.25), (2.0, 0.03125)] {
+        let found = counted(&counts(&[before; 3]), &counts(&[0.0; 3]), true, 0).unwrap();
+        near(found.p_value.unwrap(), p_value, 1e-9);
+        assert_eq!(found.test, Some(Test::Counts));
+    }
+    let found = counted(&counts(&[1.0; 3]), &counts(&[0.0; 3]), true, 0).unwrap();
+    assert!(found.interval.unwrap().holds_zero(), "{found:?}");
+}
+
+#[test]
+fn nothing_on_both_sides_is_no_difference() {
+    let found = counted(&counts(&[0.0; 4]), &counts(&[0.0; 4]), true, 0).unwrap();
+    assert_eq!((found.estimate, found.p_value), (0.0, Some(1.0)));
+    assert!(found.interval.unwrap().holds_zero());
+    let found = counted(&counts(&[9.0; 2]), &counts(&[0.0; 2]), true, 0).unwrap();
+    assert_eq!((found.interval, found.p_value, found.test), (None, None, None));
+}
+
 #[test]
 fn percentages_and_nothing_are_not_made_ratios() {
     assert_eq!(Scale::of(Unit::BytesPerSecond, [1.0, 2.0]), Scale::Ratio);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{Change, Scale, interval_of_mean, paired};
+use super::change::{
+    Change, Count, Scale, counted, interval_of_counts, interval_of_level, interval_of_mean, paired,
+};
 use super::facts::Arm;
 use super::findings::{ArmValues, Comparison, Figure, Point};
 use super::gates::Gates;
@@ -25,6 +27,8 @@ struct Pairs {
     baseline: Vec<f64>,
     arm: Vec<f64>,
     means: [f64; 2],
+    /// Of figures that are made of few events: these, of the baseline and of the arm.
+    counts: Option<[Vec<Count>; 2]>,
 }
 
 impl Rules<'_> {
@@ -35,7 +39,7 @@ impl Rules<'_> {
 
 /// A figure with every comparison that can be made of it.
 pub(super) fn figure(series: &Series, rules: &Rules<'_>) -> Figure {
-    let scale = Scale::of(series.unit, series.values.values().flat_map(|blocks| blocks.values().copied()));
+    let scale = series.scale();
     let points: Vec<Point> =
         rules.counts.iter().filter_map(|&guests| point(series, scale, guests, rules)).collect();
     let overall = if points.len() > 1 { overall(series, scale, &points, rules) } else { Vec::new() };
@@ -52,27 +56,48 @@ pub(super) fn figure(series: &Series, rules: &Rules<'_>) -> Figure {
 
 fn point(series: &Series, scale: Scale, guests: u32, rules: &Rules<'_>) -> Option<Point> {
     let of = |arm: usize| series.of(guests, arm);
-    let arms: Vec<Option<ArmValues>> = (0..rules.arms.len()).map(|arm| Some(summary(of(arm)?))).collect();
+    let arms: Vec<Option<ArmValues>> =
+        (0..rules.arms.len()).map(|arm| summary(series, guests, arm, scale)).collect();
     arms.iter().any(Option::is_some).then_some(())?;
     let baseline = rules.baseline(guests);
     let comparisons = (1..rules.arms.len())
         .filter(|&arm| arm != baseline && of(arm).is_some())
         .map(|arm| {
-            let pairs = of(baseline).zip(of(arm)).map(|(baseline, arm)| by_block(baseline, arm, scale));
+            let counts = |arm: usize| series.counts_of_few(guests, arm);
+            let counts = counts(baseline).zip(counts(arm));
+            let pairs = of(baseline).zip(of(arm)).map(|(baseline, arm)| Pairs {
+                counts: counts.map(|(baseline, arm)| in_both(&baseline, &arm)),
+                ..by_block(baseline, arm, scale)
+            });
             comparison(arm, pairs, series, scale, rules)
         })
         .collect();
     Some(Point { guests, arms, comparisons })
 }
 
-fn summary(values: &ByBlock) -> ArmValues {
+fn summary(series: &Series, guests: u32, arm: usize, scale: Scale) -> Option<ArmValues> {
+    let values = series.of(guests, arm)?;
     let only: Vec<f64> = values.values().copied().collect();
-    ArmValues {
+    let entered: Vec<f64> = only.iter().map(|&value| scale.enter(value)).collect();
+    let counts = series.counts_of_few(guests, arm);
+    Some(ArmValues {
         values: values.iter().map(|(&block, &value)| (block, value)).collect(),
         mean: mean(&only),
         median: median_of(&only).unwrap_or_default(),
         interval: interval_of_mean(&only),
-    }
+        level: scale.leave(mean(&entered)),
+        level_interval: match counts {
+            Some(counts) => interval_of_counts(&counts.into_values().collect::<Vec<_>>()),
+            None => interval_of_level(&entered, scale),
+        },
+    })
+}
+
+/// The counts of the blocks that both have.
+fn in_both(baseline: &BTreeMap<u32, Count>, arm: &BTreeMap<u32, Count>) -> [Vec<Count>; 2] {
+    let both: Vec<(Count, Count)> =
+        baseline.iter().filter_map(|(block, &count)| Some((count, *arm.get(block)?))).collect();
+    [both.iter().map(|pair| pair.0).collect(), both.iter().map(|pair| pair.1).collect()]
 }
 
 fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
@@ -85,6 +110,22 @@ fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
             mean(&both.iter().map(|pair| pair.0).collect::<Vec<_>>()),
             mean(&both.iter().map(|pair| pair.1).collect::<Vec<_>>()),
         ],
+        counts: None,
+    }
+}
+
+/// Of one block, over its numbers of guests, of the baseline and of the arm.
+struct Sums {
+    entered: [f64; 2],
+    plain: [f64; 2],
+    counts: [Option<Count>; 2],
+    points: f64,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        let none = Some(Count { events: 0.0, over: 0.0 });
+        Self { entered: [0.0; 2], plain: [0.0; 2], counts: [none; 2], points: 0.0 }
     }
 }
 
@@ -93,28 +134,43 @@ fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
 fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -> Vec<Comparison> {
     let arms = (1..rules.arms.len()).filter_map(|arm| {
         // By block: the sums over the numbers of guests that both arms have.
-        let mut blocks = BTreeMap::<u32, ([f64; 2], [f64; 2], f64)>::new();
+        let mut blocks = BTreeMap::<u32, Sums>::new();
         for point in points {
-            let baseline = rules.baseline(point.guests);
-            let (Some(baseline), Some(values)) =
-                (series.of(point.guests, baseline).filter(|_| baseline != arm), series.of(point.guests, arm))
-            else {
+            let baseline_arm = rules.baseline(point.guests);
+            let baseline = series.of(point.guests, baseline_arm).filter(|_| baseline_arm != arm);
+            let (Some(baseline), Some(values)) = (baseline, series.of(point.guests, arm)) else {
                 continue;
             };
             for (&block, &before) in baseline {
                 let Some(&after) = values.get(&block) else { continue };
-                let (entered, plain, count) = blocks.entry(block).or_default();
-                *entered = [entered[0] + scale.enter(before), entered[1] + scale.enter(after)];
-                *plain = [plain[0] + before, plain[1] + after];
-                *count += 1.0;
+                let sums = blocks.entry(block).or_default();
+                sums.entered = [sums.entered[0] + scale.enter(before), sums.entered[1] + scale.enter(after)];
+                sums.plain = [sums.plain[0] + before, sums.plain[1] + after];
+                for (sum, (value, arm)) in sums.counts.iter_mut().zip([(before, baseline_arm), (after, arm)])
+                {
+                    let over = series.over.get(&(point.guests, arm)).and_then(|over| over.get(&block));
+                    *sum = sum.zip(over).map(|(sum, &over)| Count {
+                        events: sum.events + value * over,
+                        over: sum.over + over,
+                    });
+                }
+                sums.points += 1.0;
             }
         }
         // A block that lacks a number of guests would weigh the others more.
-        let whole = blocks.values().map(|block| block.2).fold(0.0, f64::max);
-        let blocks: Vec<_> = blocks.into_values().filter(|block| block.2 == whole).collect();
-        let side = |side: usize| blocks.iter().map(|block| block.0[side] / whole).collect::<Vec<_>>();
-        let plain = |side: usize| mean(&blocks.iter().map(|block| block.1[side] / whole).collect::<Vec<_>>());
-        let pairs = Pairs { baseline: side(0), arm: side(1), means: [plain(0), plain(1)] };
+        let whole = blocks.values().map(|block| block.points).fold(0.0, f64::max);
+        let blocks: Vec<_> = blocks.into_values().filter(|block| block.points == whole).collect();
+        let side = |side: usize| blocks.iter().map(|block| block.entered[side] / whole).collect::<Vec<_>>();
+        let plain =
+            |side: usize| mean(&blocks.iter().map(|block| block.plain[side] / whole).collect::<Vec<_>>());
+        let counts = |side: usize| blocks.iter().map(|block| block.counts[side]).collect::<Option<Vec<_>>>();
+        let counts = counts(0).zip(counts(1)).filter(|_| series.is_of_few);
+        let pairs = Pairs {
+            baseline: side(0),
+            arm: side(1),
+            means: [plain(0), plain(1)],
+            counts: counts.map(|(baseline, arm)| [baseline, arm]),
+        };
         (!blocks.is_empty()).then(|| comparison(arm, Some(pairs), series, scale, rules))
     });
     arms.collect()
@@ -130,6 +186,13 @@ fn comparison(
     let change = pairs.as_ref().and_then(|pairs| change(pairs, scale, rules.seed));
     let noise =
         pairs.as_ref().and_then(|pairs| noise::floor([&pairs.baseline, &pairs.arm], pairs.arm.len(), scale));
+    let levels = pairs.as_ref().map(|pairs| match &pairs.counts {
+        // The change is between their means.
+        Some(counts) => {
+            counts.each_ref().map(|side| mean(&side.iter().map(|count| count.rate()).collect::<Vec<_>>()))
+        }
+        None => [&pairs.baseline, &pairs.arm].map(|entered| scale.leave(mean(entered))),
+    });
     let means = pairs.map_or([f64::NAN; 2], |pairs| pairs.means);
     let percent = match change {
         Some(change) if scale == Scale::Ratio => Some(change.estimate),
@@ -138,6 +201,7 @@ fn comparison(
     Comparison {
         arm,
         change,
+        levels: levels.filter(|_| change.is_some()),
         percent,
         noise,
         finding: rules.gates.judge(change, series.unit, means, noise),
@@ -147,6 +211,9 @@ fn comparison(
 }
 
 fn change(pairs: &Pairs, scale: Scale, seed: u64) -> Option<Change> {
+    if let Some([baseline, arm]) = &pairs.counts {
+        return counted(baseline, arm, true, seed);
+    }
     let differences: Vec<f64> =
         pairs.arm.iter().zip(&pairs.baseline).map(|(arm, baseline)| arm - baseline).collect();
     paired(&differences, scale, seed)

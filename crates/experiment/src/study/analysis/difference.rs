@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{Change, Scale, paired, unpaired};
+use super::change::{Change, Count, Scale, counted, paired, unpaired};
 use super::compare::mean;
 use super::facts::{Arm, Collected, StudyFacts, arms};
 use super::findings::{Finding, Source};
@@ -56,6 +56,8 @@ pub struct DifferenceRow {
     pub arm: usize,
     /// The means in the figure's unit, before and after.
     pub means: [f64; 2],
+    /// The levels that the change is between: geometric means where figures are compared by their ratio.
+    pub levels: [f64; 2],
     /// From before to after.
     pub change: Option<Change>,
     /// What may be said.
@@ -196,7 +198,8 @@ fn compare(
     effects: &mut Vec<EffectRow>,
 ) {
     let all = one.values.values().chain(other.values.values()).flat_map(|blocks| blocks.values().copied());
-    let scale = Scale::of(one.unit, all);
+    let are_few = one.is_of_few || other.is_of_few;
+    let scale = if are_few { Scale::Difference } else { Scale::of(one.unit, all) };
     let counts: BTreeSet<u32> = one.values.keys().map(|(guests, _)| *guests).collect();
     for guests in counts {
         let figure = ComparedFigure {
@@ -212,11 +215,20 @@ fn compare(
             let entered = [before, after]
                 .map(|values| values.values().map(|&value| scale.enter(value)).collect::<Vec<_>>());
             let means = [before, after].map(|values| mean(&values.values().copied().collect::<Vec<_>>()));
-            let change = unpaired(&entered[0], &entered[1], scale, seed);
+            let counts = |series: &Series| -> Option<Vec<Count>> {
+                Some(series.counts(guests, arm).filter(|_| are_few)?.into_values().collect())
+            };
+            let (change, levels) = match counts(one).zip(counts(other)) {
+                Some((before, after)) => (counted(&before, &after, false, seed), means),
+                None => (
+                    unpaired(&entered[0], &entered[1], scale, seed),
+                    entered.each_ref().map(|side| scale.leave(mean(side))),
+                ),
+            };
             let repeats = entered[0].len().min(entered[1].len());
             let noise = noise::floor([&entered[0], &entered[1]], repeats, scale);
             let finding = gates.judge(change, one.unit, means, noise);
-            rows.push(DifferenceRow { figure: figure.clone(), arm, means, change, finding });
+            rows.push(DifferenceRow { figure: figure.clone(), arm, means, levels, change, finding });
         }
         for arm in 1..arms.len() {
             let of = |series: &Series| {

@@ -113,6 +113,12 @@ impl Figure {
         self.source == Source::Host && self.metric == super::wording::EXIT_TOTAL
     }
 
+    /// Whether it counts the VM exits of all reasons for each unit of the workload's work.
+    pub fn is_exit_total_of_work(&self) -> bool {
+        self.source == Source::Host
+            && super::wording::exits_of_which_work(&self.metric).is_some_and(|(_, of)| of == "total")
+    }
+
     /// Each arm against the baseline in the fewest words: over all numbers of guests, or with the only one there is.
     pub fn summary(&self) -> &[Comparison] {
         match &self.points[..] {
@@ -138,6 +144,21 @@ pub struct Point {
     pub comparisons: Vec<Comparison>,
 }
 
+impl Point {
+    /// The level of an arm, in the blocks that were compared where those are the same for all arms, else in all of its own.
+    pub fn level(&self, arm: usize) -> Option<f64> {
+        let own = self.arms.get(arm)?.as_ref()?.level;
+        let is_baseline = self.comparisons.iter().all(|one| one.arm != arm);
+        let mut compared = self.comparisons.iter().filter_map(|one| match one.levels? {
+            [level, _] if is_baseline => Some(level),
+            [_, level] if one.arm == arm => Some(level),
+            _ => None,
+        });
+        let first = compared.next().unwrap_or(own);
+        Some(if compared.all(|level| level == first) { first } else { own })
+    }
+}
+
 /// A figure in one arm, with one number of guests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmValues {
@@ -149,6 +170,10 @@ pub struct ArmValues {
     pub median: f64,
     /// The 95 % interval of the mean, by Student's t; none with fewer than three values.
     pub interval: Option<Interval>,
+    /// What changes are between: the geometric mean where figures are compared by their ratio, else the mean.
+    pub level: f64,
+    /// The 95 % interval of the level; none with fewer than three values.
+    pub level_interval: Option<Interval>,
 }
 
 /// An arm against the baseline.
@@ -158,7 +183,10 @@ pub struct Comparison {
     pub arm: usize,
     /// How much, and how sure; `None` where no block has both.
     pub change: Option<Change>,
-    /// The arm's mean over the baseline's, as a change in percent, where both are positive.
+    /// Between which levels, of the baseline and the arm, in the blocks that have both: the estimate is their ratio, or
+    /// their difference. `None` without a change.
+    pub levels: Option<[f64; 2]>,
+    /// The change in percent of the baseline's level, where that is positive.
     pub percent: Option<f64>,
     /// What averages of so many repeats of one and the same arm differ by, as root of the mean square; on the scale of
     /// the change.

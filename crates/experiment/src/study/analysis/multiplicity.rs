@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Comparison, Figure, Source};
+use super::wording::exits_of_which_work;
 
-/// How many comparisons were made, and how many of them chance makes. Those of arms that are alike are not among them.
+/// How many comparisons were made, and how many of them chance makes. Those of arms that are alike are not among them, nor
+/// those of exits for each unit of work, which are those a second again by another measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Multiplicity {
     /// Comparisons with a p value.
@@ -39,14 +41,26 @@ pub struct FalseAlarms {
 
 /// All comparisons of all figures.
 pub(super) fn all(figures: &[Figure]) -> impl Iterator<Item = &Comparison> {
-    figures
-        .iter()
-        .flat_map(|figure| figure.points.iter().flat_map(|point| &point.comparisons).chain(&figure.overall))
+    figures.iter().flat_map(of)
+}
+
+fn of(figure: &Figure) -> impl Iterator<Item = &Comparison> {
+    figure.points.iter().flat_map(|point| &point.comparisons).chain(&figure.overall)
+}
+
+fn is_of_its_own(figure: &Figure) -> bool {
+    exits_of_which_work(&figure.metric).is_none()
 }
 
 pub(super) fn count(figures: &[Figure], level: f64) -> (Multiplicity, Option<FalseAlarms>) {
+    let counted: Vec<&Figure> = figures.iter().filter(|figure| is_of_its_own(figure)).collect();
     let tally = |is_aa: bool| {
-        let tested = || all(figures).filter(move |one| one.is_aa == is_aa && p_value(one).is_some());
+        let tested = || {
+            counted
+                .iter()
+                .flat_map(|figure| of(figure))
+                .filter(move |one| one.is_aa == is_aa && p_value(one).is_some())
+        };
         let below = tested().filter(|one| p_value(one).is_some_and(|p| p < level)).count();
         let found = tested().filter(|one| one.finding.is_found()).count();
         let holm =
@@ -73,7 +87,7 @@ pub(super) fn adjust(figures: &mut [Figure]) {
     for source in [Source::Workload, Source::Host] {
         let mut family: Vec<&mut Comparison> = figures
             .iter_mut()
-            .filter(|figure| figure.source == source)
+            .filter(|figure| figure.source == source && is_of_its_own(figure))
             .flat_map(|figure| {
                 figure.points.iter_mut().flat_map(|point| &mut point.comparisons).chain(&mut figure.overall)
             })

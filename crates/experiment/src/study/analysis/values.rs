@@ -2,9 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use exits::profile_comparison::FEWEST_EXITS;
+
+use super::change::{Count, Scale};
 use super::facts::{Arm, StoredRun};
 use super::findings::Source;
-use crate::study::{Better, Cell, Metric, Run, Unit};
+use super::wording;
+use crate::study::workload::WorkUnit;
+use crate::study::{Better, Cell, Combine, Metric, Run, Unit};
 
 /// Values by block.
 pub(super) type ByBlock = BTreeMap<u32, f64>;
@@ -19,6 +24,11 @@ pub(super) struct Series {
     pub(super) better: Better,
     /// By number of guests and arm.
     pub(super) values: BTreeMap<(u32, usize), ByBlock>,
+    /// Of a figure that counts events, in the same places: what each value is a rate over, so that both multiplied are a
+    /// number of events. Empty for other figures.
+    pub(super) over: BTreeMap<(u32, usize), ByBlock>,
+    /// Whether it counts events of which some value has none, or some arm few.
+    pub(super) is_of_few: bool,
 }
 
 impl Series {
@@ -26,6 +36,51 @@ impl Series {
     pub(super) fn of(&self, guests: u32, arm: usize) -> Option<&ByBlock> {
         self.values.get(&(guests, arm)).filter(|values| !values.is_empty())
     }
+
+    /// The events of an arm with so many guests, where they are known of each block.
+    pub(super) fn counts(&self, guests: u32, arm: usize) -> Option<BTreeMap<u32, Count>> {
+        let over = self.over.get(&(guests, arm))?;
+        let count = |(&block, &value): (&u32, &f64)| {
+            let over = *over.get(&block)?;
+            Some((block, Count { events: value * over, over }))
+        };
+        self.of(guests, arm)?.iter().map(count).collect()
+    }
+
+    /// The same of a figure that is made of few events.
+    pub(super) fn counts_of_few(&self, guests: u32, arm: usize) -> Option<BTreeMap<u32, Count>> {
+        self.counts(guests, arm).filter(|_| self.is_of_few)
+    }
+
+    /// What its values are compared by.
+    pub(super) fn scale(&self) -> Scale {
+        if self.is_of_few {
+            return Scale::Difference;
+        }
+        Scale::of(self.unit, self.values.values().flat_map(|blocks| blocks.values().copied()))
+    }
+
+    fn has_few(&self) -> bool {
+        let each = self.values.keys().map(|&(guests, arm)| self.counts(guests, arm));
+        let all: Option<Vec<_>> = each.collect();
+        all.is_some_and(|all| {
+            all.iter().any(|counts| {
+                let events = || counts.values().map(|count| count.events);
+                events().any(|events| events <= 0.0) || events().sum::<f64>() < FEWEST_EXITS as f64
+            })
+        })
+    }
+}
+
+/// The place of a value.
+type Place = (String, u32, usize, u32);
+
+/// What figures of a run are rates over.
+#[derive(Clone, Copy)]
+struct Over {
+    seconds: f64,
+    /// Units of the workload's work.
+    work: Option<f64>,
 }
 
 /// What could not be used.
@@ -56,16 +111,21 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     }
     let mut found: Vec<Series> = Vec::new();
     let mut places: BTreeMap<(Source, String, String), usize> = BTreeMap::new();
+    let mut over: BTreeMap<Place, Over> = BTreeMap::new();
     let mut in_order: Vec<&Run> = last.into_values().collect();
     let place =
         |run: &Run| workloads.iter().position(|name| *name == run.cell.workload).unwrap_or(usize::MAX);
     in_order.sort_by_key(|run| (place(run), run.position));
     for run in &in_order {
         let Some(arm) = arms.iter().position(|arm| arm.levels == run.cell.arm) else { continue };
-        let host = run.host.iter().cloned().map(|metric| (Source::Host, metric));
-        for (source, metric) in
-            of_guests(run).into_iter().map(|metric| (Source::Workload, metric)).chain(host)
-        {
+        let guests = of_guests(run);
+        let work = guests.iter().find_map(|metric| Some((WorkUnit::of_metric(&metric.name)?, metric.value)));
+        let work = work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0);
+        let place = (run.cell.workload.clone(), run.cell.guests, arm, run.cell.block);
+        over.insert(place, Over { seconds: run.took, work: work.map(|(_, amount)| amount) });
+        let host = run.host.iter().cloned().chain(of_work(run, work));
+        let host = host.map(|metric| (Source::Host, metric));
+        for (source, metric) in guests.into_iter().map(|metric| (Source::Workload, metric)).chain(host) {
             if !metric.value.is_finite() {
                 unused.not_numbers.insert(format!("{} of {}", metric.name, run.cell.workload));
                 continue;
@@ -79,6 +139,8 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
                     unit: metric.unit,
                     better: metric.better,
                     values: BTreeMap::new(),
+                    over: BTreeMap::new(),
+                    is_of_few: false,
                 });
                 found.len() - 1
             });
@@ -86,8 +148,45 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
         }
     }
     fill_unseen(&mut found);
+    found.iter_mut().for_each(|series| fill_over(series, &over));
     found.sort_by_key(|series| series.source);
     (found, unused)
+}
+
+/// The exits of each unit of work that a run did, where the workload says how much that was. Over the whole run, so that
+/// those of the tool's start and end are among them.
+fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
+    let Some((unit, amount)) = work else { return Vec::new() };
+    let rates = run.host.iter().filter(|metric| metric.unit == Unit::PerSecond);
+    let each = rates.filter_map(|metric| {
+        let reason = metric.name.strip_prefix("exits.")?;
+        Some(Metric {
+            name: wording::exits_of_work(unit, reason),
+            unit: Unit::PerOperation,
+            better: Better::Lower,
+            combine: Combine::Single,
+            value: metric.value * run.took / amount,
+        })
+    });
+    each.collect()
+}
+
+/// What the values of a figure that counts events are rates over.
+fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
+    let of = |over: &Over| match (series.source, series.unit) {
+        (Source::Host, Unit::PerSecond) => Some(over.seconds),
+        (Source::Host, Unit::PerOperation) => over.work,
+        (Source::Workload, Unit::Count) => Some(1.0),
+        _ => None,
+    };
+    for (&(guests, arm), blocks) in &series.values {
+        let places = blocks.keys().filter_map(|&block| {
+            let over = of(all.get(&(series.workload.clone(), guests, arm, block))?)?;
+            (over.is_finite() && over > 0.0).then_some((block, over))
+        });
+        series.over.insert((guests, arm), places.collect());
+    }
+    series.is_of_few = series.has_few();
 }
 
 /// The guests' figures as those of the run, in the order of the first guest that has them.
@@ -118,19 +217,24 @@ fn of_guests(run: &Run) -> Vec<Metric> {
 fn fill_unseen(found: &mut [Series]) {
     let is_count = |series: &Series| {
         series.source == Source::Host
-            && (super::wording::exit_reason(&series.metric).is_some()
-                || super::wording::accessed(&series.metric).is_some())
+            && (wording::exit_reason(&series.metric).is_some()
+                || wording::accessed(&series.metric).is_some()
+                || wording::exits_of_which_work(&series.metric).is_some())
             && matches!(series.unit, Unit::PerSecond | Unit::Count | Unit::PerOperation | Unit::Percent)
     };
-    let mut counted: BTreeMap<String, BTreeSet<(u32, usize, u32)>> = BTreeMap::new();
+    // Those of a unit of work are known of the runs whose work is.
+    let family = |series: &Series| {
+        (series.workload.clone(), wording::exits_of_which_work(&series.metric).map(|(unit, _)| unit))
+    };
+    let mut counted: BTreeMap<_, BTreeSet<(u32, usize, u32)>> = BTreeMap::new();
     for series in found.iter().filter(|series| is_count(series)) {
-        let cells = counted.entry(series.workload.clone()).or_default();
+        let cells = counted.entry(family(series)).or_default();
         for (&(guests, arm), blocks) in &series.values {
             cells.extend(blocks.keys().map(|&block| (guests, arm, block)));
         }
     }
     for series in found.iter_mut().filter(|series| is_count(series)) {
-        for &(guests, arm, block) in counted.get(&series.workload).into_iter().flatten() {
+        for &(guests, arm, block) in counted.get(&family(series)).into_iter().flatten() {
             series.values.entry((guests, arm)).or_default().entry(block).or_insert(0.0);
         }
     }

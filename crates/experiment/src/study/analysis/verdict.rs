@@ -185,9 +185,11 @@ fn sentence(findings: &Findings, figure: &Figure, one: &Comparison) -> String {
     }
 }
 
-/// What became of the exits, where they were counted: a sentence for each arm and workload.
+/// What became of the exits, where they were counted: a sentence for each arm and workload, and one more of each unit of
+/// work.
 fn exits(findings: &Findings) -> Vec<String> {
-    let totals = findings.figures.iter().filter(|figure| figure.is_exit_total());
+    let totals =
+        findings.figures.iter().filter(|figure| figure.is_exit_total() || figure.is_exit_total_of_work());
     let of = totals.flat_map(|figure| figure.summary().iter().map(move |one| (figure, one)));
     of.filter(|(_, one)| !one.is_aa).map(|(figure, one)| sentence(findings, figure, one)).collect()
 }

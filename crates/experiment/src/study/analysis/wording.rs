@@ -4,7 +4,10 @@ use super::change::{Change, Scale};
 use super::findings::{Finding, Source};
 use crate::statistics::Interval;
 use crate::study::Unit;
+use crate::study::workload::WorkUnit;
 
+/// What figures begin with that count VM exits for each unit of work.
+const OF_WORK: &str = "exits-per-";
 /// The figure that counts VM exits of all reasons.
 pub(super) const EXIT_TOTAL: &str = "exits.total";
 
@@ -20,8 +23,27 @@ pub(super) fn figure(workload: &str, metric: &str, source: Source) -> String {
     }
 }
 
+/// Exits of one reason, or `total`, for each unit of work.
+pub(super) fn exits_of_work(unit: WorkUnit, reason: &str) -> String {
+    format!("{OF_WORK}{}.{reason}", unit.singular())
+}
+
+/// The unit of a figure that counts VM exits for each unit of a workload's work, and the reason, or `total`: event and HLT
+/// of `exits-per-event.HLT`.
+pub fn exits_of_which_work(metric: &str) -> Option<(WorkUnit, &str)> {
+    let (unit, reason) = metric.strip_prefix(OF_WORK)?.split_once('.')?;
+    Some((WorkUnit::of_singular(unit)?, reason))
+}
+
 /// A metric's name as words: its dots are blanks, and CPU is written as people do.
 pub fn metric_in_words(metric: &str) -> String {
+    if let Some((unit, reason)) = exits_of_which_work(metric) {
+        let rest = if reason == "total" { "in all" } else { reason };
+        return format!("VM exits {} {rest}", unit.each());
+    }
+    if let Some(unit) = WorkUnit::of_metric(metric) {
+        return format!("{} of its work", unit.plural());
+    }
     let words = metric.split('.').map(|word| match word {
         "cpu" => "CPU",
         "exits" => "VM exits",
@@ -168,6 +190,18 @@ mod tests {
             "random-read throughput"
         );
         assert_eq!(figure("random-read", "cpu.iowait", Source::Host), "CPU iowait during random-read");
+    }
+
+    #[test]
+    fn exits_of_work_are_told_from_rates() {
+        for unit in WorkUnit::ALL {
+            let name = exits_of_work(unit, "HLT");
+            assert_eq!(exits_of_which_work(&name), Some((unit, "HLT")));
+            assert_eq!((exit_reason(&name), counted_reason(&name)), (None, None));
+        }
+        let name = exits_of_work(WorkUnit::Event, "total");
+        assert_eq!(name, "exits-per-event.total");
+        assert_eq!(figure("threads", &name, Source::Host), "VM exits an event in all during threads");
     }
 
     #[test]

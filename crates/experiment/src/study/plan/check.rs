@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::{Factor, Plan, Problem, Until};
+use crate::study::analysis::exits_of_which_work;
 use crate::study::guest::GuestPlan;
 use crate::study::sampling::{SAMPLED, is_sampled};
-use crate::study::workload::{Place, Scene};
+use crate::study::workload::{MetricDescription, Place, Scene};
 
 /// More runs than anyone waits for; the schedule counts them in 32 bits.
 const MOST_RUNS: u64 = 1_000_000;
@@ -55,23 +56,35 @@ impl Plan {
         }
         if let Some(until) = &order.until {
             check_until(until, order.repeats, found);
-            self.check_metrics("order.until.metrics", &until.metrics, found);
+            self.check_metrics("order.until.metrics", &until.metrics, |_, _| false, found);
         }
     }
 
-    /// What is wrong with the names of figures that `field` lists.
+    /// What is wrong with the names of figures of findings that `field` lists.
     pub(in crate::study) fn unknown_metrics(&self, field: &str, names: &[String]) -> Vec<Problem> {
+        // Made of what runs have.
+        let is_of_work = |name: &str, known: &[MetricDescription]| {
+            let unit = exits_of_which_work(name).map(|(unit, _)| unit.metric());
+            unit.is_some_and(|metric| known.iter().any(|known| known.name == metric))
+        };
         let mut found = Found::default();
-        self.check_metrics(field, names, &mut found);
+        self.check_metrics(field, names, is_of_work, &mut found);
         found.problems
     }
 
     /// A figure that no run has would never be narrow enough.
-    fn check_metrics(&self, field: &str, names: &[String], found: &mut Found) {
+    fn check_metrics(
+        &self,
+        field: &str,
+        names: &[String],
+        is_made: impl Fn(&str, &[MetricDescription]) -> bool,
+        found: &mut Found,
+    ) {
         let tools = self.workloads.iter().filter_map(|workload| workload.workload().ok());
         let of_workloads: Vec<_> = tools.flat_map(|tool| tool.metrics()).collect();
         for (index, name) in names.iter().enumerate() {
-            if is_sampled(name) || of_workloads.iter().any(|known| known.covers(name)) {
+            let is_known = is_sampled(name) || of_workloads.iter().any(|known| known.covers(name));
+            if is_known || is_made(name, &of_workloads) {
                 continue;
             }
             let mut known: Vec<&str> = of_workloads.iter().map(|known| known.name.as_str()).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::{Pair, difference};
+use crate::study::analysis::interval_of_ratios;
 use crate::study::{Better, Cell, Metric, Plan, Run};
 
 /// Why no further block is begun.
@@ -54,18 +54,19 @@ fn all_narrow(plan: &Plan, names: &[String], percent: f64, runs: &[Run]) -> bool
         && pairs.values().all(|pairs| width(pairs).is_some_and(|width| width <= percent))
 }
 
-/// From end to end, in percentage points.
-fn width(pairs: &[Pair]) -> Option<f64> {
-    let interval = difference(pairs)?.interval?;
+/// From end to end, in percentage points, as the report has it.
+fn width(pairs: &[[f64; 2]]) -> Option<f64> {
+    let interval = interval_of_ratios(pairs)?;
     Some(interval.high - interval.low)
 }
 
-fn pairs(plan: &Plan, names: &[String], runs: &[Run]) -> BTreeMap<Subject, Vec<Pair>> {
+/// The baseline's value and the arm's of each block that has both.
+fn pairs(plan: &Plan, names: &[String], runs: &[Run]) -> BTreeMap<Subject, Vec<[f64; 2]>> {
     let baseline: BTreeMap<String, String> =
         plan.factors.iter().map(|factor| (factor.name.clone(), factor.baseline.clone())).collect();
     let figures: BTreeMap<&Cell, BTreeMap<String, f64>> =
         runs.iter().map(|run| (&run.cell, figures(run, names))).collect();
-    let mut pairs: BTreeMap<Subject, Vec<Pair>> = BTreeMap::new();
+    let mut pairs: BTreeMap<Subject, Vec<[f64; 2]>> = BTreeMap::new();
     for (&cell, own) in figures.iter().filter(|(cell, _)| cell.arm != baseline) {
         let partner = Cell { arm: baseline.clone(), ..cell.clone() };
         let Some(others) = figures.get(&partner) else { continue };
@@ -73,7 +74,7 @@ fn pairs(plan: &Plan, names: &[String], runs: &[Run]) -> BTreeMap<Subject, Vec<P
             // Where nothing happened in either arm there is no relative change to be sure of.
             if let Some(&off) = others.get(metric).filter(|&&off| off > 0.0 && on > 0.0) {
                 let subject = (cell.arm.clone(), cell.guests, cell.workload.clone(), metric.clone());
-                pairs.entry(subject).or_default().push(Pair { block: cell.block, off, on });
+                pairs.entry(subject).or_default().push([off, on]);
             }
         }
     }

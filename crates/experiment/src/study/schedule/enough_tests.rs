@@ -1,4 +1,5 @@
 use super::*;
+use crate::study::analysis::MINIMUM_REPEATS;
 use crate::study::{Combine, Unit};
 
 fn plan(until: &str) -> Plan {
@@ -66,8 +67,19 @@ fn narrow_intervals_end_a_study_and_wide_ones_do_not() {
 #[test]
 fn too_few_pairs_are_never_narrow() {
     let plan = plan("until = { interval_percent = 50.0, blocks = 40 }");
-    assert_eq!(enough(&plan, 3, Duration::ZERO, &runs(3, 0.0)), None);
+    assert_eq!(enough(&plan, 2, Duration::ZERO, &runs(2, 0.0)), None);
     assert_eq!(enough(&plan, 3, Duration::ZERO, &[]), None);
+}
+
+/// What ends a study is the interval that its report shows, which the fewest blocks that have one have too.
+#[test]
+fn as_many_blocks_as_give_the_report_an_interval_are_enough() {
+    let fewest = MINIMUM_REPEATS as u32;
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
+    assert_eq!(enough(&plan, fewest, Duration::ZERO, &runs(fewest, 0.001)), Some(Enough::Narrow));
+    assert_eq!(enough(&plan, fewest - 1, Duration::ZERO, &runs(fewest - 1, 0.001)), None);
+    let said = include_str!("../../../../../docs/experiment.md");
+    assert!(said.contains(&format!("with fewer than {fewest} there is no interval")));
 }
 
 #[test]

@@ -34,11 +34,6 @@ pub(super) fn judge(findings: &Findings, rules: &Rules) -> (Ruling, Vec<Judged>)
 }
 
 fn told(figure: &Figure, decides: bool) -> Vec<Judged> {
-    let of_arm = |at: usize| {
-        let means: Vec<f64> =
-            figure.points.iter().filter_map(|point| Some(point.arms.get(at)?.as_ref()?.mean)).collect();
-        (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
-    };
     let one = |comparison: &crate::study::analysis::Comparison| Judged {
         figure: figure.name(),
         metric: figure.metric.clone(),
@@ -46,8 +41,8 @@ fn told(figure: &Figure, decides: bool) -> Vec<Judged> {
         unit: figure.unit,
         better: figure.better,
         decides,
-        before: of_arm(0),
-        after: of_arm(comparison.arm),
+        before: comparison.levels.map(|levels| levels[0]),
+        after: comparison.levels.map(|levels| levels[1]),
         change: comparison.change,
         finding: comparison.finding,
     };

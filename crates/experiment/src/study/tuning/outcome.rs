@@ -120,9 +120,9 @@ pub struct Judged {
     pub better: Better,
     /// Whether the ruling rests on it; others are told beside, and main figures may not get worse.
     pub decides: bool,
-    /// The mean without the change.
+    /// The level without the change: the mean, or the geometric mean where figures are compared by their ratio.
     pub before: Option<f64>,
-    /// The mean with it.
+    /// The level with it.
     pub after: Option<f64>,
     /// How much, and how sure.
     pub change: Option<Change>,

@@ -54,6 +54,12 @@ fn what_cannot_be_tried_is_refused_by_name() {
         ),
         ("test = \"cpu\"", "test = \"gpu\"", "gpu"),
         ("[[workloads]]", "[tune]\njudge = [\"exits.total\", \"speed\"]\n[[workloads]]", "speed"),
+        // sysbench counts events.
+        (
+            "[[workloads]]",
+            "[tune]\njudge = [\"exits-per-event.HLT\", \"exits-per-request.HLT\"]\n[[workloads]]",
+            "tune.judge[1]: expected",
+        ),
         ("[[workloads]]", "[tune]\njuge = []\n[[workloads]]", "juge"),
         ("[guests]", "[[factors]]\n[guests]", "experiment run"),
         ("name = \"small\"", "name = \"small", "small.toml:2"),

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{MetricDescription, NotUnderstood, Output, Outputs, Place, Program, Scene, Step, Steps, shell};
+use super::{
+    MetricDescription, NotUnderstood, Output, Outputs, Place, Program, Scene, Step, Steps, WorkUnit, shell,
+};
 use crate::study::Metric;
 
 /// Longest part of an output that a message shows, in characters.
@@ -35,6 +37,17 @@ pub(super) trait Adapter {
 
     /// The figures; every step has ended with status 0.
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood>;
+
+    /// What its work is counted in; `None` where its figures are of each operation as they are, or where only the plan
+    /// knows.
+    fn work_unit(&self) -> Option<WorkUnit> {
+        None
+    }
+
+    /// How much of it the measured step did.
+    fn work(&self, _printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
+        Ok(0.0)
+    }
 }
 
 /// A setting that cannot work.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::WorkUnit;
 use crate::study::{Better, Combine, Metric, Unit};
 
 /// A figure that a workload gives.
@@ -39,6 +40,12 @@ impl MetricDescription {
     /// Failures: less is better, guests add up.
     pub(super) fn failures(name: &str, meaning: impl Into<String>) -> Self {
         Self::new(name, Unit::Count, Better::Lower, Combine::Sum, meaning)
+    }
+
+    /// How much work was done: it is neither good nor bad, guests add up.
+    pub(super) fn work(unit: WorkUnit) -> Self {
+        let meaning = format!("Work that was done, in {}", unit.plural());
+        Self::new(&unit.metric(), Unit::Count, Better::Neither, Combine::Sum, meaning)
     }
 
     pub(super) fn new(

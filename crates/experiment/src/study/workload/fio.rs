@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
 use crate::study::guest::Size;
 use crate::study::{Metric, Span, Unit};
 
@@ -220,6 +220,14 @@ impl Adapter for Fio {
 
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         output::parse(self, &printed.step(RUN)?)
+    }
+
+    fn work_unit(&self) -> Option<WorkUnit> {
+        Some(WorkUnit::Operation)
+    }
+
+    fn work(&self, printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
+        output::operations(self, &printed.step(RUN)?)
     }
 }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand, load, wait_for};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
 use crate::study::guest::Size;
 use crate::study::{Better, Combine, Metric, Span, Unit};
 
@@ -260,6 +260,14 @@ impl Adapter for Http {
 
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         output::parse(self, &printed.step(RUN)?)
+    }
+
+    fn work_unit(&self) -> Option<WorkUnit> {
+        Some(WorkUnit::Request)
+    }
+
+    fn work(&self, printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
+        output::requests(self, &printed.step(RUN)?)
     }
 }
 

@@ -8,12 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
 use crate::study::guest::Size;
 use crate::study::{Metric, Unit};
 
 const PREPARE: &str = "iozone-prepare";
 const RUN: &str = "iozone";
+const MEBIBYTE: f64 = 1_048_576.0;
 
 /// Settings of IOzone. Its file is written once after the guest has started; the tests that are listed are what is
 /// measured.
@@ -254,6 +255,23 @@ impl Adapter for Iozone {
 
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         output::parse(self, &printed.step(RUN)?)
+    }
+
+    fn work_unit(&self) -> Option<WorkUnit> {
+        Some(WorkUnit::Mebibyte)
+    }
+
+    /// What its tests pass over, the second ones of pairs among them, which run though they are not asked for.
+    fn work(&self, _: &Printed<'_>) -> Result<f64, NotUnderstood> {
+        let numbers = self.numbers();
+        let is_run = |test: &&Known| {
+            let in_this_mode =
+                if self.processes.is_some() { test.throughput.is_some() } else { test.column.is_some() };
+            in_this_mode && numbers.contains(&test.number)
+        };
+        let passes = IozoneTest::KNOWN.iter().filter(is_run).count() as f64;
+        let files = f64::from(self.processes.unwrap_or(1));
+        Ok(passes * files * self.file_size.bytes() as f64 / MEBIBYTE)
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::adapter::{Adapter, Figures, Printed, Setting, Unfit, demand, load, wait_for};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use super::adapter::{Adapter, Figures, Printed, Setting, Text, Unfit, demand, load, wait_for};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
 use crate::load::Outcome;
 use crate::study::{Better, Combine, Metric, Span, Unit};
 
@@ -213,9 +213,7 @@ impl Adapter for Mqtt {
 
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         let text = printed.step(RUN)?;
-        let outcome = Outcome::read(text.stdout()).map_err(|error| {
-            text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout())
-        })?;
+        let outcome = outcome(&text)?;
         let mut figures = Figures::new(self.metrics());
         figures.add("messages", outcome.attained_rate());
         figures.add("throughput", outcome.bytes_per_second());
@@ -229,6 +227,19 @@ impl Adapter for Mqtt {
         }
         figures.all(&text)
     }
+
+    fn work_unit(&self) -> Option<WorkUnit> {
+        Some(WorkUnit::Message)
+    }
+
+    fn work(&self, printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
+        Ok(outcome(&printed.step(RUN)?)?.answered as f64)
+    }
+}
+
+fn outcome(text: &Text<'_>) -> Result<Outcome, NotUnderstood> {
+    Outcome::read(text.stdout())
+        .map_err(|error| text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand, wait_for};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
 use crate::study::guest::Size;
 use crate::study::{Better, Combine, Metric, Span, Unit};
 
@@ -263,6 +263,14 @@ impl Adapter for Netperf {
 
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         output::parse(self, &printed.step(RUN)?)
+    }
+
+    fn work_unit(&self) -> Option<WorkUnit> {
+        Some(if self.test.is_stream() { WorkUnit::Mebibyte } else { WorkUnit::Transaction })
+    }
+
+    fn work(&self, printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
+        output::work(self, &printed.step(RUN)?)
     }
 }
 

@@ -124,7 +124,9 @@ impl Workload for WorkloadPlan {
     }
 
     fn metrics(&self) -> Vec<MetricDescription> {
-        self.tool.adapter().metrics()
+        let mut described = self.tool.adapter().metrics();
+        described.extend(self.tool.adapter().work_unit().map(MetricDescription::work));
+        described
     }
 
     fn steps(&self, scene: &Scene) -> Steps {
@@ -145,6 +147,12 @@ impl Workload for WorkloadPlan {
                 return Err(NotUnderstood { tool: adapter.tool(), step: step.clone(), expected, found });
             }
         }
-        adapter.parse(&Printed { tool: adapter.tool(), outputs })
+        let printed = Printed { tool: adapter.tool(), outputs };
+        let mut metrics = adapter.parse(&printed)?;
+        if let Some(unit) = adapter.work_unit() {
+            let described = MetricDescription::work(unit);
+            metrics.push(described.metric(&described.name, adapter.work(&printed)?));
+        }
+        Ok(metrics)
     }
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
 use crate::study::{Metric, Span, Unit};
 
 const PREPARE: &str = "sysbench-prepare";
@@ -182,6 +182,14 @@ impl Adapter for Sysbench {
 
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         output::parse(self, &printed.step(RUN)?)
+    }
+
+    fn work_unit(&self) -> Option<WorkUnit> {
+        Some(WorkUnit::Event)
+    }
+
+    fn work(&self, printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
+        output::events(&printed.step(RUN)?)
     }
 }
 

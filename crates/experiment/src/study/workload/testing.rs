@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::probe::measure::Measure;
 use ::probe::run::Arm;
 
-use super::{NotUnderstood, Output, Outputs, Scene, Step, Workload, WorkloadPlan};
+use super::{NotUnderstood, Output, Outputs, Scene, Step, WorkUnit, Workload, WorkloadPlan};
 use crate::load::{LOAD_FORMAT, Latency, Outcome, Protocol};
 use crate::prove::{Plan, Recording, synthetic};
 
@@ -32,8 +32,10 @@ pub(super) fn outputs(plan: &WorkloadPlan, stdout: &str) -> Outputs {
     Outputs { steps: [(step, output)].into() }
 }
 
+/// The figures without that of the work, whose tests are its own.
 pub(super) fn parsed(plan: &WorkloadPlan, stdout: &str) -> Result<Vec<(String, f64)>, NotUnderstood> {
-    let metrics = plan.parse(&outputs(plan, stdout))?;
+    let mut metrics = plan.parse(&outputs(plan, stdout))?;
+    metrics.retain(|metric| WorkUnit::of_metric(&metric.name).is_none());
     Ok(metrics.into_iter().map(|metric| (metric.name, metric.value)).collect())
 }
 

@@ -1,6 +1,8 @@
 //! VM exits by reason in each arm, as bars and as a table.
 
-use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, counted_reason};
+use experiment::study::analysis::{
+    Comparison, Figure, Findings, Point, Source, counted_reason, exits_of_which_work,
+};
 use maud::{Markup, html};
 
 use super::{class, legend, tables};
@@ -21,49 +23,85 @@ type Row<'a> = (&'a str, &'a Figure, &'a Point);
 
 /// One chart and table a workload, with as many guests as ran at most.
 pub(super) fn section(findings: &Findings) -> Markup {
+    let title = "VM exits a second by reason";
+    section_of(findings, title, "Of all guests together.", &counted_reason, &Figure::is_exit_total)
+}
+
+/// The same for each unit of work, where loads tell how much they did.
+pub(super) fn section_of_work(findings: &Findings) -> Markup {
+    let title = "VM exits for each unit of work by reason";
+    section_of(
+        findings,
+        title,
+        "Of all guests together, over the whole run.",
+        &reason_of_work,
+        &Figure::is_exit_total_of_work,
+    )
+}
+
+fn reason_of_work(metric: &str) -> Option<&str> {
+    exits_of_which_work(metric).map(|(_, reason)| reason).filter(|reason| *reason != "total")
+}
+
+/// The reason of a metric that is among them.
+type Reason<'r> = dyn Fn(&str) -> Option<&str> + 'r;
+
+fn section_of(
+    findings: &Findings,
+    title: &str,
+    note: &str,
+    reason: &Reason<'_>,
+    is_total: &dyn Fn(&Figure) -> bool,
+) -> Markup {
     let workloads: Vec<(&str, Vec<Row<'_>>)> = findings
         .study
         .workloads
         .iter()
-        .map(|workload| (workload.name.as_str(), rows(findings, &workload.name)))
+        .map(|workload| (workload.name.as_str(), rows(findings, &workload.name, reason)))
         .filter(|(_, rows)| !rows.is_empty())
         .collect();
     html! {
         @if !workloads.is_empty() {
             section {
-                h2 { "VM exits by reason" }
-                p.muted { "A second, of all guests together. Whiskers are 95 % intervals of the mean." }
+                h2 { (title) }
+                p.muted { (note) " Whiskers are 95 % intervals of the mean." }
                 (legend(findings))
                 div.charts {
-                    @for (workload, rows) in &workloads { (figure(findings, workload, rows)) }
+                    @for (workload, rows) in &workloads { (figure(findings, workload, rows, is_total)) }
                 }
             }
         }
     }
 }
 
-fn rows<'a>(findings: &'a Findings, workload: &str) -> Vec<Row<'a>> {
+fn rows<'a>(findings: &'a Findings, workload: &str, reason: &Reason<'_>) -> Vec<Row<'a>> {
     // A load of the micro VM counts its own, by operation.
     let of =
         findings.figures.iter().filter(|figure| figure.workload == workload && figure.source == Source::Host);
-    let mut rows: Vec<Row<'a>> = of
-        .filter_map(|figure| Some((counted_reason(&figure.metric)?, figure, figure.points.last()?)))
-        .collect();
+    let mut rows: Vec<Row<'a>> =
+        of.filter_map(|figure| Some((reason(&figure.metric)?, figure, figure.points.last()?))).collect();
     rows.sort_by(|a, b| largest(b.2).total_cmp(&largest(a.2)));
     rows
 }
 
 fn largest(point: &Point) -> f64 {
-    point.arms.iter().flatten().map(|values| values.mean).fold(0.0, f64::max)
+    point.arms.iter().flatten().map(|values| values.level).fold(0.0, f64::max)
 }
 
-fn figure(findings: &Findings, workload: &str, rows: &[Row<'_>]) -> Markup {
-    let Some(count) = rows.first().map(|row| row.2.guests) else { return html! {} };
-    let title = format!("VM exits by reason during {workload}{}", studied::with_guests(findings, count));
+fn figure(
+    findings: &Findings,
+    workload: &str,
+    rows: &[Row<'_>],
+    is_total: &dyn Fn(&Figure) -> bool,
+) -> Markup {
+    let Some(&(_, first, point)) = rows.first() else { return html! {} };
     let most = rows.iter().map(|row| largest(row.2)).fold(0.0, f64::max);
     let most = if most > 0.0 { most } else { 1.0 };
-    let Some(unit) = rows.first().map(|row| row.1.unit) else { return html! {} };
-    let measure = Measure::of(unit, most);
+    let measure = Measure::of_metric(&first.metric, first.unit, most);
+    let guests = studied::with_guests(findings, point.guests);
+    let each =
+        exits_of_which_work(&first.metric).map_or_else(String::new, |(work, _)| format!(" {}", work.each()));
+    let title = format!("VM exits{each} by reason during {workload}{guests}");
     let across = |value: f64| (value / most).clamp(0.0, 1.2) * LONGEST;
     let arms = findings.arms.len() as u32;
     let height = LABEL + arms * BAR + GAP;
@@ -82,16 +120,16 @@ fn figure(findings: &Findings, workload: &str, rows: &[Row<'_>]) -> Markup {
             @let top = index * height;
             text.name x="0" y=(top + 13) { (reason) }
             @for (place, arm) in (0..).zip(0..findings.arms.len()) {
-                @if let Some(values) = point.arms.get(arm).and_then(Option::as_ref) {
+                @if let (Some(values), Some(level)) = (point.arms.get(arm).and_then(Option::as_ref), point.level(arm)) {
                     @let y = top + LABEL + place * BAR;
-                    g class=(class(arm)) { rect.arm x="0" y=(y) width=(percent(across(values.mean))) height=(BAR - 2) {} }
-                    @let end = values.interval.map_or(values.mean, |interval| interval.high.max(values.mean));
-                    @if let Some(interval) = values.interval {
+                    g class=(class(arm)) { rect.arm x="0" y=(y) width=(percent(across(level))) height=(BAR - 2) {} }
+                    @let end = values.level_interval.map_or(level, |interval| interval.high.max(level));
+                    @if let Some(interval) = values.level_interval {
                         @let middle = y + BAR / 2 - 1;
                         line.under x1=(percent(across(interval.low))) x2=(percent(across(interval.high))) y1=(middle) y2=(middle) {}
                         line.whisker x1=(percent(across(interval.low))) x2=(percent(across(interval.high))) y1=(middle) y2=(middle) {}
                     }
-                    text.value.halo x=(percent(across(end))) dx="5" y=(y + 9) { (measure.number(values.mean)) }
+                    text.value.halo x=(percent(across(end))) dx="5" y=(y + 9) { (measure.number(level)) }
                 }
             }
         }
@@ -106,24 +144,31 @@ fn figure(findings: &Findings, workload: &str, rows: &[Row<'_>]) -> Markup {
                 }
             }
             (chart(bottom + 22, &title, &description(findings, drawn, &measure), &content))
-            details open { summary { "Table" } (table(findings, workload, rows, &measure, &title)) }
+            details open { summary { "Table" } (table(findings, workload, rows, &measure, (&title, is_total))) }
         }
     }
 }
 
 fn description(findings: &Findings, rows: &[Row<'_>], measure: &Measure) -> String {
     let rows = rows.iter().map(|(reason, _, point)| {
-        let arms = point.arms.iter().zip(&findings.arms).filter_map(|(values, arm)| {
-            Some(format!("{} {}", arm.full_name, measure.shown(values.as_ref()?.mean)))
-        });
+        let arms =
+            findings.arms.iter().enumerate().filter_map(|(at, arm)| {
+                Some(format!("{} {}", arm.full_name, measure.shown(point.level(at)?)))
+            });
         format!("{reason}: {}", arms.collect::<Vec<_>>().join(", "))
     });
     rows.collect::<Vec<_>>().join("; ")
 }
 
 /// Reasons with both arms' counts and the change, and their sum.
-fn table(findings: &Findings, workload: &str, rows: &[Row<'_>], measure: &Measure, caption: &str) -> Markup {
-    let total = findings.figures.iter().find(|figure| figure.workload == workload && figure.is_exit_total());
+fn table(
+    findings: &Findings,
+    workload: &str,
+    rows: &[Row<'_>],
+    measure: &Measure,
+    (caption, is_total): (&str, &dyn Fn(&Figure) -> bool),
+) -> Markup {
+    let total = findings.figures.iter().find(|figure| figure.workload == workload && is_total(figure));
     let total = total.and_then(|figure| Some((figure, figure.points.last()?)));
     html! {
         div.wide tabindex="0" role="region" aria-label=(caption) {
@@ -149,7 +194,7 @@ fn line(findings: &Findings, name: &str, figure: &Figure, point: &Point, measure
         tr {
             th scope="row" { (name) }
             @for arm in 0..findings.arms.len() {
-                td { (point.arms.get(arm).and_then(Option::as_ref).map_or_else(|| NONE.to_owned(), |values| measure.number(values.mean))) }
+                td { (studied::level(point, arm, measure)) }
             }
             @for arm in 1..findings.arms.len() {
                 @match of(arm) {

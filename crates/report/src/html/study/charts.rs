@@ -8,6 +8,9 @@ use super::{bars, legend, lines, requested};
 
 /// Figures of the host's CPUs that are drawn: how busy they are, and how much they wait for I/O.
 const CPU: [&str; 2] = ["cpu.busy", "cpu.iowait"];
+/// What exits of a unit of work are good for.
+const OF_WORK: &str = "Of all guests together, all reasons, over the whole run: where both arms do the same work in unlike times, these \
+                       compare the work, and those a second the times.";
 /// The latency that is drawn where it is there.
 const TAIL: &str = "latency.p99";
 
@@ -36,6 +39,8 @@ pub(super) fn render(findings: &Findings) -> Markup {
             .collect()
     };
     let totals: Vec<&Figure> = findings.figures.iter().filter(|figure| figure.is_exit_total()).collect();
+    let totals_of_work: Vec<&Figure> =
+        findings.figures.iter().filter(|figure| figure.is_exit_total_of_work()).collect();
     html! {
         (section(findings, "Throughput", "The sum over all guests that ran at once.", &throughput))
         (section(findings, "Latency", "Of all guests that ran at once the slowest counts.", &latency))
@@ -45,8 +50,10 @@ pub(super) fn render(findings: &Findings) -> Markup {
             (CPU[0], "CPU of the host", "Time that is neither idle nor waiting for I/O. More of it may be more work done, or waste."),
             (CPU[1], "Waiting for I/O", "Time in which a CPU of the host was idle while a request to a disk was under way (iowait)."),
         ] { (section(findings, title, note, &host(metric))) }
-        (section(findings, "VM exits", "Of all guests together, all reasons.", &totals))
+        (section(findings, "VM exits a second", "Of all guests together, all reasons.", &totals))
+        (section(findings, "VM exits for each unit of work", OF_WORK, &totals_of_work))
         (bars::section(findings))
+        (bars::section_of_work(findings))
     }
 }
 
@@ -68,7 +75,8 @@ fn section(findings: &Findings, title: &str, note: &str, figures: &[&Figure]) ->
             section {
                 h2 { (title) }
                 p.muted {
-                    (note) " Marks are means with their 95 % intervals, small dots the single runs."
+                    (note) " Marks are means with their 95 % intervals, small dots the single runs. Where changes are in percent the "
+                    "means are geometric, so that their ratio is the change."
                 }
                 (legend(findings))
                 div.charts { @for (figure, axes) in lines::with_axes(figures) { (lines::figure(findings, figure, &axes)) } }

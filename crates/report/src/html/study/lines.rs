@@ -1,4 +1,4 @@
-//! A figure against the number of guests: each arm's means with their intervals, and below them what changes.
+//! A figure against the number of guests: each arm's levels with their intervals, and below them what changes.
 
 use experiment::statistics::Interval;
 use experiment::study::Unit;
@@ -90,10 +90,10 @@ pub(super) fn with_axes<'a>(figures: &[&'a Figure]) -> Vec<(&'a Figure, Axes)> {
     figures.iter().map(|&figure| (figure, axes(figure))).collect()
 }
 
-/// Single runs, means' intervals.
+/// Single runs, and the levels' intervals.
 fn values(figure: &Figure) -> Vec<f64> {
     let arms = figure.points.iter().flat_map(|point| point.arms.iter().flatten());
-    arms.flat_map(|arm| arm.values.iter().map(|value| value.1).chain(interval_ends(arm.interval))).collect()
+    arms.flat_map(|arm| arm.values.iter().map(|value| value.1).chain(interval_ends(arm.level_interval))).collect()
 }
 
 fn changes(figure: &Figure) -> Vec<f64> {
@@ -235,14 +235,14 @@ fn arm_values(figure: &Figure, arm: usize, arms: usize, axis: &Axis) -> Markup {
         g class=(class(arm)) transform=(shift(arm, arms)) {
             @for pair in points.windows(2) {
                 @let [(from, first), (to, second)] = [pair[0], pair[1]];
-                line.between x1=(percent(across(figure, from.guests))) y1=(px(axis.y(first.mean)))
-                    x2=(percent(across(figure, to.guests))) y2=(px(axis.y(second.mean))) {}
+                line.between x1=(percent(across(figure, from.guests))) y1=(px(axis.y(first.level)))
+                    x2=(percent(across(figure, to.guests))) y2=(px(axis.y(second.level))) {}
             }
             @for (point, values) in points {
                 @let x = percent(across(figure, point.guests));
                 @for (_, value) in &values.values { circle.run cx=(x) cy=(px(axis.y(*value))) r="1.8" {} }
-                @if let Some(interval) = values.interval { (whisker(&x, axis, interval)) }
-                svg x=(x) y=(px(axis.y(values.mean))) width="1" height="1" { (mark(arm)) }
+                @if let Some(interval) = values.level_interval { (whisker(&x, axis, interval)) }
+                svg x=(x) y=(px(axis.y(values.level))) width="1" height="1" { (mark(arm)) }
             }
         }
     }
@@ -313,9 +313,10 @@ fn caption(
 
 fn description(findings: &Findings, figure: &Figure, measure: &Measure) -> String {
     let points = figure.points.iter().map(|point| {
-        let arms = point.arms.iter().zip(&findings.arms).filter_map(|(values, arm)| {
-            Some(format!("{} {}", arm.full_name, measure.shown(values.as_ref()?.mean)))
-        });
+        let arms =
+            findings.arms.iter().enumerate().filter_map(|(at, arm)| {
+                Some(format!("{} {}", arm.full_name, measure.shown(point.level(at)?)))
+            });
         let changes = point.comparisons.iter().filter_map(|one| {
             one.change?;
             let arm = findings.arms.get(one.arm)?;

@@ -33,9 +33,10 @@ pub(super) fn render(findings: &Findings, runs: Option<&str>) -> Markup {
             (host(findings))
             p.muted {
                 "Whiskers and intervals: within a block every arm ran once, in a random order, so each block gives one change; the "
-                "interval is Student's t over the blocks. Changes of positive figures are means of logarithms of ratios, those of "
-                "percentages are differences. p values come from dealing the arms' names again within blocks, and with fewer than six "
-                "blocks from Student's t."
+                "interval is Student's t over the blocks. Changes of positive figures are means of logarithms of ratios, and so the "
+                "ratios of the geometric means beside them; those of percentages are differences of means. p values come from "
+                "dealing the arms' names again within blocks, and with fewer than six blocks from Student's t. Counts of few events, "
+                "or of none, are compared by their differences, and are no surer than so few events can be by chance."
             }
             @if let Some(runs) = runs {
                 p {

@@ -96,7 +96,7 @@ fn row(findings: &Findings, figure: &Figure, point: &Point, measure: &Measure, c
         tr {
             th scope="row" { (point.guests) }
             @for arm in 0..findings.arms.len() {
-                td { (point.arms.get(arm).and_then(Option::as_ref).map_or_else(|| NONE.to_owned(), |values| minus(&measure.number(values.mean)))) }
+                td { (minus(&studied::level(point, arm, measure))) }
             }
             @for arm in compared { (compared_cells(figure, point.comparisons.iter().find(|one| one.arm == *arm))) }
         }

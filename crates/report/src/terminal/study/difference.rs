@@ -86,15 +86,18 @@ fn figures(difference: &StudyDifference, width: usize) -> String {
     }
     let arm =
         |at: usize| difference.arms.get(at).map_or_else(String::new, |arm| figure::printable(&arm.name));
-    let mean = |figure: &ComparedFigure, means: [f64; 2], side: usize| {
-        Measure::of(figure.unit, means[0].abs().max(means[1].abs())).shown(means[side])
+    let level = |figure: &ComparedFigure, levels: [f64; 2], side: usize| {
+        let largest = levels[0].abs().max(levels[1].abs());
+        Measure::of_metric(&figure.metric, figure.unit, largest).shown(levels[side])
     };
     let columns = vec![
         Column::names("figure", rows.iter().map(|row| figure::printable(&row.figure.name())).collect()),
         Column::names("arm", rows.iter().map(|row| arm(row.arm)).collect()),
         Column::figures("n", rows.iter().map(|row| row.figure.guests.to_string()).collect()),
-        Column::figures("before", rows.iter().map(|row| mean(&row.figure, row.means, 0)).collect()).may_go(1),
-        Column::figures("after", rows.iter().map(|row| mean(&row.figure, row.means, 1)).collect()).may_go(2),
+        Column::figures("before", rows.iter().map(|row| level(&row.figure, row.levels, 0)).collect())
+            .may_go(1),
+        Column::figures("after", rows.iter().map(|row| level(&row.figure, row.levels, 1)).collect())
+            .may_go(2),
         Column::figures(
             "change",
             rows.iter().map(|row| studied::change(row.change, row.figure.unit)).collect(),

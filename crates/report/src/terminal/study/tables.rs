@@ -1,6 +1,8 @@
 //! The tables of a study.
 
-use experiment::study::analysis::{Comparison, Figure, Findings, Point, Source, accessed, counted_reason};
+use experiment::study::analysis::{
+    Comparison, Figure, Findings, Point, Source, accessed, counted_reason, exits_of_which_work,
+};
 
 use crate::figure::{self, NONE};
 use crate::studied::{self, Measure};
@@ -42,6 +44,16 @@ fn title(figure: &Figure) -> String {
     if measure.name().is_empty() { figure.name() } else { format!("{}, {}", figure.name(), measure.name()) }
 }
 
+/// What a column with the baseline's or another arm's figures is called.
+fn name(findings: &Findings, arm: usize) -> String {
+    findings.arms.get(arm).map_or_else(String::new, |arm| figure::printable(&arm.name))
+}
+
+/// What the column with the figures of the arm that is compared is called: its name, where it is one.
+fn changed(findings: &Findings) -> String {
+    if findings.arms.len() == 2 { name(findings, 1) } else { "value".to_owned() }
+}
+
 /// A figure for each number of guests and arm.
 fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
     let measure = Measure::of_figure(figure);
@@ -58,12 +70,10 @@ fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
     let cells = |of: &dyn Fn(Option<&Point>, Option<&Comparison>) -> String| -> Vec<String> {
         rows.iter().map(|&(point, one)| of(point, one)).collect()
     };
-    let mean = |point: Option<&Point>, arm: Option<usize>| {
-        let values = point.zip(arm).and_then(|(point, arm)| point.arms.get(arm)?.as_ref());
-        match point {
-            Some(_) => values.map_or_else(|| NONE.to_owned(), |values| measure.number(values.mean)),
-            None => String::new(),
-        }
+    let level = |point: Option<&Point>, arm: Option<usize>| match (point, arm) {
+        (Some(point), Some(arm)) => studied::level(point, arm, &measure),
+        (Some(_), None) => NONE.to_owned(),
+        (None, _) => String::new(),
     };
     let change = |one: Option<&Comparison>| one.and_then(|one| one.change);
     let guests = if findings.study.are_vms { "VMs" } else { "guests" };
@@ -71,19 +81,14 @@ fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
         guests,
         cells(&|point, _| point.map_or_else(|| "all".to_owned(), |point| point.guests.to_string())),
     )];
-    let names = || {
-        cells(&|_, one| {
-            one.and_then(|one| findings.arms.get(one.arm))
-                .map_or_else(String::new, |arm| figure::printable(&arm.name))
-        })
-    };
     if findings.arms.len() > 2 {
-        columns.push(Column::names("arm", names()));
+        let names = cells(&|_, one| one.map_or_else(String::new, |one| name(findings, one.arm)));
+        columns.push(Column::names("arm", names));
     }
-    columns.push(Column::figures("baseline", cells(&|point, _| mean(point, Some(0)))));
+    columns.push(Column::named_figures(name(findings, 0), cells(&|point, _| level(point, Some(0)))));
     if findings.arms.len() > 1 {
-        let title = if findings.arms.len() == 2 { "changed" } else { "arm" };
-        columns.push(Column::figures(title, cells(&|point, one| mean(point, one.map(|one| one.arm)))));
+        let cells_of_arm = cells(&|point, one| level(point, one.map(|one| one.arm)));
+        columns.push(Column::named_figures(changed(findings), cells_of_arm));
         columns.push(Column::figures("change", cells(&|_, one| studied::change(change(one), figure.unit))));
         columns.push(Column::figures(
             "95 % interval",
@@ -113,27 +118,27 @@ fn of_the_host(findings: &Findings, width: usize) -> Option<(String, String)> {
         let host = |figure: &&Figure| figure.source == Source::Host && figure.metric == metric;
         findings.figures.iter().filter(host).collect::<Vec<_>>()
     };
+    let of_work = findings.figures.iter().filter(|figure| figure.is_exit_total_of_work());
     let rows: Vec<(&Figure, &Point, &Comparison)> = OF_THE_HOST
         .iter()
         .flat_map(|metric| of(metric))
+        .chain(of_work)
         .filter_map(|figure| Some((figure, figure.points.last()?)))
         .flat_map(|(figure, point)| point.comparisons.iter().map(move |one| (figure, point, one)))
         .collect();
     let guests = rows.first()?.1.guests;
-    let mean = |(figure, point, _): &(&Figure, &Point, &Comparison), arm: usize| {
-        let values = point.arms.get(arm).and_then(Option::as_ref);
-        values.map_or_else(|| NONE.to_owned(), |values| Measure::of_figure(figure).shown(values.mean))
+    let level = |(figure, point, _): &(&Figure, &Point, &Comparison), arm: usize| {
+        point.level(arm).map_or_else(|| NONE.to_owned(), |level| Measure::of_figure(figure).shown(level))
     };
     let mut columns =
         vec![Column::names("figure", rows.iter().map(|row| figure::printable(&row.0.name())).collect())];
     if findings.arms.len() > 2 {
-        let name =
-            |arm: usize| findings.arms.get(arm).map_or_else(String::new, |arm| figure::printable(&arm.name));
-        columns.push(Column::names("arm", rows.iter().map(|row| name(row.2.arm)).collect()));
+        columns.push(Column::names("arm", rows.iter().map(|row| name(findings, row.2.arm)).collect()));
     }
     columns.extend([
-        Column::figures("baseline", rows.iter().map(|row| mean(row, 0)).collect()).may_go(1),
-        Column::figures("changed", rows.iter().map(|row| mean(row, row.2.arm)).collect()).may_go(2),
+        Column::named_figures(name(findings, 0), rows.iter().map(|row| level(row, 0)).collect()).may_go(1),
+        Column::named_figures(changed(findings), rows.iter().map(|row| level(row, row.2.arm)).collect())
+            .may_go(2),
         Column::figures("change", rows.iter().map(|row| studied::change(row.2.change, row.0.unit)).collect()),
         Column::figures(
             "95 % interval",
@@ -190,18 +195,24 @@ fn gain(one: &Comparison) -> String {
     format!("{}{}", studied::percent(one), if one.finding.is_found() { " *" } else { "  " })
 }
 
-/// Exits by reason in each arm, with as many guests as ran at most.
-fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
-    let of = |metric: &str| counted_reason(metric).map(str::to_owned);
-    let total = "exits.total";
-    let table = rates(findings, workload, "exit reason", of, Some(total), (width, colour))?;
-    Some((format!("VM exits during {workload}{}", table.0), table.1))
+/// Exits by reason in each arm, with as many guests as ran at most: a second, and for each unit of work where the load tells
+/// how much it did.
+fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Vec<(String, String)> {
+    let a_second = |metric: &str| counted_reason(metric).map(str::to_owned);
+    let of_work =
+        |metric: &str| Some(exits_of_which_work(metric)?.1.to_owned()).filter(|reason| reason != "total");
+    let table = |of: &dyn Fn(&str) -> Option<String>, is_total: &dyn Fn(&Figure) -> bool| {
+        rates(findings, workload, "exit reason", of, Some(is_total), (width, colour))
+    };
+    let tables = [table(&a_second, &Figure::is_exit_total), table(&of_work, &Figure::is_exit_total_of_work)];
+    let titled = |(title, table)| (format!("VM exits during {workload}{title}"), table);
+    tables.into_iter().flatten().map(titled).collect()
 }
 
 /// Accesses by port and page in each arm, where the plan asked for them.
 fn accesses(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
     let of = |metric: &str| accessed(metric).map(|place| place.replacen('.', " ", 1));
-    let table = rates(findings, workload, "port or page", of, None, (width, colour))?;
+    let table = rates(findings, workload, "port or page", &of, None, (width, colour))?;
     Some((format!("Accesses by port and page of addresses during {workload}{}", table.0), table.1))
 }
 
@@ -210,8 +221,8 @@ fn rates(
     findings: &Findings,
     workload: &str,
     heading: &'static str,
-    of: impl Fn(&str) -> Option<String>,
-    total: Option<&str>,
+    of: &dyn Fn(&str) -> Option<String>,
+    is_total: Option<&dyn Fn(&Figure) -> bool>,
     (width, colour): (usize, bool),
 ) -> Option<(String, String)> {
     // A load of the micro VM counts its own, by operation.
@@ -221,21 +232,18 @@ fn rates(
     let last = |figure: &'_ Figure| figure.points.last().cloned();
     let mut rows: Vec<(String, &Figure, Point)> =
         all().filter_map(|figure| Some((of(&figure.metric)?, figure, last(figure)?))).collect();
-    let largest = |point: &Point| point.arms.iter().flatten().map(|values| values.mean).fold(0.0, f64::max);
+    let largest = |point: &Point| point.arms.iter().flatten().map(|values| values.level).fold(0.0, f64::max);
     rows.sort_by(|a, b| largest(&b.2).total_cmp(&largest(&a.2)));
     rows.truncate(MOST_REASONS);
-    let total = total.and_then(|name| all().find(|figure| figure.metric == name));
+    let total = is_total.and_then(|is_total| all().find(|figure| is_total(figure)));
     rows.extend(total.and_then(|figure| Some(("all reasons".to_owned(), figure, last(figure)?))));
     let (first, most) = (rows.first()?, rows.iter().map(|row| largest(&row.2)).fold(0.0, f64::max));
-    let measure = Measure::of(first.1.unit, most);
+    let measure = Measure::of_metric(&first.1.metric, first.1.unit, most);
     let guests = first.2.guests;
     let mut columns =
         vec![Column::names(heading, rows.iter().map(|row| figure::printable(&row.0)).collect())];
     for (at, arm) in findings.arms.iter().enumerate() {
-        let cells = rows.iter().map(|(_, _, point)| {
-            let values = point.arms.get(at).and_then(Option::as_ref);
-            values.map_or_else(|| NONE.to_owned(), |values| measure.number(values.mean))
-        });
+        let cells = rows.iter().map(|(_, _, point)| studied::level(point, at, &measure));
         columns.push(Column::named_figures(figure::printable(&arm.name), cells.collect()));
     }
     for at in 1..findings.arms.len() {

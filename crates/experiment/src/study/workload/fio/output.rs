@@ -10,6 +10,27 @@ use crate::study::workload::adapter::{Adapter, Figures, Text};
 const KIBIBYTE: f64 = 1024.0;
 
 pub(super) fn parse(fio: &Fio, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
+    let mut figures = Figures::new(fio.metrics());
+    let job = &job(text)?;
+    for direction in fio.pattern.directions() {
+        let of = job.get(direction).ok_or_else(|| text.missing(format!("{direction:?} in the job")))?;
+        one_direction(direction, of, text, &mut figures)?;
+    }
+    for (name, pointer) in [("cpu.user", "/usr_cpu"), ("cpu.system", "/sys_cpu")] {
+        figures.add(name, wanted(job, pointer, text)?);
+    }
+    figures.all(text)
+}
+
+/// Reads and writes that were done.
+pub(super) fn operations(fio: &Fio, text: &Text<'_>) -> Result<f64, NotUnderstood> {
+    let job = job(text)?;
+    let of = |direction: &&str| wanted(&job, &format!("/{direction}/total_ios"), text);
+    fio.pattern.directions().iter().map(of).sum()
+}
+
+/// The only job of the document.
+fn job(text: &Text<'_>) -> Result<Value, NotUnderstood> {
     let stdout = text.stdout();
     // Warnings come before the document, on lines of their own.
     let begin = if stdout.starts_with('{') { Some(0) } else { stdout.find("\n{").map(|before| before + 1) };
@@ -23,7 +44,6 @@ pub(super) fn parse(fio: &Fio, text: &Text<'_>) -> Result<Vec<Metric>, NotUnders
         }
         None => return Err(text.missing("a JSON document")),
     };
-    let mut figures = Figures::new(fio.metrics());
     let jobs = document.get("jobs").and_then(Value::as_array).filter(|jobs| !jobs.is_empty());
     let jobs = jobs.ok_or_else(|| text.missing("\"jobs\" in the document"))?;
     let Some([job]) = jobs.get(..).filter(|jobs| jobs.len() == 1) else {
@@ -34,14 +54,7 @@ pub(super) fn parse(fio: &Fio, text: &Text<'_>) -> Result<Vec<Metric>, NotUnders
     if error != 0.0 {
         return Err(text.not_understood("\"error\" : 0", &format!("\"error\" : {error}")));
     }
-    for direction in fio.pattern.directions() {
-        let of = job.get(direction).ok_or_else(|| text.missing(format!("{direction:?} in the job")))?;
-        one_direction(direction, of, text, &mut figures)?;
-    }
-    for (name, pointer) in [("cpu.user", "/usr_cpu"), ("cpu.system", "/sys_cpu")] {
-        figures.add(name, wanted(job, pointer, text)?);
-    }
-    figures.all(text)
+    Ok(job.clone())
 }
 
 fn one_direction(

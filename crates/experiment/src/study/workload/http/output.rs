@@ -4,6 +4,7 @@ mod ab;
 mod wrk;
 
 use super::{Generator, Http};
+use crate::load::Outcome;
 use crate::study::Metric;
 use crate::study::workload::NotUnderstood;
 use crate::study::workload::adapter::{Adapter, Figures, Text};
@@ -18,10 +19,22 @@ pub(super) fn parse(http: &Http, text: &Text<'_>) -> Result<Vec<Metric>, NotUnde
     figures.all(text)
 }
 
+/// Requests that were answered.
+pub(super) fn requests(http: &Http, text: &Text<'_>) -> Result<f64, NotUnderstood> {
+    match http.generator {
+        Generator::Wrk => wrk::requests(text),
+        Generator::Ab => ab::requests(text),
+        Generator::Exitless => Ok(outcome(text)?.answered as f64),
+    }
+}
+
+fn outcome(text: &Text<'_>) -> Result<Outcome, NotUnderstood> {
+    Outcome::read(text.stdout())
+        .map_err(|error| text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout()))
+}
+
 fn own(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
-    let outcome = crate::load::Outcome::read(text.stdout()).map_err(|error| {
-        text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout())
-    })?;
+    let outcome = outcome(text)?;
     figures.add("requests", outcome.attained_rate());
     figures.add("throughput", outcome.bytes_per_second());
     figures.add("attained", outcome.attained_percent());

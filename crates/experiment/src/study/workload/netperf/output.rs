@@ -31,6 +31,7 @@ pub(super) const KEYS: [&str; 17] = [
 /// Tables and values alike are in it.
 const MEGABIT: f64 = 1e6;
 const MICROSECOND: f64 = 1e-6;
+const MEBIBYTE: f64 = 1_048_576.0;
 
 pub(super) fn parse(netperf: &Netperf, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
     let mut figures = Figures::new(netperf.metrics());
@@ -39,6 +40,49 @@ pub(super) fn parse(netperf: &Netperf, text: &Text<'_>) -> Result<Vec<Metric>, N
         NetperfOutput::Classic => classic(netperf, text, &mut figures)?,
     }
     figures.all(text)
+}
+
+/// Transactions, or MiB that arrived.
+pub(super) fn work(netperf: &Netperf, text: &Text<'_>) -> Result<f64, NotUnderstood> {
+    let stream = netperf.test.is_stream();
+    let (rate, seconds) = match netperf.output {
+        NetperfOutput::Omni => {
+            let key =
+                if netperf.test == NetperfTest::UdpStream { "REMOTE_RECV_THROUGHPUT" } else { "THROUGHPUT" };
+            (selected(text, key)?, selected(text, "ELAPSED_TIME")?)
+        }
+        NetperfOutput::Classic => {
+            let table = Table::of(netperf);
+            let mut rows = table.rows(text)?;
+            let row = cells(text, rows.next().unwrap_or_default(), table.words)?;
+            if netperf.test == NetperfTest::UdpStream {
+                let row = cells(text, rows.next().unwrap_or_default(), table.words - 2)?;
+                (row[3], row[1])
+            } else {
+                (row[table.figure], row[table.figure - 1])
+            }
+        }
+    };
+    Ok(rate * seconds * if stream { MEGABIT / 8.0 / MEBIBYTE } else { 1.0 })
+}
+
+/// One of the keys of omni.
+fn selected(text: &Text<'_>, key: &str) -> Result<f64, NotUnderstood> {
+    let line =
+        text.stdout().lines().find(|line| line.split_once('=').is_some_and(|(name, _)| name.trim() == key));
+    let line = line.ok_or_else(|| text.missing(format!("a line that begins with {key}=")))?;
+    text.number(line.split_once('=').map_or("", |(_, value)| value.trim()), key, line)
+}
+
+/// Every word of a row as a number.
+fn cells(text: &Text<'_>, line: &str, words: usize) -> Result<Vec<f64>, NotUnderstood> {
+    let found: Result<Vec<f64>, _> =
+        line.split_whitespace().map(|word| text.number(word, "each word of the row", line)).collect();
+    let found = found?;
+    if found.len() != words {
+        return Err(text.not_understood(format!("a row of {words} numbers"), line));
+    }
+    Ok(found)
 }
 
 fn cpu_names(netperf: &Netperf) -> (&'static str, &'static str) {
@@ -135,32 +179,29 @@ impl Table {
             },
         }
     }
+
+    /// What is below the line with the units.
+    fn rows<'a>(&self, text: &Text<'a>) -> Result<impl Iterator<Item = &'a str> + use<'a>, NotUnderstood> {
+        let mut lines = text.stdout().lines();
+        if !lines.any(|line| line.contains(self.unit) && line.contains("bytes")) {
+            return Err(text.missing(format!("a line of units with {:?}", self.unit)));
+        }
+        Ok(lines.filter(|line| !line.trim().is_empty()))
+    }
 }
 
 fn classic(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
     let table = Table::of(netperf);
-    let lines: Vec<&str> = text.stdout().lines().collect();
-    let units = lines.iter().position(|line| line.contains(table.unit) && line.contains("bytes"));
-    let units = units.ok_or_else(|| text.missing(format!("a line of units with {:?}", table.unit)))?;
-    let mut rows = lines[units + 1..].iter().filter(|line| !line.trim().is_empty());
-    let mut row = || rows.next().copied().unwrap_or_default();
-    let cells = |line: &'_ str, words: usize| -> Result<Vec<f64>, NotUnderstood> {
-        let found: Result<Vec<f64>, _> =
-            line.split_whitespace().map(|word| text.number(word, "each word of the row", line)).collect();
-        let found = found?;
-        if found.len() != words {
-            return Err(text.not_understood(format!("a row of {words} numbers"), line));
-        }
-        Ok(found)
-    };
+    let mut rows = table.rows(text)?;
+    let mut row = || rows.next().unwrap_or_default();
     let first = row();
-    let sender = cells(first, table.words)?;
+    let sender = cells(text, first, table.words)?;
     let (local, remote) = cpu_names(netperf);
     if netperf.test == NetperfTest::UdpStream {
         figures.add("sent", sender[table.figure] * MEGABIT);
         let second = row();
         // The receiver's row has no message size and no errors.
-        let receiver = cells(second, table.words - 2)?;
+        let receiver = cells(text, second, table.words - 2)?;
         figures.add("throughput", receiver[3] * MEGABIT);
         if table.cpu.is_some() {
             figures.add(local, sender[6]);

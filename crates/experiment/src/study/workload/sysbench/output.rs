@@ -11,7 +11,7 @@ const MEBIBYTE: f64 = 1024.0 * 1024.0;
 pub(super) fn parse(sysbench: &Sysbench, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
     let mut figures = Figures::new(sysbench.metrics());
     let seconds = number(text, "total time:", "s")?;
-    let events = number(text, "total number of events:", "")?;
+    let events = events(text)?;
     if seconds <= 0.0 || events <= 0.0 {
         return Err(text.missing("a time and a number of events above 0"));
     }
@@ -37,6 +37,10 @@ pub(super) fn parse(sysbench: &Sysbench, text: &Text<'_>) -> Result<Vec<Metric>,
         }
     }
     figures.all(text)
+}
+
+pub(super) fn events(text: &Text<'_>) -> Result<f64, NotUnderstood> {
+    number(text, "total number of events:", "")
 }
 
 /// The number after `label`, which begins its line.

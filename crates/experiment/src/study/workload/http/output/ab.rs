@@ -12,18 +12,13 @@ const PERCENTILES: [(&str, &str); 4] =
     [("50", "latency.p50"), ("90", "latency.p90"), ("95", "latency.p95"), ("99", "latency.p99")];
 
 pub(super) fn parse(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
-    let find =
-        |label: &str| text.stdout().lines().find_map(|line| Some((line.strip_prefix(label)?.trim(), line)));
-    let number = |label: &str, unit: &str| {
-        let (value, line) = find(label).ok_or_else(|| text.missing(format!("a line with {label:?}")))?;
-        let value = value.strip_suffix(unit).ok_or_else(|| text.not_understood(unit, line))?;
-        text.number(value.trim(), label, line)
-    };
+    let number = |label: &str, unit: &str| number(text, label, unit);
     figures.add("requests", number("Requests per second:", "[#/sec] (mean)")?);
     figures.add("throughput", number("Transfer rate:", "[Kbytes/sec] received")? * KIBIBYTE);
     let failed = number("Failed requests:", "")?;
     // This line is there when there were some; ab counts them among the complete.
-    let refused = if find("Non-2xx responses:").is_some() { number("Non-2xx responses:", "")? } else { 0.0 };
+    let refused =
+        if find(text, "Non-2xx responses:").is_some() { number("Non-2xx responses:", "")? } else { 0.0 };
     figures.add("errors", failed + refused);
     let mut lines = text.stdout().lines().skip_while(|line| line.trim() != TABLE);
     lines.next().ok_or_else(|| text.missing(TABLE))?;
@@ -35,4 +30,19 @@ pub(super) fn parse(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnd
         }
     }
     Ok(())
+}
+
+pub(super) fn requests(text: &Text<'_>) -> Result<f64, NotUnderstood> {
+    number(text, "Complete requests:", "")
+}
+
+/// What follows `label`, which begins its line, and the line.
+fn find<'a>(text: &Text<'a>, label: &str) -> Option<(&'a str, &'a str)> {
+    text.stdout().lines().find_map(|line| Some((line.strip_prefix(label)?.trim(), line)))
+}
+
+fn number(text: &Text<'_>, label: &str, unit: &str) -> Result<f64, NotUnderstood> {
+    let (value, line) = find(text, label).ok_or_else(|| text.missing(format!("a line with {label:?}")))?;
+    let value = value.strip_suffix(unit).ok_or_else(|| text.not_understood(unit, line))?;
+    text.number(value.trim(), label, line)
 }

@@ -40,6 +40,13 @@ pub(super) fn parse(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnd
     Ok(())
 }
 
+/// `  8428 requests in 1.02s, 10.16MB read`.
+pub(super) fn requests(text: &Text<'_>) -> Result<f64, NotUnderstood> {
+    let line = text.stdout().lines().find(|line| line.contains(" requests in "));
+    let line = line.ok_or_else(|| text.missing("a line with \"requests in\""))?;
+    text.number(line.split_whitespace().next().unwrap_or_default(), "a number of requests", line)
+}
+
 fn scaled(value: &str, units: &[(&str, f64)], text: &Text<'_>, line: &str) -> Result<f64, NotUnderstood> {
     let end = value.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(value.len());
     let (number, unit) = value.split_at(end);
