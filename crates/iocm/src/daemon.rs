@@ -9,7 +9,7 @@ use crate::device::block::StorageError;
 use crate::device::net::NetError;
 use crate::device::net::switch::Switches;
 use crate::pool::{Pool, PoolError};
-use crate::post::{Post, PostError};
+use crate::post::{BoundPost, Post, PostError};
 use crate::worker::WorkerError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,8 +105,8 @@ impl Daemon {
             adding: Mutex::default(),
             switches,
         };
-        while let Some((config, device, listener)) = opened.next() {
-            daemon.place(&config, device, listener)?;
+        while let Some((config, device, bound)) = opened.next() {
+            daemon.place(&config, device, bound)?;
         }
         Ok(daemon)
     }
@@ -126,7 +126,7 @@ impl Daemon {
         let mut opened = Opened::nothing(&self.switches);
         opened.add(config)?;
         match opened.next() {
-            Some((config, device, listener)) => self.place(&config, device, listener),
+            Some((config, device, bound)) => self.place(&config, device, bound),
             None => Err(DaemonError::Exists(config.name.clone())),
         }
     }
@@ -135,7 +135,7 @@ impl Daemon {
         &self,
         config: &DeviceConfig,
         device: Box<dyn crate::device::Device>,
-        listener: std::os::unix::net::UnixListener,
+        bound: BoundPost,
     ) -> Result<u32, DaemonError> {
         let own_worker = match self.config.workers.arrangement {
             Arrangement::Shared => None,
@@ -144,7 +144,7 @@ impl Daemon {
                 Some(self.pool.add_worker(&self.config.workers.worker(number)?)?)
             }
         };
-        let post = Post::wait(config.name.clone(), &config.socket, listener, device, &self.pool)?;
+        let post = Post::wait(config.name.clone(), bound, device, &self.pool)?;
         for queue in &post.served.queues {
             *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = own_worker;
         }
@@ -203,8 +203,10 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Whoever still looks at a device keeps it, but not its front-end.
-        self.placed().iter().for_each(|(_, placed)| placed.post.close());
+        // Whoever still looks at a device keeps it, but not its front-end. All are told first, so that they end at once.
+        let placed = self.placed();
+        placed.iter().for_each(|(_, placed)| placed.post.begin_to_close());
+        placed.iter().for_each(|(_, placed)| placed.post.close());
     }
 }
 

@@ -6,16 +6,22 @@ use crate::session::{Served, Session};
 use crate::socket_file::SocketFile;
 use files::Missing;
 use rustix::net::sockopt::socket_peercred;
+use std::convert::Infallible;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a device waits after a front-end could not connect.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long whoever closes a device waits for the thread that serves its front-end.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Letters of a VM's name that are kept: a process may write what it likes where its command line is.
+const LONGEST_NAME: usize = 256;
 
 /// A device that waits on a socket, or serves the front-end that came.
 #[derive(Debug)]
@@ -26,10 +32,31 @@ pub struct Post {
     pub socket: PathBuf,
     /// The device and its queues.
     pub served: Arc<Served>,
-    listener: Arc<UnixListener>,
+    file: SocketFile,
+    pool: Arc<Pool>,
+    /// `None` once it is being closed: the thread lets go of it last, for what others have sent to it goes with it.
+    listener: Mutex<Option<Arc<UnixListener>>>,
     closing: Arc<AtomicBool>,
     connection: Arc<Mutex<Option<Front>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The thread, and what is dropped when it ends.
+    thread: Mutex<Option<(JoinHandle<()>, Receiver<Infallible>)>>,
+}
+
+/// A socket for front-ends on which nobody waits yet. Dropping it removes it.
+#[derive(Debug)]
+pub struct BoundPost {
+    path: PathBuf,
+    /// `None` once a [`Post`] has it.
+    file: Option<SocketFile>,
+    listener: Arc<UnixListener>,
+}
+
+impl Drop for BoundPost {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            file.remove();
+        }
+    }
 }
 
 /// The front-end that is connected.
@@ -61,7 +88,8 @@ impl Peer {
             Some(command.trim_end().to_owned())
         });
         // It is one line of text for others, and another user's.
-        let vm = name.unwrap_or_default().chars().filter(|letter| !letter.is_control()).collect();
+        let letters = name.as_deref().unwrap_or_default().chars().filter(|letter| !letter.is_control());
+        let vm = letters.take(LONGEST_NAME).collect();
         Some(Self { pid, vm })
     }
 }
@@ -91,49 +119,38 @@ pub enum PostError {
 }
 
 impl Post {
-    /// Waits on a socket for front-ends of a device, one after another. What another program that is gone left there is
-    /// replaced.
-    ///
-    /// # Errors
-    /// [`PostError`].
-    pub fn open(
-        name: String,
-        socket: &Path,
-        device: Box<dyn Device>,
-        pool: &Arc<Pool>,
-    ) -> Result<Self, PostError> {
-        Self::wait(name, socket, Self::bind(socket)?, device, pool)
-    }
-
-    /// Makes a socket for front-ends, on which nobody waits yet.
+    /// Makes a socket for front-ends, on which nobody waits yet. What another program that is gone left there is replaced.
     ///
     /// # Errors
     /// [`PostError::Socket`].
-    pub fn bind(socket: &Path) -> Result<UnixListener, PostError> {
+    pub fn bind(socket: &Path) -> Result<BoundPost, PostError> {
         let cannot = |source| PostError::Socket { path: socket.to_owned(), source };
-        SocketFile::bind(socket, Missing::Refused).map(|(_, listener)| listener).map_err(cannot)
+        let (file, listener) = SocketFile::bind(socket, Missing::Refused).map_err(cannot)?;
+        Ok(BoundPost { path: socket.to_owned(), file: Some(file), listener: Arc::new(listener) })
     }
 
-    /// Waits on a socket that was made before.
+    /// Waits on a socket that was made before, for front-ends of a device, one after another.
     ///
     /// # Errors
-    /// [`PostError::Thread`].
+    /// [`PostError`].
     pub fn wait(
         name: String,
-        socket: &Path,
-        listener: UnixListener,
+        mut bound: BoundPost,
         device: Box<dyn Device>,
         pool: &Arc<Pool>,
     ) -> Result<Self, PostError> {
         let served = Served::new(device);
-        let listener = Arc::new(listener);
+        let listener = Arc::clone(&bound.listener);
+        let socket = bound.path.clone();
         let closing = Arc::new(AtomicBool::new(false));
         let connection = Arc::<Mutex<Option<Front>>>::default();
+        let (ends, ended) = channel();
         let body = {
             let (name, pool, served) = (name.clone(), Arc::clone(pool), Arc::clone(&served));
             let (closing, connection) = (Arc::clone(&closing), Arc::clone(&connection));
             let listener = Arc::clone(&listener);
             move || {
+                let _ends = ends;
                 for stream in listener.incoming() {
                     if closing.load(Ordering::Acquire) {
                         break;
@@ -147,12 +164,19 @@ impl Post {
                         }
                     }
                 }
+                drop(listener);
             }
         };
         let thread = crate::fatal::spawn("front-end", body);
         let thread = thread.map_err(|source| PostError::Thread { name: name.clone(), source })?;
-        let thread = Mutex::new(Some(thread));
-        Ok(Self { name, socket: socket.to_owned(), served, listener, closing, connection, thread })
+        let thread = Mutex::new(Some((thread, ended)));
+        let Some(file) = bound.file.take() else {
+            let source = io::ErrorKind::NotFound.into();
+            return Err(PostError::Socket { path: socket, source });
+        };
+        let pool = Arc::clone(pool);
+        let listener = Mutex::new(Some(Arc::clone(&bound.listener)));
+        Ok(Self { name, socket, served, file, pool, listener, closing, connection, thread })
     }
 
     /// Whether a front-end is connected.
@@ -173,17 +197,39 @@ impl Post {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Ends the front-end's connection after all its requests, and waits for no other. Its socket is removed.
-    pub fn close(&self) {
+    /// Tells the front-end's thread that it is to end, and waits for nothing.
+    pub fn begin_to_close(&self) {
         self.closing.store(true, Ordering::Release);
         if let Some(front) = &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = front.stream.shutdown(std::net::Shutdown::Both);
         }
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         // The thread that waits for the next front-end is told that there is none, whatever became of the socket's file.
-        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Read);
-        let _ = std::fs::remove_file(&self.socket);
-        let _ = thread.join();
+        if let Some(listener) = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = rustix::net::shutdown(&*listener, rustix::net::Shutdown::Read);
+        }
+    }
+
+    /// Ends the front-end's connection after all its requests, and waits for no other. Its socket is removed.
+    ///
+    /// A thread that is held by something of the front-end's, such as a file whose close(2) waits for a server that does not
+    /// answer, is left behind: it ends when that goes, at the latest with this process.
+    pub fn close(&self) {
+        self.begin_to_close();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((thread, ended)) = thread else { return };
+        self.file.remove();
+        match ended.recv_timeout(PATIENCE) {
+            Err(RecvTimeoutError::Timeout) => {
+                self.served.end(&self.pool);
+                if !thread.is_finished() {
+                    let name = &self.name;
+                    tracing::warn!(
+                        "{name}: its front-end holds the thread that served it, which is left behind"
+                    );
+                }
+            }
+            _ => drop(thread.join()),
+        }
     }
 }
 
@@ -202,7 +248,12 @@ fn serve(
     closing: &AtomicBool,
 ) {
     tracing::info!("{name}: a front-end is there");
-    let set = |stream| *connection.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+    let set = |front| {
+        // Closed while nobody waits for the lock: what the front-end sent and nobody read goes with it.
+        let before =
+            std::mem::replace(&mut *connection.lock().unwrap_or_else(PoisonError::into_inner), front);
+        drop(before);
+    };
     let peer = Peer::of(&stream);
     set(stream.try_clone().ok().map(|stream| Front { stream, peer }));
     // Whoever closed it before did not see this connection.

@@ -15,7 +15,9 @@ use crate::queue::QueueState;
 use crate::queue::inflight::InflightMemory;
 use rings::VirtRing;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What of a device is there whether a front-end is connected or not.
 #[derive(Debug)]
@@ -24,10 +26,19 @@ pub struct Served {
     pub device: Box<dyn Device>,
     /// What is known of each of its queues, by number.
     pub queues: Vec<Arc<ServedQueue>>,
-    /// The connection for the back-end's own requests, when there is one.
-    requests: Mutex<Option<Connection>>,
+    requests: Mutex<Requests>,
+    /// Whether no queue may begin any more.
+    over: AtomicBool,
     /// What its front-end can have written to the log.
     pub log: LogLimit,
+}
+
+/// The connection for the back-end's own requests, when there is one.
+#[derive(Debug, Default)]
+struct Requests {
+    connection: Option<Connection>,
+    /// Whether the front-end does not read it, and is told nothing more.
+    is_deaf: bool,
 }
 
 /// What of a queue is there whether it is served or not.
@@ -50,7 +61,39 @@ impl Served {
     #[must_use]
     pub fn new(device: Box<dyn Device>) -> Arc<Self> {
         let queues = (0..device.queues()).map(|_| Arc::default()).collect();
-        Arc::new(Self { device, queues, requests: Mutex::new(None), log: LogLimit::default() })
+        Arc::new(Self {
+            device,
+            queues,
+            requests: Mutex::default(),
+            over: AtomicBool::new(false),
+            log: LogLimit::default(),
+        })
+    }
+
+    /// Ends all queues once the kernel has none of their requests, and lets none begin any more, whatever the front-end's
+    /// thread is about.
+    pub(crate) fn end(&self, pool: &Pool) {
+        self.over.store(true, Ordering::SeqCst);
+        for queue in &self.queues {
+            loop {
+                let Some(key) = *queue.key.lock().unwrap_or_else(PoisonError::into_inner) else { break };
+                if pool.end(key).is_ok() {
+                    *queue.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    break;
+                }
+                // The front-end's thread is ending it, which takes as long as a disk does.
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    /// Takes another connection for the back-end's requests. The one before is closed by the front-end's thread alone, while
+    /// nobody waits for the lock: what the front-end left in it goes with it, and closing that may take long.
+    fn replace_requests(&self, connection: Option<Connection>) {
+        let requests = Requests { connection, is_deaf: false };
+        let before =
+            std::mem::replace(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner), requests);
+        drop(before);
     }
 
     /// Tells the front-end that the configuration has changed. Whether there was one to tell.
@@ -58,7 +101,9 @@ impl Served {
         /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`.
         const CONFIG_CHANGE: u32 = 2;
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(connection) = requests.as_mut() else { return false };
+        let Requests { connection: Some(connection), is_deaf: is_deaf @ false } = &mut *requests else {
+            return false;
+        };
         match connection.request(CONFIG_CHANGE, &[]) {
             Ok(()) => true,
             Err(error) => {
@@ -66,7 +111,7 @@ impl Served {
                 self.log.warn(|| {
                     format!("A front-end is not told that its device's configuration changed: {error}")
                 });
-                *requests = None;
+                *is_deaf = true;
                 false
             }
         }
@@ -175,7 +220,7 @@ impl Session {
         for index in 0..self.rings.len() {
             self.stop(index);
         }
-        *self.served.requests.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.served.replace_requests(None);
     }
 }
 

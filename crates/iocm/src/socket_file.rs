@@ -4,7 +4,7 @@
 //! and looked at before it is given to anybody.
 
 use files::{Directory, Missing};
-use rustix::fs::{AtFlags, FileType, Gid, Uid, chownat, fstat};
+use rustix::fs::{AtFlags, FileType, Gid, Stat, Uid, chownat, fstat};
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;
@@ -18,6 +18,8 @@ use std::path::Path;
 pub(crate) struct SocketFile {
     directory: Directory,
     name: OsString,
+    /// The file that was made: its device and its inode.
+    made: Option<(u64, u64)>,
 }
 
 impl SocketFile {
@@ -26,16 +28,17 @@ impl SocketFile {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let directory = Directory::open(above, missing).map_err(files::Error::into_io)?;
-        let file = Self { directory, name };
+        let mut file = Self { directory, name, made: None };
         // No link is followed by bind(2), whatever is there.
         let reached = file.directory.reach(&file.name);
         let listener = match UnixListener::bind(&reached) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && file.is_left() => {
-                file.remove();
+                file.directory.remove(&file.name)?;
                 UnixListener::bind(&reached)?
             }
             bound => bound?,
         };
+        file.made = file.found();
         Ok((file, listener))
     }
 
@@ -61,9 +64,18 @@ impl SocketFile {
         Ok(chownat(&socket, "", user, group.map(Gid::from_raw), AtFlags::EMPTY_PATH)?)
     }
 
-    /// Removes it; that it is gone already is what is wanted.
+    /// Removes it, from the directory that it was made in; that it is gone already is what is wanted. What somebody put in
+    /// its place since stays.
     pub(crate) fn remove(&self) {
-        let _ = self.directory.remove(&self.name);
+        if self.made.is_some() && self.made == self.found() {
+            let _ = self.directory.remove(&self.name);
+        }
+    }
+
+    /// Which file is there: its device and its inode.
+    fn found(&self) -> Option<(u64, u64)> {
+        let Stat { st_dev, st_ino, .. } = fstat(self.directory.entry(&self.name).ok()?).ok()?;
+        Some((st_dev, st_ino))
     }
 
     /// Whether it is a socket that nobody answers on.
@@ -124,5 +136,30 @@ mod tests {
         socket.give(STRANGER, None, 0o600).unwrap();
         let given = std::fs::metadata(run.join("socket")).unwrap();
         assert_eq!((given.uid(), given.mode() & 0o777), (STRANGER, 0o600));
+    }
+
+    #[test]
+    fn a_socket_is_removed_where_it_was_made_and_nothing_else_is() {
+        let root = tempfile::tempdir().unwrap();
+        let (run, etc) = (root.path().join("run"), root.path().join("etc"));
+        for directory in [&run, &etc] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let bind = || SocketFile::bind(&run.join("socket"), Missing::Refused).unwrap();
+        // Another file in its place.
+        let (socket, _listener) = bind();
+        std::fs::rename(run.join("socket"), run.join("aside")).unwrap();
+        std::fs::write(run.join("socket"), "another's").unwrap();
+        socket.remove();
+        assert_eq!(std::fs::read_to_string(run.join("socket")).unwrap(), "another's");
+        std::fs::remove_file(run.join("socket")).unwrap();
+        // A link to another directory in its directory's place.
+        let (socket, _listener) = bind();
+        std::fs::write(etc.join("socket"), "root's").unwrap();
+        std::fs::rename(&run, root.path().join("moved")).unwrap();
+        symlink(&etc, &run).unwrap();
+        socket.remove();
+        assert_eq!(std::fs::read_to_string(etc.join("socket")).unwrap(), "root's");
+        assert!(!root.path().join("moved/socket").exists(), "it is removed where it is");
     }
 }

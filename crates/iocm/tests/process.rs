@@ -10,6 +10,8 @@ mod process {
     pub(crate) mod hostile {
         pub(crate) mod connections;
         pub(crate) mod descriptors;
+        pub(crate) mod floods;
+        pub(crate) mod held;
         pub(crate) mod inflight;
         pub(crate) mod memory;
         pub(crate) mod requests;
@@ -29,17 +31,29 @@ const TESTS: &[(&str, fn())] = &[
     ("a_machine_goes_on_when_the_daemon_is_killed", process::machine::goes_on),
     ("a_machine_that_migrates_takes_along_what_was_read", process::migrated::takes_its_memory_along),
     ("privileges_are_given_away", process::safe::given_away),
+    ("root_becomes_the_usual_user", process::safe::usual_user),
     ("what_runs_can_still_be_changed", process::safe::changes),
     ("a_request_as_large_as_the_disk_is_an_error", process::hostile::requests::as_large_as_the_disk),
     ("what_is_not_aligned_is_read_in_pieces", process::hostile::requests::not_aligned),
     ("zeroes_without_end_stop_nobody_else", process::hostile::requests::zeroes_without_end),
     ("ranges_beyond_the_limit_are_errors", process::hostile::requests::ranges_beyond_the_limit),
     ("a_guest_that_is_never_quiet_starves_nobody", process::hostile::requests::never_quiet),
+    ("requests_of_empty_pieces_are_no_requests", process::hostile::requests::pieces_of_nothing),
     ("what_is_no_request_counts_against_a_limit", process::hostile::requests::nonsense_against_a_limit),
     ("an_eventfd_to_call_that_is_full_stops_nobody", process::hostile::descriptors::a_full_call),
     ("an_eventfd_for_errors_that_is_full_stops_nobody", process::hostile::descriptors::a_full_error),
     ("what_is_no_eventfd_is_refused", process::hostile::descriptors::no_eventfd),
     ("a_front_end_that_does_not_read_stops_nobody", process::hostile::descriptors::a_full_socket),
+    ("a_file_system_that_does_not_answer_stops_nobody", process::hostile::held::by_a_file_system),
+    ("a_socket_that_lingers_stops_nobody", process::hostile::held::by_a_socket),
+    ("what_a_front_end_left_unread_stops_nobody", process::hostile::held::by_what_was_not_read),
+    ("what_was_never_accepted_stops_nobody", process::hostile::held::by_what_was_not_accepted),
+    ("the_connection_for_requests_stops_nobody", process::hostile::held::by_the_back_ends_connection),
+    ("full_eventfds_one_after_the_other_leave_nothing", process::hostile::floods::full_eventfds),
+    ("connections_with_half_a_message_leave_nothing", process::hostile::floods::half_messages),
+    ("descriptors_without_number_are_closed", process::hostile::floods::descriptors_without_number),
+    ("pages_that_are_lost_apart_use_up_no_mappings", process::hostile::floods::pages_lost_apart),
+    ("messages_without_end_stop_nobody", process::hostile::floods::messages_without_end),
     ("memory_that_is_cut_is_never_written_to_a_disk", process::hostile::memory::cut_while_it_is_used),
     ("huge_pages_that_are_not_there_end_nobody", process::hostile::memory::huge_pages_that_are_not_there),
     ("a_file_that_is_no_memory_is_refused", process::hostile::memory::no_memory),

@@ -6,9 +6,8 @@ use crate::device::Device;
 use crate::device::block::BlockDevice;
 use crate::device::net::NetDevice;
 use crate::device::net::switch::Switches;
-use crate::post::Post;
+use crate::post::{BoundPost, Post};
 use std::collections::VecDeque;
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 /// Devices with their open files and their sockets, on which nobody waits yet. What is dropped leaves no socket.
@@ -16,7 +15,7 @@ use std::sync::Arc;
 pub struct Opened {
     pub(super) config: Config,
     pub(super) switches: Arc<Switches>,
-    devices: VecDeque<(DeviceConfig, Box<dyn Device>, UnixListener)>,
+    devices: VecDeque<(DeviceConfig, Box<dyn Device>, BoundPost)>,
 }
 
 impl Opened {
@@ -44,21 +43,13 @@ impl Opened {
 
     pub(super) fn add(&mut self, config: &DeviceConfig) -> Result<(), DaemonError> {
         let device = device(config, &self.switches)?;
-        let listener = Post::bind(&config.socket)?;
-        self.devices.push_back((config.clone(), device, listener));
+        let bound = Post::bind(&config.socket)?;
+        self.devices.push_back((config.clone(), device, bound));
         Ok(())
     }
 
-    pub(super) fn next(&mut self) -> Option<(DeviceConfig, Box<dyn Device>, UnixListener)> {
+    pub(super) fn next(&mut self) -> Option<(DeviceConfig, Box<dyn Device>, BoundPost)> {
         self.devices.pop_front()
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        for (config, ..) in &self.devices {
-            let _ = std::fs::remove_file(&config.socket);
-        }
     }
 }
 

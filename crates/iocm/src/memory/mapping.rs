@@ -36,10 +36,10 @@ pub enum MapError {
     Empty,
     /// A page of such a file may take as long as somebody likes, or raise what cannot be caught.
     #[error(
-        "The front-end's memory file is on a file system of type {0:#x}, and only memory (memfd, tmpfs, hugetlbfs) is \
-         mapped; QEMU has it with memory-backend-memfd"
+        "The front-end's memory file is none of memfd, tmpfs or hugetlbfs, and only these are mapped; QEMU has it with \
+         memory-backend-memfd"
     )]
-    NoMemory(u64),
+    NoMemory,
     /// The file ends before the part does: touching what is missing would end this process.
     #[error("The front-end's memory file has {has:#x} bytes, the region needs {needs:#x}")]
     Short {
@@ -59,19 +59,20 @@ pub enum MapError {
     },
 }
 
-/// File systems whose pages are memory (`linux/magic.h`): a memfd is on one of both.
-const TMPFS: u64 = 0x0102_1994;
+/// hugetlbfs, as fstatfs(2) names it (`linux/magic.h`).
 const HUGETLBFS: u64 = 0x9584_58f6;
 
 /// Bytes of a page of the file, when it is memory.
 fn page_size(file: &File) -> Result<u64, MapError> {
+    // The kernel keeps seals of files on tmpfs and hugetlbfs alone, whether or not they can be sealed (`mm/memfd.c`), and
+    // asks nobody for them. fstatfs(2) would ask the file system, whose server may be the front-end's, and never answer.
+    rustix::fs::fcntl_get_seals(file).map_err(|_| MapError::NoMemory)?;
     let refused = |error: rustix::io::Errno| MapError::Refused { size: 0, source: error.into() };
     let system = rustix::fs::fstatfs(file).map_err(refused)?;
     // The type's width and sign differ between architectures.
     match system.f_type as u64 & 0xffff_ffff {
-        TMPFS => Ok(rustix::param::page_size() as u64),
         HUGETLBFS => Ok(system.f_bsize as u64),
-        other => Err(MapError::NoMemory(other)),
+        _ => Ok(rustix::param::page_size() as u64),
     }
 }
 
@@ -82,6 +83,8 @@ impl Mapping {
     /// # Errors
     /// [`MapError`].
     pub fn of_file(file: &File, offset: u64, size: u64) -> Result<Self, MapError> {
+        #[cfg(miri)]
+        return Ok(Self::of_this_process(size));
         let refused = |source| MapError::Refused { size, source };
         let invalid = || refused(io::ErrorKind::InvalidInput.into());
         if size == 0 {
@@ -107,6 +110,14 @@ impl Mapping {
         let mut mapping = Self { base, mapped, lead: lead as usize, size, guard: None };
         mapping.guard = Some(Guard::new(base, mapped, page as usize).map_err(refused)?);
         Ok(mapping)
+    }
+
+    /// What stands for a file under Miri, which maps none: memory that nobody else has, and that is kept.
+    #[cfg(miri)]
+    fn of_this_process(size: u64) -> Self {
+        let words = vec![0_u128; (size as usize).div_ceil(16)].leak();
+        let mapped = size_of_val(words);
+        Self { base: NonNull::from(words).cast(), mapped, lead: 0, size, guard: None }
     }
 
     /// Bytes that were asked for.
@@ -135,6 +146,9 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.guard = None;
+        if cfg!(miri) {
+            return;
+        }
         // SAFETY: the mapping is this one's alone, and nothing that points into it outlives it.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.mapped) };
         if let Err(error) = unmapped {

@@ -44,7 +44,7 @@ pub enum Submission {
         /// Bytes.
         size: u64,
     },
-    /// Adds one to an eventfd.
+    /// Adds one to an eventfd, unless it is full.
     Signal {
         /// The eventfd.
         file: RawFd,
@@ -73,8 +73,12 @@ impl Submission {
             Self::Allocate { file, mode, offset, size } => {
                 opcode::Fallocate::new(types::Fd(file), size).offset(offset).mode(mode).build()
             }
+            // Without waiting, even where the front-end has made its eventfd block again: a request that waits would stay
+            // with the kernel, and a front-end could leave as many there as it likes.
             Self::Signal { file } => {
-                opcode::Write::new(types::Fd(file), (&raw const ONE).cast(), size_of_val(&ONE) as u32).build()
+                opcode::Write::new(types::Fd(file), (&raw const ONE).cast(), size_of_val(&ONE) as u32)
+                    .rw_flags(libc::RWF_NOWAIT)
+                    .build()
             }
         }
     }

@@ -23,6 +23,8 @@ pub struct Chain {
     parts: Vec<Part>,
     /// How many parts are to be read; those after them are to be written.
     readable: usize,
+    /// Descriptors that it was made of: those of no bytes leave no piece.
+    descriptors: usize,
 }
 
 /// Most pieces of one buffer: what `writev` takes at once.
@@ -100,7 +102,7 @@ impl Chain {
             self.memory = Some(Arc::clone(memory));
         }
         self.parts.clear();
-        self.readable = 0;
+        (self.readable, self.descriptors) = (0, 0);
     }
 
     /// Adds what a descriptor names. Its flags are given apart, for they are elsewhere in each layout.
@@ -121,7 +123,8 @@ impl Chain {
         if !whole {
             return Err(RingError::OutOfMemory { guest, size });
         }
-        if self.parts.len() > PIECES {
+        self.descriptors += 1;
+        if self.descriptors.max(self.parts.len()) > PIECES {
             return Err(RingError::TooLong(PIECES as u16));
         }
         if !writable {

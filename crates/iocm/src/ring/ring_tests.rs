@@ -210,6 +210,17 @@ fn a_hostile_split_ring_is_given_up() {
 }
 
 #[test]
+fn descriptors_of_no_bytes_count_too() {
+    for features in all_features().filter(|features| features.indirect) {
+        for (count, popped_is) in [(1024, Ok(true)), (1025, Err(RingError::TooLong(1024)))] {
+            let mut driver = Driver::new(8, features);
+            driver.add_indirect(&vec![(DATA, 0, true); count]).unwrap();
+            assert_eq!(popped(&driver), popped_is, "{count} {features:?}");
+        }
+    }
+}
+
+#[test]
 fn a_hostile_packed_ring_is_given_up() {
     let features = RingFeatures { packed: true, ..PLAIN };
     let hostile = |descriptors: &[(u64, u32, [u16; 2])]| {

@@ -12,7 +12,7 @@ use crate::ring::{LARGEST, RingPlace};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 fn nonsense(error: impl std::fmt::Display) -> Refusal {
     Refusal::Nonsense(error.to_string())
@@ -163,8 +163,7 @@ impl Session {
                         "the descriptor for the back-end's requests is no UNIX stream socket",
                     ));
                 }
-                let connection = Connection::new(UnixStream::from(file));
-                *self.served.requests.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+                self.served.replace_requests(Some(Connection::new(UnixStream::from(file))));
                 Ok(())
             }
             Request::SetConfig { offset, bytes, .. } => {

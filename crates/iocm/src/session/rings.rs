@@ -81,10 +81,15 @@ impl Session {
         if weight > 0 {
             queue.weight = weight;
         }
-        ring.key = Some(queue.key);
-        *served.key.lock().unwrap_or_else(PoisonError::into_inner) = ring.key;
+        let queue_key = queue.key;
+        // Held until it is served: whoever ends the device meanwhile finds it.
+        let mut key = served.key.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.served.over.load(Ordering::SeqCst) {
+            return Err(Refusal::Nonsense(format!("queue {index}: the device is taken away")));
+        }
         let mut wanted = served.worker.lock().unwrap_or_else(PoisonError::into_inner);
         *wanted = Some(self.pool.serve(queue, *wanted).map_err(|error| of_pool(&error))?);
+        (*key, ring.key) = (Some(queue_key), Some(queue_key));
         Ok(())
     }
 
@@ -97,11 +102,11 @@ impl Session {
         if let Some(worker) = self.pool.place(key) {
             *served.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
         }
-        *served.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match self.pool.end(key) {
             Ok(queue) => ring.base = queue.base(),
-            Err(error) => tracing::warn!("Queue {index} is lost: {error}"),
+            Err(error) => tracing::debug!("Queue {index} was ended by another thread: {error}"),
         }
+        *served.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Ends a queue.

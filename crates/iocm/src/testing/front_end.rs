@@ -8,7 +8,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use std::io::{self, IoSlice, IoSliceMut, Read as _};
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -60,6 +60,23 @@ impl FrontEnd {
         }
         sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
         Ok(())
+    }
+
+    /// Sends a request with a file that this process has no more when the back-end looks at it.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn give_away(&mut self, code: u32, payload: &[u8], file: OwnedFd) -> io::Result<()> {
+        let header: Vec<u8> =
+            [code, 1, payload.len() as u32].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        let files = [file.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&files));
+        sendmsg(&self.socket, &[IoSlice::new(&header)], &mut control, SendFlags::NOSIGNAL)?;
+        drop(file);
+        // It waits for the rest of the message until now.
+        self.socket.write_all(payload)
     }
 
     /// An answer: its payload and the file that came with it.

@@ -402,3 +402,7 @@ impl Run {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -4,6 +4,7 @@ use super::threads::Threads;
 use crate::queue::{QueueKey, Submission, Submitter, Token, Way};
 use io_uring::register::Restriction;
 use io_uring::{Builder, IoUring, opcode};
+use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -19,8 +20,11 @@ pub(super) struct Uring {
     pending: u32,
     /// Requests that the kernel has not answered.
     pub(super) in_flight: u64,
-    /// Signals of which it has not told the end. Nothing waits for them: one to an eventfd that is full may never end.
+    /// Signals of which it has not told the end. Nothing waits for them.
     pub(super) signals: u64,
+    /// How often the kernel is to refuse what it is told.
+    #[cfg(test)]
+    pub(super) refusals: u32,
 }
 
 enum Kind {
@@ -40,8 +44,8 @@ impl Uring {
         let built = restricted(usual().setup_single_issuer().setup_coop_taskrun())
             .or_else(|_| restricted(&mut usual()))
             .or_else(|_| usual().build(ENTRIES));
-        match built {
-            Ok(ring) => Ok(Self { kind: Kind::Ring(Box::new(ring)), pending: 0, in_flight: 0, signals: 0 }),
+        match built.and_then(signals_at_once) {
+            Ok(ring) => Ok(Self::of(Kind::Ring(Box::new(ring)))),
             Err(error) => {
                 tracing::warn!("This host gives no io_uring ({error}): threads wait for disks");
                 Self::without_ring()
@@ -51,7 +55,18 @@ impl Uring {
 
     /// As on a host that has no io_uring.
     pub(super) fn without_ring() -> io::Result<Self> {
-        Ok(Self { kind: Kind::Threads(Threads::new()?), pending: 0, in_flight: 0, signals: 0 })
+        Ok(Self::of(Kind::Threads(Threads::new()?)))
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            pending: 0,
+            in_flight: 0,
+            signals: 0,
+            #[cfg(test)]
+            refusals: 0,
+        }
     }
 
     /// Becomes readable when the kernel has answered something.
@@ -76,6 +91,11 @@ impl Uring {
         let Kind::Ring(ring) = &self.kind else { return true };
         if self.pending == 0 {
             return true;
+        }
+        #[cfg(test)]
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return false;
         }
         match ring.submit() {
             Ok(taken) => self.pending = self.pending.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)),
@@ -124,6 +144,20 @@ fn restricted(builder: &mut Builder) -> io::Result<IoUring> {
     ring.submitter().register_restrictions(&mut allowed)?;
     ring.submitter().register_enable_rings()?;
     Ok(ring)
+}
+
+/// The ring, when it signals without waiting: before Linux 5.8 no eventfd takes a write that must not wait.
+fn signals_at_once(mut ring: IoUring) -> io::Result<IoUring> {
+    let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let signal = Submission::Signal { file: file.as_raw_fd() }.entry();
+    // SAFETY: a signal points to nothing that goes, and has ended when the file is closed.
+    unsafe { ring.submission().push(&signal) }.map_err(io::Error::other)?;
+    ring.submit_and_wait(1)?;
+    let result = ring.completion().next().map(|answer| answer.result());
+    match result {
+        Some(8) => Ok(ring),
+        other => Err(io::Error::other(format!("a signal without waiting ended with {other:?}"))),
+    }
 }
 
 impl Way for Uring {
@@ -182,5 +216,23 @@ mod tests {
         };
         assert_eq!(ask(opcode::Nop::new().build()), -libc::EACCES);
         assert_eq!(ask(Submission::Sync { file: -1 }.entry()), -libc::EBADF);
+    }
+
+    #[test]
+    fn a_signal_to_a_full_eventfd_does_not_stay_with_the_kernel() {
+        use std::os::fd::AsFd as _;
+        for flags in [EventfdFlags::NONBLOCK, EventfdFlags::empty()] {
+            let mut uring = Uring::new().unwrap();
+            if matches!(uring.kind, Kind::Threads(_)) {
+                println!("not tested: this host gives no io_uring");
+                return;
+            }
+            let file = eventfd(0, flags).unwrap();
+            rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+            assert!(uring.signal(file.as_fd(), QueueKey(7), Token::CALL));
+            assert!(uring.submit());
+            assert_eq!(uring.answer().map(|(_, result)| result), Some(-libc::EAGAIN), "{flags:?}");
+            assert_eq!(uring.signals, 0);
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 /// A user that owns nothing.
 const USER: u32 = 61_234;
@@ -31,6 +32,10 @@ fn prepared() -> tempfile::TempDir {
 
 fn config(directory: &Path) -> String {
     let user = if is_root() { format!("user = \"{USER}\"\n") } else { String::new() };
+    config_with(directory, &user)
+}
+
+fn config_with(directory: &Path, user: &str) -> String {
     format!(
         "[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {:?}\npath = {:?}\n\
          [control]\nsocket = {:?}\nmount = \"\"\n[safety]\nseccomp = \"kill\"\n{user}",
@@ -38,6 +43,50 @@ fn config(directory: &Path) -> String {
         directory.join("disk"),
         directory.join("own/control"),
     )
+}
+
+/// A field of a thread's `/proc/PID/task/TID/status`: its first word.
+fn field(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+/// Nobody is named, and the host has a user `exitless`, or has none.
+pub(crate) fn usual_user() {
+    if !is_root() {
+        println!("not tested: only root can become another user");
+        return;
+    }
+    let real = fs::read_to_string("/etc/passwd").unwrap();
+    let others: String =
+        real.lines().filter(|line| !line.starts_with("exitless:")).map(|line| format!("{line}\n")).collect();
+    let with = format!("{others}exitless:x:{USER}:{USER}::/:/usr/sbin/nologin\n");
+    for (users, wanted) in [(with, USER), (others, 0)] {
+        let directory = prepared();
+        let path = directory.path().join("passwd");
+        fs::write(&path, users).unwrap();
+        // The daemon alone sees these users.
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            "mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"",
+            "sh",
+        ]);
+        command.arg(&path).arg(std::env::current_exe().unwrap());
+        let mut daemon =
+            Daemon(command.args(["daemon", &config_with(directory.path(), "")]).spawn().unwrap());
+        daemon.client(&directory.path().join("own/control")).get("pid").unwrap();
+        for task in fs::read_dir(format!("/proc/{}/task", daemon.0.id())).unwrap() {
+            let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else { continue };
+            assert_eq!(
+                (field(&status, "Uid"), field(&status, "Gid")),
+                (wanted.to_string(), wanted.to_string())
+            );
+            assert_eq!(u64::from_str_radix(&field(&status, "CapEff"), 16), Ok(0));
+        }
+    }
 }
 
 pub(crate) fn given_away() {
@@ -49,10 +98,7 @@ pub(crate) fn given_away() {
     for task in tasks {
         // The thread that served a client may end meanwhile.
         let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else { continue };
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
-        };
+        let field = |name: &str| field(&status, name);
         for sets in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             assert_eq!(u64::from_str_radix(&field(sets), 16), Ok(0), "{sets}");
         }

@@ -17,7 +17,7 @@ fn full() -> OwnedFd {
 }
 
 /// Whether `act` ends in time; a thread that hangs is left behind.
-fn ends(act: impl FnOnce() + Send + 'static) -> bool {
+pub(crate) fn ends(act: impl FnOnce() + Send + 'static) -> bool {
     let (told, heard) = mpsc::channel();
     std::thread::spawn(move || {
         act();
@@ -27,7 +27,7 @@ fn ends(act: impl FnOnce() + Send + 'static) -> bool {
 }
 
 /// What is left of the daemon: another guest's reads, the control socket, a change of the attacked device, its end.
-fn goes_on(stage: &mut Stage, neighbour: &mut Neighbour) {
+pub(crate) fn goes_on(stage: &mut Stage, neighbour: &mut Neighbour) {
     assert!(neighbour.read(LIMIT).is_some(), "another guest waits for the worker");
     let mut control = stage.control();
     assert!(ends(move || drop(control.set("vq.0.0/weight", "50"))), "the control socket hangs");

@@ -1,7 +1,7 @@
 //! Requests that are made to be too much.
 
 use super::stage::{Attacker, FAR, Neighbour, PLACE, Stage, disk, memory};
-use iocm::testing::{DATA, Piece};
+use iocm::testing::{DATA, Driver, Piece};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -156,6 +156,50 @@ fn beside_a_busy_one(size: u32) {
     );
     // A whole ring of smaller reads is done before this thread has a CPU again.
     assert!(size < 1 << 20 || bytes < 256 << 20, "a read waited for {bytes} bytes of the busy guest's");
+    assert!(stage.is_alive());
+}
+
+/// Requests of as many descriptors as a table can have, all but two of no bytes: to walk them is work that no limit counts.
+pub(crate) fn pieces_of_nothing() {
+    const ENTRIES: u64 = 32_768;
+    let mut stage = Stage::new(&["", ""]);
+    let mut quiet = Neighbour::new(&stage.socket(1));
+    quiet.read(20 * SECOND).unwrap();
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    assert!(attacker.start(64));
+    let table = PLACE + 0xf000;
+    for entry in 0..ENTRIES {
+        let (size, flags) = match entry {
+            0 => (16, 1),
+            _ if entry == ENTRIES - 1 => (1, 2),
+            _ => (0, 1 | 2),
+        };
+        attacker.driver.descriptor(table + 16 * entry, DATA, size, [flags, entry as u16 + 1]);
+    }
+    for head in 0..64 {
+        attacker.driver.descriptor(Driver::slot(head), table, 16 * ENTRIES as u32, [4, 0]);
+        attacker.driver.offer(head);
+    }
+    attacker.front.kick().unwrap();
+    let (mut waits, mut made) = (Vec::new(), 0);
+    for _ in 0..50 {
+        while let Some((head, _)) = attacker.driver.take() {
+            made += 1;
+            attacker.driver.offer(head);
+        }
+        let _ = attacker.front.kick();
+        waits.push(quiet.read(20 * SECOND).unwrap());
+    }
+    waits.sort_unstable();
+    println!(
+        "beside {made} requests of {ENTRIES} descriptors, 50 reads of another guest waited {:?} in the median and {:?} at worst",
+        waits[25], waits[49]
+    );
+    assert!(
+        super::stage::wait_readable(&attacker.error, SECOND),
+        "the queue is given up, and the front-end told"
+    );
+    assert_eq!(made, 0);
     assert!(stage.is_alive());
 }
 

@@ -1,0 +1,42 @@
+use super::*;
+use crate::device::block::{BlockDevice, BlockOptions};
+use crate::queue::{Notifiers, QueueState};
+use crate::ring::RingFeatures;
+use crate::testing::BlockDriver;
+use rustix::event::{EventfdFlags, eventfd};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// A worker that is about to end has told the kernel of nothing yet, and the kernel refuses to be told a thousand times
+/// more: the request ends all the same, its guest is called, and the queue comes back.
+#[test]
+fn a_worker_ends_however_often_the_kernel_refuses_its_last_requests() {
+    let disk = tempfile::NamedTempFile::new().unwrap();
+    disk.as_file().set_len(1 << 20).unwrap();
+    let options = BlockOptions { path: Some(disk.path().to_owned()), ..BlockOptions::default() };
+    let device = BlockDevice::open(options).unwrap();
+    let features = RingFeatures { packed: false, event_index: false, indirect: true };
+    let mut driver = BlockDriver::new(64, features);
+    let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let notifiers = Notifiers { call: Some(call.try_clone().unwrap()), ..Notifiers::default() };
+    let ring = driver.driver.ring().unwrap();
+    let queue = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::<QueueState>::default());
+    driver.driver.want_calls(true);
+    driver.submit(1, 0, &[5; 4096], 0).unwrap();
+    let (reply, queues) = channel();
+    let worker = std::thread::spawn(move || {
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let options = WorkerOptions::default();
+        let mut run = Run::new(&options, Arc::clone(&mailbox), Arc::default(), Routes::new()).unwrap();
+        run.add(queue);
+        run.uring.refusals = 1000;
+        assert_eq!(run.sweep(now_ns()), 1);
+        mailbox.send(Command::Stop { reply });
+        run.until_stopped();
+    });
+    let queues = queues.recv_timeout(Duration::from_secs(20)).expect("the worker ends");
+    worker.join().unwrap();
+    assert_eq!((queues.len(), queues[0].in_flight()), (1, 0));
+    assert_eq!(driver.ended().map(|(_, status, _)| status), Some(0));
+    assert!(rustix::io::read(&call, &mut [0; 8]).is_ok(), "the guest is called");
+}

@@ -1,0 +1,195 @@
+//! Descriptors by which a front-end holds whoever asks of them or closes them.
+
+use super::descriptors::{ends, goes_on};
+use super::stage::{Attacker, Neighbour, Stage};
+use fuser::{
+    Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, OpenFlags, ReplyAttr, ReplyOpen,
+    ReplyStatfs, Request, Session, SessionACL,
+};
+use iocm::testing::{SIZE, USER};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::fs::File;
+use std::io::{IoSlice, Write as _};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, SystemTime};
+
+/// A file system that is one file, whose server takes longer to say how full it is than these tests wait. It answers at
+/// last, for who waits for it cannot be killed, which is no state to leave a machine in.
+struct Silent;
+
+impl Filesystem for Silent {
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let never = SystemTime::UNIX_EPOCH;
+        let attributes = FileAttr {
+            ino,
+            size: SIZE,
+            blocks: SIZE / 512,
+            atime: never,
+            mtime: never,
+            ctime: never,
+            crtime: never,
+            kind: FileType::RegularFile,
+            perm: 0o600,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        };
+        reply.attr(&Duration::from_secs(3600), &attributes);
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(20));
+            reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
+        });
+    }
+}
+
+/// The file of such a file system, which is mounted nowhere; `None` where this user may not make one.
+fn silent_file() -> Option<File> {
+    let device = File::options().read(true).write(true).open("/dev/fuse").ok()?;
+    let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+    for (key, value) in [
+        ("fd", device.as_raw_fd().to_string().as_str()),
+        ("rootmode", "100600"),
+        ("user_id", "0"),
+        ("group_id", "0"),
+    ] {
+        fsconfig_set_string(&context, key, value).ok()?;
+    }
+    fsconfig_create(&context).ok()?;
+    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()?;
+    let session =
+        Session::from_fd(Silent, OwnedFd::from(device), SessionACL::All, Config::default()).unwrap();
+    session.spawn().unwrap();
+    let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    Some(File::options().read(true).write(true).open(path).unwrap())
+}
+
+/// A TCP socket that may linger for an hour over data that its peer does not take, and the peer.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    let hour = Some(Duration::from_secs(3600));
+    rustix::net::sockopt::set_socket_linger(&stream, hour).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 1 << 16]).is_ok() {}
+    (stream, peer)
+}
+
+/// A request that names the guest's memory, and one that names the eventfd of queue 0's kicks.
+fn requests() -> [(u32, Vec<u8>); 2] {
+    let mut memory = [1_u32, 0].map(u32::to_ne_bytes).concat();
+    memory.extend([0, SIZE, USER, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()));
+    [(5, memory), (12, 0_u64.to_ne_bytes().to_vec())]
+}
+
+/// A file on a file system whose server does not answer when it is asked for the file system's kind.
+pub(crate) fn by_a_file_system() {
+    for (code, payload) in requests() {
+        let Some(file) = silent_file() else {
+            println!("not tested: only root can make a file system");
+            return;
+        };
+        let mut stage = Stage::new(&["", ""]);
+        let mut neighbour = Neighbour::new(&stage.socket(1));
+        let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+        assert!(attacker.start(64));
+        attacker.front.send(code, 1, &payload, &[file.as_fd()]).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        goes_on(&mut stage, &mut neighbour);
+    }
+}
+
+/// A TCP socket that lingers when it is closed for the last time.
+pub(crate) fn by_a_socket() {
+    for (code, payload) in requests() {
+        let (stream, _peer) = lingering();
+        let mut stage = Stage::new(&["", ""]);
+        let mut neighbour = Neighbour::new(&stage.socket(1));
+        let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+        assert!(attacker.start(64));
+        attacker.front.give_away(code, &payload, stream.into()).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        goes_on(&mut stage, &mut neighbour);
+    }
+}
+
+/// A message that is none, and one behind it that nobody will read, with a socket that lingers.
+fn leave_behind(stream: &UnixStream) -> TcpStream {
+    let (lingers, peer) = lingering();
+    rustix::net::send(stream, &[0; 16], SendFlags::empty()).unwrap();
+    send_with(stream, lingers.into());
+    peer
+}
+
+/// Sends bytes with a descriptor that this process has no more afterwards.
+fn send_with(stream: &UnixStream, file: OwnedFd) {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    let files = [file.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+    sendmsg(stream, &[IoSlice::new(&[0; 16])], &mut control, SendFlags::empty()).unwrap();
+}
+
+/// A socket that lingers, in a connection's queue when the connection is closed.
+pub(crate) fn by_what_was_not_read() {
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let attacker = Attacker::new(&stage.socket(0), 64, None);
+    // It waits until the first connection ends: what it has sent is there when it is looked at.
+    let next = UnixStream::connect(stage.socket(0)).unwrap();
+    let _peer = leave_behind(&next);
+    drop(attacker);
+    std::thread::sleep(Duration::from_millis(100));
+    let mut control = stage.control();
+    assert!(ends(move || drop(control.get("d.0/state").unwrap())), "the control tree hangs");
+    goes_on(&mut stage, &mut neighbour);
+}
+
+/// The same in a connection that was never accepted.
+pub(crate) fn by_what_was_not_accepted() {
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    assert!(attacker.start(64));
+    let next = UnixStream::connect(stage.socket(0)).unwrap();
+    let _peer = leave_behind(&next);
+    goes_on(&mut stage, &mut neighbour);
+}
+
+/// The same in the connection for the back-end's own requests, which is given up when it is full.
+pub(crate) fn by_the_back_ends_connection() {
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    assert!(attacker.start(64));
+    let (theirs, mine) = UnixStream::pair().unwrap();
+    let (lingers, _peer) = lingering();
+    send_with(&mine, lingers.into());
+    let filler = theirs.try_clone().unwrap();
+    while rustix::net::send(&filler, &[0; 4096], SendFlags::DONTWAIT).is_ok() {}
+    while rustix::net::send(&filler, &[0], SendFlags::DONTWAIT).is_ok() {}
+    drop(filler);
+    attacker.front.give_away(21, &[], theirs.into()).unwrap();
+    assert!(attacker.front.ask(1).is_ok(), "it was taken");
+    for size in ["2147483648", "3221225472"] {
+        let mut control = stage.control();
+        assert!(ends(move || drop(control.set("d.0/size", size))), "a change of the size hangs");
+    }
+    goes_on(&mut stage, &mut neighbour);
+}
