@@ -12,6 +12,10 @@ const KERNEL: &str = "kernel";
 /// Bytes of symbols that are kept of all programs together: a process can map any number of files.
 const MOST: usize = 1 << 30;
 
+/// Bytes of a process's list of mappings; a longer one is not read. As many as the kernel allows at first
+/// (`vm.max_map_count`), each with a path of a thousand letters, are fewer.
+const LONGEST_MAPS: u64 = 64 << 20;
+
 /// The symbols of a host's kernel and processes. Files are read when an address of theirs is first asked for.
 #[derive(Debug)]
 pub struct Symbols {
@@ -40,8 +44,9 @@ impl Symbols {
     /// Reads, or reads again, what a process has in memory. Of one that is gone, what was read before stays.
     pub fn learn(&mut self, process: u32) {
         let path = self.root.join(format!("proc/{process}/maps"));
-        if let Ok(text) = std::fs::read_to_string(path) {
-            let mappings = Mapping::parse(&text);
+        let read = files::regular(&path).and_then(|file| files::read(&file, LONGEST_MAPS));
+        if let Ok(bytes) = read {
+            let mappings = Mapping::parse(&String::from_utf8_lossy(&bytes));
             if !mappings.is_empty() {
                 self.processes.insert(process, mappings);
             }
@@ -146,5 +151,15 @@ mod tests {
         assert!(symbols.knows(7) && !symbols.knows(8));
         assert_eq!(symbols.kernel(u64::MAX).symbol.as_deref(), Some("_stext"));
         assert!(!symbols.kernel_is_hidden());
+    }
+
+    #[test]
+    fn a_list_of_mappings_that_is_a_giant_is_not_read() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        std::fs::File::create(root.path().join("proc/7/maps")).unwrap().set_len(1 << 42).unwrap();
+        let mut symbols = Symbols::new(root.path());
+        symbols.learn(7);
+        assert!(!symbols.knows(7));
     }
 }

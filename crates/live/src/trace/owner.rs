@@ -1,6 +1,8 @@
 //! Whose VM a process runs.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// A process with a VM.
@@ -34,7 +36,10 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
         None => (pid, own),
     };
     // The kernel's own threads have no command line.
-    std::fs::read(home(pid).join("cmdline")).ok().filter(|bytes| !bytes.is_empty())?;
+    let mut first = [0];
+    let mut arguments = File::open(home(pid).join("cmdline")).ok()?;
+    // Others may be as long as their process likes.
+    arguments.read(&mut first).ok().filter(|count| *count > 0)?;
     Some(Owner { pid, vm: host::vms::name_of(root, pid), process: own })
 }
 
@@ -109,5 +114,14 @@ mod tests {
         process(root.path(), 7, "other", "other");
         assert_eq!(owners.of(7, 2 * HOLDS_NS + 1).unwrap().process, "qemu-system-x86");
         assert_eq!(owners.of(7, 4 * HOLDS_NS).unwrap().process, "other");
+    }
+
+    #[test]
+    fn a_command_line_that_is_a_giant_is_not_read_to_its_end() {
+        let root = tempfile::tempdir().unwrap();
+        process(root.path(), 7, "qemu-system-x86", "qemu -name web -x ");
+        let arguments = File::options().write(true).open(root.path().join("proc/7/cmdline")).unwrap();
+        arguments.set_len(1 << 42).unwrap();
+        assert_eq!(Owners::new(root.path()).of(7, 0).unwrap().vm.as_deref(), Some("web"));
     }
 }
