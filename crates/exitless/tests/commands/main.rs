@@ -9,6 +9,7 @@ mod experiment_run;
 mod guest;
 mod iocm;
 mod iocm_control;
+mod iocm_hostile;
 mod iocm_monitor;
 mod perf;
 mod predict;
