@@ -1,13 +1,14 @@
-//! A hostile guest's virtqueue, of either layout, and what a block device makes of its requests.
+//! A hostile guest's virtqueue, of either layout, and what a block device makes of its requests. It is changed between two
+//! looks at it, which a finding repeats, and by another thread while it is looked at, which finds what the first does not.
 
 #![no_main]
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arbitrary::Arbitrary;
 use iocm::device::block::{BlockDevice, BlockOptions};
 use iocm::ring::{Chain, RingFeatures};
-use iocm::testing::{ByHand, DATA, Driver};
+use iocm::testing::{ByHand, DATA, Driver, USER};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]
@@ -49,40 +50,65 @@ impl Guest {
         driver
     }
 
-    /// Changes what is in the ring while the device reads it.
+    /// Changes a word of the ring's descriptors, of the table of indirect ones, of the headers, or of what the driver tells.
     fn change(driver: &Driver, (at, value): (u16, u16)) {
-        driver.word(Driver::slot(0) + u64::from(at & 0xfe)).store(value, Ordering::Relaxed);
+        let places = [Driver::slot(0), DATA, DATA + 0x1_0000, driver.place().driver - USER];
+        let place = places[usize::from(at >> 14)] + u64::from(at & 0x1fe);
+        driver.word(place).store(value, Ordering::Relaxed);
+    }
+
+    /// Takes buffers and gives them back, with what `then` does after each.
+    fn take_all(&self, driver: &Driver, mut then: impl FnMut((u16, u16))) {
+        let Ok(mut ring) = driver.ring() else { return };
+        let mut chain = Chain::new();
+        for (at, value) in self.changes.iter().chain(std::iter::repeat(&(0, 0)).take(40)) {
+            match ring.pop(&mut chain) {
+                Ok(true) => {
+                    let mut bytes = [0; 64];
+                    chain.read(u64::from(*at), &mut bytes);
+                    chain.write(u64::from(*at), &bytes);
+                    ring.push(chain.id, 1);
+                    ring.publish();
+                }
+                Ok(false) => {
+                    ring.want_kicks();
+                    ring.spare_kicks();
+                }
+                Err(_) => break,
+            }
+            then((*at, *value));
+        }
+    }
+
+    /// The same with a block device behind the ring.
+    fn serve_all(&self, driver: &Driver, mut then: impl FnMut((u16, u16))) {
+        let device = BlockDevice::open(BlockOptions::default()).expect("a disk that forgets");
+        let mut served = ByHand::new(driver, Box::new(device.queue(16)));
+        for change in self.changes.iter().chain(std::iter::repeat(&(0, 0)).take(4)) {
+            served.serve(8);
+            assert_eq!(served.queue.in_flight(), 0, "a disk that forgets has nothing under way");
+            then(*change);
+        }
     }
 }
 
 fuzz_target!(|guest: Guest| {
     let driver = guest.driver();
-    let Ok(mut ring) = driver.ring() else { return };
-    let mut chain = Chain::new();
-    for (at, value) in guest.changes.iter().chain(std::iter::repeat(&(0, 0)).take(40)) {
-        match ring.pop(&mut chain) {
-            Ok(true) => {
-                let mut bytes = [0; 64];
-                chain.read(u64::from(*at), &mut bytes);
-                chain.write(u64::from(*at), &bytes);
-                ring.push(chain.id, 1);
-                ring.publish();
-            }
-            Ok(false) => {
-                ring.want_kicks();
-                ring.spare_kicks();
-            }
-            Err(_) => break,
-        }
-        Guest::change(&driver, (*at, *value));
-    }
-    // The same guest again, with a block device behind the ring.
+    guest.take_all(&driver, |change| Guest::change(&driver, change));
     let driver = guest.driver();
-    let device = BlockDevice::open(BlockOptions::default()).expect("a disk that forgets");
-    let mut served = ByHand::new(&driver, Box::new(device.queue(16)));
-    for change in guest.changes.iter().chain(std::iter::repeat(&(0, 0)).take(4)) {
-        served.serve(8);
-        assert_eq!(served.queue.in_flight(), 0, "a disk that forgets has nothing under way");
-        Guest::change(&driver, *change);
+    guest.serve_all(&driver, |change| Guest::change(&driver, change));
+    if guest.changes.is_empty() {
+        return;
     }
+    let (driver, over) = (guest.driver(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                guest.changes.iter().for_each(|change| Guest::change(&driver, *change));
+            }
+        });
+        guest.take_all(&driver, drop);
+        guest.serve_all(&driver, drop);
+        over.store(true, Ordering::Relaxed);
+    });
 });
