@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test soak bench docs lint fmt-check clippy deny fuzz setup setup-check setup-test setup-lint
+.PHONY: help build demo check test soak bench docs lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
 
 # rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -17,7 +17,7 @@ WHAT := lab
 QUICK := not binary(lab) and not test(coverage) and not test(a_browser_shows_)
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: setup ## Build the release binary
 	cargo build --release --locked --package exitless
@@ -66,6 +66,12 @@ fuzz: setup ## Run each fuzz target for a minute (cargo-fuzz is needed)
 		[[ ! -e $$dictionary ]] || options+=("-dict=$$dictionary"); \
 		cargo fuzz run --fuzz-dir fuzz "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- "$${options[@]}"; \
 	done
+
+fuzz-coverage: setup ## Show which lines each fuzz target reaches
+	scripts/fuzz-coverage
+
+miri: setup ## Run the tests that Miri can run (a nightly compiler with miri is needed)
+	scripts/miri
 
 setup: ## Install what building needs
 	@scripts/setup
