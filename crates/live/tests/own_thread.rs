@@ -4,8 +4,6 @@
 
 use live::{EventFormat, Record, ThreadSamples, Tracefs, TracepointSampler};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::time::Duration;
 
 const CALLS: u64 = 500;
 
@@ -84,57 +82,6 @@ fn every_call_is_seen_in_order() {
 
     let again = sampler.drain().unwrap();
     assert_eq!(again[0].records().count(), 0, "drained twice");
-}
-
-/// Events that begin or end one after the other leave an exit by itself, which then has no time.
-#[test]
-fn all_events_of_a_thread_begin_and_end_together() {
-    let Some(bench) = bench() else { return };
-    let stop = AtomicBool::new(false);
-    let busy = AtomicI32::new(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // SAFETY: gettid has no preconditions.
-            busy.store(unsafe { libc::gettid() }, Ordering::Release);
-            while !stop.load(Ordering::Relaxed) {
-                // SAFETY: as above.
-                unsafe { libc::getppid() };
-            }
-        });
-        while busy.load(Ordering::Acquire) == 0 {
-            std::thread::yield_now();
-        }
-        let threads = [busy.load(Ordering::Acquire)];
-        let opened = TracepointSampler::open(&[&bench.enter, &bench.exit], &threads, 16 << 20);
-        let outcome = opened.map(|mut sampler| {
-            (0..40)
-                .map(|_| {
-                    sampler.enable().unwrap();
-                    std::thread::sleep(Duration::from_micros(300));
-                    sampler.disable().unwrap();
-                    sampler.drain().unwrap().remove(0)
-                })
-                .collect::<Vec<_>>()
-        });
-        stop.store(true, Ordering::Relaxed);
-        match outcome {
-            Err(error) => eprintln!("not tested: {error}"),
-            Ok(rounds) => {
-                let counts = rounds.iter().map(|round| {
-                    [&bench.enter, &bench.exit].map(|event| round.total(event.id).unwrap().count)
-                });
-                let mut before = [0, 0];
-                for [enters, exits] in counts {
-                    // One of the two may be cut off at each end.
-                    assert!(
-                        (enters - before[0]).abs_diff(exits - before[1]) <= 1,
-                        "{enters} and {exits} after {before:?}"
-                    );
-                    before = [enters, exits];
-                }
-            }
-        }
-    });
 }
 
 #[test]

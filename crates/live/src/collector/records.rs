@@ -111,21 +111,25 @@ impl Recorder {
     }
 
     /// Hands on what has come; those of one vCPU are in order of time. Call it often enough that the buffers, of
-    /// 300,000 exits, do not fill up.
+    /// 300,000 exits, do not fill up. What comes while it works is left to the next time, or exits that come as quickly as
+    /// they are read would keep it for ever.
     pub fn drain(&mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
         let (isa, joining) = (self.isa, &mut self.joining);
+        let now_ns = monotonic_ns();
         match &mut self.buffers {
             Buffers::Ring(ring) => {
                 while let Some(item) = ring.next() {
-                    if let Some(record) = Record::read(&item) {
-                        joining.take(record, isa, exit);
+                    let Some(record) = Record::read(&item) else { continue };
+                    let is_new = record.order() > now_ns;
+                    joining.take(record, isa, exit);
+                    if is_new {
+                        break;
                     }
                 }
             }
             Buffers::Perf(_, buffers) => {
                 // Each processor has its own, and a vCPU may have moved: what one of them got after another was read
                 // waits for the next time.
-                let now_ns = monotonic_ns();
                 let mut keep = |bytes: &[u8]| self.early.extend(Record::read(bytes));
                 for buffer in buffers {
                     buffer.for_each(|event| match event {
