@@ -8,9 +8,7 @@ use probe::run::Arm;
 
 use super::Warning;
 use super::outcome::{Effect, ExitTotals, Judgement, MeasureOutcome};
-use super::wording::{
-    change_in_words, charged_switch, difference_in_words, emulated_cycles, grouped, interval_in_words,
-};
+use super::wording::{change_in_words, difference_in_words, emulated_cycles, grouped, interval_in_words};
 
 /// What interrupt virtualization is there for, the most telling first.
 const TELLING: [Measure; 7] = [
@@ -79,8 +77,10 @@ pub(super) fn verdict(
         Judgement::Nothing => "No verdict: no measure of interrupts gave samples".to_owned(),
     };
     if let Some(emulator) = emulated {
-        let switch =
-            charged_switch(switch_cycles).map(|charged| format!(" and {charged}")).unwrap_or_default();
+        let switch = match switch_cycles {
+            Some(cycles @ 1..) => format!(", {} instructions for a switch", grouped(cycles.into())),
+            _ => String::new(),
+        };
         sentence.push_str(&format!(
             "; cycles are {} ({emulator}){switch}, not time on hardware",
             emulated_cycles(emulator)

@@ -93,7 +93,8 @@ pub(super) fn with_axes<'a>(figures: &[&'a Figure]) -> Vec<(&'a Figure, Axes)> {
 /// Single runs, and the levels' intervals.
 fn values(figure: &Figure) -> Vec<f64> {
     let arms = figure.points.iter().flat_map(|point| point.arms.iter().flatten());
-    arms.flat_map(|arm| arm.values.iter().map(|value| value.1).chain(interval_ends(arm.level_interval))).collect()
+    arms.flat_map(|arm| arm.values.iter().map(|value| value.1).chain(interval_ends(arm.level_interval)))
+        .collect()
 }
 
 fn changes(figure: &Figure) -> Vec<f64> {
