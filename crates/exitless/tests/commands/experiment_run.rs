@@ -134,6 +134,27 @@ fn an_interrupted_study_says_so_and_another_plan_does_not_go_on_with_it() {
 }
 
 #[test]
+fn without_a_terminal_each_run_has_a_line_and_a_shared_reason_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = |script: &str, result: &str, beginning: &str| {
+        let path = plan(folder.path(), script);
+        let output = run(&["run", path.to_str().unwrap(), "--output", result], folder.path());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let runs = said.lines().filter(|line| line.starts_with(beginning)).count();
+        (runs, said, String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (runs, said, _) = lines("echo said 7", "good", "Run ");
+    assert_eq!(runs, 6, "{said}");
+    assert!(said.starts_with("Run 1 of 6: "), "{said}");
+
+    let (attempts, said, summary) = lines("echo nothing to read", "bad", "Run ");
+    assert_eq!(attempts, 12, "{said}");
+    assert_eq!(said.matches("failed for the same reason").count(), 11, "{said}");
+    assert_eq!(summary.matches("6 runs failed for good").count(), 1, "{summary}");
+    assert_eq!(summary.lines().count(), 2, "{summary}");
+}
+
+#[test]
 fn runs_that_fail_are_kept_with_their_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = plan(folder.path(), "echo nothing to read");

@@ -80,7 +80,7 @@ fn a_dry_run_shows_the_steps_and_makes_nothing() {
     let result = folder.path().join("result");
     for (plan, parts) in [
         ("tune-old-guest", &["7. io-uring (16 runs)", "--device ide-hd", "+-device virtio-blk-pci"][..]),
-        ("tune-advised", &["Then at most 6 changes that are advised"]),
+        ("tune-advised", &["Then at most 6 changes by what is advised"]),
     ] {
         let said = run(&["tune", plan, "--dry-run", "--output", result.to_str().unwrap()]);
         assert_eq!(said.status, 0, "{}", said.err);

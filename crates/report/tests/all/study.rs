@@ -80,6 +80,24 @@ fn all() -> [Findings; 5] {
 }
 
 #[test]
+fn each_test_of_a_workload_has_its_chart_and_its_column() {
+    let mut made = study(&Made { counts: vec![1, 2], ..Made::default() });
+    for guest in made.runs.iter_mut().flat_map(|stored| &mut stored.run.guests) {
+        let second = Metric { name: "second.throughput".to_owned(), ..guest[0].clone() };
+        guest.push(second);
+    }
+    let findings = analyse(&made, false).unwrap();
+    let workloads = findings.study.workloads.len();
+    let page = html::study(&findings, None);
+    let section = |title: &str| {
+        let (_, rest) = page.split_once(title).unwrap();
+        rest.split_once("</section>").unwrap().0.to_owned()
+    };
+    assert_eq!(section("<h2>Throughput").matches("<figure class=\"lines\"").count(), 2 * workloads);
+    assert!(section("<h2>Change of each workload").contains("second"));
+}
+
+#[test]
 fn a_study_in_80_columns() {
     insta::assert_snapshot!(terminal::study(
         &findings(&Made { workloads: vec!["random-read", "pread"], ..Made::default() }),
