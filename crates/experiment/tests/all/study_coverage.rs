@@ -4,9 +4,9 @@
 //! study_coverage --nocapture` prints the tables of `study/analysis/change.rs`.
 
 use experiment::statistics::Interval;
-use experiment::study::Unit;
 use experiment::study::analysis::synthetic::{Made, study};
 use experiment::study::analysis::{Change, Findings, analyse};
+use experiment::study::{Run, Unit};
 use host::Fingerprint;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -85,6 +85,15 @@ fn chosen(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
 }
 
 fn findings_of(blocks: &[[f64; 2]]) -> Findings {
+    with_values(blocks, |run, value| {
+        run.guests[0].truncate(1);
+        run.guests[0][0].value = 1e8 * value.exp();
+        run.host.clear();
+    })
+}
+
+/// A study of these blocks, whose runs get their values by `set`.
+fn with_values(blocks: &[[f64; 2]], set: impl Fn(&mut Run, f64)) -> Findings {
     let mut collected = study(&Made {
         blocks: blocks.len() as u32,
         counts: vec![1],
@@ -92,14 +101,12 @@ fn findings_of(blocks: &[[f64; 2]]) -> Findings {
         ..Made::default()
     });
     for stored in &mut collected.runs {
-        let cell = &stored.run.cell;
-        let arm = usize::from(cell.arm["apicv"] == "on");
-        stored.run.guests[0].truncate(1);
-        stored.run.guests[0][0].value = 1e8 * blocks[cell.block as usize][arm].exp();
-        stored.run.host.clear();
+        let run = &mut stored.run;
+        let arm = usize::from(run.cell.arm["apicv"] == "on");
+        set(run, blocks[run.cell.block as usize][arm]);
         // What is the same in all runs only takes time to compare.
-        stored.run.fingerprint = Fingerprint::default();
-        stored.run.guest_facts.clear();
+        run.fingerprint = Fingerprint::default();
+        run.guest_facts.clear();
     }
     analyse(&collected, false).unwrap()
 }
@@ -198,26 +205,15 @@ impl Counts {
 
 /// The comparison of a figure of the host that counts these events in two seconds each.
 fn of_counts(blocks: &[[f64; 2]]) -> Change {
-    let mut collected = study(&Made {
-        blocks: blocks.len() as u32,
-        counts: vec![1],
-        workloads: vec!["pread"],
-        ..Made::default()
-    });
-    for stored in &mut collected.runs {
-        let run = &mut stored.run;
-        let arm = usize::from(run.cell.arm["apicv"] == "on");
+    let findings = with_values(blocks, |run, events| {
         run.guests[0].clear();
         run.host.truncate(1);
         let metric = &mut run.host[0];
         metric.name = "accesses.port".to_owned();
         metric.unit = Unit::PerSecond;
-        metric.value = blocks[run.cell.block as usize][arm] / 2.0;
+        metric.value = events / 2.0;
         run.took = 2.0;
-        run.fingerprint = Fingerprint::default();
-        run.guest_facts.clear();
-    }
-    let findings = analyse(&collected, false).unwrap();
+    });
     findings.figures[0].points[0].comparisons[0].change.unwrap()
 }
 

@@ -1,14 +1,14 @@
 //! A disk of the host with a bad block: the kernel says EIO.
 
 use super::*;
+use crate::testing::attributes_of_one_file;
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags,
-    ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
+    Config, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData,
+    ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use std::os::fd::AsRawFd as _;
-use std::time::SystemTime;
 
 const SIZE: u64 = 1 << 20;
 /// The block that cannot be read or written, as large as a page.
@@ -23,25 +23,7 @@ fn is_bad(offset: u64, size: usize) -> bool {
 
 impl Filesystem for Disk {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let never = SystemTime::UNIX_EPOCH;
-        let attributes = FileAttr {
-            ino,
-            size: SIZE,
-            blocks: SIZE / 512,
-            atime: never,
-            mtime: never,
-            ctime: never,
-            crtime: never,
-            kind: FileType::RegularFile,
-            perm: 0o600,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        };
-        reply.attr(&Duration::ZERO, &attributes);
+        reply.attr(&Duration::ZERO, &attributes_of_one_file(ino, SIZE));
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {

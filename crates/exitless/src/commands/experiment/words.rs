@@ -1,5 +1,6 @@
 //! Progress and durations in words.
 
+use exits::counted;
 use experiment::study::engine::{Phase, SharedReason, StudyProgress};
 
 use crate::console::StatusLine;
@@ -20,9 +21,8 @@ pub(super) fn duration(seconds: f64) -> String {
 pub(super) fn runs(line: &StatusLine) -> impl FnMut(&StudyProgress) {
     let mut present = None;
     move |progress| {
-        if present.replace((progress.position, progress.attempt))
-            != Some((progress.position, progress.attempt))
-        {
+        let this = Some((progress.position, progress.attempt));
+        if std::mem::replace(&mut present, this) != this {
             line.step(attempt(progress));
         }
         line.show(phase(progress));
@@ -36,8 +36,7 @@ fn attempt(progress: &StudyProgress) -> String {
     let more = if progress.at_least { "+" } else { "" };
     let guests = match cell.guests {
         0 => String::new(),
-        1 => ", 1 guest".to_owned(),
-        many => format!(", {many} guests"),
+        some => format!(", {}", counted(some.into(), "guest")),
     };
     let again =
         if progress.attempt > 0 { format!(", attempt {}", progress.attempt + 1) } else { String::new() };
@@ -68,7 +67,7 @@ pub(super) fn failed(reason: &SharedReason<'_>) -> String {
     let names: Vec<String> =
         reason.runs.iter().take(NAMED).map(|run| run.cell.folder_name(run.position)).collect();
     let more = if reason.runs.len() > NAMED { ", ..." } else { "" };
-    let runs = exits::counted(reason.runs.len() as u64, "run");
+    let runs = counted(reason.runs.len() as u64, "run");
     let not_tried = match reason.not_tried {
         0 => String::new(),
         some => format!(", {some} of them not tried"),

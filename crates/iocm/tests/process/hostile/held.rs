@@ -3,10 +3,10 @@
 use super::descriptors::{ends, goes_on};
 use super::stage::{Attacker, Neighbour, Stage};
 use fuser::{
-    Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, OpenFlags, ReplyAttr, ReplyOpen,
-    ReplyStatfs, Request, Session, SessionACL,
+    Config, FileHandle, Filesystem, FopenFlags, INodeNo, OpenFlags, ReplyAttr, ReplyOpen, ReplyStatfs,
+    Request, Session, SessionACL,
 };
-use iocm::testing::{SIZE, USER};
+use iocm::testing::{SIZE, USER, attributes_of_one_file};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
 };
@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A file system that is one file, whose server takes longer to say how full it is than these tests wait. It answers at
 /// last, for who waits for it cannot be killed, which is no state to leave a machine in.
@@ -25,25 +25,7 @@ struct Silent;
 
 impl Filesystem for Silent {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let never = SystemTime::UNIX_EPOCH;
-        let attributes = FileAttr {
-            ino,
-            size: SIZE,
-            blocks: SIZE / 512,
-            atime: never,
-            mtime: never,
-            ctime: never,
-            crtime: never,
-            kind: FileType::RegularFile,
-            perm: 0o600,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        };
-        reply.attr(&Duration::from_secs(3600), &attributes);
+        reply.attr(&Duration::from_secs(3600), &attributes_of_one_file(ino, SIZE));
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
