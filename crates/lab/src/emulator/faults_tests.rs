@@ -86,10 +86,10 @@ fn the_patched_qemu_passes_what_provokes_the_faults() {
     };
     let qemu = Invocation::of_host(built.program());
     let devices = [&SLOW_DISK[..], &["-device", "vmexit-cost"]].concat();
-    let (status, printed) = run(qemu, &image.path(TOOLS), &devices, "once next type cost disk");
+    let (status, printed) = run(qemu, &image.path(TOOLS), &devices, "once next type cost tlb disk");
     assert_eq!(status, Some(PASSED), "{printed}");
     let passed = printed.lines().filter(|line| line.starts_with("ok ")).count();
-    assert_eq!(passed, 9, "{printed}");
+    assert_eq!(passed, 13, "{printed}");
 }
 
 /// The program that provokes the faults finds them, where they are.

@@ -122,6 +122,7 @@ static QEMU: Source = Source {
         "07-give-a-vmexit-a-cost",
         "08-icount-give-each-cpu-a-clock",
         "09-icount-stop-the-clock-while-a-disk-is-busy",
+        "10-svm-keep-translations-across-VMRUN-and-VMEXIT",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],

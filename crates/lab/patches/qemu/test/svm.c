@@ -252,6 +252,44 @@ static void test_type(void)
     faulting("type: EXITINTINFO names an NMI", VALID | 2 << 8 | 2, 1);
 }
 
+/* Patch 10: what the hypervisor changed and had flushed is what the guest sees, and the host's mappings are its own. */
+asm("guest_load: mov absent, %rbx\nvmmcall\nmov absent, %rbx\nvmmcall\n");
+void guest_load(void);
+static u64 loaded(void)
+{
+    u64 value;
+    asm volatile("push %%rbp\nvmrun %%rax\nstgi\npop %%rbp" : "=b"(value) : "a"(vmcb)
+                 : "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
+    return value;
+}
+static void test_tlb(void)
+{
+    static u8 other[1 << 21] __attribute__((aligned(1 << 21)));
+    u64 *here = (u64 *)absent, *there = (u64 *)other, own = npt2[(u64)absent >> 21];
+    *here = 1;
+    *there = 2;
+    guest(guest_load, guest_stack + 4096);
+    check("tlb: a guest sees its page", loaded() == 1, "value", *here, 1);
+    u64 next = vmcb->rip + 3;
+    own = npt2[(u64)absent >> 21];
+    npt2[(u64)absent >> 21] = (u64)other | 0x87;
+    vmcb->tlb = 3;
+    vmcb->rip = next;
+    u64 value = loaded();
+    check("tlb: a page that was moved, and flushed by tlb_ctl, is seen", value == 2 && *here == 1, "value", value, 2);
+    npt2[(u64)absent >> 21] = own;
+    vmcb->tlb = 0;
+    vmcb->asid = 2;
+    vmcb->rip = (u64)guest_load;
+    value = loaded();
+    check("tlb: another ASID does not see what was the first one's", value == 1, "value", value, 1);
+    npt2[(u64)absent >> 21] = 0;
+    vmcb->tlb = 1;
+    vmcb->rip = (u64)guest_load;
+    loaded();
+    check("tlb: a page that was taken away faults", vmcb->exit_code == EXIT_NPF && *here == 1, "exit", vmcb->exit_code, EXIT_NPF);
+}
+
 /* Other processors */
 static volatile u32 running, order;
 enum { IDLE, BUSY };
@@ -410,6 +448,7 @@ void entered(u32 cpu)
     if (asked(line, "next")) test_next();
     if (asked(line, "type")) test_type();
     if (asked(line, "cost")) test_cost();
+    if (asked(line, "tlb")) test_tlb();
     if (asked(line, "pause")) test_pause();
     if (asked(line, "clock")) test_clock(cpus);
     if (asked(line, "disk")) test_disk();
