@@ -60,7 +60,7 @@ pub struct Queue {
     /// By this the driver says that there is something; `None` when the queue is to be polled.
     pub(crate) kick: Option<OwnedFd>,
     /// By this the front-end learns that the ring broke the rules.
-    pub(crate) error: Option<OwnedFd>,
+    error: Option<Arc<OwnedFd>>,
     /// Whether it is still to be told.
     error_due: bool,
     /// Whether it is served. Requests that are under way end in any case.
@@ -105,7 +105,7 @@ impl Queue {
             lane,
             handler,
             kick,
-            error,
+            error: error.map(Arc::new),
             error_due: false,
             enabled: true,
             weight: USUAL_WEIGHT,
@@ -199,39 +199,22 @@ impl Queue {
         self.after_use();
     }
 
-    /// Has driver and front-end woken by `signal`, which is given the eventfd, as far as they are to be. Whether that
-    /// found room; what did not is asked for again.
+    /// Has driver and front-end woken by `signal`, which is given the eventfd, as far as they are to be.
     #[inline]
-    pub(crate) fn wake(&mut self, mut signal: impl FnMut(BorrowedFd<'_>, Token) -> bool) -> bool {
-        if let Some(call) = self.lane.call()
-            && !signal(call, Token::CALL)
-        {
-            self.lane.call_again();
-            return false;
+    pub(crate) fn wake(&mut self, mut signal: impl FnMut(&Arc<OwnedFd>)) {
+        if let Some(call) = self.lane.call() {
+            signal(call);
         }
         if std::mem::take(&mut self.error_due)
             && let Some(error) = &self.error
         {
-            self.error_due = !signal(error.as_fd(), Token::ERROR);
+            signal(error);
         }
-        !self.error_due
-    }
-
-    /// Takes note that it is about to be another's, who does not hear of a call that is being made.
-    pub(crate) fn leave(&mut self, now: u64) {
-        self.lane.call_again();
-        self.left = Some(now);
     }
 
     /// Ends a request that the host's kernel has done.
     #[inline]
     pub(crate) fn complete(&mut self, token: Token, result: i32) {
-        if token.is_signal() {
-            if token == Token::CALL {
-                self.lane.called();
-            }
-            return;
-        }
         self.handler.complete(&mut self.lane, token, result);
     }
 

@@ -6,6 +6,7 @@ mod pace;
 mod pin;
 mod run;
 mod share;
+mod signals;
 mod threads;
 mod turn;
 mod uring;

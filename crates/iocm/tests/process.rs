@@ -41,7 +41,12 @@ const TESTS: &[(&str, fn())] = &[
     ("requests_of_empty_pieces_are_no_requests", process::hostile::requests::pieces_of_nothing),
     ("what_is_no_request_counts_against_a_limit", process::hostile::requests::nonsense_against_a_limit),
     ("an_eventfd_to_call_that_is_full_stops_nobody", process::hostile::descriptors::a_full_call),
+    (
+        "a_full_eventfd_that_switches_blocking_on_and_off_stops_nobody",
+        process::hostile::descriptors::a_full_call_that_switches,
+    ),
     ("an_eventfd_for_errors_that_is_full_stops_nobody", process::hostile::descriptors::a_full_error),
+    ("kicks_that_are_taken_back_stop_nobody", process::hostile::descriptors::kicks_taken_back),
     ("what_is_no_eventfd_is_refused", process::hostile::descriptors::no_eventfd),
     ("a_front_end_that_does_not_read_stops_nobody", process::hostile::descriptors::a_full_socket),
     ("a_file_system_that_does_not_answer_stops_nobody", process::hostile::held::by_a_file_system),

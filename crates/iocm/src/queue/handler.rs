@@ -32,19 +32,6 @@ impl Served {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u32);
 
-impl Token {
-    /// The driver's call.
-    pub(crate) const CALL: Self = Self(u32::MAX);
-    /// The front-end's being told of an error.
-    pub(crate) const ERROR: Self = Self(u32::MAX - 1);
-
-    /// Whether it is no request of the guest's.
-    #[inline]
-    pub(crate) const fn is_signal(self) -> bool {
-        self.0 >= Self::ERROR.0
-    }
-}
-
 /// Where requests for the kernel are put.
 pub struct Submitter<'a> {
     way: &'a mut dyn Way,

@@ -4,7 +4,7 @@ use super::QueueState;
 use super::inflight::Inflight;
 use crate::memory::GuestMemory;
 use crate::ring::{Chain, RawDescriptor, Ring, RingError};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A ring in use.
@@ -16,15 +16,13 @@ pub struct Lane {
     told: bool,
     /// How many pages of all guests' memory were lost when it was last looked whether one of this guest's was.
     lost_pages: u32,
-    call: Option<OwnedFd>,
+    call: Option<Arc<OwnedFd>>,
     /// Whether buffers were given back that the driver does not see yet.
     unpublished: bool,
     /// Whether the driver is to be called for what it sees already.
     call_due: bool,
-    /// Whether a call is to be made, and whether one is being made: the next waits for its end, for it may not have told
-    /// of all.
+    /// Whether a call is to be made.
     to_call: bool,
-    calling: bool,
     inflight: Option<Inflight>,
     /// Requests that another back-end had taken and not given back, the first one last.
     again: Vec<Again>,
@@ -53,11 +51,10 @@ impl Lane {
             broken: None,
             told: false,
             lost_pages: 0,
-            call,
+            call: call.map(Arc::new),
             unpublished: false,
             call_due: false,
             to_call: false,
-            calling: false,
             inflight: None,
             again: Vec::new(),
             handled: None,
@@ -325,30 +322,12 @@ impl Lane {
     /// Sets the file by which the driver is called.
     pub(super) fn set_call(&mut self, call: Option<OwnedFd>) {
         self.to_call = call.is_some();
-        self.calling = false;
-        self.call = call;
+        self.call = call.map(Arc::new);
     }
 
     /// The file by which the driver is to be called now, if it is to be.
     #[inline]
-    pub(super) fn call(&mut self) -> Option<BorrowedFd<'_>> {
-        if !self.to_call || self.calling {
-            return None;
-        }
-        (self.to_call, self.calling) = (false, true);
-        self.call.as_ref().map(AsFd::as_fd)
-    }
-
-    /// The driver was called.
-    #[inline]
-    pub(super) fn called(&mut self) {
-        self.calling = false;
-    }
-
-    /// A call that was to be made is to be made again: it was not, or nobody will tell whether it was.
-    pub(super) fn call_again(&mut self) {
-        if std::mem::take(&mut self.calling) {
-            self.to_call = true;
-        }
+    pub(super) fn call(&mut self) -> Option<&Arc<OwnedFd>> {
+        std::mem::take(&mut self.to_call).then_some(self.call.as_ref()).flatten()
     }
 }

@@ -44,15 +44,7 @@ pub enum Submission {
         /// Bytes.
         size: u64,
     },
-    /// Adds one to an eventfd, unless it is full.
-    Signal {
-        /// The eventfd.
-        file: RawFd,
-    },
 }
-
-/// What is added to an eventfd.
-static ONE: u64 = 1;
 
 // SAFETY: who submits it keeps what it points to, whichever thread makes the request.
 unsafe impl Send for Submission {}
@@ -72,13 +64,6 @@ impl Submission {
             }
             Self::Allocate { file, mode, offset, size } => {
                 opcode::Fallocate::new(types::Fd(file), size).offset(offset).mode(mode).build()
-            }
-            // Without waiting, even where the front-end has made its eventfd block again: a request that waits would stay
-            // with the kernel, and a front-end could leave as many there as it likes.
-            Self::Signal { file } => {
-                opcode::Write::new(types::Fd(file), (&raw const ONE).cast(), size_of_val(&ONE) as u32)
-                    .rw_flags(libc::RWF_NOWAIT)
-                    .build()
             }
         }
     }
@@ -104,12 +89,6 @@ impl Submission {
             Self::Allocate { file, mode, offset, size } => unsafe {
                 libc::fallocate(file, mode, at(offset), at(size)) as isize
             },
-            Self::Signal { file } => {
-                // SAFETY: as above. The front-end may have had it block again.
-                unsafe { libc::fcntl(file, libc::F_SETFL, libc::O_RDWR | libc::O_NONBLOCK) };
-                // SAFETY: the number is there for ever.
-                unsafe { libc::write(file, (&raw const ONE).cast(), size_of_val(&ONE)) }
-            }
         };
         match i32::try_from(result) {
             Ok(result) if result >= 0 => result,

@@ -1,11 +1,10 @@
 //! Descriptors by which driver and device wake each other, checked for what they are.
 
 use crate::protocol::Refusal;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// An eventfd, which does not block whoever writes to it. The front-end has the same open file and may change that at any
-/// time: to write to it is left to io_uring, whose worker does not wait for it.
+/// An eventfd. The front-end has the same open file, so that whoever reads it or writes to it may be made to wait, whatever
+/// its flags say: a worker does neither.
 pub(super) fn eventfd(what: &str, file: Option<OwnedFd>) -> Result<Option<OwnedFd>, Refusal> {
     let Some(file) = file else { return Ok(None) };
     let cannot = |error: rustix::io::Errno| Refusal::Nonsense(format!("the {what} descriptor: {error}"));
@@ -15,6 +14,5 @@ pub(super) fn eventfd(what: &str, file: Option<OwnedFd>) -> Result<Option<OwnedF
         let is = name.to_string_lossy().into_owned();
         return Err(Refusal::Nonsense(format!("the {what} descriptor must be an eventfd, and is {is:?}")));
     }
-    fcntl_setfl(&file, fcntl_getfl(&file).map_err(cannot)? | OFlags::NONBLOCK).map_err(cannot)?;
     Ok(Some(file))
 }

@@ -2,7 +2,7 @@
 
 use super::mailbox::Reply;
 use super::share::Share;
-use super::uring::Uring;
+use super::signals::Signals;
 use crate::queue::Queue;
 
 /// A queue in a worker's hands.
@@ -14,8 +14,6 @@ pub(super) struct Entry {
     pub(super) kicked: bool,
     /// Whether requests under way wait for their next steps.
     pub(super) waiting: bool,
-    /// Whether somebody is to be woken, for whom there was no room.
-    pub(super) unwoken: bool,
     pub(super) share: Share,
     /// When it was last looked at, nanoseconds.
     pub(super) looked: u64,
@@ -35,7 +33,6 @@ impl Entry {
     pub(super) fn new(queue: Queue, now: u64) -> Self {
         Self {
             waiting: queue.has_waiting(),
-            unwoken: false,
             queue,
             hot: true,
             kicked: false,
@@ -59,17 +56,10 @@ impl Entry {
         }
     }
 
-    /// Wakes who is to be woken. The files are the queue's: it must not go before the kernel was told.
-    #[inline]
-    pub(super) fn wake(&mut self, uring: &mut Uring) {
-        let key = self.queue.key;
-        self.unwoken = !self.queue.wake(|file, token| uring.signal(file, key, token));
-    }
-
     /// Shows the driver what the kernel has answered, and sees to it that what follows from that is done.
-    pub(super) fn answered(&mut self, uring: &mut Uring) {
+    pub(super) fn answered(&mut self, signals: &mut Signals) {
         self.queue.publish();
-        self.wake(uring);
+        self.queue.wake(|file| signals.add(file));
         self.waiting = self.queue.has_waiting();
         // It may have waited for just that, with more in its ring than can be under way.
         if !self.hot && self.queue.lane.has_more() {

@@ -4,6 +4,7 @@ use super::entry::Entry;
 use super::mailbox::{Command, Mailbox, Reply, Routes};
 use super::pace::{Idle, Pace, Polling};
 use super::pin::pin;
+use super::signals::Signals;
 use super::turn::{go_on, serve};
 use super::uring::Uring;
 use super::{WorkerError, WorkerOptions};
@@ -36,6 +37,7 @@ pub(super) struct Run {
     polling: Polling,
     epoll: OwnedFd,
     uring: Uring,
+    signals: Signals,
     entries: Vec<Entry>,
     /// Where each queue is in `entries`.
     places: HashMap<QueueKey, usize>,
@@ -73,6 +75,7 @@ impl Run {
             false => Uring::new(),
         };
         let uring = uring.map_err(|source| cannot("no threads that wait for disks", source))?;
+        let signals = Signals::new()?;
         let add =
             |file, data| epoll::add(&epoll, file, epoll::EventData::new_u64(data), epoll::EventFlags::IN);
         add(mailbox.wake(), MAIL).map_err(no_events)?;
@@ -84,6 +87,7 @@ impl Run {
             polling: options.polling,
             epoll,
             uring,
+            signals,
             entries: Vec::new(),
             places: HashMap::new(),
             first: 0,
@@ -106,34 +110,26 @@ impl Run {
                 self.wait(Some(0));
                 self.looked = now;
             }
-            // Queues go, with the files that they are woken by, only when the kernel knows of all that was put down.
-            let is_open = self.uring.submit();
-            if is_open {
-                for command in self.mailbox.open() {
-                    self.obey(command);
-                }
-                if self.wanted > 0 {
-                    self.give_what_is_wanted();
-                }
+            for command in self.mailbox.open() {
+                self.obey(command);
+            }
+            // Whoever gets a queue back finds its driver called.
+            if self.wanted > 0 && self.signals.make() {
+                self.give_what_is_wanted();
             }
             let is_ending = self.stopping.is_some() && !self.entries.iter().any(|entry| entry.waiting);
-            if is_ending && self.uring.in_flight == 0 && self.uring.submit() {
+            if is_ending && self.uring.in_flight == 0 && self.signals.make() {
                 break;
             }
             let now = now_ns();
-            let mut found = self.sweep(now) + self.take_answers();
-            let mut is_told = self.uring.submit();
-            // Most signals end as they are submitted: their ends shall wake nobody.
-            if self.uring.signals > 0 {
-                found += self.take_answers();
-                is_told = self.uring.submit();
-            }
+            let found = self.sweep(now) + self.take_answers();
+            let is_told = self.uring.submit() & self.signals.make();
             // What is under way goes on at once.
             let goes_on = |entry: &Entry| {
                 let is_free = entry.wanted.is_some() && entry.queue.in_flight() == 0;
-                entry.waiting || entry.unwoken || is_free
+                entry.waiting || is_free
             };
-            let is_waiting = !is_open || !is_told || self.entries.iter().any(goes_on);
+            let is_waiting = !is_told || self.entries.iter().any(goes_on);
             if found > 0 {
                 self.pace.found(found, now);
             }
@@ -196,15 +192,14 @@ impl Run {
             let is_cold = !entry.hot && !entry.kicked;
             if is_cold || entry.held_until > now || entry.wanted.is_some() || is_ending {
                 if entry.waiting {
-                    go_on(entry, &mut self.uring);
-                } else if entry.unwoken {
-                    entry.wake(&mut self.uring);
+                    go_on(entry, &mut self.uring, &mut self.signals);
                 }
                 continue;
             }
-            found += serve(entry, &mut self.uring, &self.counters, now, always);
+            found += serve(entry, &mut self.uring, &mut self.signals, &self.counters, now, always);
         }
         self.uring.submit();
+        self.signals.make();
         found
     }
 
@@ -214,7 +209,7 @@ impl Run {
         let mut touched = std::mem::take(&mut self.touched);
         while let Some((user_data, result)) = self.uring.answer() {
             let (key, token) = (QueueKey((user_data >> 32) as u32), Token(user_data as u32));
-            found += u64::from(!token.is_signal());
+            found += 1;
             match self.places.get(&key) {
                 Some(&place) => {
                     self.entries[place].queue.complete(token, result);
@@ -227,7 +222,7 @@ impl Run {
             }
         }
         for place in touched.drain(..) {
-            self.entries[place].answered(&mut self.uring);
+            self.entries[place].answered(&mut self.signals);
         }
         self.touched = touched;
         found
@@ -252,7 +247,7 @@ impl Run {
                 Some(&place) => {
                     let entry = &mut self.entries[place];
                     act(Some(&mut entry.queue));
-                    entry.wake(&mut self.uring);
+                    entry.queue.wake(|file| self.signals.add(file));
                     // It may have been enabled, or made to be looked at in another way.
                     entry.heat();
                 }
@@ -262,7 +257,7 @@ impl Run {
                 Some(&place) => {
                     let entry = &mut self.entries[place];
                     entry.queue.complete(token, result);
-                    entry.answered(&mut self.uring);
+                    entry.answered(&mut self.signals);
                 }
                 None => self.routes.send_on(key, token, result),
             },
@@ -288,7 +283,7 @@ impl Run {
                 continue;
             };
             let mut queue = self.remove(place).queue;
-            queue.leave(now_ns());
+            queue.left = Some(now_ns());
             self.routes.give(queue, &to);
         }
         missing
@@ -312,7 +307,7 @@ impl Run {
         }
         entry.queue.lane.spare_kicks();
         entry.queue.lane.publish();
-        entry.wake(&mut self.uring);
+        entry.queue.wake(|file| self.signals.add(file));
         self.entries.push(entry);
         self.counters.queues.set(self.entries.len() as u64);
     }

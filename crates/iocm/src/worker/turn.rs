@@ -1,6 +1,7 @@
 //! A queue's turn.
 
 use super::entry::Entry;
+use super::signals::Signals;
 use super::uring::Uring;
 use crate::clock::ticks;
 use crate::statistics::WorkerCounters;
@@ -16,6 +17,7 @@ const COLD_AFTER_NS: u64 = 200_000;
 pub(super) fn serve(
     entry: &mut Entry,
     uring: &mut Uring,
+    signals: &mut Signals,
     counters: &WorkerCounters,
     now: u64,
     always: bool,
@@ -29,7 +31,7 @@ pub(super) fn serve(
         0 => entry.queue.lane.publish(),
         _ => entry.queue.publish(),
     }
-    entry.wake(uring);
+    entry.queue.wake(|file| signals.add(file));
     let state = entry.queue.lane.state();
     let figures = &state.counters;
     entry.waiting = entry.queue.has_waiting();
@@ -69,12 +71,12 @@ pub(super) fn serve(
 }
 
 /// Gives requests under way of a queue that takes no new ones their turn.
-pub(super) fn go_on(entry: &mut Entry, uring: &mut Uring) {
+pub(super) fn go_on(entry: &mut Entry, uring: &mut Uring, signals: &mut Signals) {
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;
     let served = entry.queue.go_on(&mut uring.submitter(key), budget);
     entry.queue.publish();
-    entry.wake(uring);
+    entry.queue.wake(|file| signals.add(file));
     entry.waiting = entry.queue.has_waiting();
     entry.share.used(served, entry.waiting);
 }

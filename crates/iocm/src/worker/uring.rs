@@ -1,10 +1,9 @@
 //! How a worker's requests come to the kernel: by its io_uring, where the host has one.
 
 use super::threads::Threads;
-use crate::queue::{QueueKey, Submission, Submitter, Token, Way};
+use crate::queue::{QueueKey, Submission, Submitter, Way};
 use io_uring::register::Restriction;
 use io_uring::{Builder, IoUring, opcode};
-use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -20,8 +19,6 @@ pub(super) struct Uring {
     pending: u32,
     /// Requests that the kernel has not answered.
     pub(super) in_flight: u64,
-    /// Signals of which it has not told the end. Nothing waits for them.
-    pub(super) signals: u64,
     /// How often the kernel is to refuse what it is told.
     #[cfg(test)]
     pub(super) refusals: u32,
@@ -44,7 +41,7 @@ impl Uring {
         let built = restricted(usual().setup_single_issuer().setup_coop_taskrun())
             .or_else(|_| restricted(&mut usual()))
             .or_else(|_| usual().build(ENTRIES));
-        match built.and_then(signals_at_once) {
+        match built {
             Ok(ring) => Ok(Self::of(Kind::Ring(Box::new(ring)))),
             Err(error) => {
                 tracing::warn!("This host gives no io_uring ({error}): threads wait for disks");
@@ -63,7 +60,6 @@ impl Uring {
             kind,
             pending: 0,
             in_flight: 0,
-            signals: 0,
             #[cfg(test)]
             refusals: 0,
         }
@@ -104,28 +100,15 @@ impl Uring {
         self.pending == 0
     }
 
-    /// Has an eventfd signalled, whose end is told to the queue `key`. Whether there was room. The file must stay open until
-    /// the kernel was told.
-    #[inline]
-    pub(super) fn signal(&mut self, file: BorrowedFd<'_>, key: QueueKey, token: Token) -> bool {
-        let signal = Submission::Signal { file: file.as_raw_fd() };
-        // SAFETY: a signal points to nothing.
-        unsafe { self.take(signal, u64::from(key.0) << 32 | u64::from(token.0)) }
-    }
-
     /// The next answer: what it is an answer to, and what it says.
     #[inline]
     pub(super) fn answer(&mut self) -> Option<(u64, i32)> {
         let answer = match &mut self.kind {
             Kind::Ring(ring) => ring.completion().next().map(|entry| (entry.user_data(), entry.result())),
-            Kind::Threads(_) if self.in_flight + self.signals == 0 => None,
+            Kind::Threads(_) if self.in_flight == 0 => None,
             Kind::Threads(threads) => threads.ended(),
         }?;
-        let count = match Token(answer.0 as u32).is_signal() {
-            true => &mut self.signals,
-            false => &mut self.in_flight,
-        };
-        *count = count.saturating_sub(1);
+        self.in_flight = self.in_flight.saturating_sub(1);
         Some(answer)
     }
 }
@@ -133,31 +116,12 @@ impl Uring {
 /// A ring that takes no operations but those that a worker makes, and nothing that is registered.
 fn restricted(builder: &mut Builder) -> io::Result<IoUring> {
     let ring = builder.setup_r_disabled().build(ENTRIES)?;
-    let mut allowed = [
-        opcode::Readv::CODE,
-        opcode::Writev::CODE,
-        opcode::Fsync::CODE,
-        opcode::Fallocate::CODE,
-        opcode::Write::CODE,
-    ]
-    .map(Restriction::sqe_op);
+    let mut allowed =
+        [opcode::Readv::CODE, opcode::Writev::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE]
+            .map(Restriction::sqe_op);
     ring.submitter().register_restrictions(&mut allowed)?;
     ring.submitter().register_enable_rings()?;
     Ok(ring)
-}
-
-/// The ring, when it signals without waiting: before Linux 5.8 no eventfd takes a write that must not wait.
-fn signals_at_once(mut ring: IoUring) -> io::Result<IoUring> {
-    let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let signal = Submission::Signal { file: file.as_raw_fd() }.entry();
-    // SAFETY: a signal points to nothing that goes, and has ended when the file is closed.
-    unsafe { ring.submission().push(&signal) }.map_err(io::Error::other)?;
-    ring.submit_and_wait(1)?;
-    let result = ring.completion().next().map(|answer| answer.result());
-    match result {
-        Some(8) => Ok(ring),
-        other => Err(io::Error::other(format!("a signal without waiting ended with {other:?}"))),
-    }
 }
 
 impl Way for Uring {
@@ -181,10 +145,7 @@ impl Way for Uring {
                 self.pending += 1;
             }
         }
-        match Token(user_data as u32).is_signal() {
-            true => self.signals += 1,
-            false => self.in_flight += 1,
-        }
+        self.in_flight += 1;
         true
     }
 }
@@ -216,23 +177,5 @@ mod tests {
         };
         assert_eq!(ask(opcode::Nop::new().build()), -libc::EACCES);
         assert_eq!(ask(Submission::Sync { file: -1 }.entry()), -libc::EBADF);
-    }
-
-    #[test]
-    fn a_signal_to_a_full_eventfd_does_not_stay_with_the_kernel() {
-        use std::os::fd::AsFd as _;
-        for flags in [EventfdFlags::NONBLOCK, EventfdFlags::empty()] {
-            let mut uring = Uring::new().unwrap();
-            if matches!(uring.kind, Kind::Threads(_)) {
-                println!("not tested: this host gives no io_uring");
-                return;
-            }
-            let file = eventfd(0, flags).unwrap();
-            rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).unwrap();
-            assert!(uring.signal(file.as_fd(), QueueKey(7), Token::CALL));
-            assert!(uring.submit());
-            assert_eq!(uring.answer().map(|(_, result)| result), Some(-libc::EAGAIN), "{flags:?}");
-            assert_eq!(uring.signals, 0);
-        }
     }
 }

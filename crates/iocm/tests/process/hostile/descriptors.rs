@@ -2,8 +2,10 @@
 
 use super::stage::{Attacker, Neighbour, PLACE, Stage};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -52,13 +54,44 @@ pub(crate) fn a_full_call() {
     assert!(ends(move || {
         attacker.start(64);
         // The flag is the front-end's too.
-        rustix::fs::fcntl_setfl(&mine, rustix::fs::OFlags::RDWR).unwrap();
+        rustix::fs::fcntl_setfl(&mine, OFlags::RDWR).unwrap();
         for _ in 0..40 {
             attacker.request(0, 0, &[(PLACE, 512, true)]);
             std::thread::sleep(Duration::from_millis(1));
         }
         std::mem::forget(attacker);
     }));
+    goes_on(&mut stage, &mut neighbour);
+}
+
+/// The same, while the front-end switches blocking on and off as fast as it can: between any two looks of the kernel at the
+/// flag it may be another.
+pub(crate) fn a_full_call_that_switches() {
+    const SIGNALS: usize = 2000;
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    attacker.front.call = full();
+    assert!(attacker.start(64));
+    let mine = attacker.front.call.try_clone().unwrap();
+    let stop = AtomicBool::new(false);
+    let signalled = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                for flags in [OFlags::RDWR, OFlags::RDWR | OFlags::NONBLOCK] {
+                    rustix::fs::fcntl_setfl(&mine, flags).unwrap();
+                }
+            }
+        });
+        let is_signalled = |_: &usize| {
+            attacker.request(0, 0, &[(PLACE, 512, true)]);
+            attacker.ended(LIMIT) == Some(0)
+        };
+        let signalled = (0..SIGNALS).take_while(is_signalled).count();
+        stop.store(true, Ordering::Relaxed);
+        signalled
+    });
+    assert_eq!(signalled, SIGNALS, "the worker waits in a signal");
     goes_on(&mut stage, &mut neighbour);
 }
 
@@ -70,10 +103,28 @@ pub(crate) fn a_full_error() {
     attacker.error = full();
     assert!(ends(move || {
         attacker.start(64);
-        rustix::fs::fcntl_setfl(&attacker.error, rustix::fs::OFlags::RDWR).unwrap();
+        rustix::fs::fcntl_setfl(&attacker.error, OFlags::RDWR).unwrap();
         attacker.driver.offer(999);
         attacker.front.kick().unwrap();
         std::thread::sleep(Duration::from_millis(20));
+        std::mem::forget(attacker);
+    }));
+    goes_on(&mut stage, &mut neighbour);
+}
+
+/// Kicks that the front-end takes back before the worker sees them, from an eventfd that blocks: whoever reads one that is
+/// empty waits.
+pub(crate) fn kicks_taken_back() {
+    let mut stage = Stage::new(&["", ""]);
+    let mut neighbour = Neighbour::new(&stage.socket(1));
+    let mut attacker = Attacker::new(&stage.socket(0), 64, None);
+    attacker.front.kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+    assert!(attacker.start(64));
+    assert!(ends(move || {
+        for _ in 0..20_000 {
+            attacker.front.kick().unwrap();
+            rustix::io::read(&attacker.front.kick, &mut [0; 8]).unwrap();
+        }
         std::mem::forget(attacker);
     }));
     goes_on(&mut stage, &mut neighbour);
