@@ -1,4 +1,4 @@
-//! QEMU's faults of SVM and of its clock, provoked on the bare machine by `patches/qemu/test/svm.c`.
+//! QEMU's faults of SVM and of its clock, and AVIC, on the bare machine by `patches/qemu/test`.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,10 @@ use crate::image::{Image, TOOLS};
 use crate::packages::on_path;
 use crate::tools::{Invocation, LIBRARIES};
 
-const SOURCE: &str = include_str!("../../patches/qemu/test/svm.c");
+const SOURCES: [(&str, &str); 2] = [
+    ("svm.c", include_str!("../../patches/qemu/test/svm.c")),
+    ("avic.c", include_str!("../../patches/qemu/test/avic.c")),
+];
 /// As the source's head says.
 const COMPILER: [&str; 14] = [
     "-O2",
@@ -37,6 +40,7 @@ const SLOW_DISK: [&str; 4] = [
     "-device",
     "virtio-blk-pci,drive=disk,disable-legacy=off",
 ];
+const CLOCK: &str = "shift=3,sleep=off";
 /// What isa-debug-exit makes of 0 and of 1.
 const PASSED: i32 = 1;
 const FAILED: i32 = 3;
@@ -53,18 +57,20 @@ fn image(cache: &Cache) -> Result<Image, &'static str> {
 }
 
 /// Runs the named tests: QEMU's exit status, and what they print.
-fn run(mut qemu: Invocation, tools: &Path, devices: &[&str], tests: &str) -> (Option<i32>, String) {
+fn run(mut qemu: Invocation, tools: &Path, machine: &[&str], tests: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("svm.c"), folder.path().join("svm"));
-    fs::write(&source, SOURCE).unwrap();
+    for (name, text) in SOURCES {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
     let compiled = Command::new("gcc").args(COMPILER).arg("-o").arg(&program).arg(&source).output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     qemu.env("QEMU_MODULE_DIR", tools.join(LIBRARIES).join("qemu"));
     qemu.arg("-L").arg(tools.join("usr/share/qemu")).arg("-L").arg(tools.join("usr/share/seabios"));
     qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-m", "64"]);
-    qemu.args(["-cpu", "EPYC,+svm", "-accel", "tcg,thread=single", "-icount", "shift=3,sleep=off"]);
+    qemu.args(["-accel", "tcg,thread=single"]);
     qemu.args(["-chardev", "stdio,id=out,signal=off", "-device", "isa-debugcon,iobase=0x403,chardev=out"]);
-    qemu.args(["-device", "isa-debug-exit"]).args(devices);
+    qemu.args(["-device", "isa-debug-exit"]).args(machine);
     qemu.arg("-kernel").arg(&program).args(["-append", tests]);
     // One that hangs is ended, with a status of its own.
     let output =
@@ -76,20 +82,43 @@ fn run(mut qemu: Invocation, tools: &Path, devices: &[&str], tests: &str) -> (Op
     (output.status.code(), printed)
 }
 
-#[test]
-fn the_patched_qemu_passes_what_provokes_the_faults() {
+/// Runs the named tests in the patched QEMU, if it is built; `passing` must pass, and no other is made.
+fn in_ours(machine: &[&str], tests: &str, passing: usize) {
     let cache = Cache::of_user().unwrap();
     let (image, built) = match (image(&cache), BuiltEmulator::find(&cache, Emulator::Qemu)) {
         (Ok(image), Ok(Some(built))) => (image, built),
         (Err(reason), _) => return println!("not tested: {reason}"),
         (Ok(_), _) => return println!("not tested: the laboratories' QEMU is not built"),
     };
-    let qemu = Invocation::of_host(built.program());
-    let devices = [&SLOW_DISK[..], &["-device", "vmexit-cost"]].concat();
-    let (status, printed) = run(qemu, &image.path(TOOLS), &devices, "once next type cost tlb disk");
+    let (status, printed) = run(Invocation::of_host(built.program()), &image.path(TOOLS), machine, tests);
     assert_eq!(status, Some(PASSED), "{printed}");
-    let passed = printed.lines().filter(|line| line.starts_with("ok ")).count();
-    assert_eq!(passed, 13, "{printed}");
+    assert_eq!(printed.lines().filter(|line| line.starts_with("ok ")).count(), passing, "{printed}");
+}
+
+#[test]
+fn the_patched_qemu_passes_what_provokes_the_faults() {
+    let machine = [&["-cpu", "EPYC,+svm", "-icount", CLOCK, "-device", "vmexit-cost"], &SLOW_DISK[..]].concat();
+    in_ours(&machine, "once next type cost tlb disk", 13);
+}
+
+#[test]
+fn avic_does_what_the_manual_says_in_both_modes_of_the_apic() {
+    let cpu = "EPYC,+svm,+avic,+x2avic";
+    in_ours(&["-cpu", cpu, "-smp", "2", "-icount", &format!("{CLOCK},quantum=64")], "avic cpus=2", 71);
+}
+
+/// The program finds AVIC missing, where it is.
+#[test]
+fn a_cpu_without_avic_fails_the_tests_of_it() {
+    let cache = Cache::of_user().unwrap();
+    let (image, built) = match (image(&cache), BuiltEmulator::find(&cache, Emulator::Qemu)) {
+        (Ok(image), Ok(Some(built))) => (image, built),
+        _ => return println!("not tested: the laboratories' image or QEMU is not built"),
+    };
+    let machine = ["-cpu", "EPYC,+svm", "-icount", CLOCK];
+    let (status, printed) = run(Invocation::of_host(built.program()), &image.path(TOOLS), &machine, "avic");
+    assert_eq!(status, Some(FAILED), "{printed}");
+    assert!(printed.starts_with("FAIL avic: each register"), "{printed}");
 }
 
 /// The program that provokes the faults finds them, where they are.
@@ -101,8 +130,9 @@ fn debians_qemu_fails_by_each_fault_alone() {
         Err(reason) => return println!("not tested: {reason}"),
     };
     let tools = image.path(TOOLS);
+    let machine = [&["-cpu", "EPYC,+svm", "-icount", CLOCK], &SLOW_DISK[..]].concat();
     for fault in ["once", "next", "type", "disk"] {
-        let (status, printed) = run(Invocation::of_tree(&tools, STOCK_QEMU), &tools, &SLOW_DISK, fault);
+        let (status, printed) = run(Invocation::of_tree(&tools, STOCK_QEMU), &tools, &machine, fault);
         assert_eq!(status, Some(FAILED), "{fault}: {printed}");
         assert!(printed.contains(&format!("FAIL {fault}: ")), "{printed}");
     }

@@ -123,6 +123,9 @@ static QEMU: Source = Source {
         "08-icount-give-each-cpu-a-clock",
         "09-icount-stop-the-clock-while-a-disk-is-busy",
         "10-svm-keep-translations-across-VMRUN-and-VMEXIT",
+        "11-svm-emulate-AVIC",
+        "12-svm-emulate-x2AVIC",
+        "13-svm-migrate-a-guest-with-AVIC",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],
@@ -138,5 +141,5 @@ static QEMU: Source = Source {
         Need::Library("glib-2.0", "libglib2.0-dev"),
         Need::Library("zlib", "zlib1g-dev"),
     ],
-    units: 1330,
+    units: 1331,
 };

@@ -80,14 +80,15 @@ static void number(u64 value, u32 base)
 }
 
 static int failed;
+static const char *mode = ""; /* behind the name of each test */
 static void check(const char *name, int good, const char *what, u64 found, u64 wanted)
 {
     if (good) {
-        put("ok "); put(name); put("\n");
+        put("ok "); put(name); put(mode); put("\n");
         return;
     }
     failed = 1;
-    put("FAIL "); put(name); put(": "); put(what); put(" 0x"); number(found, 16); put(", not 0x"); number(wanted, 16); put("\n");
+    put("FAIL "); put(name); put(mode); put(": "); put(what); put(" 0x"); number(found, 16); put(", not 0x"); number(wanted, 16); put("\n");
 }
 
 /* Local APIC */
@@ -292,7 +293,8 @@ static void test_tlb(void)
 
 /* Other processors */
 static volatile u32 running, order;
-enum { IDLE, BUSY };
+enum { IDLE, BUSY, GUEST };
+static void other_guest(void);
 
 static void start_others(u32 wanted)
 {
@@ -317,6 +319,10 @@ static void other(void)
             continue;
         }
         asm volatile("sti");
+        if (order == GUEST) {
+            other_guest();
+            while (order == GUEST) asm volatile("pause");
+        }
         while (order == BUSY) for (volatile u32 i = 0; i < 1000; i++) ;
     }
 }
@@ -419,6 +425,7 @@ static void test_disk(void)
     timer_off();
     check("disk: a read takes no longer than three ticks of a timer of 1 ms", used[1] && taken < 3500000, "ns", taken, 3000000);
 }
+#include "avic.c"
 
 static int asked(const char *line, const char *word)
 {
@@ -452,6 +459,7 @@ void entered(u32 cpu)
     if (asked(line, "pause")) test_pause();
     if (asked(line, "clock")) test_clock(cpus);
     if (asked(line, "disk")) test_disk();
+    if (asked(line, "avic")) test_avic(cpus);
     out8(0x501, failed);
     for (;;) asm volatile("hlt");
 }
