@@ -115,10 +115,14 @@ fn other_implementations(modules: &Path) -> Vec<String> {
 /// Whether AVIC reaches this CPU's x2APIC registers: if it is an AMD CPU without the flag, KVM runs "hybrid":
 /// deliveries are virtualized, register accesses exit (arch/x86/kvm/svm/avic.c, Linux >= 6.0).
 pub(crate) fn x2apic_is_hybrid(root: &Path) -> bool {
+    cpu_has(root, "svm") && !cpu_has(root, "x2avic")
+}
+
+/// Whether the CPU has this flag in /proc/cpuinfo.
+pub(crate) fn cpu_has(root: &Path, flag: &str) -> bool {
     let Ok(cpuinfo) = fs::read_to_string(root.join("proc/cpuinfo")) else { return false };
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
-    let has = |flag| flags.split_whitespace().any(|word| word == flag);
-    has("svm") && !has("x2avic")
+    flags.split_whitespace().any(|word| word == flag)
 }
 
 /// The mechanisms which this KVM offers, the preferred one first. Whether one acts is for a trial to say: Linux

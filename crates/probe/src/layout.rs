@@ -86,6 +86,10 @@ pub(crate) mod block {
     pub(crate) const DELAY: u64 = 0x30;
     /// Iterations done, warm-up included: what the watchdog looks at.
     pub(crate) const PROGRESS: u64 = 0x38;
+    /// In x2APIC mode, the register that sends an IPI to the vCPU itself.
+    pub(crate) const SELF_IPI_MSR: u64 = 0x40;
+    /// What is written to it beside the vector.
+    pub(crate) const SELF_IPI_BITS: u64 = 0x48;
     /// Interrupts which this vCPU has handled.
     pub(crate) const ACK: u64 = 0x80;
     /// How often this vCPU was ready for the next one.

@@ -34,14 +34,35 @@ pub(crate) const IDT_LIMIT: u16 = 256 * 16 - 1;
 #[derive(Debug)]
 pub(crate) struct Memory {
     map: GuestMemoryMmap,
+    self_ipi: SelfIpi,
+}
+
+/// How a vCPU in x2APIC mode sends an IPI to itself without an exit, where interrupts are virtualized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SelfIpi {
+    /// By the register for it: Intel's way.
+    Register,
+    /// By the ICR: AMD's.
+    Icr,
+}
+
+impl SelfIpi {
+    /// The MSR, and what is written beside the vector (SDM vol. 3, "x2APIC Register Address Space"; the ICR's
+    /// destination shorthand is "self").
+    fn msr_and_bits(self) -> (u64, u64) {
+        match self {
+            Self::Register => (0x83f, 0),
+            Self::Icr => (0x830, 1 << 18),
+        }
+    }
 }
 
 impl Memory {
     /// Memory with tables and payload in place.
-    pub(crate) fn new(apic: ApicMode) -> Result<Self, Error> {
+    pub(crate) fn new(apic: ApicMode, self_ipi: SelfIpi) -> Result<Self, Error> {
         let map = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), layout::MEMORY_SIZE)])
             .map_err(Error::memory("allocated"))?;
-        let memory = Self { map };
+        let memory = Self { map, self_ipi };
         memory.write_paging()?;
         memory.write_u64(layout::GDT + u64::from(CODE_SELECTOR), CODE_DESCRIPTOR)?;
         memory.write_u64(layout::GDT + u64::from(DATA_SELECTOR), DATA_DESCRIPTOR)?;
@@ -98,6 +119,7 @@ impl Memory {
     /// Gives a vCPU its next command.
     pub(crate) fn command(&self, vcpu: u16, command: &Command) -> Result<(), Error> {
         let at = layout::block_of(vcpu);
+        let (self_ipi_msr, self_ipi_bits) = self.self_ipi.msr_and_bits();
         for (field, value) in [
             (block::ROUTINE, command.routine),
             (block::WARM_UP, u64::from(command.warm_up)),
@@ -107,6 +129,8 @@ impl Memory {
             (block::PEER_APIC_ID, u64::from(command.peer)),
             (block::DELAY, command.delay),
             (block::PROGRESS, 0),
+            (block::SELF_IPI_MSR, self_ipi_msr),
+            (block::SELF_IPI_BITS, self_ipi_bits),
             (block::ACK, 0),
             (block::READY, 0),
             (block::STOP, 0),
@@ -162,7 +186,7 @@ mod tests {
 
     #[test]
     fn memory_and_devices_are_identity_mapped() {
-        let memory = Memory::new(ApicMode::Xapic).unwrap();
+        let memory = Memory::new(ApicMode::Xapic, SelfIpi::Register).unwrap();
         for address in [0, layout::PAYLOAD, layout::block_of(63), layout::MEMORY_SIZE as u64 - 8] {
             assert_eq!(translate(&memory, address), Some((address, false)), "{address:#x}");
         }
@@ -183,7 +207,7 @@ mod tests {
 
     #[test]
     fn payload_and_gates_are_in_place() {
-        let memory = Memory::new(ApicMode::X2apic).unwrap();
+        let memory = Memory::new(ApicMode::X2apic, SelfIpi::Register).unwrap();
         let first = memory.read_u64(layout::PAYLOAD).unwrap();
         assert_eq!(first.to_le_bytes(), payload::bytes()[..8]);
         let at = layout::IDT + u64::from(layout::VECTOR_IPI) * 16;
@@ -194,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_command_resets_the_counters() {
-        let memory = Memory::new(ApicMode::X2apic).unwrap();
+        let memory = Memory::new(ApicMode::X2apic, SelfIpi::Register).unwrap();
         memory.write_u64(layout::block_of(3) + block::STOP, 1).unwrap();
         let command = Command { routine: 0x9000, warm_up: 5, samples: 7, peer: 2, delay: 11 };
         memory.command(3, &command).unwrap();
@@ -206,10 +230,21 @@ mod tests {
 
     #[test]
     fn samples_come_back_in_order() {
-        let memory = Memory::new(ApicMode::X2apic).unwrap();
+        let memory = Memory::new(ApicMode::X2apic, SelfIpi::Register).unwrap();
         for n in 0..4 {
             memory.write_u64(layout::BUFFER + n * 8, 100 + n).unwrap();
         }
         assert_eq!(memory.samples(3).unwrap(), [100, 101, 102]);
+    }
+
+    #[test]
+    fn a_vcpu_is_told_the_register_that_its_processor_virtualizes() {
+        let command = Command { routine: 0, warm_up: 0, samples: 0, peer: 0, delay: 0 };
+        for (form, msr, bits) in [(SelfIpi::Register, 0x83f, 0), (SelfIpi::Icr, 0x830, 0x40000)] {
+            let memory = Memory::new(ApicMode::X2apic, form).unwrap();
+            memory.command(1, &command).unwrap();
+            let read = |field| memory.read_u64(layout::block_of(1) + field).unwrap();
+            assert_eq!((read(block::SELF_IPI_MSR), read(block::SELF_IPI_BITS)), (msr, bits));
+        }
     }
 }

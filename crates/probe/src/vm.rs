@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::evidence::{ArmEvidence, Verdict};
 use crate::inhibit::{self, Arms, InhibitMechanism};
 use crate::layout;
-use crate::memory::Memory;
+use crate::memory::{Memory, SelfIpi};
 use crate::parked::Parked;
 use crate::run::Arm;
 use crate::statistics;
@@ -58,7 +58,9 @@ impl MicroVm {
         let allowed_cpus = threads::allowed_cpus().map_err(Error::host("tell the CPU affinity"))?;
         threads::kick_signal().map_err(Error::host("install a signal handler"))?;
 
-        let memory = Memory::new(config.apic)?;
+        let amd = inhibit::cpu_has(&config.sysfs, "svm");
+        let self_ipi = if amd { SelfIpi::Icr } else { SelfIpi::Register };
+        let memory = Memory::new(config.apic, self_ipi)?;
         let vm = create::vm(&kvm, &memory, config.irqchip)?;
         let eventfds = create::eventfds(&vm);
         let no_statistics = create::no_statistics(&kvm);

@@ -109,14 +109,16 @@ exitless_probe_payload_start:
     wrmsr
     .endm
 
-    # Both forms are the ones which the processors virtualize: the x2APIC self-IPI register, and the ICR with
-    # the "self" shorthand, fixed and edge (SDM vol. 3, "Self-IPI Virtualization"; APM vol. 2, "AVIC").
+    # The forms which the processors virtualize: the ICR with the "self" shorthand, fixed and edge, and in x2APIC mode
+    # Intel's self-IPI register (SDM vol. 3, "Self-IPI Virtualization"; APM vol. 2, "AVIC"). AMD has that one too, but
+    # KVM intercepts it with x2AVIC (Linux arch/x86/kvm/svm/avic.c, x2avic_passthrough_msrs).
     .macro ipi_to_self_xapic vector
     movl $(\vector | 0x40000), APIC_ICR(%rbp)
     .endm
     .macro ipi_to_self_x2apic vector
-    movl $0x83f, %ecx
-    movl $\vector, %eax
+    movl BLOCK_SELF_IPI_MSR(%r15), %ecx
+    movl BLOCK_SELF_IPI_BITS(%r15), %eax
+    orl $\vector, %eax
     xorl %edx, %edx
     wrmsr
     .endm
