@@ -18,7 +18,7 @@ macro_rules! shipped {
 }
 
 /// All of them, each in its full size and in one for laboratories.
-pub const SHIPPED: [Shipped; 21] = shipped![
+pub const SHIPPED: [Shipped; 22] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
     "iozone-irqchip-lab",
@@ -28,6 +28,7 @@ pub const SHIPPED: [Shipped; 21] = shipped![
     "netperf-xen-apicv-lab",
     "sysbench-threads",
     "sysbench-threads-lab",
+    "sysbench-avic-lab",
     "ipi-cost",
     "ipi-cost-lab",
     "side-cores",
