@@ -11,6 +11,8 @@ export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 # Where .cargo/config.toml makes cargo put the binary.
 BINARY := $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-gnu/release/exitless
 REPORT := exitless-report
+# Where `make demo` measures: intel-apicv, or amd-avic.
+LAB := intel-apicv
 # Rounds of `make soak`, and what it runs: lab, all, or a filter of nextest.
 N := 20
 WHAT := lab
@@ -23,8 +25,8 @@ build: setup ## Build the release binary
 	cargo build --release --locked --package exitless
 	@echo "The binary: $(BINARY)"
 
-demo: setup ## Measure interrupt virtualization in an emulated Intel host and write a report
-	scripts/demo $(REPORT)
+demo: setup ## Measure interrupt virtualization in an emulated host and write a report (LAB=amd-avic: AMD's)
+	scripts/demo $(REPORT) $(LAB)
 
 check: setup-check fmt-check clippy ## Check format, lints, and all tests that need no emulated host and no browser
 	cargo nextest run --locked --cargo-profile checked --workspace -E "$(QUICK)"

@@ -93,7 +93,7 @@ pub fn build(cache: &Cache, lab: &Lab, on_progress: OnProgress<'_>) -> Result<Im
         let image = Image::find_or_build(cache, &mut |step| report(step))?;
         match emulator.join() {
             Ok(Ok(_)) => Ok(image),
-            Ok(Err(Error::MissingPrograms { .. })) if lab.emulator == Emulator::Qemu => Ok(image),
+            Ok(Err(Error::MissingPrograms { .. })) if lab.runs_in_debians_qemu() => Ok(image),
             Ok(Err(error)) => Err(error),
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -116,7 +116,7 @@ impl<'a> Laboratory<'a> {
         let xen = lab.is_xen().then(|| XenImage::find_or_build(cache, on_progress)).transpose()?;
         let emulator = match BuiltEmulator::find_or_build(cache, lab.emulator, on_progress) {
             Ok(built) => EmulatorProgram::built(&built, lab.emulator),
-            Err(error @ Error::MissingPrograms { .. }) if lab.emulator == Emulator::Qemu => {
+            Err(error @ Error::MissingPrograms { .. }) if lab.runs_in_debians_qemu() => {
                 tracing::warn!(
                     "{error}. Until then {} runs in Debian's own QEMU, which has no snapshots and no clock, and now and \
                      then damages a host that runs two guests",

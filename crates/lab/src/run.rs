@@ -237,7 +237,11 @@ impl Laboratory<'_> {
             guest_image: request.guest_image,
             xen: self.lab.is_xen(),
             modules: self.modules(request),
-            module_parameters: module_parameters(&request.kernel_arguments),
+            module_parameters: module_parameters(
+                [self.lab.kernel_arguments]
+                    .into_iter()
+                    .chain(request.kernel_arguments.iter().map(String::as_str)),
+            ),
         }
     }
 
@@ -324,8 +328,8 @@ fn digest(manifest: &impl Serialize) -> String {
 }
 
 /// `module.parameter=value` arguments, by module, as one string for each.
-fn module_parameters(kernel_arguments: &[String]) -> BTreeMap<String, String> {
-    let words = kernel_arguments.iter().flat_map(|argument| argument.split_whitespace());
+fn module_parameters<'a>(kernel_arguments: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
+    let words = kernel_arguments.flat_map(str::split_whitespace);
     let parts = words.filter_map(|word| word.split_once('.')).filter(|(_, rest)| rest.contains('='));
     parts.fold(BTreeMap::new(), |mut all, (module, rest)| {
         let values = all.entry(module.replace('-', "_")).or_insert_with(String::new);
@@ -381,8 +385,8 @@ mod tests {
 
     #[test]
     fn module_parameters_come_from_dotted_kernel_arguments() {
-        let arguments = ["kvm_intel.enable_apicv=N kvm-intel.nested=0".to_owned(), "quiet a.b".to_owned()];
+        let arguments = ["kvm_intel.enable_apicv=N kvm-intel.nested=0", "quiet a.b"];
         let expected = BTreeMap::from([("kvm_intel".to_owned(), "enable_apicv=N nested=0".to_owned())]);
-        assert_eq!(module_parameters(&arguments), expected);
+        assert_eq!(module_parameters(arguments.into_iter()), expected);
     }
 }

@@ -151,8 +151,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let listed = LABS.map(|lab| {
         let own = if lab.is_xen() { xen } else { Some(0) };
         let emulator = emulator(lab.emulator);
-        // Debian's own QEMU, which the image has, serves where none can be compiled.
-        let emulated = emulator.is_some() || lab.emulator == Emulator::Qemu;
+        let emulated = emulator.is_some() || lab.runs_in_debians_qemu();
         Listed {
             name: lab.name,
             summary: lab.summary,

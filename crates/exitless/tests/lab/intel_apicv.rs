@@ -1,29 +1,7 @@
 //! Bochs with APICv: what must hold on any correct KVM.
 
-use serde_json::Value;
-
+use crate::arms::{exits, measure, median, near};
 use crate::command::{probe_with, run};
-
-fn measure<'a>(result: &'a Value, name: &str) -> &'a Value {
-    let measures = result["measures"].as_array().unwrap();
-    measures.iter().find(|measure| measure["measure"] == name).unwrap_or_else(|| panic!("{name} is missing"))
-}
-
-/// Exits an operation for a reason, off and on.
-fn exits(result: &Value, name: &str, reason: &str) -> (f64, f64) {
-    let reasons = measure(result, name)["exits"]["reasons"].as_array().unwrap();
-    let row = reasons.iter().find(|row| row["reason"] == reason);
-    let of = |arm: &str| row.and_then(|row| row["per_operation"][arm].as_f64()).unwrap_or(0.0);
-    (of("off"), of("on"))
-}
-
-fn median(result: &Value, name: &str, arm: &str) -> f64 {
-    measure(result, name)["cost"][arm]["median"].as_f64().unwrap()
-}
-
-fn near(value: f64, expected: f64) -> bool {
-    (value - expected).abs() < 0.15
-}
 
 #[test]
 fn apicv_takes_away_the_exits_of_interrupts_and_no_others() {

@@ -3,7 +3,9 @@
 //! These tests build the image when it is not in the cache (about 190 MiB to download), and boot an emulator each.
 
 mod advise;
+mod amd_avic;
 mod amd_svm;
+mod arms;
 mod command;
 mod doctor;
 mod enable;

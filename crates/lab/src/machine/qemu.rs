@@ -28,6 +28,9 @@ const ONE_THREAD: [&str; 2] = ["-accel", "tcg,thread=single"];
 const CLOCKS: [&str; 2] = ["-icount", "shift=3,sleep=off,quantum=64"];
 /// All CPUs share one clock, which takes half of the time to emulate; two that are busy are half as fast each. Xen boots so.
 const SHARED_CLOCK: [&str; 2] = ["-icount", "shift=3,sleep=off"];
+/// The CPUs of KVM hosts: no AVIC, and AVIC as a Zen 4 has it, which Linux from 6.17 on wants for all that AVIC does.
+const SVM_CPU: &str = "EPYC,+svm";
+const AVIC_CPU: &str = "EPYC,family=25,model=17,stepping=1,+svm,+avic,+x2avic";
 /// The machine's clock at power-on.
 const START: &str = "base=2026-01-01T00:00:00,clock=vm";
 
@@ -128,7 +131,12 @@ impl Machine<'_> {
             invocation.args(["-accel", "tcg,thread=multi"]);
         }
         invocation.arg("-smp").arg(self.cpus.to_string());
-        invocation.args(["-cpu", if self.xen.is_some() { xen_boot::QEMU_CPU } else { "EPYC,+svm" }]);
+        let cpu = match (self.xen, self.lab.apicv) {
+            (Some(_), _) => xen_boot::QEMU_CPU,
+            (None, true) => AVIC_CPU,
+            (None, false) => SVM_CPU,
+        };
+        invocation.args(["-cpu", cpu]);
         invocation.args(["-serial", "file:console", "-serial"]);
         match &self.terminal {
             Some(terminal) => invocation.arg(terminal),

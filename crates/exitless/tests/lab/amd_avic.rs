@@ -1,0 +1,61 @@
+//! QEMU with AVIC and x2AVIC: KVM's own code uses them.
+
+use crate::arms::{exits, median, near};
+use crate::command::run;
+
+#[test]
+fn avic_takes_away_the_exits_of_interrupts_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().to_str().unwrap();
+    let measures = ["ipi-running", "eoi", "timer-fire", "hlt", "msr-read"];
+    let mut arguments = vec!["prove", "--lab", "amd-avic", "--json", "--output", output];
+    measures.iter().for_each(|name| arguments.extend(["--measure", name]));
+    let said = run(&arguments);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let result = said.json();
+
+    // Both arms in one VM, switched by a reason that the kernel itself reported.
+    assert_eq!(result["judgement"], "worth-it");
+    assert_eq!(result["evidence"]["reason"], "BLOCKIRQ");
+    assert_eq!(result["evidence"]["checked"], serde_json::json!({"off": "confirmed", "on": "confirmed"}));
+
+    // Neither the ICR write nor the EOI exits, and nobody is kicked.
+    for (reason, without) in [("msr", 2.0), ("interrupt", 1.0)] {
+        let (off, on) = exits(&result, "ipi-running", reason);
+        assert!(near(off, without) && on < 0.05, "{reason} an IPI: {off} off, {on} on");
+    }
+    assert!(median(&result, "ipi-running", "on") * 10.0 < median(&result, "ipi-running", "off"));
+    let (off, on) = exits(&result, "eoi", "msr");
+    assert!(near(off, 2.0) && on < 0.05, "msr an EOI: {off} off, {on} on");
+    for name in ["timer-fire", "hlt"] {
+        let (off, on) = exits(&result, name, "vintr");
+        assert!(near(off, 1.0) && on == 0.0, "vintr of {name}: {off} off, {on} on");
+    }
+    let (off, on) = exits(&result, "msr-read", "msr");
+    assert!(near(off, 1.0) && near(on, 1.0), "msr: {off} off, {on} on");
+    assert_eq!(result["exits"]["lost"], serde_json::json!({"off": 0, "on": 0}));
+}
+
+#[test]
+fn a_linux_guest_boots_with_avic_and_verify_has_it_from_the_kernel() {
+    // It powers off and stays as it is: `verify` takes longer to start here than the guest to boot.
+    let script = "qemu-system-x86_64 -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split \
+        -cpu host -smp 2 -m 256 -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
+        -append 'console=ttyS0 panic=-1 reboot=t quiet' -display none -no-shutdown -nodefaults -no-user-config \
+        -serial file:/tmp/serial & until grep -q 'Power down' /tmp/serial; do sleep 1; done 2>/dev/null; \
+        exitless verify --json --duration 100ms; cat /sys/kernel/debug/kvm/$!-*/irq_window_exits >&2; kill $!";
+    let said = run(&["lab", "run", "amd-avic", "--timeout", "240", "--", "sh", "-c", script]);
+    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+    let seen = said.json();
+    assert_eq!(seen["status"], "active", "{seen}");
+    let vm = &seen["vms"][0];
+    assert_eq!((&vm["activation"]["mode"], &vm["activation"]["active_vcpus"]), (&"x2avic".into(), &2.into()));
+    // The CPU has it, and was told: bits 31 and 30 of int_ctl (AMD64 APM vol. 2, 15.29).
+    assert_eq!(vm["activation"]["doubts"], serde_json::json!([]));
+    for vcpu in vm["state"]["last"]["vcpus"].as_array().unwrap() {
+        assert_eq!(vcpu["controls"]["svm"]["int_ctl"].as_u64().unwrap() >> 30, 3, "{vcpu}");
+    }
+    // Without AVIC a boot waits for some 500 windows.
+    let windows: Option<u32> = said.err.lines().find_map(|line| line.trim().parse().ok());
+    assert!(windows.is_some_and(|windows| windows < 100), "{}", said.err);
+}
