@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use exits::ExitReason;
-use hotspots::{Interval, Part, Recording, Selection, Summary, SymbolRow, of_share};
+use hotspots::{Part, Recording, Selection, Summary, SymbolRow};
+use stats::Estimate;
 
 use crate::{Row, VmAdvice};
 
@@ -16,7 +17,7 @@ pub struct Hot {
     /// Samples within these.
     pub samples: u64,
     /// The share of each part of the handling, from 0 to 1.
-    pub parts: Vec<(Part, Interval)>,
+    pub parts: Vec<(Part, Estimate)>,
     /// Functions with the most samples of their own first; shares are of all these samples.
     pub functions: Vec<SymbolRow>,
 }
@@ -44,10 +45,11 @@ pub fn hot(vm: &VmAdvice<'_>, row: &Row<'_>, recording: &Recording) -> Option<Ho
     for (&part, &samples) in summary.reasons.iter().flat_map(|row| &row.parts) {
         *parts.entry(part).or_default() += samples;
     }
-    let parts = parts.into_iter().filter_map(|(part, own)| Some((part, of_share(own, samples)?))).collect();
+    let parts =
+        parts.into_iter().filter_map(|(part, own)| Some((part, stats::share(own, samples)?))).collect();
     let mut functions = [summary.kernel, summary.monitors, summary.guests].concat();
     for function in &mut functions {
-        function.share = of_share(function.own, samples)?;
+        function.share = stats::share(function.own, samples)?;
     }
     functions.sort_by(|a, b| (b.own, b.total, &a.frame).cmp(&(a.own, a.total, &b.frame)));
     Some(Hot { reasons, samples, parts, functions }).filter(|hot| hot.samples > 0)

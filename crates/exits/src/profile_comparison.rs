@@ -18,8 +18,6 @@ mod doubt;
 mod estimate;
 mod interval;
 mod order;
-pub mod poisson;
-mod resampling;
 mod row;
 mod side;
 mod subject;
@@ -28,9 +26,8 @@ use serde::{Deserialize, Serialize};
 
 pub use doubt::{Doubt, Which};
 pub use estimate::{FEWEST_EXITS, FEWEST_RECORDINGS};
-pub use interval::{Basis, CONFIDENCE, Effect, Estimate, Interval, LogInterval};
+pub use interval::{Basis, Effect, Estimate};
 pub use order::{ComparisonOrder, UnknownComparisonOrder};
-pub use resampling::RESAMPLES;
 pub use row::{ComparedRow, Figures, Remainder, Sum};
 pub use side::is_idle;
 pub use subject::{ComparedVm, Subject};
@@ -195,7 +192,7 @@ impl ProfileComparison {
             vms: vms.vms,
             doubts: Vec::new(),
             seed: options.seed,
-            resamples: RESAMPLES,
+            resamples: stats::blocks::RESAMPLES,
         };
         comparison.doubts = doubt::all(&comparison, [&sides[0], &sides[1]]);
         comparison.sort(ComparisonOrder::default());

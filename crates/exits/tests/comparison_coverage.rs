@@ -84,7 +84,7 @@ struct Shares {
 fn holds(estimate: Option<Estimate>, ratio: f64) -> Option<bool> {
     let truth = (ratio - 1.0) * 100.0;
     let interval = estimate?.interval?;
-    Some(interval.low <= truth && interval.high.is_none_or(|high| truth <= high))
+    Some(interval.holds(truth))
 }
 
 /// The share of those that hold the truth, in percent.
@@ -166,7 +166,7 @@ fn few_exits_against_many_are_covered_and_not_lost_in_width() {
             let found = ProfileComparison::new(&[(&before).into()], &[(&after).into()], &options);
             held.push(holds(Some(found.total.rate), few / 4.0));
             let interval = found.total.rate.interval.unwrap();
-            widths.push(interval.high.unwrap() - interval.low);
+            widths.push(interval.width());
         }
         widths.sort_unstable_by(f64::total_cmp);
         let median = widths[widths.len() / 2];

@@ -2,7 +2,6 @@
 
 pub mod load;
 pub mod prove;
-pub mod statistics;
 pub mod study;
 pub mod verify;
 mod waiting;

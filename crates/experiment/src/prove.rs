@@ -6,6 +6,7 @@
 mod analyse;
 mod collect;
 mod counting;
+mod difference;
 mod evidence;
 mod outcome;
 mod pairing;
@@ -19,6 +20,7 @@ mod wording;
 
 pub use analyse::{NotAnalysed, analyse};
 pub use collect::{CollectError, Progress, collect};
+pub use difference::{Difference, MINIMUM_PAIRS, NoInterval, Pair, difference, p_value};
 pub use evidence::Evidence;
 pub use outcome::{
     AtCost, Cost, Effect, ExitTotals, Judgement, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome,

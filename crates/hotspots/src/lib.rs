@@ -4,7 +4,6 @@
 //! Floor 1 of the workspace: samples come from the rooms above; nothing here is formatted for people.
 
 mod folded;
-mod interval;
 mod kernel_symbols;
 mod mappings;
 mod model;
@@ -16,7 +15,6 @@ mod tree;
 mod writing;
 
 pub use folded::folded;
-pub use interval::{Interval, of_count, of_share};
 pub use kernel_symbols::KernelSymbols;
 pub use model::{
     Activity, Away, Event, Frame, FrameNumber, Head, Losses, Measured, Part, Recording, Space, Stack,

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use exits::ExitReason;
 use serde::Serialize;
+use stats::{Estimate, poisson};
 
-use crate::{
-    Activity, Frame, FrameNumber, Interval, Measured, Part, Recording, Space, Stack, of_count, of_share,
-};
+use crate::{Activity, Frame, FrameNumber, Measured, Part, Recording, Space, Stack};
 
 /// Which part of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,7 +49,7 @@ pub struct SymbolRow {
     /// Samples in it or in what it called.
     pub total: u64,
     /// The share of its own samples among all of the table, from 0 to 1.
-    pub share: Interval,
+    pub share: Estimate,
 }
 
 /// Where threads were without a processor.
@@ -79,7 +78,7 @@ pub struct ReasonRow {
     /// Samples that met the handling.
     pub samples: u64,
     /// The time on a processor by these samples, nanoseconds.
-    pub sampled_ns: Interval,
+    pub sampled_ns: Estimate,
     /// Samples by the part of the handling.
     pub parts: BTreeMap<Part, u64>,
     /// Functions, those with the most samples of their own first.
@@ -99,8 +98,8 @@ impl ReasonRow {
 
     /// The share of a part among the samples, from 0 to 1. `None` without samples.
     #[must_use]
-    pub fn share_of(&self, part: Part) -> Option<Interval> {
-        of_share(self.parts.get(&part).copied().unwrap_or(0), self.samples)
+    pub fn share_of(&self, part: Part) -> Option<Estimate> {
+        stats::share(self.parts.get(&part).copied().unwrap_or(0), self.samples)
     }
 }
 
@@ -199,7 +198,7 @@ fn row(recording: &Recording, reason: ExitReason, measured: &Measured, stacks: &
         away: measured.away,
         on_cpu_ns: measured.on_cpu_ns(),
         samples,
-        sampled_ns: of_count(samples).times(recording.ns_a_sample()),
+        sampled_ns: poisson::count(samples).times(recording.ns_a_sample()),
         parts,
         by_own,
         by_total,
@@ -241,10 +240,10 @@ fn symbols<'s>(
             all = all.saturating_add(stack.samples);
         }
     }
-    let none = Interval { low: 0.0, value: 0.0, high: 0.0 };
+    let none = Estimate::ZERO;
     let rows = sums.into_iter().filter_map(|(number, (own, total))| {
         let frame = recording.frame(number)?.clone();
-        Some(SymbolRow { frame, own, total, share: of_share(own, all).unwrap_or(none) })
+        Some(SymbolRow { frame, own, total, share: stats::share(own, all).unwrap_or(none) })
     });
     rows.collect()
 }

@@ -5,8 +5,9 @@ mod verdict;
 
 use std::collections::BTreeSet;
 
-use exits::profile_comparison::{Basis, ComparedVm, Estimate, Interval, Per, ProfileComparison, Subject};
+use exits::profile_comparison::{Basis, ComparedVm, Estimate, Per, ProfileComparison, Subject};
 use exits::{Access, Change, Dimension, Grouping};
+use stats::Interval;
 use traces::{Recordings, Unlike};
 
 pub(crate) use doubts::doubts;
@@ -187,10 +188,12 @@ pub(crate) fn interval(estimate: Option<Estimate>) -> String {
 
 /// The same of an interval by itself.
 pub(crate) fn of_interval(interval: Option<Interval>) -> String {
-    let Some(Interval { low, high }) = interval else { return NONE.to_owned() };
-    match high {
-        Some(high) => format!("{} to {} %", percent(low), percent(high)),
-        None => format!("{} % or more", percent(low)),
+    match interval {
+        Some(Interval { low, high }) if high.is_finite() => {
+            format!("{} to {} %", percent(low), percent(high))
+        }
+        Some(Interval { low, .. }) => format!("{} % or more", percent(low)),
+        None => NONE.to_owned(),
     }
 }
 
@@ -265,8 +268,8 @@ mod tests {
                 basis: None,
             })
         };
-        assert_eq!(interval(estimate(200.0, None)), "+200 % or more");
-        assert_eq!(interval(estimate(-5.0, Some(3.0))), "-5.0 to +3.0 %");
+        assert_eq!(interval(estimate(200.0, f64::INFINITY)), "+200 % or more");
+        assert_eq!(interval(estimate(-5.0, 3.0)), "-5.0 to +3.0 %");
         assert_eq!((interval(None), change(None)), (NONE.to_owned(), NONE.to_owned()));
     }
 }

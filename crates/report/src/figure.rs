@@ -1,11 +1,12 @@
 //! Figures and names as text, the same in every medium.
 
 use exits::Change;
+use experiment::prove::Difference;
 pub(crate) use experiment::prove::grouped as count;
 use experiment::prove::{ArmPair, Judgement};
-use experiment::statistics::{Difference, Interval};
 use probe::Arms;
 use probe::run::Arm;
+use stats::Interval;
 
 /// What stands for a figure that there is none of.
 pub(crate) const NONE: &str = "–";
@@ -57,9 +58,10 @@ pub(crate) fn change_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u6
 
 /// How sure a change of exits for each operation is, by their number alone.
 pub(crate) fn interval_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u64>) -> String {
-    let interval = exits.off.zip(exits.on).and_then(|(off, on)| {
-        exits::profile_comparison::Interval::of_counts([off, on], [operations.off, operations.on])
-    });
+    let interval = exits
+        .off
+        .zip(exits.on)
+        .and_then(|(off, on)| stats::poisson::rate_change([off, on], [operations.off, operations.on]));
     crate::compared::of_interval(interval)
 }
 

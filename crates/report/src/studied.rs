@@ -1,10 +1,8 @@
 //! Figures of studies as text with their units, the same in every medium.
 
-use experiment::statistics::Interval;
-use experiment::study::analysis::{
-    Change, Comparison, Figure, Finding, Findings, Point, Scale, exits_of_which_work,
-};
+use experiment::study::analysis::{Comparison, Figure, Finding, Findings, Point, exits_of_which_work};
 use experiment::study::{Better, Unit};
+use stats::{Contrast, Interval, Scale};
 
 use crate::figure::NONE;
 use crate::quantity::{counted, time};
@@ -132,12 +130,12 @@ pub(crate) fn level(point: &Point, arm: usize, measure: &Measure) -> String {
 }
 
 /// "+2.1 %", "-0.4 points", "+12.0 MB/s".
-pub(crate) fn change(change: Option<Change>, unit: Unit) -> String {
+pub(crate) fn change(change: Option<Contrast>, unit: Unit) -> String {
     change.map_or_else(|| NONE.to_owned(), |change| with_sign(change.estimate, change.scale, unit))
 }
 
 /// "+1.2 to +3.0 %".
-pub(crate) fn interval(change: Option<Change>, unit: Unit) -> String {
+pub(crate) fn interval(change: Option<Contrast>, unit: Unit) -> String {
     let Some((change, Interval { low, high })) = change.and_then(|change| Some((change, change.interval?)))
     else {
         return NONE.to_owned();
@@ -194,7 +192,7 @@ pub(crate) fn percent(comparison: &Comparison) -> String {
 }
 
 /// "0.008", "<0.001".
-pub(crate) fn p_value(change: Option<Change>) -> String {
+pub(crate) fn p_value(change: Option<Contrast>) -> String {
     match change.and_then(|change| change.p_value) {
         None => NONE.to_owned(),
         Some(p) if p < 0.001 => "<0.001".to_owned(),
@@ -232,9 +230,9 @@ pub(crate) fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    fn changed(scale: Scale, estimate: f64, low: f64, high: f64) -> Option<Change> {
+    fn changed(scale: Scale, estimate: f64, low: f64, high: f64) -> Option<Contrast> {
         let interval = Some(Interval { low, high });
-        Some(Change { scale, estimate, interval, p_value: None, test: None, repeats: 8, is_paired: true })
+        Some(Contrast { scale, estimate, interval, p_value: None, test: None, repeats: 8, is_paired: true })
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The time of a recording in cells of one width, and the exits in each.
 
+use stats::blocks::BLOCKS;
+
 use crate::{Slice, Span};
 
 /// No recording has more cells; they double in width rather than pass it.
 const MOST_CELLS: u64 = 2048;
-/// A recording is looked at in so many parts.
-pub(super) const PARTS: usize = 10;
 
 /// The cells from the first event of a recording to its last. The first and the last one are watched for a part of
 /// their time only.
@@ -64,25 +64,10 @@ pub(super) struct Cells {
     pub(super) handling_ns: Vec<f64>,
 }
 
-/// The sums over each tenth of `cells`.
-pub(super) fn tenths(cells: &[f64]) -> [f64; PARTS] {
-    let edge = |part: usize| part * cells.len() / PARTS;
+/// The sums over each tenth of `cells`: parts as long as the blocks of the bootstrap.
+pub(super) fn tenths(cells: &[f64]) -> [f64; BLOCKS] {
+    let edge = |part: usize| part * cells.len() / BLOCKS;
     std::array::from_fn(|part| cells[edge(part)..edge(part + 1)].iter().sum())
-}
-
-/// How much more the counts of some parts of a recording vary than those of independent exits would: the variance
-/// over the mean, by Pearson's chi-squared over its degrees of freedom. Parts that were watched for less than half
-/// as long as others say too little. `None` without exits.
-pub(super) fn dispersion(counts: &[f64], observed: &[f64]) -> Option<f64> {
-    let longest = observed.iter().copied().fold(0.0, f64::max);
-    let parts = || counts.iter().zip(observed).filter(|&(_, &observed)| 2.0 * observed >= longest);
-    let rate = parts().map(|part| part.0).sum::<f64>() / parts().map(|part| part.1).sum::<f64>();
-    if !(rate > 0.0 && rate.is_finite()) {
-        return None;
-    }
-    let chi_squared: f64 =
-        parts().map(|(count, observed)| (count - rate * observed).powi(2) / (rate * observed)).sum();
-    Some(chi_squared / (parts().count().max(2) - 1) as f64)
 }
 
 #[cfg(test)]
@@ -110,20 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn clumps_are_found() {
-        let observed = vec![1.0; 100];
-        let even = vec![2.0; 100];
-        let clumps: Vec<f64> = (0..100).map(|cell| if cell == 55 { 200.0 } else { 0.0 }).collect();
-        for parts in [|cells: &[f64]| cells.to_vec(), |cells: &[f64]| tenths(cells).to_vec()] {
-            assert_eq!(dispersion(&parts(&even), &parts(&observed)), Some(0.0));
-            assert!(dispersion(&parts(&clumps), &parts(&observed)).unwrap() > 100.0);
-            assert_eq!(dispersion(&parts(&[0.0; 100]), &parts(&observed)), None);
-        }
-        // One exit in the sliver of a cell that a recording ends in is no clump.
-        let (mut even, mut observed) = (even, observed);
-        even.push(1.0);
-        observed.push(1e-6);
-        assert_eq!(dispersion(&even, &observed), Some(0.0));
+    fn every_cell_is_in_one_tenth() {
+        let cells: Vec<f64> = (0..25).map(f64::from).collect();
+        assert_eq!(tenths(&cells).iter().sum::<f64>(), 300.0);
+        assert_eq!(tenths(&cells)[9], 22.0 + 23.0 + 24.0);
     }
 
     proptest! {

@@ -1,9 +1,12 @@
 //! Which interval a figure gets: the best that its recordings bear out.
 
-use super::cells::{Cells, PARTS, dispersion, tenths};
-use super::interval::{Basis, Estimate, LogInterval, welch};
-use super::poisson;
-use super::resampling::{FEWEST_CELLS, Resampling, offsets};
+use stats::Interval;
+use stats::blocks::{BLOCKS, FEWEST_CELLS, Resampling, offsets};
+use stats::poisson::{self, dispersion};
+use stats::student::{self, ratio_variance};
+
+use super::cells::{Cells, tenths};
+use super::interval::{Basis, Estimate};
 use super::side::{RecordingSums, Side, Sums, Time};
 use super::subject::Subject;
 use crate::{Change, HandlingTime};
@@ -117,7 +120,7 @@ impl Pair<'_> {
         Some(Estimate::new(change, log.moved(centre), basis))
     }
 
-    fn by_recordings(&self, ratio: Ratio) -> Option<(LogInterval, Basis)> {
+    fn by_recordings(&self, ratio: Ratio) -> Option<(Interval, Basis)> {
         let [before, after] = self.both(|one| one.sums.recordings.len());
         if before.min(after) < FEWEST_RECORDINGS {
             return None;
@@ -133,11 +136,11 @@ impl Pair<'_> {
                 .collect();
             ratio_variance(&parts)
         };
-        let log = LogInterval::around(welch([variance(&self.before)?, variance(&self.after)?])?)?;
+        let log = offset([variance(&self.before)?, variance(&self.after)?])?;
         Some((log, Basis::Recordings { before, after }))
     }
 
-    fn by_blocks(&self, ratio: Ratio) -> Option<(LogInterval, Basis)> {
+    fn by_blocks(&self, ratio: Ratio) -> Option<(Interval, Basis)> {
         if !self.over_time || self.both(|one| one.sums.count).into_iter().min() < Some(FEWEST_EXITS) {
             return None;
         }
@@ -238,13 +241,19 @@ impl Ratio {
 /// Whether at least half of the tenths of the recordings have exits: else most blocks would be empty.
 fn is_spread_out(cells: &[Cells]) -> bool {
     let some = |cells: &Cells| tenths(&cells.counts).iter().filter(|&&count| count > 0.0).count();
-    2 * cells.iter().map(some).sum::<usize>() >= PARTS * cells.len()
+    2 * cells.iter().map(some).sum::<usize>() >= BLOCKS * cells.len()
+}
+
+/// How far the truth may lie from the difference of two logarithms, by Welch, given the variance of each with its degrees of
+/// freedom.
+fn offset(sides: [(f64, f64); 2]) -> Option<Interval> {
+    student::Error::welch(sides).interval(0.0)
 }
 
 /// By the variance of the logarithm of each side with its degrees of freedom.
 fn by_welch(sides: [Option<(f64, f64)>; 2], centre: f64, change: Change, basis: Basis) -> Estimate {
     let [before, after] = sides;
-    let log = before.zip(after).and_then(|(before, after)| LogInterval::around(welch([before, after])?));
+    let log = before.zip(after).and_then(|(before, after)| offset([before, after]));
     match log {
         Some(log) => Estimate::new(change, log.moved(centre), basis),
         None => Estimate::without_interval(change),
@@ -255,19 +264,6 @@ fn by_welch(sides: [Option<(f64, f64)>; 2], centre: f64, change: Change, basis: 
 fn variation(times: &HandlingTime) -> Option<f64> {
     let mean = times.mean_ns().filter(|&mean| mean > 0.0)?;
     Some((times.standard_deviation_ns()? / mean).powi(2))
-}
-
-/// The variance of ln(sum of the first / sum of the second) with its degrees of freedom, from how far each
-/// recording is from the common ratio (Cochran, "Sampling Techniques", 1977, section 6.4).
-fn ratio_variance(parts: &[(f64, f64)]) -> Option<(f64, f64)> {
-    let (top, bottom) = parts.iter().fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-    if !(top > 0.0 && bottom > 0.0) {
-        return None;
-    }
-    let ratio = top / bottom;
-    let squares: f64 = parts.iter().map(|part| (part.0 - ratio * part.1).powi(2)).sum();
-    let count = parts.len() as f64;
-    Some((count / (count - 1.0) * squares / (top * top), count - 1.0))
 }
 
 impl Time {

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Recording;
+use stats::blocks::Resampling;
+
 use super::cells::{Cells, Grid};
-use super::resampling::Resampling;
 use super::subject::{Subject, Vms};
 use crate::{AccessKind, ExitReason, Exits, Grouping, HandlingTime, Key, Profile, What};
 

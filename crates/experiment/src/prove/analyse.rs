@@ -5,12 +5,13 @@ use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
 
+use super::difference::{Difference, MINIMUM_PAIRS, p_value};
 use super::evidence::Evidence;
 use super::outcome::{AtCost, Cost, Effect, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome};
 use super::pairing::{Pairing, Statistic, pair};
 use super::recording::arms_of;
 use super::{ArmPair, Disturbed, Recording, Tracing, Warning, counting, verdict};
-use crate::statistics::{self, CONFIDENCE, Difference, MINIMUM_PAIRS, Summary};
+use stats::{CONFIDENCE, Summary, half_shift, median, permutation};
 
 /// Fixed, so that the same recording gives the same outcome.
 const SEED: u64 = 0x0070_726f_7665;
@@ -127,7 +128,7 @@ fn method() -> Method {
                 .to_owned(),
         p_value: format!(
             "permutation of the arms' names within blocks: every dealing, or {} at random where there are more",
-            statistics::PERMUTATIONS
+            permutation::DEALINGS
         ),
         seed: SEED,
         negligible_percent: NEGLIGIBLE_PERCENT,
@@ -158,7 +159,7 @@ fn measure_outcome(
     let of = |statistic| pair(recording.timed_runs(measure), statistic);
     let medians =
         if both { of(Statistic::Median) } else { Pairing { pairs: Vec::new(), broken: Vec::new() } };
-    let difference = statistics::difference(&medians.pairs);
+    let difference = super::difference(&medians.pairs);
     let effect = effect(difference);
     if both {
         doubts(measure, &medians, difference, effect, warnings);
@@ -167,9 +168,9 @@ fn measure_outcome(
         measure,
         cost,
         difference,
-        mean_difference: both.then(|| statistics::difference(&of(Statistic::Mean).pairs)).flatten(),
-        p99_difference: both.then(|| statistics::difference(&of(Statistic::P99).pairs)).flatten(),
-        p_value: statistics::permutation_p_value(&medians.pairs, SEED),
+        mean_difference: both.then(|| super::difference(&of(Statistic::Mean).pairs)).flatten(),
+        p99_difference: both.then(|| super::difference(&of(Statistic::P99).pairs)).flatten(),
+        p_value: p_value(&medians.pairs, SEED),
         effect,
         exits: counting::per_operation(recording, measure),
     })
@@ -178,7 +179,7 @@ fn measure_outcome(
 fn cost(recording: &Recording, measure: Measure, arm: Arm) -> Option<Cost> {
     let medians = medians(recording, measure, arm);
     let pooled = Summary::of(&recording.cycles(measure, arm))?;
-    Some(Cost { runs: medians.len(), median: statistics::median_of(&medians)?, pooled })
+    Some(Cost { runs: medians.len(), median: median(&medians)?, pooled })
 }
 
 fn medians(recording: &Recording, measure: Measure, arm: Arm) -> Vec<f64> {
@@ -192,12 +193,12 @@ fn disturbances(recording: &Recording) -> Vec<Warning> {
     for &measure in &recording.plan.measures {
         for &arm in arms_of(&recording.arms) {
             let medians = medians(recording, measure, arm);
-            let shift = statistics::half_shift(&medians).unwrap_or(0.0);
-            let cycles = statistics::median_of(&medians).unwrap_or(0.0) * shift.abs() / 100.0;
+            let shift = half_shift(&medians).unwrap_or(0.0);
+            let cycles = median(&medians).unwrap_or(0.0) * shift.abs() / 100.0;
             if shift.abs() > DRIFT_PERCENT && cycles > DRIFT_CYCLES {
                 drifts.push(Disturbed { measure, arm, percent: shift });
             }
-            let share = statistics::outliers(&recording.cycles(measure, arm)).share();
+            let share = stats::outliers(&recording.cycles(measure, arm)).share();
             if share > OUTLIER_SHARE {
                 outliers.push(Disturbed { measure, arm, percent: share * 100.0 });
             }

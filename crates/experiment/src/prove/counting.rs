@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use exits::profile_comparison::Interval;
 use exits::{Change, Comparison, ExitCounts, ExitReason, HandlingTime, Side};
 use probe::measure::Measure;
 use probe::run::Arm;
@@ -120,9 +119,9 @@ fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
         .collect()
 }
 
-fn interval(sides: [&Side; 2], reason: ExitReason) -> Option<Interval> {
+fn interval(sides: [&Side; 2], reason: ExitReason) -> Option<stats::Interval> {
     let [off, on] = sides.map(|side| side.operations);
-    Interval::of_counts(sides.map(|side| side.counts.get(reason)), [off?, on?])
+    stats::poisson::rate_change(sides.map(|side| side.counts.get(reason)), [off?, on?])
 }
 
 fn merged(runs: &[&CountedRun]) -> Side {

@@ -6,10 +6,11 @@ use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
 use serde::{Deserialize, Serialize};
+use stats::{Interval, Summary};
 
+use super::difference::Difference;
 use super::evidence::Evidence;
 use super::{ArmPair, Plan, Warning};
-use crate::statistics::{Difference, Summary};
 
 /// The version of the form in which outcomes are written.
 pub const OUTCOME_FORMAT: u32 = 1;
@@ -172,7 +173,7 @@ pub struct ReasonRow {
     pub change: Option<Change>,
     /// Of the change, by the number of exits alone: each arm's were counted in one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<exits::profile_comparison::Interval>,
+    pub interval: Option<Interval>,
     /// What interrupt virtualization does to such exits by the hardware's rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Virtualized>,

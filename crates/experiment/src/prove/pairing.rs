@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use probe::run::{Arm, Run};
+use stats::quantile;
 
 use super::TimedRun;
+use super::difference::Pair;
 use super::plan::RUNS_PER_BLOCK;
-use crate::statistics::{Pair, quantile};
 
 /// One number that stands for a run.
 #[derive(Debug, Clone, Copy)]

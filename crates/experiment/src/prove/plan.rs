@@ -173,7 +173,7 @@ mod tests {
     fn the_presets_can_be_carried_out_and_give_an_interval() {
         for plan in [Plan::quick(), Plan::full()] {
             assert_eq!(plan.check(), Ok(()));
-            assert!(plan.runs_per_arm() as usize >= crate::statistics::MINIMUM_PAIRS);
+            assert!(plan.runs_per_arm() as usize >= crate::prove::MINIMUM_PAIRS);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Percentages as people say them.
 
-use crate::statistics::{Difference, Interval};
+use stats::Interval;
+
+use super::Difference;
 
 /// As many decimals as the width of the interval bears out: "71 %", but "1.4 %" where the interval is narrow.
 fn decimals(interval: Option<Interval>) -> usize {

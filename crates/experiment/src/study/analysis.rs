@@ -1,6 +1,5 @@
 //! From a result folder to the answer: which figures differ between arms, by how much, and how sure that is.
 
-mod change;
 mod compare;
 mod difference;
 mod facts;
@@ -10,16 +9,12 @@ mod folder;
 mod gates;
 mod method;
 mod multiplicity;
-mod noise;
-mod permutation;
 pub mod synthetic;
 mod values;
 mod verdict;
 mod warning;
 mod wording;
 
-pub(in crate::study) use change::interval_of_ratios;
-pub use change::{Change, LEVEL, MINIMUM_REPEATS, Scale, Test};
 pub use difference::{
     ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, NotCompared, StudyDifference, difference,
 };
@@ -36,6 +31,7 @@ pub use wording::{accessed, counted_reason, exit_reason, exits_of_which_work, me
 use std::collections::{BTreeMap, BTreeSet};
 
 use compare::Rules;
+use stats::Test;
 use values::Unused;
 
 /// The figure of workloads that are asked for a rate: what they reached of it, in percent.

@@ -2,13 +2,14 @@
 //!
 //! Each scenario is a way in which runs are known to disturb each other. The two methods that were not chosen are
 //! simulated beside the one that was, so that the choice can be checked: `cargo test -p experiment --test all -- coverage
-//! --nocapture` prints the table of `statistics/difference.rs`.
+//! --nocapture` prints the table of `prove/difference.rs`.
 
-use experiment::statistics::{Interval, Pair, difference, quantile};
+use experiment::prove::{Pair, difference};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Normal, StandardNormal, StudentT};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use stats::student::Moments;
+use stats::{Interval, percent, quantile};
 
 const EXPERIMENTS: usize = 300;
 const SAMPLES: usize = 25;
@@ -102,11 +103,7 @@ fn whole_blocks(pairs: &[Pair], _: &mut ChaCha8Rng) -> Interval {
         .chunks(2)
         .map(|block| block.iter().map(|pair| (pair.on / pair.off).ln()).sum::<f64>() / 2.0)
         .collect();
-    let count = ratios.len() as f64;
-    let mean = ratios.iter().sum::<f64>() / count;
-    let variance = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let half = StudentsT::new(0.0, 1.0, count - 1.0).unwrap().inverse_cdf(0.975) * (variance / count).sqrt();
-    Interval { low: (mean - half).exp_m1() * 100.0, high: (mean + half).exp_m1() * 100.0 }
+    Moments::of(&ratios).unwrap().interval().unwrap().map(percent)
 }
 
 /// The percentile bootstrap: blocks are drawn with replacement, then each arm's runs within the block.
@@ -127,8 +124,8 @@ fn bootstrap(pairs: &[Pair], random: &mut ChaCha8Rng) -> Interval {
         })
         .collect();
     means.sort_unstable_by(f64::total_cmp);
-    let at = |fraction: f64| means[(fraction * (RESAMPLES - 1) as f64).round() as usize].exp_m1() * 100.0;
-    Interval { low: at(0.025), high: at(0.975) }
+    let at = |fraction: f64| means[(fraction * (RESAMPLES - 1) as f64).round() as usize];
+    Interval { low: at(0.025), high: at(0.975) }.map(percent)
 }
 
 /// The share of intervals that hold the truth, in percent, and their median width in percentage points.
@@ -144,8 +141,8 @@ fn coverage(
     for _ in 0..EXPERIMENTS {
         let pairs = experiment(scenario, blocks, &mut random);
         let interval = method(&pairs, &mut random);
-        held += usize::from(interval.low <= TRUE_PERCENT && TRUE_PERCENT <= interval.high);
-        widths.push(interval.high - interval.low);
+        held += usize::from(interval.holds(TRUE_PERCENT));
+        widths.push(interval.width());
     }
     widths.sort_unstable_by(f64::total_cmp);
     (100.0 * held as f64 / EXPERIMENTS as f64, widths[EXPERIMENTS / 2])

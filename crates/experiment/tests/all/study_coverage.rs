@@ -1,17 +1,17 @@
 //! How often the intervals of a study hold the truth, and how often noise alone passes its gates, over simulated studies.
 //!
 //! The methods that were not chosen are simulated beside the one that was. `cargo test -p experiment --test all --
-//! study_coverage --nocapture` prints the tables of `study/analysis/change.rs`.
+//! study_coverage --nocapture` prints the tables of `stats::contrast`.
 
-use experiment::statistics::Interval;
 use experiment::study::analysis::synthetic::{Made, study};
-use experiment::study::analysis::{Change, Findings, analyse};
+use experiment::study::analysis::{Findings, analyse};
 use experiment::study::{Run, Unit};
 use host::Fingerprint;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Poisson, StandardNormal, StudentT};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use stats::student::{Error, Moments};
+use stats::{Contrast, Interval, percent};
 
 const STUDIES: usize = 600;
 const TRUE_PERCENT: f64 = 2.0;
@@ -64,16 +64,6 @@ fn normal(random: &mut ChaCha8Rng) -> f64 {
     random.sample(StandardNormal)
 }
 
-fn percent(low: f64, high: f64) -> Interval {
-    Interval { low: low.exp_m1() * 100.0, high: high.exp_m1() * 100.0 }
-}
-
-fn moments(values: &[f64]) -> (f64, f64) {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, squares / (values.len() as f64 - 1.0) / values.len() as f64)
-}
-
 fn steps(blocks: &[[f64; 2]]) -> Vec<f64> {
     blocks.iter().map(|block| block[1] - block[0]).collect()
 }
@@ -121,18 +111,15 @@ fn bootstrap(blocks: &[[f64; 2]], random: &mut ChaCha8Rng) -> Interval {
         .collect();
     means.sort_unstable_by(f64::total_cmp);
     let at = |fraction: f64| means[(fraction * (RESAMPLES - 1) as f64).round() as usize];
-    percent(at(0.025), at(0.975))
+    Interval { low: at(0.025), high: at(0.975) }.map(percent)
 }
 
 /// As if runs of one block had nothing in common.
 fn not_paired(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
     let [before, after] =
-        [0, 1].map(|arm| moments(&blocks.iter().map(|block| block[arm]).collect::<Vec<_>>()));
-    let error = before.1 + after.1;
-    let freedom = blocks.len() as f64 - 1.0;
-    let freedom = error.powi(2) / (before.1.powi(2) / freedom + after.1.powi(2) / freedom);
-    let half = StudentsT::new(0.0, 1.0, freedom).unwrap().inverse_cdf(0.975) * error.sqrt();
-    percent(after.0 - before.0 - half, after.0 - before.0 + half)
+        [0, 1].map(|arm| Moments::of(&blocks.iter().map(|block| block[arm]).collect::<Vec<_>>()).unwrap());
+    let error = Error::welch([before, after].map(|side| (side.error().error.powi(2), side.error().freedom)));
+    error.interval(after.mean - before.mean).unwrap().map(percent)
 }
 
 /// The share of intervals that hold the truth, in percent, and their median width in percentage points.
@@ -146,8 +133,8 @@ fn coverage(
     let mut widths: Vec<f64> = (0..STUDIES)
         .map(|_| {
             let interval = method(&simulated(scenario, blocks, &mut random), &mut random);
-            held += usize::from(interval.low <= TRUE_PERCENT && TRUE_PERCENT <= interval.high);
-            interval.high - interval.low
+            held += usize::from(interval.holds(TRUE_PERCENT));
+            interval.width()
         })
         .collect();
     widths.sort_unstable_by(f64::total_cmp);
@@ -204,7 +191,7 @@ impl Counts {
 }
 
 /// The comparison of a figure of the host that counts these events in two seconds each.
-fn of_counts(blocks: &[[f64; 2]]) -> Change {
+fn of_counts(blocks: &[[f64; 2]]) -> Contrast {
     let findings = with_values(blocks, |run, events| {
         run.guests[0].clear();
         run.host.truncate(1);

@@ -57,7 +57,7 @@ fn estimate(line: &mut Line, estimate: Option<Estimate>) {
     });
     let interval = estimate.and_then(|estimate| estimate.interval);
     line.optional(percent).optional(interval.map(|interval| interval.low));
-    line.optional(interval.and_then(|interval| interval.high));
+    line.optional(interval.map(|interval| interval.high).filter(|high| high.is_finite()));
     line.optional(estimate.and_then(|estimate| estimate.basis).map(|basis| match basis {
         Basis::Recordings { .. } => "recordings",
         Basis::Blocks { .. } => "blocks",

@@ -1,6 +1,7 @@
 //! Every comparison of a study as comma-separated values.
 
-use experiment::study::analysis::{Comparison, Figure, Findings, Scale, Test};
+use experiment::study::analysis::{Comparison, Figure, Findings};
+use stats::{Scale, Test};
 
 use super::Line;
 

@@ -1,7 +1,8 @@
 //! What each operation costs, with its interval drawn beside the figures.
 
+use experiment::prove::Difference;
 use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, charged_switch, emulated_cycles};
-use experiment::statistics::{Difference, Interval};
+use stats::Interval;
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};

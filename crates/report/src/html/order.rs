@@ -1,10 +1,10 @@
 //! The medians of the runs in the order in which they were taken.
 
 use experiment::prove::{Outcome, Recording};
-use experiment::statistics::quantile;
 use maud::{Markup, html};
 use probe::measure::Measure;
 use probe::run::Arm;
+use stats::quantile;
 
 use super::axis::{LogAxis, percent};
 use super::{chart, legend, mark};

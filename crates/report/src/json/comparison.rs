@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use exits::Dimension;
-use exits::profile_comparison::{CONFIDENCE, ProfileComparison};
+use exits::profile_comparison::ProfileComparison;
 use serde::Serialize;
 use traces::{Recording, Recordings, Unlike};
 
@@ -35,7 +35,7 @@ pub fn comparison(compared: &Compared<'_>) -> ComparisonDocument {
         files: compared.sides().map(|(name, recordings)| (name, files(recordings))).into(),
         unlike: compared.unlike.to_vec(),
         by: compared.grouping.dimensions().collect(),
-        confidence: CONFIDENCE,
+        confidence: stats::CONFIDENCE,
         verdict_text: compared::verdict(compared),
         doubt_texts: compared::doubts(compared),
         comparison: compared.comparison.clone(),

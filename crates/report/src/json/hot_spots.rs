@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use advice::{Advice, hot};
 use exits::ExitReason;
-use hotspots::{Away, Head, Interval, Losses, Part, ReasonRow, Recording, Summary, SymbolRow};
+use hotspots::{Away, Head, Losses, Part, ReasonRow, Recording, Summary, SymbolRow};
 use serde::Serialize;
+use stats::Estimate;
 
 use super::{AdviceDocument, FORMAT};
 
@@ -44,7 +45,7 @@ struct ReasonDocument<'a> {
     asleep_ns: u64,
     waited_ns: u64,
     samples: u64,
-    sampled_ns: Interval,
+    sampled_ns: Estimate,
     parts: Vec<PartDocument>,
     functions: &'a [SymbolRow],
     without_cpu: Vec<MomentDocument<'a>>,
@@ -54,7 +55,7 @@ struct ReasonDocument<'a> {
 struct PartDocument {
     part: Part,
     samples: u64,
-    share: Option<Interval>,
+    share: Option<Estimate>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -123,7 +124,7 @@ struct DeviceDocument {
     name: String,
     reasons: Vec<ExitReason>,
     samples: u64,
-    parts: BTreeMap<Part, Interval>,
+    parts: BTreeMap<Part, Estimate>,
     functions: Vec<SymbolRow>,
 }
 

@@ -37,7 +37,7 @@ pub fn hot_advice(advice: &Advice<'_>, recording: &Recording, view: AdviceView) 
 
 fn said(hot: &Hot) -> String {
     let reasons: Vec<String> = hot.reasons.iter().map(ToString::to_string).collect();
-    let part = |&(part, of): &(Part, hotspots::Interval)| {
+    let part = |&(part, of): &(Part, stats::Estimate)| {
         let place = match part {
             Part::Kvm => "in KVM",
             Part::Kernel => "in the rest of the kernel",

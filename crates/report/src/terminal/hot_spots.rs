@@ -1,6 +1,7 @@
 //! The tables of `exitless profile`.
 
-use hotspots::{Event, Interval, Moment, Part, ReasonRow, Recording, Summary, SymbolRow};
+use hotspots::{Event, Moment, Part, ReasonRow, Recording, Summary, SymbolRow};
+use stats::Estimate;
 
 use super::columns::{Column, drawn};
 use super::recordings::{line, listed};
@@ -117,7 +118,7 @@ fn reasons(recording: &Recording, summary: &Summary) -> Vec<Column> {
 }
 
 /// "1.20 to 1.40 s", with one unit where both have the same.
-fn times(interval: Interval) -> String {
+fn times(interval: Estimate) -> String {
     let (low, high) = (time(interval.low), time(interval.high));
     match (low.split_once(' '), high.split_once(' ')) {
         (Some((figure, unit)), Some((_, other))) if unit == other => format!("{figure} to {high}"),
@@ -196,7 +197,7 @@ fn parts(row: &ReasonRow) -> String {
 }
 
 /// "12.1 to 14.0 %".
-fn percents(interval: Interval) -> String {
+fn percents(interval: Estimate) -> String {
     format!("{:.1} to {:.1} %", interval.low * 100.0, interval.high * 100.0)
 }
 

@@ -1,7 +1,7 @@
-use experiment::statistics::Interval;
-use experiment::study::analysis::{Change, Finding, Scale};
+use experiment::study::analysis::Finding;
 use experiment::study::tuning::{AdvisedFor, Carried, Step, TUNING_FORMAT};
 use experiment::study::{Better, Unit};
+use stats::{Contrast, Interval, Scale};
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn lines(text: &str) -> Vec<String> {
 
 fn made() -> Tuning {
     let interval = Some(Interval { low: 80.0, high: 140.0 });
-    let change = Change {
+    let change = Contrast {
         scale: Scale::Ratio,
         estimate: 110.0,
         interval,

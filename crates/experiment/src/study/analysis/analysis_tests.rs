@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::synthetic::{Made, study};
+use stats::Scale;
+
 use super::*;
 use crate::study::{Better, Combine, Metric, Unit};
 

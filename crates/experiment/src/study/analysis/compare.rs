@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{
-    Change, Count, Scale, counted, interval_of_counts, interval_of_level, interval_of_mean, paired,
-};
+use stats::contrast::{Count, counted, interval_of_counts, interval_of_level, interval_of_mean, paired};
+use stats::{Contrast, Scale, mean, median, noise};
+
 use super::facts::Arm;
 use super::findings::{ArmValues, Comparison, Figure, Point};
 use super::gates::Gates;
-use super::noise;
 use super::values::{ByBlock, Series};
-use crate::statistics::median_of;
 
 /// What all comparisons share.
 pub(super) struct Rules<'a> {
@@ -83,7 +81,7 @@ fn summary(series: &Series, guests: u32, arm: usize, scale: Scale) -> Option<Arm
     Some(ArmValues {
         values: values.iter().map(|(&block, &value)| (block, value)).collect(),
         mean: mean(&only),
-        median: median_of(&only).unwrap_or_default(),
+        median: median(&only).unwrap_or_default(),
         interval: interval_of_mean(&only),
         level: scale.leave(mean(&entered)),
         level_interval: match counts {
@@ -210,15 +208,11 @@ fn comparison(
     }
 }
 
-fn change(pairs: &Pairs, scale: Scale, seed: u64) -> Option<Change> {
+fn change(pairs: &Pairs, scale: Scale, seed: u64) -> Option<Contrast> {
     if let Some([baseline, arm]) = &pairs.counts {
         return counted(baseline, arm, true, seed);
     }
     let differences: Vec<f64> =
         pairs.arm.iter().zip(&pairs.baseline).map(|(arm, baseline)| arm - baseline).collect();
     paired(&differences, scale, seed)
-}
-
-pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }

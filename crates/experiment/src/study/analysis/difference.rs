@@ -6,15 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use stats::contrast::{Count, counted, paired, unpaired};
+use stats::{Contrast, Scale, mean, noise};
 
-use super::change::{Change, Count, Scale, counted, paired, unpaired};
-use super::compare::mean;
 use super::facts::{Arm, Collected, StudyFacts, arms};
 use super::findings::{Finding, Source};
 use super::fingerprints::{self, Unlike};
 use super::gates::Gates;
 use super::multiplicity::Multiplicity;
-use super::noise;
 use super::values::{ByBlock, Series, series};
 use crate::study::{Better, Unit};
 
@@ -59,7 +58,7 @@ pub struct DifferenceRow {
     /// The levels that the change is between: geometric means where figures are compared by their ratio.
     pub levels: [f64; 2],
     /// From before to after.
-    pub change: Option<Change>,
+    pub change: Option<Contrast>,
     /// What may be said.
     pub finding: Finding,
 }
@@ -73,9 +72,9 @@ pub struct EffectRow {
     /// The arm's place in the list of arms.
     pub arm: usize,
     /// From the baseline to the arm, before and after.
-    pub effects: [Option<Change>; 2],
+    pub effects: [Option<Contrast>; 2],
     /// How much more the arm does after than before.
-    pub change: Option<Change>,
+    pub change: Option<Contrast>,
     /// What may be said.
     pub finding: Finding,
 }
@@ -199,7 +198,7 @@ fn compare(
 ) {
     let all = one.values.values().chain(other.values.values()).flat_map(|blocks| blocks.values().copied());
     let are_few = one.is_of_few || other.is_of_few;
-    let scale = if are_few { Scale::Difference } else { Scale::of(one.unit, all) };
+    let scale = if are_few { Scale::Difference } else { super::values::scale_of(one.unit, all) };
     let counts: BTreeSet<u32> = one.values.keys().map(|(guests, _)| *guests).collect();
     for guests in counts {
         let figure = ComparedFigure {
@@ -257,7 +256,7 @@ fn steps(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Vec<f64> {
     both.map(|(before, after)| scale.enter(after) - scale.enter(before)).collect()
 }
 
-fn count(judged: impl Iterator<Item = (Option<Change>, Finding)>, level: f64) -> Multiplicity {
+fn count(judged: impl Iterator<Item = (Option<Contrast>, Finding)>, level: f64) -> Multiplicity {
     let mut counted = Multiplicity { level, ..Multiplicity::default() };
     for (change, finding) in judged {
         let Some(p_value) = change.and_then(|change| change.p_value) else { continue };

@@ -2,14 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::change::Change;
 use super::facts::{Arm, StudyFacts};
 use super::gates::Gates;
 use super::multiplicity::{FalseAlarms, Multiplicity};
 use super::verdict::Verdict;
 use super::warning::Warning;
-use crate::statistics::Interval;
 use crate::study::{Better, Unit};
+use stats::{Contrast, Interval};
 
 /// Version of the form of [`Findings`].
 pub const FINDINGS_FORMAT: u32 = 1;
@@ -182,7 +181,7 @@ pub struct Comparison {
     /// The arm's place in [`Findings::arms`].
     pub arm: usize,
     /// How much, and how sure; `None` where no block has both.
-    pub change: Option<Change>,
+    pub change: Option<Contrast>,
     /// Between which levels, of the baseline and the arm, in the blocks that have both: the estimate is their ratio, or
     /// their difference. `None` without a change.
     pub levels: Option<[f64; 2]>,

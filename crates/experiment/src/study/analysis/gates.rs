@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{Change, LEVEL, Scale};
 use super::findings::Finding;
 use crate::study::Unit;
+use stats::{Contrast, LEVEL, Scale};
 
 /// What a difference has to pass, all three.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ impl Gates {
     /// relative though their change is not; `noise` is on the scale of the change.
     pub(super) fn judge(
         &self,
-        change: Option<Change>,
+        change: Option<Contrast>,
         unit: Unit,
         means: [f64; 2],
         noise: Option<f64>,
@@ -60,14 +60,14 @@ impl Gates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::analysis::change::Test;
+    use stats::Test;
 
-    fn change(scale: Scale, estimate: f64, p_value: Option<f64>) -> Option<Change> {
+    fn change(scale: Scale, estimate: f64, p_value: Option<f64>) -> Option<Contrast> {
         let test = p_value.map(|_| Test::Student);
-        Some(Change { scale, estimate, interval: None, p_value, test, repeats: 4, is_paired: true })
+        Some(Contrast { scale, estimate, interval: None, p_value, test, repeats: 4, is_paired: true })
     }
 
-    fn judged(change: Option<Change>, unit: Unit, noise: Option<f64>) -> Finding {
+    fn judged(change: Option<Contrast>, unit: Unit, noise: Option<f64>) -> Finding {
         Gates::default().judge(change, unit, [200.0, 100.0], noise)
     }
 

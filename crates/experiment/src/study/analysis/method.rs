@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::{Arm, Collected, StoredRun};
 use super::fingerprints::ArmFact;
-use crate::statistics::median_of;
+use stats::median;
 
 /// How a study was run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -151,7 +151,7 @@ fn skew(runs: &[StoredRun]) -> Option<Skew> {
     };
     let skews: Vec<f64> = several().map(|(skew, _)| skew).collect();
     Some(Skew {
-        median: median_of(&skews)?,
+        median: median(&skews)?,
         largest: skews.iter().copied().fold(0.0, f64::max),
         large_in: several().filter(|(skew, took)| *skew > took / 100.0).count(),
     })

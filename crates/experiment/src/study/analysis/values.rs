@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use exits::profile_comparison::FEWEST_EXITS;
+use stats::Scale;
+use stats::contrast::Count;
 
-use super::change::{Count, Scale};
 use super::facts::{Arm, StoredRun};
 use super::findings::Source;
 use super::wording;
@@ -57,7 +58,7 @@ impl Series {
         if self.is_of_few {
             return Scale::Difference;
         }
-        Scale::of(self.unit, self.values.values().flat_map(|blocks| blocks.values().copied()))
+        scale_of(self.unit, self.values.values().flat_map(|blocks| blocks.values().copied()))
     }
 
     fn has_few(&self) -> bool {
@@ -237,5 +238,24 @@ fn fill_unseen(found: &mut [Series]) {
         for &(guests, arm, block) in counted.get(&family(series)).into_iter().flatten() {
             series.values.entry((guests, arm)).or_default().entry(block).or_insert(0.0);
         }
+    }
+}
+
+/// The scale on which values of this unit can be compared.
+pub(super) fn scale_of(unit: Unit, values: impl IntoIterator<Item = f64>) -> Scale {
+    let are_positive = values.into_iter().all(|value| value.is_finite() && value > 0.0);
+    if unit != Unit::Percent && are_positive { Scale::Ratio } else { Scale::Difference }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_and_nothing_are_not_made_ratios() {
+        assert_eq!(scale_of(Unit::BytesPerSecond, [1.0, 2.0]), Scale::Ratio);
+        assert_eq!(scale_of(Unit::Percent, [1.0, 2.0]), Scale::Difference);
+        assert_eq!(scale_of(Unit::PerSecond, [0.0, 2.0]), Scale::Difference);
+        assert_eq!(scale_of(Unit::Seconds, [-1.0, 2.0]), Scale::Difference);
     }
 }

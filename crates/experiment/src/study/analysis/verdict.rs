@@ -3,10 +3,10 @@
 use exits::counted;
 use serde::{Deserialize, Serialize};
 
-use super::change::Change;
 use super::facts::Arm;
 use super::findings::{Comparison, Figure, Finding, Findings};
 use super::wording::{accessed, bound, by, counted_reason, guests, verb};
+use stats::Contrast;
 
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +91,7 @@ fn judge(main: &[Main<'_>]) -> Judgement {
 fn headline(findings: &Findings, judgement: Judgement, main: &[Main<'_>]) -> String {
     let largest = |good: bool| {
         let found = main.iter().filter(|(figure, one)| one.finding.is_good(figure.better) == Some(good));
-        let sized = |change: &Option<Change>| change.map_or(0.0, |change| change.estimate.abs());
+        let sized = |change: &Option<Contrast>| change.map_or(0.0, |change| change.estimate.abs());
         found.max_by(|a, b| sized(&a.1.change).total_cmp(&sized(&b.1.change)))
     };
     let said = |good| largest(good).map(|(figure, one)| sentence(findings, figure, one)).unwrap_or_default();
@@ -137,8 +137,9 @@ fn no_difference(findings: &Findings, main: &[Main<'_>]) -> String {
     if let [(figure, one)] = main {
         return sentence(findings, figure, one);
     }
-    let sized =
-        |change: &Change| change.interval.map_or(0.0, |interval| interval.low.abs().max(interval.high.abs()));
+    let sized = |change: &Contrast| {
+        change.interval.map_or(0.0, |interval| interval.low.abs().max(interval.high.abs()))
+    };
     let widest = main
         .iter()
         .filter_map(|(figure, one)| Some((figure, one.change?)))

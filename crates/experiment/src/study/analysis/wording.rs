@@ -1,10 +1,9 @@
 //! Names of figures and changes in words.
 
-use super::change::{Change, Scale};
 use super::findings::{Finding, Source};
-use crate::statistics::Interval;
 use crate::study::Unit;
 use crate::study::workload::WorkUnit;
+use stats::{Contrast, Interval, Scale};
 
 /// What figures begin with that count VM exits for each unit of work.
 const OF_WORK: &str = "exits-per-";
@@ -73,13 +72,13 @@ pub fn accessed(metric: &str) -> Option<&str> {
 }
 
 /// "by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)".
-pub(super) fn by(change: &Change, unit: Unit) -> String {
+pub(super) fn by(change: &Contrast, unit: Unit) -> String {
     let size = amount(change.estimate.abs(), change, unit);
     format!("by {size} ({})", certainty(change, unit))
 }
 
 /// "95 % interval 1.2 to 3.0 %, 8 pairs".
-fn certainty(change: &Change, unit: Unit) -> String {
+fn certainty(change: &Contrast, unit: Unit) -> String {
     let repeats = if change.is_paired { "pairs" } else { "repeats a side" };
     match change.interval {
         Some(interval) => {
@@ -94,7 +93,7 @@ fn certainty(change: &Change, unit: Unit) -> String {
 }
 
 /// Without signs where both ends go the way of the estimate.
-fn interval_in_words(interval: Interval, change: &Change, unit: Unit) -> String {
+fn interval_in_words(interval: Interval, change: &Contrast, unit: Unit) -> String {
     let Interval { low, high } = interval;
     let number = |value: f64| number(value, change);
     if low > 0.0 || high < 0.0 {
@@ -106,17 +105,17 @@ fn interval_in_words(interval: Interval, change: &Change, unit: Unit) -> String 
 }
 
 /// The most that may be there though no difference was seen: "larger than 1.4 %".
-pub(super) fn bound(change: &Change, unit: Unit) -> Option<String> {
+pub(super) fn bound(change: &Contrast, unit: Unit) -> Option<String> {
     let Interval { low, high } = change.interval?;
     Some(amount(low.abs().max(high.abs()), change, unit))
 }
 
-fn amount(value: f64, change: &Change, unit: Unit) -> String {
+fn amount(value: f64, change: &Contrast, unit: Unit) -> String {
     format!("{}{}", number(value, change), suffix(change.scale, unit))
 }
 
 /// As many decimals as the interval bears out.
-fn number(value: f64, change: &Change) -> String {
+fn number(value: f64, change: &Contrast) -> String {
     let width = change.interval.map_or(value.abs(), |interval| interval.high - interval.low);
     let decimals = match width {
         width if width >= 20.0 => 0,
@@ -165,9 +164,9 @@ pub(super) fn guests(counts: &[u32], are_vms: bool) -> String {
 mod tests {
     use super::*;
 
-    fn change(scale: Scale, estimate: f64, low: f64, high: f64) -> Change {
+    fn change(scale: Scale, estimate: f64, low: f64, high: f64) -> Contrast {
         let interval = Some(Interval { low, high });
-        Change { scale, estimate, interval, p_value: None, test: None, repeats: 8, is_paired: true }
+        Contrast { scale, estimate, interval, p_value: None, test: None, repeats: 8, is_paired: true }
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use stats::Interval;
+use stats::contrast::interval_of_ratios;
 
-use crate::study::analysis::interval_of_ratios;
 use crate::study::{Better, Cell, Metric, Plan, Run};
 
 /// Why no further block is begun.
@@ -56,8 +57,7 @@ fn all_narrow(plan: &Plan, names: &[String], percent: f64, runs: &[Run]) -> bool
 
 /// From end to end, in percentage points, as the report has it.
 fn width(pairs: &[[f64; 2]]) -> Option<f64> {
-    let interval = interval_of_ratios(pairs)?;
-    Some(interval.high - interval.low)
+    interval_of_ratios(pairs).map(Interval::width)
 }
 
 /// The baseline's value and the arm's of each block that has both.

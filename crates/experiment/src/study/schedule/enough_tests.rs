@@ -1,6 +1,6 @@
 use super::*;
-use crate::study::analysis::MINIMUM_REPEATS;
 use crate::study::{Combine, Unit};
+use stats::MINIMUM_REPEATS;
 
 fn plan(until: &str) -> Plan {
     let text = include_str!("../plan/small.toml").replace("repeats = 2", &format!("repeats = 2\n{until}"));

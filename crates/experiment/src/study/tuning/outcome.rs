@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::advised::{AdvisedFor, Left};
 use super::carried::Carried;
-use crate::study::analysis::{Change, Finding};
+use stats::Contrast;
+
+use crate::study::analysis::Finding;
 use crate::study::guest::GuestPlan;
 use crate::study::{Better, Unit};
 
@@ -125,7 +127,7 @@ pub struct Judged {
     /// The level with it.
     pub after: Option<f64>,
     /// How much, and how sure.
-    pub change: Option<Change>,
+    pub change: Option<Contrast>,
     /// What may be said of it.
     pub finding: Finding,
 }

@@ -134,8 +134,8 @@ impl Adapter for Probe {
         cycles.sort_unstable();
         let missing = || text.not_understood(format!("samples of {}", self.measure), "none");
         let mut figures = Figures::new(self.metrics());
-        figures.add("cycles.median", quantile(&cycles, 0.5).ok_or_else(missing)?);
-        figures.add("cycles.p99", quantile(&cycles, 0.99).ok_or_else(missing)?);
+        figures.add("cycles.median", stats::quantile(&cycles, 0.5).ok_or_else(missing)?);
+        figures.add("cycles.p99", stats::quantile(&cycles, 0.99).ok_or_else(missing)?);
         let counted = recording.counted.iter().find(|counted| counted.run.measure == self.measure);
         let counted = counted.ok_or_else(missing)?;
         let operations = counted.operations() as f64;
@@ -155,12 +155,6 @@ impl Adapter for Probe {
 #[derive(Deserialize)]
 struct Whole {
     recording: Recording,
-}
-
-/// The smallest value that at least this share of all values does not exceed; `None` without values.
-fn quantile(sorted: &[u64], share: f64) -> Option<f64> {
-    let place = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(place.saturating_sub(1)).map(|&value| value as f64)
 }
 
 #[cfg(test)]

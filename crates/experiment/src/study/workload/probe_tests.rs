@@ -62,11 +62,16 @@ fn settings_that_cannot_work_are_refused_by_field() {
 }
 
 #[test]
-fn quantiles_are_values_that_were_seen() {
-    let sorted: Vec<u64> = (1..=100).collect();
-    assert_eq!(
-        [0.0, 0.5, 0.99, 1.0].map(|share| quantile(&sorted, share)),
-        [1.0, 50.0, 99.0, 100.0].map(Some)
-    );
-    assert_eq!(quantile(&[], 0.5), None);
+fn the_cycles_are_those_that_a_proof_would_say() {
+    let printed = probed(Measure::Eoi, Arm::On);
+    let recording = serde_json::from_str::<Whole>(&printed).unwrap().recording;
+    let pooled = crate::prove::analyse(&recording).unwrap().measures[0].cost.on.unwrap().pooled;
+    let found = parsed(&plan(EOI), &printed).unwrap();
+    for (name, expected) in [("cycles.median", pooled.median), ("cycles.p99", pooled.p99)] {
+        assert_eq!(
+            found.iter().find(|(other, _)| other == name).map(|(_, value)| *value),
+            Some(expected),
+            "{name}"
+        );
+    }
 }

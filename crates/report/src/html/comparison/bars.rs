@@ -135,5 +135,5 @@ fn whisker(before: f64, estimate: Option<Estimate>) -> Option<(f64, f64)> {
     let interval = estimate?.interval?;
     let at = |percent: f64| before * (1.0 + percent / 100.0);
     (before > 0.0).then_some(())?;
-    Some((at(interval.low), at(interval.high?)))
+    interval.high.is_finite().then(|| (at(interval.low), at(interval.high)))
 }

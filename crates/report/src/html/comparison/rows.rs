@@ -144,7 +144,9 @@ impl Span {
     fn new(estimates: impl Iterator<Item = Estimate>) -> Self {
         let ends: Vec<f64> = estimates
             .filter_map(|estimate| estimate.interval)
-            .flat_map(|interval| [interval.low, interval.high.unwrap_or(100.0)])
+            .flat_map(|interval| {
+                [interval.low, if interval.high.is_finite() { interval.high } else { 100.0 }]
+            })
             .collect();
         let low = ends.iter().copied().fold(-10.0, f64::min).max(-100.0);
         let high = ends.iter().copied().fold(10.0, f64::max).min(100.0);
@@ -178,11 +180,10 @@ impl Span {
                 title { (label) }
                 line.axis x1=(zero) x2=(zero) y1="0" y2="18" {}
                 @if let Some(interval) = interval {
-                    @let high = interval.high.unwrap_or(f64::MAX);
-                    line.interval x1=(percent(self.across(interval.low))) x2=(percent(self.across(high))) y1="9" y2="9" {}
+                    line.interval x1=(percent(self.across(interval.low))) x2=(percent(self.across(interval.high))) y1="9" y2="9" {}
                 }
                 // An arrow for what lies beyond the end.
-                @if interval.is_some_and(|interval| interval.high.is_none_or(|high| high > self.high)) {
+                @if interval.is_some_and(|interval| interval.high > self.high) {
                     svg x="100%" y="4" width="1" height="10" overflow="visible" { path.best d="M-7 0l7 5-7 5z" {} }
                 }
                 @if let Some(change) = change.filter(|&change| change <= self.high) {

@@ -1,9 +1,9 @@
 //! A figure against the number of guests: each arm's levels with their intervals, and below them what changes.
 
-use experiment::statistics::Interval;
 use experiment::study::Unit;
-use experiment::study::analysis::{Comparison, Figure, Findings, Point, Scale};
+use experiment::study::analysis::{Comparison, Figure, Findings, Point};
 use maud::{Markup, html};
+use stats::{Interval, Scale};
 
 use super::{class, guests, mark, tables};
 use crate::figure::minus;

@@ -30,11 +30,11 @@
 //! replicates is right as well, but with two blocks it is three times wider than it must be. Its one advantage
 //! is the last scenario, where both pairs of a block err alike: there the chosen method claims too much.
 
-use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::collections::BTreeMap;
 
-/// How often an interval made this way holds the truth: 95 in 100.
-pub const CONFIDENCE: f64 = 0.95;
+use serde::{Deserialize, Serialize};
+use stats::student::Moments;
+use stats::{Interval, percent, permutation};
 
 /// Fewer pairs than these (four runs an arm) give a difference but no interval.
 pub const MINIMUM_PAIRS: usize = 4;
@@ -55,7 +55,7 @@ pub struct Pair {
 pub struct Difference {
     /// The best estimate.
     pub percent: f64,
-    /// The 95 % interval about it.
+    /// The 95 % interval about it, in percent of off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
     /// Why there is no interval, where there is none.
@@ -63,22 +63,6 @@ pub struct Difference {
     pub no_interval: Option<NoInterval>,
     /// How many pairs of runs both rest on.
     pub pairs: usize,
-}
-
-/// The ends of a 95 % interval, in percent of off.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    /// The lower end.
-    pub low: f64,
-    /// The upper end.
-    pub high: f64,
-}
-
-impl Interval {
-    /// Whether no change at all is still believable.
-    pub fn holds_zero(self) -> bool {
-        self.low <= 0.0 && self.high >= 0.0
-    }
 }
 
 /// Why a difference came without its interval.
@@ -98,30 +82,30 @@ pub fn difference(pairs: &[Pair]) -> Option<Difference> {
         return None;
     }
     let ratios: Vec<f64> = pairs.iter().map(|pair| (pair.on / pair.off).ln()).collect();
-    let centre = mean(&ratios);
-    let (interval, no_interval) = match half_width(&ratios, centre) {
-        Some(half) => (Some(Interval { low: percent(centre - half), high: percent(centre + half) }), None),
-        None => (None, Some(NoInterval::TooFewRuns)),
-    };
-    Some(Difference { percent: percent(centre), interval, no_interval, pairs: pairs.len() })
+    let moments = Moments::of(&ratios)?;
+    let interval =
+        moments.interval().filter(|_| ratios.len() >= MINIMUM_PAIRS).map(|found| found.map(percent));
+    let no_interval = interval.is_none().then_some(NoInterval::TooFewRuns);
+    Some(Difference { percent: percent(moments.mean), interval, no_interval, pairs: pairs.len() })
 }
 
-fn half_width(ratios: &[f64], centre: f64) -> Option<f64> {
-    if ratios.len() < MINIMUM_PAIRS {
-        return None;
+/// How often dealing the arms' names within the blocks by chance gives a difference as large as that of `pairs`, over blocks
+/// of two pairs ([`permutation::blocks_p_value`]).
+///
+/// Blocks with another number of pairs take no part. `None` where no block remains or a value is not positive.
+pub fn p_value(pairs: &[Pair], seed: u64) -> Option<f64> {
+    let mut by_block: BTreeMap<u32, Vec<&Pair>> = BTreeMap::new();
+    for pair in pairs {
+        by_block.entry(pair.block).or_default().push(pair);
     }
-    let freedom = (ratios.len() - 1) as f64;
-    let variance = ratios.iter().map(|ratio| (ratio - centre).powi(2)).sum::<f64>() / freedom;
-    let quantile = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
-    Some(quantile * (variance / ratios.len() as f64).sqrt())
-}
-
-fn percent(log_ratio: f64) -> f64 {
-    log_ratio.exp_m1() * 100.0
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+    let blocks: Vec<[f64; 4]> = by_block
+        .values()
+        .filter_map(|block| match block[..] {
+            [first, second] => Some([first.on.ln(), second.on.ln(), first.off.ln(), second.off.ln()]),
+            _ => None,
+        })
+        .collect();
+    permutation::blocks_p_value(&blocks, seed)
 }
 
 fn is_positive(value: f64) -> bool {
@@ -183,6 +167,15 @@ mod tests {
 
     fn some_pairs() -> impl Strategy<Value = Vec<Pair>> {
         prop::collection::vec((1.0..1e6_f64, 1.0..1e6_f64), 4..40).prop_map(|values| pairs(&values))
+    }
+
+    #[test]
+    fn half_a_block_takes_no_part_in_the_p_value() {
+        let mut pairs = pairs(&[(100.0, 50.0), (101.0, 50.0), (100.0, 50.0), (100.0, 51.0)]);
+        assert!((p_value(&pairs, 0).unwrap() - 2.0 / 36.0).abs() < 1e-12);
+        pairs.pop();
+        assert!((p_value(&pairs, 0).unwrap() - 2.0 / 6.0).abs() < 1e-12);
+        assert_eq!((p_value(&[], 0), p_value(&[Pair { block: 0, off: 0.0, on: 1.0 }; 2], 0)), (None, None));
     }
 
     proptest! {

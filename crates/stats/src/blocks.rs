@@ -1,6 +1,6 @@
 //! The block bootstrap: what figures a recording might have given, had its time been dealt differently.
 //!
-//! Exits come in bursts, so neighbouring cells of time are alike, and intervals that take each exit, or each cell,
+//! A recording is a row of cells of time, each with a count or a sum: of exits, or of the time they took. Exits come in bursts, so neighbouring cells of time are alike, and intervals that take each exit, or each cell,
 //! for an independent one are far too narrow. Blocks of neighbouring cells keep what is alike together: they are
 //! drawn with replacement until they are as long as the recording (the circular block bootstrap: Politis and
 //! Romano, "A circular block-resampling procedure for stationary data", 1992, in LePage and Billard, "Exploring the
@@ -30,42 +30,47 @@
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-use super::cells::PARTS;
-use super::interval::{LogInterval, NORMAL, TAIL, student};
+use crate::{Interval, TAIL, normal, quantile, student};
 
+/// A recording is drawn in so many blocks.
+pub const BLOCKS: usize = 10;
 /// So often a recording is dealt anew.
 pub const RESAMPLES: usize = 2000;
 /// Fewer cells than these are too few: a block has two then.
-pub(super) const FEWEST_CELLS: usize = 20;
+pub const FEWEST_CELLS: usize = 20;
 
 /// The draws of one side, the same for all of its figures: what varies together stays together.
-pub(super) struct Resampling {
+#[derive(Debug)]
+pub struct Resampling {
     recordings: Vec<Draws>,
 }
 
+#[derive(Debug)]
 struct Draws {
     cells: usize,
     block: usize,
-    /// The first cells of [`PARTS`] blocks for each resample.
+    /// The first cells of [`BLOCKS`] blocks for each resample.
     starts: Vec<usize>,
 }
 
 impl Resampling {
     /// Draws for recordings of so many cells; `None` where one has too few.
-    pub(super) fn new(cells: &[usize], seed: u64) -> Option<Self> {
+    #[must_use]
+    pub fn new(cells: &[usize], seed: u64) -> Option<Self> {
         if cells.is_empty() || cells.iter().any(|&cells| cells < FEWEST_CELLS) {
             return None;
         }
         let recordings = (0..).zip(cells).map(|(number, &cells)| {
             let mut random = ChaCha8Rng::seed_from_u64(seed.wrapping_add(number));
-            let starts = (0..RESAMPLES * PARTS).map(|_| random.random_range(0..cells)).collect();
-            Draws { cells, block: (cells + PARTS / 2) / PARTS, starts }
+            let starts = (0..RESAMPLES * BLOCKS).map(|_| random.random_range(0..cells)).collect();
+            Draws { cells, block: (cells + BLOCKS / 2) / BLOCKS, starts }
         });
         Some(Self { recordings: recordings.collect() })
     }
 
     /// The sum over the drawn cells, once for each resample. `cells` gives those of one recording; none are zeros.
-    pub(super) fn sums<'a>(&self, cells: impl Fn(usize) -> &'a [f64]) -> Vec<f64> {
+    #[must_use]
+    pub fn sums<'a>(&self, cells: impl Fn(usize) -> &'a [f64]) -> Vec<f64> {
         let mut sums = vec![0.0; RESAMPLES];
         for (number, draws) in self.recordings.iter().enumerate() {
             let cells = cells(number);
@@ -73,7 +78,7 @@ impl Resampling {
                 continue;
             }
             let blocks = draws.block_sums(cells);
-            for (sum, starts) in sums.iter_mut().zip(draws.starts.chunks_exact(PARTS)) {
+            for (sum, starts) in sums.iter_mut().zip(draws.starts.chunks_exact(BLOCKS)) {
                 *sum += starts.iter().map(|&start| blocks[start]).sum::<f64>();
             }
         }
@@ -82,7 +87,7 @@ impl Resampling {
 
     /// Degrees of freedom of a variance over the blocks.
     fn freedom(&self) -> f64 {
-        1.5 * (PARTS * self.recordings.len() - self.recordings.len()) as f64
+        1.5 * (BLOCKS * self.recordings.len() - self.recordings.len()) as f64
     }
 }
 
@@ -106,11 +111,8 @@ impl Draws {
 ///
 /// Both sides draw with the same seed, so equal recordings have equal resamples. Each resample of one side
 /// therefore meets its neighbour of the other, and the other way round: exchanging the sides exchanges the ends.
-pub(super) fn offsets(
-    before: (&Resampling, &[f64]),
-    after: (&Resampling, &[f64]),
-    found: f64,
-) -> Option<LogInterval> {
+#[must_use]
+pub fn offsets(before: (&Resampling, &[f64]), after: (&Resampling, &[f64]), found: f64) -> Option<Interval> {
     let logarithms = |ratios: &[f64]| -> Vec<f64> { ratios.iter().map(|ratio| ratio.ln()).collect() };
     let (a, b) = (logarithms(before.1), logarithms(after.1));
     let next = |index: usize| (index + 1) % RESAMPLES;
@@ -122,22 +124,12 @@ pub(super) fn offsets(
         return None;
     }
     differences.sort_unstable_by(f64::total_cmp);
-    let parts = PARTS as f64;
+    let parts = BLOCKS as f64;
     let freedom = before.0.freedom().min(after.0.freedom());
-    let stretch = student(freedom)? / NORMAL * (parts / (parts - 1.0)).sqrt();
-    let low = (quantile(&differences, TAIL) - found) * stretch;
-    let high = (quantile(&differences, 1.0 - TAIL) - found) * stretch;
-    (low.is_finite() && high.is_finite()).then_some(LogInterval { low: low.min(0.0), high: high.max(0.0) })
-}
-
-/// By linear interpolation between the nearest ranks: definition 7 of Hyndman and Fan, "Sample Quantiles in
-/// Statistical Packages", 1996. There is a value.
-fn quantile(sorted: &[f64], fraction: f64) -> f64 {
-    let last = sorted.len() - 1;
-    let rank = fraction * last as f64;
-    let below = (rank.floor() as usize).min(last);
-    let above = (below + 1).min(last);
-    sorted[below] + (sorted[above] - sorted[below]) * (rank - below as f64)
+    let stretch = student::quantile(freedom)? / normal::QUANTILE * (parts / (parts - 1.0)).sqrt();
+    let low = (quantile(&differences, TAIL)? - found) * stretch;
+    let high = (quantile(&differences, 1.0 - TAIL)? - found) * stretch;
+    (low.is_finite() && high.is_finite()).then_some(Interval { low: low.min(0.0), high: high.max(0.0) })
 }
 
 #[cfg(test)]

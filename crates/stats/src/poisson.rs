@@ -1,11 +1,9 @@
 //! How sure counts are of events that come independently of each other, or nearly so.
 
-use std::f64::consts::SQRT_2;
-
 use statrs::function::beta::checked_beta_reg;
-use statrs::function::erf::erfc;
 
-use super::interval::{LogInterval, TAIL};
+use crate::normal::{self, QUANTILE};
+use crate::{Estimate, Interval, TAIL};
 
 /// From so many counts on each side on, a normal distribution does as well as the exact one, to three digits.
 const MANY: f64 = 1000.0;
@@ -20,14 +18,59 @@ const WIDEST: f64 = 80.0;
 /// 1940); the ends are those of Clopper and Pearson, Biometrika 26, 1934. Counts need not be whole: divided by
 /// their dispersion they are the number of independent counts that say as much. A count of zero leaves one end
 /// open. Both zero: both are.
+///
+/// It holds the truth in more than 95 of 100 cases where the counts are small (`tests/coverage.rs`): in all for 1 event a side, in 99
+/// for 3, in 97 for 10, in 95 from 100 on.
 #[must_use]
-pub fn log_ratio(before: f64, after: f64) -> LogInterval {
+pub fn log_ratio(before: f64, after: f64) -> Interval {
     if before >= MANY && after >= MANY {
-        let half = super::interval::NORMAL * (1.0 / before + 1.0 / after).sqrt();
+        let half = QUANTILE * (1.0 / before + 1.0 / after).sqrt();
         let centre = (after / before).ln();
-        return LogInterval { low: centre - half, high: centre + half };
+        return Interval { low: centre - half, high: centre + half };
     }
-    LogInterval { low: low(before, after), high: -low(after, before) }
+    Interval { low: low(before, after), high: -low(after, before) }
+}
+
+/// The interval of the change of a rate in percent, by the number of its events alone: those before and after, each with
+/// what they are counted over (seconds, operations). `None` where that is nothing, or where there is no event at all.
+#[must_use]
+pub fn rate_change(events: [u64; 2], over: [u64; 2]) -> Option<Interval> {
+    let [before, after] = events.map(|events| events as f64);
+    let longer = (over[0] as f64 / over[1] as f64).ln();
+    (events != [0, 0] && longer.is_finite()).then_some(())?;
+    log_ratio(before, after).moved(longer).percent()
+}
+
+/// A number of events that come independently of each other: Byar's approximation of the exact interval of a Poisson
+/// count (Breslow and Day, "Statistical methods in cancer research", volume II, 1987, equation 2.13).
+///
+/// A whole number cannot be cut at 2.5 %, so it holds the truth more often where that is small: in 99 of 100 cases for 0.5
+/// and 3 events, in 98 for 10, in 96 for 100 (`tests/coverage.rs`).
+#[must_use]
+pub fn count(events: u64) -> Estimate {
+    let value = events as f64;
+    let cube = |count: f64, sign: f64| {
+        let root = 1.0 - 1.0 / (9.0 * count) + sign * QUANTILE / (3.0 * count.sqrt());
+        count * root.max(0.0).powi(3)
+    };
+    let low = if events == 0 { 0.0 } else { cube(value, -1.0) };
+    Estimate { low, value, high: cube(value + 1.0, 1.0) }
+}
+
+/// How much more the counts of some parts of a recording vary than those of independent events would: the variance
+/// over the mean, by Pearson's chi-squared over its degrees of freedom. Parts that were watched for less than half
+/// as long as others say too little. `None` without events.
+#[must_use]
+pub fn dispersion(counts: &[f64], observed: &[f64]) -> Option<f64> {
+    let longest = observed.iter().copied().fold(0.0, f64::max);
+    let parts = || counts.iter().zip(observed).filter(|&(_, &observed)| 2.0 * observed >= longest);
+    let rate = parts().map(|part| part.0).sum::<f64>() / parts().map(|part| part.1).sum::<f64>();
+    if !(rate > 0.0 && rate.is_finite()) {
+        return None;
+    }
+    let chi_squared: f64 =
+        parts().map(|(count, observed)| (count - rate * observed).powi(2) / (rate * observed)).sum();
+    Some(chi_squared / (parts().count().max(2) - 1) as f64)
 }
 
 /// How often counts that are as far apart as these, or further, come from one and the same rate: twice the smaller tail of
@@ -36,7 +79,7 @@ pub fn log_ratio(before: f64, after: f64) -> LogInterval {
 pub fn p_value(before: f64, after: f64, longer: f64) -> f64 {
     if before >= MANY && after >= MANY {
         let error = (1.0 / before + 1.0 / after).sqrt();
-        return erfc((((after / before).ln() - longer) / error).abs() / SQRT_2);
+        return normal::p_value(((after / before).ln() - longer) / error);
     }
     // As many as this count, or more.
     let tail = |count: f64, other: f64, log_odds: f64| {
@@ -70,10 +113,11 @@ fn cumulative(a: f64, b: f64, log_odds: f64) -> f64 {
     if log_odds < 0.0 { share(a, b) } else { 1.0 - share(b, a) }
 }
 
-/// So many exits may have been missed by chance where none was seen: with 95 % certainty not more. The rule of
+/// So many events may have been missed by chance where none was seen: with 95 % certainty not more. The rule of
 /// three (Hanley and Lippman-Hand, "If nothing goes wrong, is everything all right?", JAMA 249, 1983), for
-/// exits that come `dispersion` at a time.
-pub(super) fn upper_bound_of_none(dispersion: f64) -> f64 {
+/// events that come `dispersion` at a time.
+#[must_use]
+pub fn upper_bound_of_none(dispersion: f64) -> f64 {
     -0.05_f64.ln() * dispersion
 }
 
@@ -125,10 +169,54 @@ mod tests {
 
     #[test]
     fn nothing_on_both_sides_says_nothing() {
-        assert_eq!(log_ratio(0.0, 0.0), LogInterval { low: f64::NEG_INFINITY, high: f64::INFINITY });
+        assert_eq!(log_ratio(0.0, 0.0), Interval { low: f64::NEG_INFINITY, high: f64::INFINITY });
+    }
+
+    #[test]
+    fn counts_change_by_their_number() {
+        let gone = rate_change([2004, 0], [1000, 2000]).unwrap();
+        assert!(gone.low == -100.0 && gone.high < -99.8, "{gone:?}");
+        let new = rate_change([0, 10], [100, 100]).unwrap();
+        assert!(new.low > 0.0 && new.high == f64::INFINITY, "{new:?}");
+        assert!(rate_change([3, 0], [100, 100]).unwrap().holds_zero());
+        assert_eq!(rate_change([0, 0], [100, 100]), None);
+        assert_eq!(rate_change([5, 5], [100, 0]), None);
+    }
+
+    #[test]
+    fn limits_of_a_count_agree_with_published_tables() {
+        // Exact limits: Pearson and Hartley, "Biometrika tables for statisticians", table 40.
+        for (events, low, high) in [(0, 0.0, 3.69), (1, 0.025, 5.57), (10, 4.80, 18.39), (50, 37.11, 65.92)] {
+            let found = count(events);
+            assert!(
+                (found.low - low).abs() < 0.03 && (found.high - high).abs() < 0.07,
+                "{events}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn clumps_are_found() {
+        let observed = vec![1.0; 100];
+        let even = vec![2.0; 100];
+        let clumps: Vec<f64> = (0..100).map(|part| if part == 55 { 200.0 } else { 0.0 }).collect();
+        assert_eq!(dispersion(&even, &observed), Some(0.0));
+        assert!(dispersion(&clumps, &observed).unwrap() > 100.0);
+        assert_eq!(dispersion(&[0.0; 100], &observed), None);
+        // One event in the sliver of a part that a recording ends in is no clump.
+        let (mut even, mut observed) = (even, observed);
+        even.push(1.0);
+        observed.push(1e-6);
+        assert_eq!(dispersion(&even, &observed), Some(0.0));
     }
 
     proptest! {
+        #[test]
+        fn a_count_is_in_its_interval(events in any::<u64>()) {
+            let found = count(events);
+            prop_assert!(found.low <= found.value && found.value <= found.high);
+        }
+
         #[test]
         fn exchanging_the_sides_exchanges_the_ends(before in 0.0..5000.0_f64, after in 0.0..5000.0_f64) {
             let (there, back) = (log_ratio(before, after), log_ratio(after, before));
@@ -145,7 +233,7 @@ mod tests {
             prop_assert!((0.0..=1.0).contains(&p_value));
             let near = (longer - interval.low).abs().min((longer - interval.high).abs()) < 1e-2;
             let is_left_out = longer < interval.low || longer > interval.high;
-            prop_assert!(near || is_left_out == (p_value < 1.0 - super::super::interval::CONFIDENCE), "{}", p_value);
+            prop_assert!(near || is_left_out == (p_value < 1.0 - crate::CONFIDENCE), "{}", p_value);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Quantiles and moments of samples in cycles.
+//! Quantiles and moments of samples.
 
 use serde::{Deserialize, Serialize};
 
-/// What a pile of samples looks like, in cycles.
+/// What a pile of samples looks like, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many samples there were.
@@ -27,6 +27,7 @@ pub struct Summary {
 
 impl Summary {
     /// Summarises `samples`, in any order; `None` where there are none.
+    #[must_use]
     pub fn of(samples: &[u64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable();
@@ -46,22 +47,42 @@ impl Summary {
     }
 }
 
+/// A sample of which quantiles are made.
+pub trait Sample: Copy {
+    /// As a floating-point number; the nearest one above 2^53.
+    fn value(self) -> f64;
+}
+
+impl Sample for f64 {
+    fn value(self) -> f64 {
+        self
+    }
+}
+
+impl Sample for u64 {
+    fn value(self) -> f64 {
+        self as f64
+    }
+}
+
 /// The quantile at `fraction` (0 to 1) of samples in ascending order, by linear interpolation between the two
 /// nearest ranks: definition 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", The American
 /// Statistician 50 (1996), which is also the default of R and NumPy.
 ///
 /// `None` for no samples.
-pub fn quantile(sorted: &[u64], fraction: f64) -> Option<f64> {
+#[must_use]
+pub fn quantile<S: Sample>(sorted: &[S], fraction: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let rank = fraction.clamp(0.0, 1.0) * last as f64;
     let below = (rank.floor() as usize).min(last);
     let above = (below + 1).min(last);
-    let (low, high) = (sorted[below] as f64, sorted[above] as f64);
+    let (low, high) = (sorted[below].value(), sorted[above].value());
     Some(low + (high - low) * (rank - below as f64))
 }
 
 /// The median of values in any order; `None` for none.
-pub(crate) fn median_of(values: &[f64]) -> Option<f64> {
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -92,7 +113,7 @@ mod tests {
     #[test]
     fn quantiles_agree_with_type_7_of_r() {
         // quantile(c(15, 20, 35, 40, 50), c(0.05, 0.3, 0.4, 0.5, 1), type = 7)
-        let samples = [15, 20, 35, 40, 50];
+        let samples = [15_u64, 20, 35, 40, 50];
         for (fraction, expected) in [(0.05, 16.0), (0.3, 23.0), (0.4, 29.0), (0.5, 35.0), (1.0, 50.0)] {
             let found = quantile(&samples, fraction).unwrap();
             assert!((found - expected).abs() < 1e-9, "{fraction}: {found} instead of {expected}");
@@ -101,7 +122,8 @@ mod tests {
 
     #[test]
     fn nothing_has_no_quantile_and_no_summary() {
-        assert_eq!(quantile(&[], 0.5), None);
+        assert_eq!(quantile::<u64>(&[], 0.5), None);
+        assert_eq!(median(&[]), None);
         assert_eq!(Summary::of(&[]), None);
     }
 

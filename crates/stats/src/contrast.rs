@@ -1,4 +1,4 @@
-//! How much a figure changed from one arm to another, and how sure that is.
+//! Contrasts: how much a figure differs between a baseline and an arm, and how sure that is.
 //!
 //! The unit of replication is the block: within one, each arm's levels are set once, and whatever the host was like then
 //! is common to both. So a block gives one difference, and the interval is Student's t over the blocks' differences.
@@ -12,9 +12,9 @@
 //! is made of those of both arms (Zou and Donner, "Construction of confidence limits about effect measures: a general
 //! approach", Statistics in Medicine 27, 2008), each of which is the wider one by the same two.
 //!
-//! `tests/all/study_coverage.rs` chose the method by simulation and keeps it so; it prints this table. 600 studies a row,
-//! runs that scatter by 3 % and blocks by 10 %, truth 2 %; the share of intervals that hold the truth, and in brackets
-//! their median width in percentage points:
+//! A simulation of whole studies chose the method: `study_coverage.rs`, among the tests of `experiment`, prints this table.
+//! 600 studies a row, runs that scatter by 3 % and blocks by 10 %, truth 2 %; the share of intervals that hold the
+//! truth, and in brackets their median width in percentage points:
 //!
 //! | scenario | blocks | pairs, t (chosen) | percentile bootstrap | not paired, Welch |
 //! |---|---|---|---|---|
@@ -34,22 +34,16 @@
 //! nothing of the tails of a handful of blocks. Runs that are not paired carry the whole scatter of the blocks.
 
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use exits::profile_comparison::poisson;
-
-use super::permutation::{Labels, labels_p_value, signs_p_value};
-use crate::statistics::{CONFIDENCE, Interval};
-use crate::study::Unit;
+use crate::permutation::{Labels, labels_p_value, signs_p_value};
+use crate::student::{Error, Moments, SMALLEST_P};
+use crate::{Interval, mean, percent, poisson};
 
 /// Fewer blocks (or, without blocks, repeats of a side) than these give a change without an interval.
 pub const MINIMUM_REPEATS: usize = 3;
 
-/// A p value below this passes the first gate.
+/// A p value below this is taken for a difference.
 pub const LEVEL: f64 = 0.05;
-
-/// Below this a p value of Student's t says more than a handful of repeats can know.
-const SMALLEST_P: f64 = 1e-9;
 
 /// What two figures are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,14 +56,9 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// The scale on which `values` of this unit can be compared.
-    pub fn of(unit: Unit, values: impl IntoIterator<Item = f64>) -> Self {
-        let are_positive = values.into_iter().all(|value| value.is_finite() && value > 0.0);
-        if unit != Unit::Percent && are_positive { Self::Ratio } else { Self::Difference }
-    }
-
     /// A value as it enters the statistics.
-    pub(super) fn enter(self, value: f64) -> f64 {
+    #[must_use]
+    pub fn enter(self, value: f64) -> f64 {
         match self {
             Self::Ratio => value.ln(),
             Self::Difference => value,
@@ -78,7 +67,8 @@ impl Scale {
 
     /// An entered value in the figure's unit again. Of a mean of entered values it is the level that changes are of: the
     /// geometric mean of ratios, the mean of differences.
-    pub(super) fn leave(self, entered: f64) -> f64 {
+    #[must_use]
+    pub fn leave(self, entered: f64) -> f64 {
         match self {
             Self::Ratio => entered.exp(),
             Self::Difference => entered,
@@ -86,9 +76,10 @@ impl Scale {
     }
 
     /// A difference of entered values as it is told.
-    pub(super) fn tell(self, difference: f64) -> f64 {
+    #[must_use]
+    pub fn tell(self, difference: f64) -> f64 {
         match self {
-            Self::Ratio => difference.exp_m1() * 100.0,
+            Self::Ratio => percent(difference),
             Self::Difference => difference,
         }
     }
@@ -107,9 +98,9 @@ pub enum Test {
     Counts,
 }
 
-/// A change from the baseline to an arm.
+/// The difference of an arm from the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct Contrast {
     /// What the two were compared by.
     pub scale: Scale,
     /// The best estimate, in percent of the baseline or in the figure's unit, as the scale says.
@@ -130,78 +121,73 @@ pub struct Change {
 /// makes them; `differences` are arm less baseline.
 ///
 /// `None` without blocks. `seed` decides the dealings where there are too many to try all.
-pub(super) fn paired(differences: &[f64], scale: Scale, seed: u64) -> Option<Change> {
+#[must_use]
+pub fn paired(differences: &[f64], scale: Scale, seed: u64) -> Option<Contrast> {
     let moments = Moments::of(differences)?;
-    let count = differences.len();
-    let enough = count >= MINIMUM_REPEATS;
-    let freedom = count as f64 - 1.0;
-    let error = moments.error();
-    let (p_value, test) = match signs_p_value(differences, seed) {
-        Some(p_value) => (Some(p_value), Test::Permutation),
-        None => (student_p_value(moments.mean, error, freedom), Test::Student),
-    };
-    let p_value = p_value.filter(|_| enough);
-    Some(Change {
-        scale,
-        estimate: scale.tell(moments.mean),
-        interval: enough.then(|| interval(moments.mean, error, freedom, scale)).flatten(),
-        p_value,
-        test: p_value.map(|_| test),
-        repeats: count,
-        is_paired: true,
-    })
+    let by_dealing = signs_p_value(differences, seed);
+    let found = contrast(scale, moments.mean, moments.error(), by_dealing, differences.len());
+    Some(Contrast { is_paired: true, ..found })
 }
 
 /// The change from `before` to `after`, which share no blocks; both as [`Scale::enter`] makes them.
 ///
+/// The interval holds the truth in 94 to 96 of 100 cases where both sides have as many values, whatever they scatter by. Of 3
+/// values against 10 it holds it in 93 of 100, unless the 10 scatter more (`tests/coverage.rs`).
+///
 /// `None` where a side is empty.
-pub(super) fn unpaired(before: &[f64], after: &[f64], scale: Scale, seed: u64) -> Option<Change> {
+#[must_use]
+pub fn unpaired(before: &[f64], after: &[f64], scale: Scale, seed: u64) -> Option<Contrast> {
     let sides = [Moments::of(before)?, Moments::of(after)?];
+    let error = Error::welch(sides.map(|side| (side.error().error.powi(2), side.error().freedom)));
+    let by_dealing = labels_p_value(Labels { before, after }, seed);
     let repeats = before.len().min(after.len());
+    Some(contrast(scale, sides[1].mean - sides[0].mean, error, by_dealing, repeats))
+}
+
+/// With the p value by dealing, where there is one, or else Student's.
+fn contrast(
+    scale: Scale,
+    difference: f64,
+    error: Error,
+    by_dealing: Option<f64>,
+    repeats: usize,
+) -> Contrast {
     let enough = repeats >= MINIMUM_REPEATS;
-    let difference = sides[1].mean - sides[0].mean;
-    let [first, second] = sides.map(|side| side.error().powi(2));
-    let error = (first + second).sqrt();
-    // Welch, "The generalization of Student's problem when several different population variances are involved",
-    // Biometrika 34 (1947).
-    let freedom = if error > 0.0 {
-        (first + second).powi(2) / (first.powi(2) / sides[0].freedom() + second.powi(2) / sides[1].freedom())
-    } else {
-        (before.len() + after.len()) as f64 - 2.0
-    };
-    let (p_value, test) = match labels_p_value(Labels { before, after }, seed) {
-        Some(p_value) => (Some(p_value), Test::Permutation),
-        None => (student_p_value(difference, error, freedom), Test::Student),
-    };
-    let p_value = p_value.filter(|_| enough);
-    Some(Change {
+    let test = if by_dealing.is_some() { Test::Permutation } else { Test::Student };
+    let p_value = by_dealing.or_else(|| error.p_value(difference)).filter(|_| enough);
+    Contrast {
         scale,
         estimate: scale.tell(difference),
-        interval: enough.then(|| interval(difference, error, freedom, scale)).flatten(),
+        interval: error.interval(difference).filter(|_| enough).map(|found| found.map(|end| scale.tell(end))),
         p_value,
         test: p_value.map(|_| test),
         repeats,
         is_paired: false,
-    })
+    }
 }
 
 /// The 95 % interval of the change in percent over blocks, each with the baseline's value and the arm's, both positive;
 /// `None` with fewer than [`MINIMUM_REPEATS`].
-pub(in crate::study) fn interval_of_ratios(blocks: &[[f64; 2]]) -> Option<Interval> {
+#[must_use]
+pub fn interval_of_ratios(blocks: &[[f64; 2]]) -> Option<Interval> {
     let steps: Vec<f64> = blocks.iter().map(|[baseline, arm]| (arm / baseline).ln()).collect();
-    let moments = Moments::of(&steps).filter(|_| steps.len() >= MINIMUM_REPEATS)?;
-    interval(moments.mean, moments.error(), moments.freedom(), Scale::Ratio)
+    let interval = Moments::of(&steps).filter(|_| steps.len() >= MINIMUM_REPEATS)?.interval()?;
+    Some(interval.map(|end| Scale::Ratio.tell(end)))
 }
 
 /// Events of one run or block, and over how long (in seconds, or operations) they were counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Count {
-    pub(super) events: f64,
-    pub(super) over: f64,
+pub struct Count {
+    /// How many events.
+    pub events: f64,
+    /// Seconds or operations.
+    pub over: f64,
 }
 
 impl Count {
-    pub(super) fn rate(self) -> f64 {
+    /// Events a second, or an operation.
+    #[must_use]
+    pub fn rate(self) -> f64 {
         self.events / self.over
     }
 
@@ -219,11 +205,14 @@ impl Count {
     }
 }
 
-/// The change of rates that are made of few events, or of none; `are_pairs` says that both sides have the same blocks, in
-/// the same order.
+/// The change of rates that are made of few events, or of none. The interval holds the truth in 96 to 100 of 100 cases
+/// (`tests/coverage.rs`: 3 to 10 blocks of 0.7 to 100 events): that of so few events cannot be narrower.
+///
+/// `are_pairs` says that both sides have the same blocks, in the same order.
 ///
 /// `None` where a side is empty.
-pub(super) fn counted(before: &[Count], after: &[Count], are_pairs: bool, seed: u64) -> Option<Change> {
+#[must_use]
+pub fn counted(before: &[Count], after: &[Count], are_pairs: bool, seed: u64) -> Option<Contrast> {
     let [first, second] =
         [before, after].map(|side| side.iter().map(|count| count.entered()).collect::<Vec<_>>());
     let by_scatter = if are_pairs {
@@ -238,7 +227,7 @@ pub(super) fn counted(before: &[Count], after: &[Count], are_pairs: bool, seed: 
     let few = by_scatter.p_value.is_some_and(|p_value| p_value < by_number);
     let means = [before, after].map(mean_rate);
     let within = [before, after].map(interval_of_counts);
-    Some(Change {
+    Some(Contrast {
         scale: Scale::Difference,
         estimate: means[1] - means[0],
         interval: within[0].zip(within[1]).map(|(before, after)| Interval {
@@ -253,13 +242,19 @@ pub(super) fn counted(before: &[Count], after: &[Count], are_pairs: bool, seed: 
 
 /// The 95 % interval of the mean rate: the wider one by how few the events are, and by how the counts scatter. `None` with
 /// fewer than [`MINIMUM_REPEATS`].
-pub(super) fn interval_of_counts(counts: &[Count]) -> Option<Interval> {
+///
+/// It holds the truth in 93 to 99 of 100 cases where runs scatter by up to 10 % and blocks by up to 30 %
+/// (`tests/coverage.rs`). What scatters more is skewed, and the mean of logarithms lies below that of the rates: where both
+/// scatter by 50 %, it holds the truth in 91 of 100 cases with five blocks of 100 events, and in 85 with ten. The interval of
+/// the difference ([`counted`]) is made of two such and does not suffer from it.
+#[must_use]
+pub fn interval_of_counts(counts: &[Count]) -> Option<Interval> {
     let sum = Count::sum(counts);
     let mean = mean_rate(counts);
     let entered: Vec<f64> = counts.iter().map(|count| count.entered()).collect();
     let scatter = interval_of_level(&entered, Scale::Ratio)?;
     // Of a number that is not whole because the run's time is not that of the count to the digit.
-    let exact = hotspots::of_count(sum.events.round() as u64).times(1.0 / sum.over);
+    let exact = poisson::count(sum.events.round() as u64).times(1.0 / sum.over);
     if sum.events <= 0.0 {
         // They do not scatter.
         return Some(Interval { low: 0.0, high: exact.high });
@@ -268,73 +263,23 @@ pub(super) fn interval_of_counts(counts: &[Count]) -> Option<Interval> {
 }
 
 fn mean_rate(counts: &[Count]) -> f64 {
-    counts.iter().map(|count| count.rate()).sum::<f64>() / counts.len() as f64
+    mean(&counts.iter().map(|count| count.rate()).collect::<Vec<_>>())
 }
 
 /// The 95 % interval of the mean of `values`, in their unit; `None` with fewer than [`MINIMUM_REPEATS`].
-pub(super) fn interval_of_mean(values: &[f64]) -> Option<Interval> {
+#[must_use]
+pub fn interval_of_mean(values: &[f64]) -> Option<Interval> {
     interval_of_level(values, Scale::Difference)
 }
 
 /// The 95 % interval of the level ([`Scale::leave`]) of `entered` values, in the figure's unit; `None` with fewer than
 /// [`MINIMUM_REPEATS`].
-pub(super) fn interval_of_level(entered: &[f64], scale: Scale) -> Option<Interval> {
-    let moments = Moments::of(entered).filter(|_| entered.len() >= MINIMUM_REPEATS)?;
-    let half = half_width(moments.error(), moments.freedom())?;
-    Some(Interval { low: scale.leave(moments.mean - half), high: scale.leave(moments.mean + half) })
-}
-
-/// Mean, and what its certainty is made of.
-#[derive(Clone, Copy)]
-struct Moments {
-    count: f64,
-    mean: f64,
-    variance: f64,
-}
-
-impl Moments {
-    fn of(values: &[f64]) -> Option<Self> {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let variance = if values.len() > 1 { squares / (count - 1.0) } else { 0.0 };
-        (!values.is_empty() && mean.is_finite()).then_some(Self { count, mean, variance })
-    }
-
-    fn freedom(&self) -> f64 {
-        self.count - 1.0
-    }
-
-    /// The standard error of the mean.
-    fn error(&self) -> f64 {
-        (self.variance / self.count).sqrt()
-    }
-}
-
-fn interval(centre: f64, error: f64, freedom: f64, scale: Scale) -> Option<Interval> {
-    let half = half_width(error, freedom)?;
-    Some(Interval { low: scale.tell(centre - half), high: scale.tell(centre + half) })
-}
-
-fn half_width(error: f64, freedom: f64) -> Option<f64> {
-    let half = error * student(freedom)?.inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
-    half.is_finite().then_some(half)
-}
-
-fn student_p_value(centre: f64, error: f64, freedom: f64) -> Option<f64> {
-    if centre == 0.0 {
-        return Some(1.0);
-    }
-    if error <= 0.0 {
-        return Some(SMALLEST_P);
-    }
-    Some((2.0 * student(freedom)?.sf((centre / error).abs())).clamp(SMALLEST_P, 1.0))
-}
-
-fn student(freedom: f64) -> Option<StudentsT> {
-    StudentsT::new(0.0, 1.0, freedom).ok()
+#[must_use]
+pub fn interval_of_level(entered: &[f64], scale: Scale) -> Option<Interval> {
+    let interval = Moments::of(entered).filter(|_| entered.len() >= MINIMUM_REPEATS)?.interval()?;
+    Some(interval.map(|end| scale.leave(end)))
 }
 
 #[cfg(test)]
-#[path = "change_tests.rs"]
+#[path = "contrast_tests.rs"]
 mod tests;

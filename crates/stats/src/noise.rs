@@ -1,6 +1,6 @@
 //! The noise floor: what averages of one and the same arm differ by.
 
-use super::change::Scale;
+use crate::Scale;
 
 /// What two averages of `repeats` runs of one arm differ by (root of the mean square), from how runs of the same arm in
 /// neighbouring blocks differ; on the told scale. `arms` are values as [`Scale::enter`] makes them, in the order of
@@ -9,7 +9,8 @@ use super::change::Scale;
 /// Neighbours, because a drift over the whole study is not what tells repeats apart (the mean square successive
 /// difference of von Neumann and others, "The Mean Square Successive Difference", Annals of Mathematical Statistics 12,
 /// 1941). `None` without two neighbours.
-pub(super) fn floor(arms: [&[f64]; 2], repeats: usize, scale: Scale) -> Option<f64> {
+#[must_use]
+pub fn floor(arms: [&[f64]; 2], repeats: usize, scale: Scale) -> Option<f64> {
     let squares: Vec<f64> = arms
         .iter()
         .flat_map(|values| values.windows(2).map(|pair| (pair[1] - pair[0]).powi(2) / 2.0))

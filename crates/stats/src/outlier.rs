@@ -1,12 +1,13 @@
 //! Signs that a measure was disturbed. They lead to warnings; nothing is ever dropped for them.
 
-use super::summary::median_of;
+use crate::median;
+use crate::normal::{MEAN_DEVIATION, MEDIAN_DEVIATION};
 
 /// Ten standard deviations of a normal distribution, measured by its median absolute deviation.
-const THRESHOLD: f64 = 10.0 * 1.4826;
+const THRESHOLD: f64 = 10.0 * MEDIAN_DEVIATION;
 
 /// What makes the mean absolute deviation comparable to the median one where the latter is zero.
-const MEAN_FOR_MEDIAN: f64 = 1.253_314 / 1.4826;
+const MEAN_FOR_MEDIAN: f64 = MEAN_DEVIATION / MEDIAN_DEVIATION;
 
 /// How many samples lie far from the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,7 @@ pub struct Outliers {
 
 impl Outliers {
     /// The far ones as a share of all, 0 to 1.
+    #[must_use]
     pub fn share(self) -> f64 {
         if self.samples == 0 { 0.0 } else { self.far as f64 / self.samples as f64 }
     }
@@ -26,11 +28,12 @@ impl Outliers {
 
 /// Counts samples that are far out by the modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle
 /// Outliers", 1993, with the wide threshold that benchmark tools use: latencies have long tails by nature.
+#[must_use]
 pub fn outliers(samples: &[u64]) -> Outliers {
     let values: Vec<f64> = samples.iter().map(|&sample| sample as f64).collect();
-    let Some(median) = median_of(&values) else { return Outliers { far: 0, samples: 0 } };
-    let deviations: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
-    let unit = match median_of(&deviations) {
+    let Some(centre) = median(&values) else { return Outliers { far: 0, samples: 0 } };
+    let deviations: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
+    let unit = match median(&deviations) {
         Some(deviation) if deviation > 0.0 => deviation,
         _ => deviations.iter().sum::<f64>() / deviations.len() as f64 * MEAN_FOR_MEDIAN,
     };
@@ -40,13 +43,14 @@ pub fn outliers(samples: &[u64]) -> Outliers {
 
 /// By how many percent the last half of `values`, in order of time, lies above the first half, by their medians.
 /// A middle value belongs to neither half. `None` for fewer than four values or a first half of nothing.
+#[must_use]
 pub fn half_shift(values: &[f64]) -> Option<f64> {
     if values.len() < 4 {
         return None;
     }
     let half = values.len() / 2;
-    let first = median_of(&values[..half])?;
-    let last = median_of(&values[values.len() - half..])?;
+    let first = median(&values[..half])?;
+    let last = median(&values[values.len() - half..])?;
     (first > 0.0).then(|| (last / first - 1.0) * 100.0)
 }
 
