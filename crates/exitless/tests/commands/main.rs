@@ -6,6 +6,7 @@ mod diff;
 mod doctor;
 mod experiment_report;
 mod experiment_run;
+mod floors;
 mod guest;
 mod iocm;
 mod iocm_control;
