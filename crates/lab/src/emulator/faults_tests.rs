@@ -97,7 +97,8 @@ fn in_ours(machine: &[&str], tests: &str, passing: usize) {
 
 #[test]
 fn the_patched_qemu_passes_what_provokes_the_faults() {
-    let machine = [&["-cpu", "EPYC,+svm", "-icount", CLOCK, "-device", "vmexit-cost"], &SLOW_DISK[..]].concat();
+    let machine =
+        [&["-cpu", "EPYC,+svm", "-icount", CLOCK, "-device", "vmexit-cost"], &SLOW_DISK[..]].concat();
     in_ours(&machine, "once next type cost tlb disk", 13);
 }
 
