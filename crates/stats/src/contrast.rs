@@ -171,8 +171,7 @@ fn contrast(
 #[must_use]
 pub fn interval_of_ratios(blocks: &[[f64; 2]]) -> Option<Interval> {
     let steps: Vec<f64> = blocks.iter().map(|[baseline, arm]| (arm / baseline).ln()).collect();
-    let interval = Moments::of(&steps).filter(|_| steps.len() >= MINIMUM_REPEATS)?.interval()?;
-    Some(interval.map(|end| Scale::Ratio.tell(end)))
+    Some(interval_of_mean(&steps)?.map(|end| Scale::Ratio.tell(end)))
 }
 
 /// Events of one run or block, and over how long (in seconds, or operations) they were counted.

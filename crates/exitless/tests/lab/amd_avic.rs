@@ -1,5 +1,6 @@
 //! QEMU with AVIC and x2AVIC: KVM's own code uses them.
 
+use crate::amd_svm::STILL_GUEST;
 use crate::arms::{exits, median, near};
 use crate::command::run;
 
@@ -38,13 +39,12 @@ fn avic_takes_away_the_exits_of_interrupts_and_no_others() {
 
 #[test]
 fn a_linux_guest_boots_with_avic_and_verify_has_it_from_the_kernel() {
-    // It powers off and stays as it is: `verify` takes longer to start here than the guest to boot.
-    let script = "qemu-system-x86_64 -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split \
-        -cpu host -smp 2 -m 256 -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
-        -append 'console=ttyS0 panic=-1 reboot=t quiet' -display none -no-shutdown -nodefaults -no-user-config \
-        -serial file:/tmp/serial & until grep -q 'Power down' /tmp/serial; do sleep 1; done 2>/dev/null; \
-        exitless verify --json --duration 100ms; cat /sys/kernel/debug/kvm/$!-*/irq_window_exits >&2; kill $!";
-    let said = run(&["lab", "run", "amd-avic", "--timeout", "240", "--", "sh", "-c", script]);
+    // It has ended already: `verify` takes longer to start here than the guest to boot.
+    let script = format!(
+        "{STILL_GUEST}; exitless verify --json --duration 100ms; \
+         cat /sys/kernel/debug/kvm/$QEMU-*/irq_window_exits >&2; kill $QEMU"
+    );
+    let said = run(&["lab", "run", "amd-avic", "--timeout", "240", "--", "sh", "-c", &script]);
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     let seen = said.json();
     assert_eq!(seen["status"], "active", "{seen}");

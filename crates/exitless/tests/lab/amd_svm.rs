@@ -184,7 +184,7 @@ fn the_payload_runs_in_every_mode_on_a_real_svm() {
 }
 
 /// A guest of QEMU's that boots, powers off and stays as it is, so that its counters stand still.
-const STILL_GUEST: &str = "qemu-system-x86_64 -name guest=web,,1,debug-threads=on \
+pub(crate) const STILL_GUEST: &str = "qemu-system-x86_64 -name guest=web,,1,debug-threads=on \
     -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split -cpu host -smp 2 -m 256 \
     -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
     -append 'console=ttyS0 panic=-1 reboot=t quiet' -nographic -nodefaults -no-user-config -no-shutdown \

@@ -400,8 +400,10 @@ static void test_disk(void)
     static u8 data[512], status;
     u32 slot = 0;
     while (slot < 32 && config_read(slot << 11) != 0x10011af4) slot++;
-    check("disk: there is one", slot < 32, "slots", slot, 32);
-    if (slot == 32) return;
+    if (slot == 32) {
+        check("disk: there is one", 0, "slots", slot, 0);
+        return;
+    }
     u32 port = config_read(slot << 11 | 0x10) & ~3u;
     out8(port + 18, 0);
     out32(0xcf8, VALID | slot << 11 | 4);
