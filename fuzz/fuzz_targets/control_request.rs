@@ -10,8 +10,8 @@ fuzz_target!(|lines: &[u8]| {
     let daemon = MadeUpDaemon::default();
     for line in lines.split(|byte| *byte == b'\n') {
         let outcome = RequestLine::parse(line).request.and_then(|request| answer(&daemon, &request));
-        if let Err(refusal) = outcome {
-            assert!(!refusal.message.is_empty() && refusal.errno.code() > 0);
+        if let Err(error) = outcome {
+            assert!(!error.message.is_empty() && error.errno.code() > 0);
         }
     }
 });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use iocm::device::Device as _;
 use iocm::device::net::switch::Switches;
-use iocm::device::net::{NetDevice, NetOptions, NetPlace};
+use iocm::device::net::{NetDevice, NetOptions, LinkOptions};
 use iocm::protocol::VirtioFeatures;
 use iocm::ring::RingFeatures;
 use iocm::testing::{ByHand, DATA, NetDriver};
@@ -55,9 +55,9 @@ fn frame(packet: &Packet) -> Vec<u8> {
 fuzz_target!(|guests: Guests| {
     let switches = Switches::default();
     let ring = RingFeatures { packed: guests.packed, event_index: true, indirect: true };
-    let place = || NetPlace::Switch { name: "lan".to_owned(), checks_source: false };
+    let link = || LinkOptions::Switch { name: "lan".to_owned(), checks_source: false };
     let made = guests.features.map(|features| {
-        let options = NetOptions { place: place(), ..NetOptions::default() };
+        let options = NetOptions { link: link(), ..NetOptions::default() };
         let device: Arc<NetDevice> = NetDevice::open(options, &switches).expect("a port");
         let agreed = VirtioFeatures(features & device.features() | VirtioFeatures::VERSION_1);
         let driver = NetDriver::new(64, ring);

@@ -13,7 +13,7 @@ use arbitrary::Arbitrary;
 use iocm::device::block::{BlockDevice, BlockOptions};
 use iocm::pool::Pool;
 use iocm::ring::RingFeatures;
-use iocm::session::{Served, Session};
+use iocm::session::{Backend, Session};
 use iocm::testing::{BlockDriver, FrontEnd, SIZE, USER, memory_file};
 use iocm::worker::WorkerOptions;
 use libfuzzer_sys::fuzz_target;
@@ -129,18 +129,18 @@ enum Kind {
 
 struct World {
     pool: Arc<Pool>,
-    attacked: Arc<Served>,
+    attacked: Arc<Backend>,
     neighbour: Mutex<(BlockDriver, FrontEnd)>,
 }
 
-fn disk() -> Arc<Served> {
+fn disk() -> Arc<Backend> {
     let device = BlockDevice::open(BlockOptions { queues: 2, ..BlockOptions::default() });
-    Served::new(Box::new(device.expect("a disk that forgets")))
+    Backend::new(Box::new(device.expect("a disk that forgets")))
 }
 
-fn connect(served: &Arc<Served>, pool: &Arc<Pool>) -> (UnixStream, std::thread::JoinHandle<()>) {
+fn connect(backend: &Arc<Backend>, pool: &Arc<Pool>) -> (UnixStream, std::thread::JoinHandle<()>) {
     let (ours, theirs) = UnixStream::pair().expect("a socket");
-    let mut session = Session::new(Arc::clone(served), Arc::clone(pool));
+    let mut session = Session::new(Arc::clone(backend), Arc::clone(pool));
     (ours, std::thread::spawn(move || drop(session.run(theirs))))
 }
 
@@ -153,7 +153,7 @@ fn world() -> &'static World {
         let (stream, _session) = connect(&disk(), &pool);
         let mut front = FrontEnd::new(stream).expect("files");
         front.agree(&driver.driver, 0).expect("it agrees");
-        assert!(front.start(0, &driver.driver.place(), 64, 0).expect("it is there"));
+        assert!(front.start(0, &driver.driver.layout(), 64, 0).expect("it is there"));
         World { pool, attacked: disk(), neighbour: Mutex::new((driver, front)) }
     })
 }
@@ -222,10 +222,10 @@ fn message(step: &Step, guest: &File, driver: &BlockDriver) -> Option<(u32, Vec<
         Step::Size { ring, size } => (8, halves(&[number(ring), u32::from(*size)]), vec![]),
         Step::Base { ring, base } => (10, halves(&[number(ring), *base]), vec![]),
         Step::Addresses { ring, shift, flags } => {
-            let place = driver.driver.place();
+            let layout = driver.driver.layout();
             let by = u64::from(*shift) << 2;
-            let places = [place.descriptors + (by << 2), place.device + by, place.driver + by, 0];
-            (9, [halves(&[number(ring), u32::from(*flags) & 1]), words(&places)].concat(), vec![])
+            let addresses = [layout.descriptors + (by << 2), layout.device + by, layout.driver + by, 0];
+            (9, [halves(&[number(ring), u32::from(*flags) & 1]), words(&addresses)].concat(), vec![])
         }
         Step::Kick { ring, file } => {
             let (payload, files) = eventfd(ring, file);
@@ -295,7 +295,7 @@ fuzz_target!(|input: Input| {
                 let _ = front.send(5, 1, &table, &files);
             }
             Step::Start => {
-                let place = driver.driver.place();
+                let layout = driver.driver.layout();
                 let base = if input.packed { 0x8000_8000 } else { 0 };
                 let (kick, call) = (
                     front.kick.try_clone().expect("a descriptor"),
@@ -303,8 +303,8 @@ fuzz_target!(|input: Input| {
                 );
                 let _ = front.send(8, 1, &halves(&[0, 64]), &[]);
                 let _ = front.send(10, 1, &halves(&[0, base]), &[]);
-                let places = words(&[place.descriptors, place.device, place.driver, 0]);
-                let _ = front.send(9, 1, &[halves(&[0, 0]), places].concat(), &[]);
+                let addresses = words(&[layout.descriptors, layout.device, layout.driver, 0]);
+                let _ = front.send(9, 1, &[halves(&[0, 0]), addresses].concat(), &[]);
                 let _ = front.send(13, 1, &words(&[0]), &[call.as_fd()]);
                 let _ = front.send(12, 1, &words(&[0]), &[kick.as_fd()]);
                 let _ = front.send(18, 1, &halves(&[0, 1]), &[]);

@@ -52,7 +52,7 @@ impl Guest {
 
     /// Changes a word of the ring's descriptors, of the table of indirect ones, of the headers, or of what the driver tells.
     fn change(driver: &Driver, (at, value): (u16, u16)) {
-        let places = [Driver::slot(0), DATA, DATA + 0x1_0000, driver.place().driver - USER];
+        let places = [Driver::slot(0), DATA, DATA + 0x1_0000, driver.layout().driver - USER];
         let place = places[usize::from(at >> 14)] + u64::from(at & 0x1fe);
         driver.word(place).store(value, Ordering::Relaxed);
     }

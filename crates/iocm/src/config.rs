@@ -225,6 +225,23 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
     Ok(cpus)
 }
 
+/// CPUs as a list: `0-3,6`.
+#[must_use]
+pub fn show_cpu_list(cpus: &[usize]) -> String {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for cpu in cpus {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => runs.push((*cpu, *cpu)),
+        }
+    }
+    let shown = runs.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 #[path = "config/config_tests.rs"]
 mod tests;

@@ -1,20 +1,22 @@
 //! The daemon: devices that wait for their front-ends, and the workers that serve them.
 
 mod figures;
+mod loads;
 mod opened;
 
 use crate::config::{Arrangement, Config, ConfigError, DeviceConfig};
-use crate::control::Loads;
+
 use crate::device::block::StorageError;
 use crate::device::net::NetError;
 use crate::device::net::switch::Switches;
+use crate::endpoint::{BoundEndpoint, Endpoint, EndpointError};
 use crate::pool::{Pool, PoolError};
-use crate::post::{BoundPost, Post, PostError};
 use crate::worker::WorkerError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use figures::{DeviceReport, FORMAT, Figures, QueueReport, WorkerReport};
+pub use figures::{DaemonFigures, DeviceReport, FORMAT, QueueReport, WorkerReport};
+pub(crate) use loads::Loads;
 pub use opened::Opened;
 
 /// A daemon at work. Dropping it ends it: front-ends see the connection close, with all requests ended.
@@ -32,19 +34,8 @@ pub struct Daemon {
 
 #[derive(Debug, Default)]
 struct Devices {
-    by_number: BTreeMap<u32, Arc<Placed>>,
+    by_number: BTreeMap<u32, Arc<Endpoint>>,
     next: u32,
-}
-
-/// A device of the daemon.
-#[derive(Debug)]
-pub(crate) struct Placed {
-    /// What it was made from.
-    pub(crate) config: DeviceConfig,
-    /// Where it waits, and what serves it.
-    pub(crate) post: Post,
-    /// The worker that is there for it alone.
-    pub(crate) own_worker: Option<u32>,
 }
 
 /// Why a daemon cannot begin.
@@ -59,7 +50,7 @@ pub enum DaemonError {
     #[error(transparent)]
     Pool(#[from] PoolError),
     #[error(transparent)]
-    Post(#[from] PostError),
+    Endpoint(#[from] EndpointError),
     #[error("Device {name} cannot be served")]
     Storage {
         name: String,
@@ -106,7 +97,7 @@ impl Daemon {
             switches,
         };
         while let Some((config, device, bound)) = opened.next() {
-            daemon.place(&config, device, bound)?;
+            daemon.serve_device(config, device, bound)?;
         }
         Ok(daemon)
     }
@@ -118,24 +109,23 @@ impl Daemon {
     pub fn add_device(&self, config: &DeviceConfig) -> Result<u32, DaemonError> {
         config.check()?;
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_alike =
-            |placed: &Placed| placed.config.name == config.name || placed.config.socket == config.socket;
-        if self.placed().iter().any(|(_, placed)| is_alike(placed)) {
+        let is_alike = |other: &DeviceConfig| other.name == config.name || other.socket == config.socket;
+        if self.endpoints().iter().any(|endpoint| is_alike(&endpoint.config)) {
             return Err(DaemonError::Exists(config.name.clone()));
         }
         let mut opened = Opened::nothing(&self.switches);
         opened.add(config)?;
         match opened.next() {
-            Some((config, device, bound)) => self.place(&config, device, bound),
+            Some((config, device, bound)) => self.serve_device(config, device, bound),
             None => Err(DaemonError::Exists(config.name.clone())),
         }
     }
 
-    fn place(
+    fn serve_device(
         &self,
-        config: &DeviceConfig,
+        config: DeviceConfig,
         device: Box<dyn crate::device::Device>,
-        bound: BoundPost,
+        bound: BoundEndpoint,
     ) -> Result<u32, DaemonError> {
         let own_worker = match self.config.workers.arrangement {
             Arrangement::Shared => None,
@@ -144,27 +134,24 @@ impl Daemon {
                 Some(self.pool.add_worker(&self.config.workers.worker(number)?)?)
             }
         };
-        let post = Post::wait(config.name.clone(), bound, device, &self.pool)?;
-        for queue in &post.served.queues {
-            *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = own_worker;
-        }
+        let endpoint = Endpoint::serve(config, bound, device, own_worker, &self.pool)?;
         let mut devices = self.devices();
         let number = devices.next;
         devices.next += 1;
-        devices.by_number.insert(number, Arc::new(Placed { config: config.clone(), post, own_worker }));
+        devices.by_number.insert(number, Arc::new(endpoint));
         Ok(number)
     }
 
-    /// Ends a device, after all requests that are under way. Whether there was one.
+    /// Removes a device after its requests in flight have ended. `false` when there is no such device.
     pub fn remove_device(&self, number: u32) -> bool {
-        let Some(placed) = self.device(number) else { return false };
-        // Others can look at it meanwhile, and change other devices: it may take as long as a disk does.
-        placed.post.close();
+        let Some(endpoint) = self.endpoint(number) else { return false };
+        // The lock is not held: closing may take as long as a disk does.
+        endpoint.close();
         let was_there = self.devices().by_number.remove(&number).is_some();
-        if let Some(worker) = placed.own_worker.filter(|_| was_there)
+        if let Some(worker) = endpoint.own_worker.filter(|_| was_there)
             && let Err(error) = self.pool.remove_worker(worker)
         {
-            tracing::debug!("The worker of {} stays: {error}", placed.config.name);
+            tracing::debug!("The worker of {} stays: {error}", endpoint.config.name);
         }
         was_there
     }
@@ -173,25 +160,25 @@ impl Daemon {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its devices by number.
-    pub(crate) fn placed(&self) -> Vec<(u32, Arc<Placed>)> {
-        self.devices().by_number.iter().map(|(number, placed)| (*number, Arc::clone(placed))).collect()
+    /// The endpoints of its devices, by device number.
+    pub(crate) fn numbered_endpoints(&self) -> Vec<(u32, Arc<Endpoint>)> {
+        self.devices().by_number.iter().map(|(number, endpoint)| (*number, Arc::clone(endpoint))).collect()
     }
 
-    /// A device.
-    pub(crate) fn device(&self, number: u32) -> Option<Arc<Placed>> {
+    /// The endpoint of one device.
+    pub(crate) fn endpoint(&self, number: u32) -> Option<Arc<Endpoint>> {
         self.devices().by_number.get(&number).cloned()
     }
 
-    /// The numbers of its devices, in order.
+    /// The numbers of its devices, ascending.
     pub(crate) fn device_numbers(&self) -> Vec<u32> {
         self.devices().by_number.keys().copied().collect()
     }
 
-    /// Where its devices wait, in the order in which they were made.
+    /// The endpoints of its devices, in the order in which they were made.
     #[must_use]
-    pub fn posts(&self) -> Vec<DevicePost> {
-        self.placed().into_iter().map(|(_, placed)| DevicePost(placed)).collect()
+    pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+        self.devices().by_number.values().cloned().collect()
     }
 
     /// Its workers.
@@ -203,22 +190,10 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Whoever still looks at a device keeps it, but not its front-end. All are told first, so that they end at once.
-        let placed = self.placed();
-        placed.iter().for_each(|(_, placed)| placed.post.begin_to_close());
-        placed.iter().for_each(|(_, placed)| placed.post.close());
-    }
-}
-
-/// Where a device of a daemon waits.
-#[derive(Debug, Clone)]
-pub struct DevicePost(Arc<Placed>);
-
-impl std::ops::Deref for DevicePost {
-    type Target = Post;
-
-    fn deref(&self) -> &Post {
-        &self.0.post
+        // Others may still hold an endpoint, so it is closed here. All are told first, so that they end together.
+        let endpoints = self.endpoints();
+        endpoints.iter().for_each(|endpoint| endpoint.begin_to_close());
+        endpoints.iter().for_each(|endpoint| endpoint.close());
     }
 }
 

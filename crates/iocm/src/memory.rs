@@ -16,7 +16,7 @@ pub use mapping::{MapError, Mapping};
 
 /// A region of a guest's memory, as the front-end describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RegionPlace {
+pub struct RegionDescription {
     /// Address in the guest, bytes.
     pub guest: u64,
     /// Size in bytes.
@@ -27,7 +27,7 @@ pub struct RegionPlace {
     pub offset: u64,
 }
 
-impl RegionPlace {
+impl RegionDescription {
     fn is_valid(&self) -> bool {
         self.size > 0
             && [self.guest, self.user, self.offset].iter().all(|at| at.checked_add(self.size).is_some())
@@ -47,7 +47,7 @@ impl RegionPlace {
 /// A mapped region.
 #[derive(Debug)]
 struct Region {
-    place: RegionPlace,
+    description: RegionDescription,
     mapping: Mapping,
 }
 
@@ -131,50 +131,51 @@ impl GuestMemory {
     ///
     /// # Errors
     /// [`RegionError`] for the first region that cannot be mapped or overlaps another one.
-    pub fn map(regions: impl IntoIterator<Item = (RegionPlace, File)>) -> Result<Self, RegionError> {
+    pub fn map(regions: impl IntoIterator<Item = (RegionDescription, File)>) -> Result<Self, RegionError> {
         let empty = Ok(Self::default());
-        regions.into_iter().fold(empty, |memory, (place, file)| memory?.with(place, &file))
+        regions.into_iter().fold(empty, |memory, (description, file)| memory?.with(description, &file))
     }
 
     /// This memory and one more region.
     ///
     /// # Errors
     /// As of [`Self::map`].
-    pub fn with(&self, place: RegionPlace, file: &File) -> Result<Self, RegionError> {
-        if !place.is_valid() {
-            return Err(RegionError::Shape { guest: place.guest, size: place.size });
+    pub fn with(&self, description: RegionDescription, file: &File) -> Result<Self, RegionError> {
+        if !description.is_valid() {
+            return Err(RegionError::Shape { guest: description.guest, size: description.size });
         }
-        if let Some(other) = self.regions.iter().find(|other| other.place.overlaps(&place)) {
-            return Err(RegionError::Overlap(other.place.guest, place.guest));
+        if let Some(other) = self.regions.iter().find(|other| other.description.overlaps(&description)) {
+            return Err(RegionError::Overlap(other.description.guest, description.guest));
         }
         let (has, most) =
-            (self.regions.iter().map(|region| region.place.size).sum::<u64>(), most_of_a_guest());
-        let wanted = has.saturating_add(place.size);
+            (self.regions.iter().map(|region| region.description.size).sum::<u64>(), most_of_a_guest());
+        let wanted = has.saturating_add(description.size);
         if wanted > most {
             return Err(RegionError::TooMuch { wanted, most });
         }
-        let region = Region { place, mapping: Mapping::of_file(file, place.offset, place.size)? };
+        let region =
+            Region { description, mapping: Mapping::of_file(file, description.offset, description.size)? };
         let mut regions = self.regions.clone();
-        let at = regions.partition_point(|other| other.place.guest < place.guest);
+        let at = regions.partition_point(|other| other.description.guest < description.guest);
         regions.insert(at, Arc::new(region));
         Ok(Self { regions, log: self.log.clone() })
     }
 
     /// Whether it has this region, as it is named by its addresses and its size.
     #[must_use]
-    pub fn has(&self, place: &RegionPlace) -> bool {
-        self.regions.iter().any(|region| region.place.is(place))
+    pub fn has(&self, description: &RegionDescription) -> bool {
+        self.regions.iter().any(|region| region.description.is(description))
     }
 
     /// This memory without one region, which is named by its addresses and its size.
     ///
     /// # Errors
     /// [`RegionError::NotThere`].
-    pub fn without(&self, place: &RegionPlace) -> Result<Self, RegionError> {
+    pub fn without(&self, description: &RegionDescription) -> Result<Self, RegionError> {
         let mut regions = self.regions.clone();
-        regions.retain(|region| !region.place.is(place));
+        regions.retain(|region| !region.description.is(description));
         match regions.len() == self.regions.len() {
-            true => Err(RegionError::NotThere { guest: place.guest, size: place.size }),
+            true => Err(RegionError::NotThere { guest: description.guest, size: description.size }),
             false => Ok(Self { regions, log: self.log.clone() }),
         }
     }
@@ -219,9 +220,9 @@ impl GuestMemory {
     fn first_part(&self, guest: u64, size: u32) -> Option<Part> {
         // Guests have few regions, and most of what is asked for is in the first or the last: a search by halves is
         // no faster.
-        let region = self.regions.iter().rev().find(|region| region.place.guest <= guest)?;
-        let inside = guest - region.place.guest;
-        let left = region.place.size.checked_sub(inside).filter(|left| *left > 0)?;
+        let region = self.regions.iter().rev().find(|region| region.description.guest <= guest)?;
+        let inside = guest - region.description.guest;
+        let left = region.description.size.checked_sub(inside).filter(|left| *left > 0)?;
         let size = u32::try_from(left).map_or(size, |left| left.min(size));
         Some(Part { pointer: region.mapping.at(inside), guest, size })
     }
@@ -230,9 +231,9 @@ impl GuestMemory {
     #[must_use]
     pub fn of_user(&self, user: u64, size: u32) -> Option<Part> {
         let region = self.regions.iter().find(|region| {
-            user.checked_sub(region.place.user).is_some_and(|inside| inside < region.place.size)
+            user.checked_sub(region.description.user).is_some_and(|inside| inside < region.description.size)
         })?;
-        self.one_part(region.place.guest + (user - region.place.user), size)
+        self.one_part(region.description.guest + (user - region.description.user), size)
     }
 
     /// Marks bytes as written, if they are to be.

@@ -8,8 +8,8 @@ fn file(size: u64) -> File {
     crate::testing::memory_file(size)
 }
 
-fn place(guest: u64, size: u64, offset: u64) -> RegionPlace {
-    RegionPlace { guest, size, user: USER.wrapping_add(guest), offset }
+fn place(guest: u64, size: u64, offset: u64) -> RegionDescription {
+    RegionDescription { guest, size, user: USER.wrapping_add(guest), offset }
 }
 
 fn pieces(memory: &GuestMemory, guest: u64, size: u32) -> (Vec<(u64, u32)>, bool) {
@@ -53,10 +53,11 @@ fn an_offset_need_not_be_a_pages_begin() {
 #[test]
 fn regions_that_cannot_be() {
     let memory = GuestMemory::map([(place(0x1000, 0x1000, 0), file(0x1000))]).unwrap();
-    let with = |place: RegionPlace, size| memory.with(place, &file(size)).map(|memory| memory.regions());
+    let with =
+        |place: RegionDescription, size| memory.with(place, &file(size)).map(|memory| memory.regions());
     assert!(matches!(with(place(0x1800, 0x1000, 0), 0x1000), Err(RegionError::Overlap(0x1000, 0x1800))));
     assert!(matches!(with(place(0, 0x1001, 0), 0x2000), Err(RegionError::Overlap(..))));
-    let elsewhere = RegionPlace { user: USER + 0x1800, ..place(0x4000, 0x1000, 0) };
+    let elsewhere = RegionDescription { user: USER + 0x1800, ..place(0x4000, 0x1000, 0) };
     assert!(matches!(with(elsewhere, 0x1000), Err(RegionError::Overlap(..))), "in the front-end's addresses");
     assert!(matches!(with(place(0, 0, 0), 0x1000), Err(RegionError::Shape { .. })));
     assert!(matches!(with(place(u64::MAX, 2, 0), 0x1000), Err(RegionError::Shape { .. })));

@@ -16,7 +16,7 @@ pub struct Pool {
 struct Inner {
     workers: BTreeMap<u32, Arc<Worker>>,
     /// Which worker each queue is at.
-    places: HashMap<QueueKey, u32>,
+    assigned: HashMap<QueueKey, u32>,
     next: u32,
 }
 
@@ -117,7 +117,7 @@ impl Pool {
         let mut inner = self.inner();
         let wanted = at.filter(|number| inner.workers.contains_key(number));
         let number = wanted.or_else(|| inner.least(|_| true)).ok_or(PoolError::NoWorker(at.unwrap_or(0)))?;
-        inner.places.insert(queue.key, number);
+        inner.assigned.insert(queue.key, number);
         if let Some(worker) = inner.workers.get(&number) {
             worker.add(queue);
         }
@@ -149,8 +149,8 @@ impl Pool {
 
     /// Which worker has a queue.
     #[must_use]
-    pub fn place(&self, key: QueueKey) -> Option<u32> {
-        self.inner().places.get(&key).copied()
+    pub fn worker_of(&self, key: QueueKey) -> Option<u32> {
+        self.inner().assigned.get(&key).copied()
     }
 
     /// Ends serving a queue, once the kernel has none of its requests any more.
@@ -165,7 +165,7 @@ impl Pool {
 
     fn leave(&self, key: QueueKey) -> Result<Arc<Worker>, PoolError> {
         let mut inner = self.inner();
-        let number = inner.places.remove(&key).ok_or(PoolError::NoQueue(key.0))?;
+        let number = inner.assigned.remove(&key).ok_or(PoolError::NoQueue(key.0))?;
         inner.workers.get(&number).cloned().ok_or(PoolError::NoWorker(number))
     }
 
@@ -178,28 +178,28 @@ impl Pool {
         key: QueueKey,
         act: impl FnOnce(&mut Queue) -> T + Send + 'static,
     ) -> Result<T, PoolError> {
-        let worker = self.worker_of(key)?;
+        let worker = self.serving_worker(key)?;
         // Others are not kept waiting for it.
         match worker.with(key, act)? {
             Ok(done) => Ok(done),
             // It went to another worker meanwhile.
             Err(act) => {
-                let worker = self.worker_of(key)?;
+                let worker = self.serving_worker(key)?;
                 worker.with(key, act)?.map_err(|_| PoolError::NoQueue(key.0))
             }
         }
     }
 
-    fn worker_of(&self, key: QueueKey) -> Result<Arc<Worker>, PoolError> {
+    fn serving_worker(&self, key: QueueKey) -> Result<Arc<Worker>, PoolError> {
         let inner = self.inner();
-        let number = inner.places.get(&key).copied().ok_or(PoolError::NoQueue(key.0))?;
+        let number = inner.assigned.get(&key).copied().ok_or(PoolError::NoQueue(key.0))?;
         inner.workers.get(&number).cloned().ok_or(PoolError::NoWorker(number))
     }
 }
 
 impl Inner {
     fn queues_of(&self, number: u32) -> impl Iterator<Item = QueueKey> {
-        self.places.iter().filter(move |(_, at)| **at == number).map(|(key, _)| *key)
+        self.assigned.iter().filter(move |(_, at)| **at == number).map(|(key, _)| *key)
     }
 
     fn least(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
@@ -216,7 +216,7 @@ impl Inner {
             if !self.workers.contains_key(&to) {
                 return Err(PoolError::NoWorker(to));
             }
-            match self.places.get(&key) {
+            match self.assigned.get(&key) {
                 None => missing.push(key),
                 Some(from) if *from == to => {}
                 Some(from) => by_worker.entry(*from).or_default().push((key, to)),
@@ -229,7 +229,7 @@ impl Inner {
             for (key, to) in leaving {
                 match absent.contains(&key) {
                     true => missing.push(key),
-                    false => drop(self.places.insert(key, to)),
+                    false => drop(self.assigned.insert(key, to)),
                 }
             }
         }

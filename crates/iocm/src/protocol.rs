@@ -7,8 +7,8 @@ mod request;
 
 pub use connection::{Connection, ConnectionError};
 pub use features::{ProtocolFeatures, VirtioFeatures};
-pub use payload::{Inflight, RingAddresses, RingState};
-pub use request::{Header, Refusal, Request};
+pub use payload::{InflightDescription, RingAddresses, RingState};
+pub use request::{Header, Request, RequestError};
 
 /// Most bytes of a message's payload: 512 regions of memory are far below, and a longer one is no message of this protocol.
 pub const LARGEST_PAYLOAD: usize = 0x5000;

@@ -5,21 +5,21 @@
 
 mod handler;
 pub mod inflight;
-mod lane;
 mod submission;
+mod virtqueue;
 
 use crate::log_limit::LogLimit;
 use crate::memory::GuestMemory;
-use crate::ring::{Ring, RingError};
+use crate::ring::Ring;
 use crate::statistics::{Delays, Moves, QueueCounters};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-pub(crate) use handler::Way;
-pub use handler::{BYTES_A_UNIT, Handler, NoRoom, Served, Submitter, Token};
-pub use lane::Lane;
+pub(crate) use handler::IoEngine;
+pub use handler::{BYTES_A_UNIT, Handler, NoRoom, Submitter, Token, WorkDone};
 pub use submission::Submission;
+pub use virtqueue::Virtqueue;
 
 /// A queue's number in the whole daemon; no two queues ever have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,8 +53,8 @@ pub struct QueueState {
 pub struct Queue {
     /// Its number in the daemon.
     pub key: QueueKey,
-    /// The ring; `None` after it broke the rules.
-    pub(crate) lane: Lane,
+    /// The ring with its inflight records and its call eventfd.
+    pub virtqueue: Virtqueue,
     /// What the device does.
     pub(crate) handler: Box<dyn Handler>,
     /// By this the driver says that there is something; `None` when the queue is to be polled.
@@ -75,7 +75,10 @@ pub struct Queue {
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").field("key", &self.key).field("lane", &self.lane).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("key", &self.key)
+            .field("virtqueue", &self.virtqueue)
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,10 +102,10 @@ impl Queue {
     pub fn new(ring: Ring, notifiers: Notifiers, handler: Box<dyn Handler>, state: Arc<QueueState>) -> Self {
         let Notifiers { kick, call, error } = notifiers;
         state.broken.store(false, Ordering::Relaxed);
-        let lane = Lane::new(ring, call, state);
+        let virtqueue = Virtqueue::new(ring, call, state);
         Self {
             key: QueueKey::fresh(),
-            lane,
+            virtqueue,
             handler,
             kick,
             error: error.map(Arc::new),
@@ -114,24 +117,10 @@ impl Queue {
         }
     }
 
-    /// Remembers requests under way from now on, and first makes those again that are remembered.
-    ///
-    /// # Errors
-    /// [`RingError`] when what is remembered cannot have been.
-    pub fn remember(&mut self, inflight: inflight::Inflight) -> Result<(), RingError> {
-        self.lane.remember(inflight)
-    }
-
-    /// Where the ring stands, as the front-end asks for it.
-    #[must_use]
-    pub fn base(&self) -> u32 {
-        self.lane.ring.base()
-    }
-
-    /// What others may know of it.
+    /// Counters and state that other threads may read.
     #[must_use]
     pub fn state(&self) -> &Arc<QueueState> {
-        &self.lane.state
+        &self.virtqueue.state
     }
 
     /// Requests that the host's kernel has.
@@ -148,29 +137,29 @@ impl Queue {
 
     /// Serves at most `budget` requests.
     #[inline]
-    pub(crate) fn serve(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        if self.lane.broken.is_some() {
-            return self.go_on(submitter, budget);
+    pub(crate) fn serve(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        if self.virtqueue.broken.is_some() {
+            return self.resume(submitter, budget);
         }
-        let served = match self.enabled {
-            true => self.handler.serve(&mut self.lane, submitter, budget),
-            false => match self.handler.discard(&mut self.lane, budget) {
-                Some(served) => served,
-                None => self.handler.go_on(&mut self.lane, submitter, budget),
+        let work = match self.enabled {
+            true => self.handler.serve(&mut self.virtqueue, submitter, budget),
+            false => match self.handler.discard(&mut self.virtqueue, budget) {
+                Some(work) => work,
+                None => self.handler.resume(&mut self.virtqueue, submitter, budget),
             },
         };
         self.after_use();
-        served
+        work
     }
 
     /// Goes on with requests that were taken, as far as `budget` suffices, and takes none.
-    pub(crate) fn go_on(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        let served = self.handler.go_on(&mut self.lane, submitter, budget);
+    pub(crate) fn resume(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        let work = self.handler.resume(&mut self.virtqueue, submitter, budget);
         self.after_use();
-        served
+        work
     }
 
-    /// Whether parts of requests that were taken wait for [`Self::go_on`].
+    /// Whether parts of requests that were taken wait for [`Self::resume`].
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         self.handler.has_waiting()
@@ -183,10 +172,10 @@ impl Queue {
     }
 
     /// Leaves it alone until somebody kicks or brings something. Whether there is something already.
-    pub(crate) fn rest(&mut self) -> bool {
+    pub(crate) fn enable_wakeups(&mut self) -> bool {
         match self.enabled {
-            true => self.handler.rest(&mut self.lane),
-            false => self.handler.discard(&mut self.lane, 0).is_some() && self.lane.want_kicks(),
+            true => self.handler.enable_wakeups(&mut self.virtqueue),
+            false => self.handler.discard(&mut self.virtqueue, 0).is_some() && self.virtqueue.enable_kicks(),
         }
     }
 
@@ -194,15 +183,15 @@ impl Queue {
     /// end, and asks, finds none.
     #[inline]
     pub(crate) fn publish(&mut self) {
-        self.lane.state.counters.in_flight.set(self.in_flight() as u64);
-        self.lane.publish();
+        self.virtqueue.state.counters.in_flight.set(self.in_flight() as u64);
+        self.virtqueue.publish();
         self.after_use();
     }
 
     /// Has driver and front-end woken by `signal`, which is given the eventfd, as far as they are to be.
     #[inline]
     pub(crate) fn wake(&mut self, mut signal: impl FnMut(&Arc<OwnedFd>)) {
-        if let Some(call) = self.lane.call() {
+        if let Some(call) = self.virtqueue.call() {
             signal(call);
         }
         if std::mem::take(&mut self.error_due)
@@ -215,34 +204,23 @@ impl Queue {
     /// Ends a request that the host's kernel has done.
     #[inline]
     pub(crate) fn complete(&mut self, token: Token, result: i32) {
-        self.handler.complete(&mut self.lane, token, result);
+        self.handler.complete(&mut self.virtqueue, token, result);
     }
 
     /// Tells the front-end, once, that the ring broke the rules.
     fn after_use(&mut self) {
-        if let Some(error) = self.lane.newly_broken() {
+        if let Some(error) = self.virtqueue.newly_broken() {
             let QueueKey(number) = self.key;
-            self.lane.state.log.warn(|| format!("Queue {number} is given up: {error}"));
-            self.lane.state.broken.store(true, Ordering::Relaxed);
+            self.virtqueue.state.log.warn(|| format!("Queue {number} is given up: {error}"));
+            self.virtqueue.state.broken.store(true, Ordering::Relaxed);
             self.error_due = self.error.is_some();
         }
     }
 
-    /// Whether the ring broke the rules, and which.
-    #[must_use]
-    pub fn broken(&self) -> Option<RingError> {
-        self.lane.broken
-    }
-
-    /// Sets the file by which the driver is called. It is called at once: it may wait for what the old file told.
-    pub fn set_call(&mut self, call: Option<OwnedFd>) {
-        self.lane.set_call(call);
-    }
-
     /// Uses another map of the same guest's memory from now on. One in which the ring is no longer where it was breaks it.
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
-        if let Err(error) = self.lane.ring.use_memory(memory) {
-            self.lane.broken = Some(error);
+        if let Err(error) = self.virtqueue.ring.use_memory(memory) {
+            self.virtqueue.broken = Some(error);
         }
     }
 }

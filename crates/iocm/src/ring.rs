@@ -31,7 +31,7 @@ pub struct RingFeatures {
 
 /// Where a ring's three parts are, as addresses of the front-end's process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RingPlace {
+pub struct RingLayout {
     /// Descriptors: the table of a split ring, the ring itself of a packed one.
     pub descriptors: u64,
     /// What the driver writes: the available ring, or its event suppression structure.
@@ -106,14 +106,14 @@ impl Ring {
     /// [`RingError::Size`] and [`RingError::Unmapped`].
     pub fn new(
         memory: &Arc<GuestMemory>,
-        place: &RingPlace,
+        layout: &RingLayout,
         size: u32,
         base: u32,
         features: RingFeatures,
     ) -> Result<Self, RingError> {
         Ok(match features.packed {
-            true => Self::Packed(PackedRing::new(memory, place, size, base, features)?),
-            false => Self::Split(SplitRing::new(memory, place, size, base, features)?),
+            true => Self::Packed(PackedRing::new(memory, layout, size, base, features)?),
+            false => Self::Split(SplitRing::new(memory, layout, size, base, features)?),
         })
     }
 
@@ -168,19 +168,19 @@ impl Ring {
 
     /// Asks the driver to kick for the next buffer. Whether there is one already, for which it does not.
     #[inline]
-    pub fn want_kicks(&mut self) -> bool {
+    pub fn enable_kicks(&mut self) -> bool {
         match self {
-            Self::Split(ring) => ring.want_kicks(),
-            Self::Packed(ring) => ring.want_kicks(),
+            Self::Split(ring) => ring.enable_kicks(),
+            Self::Packed(ring) => ring.enable_kicks(),
         }
     }
 
     /// Tells the driver that it need not kick.
     #[inline]
-    pub fn spare_kicks(&mut self) {
+    pub fn disable_kicks(&mut self) {
         match self {
-            Self::Split(ring) => ring.spare_kicks(),
-            Self::Packed(ring) => ring.spare_kicks(),
+            Self::Split(ring) => ring.disable_kicks(),
+            Self::Packed(ring) => ring.disable_kicks(),
         }
     }
 

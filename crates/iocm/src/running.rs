@@ -1,7 +1,7 @@
 //! A daemon as a whole process: what is opened, what is given away, what is served, in the order in which that can be.
 
 use crate::config::Config;
-use crate::control::{Access, DoorError, Doors, OpenDoors};
+use crate::control::{Access, ControlEndpoints, ControlServer, EndpointsError};
 use crate::daemon::{Daemon, DaemonError, Opened};
 use crate::safety::{Safety, SafetyError, group_of};
 use std::os::fd::BorrowedFd;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Ready {
     opened: Opened,
-    doors: Doors,
+    endpoints: ControlEndpoints,
     safety: Safety,
 }
 
 /// A daemon that runs, with its doors. Dropping it ends it, the doors first.
 #[derive(Debug)]
 pub struct Running {
-    _doors: OpenDoors,
+    _control: ControlServer,
     daemon: Arc<Daemon>,
 }
 
@@ -30,7 +30,7 @@ pub enum StartError {
     #[error(transparent)]
     Daemon(#[from] DaemonError),
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Control(#[from] EndpointsError),
     #[error(transparent)]
     Safety(#[from] SafetyError),
 }
@@ -44,14 +44,14 @@ impl Ready {
         let safety = Safety::new(&config.safety)?;
         let group = config.control.group.as_deref().map(group_of).transpose().map_err(SafetyError::from)?;
         let opened = Opened::open(config)?;
-        let doors = Doors::make(&config.control, Access { user: safety.user(), group })?;
-        Ok(Self { opened, doors, safety })
+        let endpoints = ControlEndpoints::make(&config.control, Access { user: safety.user(), group })?;
+        Ok(Self { opened, endpoints, safety })
     }
 
     /// The control tree's mount. Once privileges are given away, the daemon cannot take it away itself.
     #[must_use]
     pub fn mounted(&self) -> Option<BorrowedFd<'_>> {
-        self.doors.mounted()
+        self.endpoints.mounted()
     }
 
     /// Gives away what is to be, and serves. No thread may have begun before.
@@ -59,10 +59,10 @@ impl Ready {
     /// # Errors
     /// [`StartError`]; privileges may be gone then.
     pub fn run(self) -> Result<Running, StartError> {
-        let Self { opened, doors, safety } = self;
+        let Self { opened, endpoints, safety } = self;
         safety.take_effect()?;
         let daemon = Arc::new(Daemon::serve(opened)?);
-        Ok(Running { _doors: doors.serve(&daemon)?, daemon })
+        Ok(Running { _control: endpoints.serve(&daemon)?, daemon })
     }
 }
 

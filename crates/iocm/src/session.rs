@@ -1,31 +1,31 @@
 //! One front-end's connection: what it says, step by step, and what follows from it for the queues.
 
-mod answer;
 mod notifier;
-mod rings;
+mod requests;
+mod vring;
 
 use crate::device::Device;
 use crate::log_limit::LogLimit;
-use crate::memory::{DirtyLog, GuestMemory, RegionPlace};
+use crate::memory::{DirtyLog, GuestMemory, RegionDescription};
 use crate::pool::{Pool, PoolError};
 use crate::protocol::{
-    Connection, ConnectionError, Header, ProtocolFeatures, Refusal, Request, VirtioFeatures,
+    Connection, ConnectionError, Header, ProtocolFeatures, Request, RequestError, VirtioFeatures,
 };
 use crate::queue::QueueState;
 use crate::queue::inflight::InflightMemory;
-use rings::VirtRing;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use vring::Vring;
 
 /// What of a device is there whether a front-end is connected or not.
 #[derive(Debug)]
-pub struct Served {
+pub struct Backend {
     /// The device.
     pub device: Box<dyn Device>,
     /// What is known of each of its queues, by number.
-    pub queues: Vec<Arc<ServedQueue>>,
+    pub queues: Vec<Arc<BackendQueue>>,
     requests: Mutex<Requests>,
     /// Whether no queue may begin any more.
     over: AtomicBool,
@@ -43,7 +43,7 @@ struct Requests {
 
 /// What of a queue is there whether it is served or not.
 #[derive(Debug, Default)]
-pub struct ServedQueue {
+pub struct BackendQueue {
     /// Counters.
     pub state: Arc<QueueState>,
     /// Its number in the daemon while it is served.
@@ -56,7 +56,7 @@ pub struct ServedQueue {
     pub polled: std::sync::atomic::AtomicBool,
 }
 
-impl Served {
+impl Backend {
     /// A device that nobody is connected to.
     #[must_use]
     pub fn new(device: Box<dyn Device>) -> Arc<Self> {
@@ -121,22 +121,22 @@ impl Served {
 /// A front-end's connection.
 #[derive(Debug)]
 pub struct Session {
-    served: Arc<Served>,
+    backend: Arc<Backend>,
     pool: Arc<Pool>,
     features: VirtioFeatures,
     protocol: ProtocolFeatures,
     memory: Arc<GuestMemory>,
     /// Regions that were added again, as often as that was: QEMU before 8.2 adds and removes each once for every pair of
     /// a network device's queues.
-    again: Vec<RegionPlace>,
+    duplicate_regions: Vec<RegionDescription>,
     log: Option<Arc<DirtyLog>>,
     inflight: Option<InflightMemory>,
     status: u64,
-    rings: Vec<VirtRing>,
+    vrings: Vec<Vring>,
 }
 
 /// What a request is answered with.
-enum Answer {
+enum Reply {
     /// Nothing, or that it was done, if that is wanted.
     Done,
     /// A payload.
@@ -148,19 +148,19 @@ enum Answer {
 impl Session {
     /// A session that has not begun.
     #[must_use]
-    pub fn new(served: Arc<Served>, pool: Arc<Pool>) -> Self {
-        let rings = served.queues.iter().map(|_| VirtRing::default()).collect();
+    pub fn new(backend: Arc<Backend>, pool: Arc<Pool>) -> Self {
+        let vrings = backend.queues.iter().map(|_| Vring::default()).collect();
         Self {
-            served,
+            backend,
             pool,
             features: VirtioFeatures::default(),
             protocol: ProtocolFeatures::default(),
             memory: Arc::default(),
-            again: Vec::new(),
+            duplicate_regions: Vec::new(),
             log: None,
             inflight: None,
             status: 0,
-            rings,
+            vrings,
         }
     }
 
@@ -173,7 +173,7 @@ impl Session {
         let outcome = loop {
             match connection.receive() {
                 Ok((header, request)) => {
-                    if let Err(error) = self.obey(&mut connection, header, request) {
+                    if let Err(error) = self.handle(&mut connection, header, request) {
                         break Err(error);
                     }
                 }
@@ -185,30 +185,30 @@ impl Session {
         outcome
     }
 
-    fn obey(
+    fn handle(
         &mut self,
         connection: &mut Connection,
         header: Header,
-        request: Result<Request, Refusal>,
+        request: Result<Request, RequestError>,
     ) -> Result<(), ConnectionError> {
-        let has_answer = request.as_ref().is_ok_and(Self::has_answer);
-        let answer = request.and_then(|request| self.answer(request));
+        let has_reply = request.as_ref().is_ok_and(Self::has_reply);
+        let reply = request.and_then(|request| self.reply(request));
         let acknowledges = header.needs_reply() && self.protocol.has(ProtocolFeatures::REPLY_ACK);
-        match answer {
-            Ok(Answer::Payload(payload)) => connection.answer(header.code, &payload, None),
-            Ok(Answer::File(payload, file)) => {
+        match reply {
+            Ok(Reply::Payload(payload)) => connection.reply(header.code, &payload, None),
+            Ok(Reply::File(payload, file)) => {
                 use std::os::fd::AsFd as _;
-                connection.answer(header.code, &payload, Some(file.as_fd()))
+                connection.reply(header.code, &payload, Some(file.as_fd()))
             }
-            Ok(Answer::Done) if acknowledges => connection.answer(header.code, &0_u64.to_ne_bytes(), None),
-            Ok(Answer::Done) => Ok(()),
-            Err(refusal) => {
+            Ok(Reply::Done) if acknowledges => connection.reply(header.code, &0_u64.to_ne_bytes(), None),
+            Ok(Reply::Done) => Ok(()),
+            Err(error) => {
                 let code = header.code;
-                self.served.log.warn(|| format!("A front-end's request {code} is refused: {refusal}"));
-                match has_answer {
+                self.backend.log.warn(|| format!("A front-end's request {code} is refused: {error}"));
+                match has_reply {
                     // The front-end waits for an answer of a shape that a refusal does not have.
                     true => Err(ConnectionError::Garbled("a request that must be answered cannot be")),
-                    false if acknowledges => connection.answer(header.code, &1_u64.to_ne_bytes(), None),
+                    false if acknowledges => connection.reply(header.code, &1_u64.to_ne_bytes(), None),
                     false => Ok(()),
                 }
             }
@@ -217,16 +217,16 @@ impl Session {
 
     /// Ends all queues.
     fn end(&mut self) {
-        for index in 0..self.rings.len() {
+        for index in 0..self.vrings.len() {
             self.stop(index);
         }
-        self.served.replace_requests(None);
+        self.backend.replace_requests(None);
     }
 }
 
 /// A failure of workers, as the front-end is told of it.
-fn of_pool(error: &PoolError) -> Refusal {
-    Refusal::Nonsense(error.to_string())
+fn pool_error(error: &PoolError) -> RequestError {
+    RequestError::Invalid(error.to_string())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! I/O workers: threads that each serve the queues of many devices.
 
+mod backoff;
 mod entry;
 mod mailbox;
-mod pace;
 mod pin;
 mod run;
 mod share;
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+pub use backoff::{Polling, USUAL_NAP_NS};
 pub use mailbox::Routes;
-pub use pace::{Polling, USUAL_NAP_NS};
 
 /// How a worker is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -135,7 +135,7 @@ fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
 
 fn watch(arguments: &ServeArguments, running: &Running, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let daemon = running.daemon();
-    let (devices, workers) = (daemon.posts().len(), daemon.pool().workers().len());
+    let (devices, workers) = (daemon.endpoints().len(), daemon.pool().workers().len());
     eprintln!("Waiting for front-ends: devices {devices}, I/O workers {workers}");
     let Some(every) = arguments.every else {
         // Nothing here wakes up in between. A signal that came before this one was ready has set the flag.

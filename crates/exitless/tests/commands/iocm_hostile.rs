@@ -40,8 +40,8 @@ fn guest(socket: &Path) -> (FrontEnd, NetDriver) {
     };
     let mut front = FrontEnd::new(stream).unwrap();
     front.agree(&driver.receive, 0).unwrap();
-    assert!(front.start(0, &driver.receive.place(), SIZE.into(), 0).unwrap());
-    assert!(front.start(1, &driver.transmit.place(), SIZE.into(), 0).unwrap());
+    assert!(front.start(0, &driver.receive.layout(), SIZE.into(), 0).unwrap());
+    assert!(front.start(1, &driver.transmit.layout(), SIZE.into(), 0).unwrap());
     (front, driver)
 }
 

@@ -19,13 +19,15 @@ pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
     );
     let daemon = Daemon::start(&Config::parse(&text)?)?;
     let driver = std::thread::spawn(move || drive(&socket, 32, 0.0).map_err(|error| error.to_string()));
-    let posts = daemon.posts();
-    let queue = &posts.first().and_then(|post| post.served.queues.first()).ok_or("no queue")?;
+    let endpoints = daemon.endpoints();
+    let queue = &endpoints.first().and_then(|endpoint| endpoint.backend.queues.first()).ok_or("no queue")?;
     let mut pauses = Vec::new();
     while !driver.is_finished() {
         std::thread::sleep(Duration::from_millis(2));
         let key = *queue.key.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(to) = key.and_then(|key| daemon.pool().place(key)).map(|at| 1 - at.min(1)) else { continue };
+        let Some(to) = key.and_then(|key| daemon.pool().worker_of(key)).map(|at| 1 - at.min(1)) else {
+            continue;
+        };
         let before = queue.state.moves.count.get();
         // It fails when the front-end has just gone.
         if key.is_some_and(|key| daemon.pool().move_queue(key, to).is_ok()) {
@@ -65,8 +67,8 @@ pub(crate) fn print_many(directory: &Path) -> Outcome<()> {
         .map(socket)
         .map(|socket| std::thread::spawn(move || drive(&socket, 8, 300.0).map_err(|error| error.to_string())))
         .collect();
-    let posts = daemon.posts();
-    let queues: Vec<_> = posts.iter().filter_map(|post| post.served.queues.first()).collect();
+    let endpoints = daemon.endpoints();
+    let queues: Vec<_> = endpoints.iter().filter_map(|endpoint| endpoint.backend.queues.first()).collect();
     let mut seen: [Vec<(Duration, u64)>; 2] = Default::default();
     let mut turn = 0;
     while !drivers.iter().any(|driver| driver.is_finished()) {

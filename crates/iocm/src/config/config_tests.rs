@@ -44,3 +44,9 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(refused(&format!("{DISK}path = \"/x\"\nnull-size-bytes = 1")).contains("null-size-bytes"));
     assert!(refused(&DISK.replace("block", "tape")).contains("tape"));
 }
+
+#[test]
+fn cpu_lists_are_read_back() {
+    assert_eq!(show_cpu_list(&[0, 1, 2, 3, 6, 8, 9]), "0-3,6,8-9");
+    assert_eq!(cpu_list(&show_cpu_list(&[0, 1, 5])).unwrap(), [0, 1, 5]);
+}

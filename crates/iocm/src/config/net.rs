@@ -1,7 +1,7 @@
 //! What a file says of network devices.
 
 use super::{ConfigError, DeviceConfig};
-use crate::device::net::{NetOptions, NetPlace, TapPlace};
+use crate::device::net::{LinkOptions, NetOptions, TapOptions};
 use serde::{Deserialize, Serialize};
 
 /// What a network device's packets go to and come from: a tap or a switch.
@@ -31,7 +31,7 @@ const MTU: std::ops::RangeInclusive<u16> = 68..=65535;
 const PAIRS: u16 = 127;
 
 impl NetBackend {
-    fn place(&self, name: &str) -> Result<NetPlace, ConfigError> {
+    fn link(&self, name: &str) -> Result<LinkOptions, ConfigError> {
         let nonsense = |what: &str| Err(ConfigError::Nonsense(format!("backend of {name}: {what}")));
         if self.netns.is_some() && self.tap.is_none() {
             return nonsense("netns is where a tap is looked for by its name");
@@ -41,11 +41,11 @@ impl NetBackend {
         }
         match (&self.tap, &self.tap_fds, &self.switch) {
             (Some(tap), None, None) => {
-                Ok(NetPlace::Tap(TapPlace::Name { name: tap.clone(), namespace: self.netns.clone() }))
+                Ok(LinkOptions::Tap(TapOptions::Name { name: tap.clone(), namespace: self.netns.clone() }))
             }
-            (None, Some(files), None) => Ok(NetPlace::Tap(TapPlace::Files(files.clone()))),
+            (None, Some(files), None) => Ok(LinkOptions::Tap(TapOptions::Files(files.clone()))),
             (None, None, Some(switch)) => {
-                Ok(NetPlace::Switch { name: switch.clone(), checks_source: self.check_source })
+                Ok(LinkOptions::Switch { name: switch.clone(), checks_source: self.check_source })
             }
             _ => nonsense("one of tap, tap-fds and switch must be there"),
         }
@@ -56,12 +56,12 @@ impl NetBackend {
 pub(super) fn options(config: &DeviceConfig) -> Result<NetOptions, ConfigError> {
     let name = &config.name;
     let nonsense = |what: String| ConfigError::Nonsense(format!("{name}: {what}"));
-    let place = config.backend.as_ref().map(|backend| backend.place(name)).transpose()?.unwrap_or_default();
+    let link = config.backend.as_ref().map(|backend| backend.link(name)).transpose()?.unwrap_or_default();
     let mac = config.mac.as_ref().map(|text| {
         address(text).ok_or_else(|| nonsense(format!("`{text}` is no address such as 52:54:00:12:34:56")))
     });
     let mac = mac.transpose()?;
-    if matches!(place, NetPlace::Switch { checks_source: true, .. }) && mac.is_none() {
+    if matches!(link, LinkOptions::Switch { checks_source: true, .. }) && mac.is_none() {
         return Err(nonsense("check-source needs the guest's address as mac".to_owned()));
     }
     if let Some(mtu) = config.mtu.filter(|mtu| !MTU.contains(mtu)) {
@@ -71,7 +71,7 @@ pub(super) fn options(config: &DeviceConfig) -> Result<NetOptions, ConfigError> 
         return Err(nonsense(format!("{} pairs of queues, and 1 to {PAIRS} can be", config.queues)));
     }
     Ok(NetOptions {
-        place,
+        link,
         mac,
         mtu: config.mtu.unwrap_or(0),
         pairs: config.queues,
@@ -105,18 +105,18 @@ mod tests {
     #[test]
     fn every_backend_can_be_said() {
         assert_eq!(options("").unwrap(), NetOptions::default());
-        let place = |more: &str| options(more).unwrap().place;
+        let link = |more: &str| options(more).unwrap().link;
         let tap = |namespace: Option<&str>| {
             let namespace = namespace.map(str::to_owned);
-            NetPlace::Tap(TapPlace::Name { name: "t0".to_owned(), namespace })
+            LinkOptions::Tap(TapOptions::Name { name: "t0".to_owned(), namespace })
         };
-        assert_eq!(place("backend = { tap = \"t0\" }"), tap(None));
-        assert_eq!(place("backend = { tap = \"t0\", netns = \"blue\" }"), tap(Some("blue")));
-        assert_eq!(place("backend = { tap-fds = [3] }"), NetPlace::Tap(TapPlace::Files(vec![3])));
+        assert_eq!(link("backend = { tap = \"t0\" }"), tap(None));
+        assert_eq!(link("backend = { tap = \"t0\", netns = \"blue\" }"), tap(Some("blue")));
+        assert_eq!(link("backend = { tap-fds = [3] }"), LinkOptions::Tap(TapOptions::Files(vec![3])));
         let more = "mac = \"52:54:00:12:34:5F\"\nmtu = 9000\nqueues = 2\nrequests-per-second = 7\n\
             bytes-per-second = 8\nbackend = { switch = \"lan0\", check-source = true }";
         let all = options(more).unwrap();
-        assert_eq!(all.place, NetPlace::Switch { name: "lan0".to_owned(), checks_source: true });
+        assert_eq!(all.link, LinkOptions::Switch { name: "lan0".to_owned(), checks_source: true });
         assert_eq!(all.mac, Some([0x52, 0x54, 0, 0x12, 0x34, 0x5f]));
         assert_eq!((all.mtu, all.pairs), (9000, 2));
         assert_eq!((all.packets_a_second, all.bytes_a_second), (7, 8));

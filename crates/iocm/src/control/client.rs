@@ -1,6 +1,6 @@
 //! The other end of the control socket: what a program uses that looks at a daemon, or changes it.
 
-use super::refusal::{Errno, Refusal};
+use super::error::{ControlError, Errno};
 use serde_json::{Value as Json, json};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -40,7 +40,7 @@ pub enum ClientError {
     },
     /// It says no.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] ControlError),
 }
 
 /// What was read at a moment.
@@ -177,11 +177,59 @@ impl Client {
         let name = error["errno"].as_str().unwrap_or_default();
         let errno = Errno::ALL.iter().find(|errno| errno.name() == name).copied();
         let message = error["message"].as_str().ok_or_else(|| self.no_answer("it has no message"))?;
-        Err(Refusal::new(errno.unwrap_or(Errno::Failed), message).into())
+        Err(ControlError::new(errno.unwrap_or(Errno::Failed), message).into())
     }
 
     fn no_answer(&self, why: &'static str) -> ClientError {
         let source = io::Error::new(io::ErrorKind::InvalidData, why);
         ClientError::NoAnswer { path: self.path.clone(), source }
+    }
+}
+
+/// All attributes of a value that was read at `path`, with their paths, in order.
+#[must_use]
+pub fn flat(path: &str, value: &Json) -> Vec<(String, Json)> {
+    let Json::Object(fields) = value else { return vec![(path.to_owned(), value.clone())] };
+    let below = fields.iter().flat_map(|(name, value)| match path.trim_matches('/') {
+        "" => flat(name, value),
+        path => flat(&format!("{path}/{name}"), value),
+    });
+    below.collect()
+}
+
+/// What an attribute says, as its file has it but without the last line's end.
+#[must_use]
+pub fn plain(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::Bool(switch) => if *switch { "yes" } else { "no" }.to_owned(),
+        Json::String(text) => text.trim_end_matches('\n').to_owned(),
+        Json::Array(lines) => {
+            let of = |line: &Json| match line {
+                Json::Array(words) => words.iter().map(plain).collect::<Vec<_>>().join(" "),
+                other => plain(other),
+            };
+            lines.iter().map(of).collect::<Vec<_>>().join("\n")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_tree_is_lines() {
+        let value = json!({ "w.0": { "cpu": "2", "pace": { "polling": "never" }, "load": 1.5 } });
+        let lines: Vec<_> =
+            flat("/workers/", &value).into_iter().map(|(path, value)| (path, plain(&value))).collect();
+        let wanted =
+            [("workers/w.0/cpu", "2"), ("workers/w.0/load", "1.5"), ("workers/w.0/pace/polling", "never")];
+        assert_eq!(lines, wanted.map(|(path, value)| (path.to_owned(), value.to_owned())));
+        assert_eq!(plain(&json!([[1, 2], [4, 5]])), "1 2\n4 5");
+        assert_eq!(plain(&json!(["a", "b"])), "a\nb");
+        assert_eq!(flat("", &json!(3)), [(String::new(), json!(3))]);
     }
 }

@@ -1,15 +1,14 @@
-//! What can be known of a daemon, as plain figures.
+//! The daemon as the control tree sees it: what can be read of it, and what it can be asked to do.
 
-use super::action::Action;
-use super::node::QueueName;
-use super::refusal::Refusal;
-use crate::config::DeviceConfig;
-use crate::post::Peer;
+use super::error::ControlError;
+use super::object::{Object, QueueName};
+use crate::config::{DeviceConfig, PollingConfig, WorkerConfig};
+use crate::endpoint::Peer;
 use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
 use crate::worker::Polling;
 
 /// Who answers for what is read: a daemon, or a made-up one.
-pub trait View {
+pub trait FactSource {
     /// Of the daemon itself.
     fn daemon(&self) -> DaemonFacts;
 
@@ -33,12 +32,12 @@ pub trait View {
 }
 
 /// Who also carries out what writing asks for.
-pub trait Control: View {
+pub trait Control: FactSource {
     /// Does it. The name of what was made, if something was.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing has changed then.
-    fn apply(&self, action: Action) -> Result<Option<String>, Refusal>;
+    /// [`ControlError`]; nothing has changed then.
+    fn apply(&self, operation: Operation) -> Result<Option<String>, ControlError>;
 }
 
 /// What can be known of a daemon itself.
@@ -132,6 +131,66 @@ impl QueueFacts {
             }
         }
         0
+    }
+}
+
+/// What writing to the tree asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// One more worker.
+    AddWorker(WorkerConfig),
+    /// One worker less; its queues go to the others.
+    RemoveWorker(u32),
+    /// A worker runs on these CPUs alone, on all when there are none.
+    Pin(u32, Vec<usize>),
+    /// A worker waits in this way.
+    Poll(u32, PollingConfig),
+    /// A worker naps for so long at most, microseconds.
+    LongestNap(u32, u64),
+    /// One more device.
+    AddDevice(Box<DeviceConfig>),
+    /// One device less, after its requests under way.
+    RemoveDevice(u32),
+    /// A worker serves all queues of a device.
+    MoveDevice(u32, u32),
+    /// A device has so many bytes, or as many as its file.
+    Resize(u32, Option<u64>),
+    /// A device makes so many requests a second at most, 0 for any number.
+    LimitRequests(u32, u64),
+    /// The same in bytes.
+    LimitBytes(u32, u64),
+    /// A worker serves these queues.
+    MoveQueues(Vec<QueueName>, u32),
+    /// A queue has this weight.
+    Weigh(QueueName, u32),
+    /// A queue is looked at all the time, or left to its kicks when it has nothing.
+    PollQueue(QueueName, bool),
+}
+
+impl Object {
+    /// Whether it is there.
+    pub fn exists(self, source: &impl FactSource) -> bool {
+        match self {
+            Self::Worker(number) => source.workers().contains(&number),
+            Self::Device(number) => source.devices().contains(&number),
+            Self::Queue(name) => name.queue < source.queue_count(name.device),
+            Self::Root | Self::Workers | Self::Devices | Self::Queues => true,
+        }
+    }
+
+    /// What is in it, in order.
+    pub fn children(self, source: &impl FactSource) -> Vec<Self> {
+        match self {
+            Self::Root => vec![Self::Workers, Self::Devices, Self::Queues],
+            Self::Workers => source.workers().into_iter().map(Self::Worker).collect(),
+            Self::Devices => source.devices().into_iter().map(Self::Device).collect(),
+            Self::Queues => {
+                let of =
+                    |device| (0..source.queue_count(device)).map(move |queue| QueueName { device, queue });
+                source.devices().into_iter().flat_map(of).map(Self::Queue).collect()
+            }
+            Self::Worker(_) | Self::Device(_) | Self::Queue(_) => Vec::new(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The manual page of the control tree, made from the table of its attributes.
 
 use super::attribute::Attribute;
-use super::refusal::Errno;
+use super::error::Errno;
 use super::table;
 use std::fmt::Write as _;
 

@@ -1,8 +1,11 @@
-//! What a peer asks for: a line of JSON.
+//! Requests to the control socket, a line of JSON each, and their answers.
 
-use super::refusal::Refusal;
+use super::error::{ControlError, Errno};
+use super::facts::{Control, Operation};
+use super::object::{Object, QueueName};
+use super::tree::{Node, list, read_below, write};
 use serde::Deserialize;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
 
 /// Bytes that a line has at most, without its end.
@@ -10,7 +13,7 @@ pub const LONGEST_LINE: usize = 64 << 10;
 
 /// What a peer asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum ControlRequest {
     /// What stands in a directory.
     List(String),
     /// What an attribute says, or all of them below a directory.
@@ -33,7 +36,7 @@ pub struct RequestLine {
     /// What the answer shall be called.
     pub id: Option<Json>,
     /// What it asks for, or why it cannot be.
-    pub request: Result<Request, Refusal>,
+    pub request: Result<ControlRequest, ControlError>,
 }
 
 /// What an interval of watching can be, milliseconds.
@@ -41,7 +44,7 @@ const INTERVALS: std::ops::RangeInclusive<u64> = 10..=86_400_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct Fields {
     op: String,
     #[serde(default)]
     path: String,
@@ -56,23 +59,25 @@ impl RequestLine {
     /// Reads a line.
     #[must_use]
     pub fn parse(line: &[u8]) -> Self {
-        let refused = |error: serde_json::Error| Refusal::invalid(format!("It is no request: {error}"));
+        let refused = |error: serde_json::Error| ControlError::invalid(format!("It is no request: {error}"));
         match serde_json::from_slice::<Json>(line) {
             Ok(Json::Object(mut fields)) => {
                 let id = fields.remove("id");
-                let line = serde_json::from_value::<Line>(Json::Object(fields)).map_err(refused);
-                Self { id, request: line.and_then(Line::request) }
+                let line = serde_json::from_value::<Fields>(Json::Object(fields)).map_err(refused);
+                Self { id, request: line.and_then(Fields::request) }
             }
-            Ok(_) => Self { id: None, request: Err(Refusal::invalid("It is no request: no object of JSON")) },
+            Ok(_) => {
+                Self { id: None, request: Err(ControlError::invalid("It is no request: no object of JSON")) }
+            }
             Err(error) => Self { id: None, request: Err(refused(error)) },
         }
     }
 }
 
-impl Line {
-    fn request(self) -> Result<Request, Refusal> {
+impl Fields {
+    fn request(self) -> Result<ControlRequest, ControlError> {
         let Self { op, path, paths, value, to, interval_ms, count } = self;
-        let lacking = |what: &str| Refusal::invalid(format!("`{op}` needs `{what}`"));
+        let lacking = |what: &str| ControlError::invalid(format!("`{op}` needs `{what}`"));
         let text = || match value.clone() {
             None => None,
             Some(Json::String(text)) => Some(text),
@@ -88,58 +93,149 @@ impl Line {
         };
         let is_twice = paths.is_some() && (op != "move" || !path.is_empty());
         if unused || is_twice {
-            return Err(Refusal::invalid(format!("`{op}` has a field that means nothing to it")));
+            return Err(ControlError::invalid(format!("`{op}` has a field that means nothing to it")));
         }
         match op.as_str() {
-            "ls" => Ok(Request::List(path)),
-            "get" => Ok(Request::Get(path)),
-            "set" => Ok(Request::Set(path, text().ok_or_else(|| lacking("value"))?)),
-            "create" => Ok(Request::Create(path, text().unwrap_or_default())),
-            "remove" => Ok(Request::Remove(path)),
+            "ls" => Ok(ControlRequest::List(path)),
+            "get" => Ok(ControlRequest::Get(path)),
+            "set" => Ok(ControlRequest::Set(path, text().ok_or_else(|| lacking("value"))?)),
+            "create" => Ok(ControlRequest::Create(path, text().unwrap_or_default())),
+            "remove" => Ok(ControlRequest::Remove(path)),
             "move" => {
                 let to = to.ok_or_else(|| lacking("to"))?;
-                Ok(Request::Move(paths.unwrap_or_else(|| vec![path]), to))
+                Ok(ControlRequest::Move(paths.unwrap_or_else(|| vec![path]), to))
             }
             "watch" => {
                 let interval = interval_ms.unwrap_or(1000);
                 if !INTERVALS.contains(&interval) {
-                    return Err(Refusal::invalid(format!(
+                    return Err(ControlError::invalid(format!(
                         "`interval_ms` is {interval}, and 10 to 86400000 can be"
                     )));
                 }
-                Ok(Request::Watch(path, Duration::from_millis(interval), count))
+                Ok(ControlRequest::Watch(path, Duration::from_millis(interval), count))
             }
             other => {
                 let shown: String = other.chars().take(40).collect();
                 let known = "ls, get, set, create, remove, move, watch";
-                Err(Refusal::invalid(format!("There is no request `{shown}`, but {known}")))
+                Err(ControlError::invalid(format!("There is no request `{shown}`, but {known}")))
             }
         }
     }
+}
+
+/// Number of the form of answers, in each of them as `format`.
+pub const ANSWER_FORMAT: u32 = 1;
+
+/// Does what is asked for. The fields of the answer beside `format`, `id` and `ok`.
+///
+/// Watching is answered once, as getting is.
+///
+/// # Errors
+/// [`ControlError`]; nothing has changed then.
+pub fn answer(control: &impl Control, request: &ControlRequest) -> Result<Map<String, Json>, ControlError> {
+    let field = |name: &str, value: Json| Map::from_iter([(name.to_owned(), value)]);
+    match request {
+        ControlRequest::List(path) => Ok(field("entries", listed(control, path)?)),
+        ControlRequest::Get(path) | ControlRequest::Watch(path, ..) => {
+            let node = Node::find(control, path)?;
+            Ok(field("value", read_below(control, node)?))
+        }
+        ControlRequest::Set(path, value) => {
+            let node = Node::find(control, path)?;
+            Ok(made(control.apply(write(control, node, value)?)?))
+        }
+        ControlRequest::Create(path, line) => {
+            let collection = Node::find(control, path)?;
+            let create = collection.child(control, "create")?.ok_or_else(|| {
+                ControlError::new(
+                    Errno::Unsupported,
+                    format!("Nothing can be made in `{}`", collection.object().path()),
+                )
+            })?;
+            Ok(made(control.apply(write(control, create, line)?)?))
+        }
+        ControlRequest::Remove(path) => {
+            let operation = match Node::find(control, path)? {
+                Node::Object(Object::Worker(number)) => Operation::RemoveWorker(number),
+                Node::Object(Object::Device(number)) => Operation::RemoveDevice(number),
+                _ => {
+                    return Err(ControlError::new(
+                        Errno::Unsupported,
+                        "Workers and devices alone can be removed",
+                    ));
+                }
+            };
+            Ok(made(control.apply(operation)?))
+        }
+        ControlRequest::Move(paths, to) => {
+            let Node::Object(Object::Worker(worker)) = Node::find(control, to)? else {
+                return Err(ControlError::invalid(format!("`{}` is no I/O worker", shortened(to))));
+            };
+            let mut names = Vec::new();
+            for path in paths {
+                match Node::find(control, path)? {
+                    Node::Object(Object::Queue(name)) => names.push(name),
+                    Node::Object(Object::Device(device)) => {
+                        let queues = 0..control.queue_count(device);
+                        names.extend(queues.map(|queue| QueueName { device, queue }));
+                    }
+                    _ => {
+                        return Err(ControlError::new(
+                            Errno::Unsupported,
+                            "Queues and devices alone can be moved",
+                        ));
+                    }
+                }
+            }
+            Ok(made(control.apply(Operation::MoveQueues(names, worker))?))
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+fn made(name: Option<String>) -> Map<String, Json> {
+    name.into_iter().map(|name| ("name".to_owned(), Json::from(name))).collect()
+}
+
+fn listed(control: &impl Control, path: &str) -> Result<Json, ControlError> {
+    let entries = list(control, Node::find(control, path)?)?.into_iter().map(|entry| match entry.node {
+        Node::Attribute(_, attribute) => json!({
+            "name": entry.name,
+            "kind": "attribute",
+            "access": attribute.mode().word(),
+            "unit": attribute.unit,
+            "about": attribute.about,
+        }),
+        _ => json!({ "name": entry.name, "kind": "directory" }),
+    });
+    Ok(entries.collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn request(line: &str) -> Result<Request, String> {
-        RequestLine::parse(line.as_bytes()).request.map_err(|refusal| refusal.to_string())
+    fn request(line: &str) -> Result<ControlRequest, String> {
+        RequestLine::parse(line.as_bytes()).request.map_err(|error| error.to_string())
     }
 
     #[test]
     fn lines_are_requests() {
         let path = || "w.0/cpu".to_owned();
-        assert_eq!(request(r#"{"op":"get","path":"w.0/cpu"}"#), Ok(Request::Get(path())));
-        assert_eq!(request(r#"{"op":"ls"}"#), Ok(Request::List(String::new())));
-        let set = Request::Set(path(), "2".to_owned());
+        assert_eq!(request(r#"{"op":"get","path":"w.0/cpu"}"#), Ok(ControlRequest::Get(path())));
+        assert_eq!(request(r#"{"op":"ls"}"#), Ok(ControlRequest::List(String::new())));
+        let set = ControlRequest::Set(path(), "2".to_owned());
         assert_eq!(request(r#"{"op":"set","path":"w.0/cpu","value":2}"#), Ok(set.clone()));
         assert_eq!(request(r#"{"op":"set","path":"w.0/cpu","value":"2"}"#), Ok(set));
         let create = request(r#"{"op":"create","path":"workers","value":{"cpus":"2"}}"#);
-        assert_eq!(create, Ok(Request::Create("workers".to_owned(), "{\"cpus\":\"2\"}".to_owned())));
-        let watch = Request::Watch(String::new(), Duration::from_millis(50), Some(2));
+        assert_eq!(create, Ok(ControlRequest::Create("workers".to_owned(), "{\"cpus\":\"2\"}".to_owned())));
+        let watch = ControlRequest::Watch(String::new(), Duration::from_millis(50), Some(2));
         assert_eq!(request(r#"{"op":"watch","interval_ms":50,"count":2}"#), Ok(watch));
         let go = |paths: &[&str]| {
-            Ok(Request::Move(paths.iter().map(|path| (*path).to_owned()).collect(), "w.1".to_owned()))
+            Ok(ControlRequest::Move(paths.iter().map(|path| (*path).to_owned()).collect(), "w.1".to_owned()))
         };
         assert_eq!(request(r#"{"op":"move","path":"d.0","to":"w.1"}"#), go(&["d.0"]));
         assert_eq!(request(r#"{"op":"move","paths":["d.0","vq.1.0"],"to":"w.1"}"#), go(&["d.0", "vq.1.0"]));

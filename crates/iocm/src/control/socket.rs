@@ -5,7 +5,7 @@ mod connection;
 use super::access::{Access, groups};
 use crate::daemon::Daemon;
 use crate::socket_file::SocketFile;
-use connection::Connection;
+use connection::PeerConnection;
 use files::Missing;
 use rustix::net::sockopt::socket_peercred;
 use std::io;
@@ -34,13 +34,13 @@ pub struct ControlSocket {
     file: Option<SocketFile>,
     listener: Arc<UnixListener>,
     closing: Arc<AtomicBool>,
-    peers: Arc<Mutex<Vec<Peer>>>,
+    peers: Arc<Mutex<Vec<ServedPeer>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A peer that is served.
 #[derive(Debug)]
-struct Peer {
+struct ServedPeer {
     stream: UnixStream,
     thread: JoinHandle<()>,
 }
@@ -86,7 +86,7 @@ impl BoundSocket {
     pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<ControlSocket, SocketError> {
         let (access, listener) = (self.access, Arc::clone(&self.listener));
         let closing = Arc::new(AtomicBool::new(false));
-        let peers = Arc::<Mutex<Vec<Peer>>>::default();
+        let peers = Arc::<Mutex<Vec<ServedPeer>>>::default();
         let body = {
             let (closing, peers, daemon) = (Arc::clone(&closing), Arc::clone(&peers), Arc::clone(daemon));
             let listener = Arc::clone(&listener);
@@ -132,7 +132,7 @@ impl Drop for ControlSocket {
             let _ = thread.join();
         }
         let peers = std::mem::take(&mut *self.peers.lock().unwrap_or_else(PoisonError::into_inner));
-        for Peer { stream, thread } in peers {
+        for ServedPeer { stream, thread } in peers {
             let _ = stream.shutdown(std::net::Shutdown::Both);
             let _ = thread.join();
         }
@@ -140,10 +140,10 @@ impl Drop for ControlSocket {
 }
 
 /// Serves a peer that may, in a thread of its own.
-fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<Peer>>, daemon: &Arc<Daemon>) {
+fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<ServedPeer>>, daemon: &Arc<Daemon>) {
     let mut peers = peers.lock().unwrap_or_else(PoisonError::into_inner);
     peers.retain(|peer| !peer.thread.is_finished());
-    let mut connection = Connection::new(stream);
+    let mut connection = PeerConnection::new(stream);
     if let Err(why) = may(connection.stream(), access) {
         tracing::warn!("A peer of the control socket is refused: {why}");
         return connection.refuse(&why);
@@ -155,7 +155,7 @@ fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<Peer>>, daemon:
     let daemon = Arc::clone(daemon);
     let body = move || connection.serve(&*daemon);
     match crate::fatal::spawn("control-peer", body) {
-        Ok(thread) => peers.push(Peer { stream: copy, thread }),
+        Ok(thread) => peers.push(ServedPeer { stream: copy, thread }),
         Err(error) => tracing::warn!("No thread for a peer of the control socket: {error}"),
     }
 }

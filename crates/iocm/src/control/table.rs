@@ -1,21 +1,21 @@
 //! All attributes, by what has them. Files, answers, the manual page and the lists come from here.
 
-mod daemon;
 mod device;
 mod queue;
 mod worker;
 
-use super::attribute::{Attribute, Reader, Writer};
-use super::facts::View;
-use super::node::Object;
-use super::refusal::Refusal;
+use super::attribute::{Attribute, Reader, Value, Writer};
+use super::error::ControlError;
+use super::facts::{FactSource, Operation};
+use super::object::Object;
+use crate::config::{DeviceConfig, WorkerConfig};
 use std::sync::LazyLock;
 
 static TABLES: LazyLock<[Vec<Attribute>; 7]> = LazyLock::new(|| {
     [
-        daemon::root(),
-        daemon::workers(),
-        daemon::devices(),
+        root(),
+        workers(),
+        devices(),
         Vec::new(),
         worker::attributes(),
         device::attributes(),
@@ -45,12 +45,12 @@ pub fn attributes() -> impl Iterator<Item = (&'static str, &'static Attribute)> 
 }
 
 /// The attributes that an object has; none when it is not there.
-pub(super) fn visible(object: Object, view: &impl View) -> Vec<&'static Attribute> {
+pub(super) fn visible(object: Object, source: &impl FactSource) -> Vec<&'static Attribute> {
     let all = of(object).iter();
     let Object::Device(number) = object else {
-        return if object.exists(view) { all.collect() } else { Vec::new() };
+        return if object.exists(source) { all.collect() } else { Vec::new() };
     };
-    let Some(facts) = view.device(number) else { return Vec::new() };
+    let Some(facts) = source.device(number) else { return Vec::new() };
     let has = |attribute: &&Attribute| match attribute.reader {
         Reader::Device(read) => read(&facts).is_some(),
         _ => true,
@@ -84,20 +84,73 @@ fn unit(counter: &str) -> &'static str {
     }
 }
 
-/// What a counter counts, as a sentence.
-fn about(counter: &str) -> String {
-    counter.trim().to_owned()
-}
-
 /// A number that was written, as it is.
-fn number(text: &str, what: &str) -> Result<u64, Refusal> {
-    text.parse().map_err(|_| Refusal::invalid(format!("`{text}` is no number of {what}")))
+fn number(text: &str, what: &str) -> Result<u64, ControlError> {
+    text.parse().map_err(|_| ControlError::invalid(format!("`{text}` is no number of {what}")))
 }
 
 /// The worker that was written.
-fn worker_of(text: &str) -> Result<u32, Refusal> {
+fn worker_of(text: &str) -> Result<u32, ControlError> {
     match Object::of_name(text) {
         Some(Object::Worker(number)) => Ok(number),
-        _ => Err(Refusal::invalid(format!("`{text}` is no I/O worker's name, such as w.0"))),
+        _ => Err(ControlError::invalid(format!("`{text}` is no I/O worker's name, such as w.0"))),
     }
+}
+
+fn root() -> Vec<Attribute> {
+    let version = || Value::Text(format!("exitless {}", env!("CARGO_PKG_VERSION")));
+    vec![
+        attribute("version", "text", "The program and its version.".to_owned(), Reader::Fixed(version)),
+        attribute(
+            "pid",
+            "process",
+            "The daemon's process.".to_owned(),
+            Reader::Daemon(|daemon| Value::Number(daemon.pid.into())),
+        ),
+        attribute(
+            "ticks_per_second",
+            "ticks of the TSC",
+            "What makes seconds of counters in ticks.".to_owned(),
+            Reader::Daemon(|daemon| Value::Number(daemon.ticks_per_second)),
+        ),
+        attribute(
+            "configuration",
+            "TOML",
+            "The file that would make the daemon as it is now: with all devices, limits, sizes and CPUs. Ways of waiting \
+             that differ between workers have no place in a file; the first worker's is written."
+                .to_owned(),
+            Reader::Daemon(|daemon| Value::Lines(daemon.configuration.clone())),
+        ),
+    ]
+}
+
+fn workers() -> Vec<Attribute> {
+    let create = "Makes one more I/O worker. What is written is empty, or says `cpus`, `polling` and `longest-nap-us` as a \
+                  table of TOML or an object of JSON.";
+    let remove = "Takes away the I/O worker that is named. Its queues go to those that have the fewest. The last one stays.";
+    vec![
+        written(attribute("create", "TOML or JSON", create.to_owned(), Reader::None), |_, text| {
+            Ok(Operation::AddWorker(WorkerConfig::parse(text)?))
+        }),
+        written(attribute("remove", "worker", remove.to_owned(), Reader::None), |_, text| {
+            Ok(Operation::RemoveWorker(worker_of(text)?))
+        }),
+    ]
+}
+
+fn devices() -> Vec<Attribute> {
+    let create = "Makes one more device. What is written is a `[[device]]` of the configuration, as a table of TOML or an \
+                  object of JSON.";
+    let remove = "Removes the device that is named, after its requests under way. Its front-end sees the connection close.";
+    vec![
+        written(attribute("create", "TOML or JSON", create.to_owned(), Reader::None), |_, text| {
+            Ok(Operation::AddDevice(Box::new(DeviceConfig::parse(text)?)))
+        }),
+        written(attribute("remove", "device", remove.to_owned(), Reader::None), |_, text| {
+            match Object::of_name(text) {
+                Some(Object::Device(number)) => Ok(Operation::RemoveDevice(number)),
+                _ => Err(ControlError::invalid(format!("`{text}` is no device's name, such as d.0"))),
+            }
+        }),
+    ]
 }

@@ -1,17 +1,141 @@
-//! What the tree has, what is read of it, and what writing to it asks for. Nothing is done here.
+//! The control tree: directories and attributes by path, and what reading or writing one means. Nothing is carried out here.
 
-use super::action::Action;
-use super::attribute::{Attribute, Mode, Reader};
-use super::facts::{DaemonFacts, DeviceFacts, QueueFacts, View, WorkerFacts};
-use super::node::{Node, Object};
-use super::refusal::{Errno, Refusal};
+use super::attribute::{Attribute, Mode, Reader, Value};
+use super::error::{ControlError, Errno};
+use super::facts::{DaemonFacts, DeviceFacts, FactSource, Operation, QueueFacts, WorkerFacts};
+use super::object::{Object, QueueName};
 use super::table;
-use super::value::Value;
 use serde_json::{Map, Value as Json};
+
+/// A place in the tree.
+#[derive(Debug, Clone, Copy)]
+pub enum Node {
+    /// A directory with an object's attributes, or with objects.
+    Object(Object),
+    /// A directory with some of an object's attributes: those whose names begin so.
+    Group(Object, &'static str),
+    /// An attribute.
+    Attribute(Object, &'static Attribute),
+}
+
+impl Node {
+    /// The place that a path names. The names of workers, devices and queues are enough by themselves: `w.0/cpu` is
+    /// `workers/w.0/cpu`.
+    ///
+    /// # Errors
+    /// [`ControlError`] when there is no such place.
+    pub fn find(source: &impl FactSource, path: &str) -> Result<Self, ControlError> {
+        let mut node = Self::Object(Object::Root);
+        let mut first = true;
+        for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
+            let inside = match (first, Object::of_name(name)) {
+                (true, Some(object)) => object.exists(source).then_some(Self::Object(object)),
+                _ => node.child(source, name)?,
+            };
+            node = inside.ok_or_else(|| {
+                // It may be of any length.
+                let shown: String = path.chars().take(200).collect();
+                ControlError::missing(&shown)
+            })?;
+            first = false;
+        }
+        Ok(node)
+    }
+
+    /// What is in it under this name.
+    ///
+    /// # Errors
+    /// [`ControlError`] when nothing is in it at all.
+    pub fn child(self, source: &impl FactSource, name: &str) -> Result<Option<Self>, ControlError> {
+        let (object, prefix) = match self {
+            Self::Object(object) => (object, ""),
+            Self::Group(object, group) => (object, group),
+            Self::Attribute(_, attribute) => {
+                return Err(ControlError::new(
+                    Errno::NotDirectory,
+                    format!("{} has nothing in it", attribute.name),
+                ));
+            }
+        };
+        if prefix.is_empty() {
+            let collections = [Object::Workers, Object::Devices, Object::Queues];
+            let collection = collections.into_iter().find(|one| object == Object::Root && one.name() == name);
+            let named = Object::of_name(name).filter(|one| one.parent() == object && one.exists(source));
+            if let Some(object) = collection.or(named) {
+                return Ok(Some(Self::Object(object)));
+            }
+        }
+        let has = table::visible(object, source);
+        let inside = |attribute: &'static Attribute| match prefix {
+            "" => Some(attribute.name),
+            group => attribute.name.strip_prefix(group)?.strip_prefix('/'),
+        };
+        Ok(has.into_iter().find_map(|attribute| match inside(attribute)?.split_once('/') {
+            None if inside(attribute) == Some(name) => Some(Self::Attribute(object, attribute)),
+            Some((group, _)) if prefix.is_empty() && group == name => Some(Self::Group(object, group)),
+            _ => None,
+        }))
+    }
+
+    /// The object that it is, or that it belongs to.
+    #[must_use]
+    pub const fn object(self) -> Object {
+        match self {
+            Self::Object(object) | Self::Group(object, _) | Self::Attribute(object, _) => object,
+        }
+    }
+
+    /// A number that no other place has, ever: 1 for the root.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        let (kind, first, second) = match self.object() {
+            Object::Root => (0, 0, 0),
+            Object::Workers => (1, 0, 0),
+            Object::Devices => (2, 0, 0),
+            Object::Queues => (3, 0, 0),
+            Object::Worker(number) => (4, number, 0),
+            Object::Device(number) => (5, number, 0),
+            Object::Queue(name) => (6, name.device, name.queue),
+        };
+        // Which attribute, which group, or neither; the root's own number is 1 then.
+        let part = match self {
+            Self::Object(_) => 1,
+            Self::Attribute(object, attribute) => {
+                2 + table::of(object).iter().position(|one| one.name == attribute.name).unwrap_or(0)
+            }
+            Self::Group(object, group) => {
+                130 + table::groups(object).iter().position(|one| *one == group).unwrap_or(0)
+            }
+        };
+        (part as u64 & 0xff) | kind << 8 | u64::from(second) << 16 | u64::from(first) << 32
+    }
+
+    /// The place that has a number, whether it is there or not.
+    #[must_use]
+    pub fn of_number(number: u64) -> Option<Self> {
+        let (first, second) = ((number >> 32) as u32, (number >> 16 & 0xffff) as u16);
+        let object = match (number >> 8 & 0xff, first, second) {
+            (0, 0, 0) => Object::Root,
+            (1, 0, 0) => Object::Workers,
+            (2, 0, 0) => Object::Devices,
+            (3, 0, 0) => Object::Queues,
+            (4, number, 0) => Object::Worker(number),
+            (5, number, 0) => Object::Device(number),
+            (6, device, queue) => Object::Queue(QueueName { device, queue }),
+            _ => return None,
+        };
+        match (number & 0xff) as usize {
+            0 => None,
+            1 => Some(Self::Object(object)),
+            part @ 2..130 => table::of(object).get(part - 2).map(|one| Self::Attribute(object, one)),
+            part => table::groups(object).get(part - 130).map(|group| Self::Group(object, group)),
+        }
+    }
+}
 
 /// What stands in a directory.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// What it is called there.
     pub name: String,
     /// Its place.
@@ -20,7 +144,7 @@ pub struct Entry {
 
 /// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// It has others in it.
     Directory,
     /// It can be read, written, or both.
@@ -30,10 +154,10 @@ pub enum Kind {
 impl Node {
     /// What it is.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> NodeKind {
         match self {
-            Self::Object(_) | Self::Group(..) => Kind::Directory,
-            Self::Attribute(_, attribute) => Kind::Attribute(attribute.mode()),
+            Self::Object(_) | Self::Group(..) => NodeKind::Directory,
+            Self::Attribute(_, attribute) => NodeKind::Attribute(attribute.mode()),
         }
     }
 }
@@ -41,26 +165,28 @@ impl Node {
 /// What stands in a directory, in order; attributes after what has such.
 ///
 /// # Errors
-/// [`Refusal`] when it is none.
-pub fn list(view: &impl View, node: Node) -> Result<Vec<Entry>, Refusal> {
+/// [`ControlError`] when it is none.
+pub fn list(source: &impl FactSource, node: Node) -> Result<Vec<DirectoryEntry>, ControlError> {
     let (object, prefix) = match node {
         Node::Object(object) => (object, None),
         Node::Group(object, group) => (object, Some(group)),
         Node::Attribute(..) => {
-            return Err(Refusal::new(Errno::NotDirectory, "It is an attribute, and has nothing in it"));
+            return Err(ControlError::new(Errno::NotDirectory, "It is an attribute, and has nothing in it"));
         }
     };
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<DirectoryEntry> = Vec::new();
     if prefix.is_none() {
-        let children = object.children(view).into_iter();
-        entries.extend(children.map(|child| Entry { name: child.name(), node: Node::Object(child) }));
+        let children = object.children(source).into_iter();
+        entries
+            .extend(children.map(|child| DirectoryEntry { name: child.name(), node: Node::Object(child) }));
     }
-    for attribute in table::visible(object, view) {
-        let leaf = |name: &str| Entry { name: name.to_owned(), node: Node::Attribute(object, attribute) };
+    for attribute in table::visible(object, source) {
+        let leaf =
+            |name: &str| DirectoryEntry { name: name.to_owned(), node: Node::Attribute(object, attribute) };
         match (prefix, attribute.name.split_once('/')) {
             (None, None) => entries.push(leaf(attribute.name)),
             (None, Some((group, _))) if entries.last().is_none_or(|last| last.name != group) => {
-                entries.push(Entry { name: group.to_owned(), node: Node::Group(object, group) });
+                entries.push(DirectoryEntry { name: group.to_owned(), node: Node::Group(object, group) });
             }
             (Some(wanted), Some((group, name))) if group == wanted => entries.push(leaf(name)),
             _ => {}
@@ -79,15 +205,15 @@ enum Facts {
 }
 
 impl Facts {
-    fn of(view: &impl View, object: Object) -> Result<Self, Refusal> {
+    fn of(source: &impl FactSource, object: Object) -> Result<Self, ControlError> {
         let facts = match object {
-            Object::Root => Some(Self::Daemon(view.daemon())),
+            Object::Root => Some(Self::Daemon(source.daemon())),
             Object::Workers | Object::Devices | Object::Queues => Some(Self::None),
-            Object::Worker(number) => view.worker(number).map(Self::Worker),
-            Object::Device(number) => view.device(number).map(|facts| Self::Device(Box::new(facts))),
-            Object::Queue(name) => view.queue(name).map(|facts| Self::Queue(Box::new(facts))),
+            Object::Worker(number) => source.worker(number).map(Self::Worker),
+            Object::Device(number) => source.device(number).map(|facts| Self::Device(Box::new(facts))),
+            Object::Queue(name) => source.queue(name).map(|facts| Self::Queue(Box::new(facts))),
         };
-        facts.ok_or_else(|| Refusal::missing(&object.path()))
+        facts.ok_or_else(|| ControlError::missing(&object.path()))
     }
 
     fn read(&self, attribute: &Attribute) -> Option<Value> {
@@ -113,34 +239,34 @@ impl Facts {
 /// What an attribute says.
 ///
 /// # Errors
-/// [`Refusal`] when it cannot be read, or is none.
-pub fn read(view: &impl View, node: Node) -> Result<Value, Refusal> {
+/// [`ControlError`] when it cannot be read, or is none.
+pub fn read(source: &impl FactSource, node: Node) -> Result<Value, ControlError> {
     let Node::Attribute(object, attribute) = node else {
-        return Err(Refusal::new(Errno::IsDirectory, "It is a directory, and says nothing itself"));
+        return Err(ControlError::new(Errno::IsDirectory, "It is a directory, and says nothing itself"));
     };
     if !attribute.mode().reads() {
-        return Err(Refusal::new(Errno::Denied, format!("{} can only be written", attribute.name)));
+        return Err(ControlError::new(Errno::Denied, format!("{} can only be written", attribute.name)));
     }
-    let value = Facts::of(view, object)?.read(attribute);
-    value.ok_or_else(|| Refusal::missing(&format!("{}/{}", object.path(), attribute.name)))
+    let value = Facts::of(source, object)?.read(attribute);
+    value.ok_or_else(|| ControlError::missing(&format!("{}/{}", object.path(), attribute.name)))
 }
 
 /// All that a place and what is below it says, as objects of JSON by name.
 ///
 /// # Errors
-/// [`Refusal`] when it is no longer there, or can only be written.
-pub fn read_below(view: &impl View, node: Node) -> Result<Json, Refusal> {
+/// [`ControlError`] when it is no longer there, or can only be written.
+pub fn read_below(source: &impl FactSource, node: Node) -> Result<Json, ControlError> {
     let (object, prefix) = match node {
-        Node::Attribute(..) => return Ok(read(view, node)?.json()),
+        Node::Attribute(..) => return Ok(read(source, node)?.json()),
         Node::Object(object) => (object, ""),
         Node::Group(object, group) => (object, group),
     };
-    let facts = Facts::of(view, object)?;
+    let facts = Facts::of(source, object)?;
     let mut all = Map::new();
     if prefix.is_empty() {
-        for child in object.children(view) {
+        for child in object.children(source) {
             // One that is gone meanwhile is left out.
-            if let Ok(below) = read_below(view, Node::Object(child)) {
+            if let Ok(below) = read_below(source, Node::Object(child)) {
                 all.insert(child.name(), below);
             }
         }
@@ -163,17 +289,17 @@ pub fn read_below(view: &impl View, node: Node) -> Result<Json, Refusal> {
 /// What writing a text to a place asks for. A line's end, and blanks around it, do not count.
 ///
 /// # Errors
-/// [`Refusal`] when it cannot be written, or not that.
-pub fn write(view: &impl View, node: Node, text: &str) -> Result<Action, Refusal> {
+/// [`ControlError`] when it cannot be written, or not that.
+pub fn write(source: &impl FactSource, node: Node, text: &str) -> Result<Operation, ControlError> {
     let Node::Attribute(object, attribute) = node else {
-        return Err(Refusal::new(Errno::IsDirectory, "It is a directory, and cannot be written"));
+        return Err(ControlError::new(Errno::IsDirectory, "It is a directory, and cannot be written"));
     };
-    if !object.exists(view) {
-        return Err(Refusal::missing(&object.path()));
+    if !object.exists(source) {
+        return Err(ControlError::missing(&object.path()));
     }
     match attribute.writer {
         Some(writer) => writer(object, text.trim()),
-        None => Err(Refusal::new(Errno::Denied, format!("{} can only be read", attribute.name))),
+        None => Err(ControlError::new(Errno::Denied, format!("{} can only be read", attribute.name))),
     }
 }
 

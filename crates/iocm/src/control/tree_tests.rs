@@ -1,20 +1,20 @@
 use super::*;
 use crate::config::{PollingConfig, WorkerConfig};
-use crate::control::node::QueueName;
-use crate::control::{Request, RequestLine, answer};
+use crate::control::object::QueueName;
+use crate::control::{ControlRequest, RequestLine, answer};
 use crate::testing::MadeUpDaemon as MadeUp;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn text(path: &str) -> Result<String, Refusal> {
+fn text(path: &str) -> Result<String, ControlError> {
     let view = MadeUp::default();
     read(&view, Node::find(&view, path)?).map(|value| value.text())
 }
 
-fn asked(path: &str, text: &str) -> Result<Action, Errno> {
+fn asked(path: &str, text: &str) -> Result<Operation, Errno> {
     let view = MadeUp::default();
-    let node = Node::find(&view, path).map_err(|refusal| refusal.errno)?;
-    write(&view, node, text).map_err(|refusal| refusal.errno)
+    let node = Node::find(&view, path).map_err(|error| error.errno)?;
+    write(&view, node, text).map_err(|error| error.errno)
 }
 
 fn names(path: &str) -> Vec<String> {
@@ -53,25 +53,25 @@ fn reading_gives_one_value_a_line() {
 fn writing_asks_for_actions() {
     let queue = QueueName { device: 1, queue: 1 };
     for (path, text, wanted) in [
-        ("workers/create", "\n", Action::AddWorker(WorkerConfig::default())),
-        ("workers/remove", "w.3\n", Action::RemoveWorker(3)),
-        ("w.0/cpu", "2,4-5\n", Action::Pin(0, vec![2, 4, 5])),
-        ("w.0/cpu", "all", Action::Pin(0, vec![])),
-        ("w.0/pace/polling", "never", Action::Poll(0, PollingConfig::Never)),
-        ("w.0/pace/longest_nap_us", "50", Action::LongestNap(0, 50)),
-        ("devices/remove", "d.1", Action::RemoveDevice(1)),
-        ("d.1/worker", "w.3", Action::MoveDevice(1, 3)),
-        ("d.1/size", "2097152", Action::Resize(1, Some(2 << 20))),
-        ("d.1/size", "file", Action::Resize(1, None)),
-        ("d.1/limits/bytes_per_second", "7", Action::LimitBytes(1, 7)),
-        ("vq.1.1/worker", "w.3", Action::MoveQueues(vec![queue], 3)),
-        ("vq.1.1/weight", "300", Action::Weigh(queue, 300)),
-        ("vq.1.1/poll", "always", Action::PollQueue(queue, true)),
+        ("workers/create", "\n", Operation::AddWorker(WorkerConfig::default())),
+        ("workers/remove", "w.3\n", Operation::RemoveWorker(3)),
+        ("w.0/cpu", "2,4-5\n", Operation::Pin(0, vec![2, 4, 5])),
+        ("w.0/cpu", "all", Operation::Pin(0, vec![])),
+        ("w.0/pace/polling", "never", Operation::Poll(0, PollingConfig::Never)),
+        ("w.0/pace/longest_nap_us", "50", Operation::LongestNap(0, 50)),
+        ("devices/remove", "d.1", Operation::RemoveDevice(1)),
+        ("d.1/worker", "w.3", Operation::MoveDevice(1, 3)),
+        ("d.1/size", "2097152", Operation::Resize(1, Some(2 << 20))),
+        ("d.1/size", "file", Operation::Resize(1, None)),
+        ("d.1/limits/bytes_per_second", "7", Operation::LimitBytes(1, 7)),
+        ("vq.1.1/worker", "w.3", Operation::MoveQueues(vec![queue], 3)),
+        ("vq.1.1/weight", "300", Operation::Weigh(queue, 300)),
+        ("vq.1.1/poll", "always", Operation::PollQueue(queue, true)),
     ] {
         assert_eq!(asked(path, text), Ok(wanted), "{path}");
     }
     let device = asked("devices/create", "{ name = \"a\", type = \"block\", socket = \"/a\" }").unwrap();
-    assert!(matches!(device, Action::AddDevice(config) if config.name == "a"));
+    assert!(matches!(device, Operation::AddDevice(config) if config.name == "a"));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn places_have_numbers_of_their_own() {
         assert!(seen.insert(node.number()), "{node:?}");
         let again = Node::of_number(node.number()).unwrap();
         assert_eq!((again.number(), again.object()), (node.number(), node.object()));
-        if node.kind() == Kind::Directory {
+        if node.kind() == NodeKind::Directory {
             for entry in list(&view, node).unwrap() {
                 let found = node.child(&view, &entry.name).unwrap().unwrap();
                 assert_eq!(found.number(), entry.node.number(), "{}", entry.name);
@@ -157,11 +157,11 @@ fn requests_are_answered_or_carried_out() {
     ask(r#"{"op":"create","path":"workers"}"#).unwrap();
     let queues = [0, 1].map(|queue| QueueName { device: 1, queue });
     let wanted = [
-        Action::Weigh(queues[0], 7),
-        Action::MoveQueues(queues.to_vec(), 3),
-        Action::MoveQueues(vec![queues[1], queues[0]], 0),
-        Action::RemoveWorker(3),
-        Action::AddWorker(WorkerConfig::default()),
+        Operation::Weigh(queues[0], 7),
+        Operation::MoveQueues(queues.to_vec(), 3),
+        Operation::MoveQueues(vec![queues[1], queues[0]], 0),
+        Operation::RemoveWorker(3),
+        Operation::AddWorker(WorkerConfig::default()),
     ];
     assert_eq!(daemon.asked(), wanted);
     let errno = |line: &str| ask(line).unwrap_err().errno;
@@ -189,15 +189,15 @@ proptest! {
         value in any::<String>(),
     ) {
         let request = match op.as_str() {
-            "ls" => Request::List(path),
-            "get" => Request::Get(path),
-            "set" => Request::Set(path, value),
-            "create" => Request::Create(path, value),
-            "remove" => Request::Remove(path),
-            _ => Request::Move(vec![path], value),
+            "ls" => ControlRequest::List(path),
+            "get" => ControlRequest::Get(path),
+            "set" => ControlRequest::Set(path, value),
+            "create" => ControlRequest::Create(path, value),
+            "remove" => ControlRequest::Remove(path),
+            _ => ControlRequest::Move(vec![path], value),
         };
-        if let Err(refusal) = answer(&MadeUp::default(), &request) {
-            prop_assert!(!refusal.message.is_empty() && refusal.errno.code() > 0);
+        if let Err(error) = answer(&MadeUp::default(), &request) {
+            prop_assert!(!error.message.is_empty() && error.errno.code() > 0);
         }
     }
 

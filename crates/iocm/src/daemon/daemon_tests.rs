@@ -19,11 +19,11 @@ fn devices_are_given_to_workers_as_they_are_to_be() {
         let directory = tempfile::tempdir().unwrap();
         let daemon = Daemon::start(&config(directory.path(), arrangement)).unwrap();
         let mut fronts = Vec::new();
-        for post in daemon.posts() {
+        for endpoint in daemon.endpoints() {
             let driver = BlockDriver::new(16, RingFeatures::default());
-            let mut front = FrontEnd::new(UnixStream::connect(&post.socket).unwrap()).unwrap();
+            let mut front = FrontEnd::new(UnixStream::connect(&endpoint.config.socket).unwrap()).unwrap();
             front.agree(&driver.driver, 0).unwrap();
-            assert!(front.start(0, &driver.driver.place(), 16, 0).unwrap());
+            assert!(front.start(0, &driver.driver.layout(), 16, 0).unwrap());
             fronts.push((front, driver));
         }
         let figures = daemon.figures();
@@ -32,7 +32,8 @@ fn devices_are_given_to_workers_as_they_are_to_be() {
         assert!(figures.devices.iter().all(|device| device.connected));
         let text = serde_json::to_string(&figures).unwrap();
         assert!(text.contains("\"kicks_saved\":0") && text.contains("\"naps\":"), "{text}");
-        let sockets: Vec<_> = daemon.posts().iter().map(|post| post.socket.clone()).collect();
+        let sockets: Vec<_> =
+            daemon.endpoints().iter().map(|endpoint| endpoint.config.socket.clone()).collect();
         drop(daemon);
         assert!(sockets.iter().all(|socket| !socket.exists()), "nothing is left");
         for (mut front, _) in fronts {
@@ -50,5 +51,5 @@ fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
     let error = Daemon::start(&config).unwrap_err();
     assert!(error.to_string().contains("0.sock"), "{error}");
     std::thread::sleep(Duration::from_millis(10));
-    assert!(daemon.posts()[0].socket.exists());
+    assert!(daemon.endpoints()[0].config.socket.exists());
 }

@@ -5,12 +5,12 @@ use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
 use serde::Serialize;
 use std::sync::PoisonError;
 
-/// Number of the form of [`Figures`].
+/// Number of the form of [`DaemonFigures`].
 pub const FORMAT: u32 = 1;
 
 /// What was counted up to now.
 #[derive(Debug, Clone, Serialize)]
-pub struct Figures {
+pub struct DaemonFigures {
     /// [`FORMAT`].
     pub format: u32,
     /// The workers.
@@ -61,18 +61,18 @@ pub struct QueueReport {
 impl Daemon {
     /// What was counted up to now.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> DaemonFigures {
         let workers = self.pool.workers().into_iter().map(|worker| WorkerReport {
             worker: worker.number(),
             thread: worker.thread_id(),
             figures: worker.counters().read(),
         });
-        let devices = self.posts().into_iter().map(|post| DeviceReport {
-            name: post.name.clone(),
-            kind: post.served.device.kind(),
-            connected: post.is_connected(),
-            queues: post
-                .served
+        let devices = self.endpoints().into_iter().map(|endpoint| DeviceReport {
+            name: endpoint.config.name.clone(),
+            kind: endpoint.backend.device.kind(),
+            connected: endpoint.is_connected(),
+            queues: endpoint
+                .backend
                 .queues
                 .iter()
                 .enumerate()
@@ -84,13 +84,13 @@ impl Daemon {
                     delays.truncate(used);
                     QueueReport {
                         queue,
-                        worker: key.and_then(|key| self.pool.place(key)),
+                        worker: key.and_then(|key| self.pool.worker_of(key)),
                         figures: served.state.counters.read(),
                         delays,
                     }
                 })
                 .collect(),
         });
-        Figures { format: FORMAT, workers: workers.collect(), devices: devices.collect() }
+        DaemonFigures { format: FORMAT, workers: workers.collect(), devices: devices.collect() }
     }
 }

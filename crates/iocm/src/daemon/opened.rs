@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::device::block::BlockDevice;
 use crate::device::net::NetDevice;
 use crate::device::net::switch::Switches;
-use crate::post::{BoundPost, Post};
+use crate::endpoint::{BoundEndpoint, Endpoint};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Opened {
     pub(super) config: Config,
     pub(super) switches: Arc<Switches>,
-    devices: VecDeque<(DeviceConfig, Box<dyn Device>, BoundPost)>,
+    devices: VecDeque<(DeviceConfig, Box<dyn Device>, BoundEndpoint)>,
 }
 
 impl Opened {
@@ -43,12 +43,12 @@ impl Opened {
 
     pub(super) fn add(&mut self, config: &DeviceConfig) -> Result<(), DaemonError> {
         let device = device(config, &self.switches)?;
-        let bound = Post::bind(&config.socket)?;
+        let bound = Endpoint::bind(&config.socket)?;
         self.devices.push_back((config.clone(), device, bound));
         Ok(())
     }
 
-    pub(super) fn next(&mut self) -> Option<(DeviceConfig, Box<dyn Device>, BoundPost)> {
+    pub(super) fn next(&mut self) -> Option<(DeviceConfig, Box<dyn Device>, BoundEndpoint)> {
         self.devices.pop_front()
     }
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use config::{ConfigError, features};
+pub use config::{ConfigSpaceError, features};
 pub use queue::BlockQueue;
 pub use storage::{Storage, StorageError};
 

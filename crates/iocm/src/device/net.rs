@@ -15,7 +15,7 @@ use super::{Device, Limit, Limits};
 use crate::clock::now_ns;
 use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
-use control::Control;
+use control::ControlQueue;
 use receive::{Receive, Source};
 use std::io;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use switch::{Address, Port, Sender, Switches};
 use transmit::{Target, Transmit};
 
 pub use buffers::{Buffers, Delivery};
-pub use header::{Cut, Header, LEGACY_SIZE, Malformed, SIZE};
+pub use header::{Cut, LEGACY_SIZE, Malformed, NetHeader, SIZE};
 pub use offload::{Offloads, cut, make_checksum};
 pub use packet::{HEAD, LARGEST, Layers, Version};
-pub use tap::{Tap, TapPlace, TapQueue};
+pub use tap::{Tap, TapOptions, TapQueue};
 
 /// What a device's packets go to and come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum NetPlace {
+pub enum LinkOptions {
     /// Nothing: packets are looked at and forgotten, for measuring.
     #[default]
     Nothing,
     /// A network interface of the host.
-    Tap(TapPlace),
+    Tap(TapOptions),
     /// The other devices of the same switch.
     Switch {
         /// What it is called.
@@ -50,7 +50,7 @@ pub enum NetPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetOptions {
     /// What its packets go to and come from.
-    pub place: NetPlace,
+    pub link: LinkOptions,
     /// Its address; `None` when only the front-end knows it.
     pub mac: Option<Address>,
     /// Most bytes of a packet without its Ethernet header; 0 when only the front-end knows it.
@@ -65,7 +65,14 @@ pub struct NetOptions {
 
 impl Default for NetOptions {
     fn default() -> Self {
-        Self { place: NetPlace::Nothing, mac: None, mtu: 0, pairs: 1, packets_a_second: 0, bytes_a_second: 0 }
+        Self {
+            link: LinkOptions::Nothing,
+            mac: None,
+            mtu: 0,
+            pairs: 1,
+            packets_a_second: 0,
+            bytes_a_second: 0,
+        }
     }
 }
 
@@ -130,7 +137,7 @@ impl std::fmt::Display for Mac<'_> {
 
 /// What a device's packets go to and come from, opened.
 #[derive(Debug)]
-enum Backend {
+enum Link {
     Nothing,
     Tap(Tap),
     Port(Arc<Port>),
@@ -139,7 +146,7 @@ enum Backend {
 /// A network device: what all its queues share.
 #[derive(Debug)]
 pub struct NetDevice {
-    backend: Backend,
+    link: Link,
     options: NetOptions,
     mtu: AtomicU16,
     sent: Limits,
@@ -152,16 +159,16 @@ impl NetDevice {
     /// # Errors
     /// [`NetError`].
     pub fn open(options: NetOptions, switches: &Switches) -> Result<Arc<Self>, NetError> {
-        let backend = match &options.place {
-            NetPlace::Nothing => Backend::Nothing,
-            NetPlace::Tap(place) => Backend::Tap(Tap::open(place, options.pairs, options.mtu)?),
-            NetPlace::Switch { name, checks_source } => {
-                Backend::Port(switches.get(name).plug(options.pairs, options.mac, *checks_source)?)
+        let link = match &options.link {
+            LinkOptions::Nothing => Link::Nothing,
+            LinkOptions::Tap(tap) => Link::Tap(Tap::open(tap, options.pairs, options.mtu)?),
+            LinkOptions::Switch { name, checks_source } => {
+                Link::Port(switches.get(name).plug(options.pairs, options.mac, *checks_source)?)
             }
         };
         let limits = || Limits::new(options.packets_a_second, options.bytes_a_second);
         let (mtu, sent, received) = (AtomicU16::new(options.mtu), limits(), limits());
-        Ok(Arc::new(Self { backend, mtu, sent, received, options }))
+        Ok(Arc::new(Self { link, mtu, sent, received, options }))
     }
 
     /// What it was made of.
@@ -204,14 +211,14 @@ impl NetDevice {
     #[must_use]
     pub fn receive(self: &Arc<Self>, pair: u16, agreed: VirtioFeatures) -> Receive {
         let offloads = Offloads::of_guest(agreed);
-        let source = match &self.backend {
-            Backend::Nothing => Source::Nothing,
-            Backend::Tap(tap) => {
+        let source = match &self.link {
+            Link::Nothing => Source::Nothing,
+            Link::Tap(tap) => {
                 tap.set_offloads(offloads);
                 tap.queue(usize::from(pair)).map_or(Source::Nothing, Source::Tap)
             }
-            Backend::Port(port) => match port.inlets.get(usize::from(pair)) {
-                Some(inlet) => Source::Inlet(Arc::clone(inlet)),
+            Link::Port(port) => match port.receive_queues.get(usize::from(pair)) {
+                Some(receive_queue) => Source::Switch(Arc::clone(receive_queue)),
                 None => Source::Nothing,
             },
         };
@@ -222,10 +229,10 @@ impl NetDevice {
     /// What takes a guest's packets by one of its pairs of queues.
     #[must_use]
     pub fn transmit(self: &Arc<Self>, pair: u16, agreed: VirtioFeatures) -> Transmit {
-        let target = match &self.backend {
-            Backend::Nothing => Target::Nothing,
-            Backend::Tap(tap) => tap.queue(usize::from(pair)).map_or(Target::Nothing, Target::Tap),
-            Backend::Port(port) => Target::Switch(Box::new(Sender::new(Arc::clone(port)))),
+        let target = match &self.link {
+            Link::Nothing => Target::Nothing,
+            Link::Tap(tap) => tap.queue(usize::from(pair)).map_or(Target::Nothing, Target::Tap),
+            Link::Port(port) => Target::Switch(Box::new(Sender::new(Arc::clone(port)))),
         };
         Transmit::new(Arc::clone(self), target, Self::header(agreed), Offloads::of_device(agreed))
     }
@@ -244,11 +251,11 @@ impl NetDevice {
         frame[12..22].copy_from_slice(&[0x80, 0x35, 0, 1, 0x08, 0, 6, 4, 0, 3]);
         frame[22..28].copy_from_slice(&mac);
         frame[32..38].copy_from_slice(&mac);
-        match &self.backend {
-            Backend::Nothing => Ok(()),
-            Backend::Tap(tap) if tap.inject(&frame) => Ok(()),
-            Backend::Tap(tap) => Err(format!("the tap {} takes no packets", tap.name())),
-            Backend::Port(port) => match Sender::new(Arc::clone(port)).announce(&frame, mac, now_ns()) {
+        match &self.link {
+            Link::Nothing => Ok(()),
+            Link::Tap(tap) if tap.inject(&frame) => Ok(()),
+            Link::Tap(tap) => Err(format!("the tap {} takes no packets", tap.name())),
+            Link::Port(port) => match Sender::new(Arc::clone(port)).announce(&frame, mac, now_ns()) {
                 true => Ok(()),
                 false => Err(format!("the device may not send from {}", Mac(&mac))),
             },
@@ -280,7 +287,7 @@ impl Device for Arc<NetDevice> {
     fn handler(&self, index: u16, _size: u16, features: VirtioFeatures) -> Box<dyn Handler> {
         let pair = index / 2;
         match index {
-            _ if pair >= self.options.pairs => Box::new(Control::new(self.options.pairs)),
+            _ if pair >= self.options.pairs => Box::new(ControlQueue::new(self.options.pairs)),
             _ if index.is_multiple_of(2) => Box::new(self.receive(pair, features)),
             _ => Box::new(self.transmit(pair, features)),
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A guarded mapping.
-struct Slot {
+struct GuardSlot {
     /// Odd while the others change: the handler reads them as one.
     version: AtomicUsize,
     /// Its first byte, and the one after its last; both 0 when the slot is free.
@@ -28,14 +28,14 @@ const SLOTS: usize = 256;
 
 /// Some slots, and where the next ones are: they are never given back, for the handler may look at them at any time.
 struct Chunk {
-    slots: [Slot; SLOTS],
+    slots: [GuardSlot; SLOTS],
     next: AtomicPtr<Chunk>,
 }
 
 impl Chunk {
     const fn new() -> Self {
         let slots = [const {
-            Slot {
+            GuardSlot {
                 version: AtomicUsize::new(0),
                 start: AtomicUsize::new(0),
                 end: AtomicUsize::new(0),
@@ -69,7 +69,7 @@ pub(crate) fn lost_pages() -> u32 {
 }
 
 /// A mapping's place among those that are guarded.
-pub(super) struct Guard(&'static Slot);
+pub(super) struct Guard(&'static GuardSlot);
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -110,7 +110,7 @@ impl Drop for Guard {
     }
 }
 
-impl Slot {
+impl GuardSlot {
     fn set(&self, start: usize, end: usize, page: usize) {
         self.version.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::Release);
@@ -135,7 +135,7 @@ impl Slot {
 }
 
 /// A slot that nobody has; called by one thread at a time.
-fn free_slot() -> &'static Slot {
+fn free_slot() -> &'static GuardSlot {
     let mut chunk = &FIRST;
     loop {
         if let Some(slot) = chunk.slots.iter().find(|slot| slot.end.load(Ordering::Relaxed) == 0) {
@@ -207,16 +207,16 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
 /// Puts an empty page in the place of one that was lost.
 fn replace(page: usize, size: usize) -> bool {
     let flags = libc::MAP_FIXED | libc::MAP_ANONYMOUS | libc::MAP_PRIVATE | libc::MAP_NORESERVE;
-    let place = std::ptr::without_provenance_mut(page);
+    let address = std::ptr::without_provenance_mut(page);
     // SAFETY: the thread's own.
     let error = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { error.read() };
     // SAFETY: the page is of a mapping that is guarded, so that nothing else is there.
-    let mapped = unsafe { libc::mmap(place, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    let mapped = unsafe { libc::mmap(address, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     // SAFETY: as above. What was interrupted may be about to look at it.
     unsafe { error.write(before) };
-    mapped == place
+    mapped == address
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-use crate::memory::{GuestMemory, RegionPlace, lost_pages};
+use crate::memory::{GuestMemory, RegionDescription, lost_pages};
 use crate::testing::memory_file;
 use std::os::unix::fs::FileExt as _;
 
 fn memory(file: &std::fs::File, size: u64) -> GuestMemory {
-    let place = RegionPlace { guest: 0, size, user: 0, offset: 0 };
-    GuestMemory::default().with(place, file).unwrap()
+    let description = RegionDescription { guest: 0, size, user: 0, offset: 0 };
+    GuestMemory::default().with(description, file).unwrap()
 }
 
 fn byte(memory: &GuestMemory, at: u64) -> u8 {

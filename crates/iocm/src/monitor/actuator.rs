@@ -2,17 +2,17 @@
 
 mod computing;
 mod groups;
-mod placing;
+mod pinning;
 mod vhost;
 mod vhost_vms;
 mod workers;
 
-use super::{Action, Layout, Place, View, VmExits};
+use super::{Action, Layout, View, VmExits, WorkerCore};
 use crate::control::client::ClientError;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-pub use placing::Placing;
+pub use pinning::Pinning;
 pub use vhost::Vhost;
 pub use workers::Workers;
 
@@ -32,7 +32,7 @@ pub trait Actuator {
     fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble>;
 
     /// Which workers look again at once instead of waiting for kicks, by place. Empty where that is not the monitor's.
-    fn polled(&self) -> BTreeMap<Place, bool> {
+    fn polled(&self) -> BTreeMap<WorkerCore, bool> {
         BTreeMap::new()
     }
 
@@ -40,7 +40,7 @@ pub trait Actuator {
     ///
     /// # Errors
     /// [`Trouble`] when the rest is not worth trying.
-    fn poll(&mut self, _wanted: &BTreeMap<Place, bool>) -> Result<Vec<String>, Trouble> {
+    fn poll(&mut self, _wanted: &BTreeMap<WorkerCore, bool>) -> Result<Vec<String>, Trouble> {
         Ok(Vec::new())
     }
 

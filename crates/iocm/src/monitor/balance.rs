@@ -4,7 +4,7 @@
 //! first to the core with the least load, and ends within a third of the best. Three wishes bend it: a queue stays where
 //! it is unless a move is worth it, it goes to a core of its VM's NUMA node, and bulk keeps apart from the rest.
 
-use super::{Core, Layout, Place, QueueView};
+use super::{Core, Layout, QueueView, WorkerCore};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What leads a queue elsewhere must be better by this share of a core.
@@ -92,31 +92,31 @@ pub fn balance(queues: &[QueueView], cores: &[Core], now: &Layout) -> Layout {
     if cores.is_empty() {
         return Layout([(None, queues.iter().map(|queue| queue.number).collect())].into());
     }
-    let places = now.places();
+    let cores_by_queue = now.cores_by_queue();
     let same_cores =
         now.0.len() == cores.len() && cores.iter().all(|core| now.0.contains_key(&Some(core.number)));
-    let complete = same_cores && places.len() == queues.len();
+    let complete = same_cores && cores_by_queue.len() == queues.len();
     let (most, least) = now.extremes(queues);
     let even = most - least <= TOLERATED;
     let far_now = far(now, queues, cores);
     if complete && even && mixed(now, queues) <= 1 && far_now < WORTH_FAR {
         return now.clone();
     }
-    let wanted = spread(queues, cores, &places);
+    let wanted = spread(queues, cores, &cores_by_queue);
     let worth = wanted.extremes(queues).0 <= most - STAY
         || mixed(&wanted, queues) < mixed(now, queues)
         || far(&wanted, queues, cores) <= far_now - WORTH_FAR;
     if complete && !worth { now.clone() } else { wanted }
 }
 
-fn spread(queues: &[QueueView], cores: &[Core], places: &BTreeMap<u32, Place>) -> Layout {
+fn spread(queues: &[QueueView], cores: &[Core], cores_by_queue: &BTreeMap<u32, WorkerCore>) -> Layout {
     let mut bins = Bins::of(cores);
     let of_core: BTreeMap<u32, usize> = cores.iter().map(|core| core.number).zip(0..).collect();
     let mut order: Vec<&QueueView> = queues.iter().collect();
     order.sort_by(|a, b| b.useful.total_cmp(&a.useful).then(a.number.cmp(&b.number)));
     let mut wanted = Layout(cores.iter().map(|core| (Some(core.number), BTreeSet::new())).collect());
     for queue in order {
-        let here = places.get(&queue.number).copied().flatten();
+        let here = cores_by_queue.get(&queue.number).copied().flatten();
         let here = here.and_then(|core| of_core.get(&core).copied());
         let Some(core) = bins.cheapest(queue, here).and_then(|index| bins.add(index, queue)) else { break };
         wanted.0.entry(Some(core.number)).or_default().insert(queue.number);
@@ -138,9 +138,9 @@ fn cost(bin: &Bin, queue: &QueueView, is_here: bool) -> f64 {
 /// What queues cost more for being served from another node than their VM's, in CPUs' worth.
 fn far(layout: &Layout, queues: &[QueueView], cores: &[Core]) -> f64 {
     let nodes: BTreeMap<u32, u32> = cores.iter().map(|core| (core.number, core.node)).collect();
-    let places = layout.places();
+    let cores_by_queue = layout.cores_by_queue();
     let is_far = |queue: &&QueueView| {
-        let there = places.get(&queue.number).copied().flatten().and_then(|core| nodes.get(&core));
+        let there = cores_by_queue.get(&queue.number).copied().flatten().and_then(|core| nodes.get(&core));
         queue.node.zip(there).is_some_and(|(own, &there)| own != there)
     };
     queues.iter().filter(is_far).map(|queue| FAR * queue.useful).sum()
@@ -148,11 +148,11 @@ fn far(layout: &Layout, queues: &[QueueView], cores: &[Core]) -> f64 {
 
 /// Cores that have much of both kinds.
 fn mixed(layout: &Layout, queues: &[QueueView]) -> usize {
-    let places = layout.places();
-    let mut kinds: BTreeMap<Place, (f64, f64)> = BTreeMap::new();
+    let cores_by_queue = layout.cores_by_queue();
+    let mut kinds: BTreeMap<WorkerCore, (f64, f64)> = BTreeMap::new();
     for queue in queues {
-        if let Some(&place) = places.get(&queue.number) {
-            let kind = kinds.entry(place).or_default();
+        if let Some(&core) = cores_by_queue.get(&queue.number) {
+            let kind = kinds.entry(core).or_default();
             *(if queue.is_bulk() { &mut kind.0 } else { &mut kind.1 }) += queue.useful;
         }
     }

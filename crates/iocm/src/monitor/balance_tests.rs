@@ -21,7 +21,7 @@ fn heavy_queues_go_apart_and_light_ones_fill_up() {
     let layout = balance(&queues, &[core(6, 0), core(7, 0)], &Layout::default());
     let (most, least) = layout.extremes(&queues);
     assert!(most - least < 0.1, "{layout:?}");
-    assert_ne!(layout.places()[&0], layout.places()[&1]);
+    assert_ne!(layout.cores_by_queue()[&0], layout.cores_by_queue()[&1]);
 }
 
 #[test]
@@ -49,13 +49,13 @@ fn a_load_that_cannot_be_divided_is_not_moved_about() {
 fn queues_go_to_their_node_and_bulk_apart_from_the_rest() {
     let near = |number, node| QueueView { node: Some(node), ..queue(number, 0.3) };
     let queues = [near(0, 0), near(1, 1), near(2, 0), near(3, 1)];
-    let places = balance(&queues, &[core(3, 0), core(7, 1)], &Layout::default()).places();
-    assert_eq!([0, 1, 2, 3].map(|queue| places[&queue]), [Some(3), Some(7), Some(3), Some(7)]);
+    let cores_by_queue = balance(&queues, &[core(3, 0), core(7, 1)], &Layout::default()).cores_by_queue();
+    assert_eq!([0, 1, 2, 3].map(|queue| cores_by_queue[&queue]), [Some(3), Some(7), Some(3), Some(7)]);
 
     let mixed = [bulk(0, 0.3), queue(1, 0.3), bulk(2, 0.25), queue(3, 0.25)];
-    let places = balance(&mixed, &[core(3, 0), core(7, 0)], &Layout::default()).places();
-    assert_eq!(places[&0], places[&2]);
-    assert_eq!(places[&1], places[&3]);
+    let cores_by_queue = balance(&mixed, &[core(3, 0), core(7, 0)], &Layout::default()).cores_by_queue();
+    assert_eq!(cores_by_queue[&0], cores_by_queue[&2]);
+    assert_eq!(cores_by_queue[&1], cores_by_queue[&3]);
 }
 
 #[test]
@@ -73,7 +73,7 @@ proptest! {
         let queues: Vec<_> = (0..).zip(useful).map(|(number, useful)| queue(number, useful)).collect();
         let cores: Vec<_> = (0..cores).map(|number| core(number, 0)).collect();
         let layout = balance(&queues, &cores, &Layout::default());
-        prop_assert_eq!(layout.places().len(), queues.len());
+        prop_assert_eq!(layout.cores_by_queue().len(), queues.len());
         prop_assert_eq!(layout.cores(), cores.len());
         let total: f64 = queues.iter().map(|queue| queue.useful).sum();
         let heaviest = queues.iter().map(|queue| queue.useful).fold(0.0, f64::max);

@@ -2,7 +2,7 @@
 
 use super::actuator::{Actuator, Seen};
 use super::view::total;
-use super::{Action, ExitsSeen, Layout, Memory, Reason, Settings, VmExits, decide, polling};
+use super::{Action, ExitsSeen, Layout, PolicyState, Reason, Settings, VmExits, decide, polling};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub const MONITOR_FORMAT: u32 = 1;
 pub struct Monitor<A: Actuator> {
     actuator: A,
     settings: Settings,
-    memory: Memory,
+    memory: PolicyState,
     dry_run: bool,
     /// VM exits, where somebody counts them.
     exits: Option<ExitsSeen>,
@@ -120,7 +120,14 @@ impl<A: Actuator> Monitor<A> {
     /// A monitor that begins without memory.
     #[must_use]
     pub fn new(actuator: A, settings: Settings, dry_run: bool) -> Self {
-        Self { actuator, settings, memory: Memory::default(), dry_run, exits: None, said: Said::default() }
+        Self {
+            actuator,
+            settings,
+            memory: PolicyState::default(),
+            dry_run,
+            exits: None,
+            said: Said::default(),
+        }
     }
 
     /// Takes in what was counted of VM exits: it is shown beside what is seen from now on, and decides nothing.
@@ -175,11 +182,10 @@ impl<A: Actuator> Monitor<A> {
         };
         let polled = self.actuator.polled();
         let mut polls = polling(&self.settings, &seen.view, &polled);
-        polls.retain(|place, polls| polled.get(place).is_some_and(|now| now != polls));
+        polls.retain(|core, polls| polled.get(core).is_some_and(|now| now != polls));
         let mut layout = decision.layout;
         if !polls.is_empty() {
-            decided.polling =
-                polls.iter().map(|(&place, &polls)| (Layout::place_name(place), polls)).collect();
+            decided.polling = polls.iter().map(|(&core, &polls)| (Layout::core_name(core), polls)).collect();
         }
         if self.dry_run {
             layout = now;
@@ -213,7 +219,7 @@ impl<A: Actuator> Monitor<A> {
 
     /// Nothing is decided or done, and what was learnt is of a host that was another one.
     fn in_trouble(&mut self, time: f64, trouble: String) -> Step {
-        self.memory = Memory::default();
+        self.memory = PolicyState::default();
         if self.said.trouble.as_ref() == Some(&trouble) {
             return Step::default();
         }

@@ -1,7 +1,7 @@
 //! A monitor over an actuator of plain figures.
 
 use super::super::actuator::{Trouble, VmSeen};
-use super::super::{Core, Place, QueueView, State, View, WorkerView};
+use super::super::{Core, QueueView, State, View, WorkerCore, WorkerView};
 use super::*;
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 struct MadeUp {
     wanted: Vec<f64>,
-    layout: BTreeMap<u32, Place>,
+    layout: BTreeMap<u32, WorkerCore>,
     is_dead: bool,
     notes: Vec<String>,
     given_back: bool,
@@ -27,16 +27,16 @@ impl Actuator for MadeUp {
         if self.is_dead {
             return Err(Trouble::NoIo("the daemon ended".to_owned()));
         }
-        let mut workers: BTreeMap<Place, f64> = BTreeMap::new();
-        for (queue, place) in &self.layout {
-            *workers.entry(*place).or_default() += self.wanted[*queue as usize];
+        let mut workers: BTreeMap<WorkerCore, f64> = BTreeMap::new();
+        for (queue, core) in &self.layout {
+            *workers.entry(*core).or_default() += self.wanted[*queue as usize];
         }
-        let number = |place: Place| place.map_or(0, |core| core + 1);
-        let queues = self.layout.iter().map(|(&queue, &place)| {
+        let number = |core: WorkerCore| core.map_or(0, |core| core + 1);
+        let queues = self.layout.iter().map(|(&queue, &core)| {
             // A full worker serves all of its queues in part.
-            let useful = self.wanted[queue as usize] / workers[&place].max(1.0);
+            let useful = self.wanted[queue as usize] / workers[&core].max(1.0);
             let (requests, bytes) = (useful * 1e6, useful * 1e8);
-            QueueView { number: queue, worker: number(place), node: None, useful, requests, bytes }
+            QueueView { number: queue, worker: number(core), node: None, useful, requests, bytes }
         });
         let view = View {
             cores: (0..4).map(|number| Core { number, node: 0 }).collect(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a worker runs: on a core that nothing else has, by the kernel's number, or, when there is too little I/O for
 /// one, wherever the kernel finds room.
-pub type Place = Option<u32>;
+pub type WorkerCore = Option<u32>;
 
 /// One thing that is done to the workers. A worker is called by its place: no two have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -15,35 +15,35 @@ pub enum Action {
     /// A worker is made there.
     Add {
         /// Its place.
-        at: Place,
+        at: WorkerCore,
     },
     /// A queue goes to the worker there.
     Move {
         /// The queue's number.
         queue: u32,
         /// The worker's place.
-        to: Place,
+        to: WorkerCore,
     },
     /// The worker there is ended; it has no queues any more.
     Remove {
         /// Its place.
-        at: Place,
+        at: WorkerCore,
     },
 }
 
 /// A way to serve all queues: by place, the queues that its worker has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Layout(pub BTreeMap<Place, BTreeSet<u32>>);
+pub struct Layout(pub BTreeMap<WorkerCore, BTreeSet<u32>>);
 
 impl Layout {
     /// The one that is there now.
     #[must_use]
     pub fn of(view: &View) -> Self {
-        let places: BTreeMap<u32, Place> =
+        let cores_by_queue: BTreeMap<u32, WorkerCore> =
             view.workers.iter().map(|worker| (worker.number, worker.core)).collect();
-        let mut layout = Self(places.values().map(|&place| (place, BTreeSet::new())).collect());
+        let mut layout = Self(cores_by_queue.values().map(|&core| (core, BTreeSet::new())).collect());
         for queue in &view.queues {
-            if let Some(queues) = places.get(&queue.worker).and_then(|place| layout.0.get_mut(place)) {
+            if let Some(queues) = cores_by_queue.get(&queue.worker).and_then(|core| layout.0.get_mut(core)) {
                 queues.insert(queue.number);
             }
         }
@@ -58,37 +58,37 @@ impl Layout {
 
     /// The place that each queue is served at.
     #[must_use]
-    pub fn places(&self) -> BTreeMap<u32, Place> {
-        let each = |(&place, queues): (&Place, &BTreeSet<u32>)| {
-            queues.iter().map(move |&queue| (queue, place)).collect::<Vec<_>>()
+    pub fn cores_by_queue(&self) -> BTreeMap<u32, WorkerCore> {
+        let each = |(&core, queues): (&WorkerCore, &BTreeSet<u32>)| {
+            queues.iter().map(move |&queue| (queue, core)).collect::<Vec<_>>()
         };
         self.0.iter().flat_map(each).collect()
     }
 
     /// A place as it is told: `anywhere`, or the core's number.
     #[must_use]
-    pub fn place_name(place: Place) -> String {
-        place.map_or_else(|| "anywhere".to_owned(), |core| core.to_string())
+    pub fn core_name(core: WorkerCore) -> String {
+        core.map_or_else(|| "anywhere".to_owned(), |core| core.to_string())
     }
 
     /// The queues at each place, with their names.
     #[must_use]
     pub fn named(&self, name_of: impl Fn(u32) -> String) -> BTreeMap<String, Vec<String>> {
         let names = |queues: &BTreeSet<u32>| queues.iter().map(|&queue| name_of(queue)).collect();
-        self.0.iter().map(|(&place, queues)| (Self::place_name(place), names(queues))).collect()
+        self.0.iter().map(|(&core, queues)| (Self::core_name(core), names(queues))).collect()
     }
 
     /// What leads from this layout to another, in an order in which every queue has a worker at every moment.
     #[must_use]
     pub fn actions_to(&self, wanted: &Self) -> Vec<Action> {
-        let new = wanted.0.keys().filter(|place| !self.0.contains_key(place));
+        let new = wanted.0.keys().filter(|core| !self.0.contains_key(core));
         let mut actions: Vec<Action> = new.map(|&at| Action::Add { at }).collect();
-        let places = self.places();
+        let cores_by_queue = self.cores_by_queue();
         for (&to, queues) in &wanted.0 {
-            let come = queues.iter().filter(|queue| places.get(queue) != Some(&to));
+            let come = queues.iter().filter(|queue| cores_by_queue.get(queue) != Some(&to));
             actions.extend(come.map(|&queue| Action::Move { queue, to }));
         }
-        let gone = self.0.keys().filter(|place| !wanted.0.contains_key(place));
+        let gone = self.0.keys().filter(|core| !wanted.0.contains_key(core));
         actions.extend(gone.map(|&at| Action::Remove { at }));
         actions
     }

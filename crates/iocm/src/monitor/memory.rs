@@ -2,19 +2,19 @@
 
 use super::Direction;
 use super::policy::SPARE_PERIODS;
-use super::trial::{Load, Trial};
+use super::trial::{LoadProfile, Trial};
 use std::collections::BTreeMap;
 
 /// What the policy remembers from one decision to the next.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Memory {
+pub struct PolicyState {
     pub(super) trial: Option<Trial>,
     /// Periods until the next try without a cause, by direction.
     patience: BTreeMap<Direction, Patience>,
     /// The load for which patience was learnt.
-    learnt: Option<Load>,
+    learnt: Option<LoadProfile>,
     /// Loads that were there, and the CPUs' worth of I/O that they wanted when that was last seen whole; the latest last.
-    seen: Vec<(Load, f64)>,
+    seen: Vec<(LoadProfile, f64)>,
     /// Periods in a row in which fewer cores would do.
     pub(super) spare: u32,
     /// Periods since cores were given back.
@@ -34,9 +34,9 @@ const LITTLE_IO: f64 = 0.05;
 /// So many loads are remembered.
 const SEEN: usize = 16;
 
-impl Memory {
+impl PolicyState {
     /// One period more has passed, with this load.
-    pub(super) fn pass(&mut self, load: Load, cores: usize, useful: f64) {
+    pub(super) fn pass(&mut self, load: LoadProfile, cores: usize, useful: f64) {
         if self.learnt.is_none_or(|learnt| learnt.differs(&load)) {
             self.patience.clear();
             self.learnt = Some(load);
@@ -78,7 +78,7 @@ impl Memory {
     }
 
     /// What this load wanted when that was last seen whole.
-    pub(super) fn known(&self, load: &Load) -> Option<f64> {
+    pub(super) fn known(&self, load: &LoadProfile) -> Option<f64> {
         self.seen.iter().rev().find(|(seen, _)| !seen.differs(load)).map(|&(_, io)| io)
     }
 
@@ -95,7 +95,7 @@ impl Memory {
         self.longer_alone = longer.unwrap_or(self.longer_alone);
     }
 
-    pub(super) fn learn(&mut self, load: Load, io: f64) {
+    pub(super) fn learn(&mut self, load: LoadProfile, io: f64) {
         self.seen.retain(|(seen, _)| seen.differs(&load));
         self.seen.push((load, io));
         if self.seen.len() > SEEN {

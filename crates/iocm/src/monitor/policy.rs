@@ -6,18 +6,18 @@
 //! taken back the next is made later, until the load itself changes.
 
 use super::cores::choose;
-use super::trial::{Judged, Load, Trial};
+use super::trial::{LoadProfile, Trial, TrialResult};
 use super::wanted::{Bounds, Wanted};
-use super::{Decision, Direction, Layout, Memory, Reason, Settings, View, balance};
+use super::{Decision, Direction, Layout, PolicyState, Reason, Settings, View, balance};
 
 /// Periods in a row in which fewer cores must do before one is given back.
 pub(super) const SPARE_PERIODS: u32 = 3;
 
 /// Decides by what was seen in the last period, and remembers.
 #[must_use]
-pub fn decide(settings: &Settings, memory: &mut Memory, view: &View) -> Decision {
+pub fn decide(settings: &Settings, memory: &mut PolicyState, view: &View) -> Decision {
     let now = Layout::of(view);
-    let load = Load::of(view);
+    let load = LoadProfile::of(view);
     memory.pass(load, now.cores(), view.useful());
     let tried = memory.trial.clone();
     let (cores, reason) = count(settings, memory, view, now.cores(), load);
@@ -41,10 +41,10 @@ pub fn decide(settings: &Settings, memory: &mut Memory, view: &View) -> Decision
 
 fn count(
     settings: &Settings,
-    memory: &mut Memory,
+    memory: &mut PolicyState,
     view: &View,
     before: usize,
-    load: Load,
+    load: LoadProfile,
 ) -> (usize, Reason) {
     let useful = view.useful();
     // A core is always left to the vCPUs.
@@ -62,12 +62,12 @@ fn count(
         }
         memory.learn_alone(trial.longer_alone(before, &load));
         match trial.judge(settings, view, &load) {
-            Judged::Another => {}
-            Judged::Paid(ratio) => {
+            TrialResult::Another => {}
+            TrialResult::Paid(ratio) => {
                 kept = Some(Reason::Kept { direction: trial.direction, ratio, cores: before });
                 memory.trust(trial.direction);
             }
-            Judged::Harmed(ratio) => {
+            TrialResult::Harmed(ratio) => {
                 // It went too far, and showed how much is wanted: what lies between is tried before all is taken back.
                 let between = seen.cores(Bounds::adding(settings), least..=most);
                 if !seen.hidden {
@@ -95,7 +95,7 @@ fn count(
         more = (before + 1).min(most);
     }
     let fewer = wanted.cores(Bounds::giving_back(settings), least..=most);
-    let start = |memory: &mut Memory, direction| {
+    let start = |memory: &mut PolicyState, direction| {
         memory.trial = Some(Trial::begin(direction, before, settings.settle, view, load));
         memory.spare = 0;
     };

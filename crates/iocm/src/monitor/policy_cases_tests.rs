@@ -93,7 +93,7 @@ fn view(seen: &Seen) -> View {
 fn the_number_of_cores_case_by_case() {
     let mut wrong = Vec::new();
     for seen in CASES {
-        let (view, mut memory) = (view(seen), Memory::default());
+        let (view, mut memory) = (view(seen), PolicyState::default());
         let now = Layout::of(&view);
         let mut decision = decide(&Settings::default(), &mut memory, &view);
         for _ in 1..seen.periods {
@@ -114,14 +114,14 @@ fn the_number_of_cores_case_by_case() {
 fn whatever_is_decided_every_queue_has_a_worker_and_vcpus_have_a_core() {
     for seen in CASES {
         let view = view(seen);
-        let decision = decide(&Settings::default(), &mut Memory::default(), &view);
-        assert_eq!(decision.layout.places().len(), view.queues.len(), "{}", seen.name);
+        let decision = decide(&Settings::default(), &mut PolicyState::default(), &view);
+        assert_eq!(decision.layout.cores_by_queue().len(), view.queues.len(), "{}", seen.name);
         assert!(decision.layout.cores() < view.cores.len(), "{}", seen.name);
     }
 }
 
 /// A host of one core for I/O under one load, until it has had a try and its outcome; `served` after it, of what was served.
-fn tried(memory: &mut Memory, served: f64, waiting: f64) -> Reason {
+fn tried(memory: &mut PolicyState, served: f64, waiting: f64) -> Reason {
     let full = Seen { computing: 2.9, ..own("full", &[(1.0, 2)], 2.9, 0.0, 1, 2) };
     let _ = decide(&Settings::default(), memory, &view(&full));
     let mut after = view(&own("two", &[(1.0, 1), (1.0, 1)], 2.9 - waiting, waiting, 1, 2));
@@ -153,7 +153,7 @@ fn a_try_is_judged_by_what_was_served_before_and_after() {
         ("more, and vCPUs miss the core", 1.3, 0.9, true),
     ];
     for (name, served, waiting, is_kept) in cases {
-        let reason = tried(&mut Memory::default(), served, waiting);
+        let reason = tried(&mut PolicyState::default(), served, waiting);
         let regretted = matches!(reason, Reason::Regret { direction: Direction::More, .. });
         assert_eq!(!regretted, is_kept, "{name}: {reason:?}");
     }
@@ -161,7 +161,7 @@ fn a_try_is_judged_by_what_was_served_before_and_after() {
 
 #[test]
 fn each_regret_doubles_the_time_until_the_next_try_up_to_a_bound() {
-    let mut memory = Memory::default();
+    let mut memory = PolicyState::default();
     let full = own("full", &[(1.0, 2)], 2.9, 0.0, 1, 2);
     let mut seen = Vec::new();
     for _ in 0..7 {
@@ -176,7 +176,7 @@ fn each_regret_doubles_the_time_until_the_next_try_up_to_a_bound() {
 
 #[test]
 fn what_full_workers_hide_is_another_load_when_the_same_cores_do_much_more() {
-    let mut memory = Memory::default();
+    let mut memory = PolicyState::default();
     let crowded = |useful: f64| {
         let mut view = view(&anywhere("crowded", &[(0.0, 2)], 3.4, 1.4, 1, 0));
         view.workers[0].useful = useful;
@@ -200,7 +200,7 @@ fn what_full_workers_hide_is_another_load_when_the_same_cores_do_much_more() {
 
 #[test]
 fn what_was_given_back_is_taken_again_as_it_was() {
-    let mut memory = Memory::default();
+    let mut memory = PolicyState::default();
     let before = view(&own("two", &[(0.3, 1), (0.3, 1)], 1.0, 0.0, 1, 1));
     let mut decision = decide(&Settings::default(), &mut memory, &before);
     for _ in 0..5 {

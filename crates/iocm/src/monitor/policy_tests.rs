@@ -25,7 +25,7 @@ fn view(workers: &[f64], queues: &[(u32, f64)], computing: f64, waiting: f64) ->
 }
 
 fn cores_after(view: &View, periods: u32) -> (usize, Reason) {
-    let mut memory = Memory::default();
+    let mut memory = PolicyState::default();
     let mut decision = decide(&Settings::default(), &mut memory, view);
     for _ in 1..periods {
         if decision.layout != Layout::of(view) {
@@ -71,7 +71,7 @@ fn where_ten_times_too_many_vcpus_run_little_io_gets_no_core() {
 
 #[test]
 fn a_core_that_vcpus_miss_and_that_brings_nothing_is_taken_back_and_tried_later() {
-    let mut memory = Memory::default();
+    let mut memory = PolicyState::default();
     let full = view(&[1.0], &[(0, 0.5), (0, 0.5)], 2.9, 0.0);
     let first = decide(&Settings::default(), &mut memory, &full);
     assert!(matches!(first.reason, Reason::Busy { before: 1, .. }), "{first:?}");
@@ -92,14 +92,14 @@ fn a_core_that_vcpus_miss_and_that_brings_nothing_is_taken_back_and_tried_later(
 fn the_order_of_actions_never_leaves_a_queue_alone() {
     let busy = view(&[1.0], &[(0, 0.3), (0, 0.3), (0, 0.4)], 1.0, 0.0);
     let now = Layout::of(&busy);
-    let wanted = decide(&Settings::default(), &mut Memory::default(), &busy).layout;
+    let wanted = decide(&Settings::default(), &mut PolicyState::default(), &busy).layout;
     let mut cores: Vec<_> = now.0.keys().copied().collect();
     for action in now.actions_to(&wanted) {
         match action {
             super::super::Action::Add { at } => cores.push(at),
             super::super::Action::Move { to, .. } => assert!(cores.contains(&to), "{action:?}"),
             super::super::Action::Remove { at } => {
-                assert!(wanted.places().values().all(|&place| place != at));
+                assert!(wanted.cores_by_queue().values().all(|&core| core != at));
                 cores.retain(|&core| core != at);
             }
         }
@@ -114,10 +114,10 @@ fn the_order_of_actions_never_leaves_a_queue_alone() {
 fn bounds_of_the_settings_hold() {
     let busy = view(&[1.0], &[(0, 0.5), (0, 0.5)], 1.0, 0.0);
     let most = Settings { most_cores: Some(1), ..Settings::default() };
-    assert_eq!(decide(&most, &mut Memory::default(), &busy).layout.cores(), 1);
+    assert_eq!(decide(&most, &mut PolicyState::default(), &busy).layout.cores(), 1);
     let idle = view(&[0.0], &[(0, 0.0)], 0.0, 0.0);
     let least = Settings { least_cores: 1, ..Settings::default() };
-    let mut memory = Memory::default();
+    let mut memory = PolicyState::default();
     for _ in 0..10 {
         assert_eq!(decide(&least, &mut memory, &idle).layout.cores(), 1);
     }

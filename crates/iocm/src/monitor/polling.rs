@@ -1,6 +1,6 @@
 //! When a worker should look again at once instead of waiting for kicks.
 
-use super::{Place, Settings, View};
+use super::{Settings, View, WorkerCore};
 use std::collections::BTreeMap;
 
 /// A worker that is at least so busy on requests saves kicks and wake-ups by looking again at once.
@@ -13,7 +13,11 @@ const END: f64 = 0.15;
 /// Looking costs the whole core. That is nobody's loss where the core is the worker's own and has much to do anyway, and
 /// no vCPU waits for one; a worker without a core of its own would take it from them.
 #[must_use]
-pub fn polling(settings: &Settings, view: &View, now: &BTreeMap<Place, bool>) -> BTreeMap<Place, bool> {
+pub fn polling(
+    settings: &Settings,
+    view: &View,
+    now: &BTreeMap<WorkerCore, bool>,
+) -> BTreeMap<WorkerCore, bool> {
     let mut wanted = BTreeMap::new();
     for worker in &view.workers {
         let polls = now.get(&worker.core).copied().unwrap_or(false);

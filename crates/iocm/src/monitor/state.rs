@@ -98,9 +98,9 @@ impl State {
             self.loads = Layout::of(&seen.view)
                 .0
                 .iter()
-                .map(|(&place, queues)| {
+                .map(|(&core, queues)| {
                     let own = seen.view.queues.iter().filter(|queue| queues.contains(&queue.number));
-                    (Layout::place_name(place), total(own.map(|queue| queue.useful)))
+                    (Layout::core_name(core), total(own.map(|queue| queue.useful)))
                 })
                 .collect();
         }

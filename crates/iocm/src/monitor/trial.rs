@@ -17,20 +17,20 @@ pub(super) struct Trial {
     pub(super) layout: Layout,
     /// What each queue did: requests per second and its part of the load.
     pub(super) served: BTreeMap<u32, (f64, f64)>,
-    pub(super) load: Load,
+    pub(super) load: LoadProfile,
     pub(super) left: u32,
 }
 
 /// What tells one phase of a load from another.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Load {
+pub(super) struct LoadProfile {
     per_request: f64,
     bytes_per_request: f64,
     active: usize,
     wanted: f64,
 }
 
-pub(super) enum Judged {
+pub(super) enum TrialResult {
     /// The load is another one: the comparison means nothing.
     Another,
     Paid(f64),
@@ -38,7 +38,13 @@ pub(super) enum Judged {
 }
 
 impl Trial {
-    pub(super) fn begin(direction: Direction, before: usize, settle: u32, view: &View, load: Load) -> Self {
+    pub(super) fn begin(
+        direction: Direction,
+        before: usize,
+        settle: u32,
+        view: &View,
+        load: LoadProfile,
+    ) -> Self {
         let useful = view.useful();
         let share = |queue: &QueueView| if useful > 0.0 { queue.useful / useful } else { 0.0 };
         let served = view.queues.iter().map(|queue| (queue.number, (queue.requests, share(queue)))).collect();
@@ -48,13 +54,13 @@ impl Trial {
     /// Who was where before, if that can be again: the same queues, on cores that are still there.
     pub(super) fn undone(&self, view: &View) -> Option<Layout> {
         let queues: BTreeSet<u32> = view.queues.iter().map(|queue| queue.number).collect();
-        let before: BTreeSet<u32> = self.layout.places().into_keys().collect();
+        let before: BTreeSet<u32> = self.layout.cores_by_queue().into_keys().collect();
         let has = |core: &u32| view.cores.iter().any(|one| one.number == *core);
         (queues == before && self.layout.0.keys().flatten().all(has)).then(|| self.layout.clone())
     }
 
     /// Seconds that a request takes longer without a core for I/O, where one of both sides had none.
-    pub(super) fn longer_alone(&self, cores: usize, load: &Load) -> Option<f64> {
+    pub(super) fn longer_alone(&self, cores: usize, load: &LoadProfile) -> Option<f64> {
         let (alone, own) = match (self.before, cores) {
             (0, 1..) => (&self.load, load),
             (1.., 0) => (load, &self.load),
@@ -66,14 +72,14 @@ impl Trial {
 
     /// Each queue's requests now as a share of those before, weighted by its part of the load: queues with few large
     /// requests count as much as those with many small ones.
-    pub(super) fn judge(&self, settings: &Settings, view: &View, load: &Load) -> Judged {
+    pub(super) fn judge(&self, settings: &Settings, view: &View, load: &LoadProfile) -> TrialResult {
         let (before, now) = (self.load.wanted + 0.5, load.wanted + 0.5);
         let is_other_computing = match self.direction {
             Direction::More => before > now * MUCH_ANOTHER,
             Direction::Fewer => now > before * MUCH_ANOTHER,
         };
         if self.load.differs_in_kind(load) || is_other_computing {
-            return Judged::Another;
+            return TrialResult::Another;
         }
         let mut ratio = 0.0;
         let mut weights = 0.0;
@@ -86,17 +92,17 @@ impl Trial {
             }
         }
         if weights <= 0.0 {
-            return Judged::Another;
+            return TrialResult::Another;
         }
         let ratio = ratio / weights;
         // A core that vCPUs miss is given only for what it brings.
         let must_pay = self.direction == Direction::More && view.waiting >= settings.short;
         let enough = ratio >= if must_pay { 1.0 + settings.margin } else { 1.0 - settings.margin };
-        if enough { Judged::Paid(ratio) } else { Judged::Harmed(ratio) }
+        if enough { TrialResult::Paid(ratio) } else { TrialResult::Harmed(ratio) }
     }
 }
 
-impl Load {
+impl LoadProfile {
     pub(super) fn of(view: &View) -> Self {
         let requests = view.requests().max(f64::MIN_POSITIVE);
         Self {

@@ -1,6 +1,6 @@
 //! What I/O and computation ask for, and what a number of cores could serve of it.
 
-use super::{Memory, Settings, View};
+use super::{PolicyState, Settings, View};
 
 /// I/O of up to so many CPUs' worth is served without a core of its own.
 const ALONE: f64 = 0.5;
@@ -48,7 +48,7 @@ pub(super) struct Wanted {
 impl Wanted {
     pub(super) fn of(
         settings: &Settings,
-        memory: &Memory,
+        memory: &PolicyState,
         known: Option<f64>,
         view: &View,
         before: usize,

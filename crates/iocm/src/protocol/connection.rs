@@ -1,6 +1,6 @@
 //! A connection to a front-end: whole messages with their files.
 
-use super::request::{Header, Refusal, Request};
+use super::request::{Header, Request, RequestError};
 use super::{LARGEST_PAYLOAD, MOST_FILES};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -44,7 +44,7 @@ impl Connection {
     /// # Errors
     /// [`ConnectionError`], after which there is no other. A request that cannot be read is no such error, for its end is
     /// known.
-    pub fn receive(&mut self) -> Result<(Header, Result<Request, Refusal>), ConnectionError> {
+    pub fn receive(&mut self) -> Result<(Header, Result<Request, RequestError>), ConnectionError> {
         let mut bytes = [0; Header::SIZE];
         let (count, files) = self.receive_some(&mut bytes)?;
         if count == 0 {
@@ -85,7 +85,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`ConnectionError::Socket`].
-    pub fn answer(
+    pub fn reply(
         &mut self,
         code: u32,
         payload: &[u8],

@@ -1,6 +1,6 @@
 //! Payloads of messages, and reading them.
 
-use crate::memory::RegionPlace;
+use crate::memory::RegionDescription;
 
 /// A ring's number and a figure of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct RingAddresses {
 
 /// Where requests under way are remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Inflight {
+pub struct InflightDescription {
     /// Bytes.
     pub size: u64,
     /// Where it begins in its file.
@@ -42,9 +42,9 @@ pub struct Inflight {
 }
 
 /// A payload that is read from its beginning to its end.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct PayloadReader<'a>(pub(super) &'a [u8]);
 
-impl Reader<'_> {
+impl PayloadReader<'_> {
     fn take<const SIZE: usize>(&mut self) -> Option<[u8; SIZE]> {
         let (first, rest) = self.0.split_first_chunk::<SIZE>()?;
         self.0 = rest;
@@ -78,8 +78,8 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn region(&mut self) -> Option<RegionPlace> {
-        Some(RegionPlace {
+    pub(super) fn region(&mut self) -> Option<RegionDescription> {
+        Some(RegionDescription {
             guest: self.quad()?,
             size: self.quad()?,
             user: self.quad()?,
@@ -87,8 +87,8 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn inflight(&mut self) -> Option<Inflight> {
-        Some(Inflight {
+    pub(super) fn inflight(&mut self) -> Option<InflightDescription> {
+        Some(InflightDescription {
             size: self.quad()?,
             offset: self.quad()?,
             queues: self.word()?,
@@ -103,7 +103,7 @@ impl RingState {
     }
 }
 
-impl Inflight {
+impl InflightDescription {
     pub(crate) fn bytes(self) -> Vec<u8> {
         let mut bytes = self.size.to_ne_bytes().to_vec();
         bytes.extend(self.offset.to_ne_bytes());

@@ -1,7 +1,7 @@
 //! A front-end's requests.
 
-use super::payload::{Inflight, Reader, RingAddresses, RingState};
-use crate::memory::RegionPlace;
+use super::payload::{InflightDescription, PayloadReader, RingAddresses, RingState};
+use crate::memory::RegionDescription;
 use std::os::fd::OwnedFd;
 
 /// Version of the protocol, in the lowest bits of the flags.
@@ -61,7 +61,7 @@ impl Header {
 /// Why a message cannot be obeyed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum RequestError {
     /// There is no such request.
     #[error("request {0} is unknown")]
     Unknown(u32),
@@ -83,7 +83,7 @@ pub enum Refusal {
     },
     /// It says something that cannot be.
     #[error("{0}")]
-    Nonsense(String),
+    Invalid(String),
     /// It was not agreed on, or cannot be done.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
@@ -98,7 +98,7 @@ pub enum Request {
     SetFeatures(u64),
     SetOwner,
     ResetOwner,
-    SetMemTable(Vec<(RegionPlace, OwnedFd)>),
+    SetMemTable(Vec<(RegionDescription, OwnedFd)>),
     SetLogBase { size: u64, offset: u64, file: OwnedFd },
     SetLogFd(OwnedFd),
     SetVringNum(RingState),
@@ -117,12 +117,12 @@ pub enum Request {
     SetBackendReqFd(OwnedFd),
     GetConfig { offset: u32, size: u32 },
     SetConfig { offset: u32, flags: u32, bytes: Vec<u8> },
-    GetInflightFd(Inflight),
-    SetInflightFd(Inflight, OwnedFd),
+    GetInflightFd(InflightDescription),
+    SetInflightFd(InflightDescription, OwnedFd),
     ResetDevice,
     GetMaxMemSlots,
-    AddMemReg(RegionPlace, OwnedFd),
-    RemMemReg(RegionPlace),
+    AddMemReg(RegionDescription, OwnedFd),
+    RemMemReg(RegionDescription),
     SetStatus(u64),
     GetStatus,
 }
@@ -131,13 +131,13 @@ impl Request {
     /// Reads a request: its number, its payload, and the files that came with it.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn parse(code: u32, payload: &[u8], files: Vec<OwnedFd>) -> Result<Self, Refusal> {
+    /// [`RequestError`].
+    pub fn parse(code: u32, payload: &[u8], files: Vec<OwnedFd>) -> Result<Self, RequestError> {
         let count = files.len();
-        let wrong_size = Refusal::Size { code, size: payload.len() };
-        let wrong_files = Refusal::Files { code, files: count };
+        let wrong_size = RequestError::Size { code, size: payload.len() };
+        let wrong_files = RequestError::Files { code, files: count };
         let mut files = files.into_iter();
-        let mut reader = Reader(payload);
+        let mut reader = PayloadReader(payload);
         let parsed = Self::of(code, &mut reader, &mut files)?.ok_or_else(|| {
             // What is missing is either a part of the payload or a file.
             if reader.0.is_empty() && !payload.is_empty() { wrong_files.clone() } else { wrong_size.clone() }
@@ -156,10 +156,10 @@ impl Request {
     /// `Ok(None)` when the payload is too short, or a file is missing.
     fn of(
         code: u32,
-        reader: &mut Reader<'_>,
+        reader: &mut PayloadReader<'_>,
         files: &mut std::vec::IntoIter<OwnedFd>,
-    ) -> Result<Option<Self>, Refusal> {
-        let unsupported = |what| Err(Refusal::Unsupported(what));
+    ) -> Result<Option<Self>, RequestError> {
+        let unsupported = |what| Err(RequestError::Unsupported(what));
         Ok(match code {
             1 => Some(Self::GetFeatures),
             2 => reader.quad().map(Self::SetFeatures),
@@ -192,24 +192,27 @@ impl Request {
             26 | 27 => return unsupported("a crypto session"),
             28..=30 => return unsupported("postcopy migration"),
             31 => reader.inflight().map(Self::GetInflightFd),
-            32 => reader.inflight().zip(files.next()).map(|(place, file)| Self::SetInflightFd(place, file)),
+            32 => reader
+                .inflight()
+                .zip(files.next())
+                .map(|(description, file)| Self::SetInflightFd(description, file)),
             33 => return unsupported("a GPU"),
             34 => Some(Self::ResetDevice),
             35 => return unsupported("a kick by message"),
             36 => Some(Self::GetMaxMemSlots),
-            37 => {
-                Self::one_region(reader).zip(files.next()).map(|(place, file)| Self::AddMemReg(place, file))
-            }
+            37 => Self::one_region(reader)
+                .zip(files.next())
+                .map(|(description, file)| Self::AddMemReg(description, file)),
             38 => Self::one_region(reader).map(Self::RemMemReg),
             39 => reader.quad().map(Self::SetStatus),
             40 => Some(Self::GetStatus),
             41 => return unsupported("a shared object"),
             42 | 43 => return unsupported("the transfer of the device's state"),
-            _ => return Err(Refusal::Unknown(code)),
+            _ => return Err(RequestError::Unknown(code)),
         })
     }
 
-    fn memory_table(reader: &mut Reader<'_>, files: &mut std::vec::IntoIter<OwnedFd>) -> Option<Self> {
+    fn memory_table(reader: &mut PayloadReader<'_>, files: &mut std::vec::IntoIter<OwnedFd>) -> Option<Self> {
         let (count, _padding) = (reader.double()?, reader.double()?);
         if count as usize > super::MOST_FILES {
             return None;
@@ -218,18 +221,18 @@ impl Request {
         regions.collect::<Option<_>>().map(Self::SetMemTable)
     }
 
-    fn one_region(reader: &mut Reader<'_>) -> Option<RegionPlace> {
+    fn one_region(reader: &mut PayloadReader<'_>) -> Option<RegionDescription> {
         let _padding = reader.quad()?;
         reader.region()
     }
 
-    fn log_base(reader: &mut Reader<'_>, files: &mut std::vec::IntoIter<OwnedFd>) -> Option<Self> {
+    fn log_base(reader: &mut PayloadReader<'_>, files: &mut std::vec::IntoIter<OwnedFd>) -> Option<Self> {
         let (size, offset) = (reader.quad()?, reader.quad()?);
         Some(Self::SetLogBase { size, offset, file: files.next()? })
     }
 
     fn ring_file(
-        reader: &mut Reader<'_>,
+        reader: &mut PayloadReader<'_>,
         files: &mut std::vec::IntoIter<OwnedFd>,
         make: fn(u32, Option<OwnedFd>) -> Self,
     ) -> Option<Self> {
@@ -241,7 +244,7 @@ impl Request {
         }
     }
 
-    fn config(reader: &mut Reader<'_>, writes: bool) -> Option<Self> {
+    fn config(reader: &mut PayloadReader<'_>, writes: bool) -> Option<Self> {
         let (offset, size, flags) = (reader.double()?, reader.double()?, reader.double()?);
         let bytes = reader.0.get(..size as usize)?.to_vec();
         reader.0 = &reader.0[size as usize..];

@@ -72,7 +72,7 @@ impl Submission {
     ///
     /// # Safety
     /// The file is open, and all pieces are mapped memory that nobody else in this process uses meanwhile.
-    pub(crate) unsafe fn make(&self) -> i32 {
+    pub(crate) unsafe fn execute(&self) -> i32 {
         let at = |offset: u64| libc::off_t::try_from(offset).unwrap_or(libc::off_t::MAX);
         let result = match *self {
             // SAFETY: the caller keeps the pieces.

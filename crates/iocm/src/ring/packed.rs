@@ -4,7 +4,7 @@ mod resume;
 
 use super::chain::Chain;
 use super::{
-    DESCRIPTOR, Descriptor, INDIRECT, LARGEST, NEXT, RingError, RingFeatures, RingPlace, WRITE, part_of_ring,
+    DESCRIPTOR, Descriptor, INDIRECT, LARGEST, NEXT, RingError, RingFeatures, RingLayout, WRITE, part_of_ring,
 };
 use crate::memory::GuestMemory;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub struct PackedRing {
     /// What the device wants to be kicked for.
     device: *mut u16,
     /// Where the three are, as the front-end said.
-    place: RingPlace,
+    layout: RingLayout,
     logged: Option<u64>,
     features: RingFeatures,
     size: u16,
@@ -85,12 +85,12 @@ pub struct PackedRing {
 unsafe impl Send for PackedRing {}
 
 /// Where the descriptors and the event structures of driver and device are here.
-fn parts(memory: &GuestMemory, place: &RingPlace, size: u32) -> Result<[*mut u8; 3], RingError> {
+fn parts(memory: &GuestMemory, layout: &RingLayout, size: u32) -> Result<[*mut u8; 3], RingError> {
     let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
     Ok([
-        part("descriptors", place.descriptors, DESCRIPTOR * size, 16)?,
-        part("driver's event structure", place.driver, 4, 4)?,
-        part("device's event structure", place.device, 4, 4)?,
+        part("descriptors", layout.descriptors, DESCRIPTOR * size, 16)?,
+        part("driver's event structure", layout.driver, 4, 4)?,
+        part("device's event structure", layout.device, 4, 4)?,
     ])
 }
 
@@ -101,7 +101,7 @@ impl PackedRing {
     /// [`RingError::Size`] and [`RingError::Unmapped`].
     pub fn new(
         memory: &Arc<GuestMemory>,
-        place: &RingPlace,
+        layout: &RingLayout,
         size: u32,
         base: u32,
         features: RingFeatures,
@@ -112,14 +112,14 @@ impl PackedRing {
         if next.at >= entries || given.at >= entries {
             return Err(RingError::Index(next.at.max(given.at)));
         }
-        let [descriptors, driver, device] = parts(memory, place, size)?;
+        let [descriptors, driver, device] = parts(memory, layout, size)?;
         Ok(Self {
             memory: Arc::clone(memory),
             descriptors: descriptors.cast(),
             driver: driver.cast(),
             device: device.cast(),
-            place: *place,
-            logged: place.logged,
+            layout: *layout,
+            logged: layout.logged,
             features,
             size: entries,
             next,
@@ -296,9 +296,9 @@ impl PackedRing {
         Self::is_available(self.flags(self.next.at).load(Ordering::Acquire), self.next.wrap)
     }
 
-    /// As [`super::Ring::want_kicks`].
+    /// As [`super::Ring::enable_kicks`].
     #[inline]
-    pub fn want_kicks(&mut self) -> bool {
+    pub fn enable_kicks(&mut self) -> bool {
         let flags = if self.features.event_index { EVENTS_AT } else { EVENTS_ON };
         if self.features.event_index {
             self.event(self.device, 0).store(self.next.bits(), Ordering::Relaxed);
@@ -310,9 +310,9 @@ impl PackedRing {
         self.has_more()
     }
 
-    /// As [`super::Ring::spare_kicks`].
+    /// As [`super::Ring::disable_kicks`].
     #[inline]
-    pub fn spare_kicks(&mut self) {
+    pub fn disable_kicks(&mut self) {
         self.event(self.device, 1).store(EVENTS_OFF, Ordering::Relaxed);
     }
 
@@ -327,10 +327,10 @@ impl PackedRing {
     /// # Errors
     /// [`RingError::Unmapped`].
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
-        let [descriptors, driver, device] = parts(memory, &self.place, u32::from(self.size))?;
+        let [descriptors, driver, device] = parts(memory, &self.layout, u32::from(self.size))?;
         if (descriptors.cast(), driver.cast(), device.cast()) != (self.descriptors, self.driver, self.device)
         {
-            return Err(RingError::Unmapped("parts", self.place.descriptors));
+            return Err(RingError::Unmapped("parts", self.layout.descriptors));
         }
         self.memory = Arc::clone(memory);
         Ok(())

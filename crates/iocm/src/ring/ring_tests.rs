@@ -55,7 +55,7 @@ fn indexes_wrap() {
     let mut driver = Driver::new(4, PLAIN);
     driver.begin_at(u16::MAX - 1);
     let mut ring =
-        Ring::new(&driver.memory, &driver.place(), 4, u32::from(u16::MAX - 1), driver.features).unwrap();
+        Ring::new(&driver.memory, &driver.layout(), 4, u32::from(u16::MAX - 1), driver.features).unwrap();
     let mut chain = Chain::new();
     for _ in 0..5 {
         echo(&mut driver, &mut ring, &mut chain, &[(DATA, 16, false), (DATA + 0x1000, 16, true)], false);
@@ -97,7 +97,7 @@ fn a_ring_goes_on_where_another_ended() {
         for _ in 0..21 {
             echo(&mut driver, &mut ring, &mut chain, &[(DATA, 16, false), (DATA + 0x1000, 16, true)], false);
             let base = ring.base();
-            ring = Ring::new(&driver.memory, &driver.place(), 8, base, features).unwrap();
+            ring = Ring::new(&driver.memory, &driver.layout(), 8, base, features).unwrap();
         }
     }
 }
@@ -130,15 +130,15 @@ fn kicks_are_wanted_once_and_spared() {
         let mut ring = driver.ring().unwrap();
         let mut chain = Chain::new();
         for turn in 0..40 {
-            assert!(!ring.want_kicks());
+            assert!(!ring.enable_kicks());
             let before = driver.offered();
             driver.add(&[(DATA, 4, true)]).unwrap();
             assert!(driver.must_kick(before), "{features:?}, turn {turn}");
-            ring.spare_kicks();
+            ring.disable_kicks();
             let before = driver.offered();
             driver.add(&[(DATA, 4, true)]).unwrap();
             assert!(!driver.must_kick(before), "{features:?}, turn {turn}");
-            assert!(ring.want_kicks(), "what is there already is told, not kicked for");
+            assert!(ring.enable_kicks(), "what is there already is told, not kicked for");
             while ring.pop(&mut chain).unwrap() {
                 ring.push(chain.id, 4);
             }
@@ -247,18 +247,19 @@ fn a_hostile_packed_ring_is_given_up() {
 #[test]
 fn rings_that_cannot_be() {
     let driver = Driver::new(8, PLAIN);
-    let with =
-        |place: &RingPlace, size| Ring::new(&driver.memory, place, size, 0, PLAIN).map(|_| ()).unwrap_err();
-    let place = driver.place();
+    let with = |layout: &RingLayout, size| {
+        Ring::new(&driver.memory, layout, size, 0, PLAIN).map(|_| ()).unwrap_err()
+    };
+    let layout = driver.layout();
     for size in [0, 3, 65536, u32::MAX] {
-        assert_eq!(with(&place, size), RingError::Size(size));
+        assert_eq!(with(&layout, size), RingError::Size(size));
     }
-    let odd = RingPlace { descriptors: place.descriptors + 8, ..place };
+    let odd = RingLayout { descriptors: layout.descriptors + 8, ..layout };
     assert_eq!(with(&odd, 8), RingError::Unmapped("descriptors", odd.descriptors));
-    let outside = RingPlace { device: 1, ..place };
+    let outside = RingLayout { device: 1, ..layout };
     assert_eq!(with(&outside, 8), RingError::Unmapped("used entries", 1));
     let packed = RingFeatures { packed: true, ..PLAIN };
-    let beyond = Ring::new(&driver.memory, &place, 8, 9, packed).map(|_| ()).unwrap_err();
+    let beyond = Ring::new(&driver.memory, &layout, 8, 9, packed).map(|_| ()).unwrap_err();
     assert_eq!(beyond, RingError::Index(9));
 }
 
@@ -284,7 +285,7 @@ proptest! {
                     ring.push(chain.id, 1);
                     ring.publish();
                 }
-                Ok(false) => { ring.want_kicks(); ring.spare_kicks(); }
+                Ok(false) => { ring.enable_kicks(); ring.disable_kicks(); }
                 Err(_) => break,
             }
         }

@@ -2,7 +2,7 @@
 
 use super::chain::Chain;
 use super::{
-    DESCRIPTOR, Descriptor, INDIRECT, LARGEST, NEXT, RingError, RingFeatures, RingPlace, part_of_ring,
+    DESCRIPTOR, Descriptor, INDIRECT, LARGEST, NEXT, RingError, RingFeatures, RingLayout, part_of_ring,
 };
 use crate::memory::GuestMemory;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct SplitRing {
     /// `flags`, `idx`, `ring[size]` of pairs of 32 bits, `avail_event`.
     used: *mut u16,
     /// Where the three are, as the front-end said.
-    place: RingPlace,
+    layout: RingLayout,
     /// Where the used ring is in the guest, when writes to it are to be marked.
     logged: Option<u64>,
     features: RingFeatures,
@@ -45,7 +45,7 @@ unsafe impl Send for SplitRing {}
 /// Where the descriptors, the available and the used ring are here.
 fn parts(
     memory: &GuestMemory,
-    place: &RingPlace,
+    layout: &RingLayout,
     size: u32,
     features: RingFeatures,
 ) -> Result<[*mut u8; 3], RingError> {
@@ -53,9 +53,9 @@ fn parts(
     // The two rings' event index is there only when it was negotiated.
     let event = if features.event_index { 2 } else { 0 };
     Ok([
-        part("descriptors", place.descriptors, DESCRIPTOR * size, 16)?,
-        part("available entries", place.driver, 4 + 2 * size + event, 2)?,
-        part("used entries", place.device, 4 + 8 * size + event, 4)?,
+        part("descriptors", layout.descriptors, DESCRIPTOR * size, 16)?,
+        part("available entries", layout.driver, 4 + 2 * size + event, 2)?,
+        part("used entries", layout.device, 4 + 8 * size + event, 4)?,
     ])
 }
 
@@ -66,21 +66,21 @@ impl SplitRing {
     /// [`RingError::Size`] and [`RingError::Unmapped`].
     pub fn new(
         memory: &Arc<GuestMemory>,
-        place: &RingPlace,
+        layout: &RingLayout,
         size: u32,
         base: u32,
         features: RingFeatures,
     ) -> Result<Self, RingError> {
         let entries = u16::try_from(size).ok().filter(|size| size.is_power_of_two() && *size <= LARGEST);
         let entries = entries.ok_or(RingError::Size(size))?;
-        let [descriptors, available, used] = parts(memory, place, size, features)?;
+        let [descriptors, available, used] = parts(memory, layout, size, features)?;
         let mut ring = Self {
             memory: Arc::clone(memory),
             descriptors: descriptors.cast(),
             available: available.cast(),
             used: used.cast(),
-            place: *place,
-            logged: place.logged,
+            layout: *layout,
+            logged: layout.logged,
             features,
             size: entries,
             next: base as u16,
@@ -235,9 +235,9 @@ impl SplitRing {
         self.next != self.seen || self.next != self.available_cell(1).load(Ordering::Acquire)
     }
 
-    /// As [`super::Ring::want_kicks`].
+    /// As [`super::Ring::enable_kicks`].
     #[inline]
-    pub fn want_kicks(&mut self) -> bool {
+    pub fn enable_kicks(&mut self) -> bool {
         let (word, value) =
             if self.features.event_index { (2 + 4 * usize::from(self.size), self.next) } else { (0, 0) };
         self.say(word, value);
@@ -245,10 +245,10 @@ impl SplitRing {
         self.has_more()
     }
 
-    /// As [`super::Ring::spare_kicks`]. With event indexes there is nothing to say: the driver kicks for the one entry
+    /// As [`super::Ring::disable_kicks`]. With event indexes there is nothing to say: the driver kicks for the one entry
     /// that was named.
     #[inline]
-    pub fn spare_kicks(&mut self) {
+    pub fn disable_kicks(&mut self) {
         if !self.features.event_index {
             self.say(0, NO_KICKS);
         }
@@ -272,10 +272,11 @@ impl SplitRing {
     /// # Errors
     /// [`RingError::Unmapped`].
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
-        let [descriptors, available, used] = parts(memory, &self.place, u32::from(self.size), self.features)?;
+        let [descriptors, available, used] =
+            parts(memory, &self.layout, u32::from(self.size), self.features)?;
         let are = (descriptors.cast_const().cast(), available.cast(), used.cast());
         if are != (self.descriptors, self.available, self.used) {
-            return Err(RingError::Unmapped("parts", self.place.descriptors));
+            return Err(RingError::Unmapped("parts", self.layout.descriptors));
         }
         self.memory = Arc::clone(memory);
         Ok(())

@@ -20,14 +20,14 @@ fn pool() -> Arc<Pool> {
     pool
 }
 
-fn null(queues: u16) -> Arc<Served> {
+fn null(queues: u16) -> Arc<Backend> {
     let options = BlockOptions { queues, serial: "disk-1".to_owned(), ..BlockOptions::default() };
-    Served::new(Box::new(BlockDevice::open(options).unwrap()))
+    Backend::new(Box::new(BlockDevice::open(options).unwrap()))
 }
 
-fn connect(served: &Arc<Served>, pool: &Arc<Pool>) -> (FrontEnd, Outcome) {
+fn connect(backend: &Arc<Backend>, pool: &Arc<Pool>) -> (FrontEnd, Outcome) {
     let (here, there) = UnixStream::pair().unwrap();
-    let mut session = Session::new(Arc::clone(served), Arc::clone(pool));
+    let mut session = Session::new(Arc::clone(backend), Arc::clone(pool));
     (FrontEnd::new(here).unwrap(), std::thread::spawn(move || session.run(there)))
 }
 
@@ -45,14 +45,14 @@ fn wait(driver: &mut BlockDriver) -> (u16, u8, Vec<u8>) {
 #[test]
 fn a_front_end_comes_works_and_goes() {
     for packed in [false, true] {
-        let (served, pool) = (null(2), pool());
+        let (backend, pool) = (null(2), pool());
         let mut driver = BlockDriver::new(64, RingFeatures { packed, ..FEATURES });
         let mut base = if packed { 0x8000_8000 } else { 0 };
         for _ in 0..3 {
-            let (mut front, outcome) = connect(&served, &pool);
+            let (mut front, outcome) = connect(&backend, &pool);
             front.agree(&driver.driver, 0).unwrap();
             assert_eq!(front.ask(17).unwrap(), 2, "queues");
-            assert!(front.start(1, &driver.driver.place(), 64, base).unwrap());
+            assert!(front.start(1, &driver.driver.layout(), 64, base).unwrap());
             for _ in 0..50 {
                 driver.submit(8, 0, &[], 20).unwrap();
                 front.kick().unwrap();
@@ -62,9 +62,9 @@ fn a_front_end_comes_works_and_goes() {
             base = front.stop(1).unwrap();
             drop(front);
             outcome.join().unwrap().unwrap();
-            assert!(served.queues[1].key.lock().unwrap().is_none());
+            assert!(backend.queues[1].key.lock().unwrap().is_none());
         }
-        assert_eq!(served.queues[1].state.counters.read().requests, 150);
+        assert_eq!(backend.queues[1].state.counters.read().requests, 150);
     }
 }
 
@@ -74,8 +74,8 @@ fn the_configuration_is_told_and_its_change_too() {
     file.as_file().set_len(1 << 20).unwrap();
     let options = BlockOptions { path: Some(file.path().to_owned()), ..BlockOptions::default() };
     let device = BlockDevice::open(options).unwrap();
-    let (served, pool) = (Served::new(Box::new(Arc::clone(&device))), pool());
-    let (mut front, _outcome) = connect(&served, &pool);
+    let (backend, pool) = (Backend::new(Box::new(Arc::clone(&device))), pool());
+    let (mut front, _outcome) = connect(&backend, &pool);
     let driver = BlockDriver::new(8, FEATURES);
     front.agree(&driver.driver, 0).unwrap();
     let mut sectors = || {
@@ -88,10 +88,10 @@ fn the_configuration_is_told_and_its_change_too() {
     file.as_file().set_len(2 << 20).unwrap();
     assert!(device.look_at_size().unwrap());
     assert_eq!(sectors(), 4096);
-    assert!(!served.config_changed(), "there is no way to tell it yet");
+    assert!(!backend.config_changed(), "there is no way to tell it yet");
     let (here, there) = UnixStream::pair().unwrap();
     assert!(front.tell(21, &[], &[there.as_fd()]).unwrap());
-    assert!(served.config_changed());
+    assert!(backend.config_changed());
     let mut bytes = [0; 12];
     std::io::Read::read_exact(&mut &here, &mut bytes).unwrap();
     assert_eq!(bytes, *[2_u32, 1, 0].map(u32::to_ne_bytes).as_flattened());
@@ -108,8 +108,8 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
         let first = (null(1), pool());
         let (mut front, outcome) = connect(&first.0, &first.1);
         front.agree(&driver.driver, 0).unwrap();
-        let (place, file) = front.inflight(1, 64).unwrap();
-        assert!(front.start(0, &driver.driver.place(), 64, if packed { 0x8000_8000 } else { 0 }).unwrap());
+        let (description, file) = front.inflight(1, 64).unwrap();
+        assert!(front.start(0, &driver.driver.layout(), 64, if packed { 0x8000_8000 } else { 0 }).unwrap());
         driver.submit(0, 0, &[], 512).unwrap();
         front.kick().unwrap();
         wait(&mut driver);
@@ -121,7 +121,7 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
         let memory = InflightMemory::map(&File::from(file.try_clone().unwrap()), 0, 1, 64).unwrap();
         let mut ring = crate::ring::Ring::new(
             &driver.driver.memory,
-            &driver.driver.place(),
+            &driver.driver.layout(),
             64,
             base,
             driver.driver.features,
@@ -143,8 +143,8 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
         let second = (null(1), pool());
         let (mut front, _outcome) = connect(&second.0, &second.1);
         front.agree(&driver.driver, 0).unwrap();
-        assert!(front.tell(32, &place, &[file.as_fd()]).unwrap());
-        assert!(front.start(0, &driver.driver.place(), 64, base).unwrap());
+        assert!(front.tell(32, &description, &[file.as_fd()]).unwrap());
+        assert!(front.start(0, &driver.driver.layout(), 64, base).unwrap());
         let mut back = [wait(&mut driver).0, wait(&mut driver).0];
         back.sort_unstable();
         let mut expected = ids;
@@ -156,11 +156,11 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
 
 #[test]
 fn writes_are_marked_while_the_guest_migrates() {
-    let (served, pool) = (null(1), pool());
+    let (backend, pool) = (null(1), pool());
     let mut driver = BlockDriver::new(64, FEATURES);
-    let (mut front, _outcome) = connect(&served, &pool);
+    let (mut front, _outcome) = connect(&backend, &pool);
     front.agree(&driver.driver, 0).unwrap();
-    assert!(front.start(0, &driver.driver.place(), 64, 0).unwrap());
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
     let log = crate::testing::memory_file(0x1000);
     let payload = [0x1000_u64, 0].map(u64::to_ne_bytes).concat();
     front.send(6, 1, &payload, &[log.as_fd()]).unwrap();
@@ -188,11 +188,11 @@ fn writes_are_marked_while_the_guest_migrates() {
 
 #[test]
 fn memory_comes_and_goes_by_regions() {
-    let (served, pool) = (null(1), pool());
+    let (backend, pool) = (null(1), pool());
     let mut driver = BlockDriver::new(64, FEATURES);
-    let (mut front, _outcome) = connect(&served, &pool);
+    let (mut front, _outcome) = connect(&backend, &pool);
     front.agree(&driver.driver, 0).unwrap();
-    assert!(front.start(0, &driver.driver.place(), 64, 0).unwrap());
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
     assert!(front.ask(36).unwrap() > 100);
     let region = |guest: u64| {
         let words = [0, guest, 0x1000, 0x1000_0000 + guest, 0];
@@ -216,11 +216,11 @@ fn memory_comes_and_goes_by_regions() {
 
 #[test]
 fn what_cannot_be_is_refused_and_the_front_end_stays() {
-    let (served, pool) = (null(1), pool());
-    let (mut front, outcome) = connect(&served, &pool);
+    let (backend, pool) = (null(1), pool());
+    let (mut front, outcome) = connect(&backend, &pool);
     let driver = BlockDriver::new(64, FEATURES);
     front.agree(&driver.driver, 0).unwrap();
-    let place = driver.driver.place();
+    let layout = driver.driver.layout();
     let two = |a: u32, b: u32| [a, b].map(u32::to_ne_bytes).concat();
     assert!(!front.tell(8, &two(9, 64), &[]).unwrap(), "no such queue");
     assert!(!front.tell(8, &[1, 2, 3], &[]).unwrap(), "too short");
@@ -230,11 +230,11 @@ fn what_cannot_be_is_refused_and_the_front_end_stays() {
     }
     assert!(!front.tell(22, &[0; 32], &[]).unwrap(), "an IOMMU of the guest");
     assert!(!front.tell(2, &u64::MAX.to_ne_bytes(), &[]).unwrap(), "features that were not offered");
-    assert!(!front.start(0, &place, 63, 0).unwrap(), "no size of a ring");
+    assert!(!front.start(0, &layout, 63, 0).unwrap(), "no size of a ring");
     front.stop(0).unwrap();
-    assert!(!front.start(0, &crate::ring::RingPlace { device: 5, ..place }, 64, 0).unwrap());
+    assert!(!front.start(0, &crate::ring::RingLayout { device: 5, ..layout }, 64, 0).unwrap());
     front.stop(0).unwrap();
-    assert!(front.start(0, &place, 64, 0).unwrap());
+    assert!(front.start(0, &layout, 64, 0).unwrap());
     assert!(!front.tell(8, &two(0, 32), &[]).unwrap(), "it is being served");
     front.send(11, 1, &two(7, 0), &[]).unwrap();
     assert!(front.receive().is_err(), "a question without an answer ends the connection");
@@ -243,9 +243,9 @@ fn what_cannot_be_is_refused_and_the_front_end_stays() {
 
 #[test]
 fn what_is_no_message_ends_the_connection() {
-    let (served, pool) = (null(1), pool());
+    let (backend, pool) = (null(1), pool());
     for (code, flags) in [(1, 0), (1, 1 | 1 << 2)] {
-        let (mut front, outcome) = connect(&served, &pool);
+        let (mut front, outcome) = connect(&backend, &pool);
         front.send(code, flags, &[], &[]).unwrap();
         assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::Garbled(_))));
     }

@@ -9,7 +9,7 @@ pub struct BlockDriver {
     /// The ring's driver.
     pub driver: Driver,
     /// Which place each buffer in use has.
-    places: Vec<u64>,
+    addresses: Vec<u64>,
     free: Vec<u64>,
     room: u32,
 }
@@ -23,20 +23,21 @@ impl BlockDriver {
     pub fn new(size: u16, features: RingFeatures) -> Self {
         let driver = Driver::new(size, features);
         let count = (SIZE - DATA) / u64::from(2 * ROOM);
-        let free = (0..count.min(u64::from(size))).map(|place| DATA + place * u64::from(2 * ROOM)).collect();
-        Self { driver, places: vec![0; usize::from(size)], free, room: ROOM }
+        let free =
+            (0..count.min(u64::from(size))).map(|address| DATA + address * u64::from(2 * ROOM)).collect();
+        Self { driver, addresses: vec![0; usize::from(size)], free, room: ROOM }
     }
 
     /// Makes a request available: its kind (0 reads, 1 writes, 4 flushes), its sector, and data to write or how much to
     /// read. Its name; `None` when there is no room.
     pub fn submit(&mut self, kind: u32, sector: u64, write: &[u8], read: u32) -> Option<u16> {
-        let place = self.free.pop()?;
+        let address = self.free.pop()?;
         let header: Vec<u8> = [&kind.to_le_bytes()[..], &[0; 4], &sector.to_le_bytes()].concat();
-        self.driver.write(place, &header);
-        let data = place + u64::from(self.room);
-        let status = place + 0x100;
+        self.driver.write(address, &header);
+        let data = address + u64::from(self.room);
+        let status = address + 0x100;
         self.driver.write(status, &[0xff]);
-        let mut pieces = vec![(place, 16, false)];
+        let mut pieces = vec![(address, 16, false)];
         if !write.is_empty() {
             self.driver.write(data, write);
             pieces.push((data, write.len() as u32, false));
@@ -50,21 +51,21 @@ impl BlockDriver {
             false => self.driver.add(&pieces),
         };
         let Some(id) = added else {
-            self.free.push(place);
+            self.free.push(address);
             return None;
         };
-        self.places[usize::from(id)] = place;
+        self.addresses[usize::from(id)] = address;
         Some(id)
     }
 
     /// A request that ended: its name, its status, and what was read.
     pub fn ended(&mut self) -> Option<(u16, u8, Vec<u8>)> {
         let (id, written) = self.driver.take()?;
-        let place = self.places[usize::from(id)];
-        let status = self.driver.read(place + 0x100, 1)[0];
+        let address = self.addresses[usize::from(id)];
+        let status = self.driver.read(address + 0x100, 1)[0];
         let size = (written.max(1) - 1).min(self.room) as usize;
-        let data = self.driver.read(place + u64::from(self.room), size);
-        self.free.push(place);
+        let data = self.driver.read(address + u64::from(self.room), size);
+        self.free.push(address);
         Some((id, status, data))
     }
 }

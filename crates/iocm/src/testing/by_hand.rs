@@ -1,7 +1,7 @@
 //! A queue that is served when the test says so, without a worker.
 
 use super::driver::Driver;
-use crate::queue::{Handler, Notifiers, Queue, QueueState, Served, Submitter, Token};
+use crate::queue::{Handler, Notifiers, Queue, QueueState, Submitter, Token, WorkDone};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -27,23 +27,23 @@ impl ByHand {
 
     /// Serves at most so many requests, makes those of the kernel until none is under way, and lets the driver see what
     /// came back.
-    pub fn serve(&mut self, budget: u32) -> Served {
+    pub fn serve(&mut self, budget: u32) -> WorkDone {
         let mut made = VecDeque::new();
         let key = self.queue.key;
-        let served = self.queue.serve(&mut Submitter::new(&mut made, key), budget);
+        let work = self.queue.serve(&mut Submitter::new(&mut made, key), budget);
         while let Some((submission, user_data)) = made.pop_front() {
             // SAFETY: the queue keeps what it points to until it is told of the end.
-            let result = unsafe { submission.make() };
+            let result = unsafe { submission.execute() };
             self.queue.complete(Token(user_data as u32), result);
-            self.queue.go_on(&mut Submitter::new(&mut made, key), u32::MAX);
+            self.queue.resume(&mut Submitter::new(&mut made, key), u32::MAX);
         }
         self.queue.publish();
-        served
+        work
     }
 
     /// Whether its ring broke the rules.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.queue.broken().is_some()
+        self.queue.virtqueue.broken.is_some()
     }
 }

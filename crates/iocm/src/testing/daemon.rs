@@ -2,9 +2,10 @@
 
 use crate::config::DeviceConfig;
 use crate::control::{
-    Action, Control, DaemonFacts, DeviceFacts, QueueFacts, QueueName, Refusal, View, WorkerFacts,
+    Control, ControlError, DaemonFacts, DeviceFacts, FactSource, Operation, QueueFacts, QueueName,
+    WorkerFacts,
 };
-use crate::post::Peer;
+use crate::endpoint::Peer;
 use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
 use crate::worker::Polling;
 use std::cell::RefCell;
@@ -28,18 +29,18 @@ pub fn queue_facts(name: QueueName) -> QueueFacts {
 /// A made-up daemon, which does nothing but remember what it was asked for: with workers 0 and 3, and device 1 with two queues.
 #[derive(Debug, Default)]
 pub struct MadeUpDaemon {
-    asked: RefCell<Vec<Action>>,
+    asked: RefCell<Vec<Operation>>,
 }
 
 impl MadeUpDaemon {
     /// All that it was asked to do, in order.
     #[must_use]
-    pub fn asked(&self) -> Vec<Action> {
+    pub fn asked(&self) -> Vec<Operation> {
         self.asked.borrow().clone()
     }
 }
 
-impl View for MadeUpDaemon {
+impl FactSource for MadeUpDaemon {
     fn daemon(&self) -> DaemonFacts {
         DaemonFacts { pid: 7, ticks_per_second: 2_000_000_000, configuration: "[workers]\n".to_owned() }
     }
@@ -90,8 +91,8 @@ impl View for MadeUpDaemon {
 }
 
 impl Control for MadeUpDaemon {
-    fn apply(&self, action: Action) -> Result<Option<String>, Refusal> {
-        self.asked.borrow_mut().push(action);
+    fn apply(&self, operation: Operation) -> Result<Option<String>, ControlError> {
+        self.asked.borrow_mut().push(operation);
         Ok(None)
     }
 }

@@ -2,8 +2,8 @@
 
 mod notify;
 
-use crate::memory::{GuestMemory, RegionPlace};
-use crate::ring::{Ring, RingError, RingFeatures, RingPlace};
+use crate::memory::{GuestMemory, RegionDescription};
+use crate::ring::{Ring, RingError, RingFeatures, RingLayout};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -53,8 +53,8 @@ impl Driver {
     #[must_use]
     pub fn new(size: u16, features: RingFeatures) -> Self {
         let file = super::memory_file(SIZE);
-        let place = RegionPlace { guest: 0, size: SIZE, user: USER, offset: 0 };
-        let memory = Arc::new(GuestMemory::default().with(place, &file).expect("a region that fits"));
+        let region = RegionDescription { guest: 0, size: SIZE, user: USER, offset: 0 };
+        let memory = Arc::new(GuestMemory::default().with(region, &file).expect("a region that fits"));
         Self::within(memory, file, size, features, 0)
     }
 
@@ -84,8 +84,8 @@ impl Driver {
 
     /// Where the ring is.
     #[must_use]
-    pub fn place(&self) -> RingPlace {
-        RingPlace {
+    pub fn layout(&self) -> RingLayout {
+        RingLayout {
             descriptors: USER + DESCRIPTORS + self.shift,
             driver: USER + DRIVER + self.shift,
             device: USER + DEVICE + self.shift,
@@ -99,7 +99,7 @@ impl Driver {
     /// As of [`Ring::new`].
     pub fn ring(&self) -> Result<Ring, RingError> {
         let base = if self.features.packed { 0x8000_8000 } else { 0 };
-        Ring::new(&self.memory, &self.place(), u32::from(self.size), base, self.features)
+        Ring::new(&self.memory, &self.layout(), u32::from(self.size), base, self.features)
     }
 
     fn pointer(&self, guest: u64, size: u32) -> *mut u8 {

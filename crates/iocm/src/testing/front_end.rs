@@ -1,8 +1,8 @@
 //! A front-end.
 
 use super::driver::{Driver, SIZE, USER};
-use crate::protocol::{Header, Inflight, ProtocolFeatures, VirtioFeatures};
-use crate::ring::RingPlace;
+use crate::protocol::{Header, InflightDescription, ProtocolFeatures, VirtioFeatures};
+use crate::ring::RingLayout;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -159,11 +159,11 @@ impl FrontEnd {
     ///
     /// # Errors
     /// When the back-end is gone.
-    pub fn start(&mut self, index: u32, place: &RingPlace, size: u32, base: u32) -> io::Result<bool> {
+    pub fn start(&mut self, index: u32, layout: &RingLayout, size: u32, base: u32) -> io::Result<bool> {
         let state = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
-        let mut addresses = [index, u32::from(place.logged.is_some())].map(u32::to_ne_bytes).concat();
-        let places = [place.descriptors, place.device, place.driver, place.logged.unwrap_or(0)];
-        addresses.extend(places.iter().flat_map(|word| word.to_ne_bytes()));
+        let mut addresses = [index, u32::from(layout.logged.is_some())].map(u32::to_ne_bytes).concat();
+        let parts = [layout.descriptors, layout.device, layout.driver, layout.logged.unwrap_or(0)];
+        addresses.extend(parts.iter().flat_map(|word| word.to_ne_bytes()));
         let (kick, call) = (self.kick.try_clone()?, self.call.try_clone()?);
         let number = u64::from(index).to_ne_bytes();
         Ok(self.tell(8, &state(size), &[])?
@@ -189,7 +189,7 @@ impl FrontEnd {
     /// # Errors
     /// When the back-end is gone, or gives no file.
     pub fn inflight(&mut self, queues: u16, queue_size: u16) -> io::Result<(Vec<u8>, OwnedFd)> {
-        let wanted = Inflight { size: 0, offset: 0, queues, queue_size };
+        let wanted = InflightDescription { size: 0, offset: 0, queues, queue_size };
         self.send(31, 1, &wanted.bytes(), &[])?;
         let (payload, file) = self.receive()?;
         Ok((payload, file.ok_or(io::ErrorKind::InvalidData)?))

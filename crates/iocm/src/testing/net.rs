@@ -12,7 +12,7 @@ pub struct NetDriver {
     pub transmit: Driver,
     /// Where the buffers lie that are in use, by name: place and size.
     offered: Vec<(u64, u32)>,
-    places: Vec<u64>,
+    addresses: Vec<u64>,
     free_to_offer: Vec<u64>,
     free_to_send: Vec<u64>,
 }
@@ -29,12 +29,12 @@ impl NetDriver {
         let receive = Driver::new(size, features);
         let transmit = receive.second();
         let count = u64::from(size).min(80);
-        let places = |from: u64| (0..count).map(|place| from + place * ROOM).collect::<Vec<_>>();
+        let addresses = |from: u64| (0..count).map(|address| from + address * ROOM).collect::<Vec<_>>();
         Self {
             offered: vec![(0, 0); usize::from(size)],
-            places: vec![0; usize::from(size)],
-            free_to_offer: places(DATA),
-            free_to_send: places(DATA + 0x80_0000),
+            addresses: vec![0; usize::from(size)],
+            free_to_offer: addresses(DATA),
+            free_to_send: addresses(DATA + 0x80_0000),
             receive,
             transmit,
         }
@@ -48,20 +48,20 @@ impl NetDriver {
     /// The same in pieces that end at these bytes of header and packet together.
     pub fn send_cut(&mut self, header: [u8; 10], frame: &[u8], cuts: &[usize]) -> Option<u16> {
         let whole = [&header[..], &[0, 0], frame].concat();
-        let place = self.free_to_send.pop()?;
-        self.transmit.write(place, &whole);
+        let address = self.free_to_send.pop()?;
+        self.transmit.write(address, &whole);
         let ends: Vec<usize> = cuts.iter().copied().chain([whole.len()]).collect();
         let mut from = 0;
         let pieces = ends.iter().map(|end| {
-            let piece = (place + from as u64, (end - from) as u32, false);
+            let piece = (address + from as u64, (end - from) as u32, false);
             from = *end;
             piece
         });
         let pieces: Vec<Piece> = pieces.collect();
         let added = self.transmit.add(&pieces);
         match added {
-            Some(id) => self.places[usize::from(id)] = place,
-            None => self.free_to_send.push(place),
+            Some(id) => self.addresses[usize::from(id)] = address,
+            None => self.free_to_send.push(address),
         }
         added
     }
@@ -69,20 +69,20 @@ impl NetDriver {
     /// A packet that was sent, or dropped: the name of its buffer.
     pub fn sent(&mut self) -> Option<u16> {
         let (id, _) = self.transmit.take()?;
-        let place = std::mem::take(&mut self.places[usize::from(id)]);
-        if place != 0 {
-            self.free_to_send.push(place);
+        let address = std::mem::take(&mut self.addresses[usize::from(id)]);
+        if address != 0 {
+            self.free_to_send.push(address);
         }
         Some(id)
     }
 
     /// Offers a buffer of so many bytes to receive into.
     pub fn offer(&mut self, size: u32) -> Option<u16> {
-        let place = self.free_to_offer.pop()?;
-        let added = self.receive.add(&[(place, size, true)]);
+        let address = self.free_to_offer.pop()?;
+        let added = self.receive.add(&[(address, size, true)]);
         match added {
-            Some(id) => self.offered[usize::from(id)] = (place, size),
-            None => self.free_to_offer.push(place),
+            Some(id) => self.offered[usize::from(id)] = (address, size),
+            None => self.free_to_offer.push(address),
         }
         added
     }
@@ -101,8 +101,8 @@ impl NetDriver {
 
     fn received_part(&mut self) -> Option<Vec<u8>> {
         let (id, written) = self.receive.take()?;
-        let (place, size) = self.offered[usize::from(id)];
-        self.free_to_offer.push(place);
-        Some(self.receive.read(place, written.min(size) as usize))
+        let (address, size) = self.offered[usize::from(id)];
+        self.free_to_offer.push(address);
+        Some(self.receive.read(address, written.min(size) as usize))
     }
 }

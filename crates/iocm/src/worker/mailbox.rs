@@ -21,11 +21,11 @@ pub(super) enum Command {
     Add(Box<Queue>),
     /// Hand queues over to those who have these mailboxes. The answer is which of them it did not have.
     HandOver { queues: Vec<(QueueKey, Arc<Mailbox>)>, reply: Reply<Vec<QueueKey>> },
-    /// Give a queue away, once the kernel has answered all its requests.
+    /// Give a queue away, once the kernel has completed all its requests.
     Take { key: QueueKey, reply: Reply<Option<Queue>> },
     /// Do something to a queue, or with its absence.
     With { key: QueueKey, act: Act },
-    /// The kernel answered a request of a queue that another worker had when it was made.
+    /// The kernel completed a request of a queue that another worker had when it was made.
     Completed { key: QueueKey, token: Token, result: i32 },
     /// What to do when there is nothing to do.
     Polling(Polling),
@@ -37,7 +37,7 @@ pub(super) enum Command {
 
 /// A worker's letters.
 pub(super) struct Mailbox {
-    letters: Mutex<Vec<Command>>,
+    commands: Mutex<Vec<Command>>,
     /// Whether there are letters: to look costs nothing then.
     flag: AtomicBool,
     wake: OwnedFd,
@@ -52,11 +52,11 @@ impl std::fmt::Debug for Mailbox {
 impl Mailbox {
     pub(super) fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { letters: Mutex::default(), flag: AtomicBool::new(false), wake })
+        Ok(Self { commands: Mutex::default(), flag: AtomicBool::new(false), wake })
     }
 
     pub(super) fn send(&self, command: Command) {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
         self.flag.store(true, Ordering::Release);
         // It fails only when the worker has been woken as often as can be counted.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -64,13 +64,13 @@ impl Mailbox {
 
     /// All letters that came.
     #[inline]
-    pub(super) fn open(&self) -> Vec<Command> {
+    pub(super) fn take(&self) -> Vec<Command> {
         // To change it is a locked instruction, at each turn of a worker; to look at it is a plain one.
         if !self.flag.load(Ordering::Relaxed) {
             return Vec::new();
         }
         self.flag.swap(false, Ordering::AcqRel);
-        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn wake(&self) -> BorrowedFd<'_> {

@@ -1,11 +1,11 @@
 //! A worker's thread.
 
+use super::backoff::{Backoff, Idle, Polling};
 use super::entry::Entry;
 use super::mailbox::{Command, Mailbox, Reply, Routes};
-use super::pace::{Idle, Pace, Polling};
 use super::pin::pin;
 use super::signals::Signals;
-use super::turn::{go_on, serve};
+use super::turn::{resume, serve};
 use super::uring::Uring;
 use super::{WorkerError, WorkerOptions};
 use crate::clock::{now_ns, ticks};
@@ -19,8 +19,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What an event is of: the mailbox, the io_uring, or the queue with this number.
-const MAIL: u64 = 1 << 32;
-const ANSWERS: u64 = 1 << 33;
+const COMMANDS: u64 = 1 << 32;
+const COMPLETIONS: u64 = 1 << 33;
 /// Events taken at once.
 const EVENTS: usize = 64;
 /// A worker that does not wait counts its time after so many sweeps.
@@ -40,17 +40,17 @@ pub(super) struct Run {
     signals: Signals,
     entries: Vec<Entry>,
     /// Where each queue is in `entries`.
-    places: HashMap<QueueKey, usize>,
+    indexes: HashMap<QueueKey, usize>,
     /// Which queue is the first of the next sweep.
     first: usize,
-    pace: Pace,
+    backoff: Backoff,
     /// When it last looked for kicks, nanoseconds.
-    looked: u64,
+    kicks_checked: u64,
     /// Which queues have something to show to their drivers: empty between two turns, kept for its memory.
     touched: Vec<usize>,
     stopping: Option<Reply<Vec<Queue>>>,
     /// How many queues are wanted.
-    wanted: usize,
+    draining: usize,
 }
 
 impl Run {
@@ -78,8 +78,8 @@ impl Run {
         let signals = Signals::new()?;
         let add =
             |file, data| epoll::add(&epoll, file, epoll::EventData::new_u64(data), epoll::EventFlags::IN);
-        add(mailbox.wake(), MAIL).map_err(no_events)?;
-        add(uring.file(), ANSWERS).map_err(no_events)?;
+        add(mailbox.wake(), COMMANDS).map_err(no_events)?;
+        add(uring.file(), COMPLETIONS).map_err(no_events)?;
         Ok(Self {
             mailbox,
             counters,
@@ -89,13 +89,13 @@ impl Run {
             uring,
             signals,
             entries: Vec::new(),
-            places: HashMap::new(),
+            indexes: HashMap::new(),
             first: 0,
-            pace: Pace::default(),
-            looked: 0,
+            backoff: Backoff::default(),
+            kicks_checked: 0,
             touched: Vec::new(),
             stopping: None,
-            wanted: 0,
+            draining: 0,
         })
     }
 
@@ -105,33 +105,34 @@ impl Run {
             let now = now_ns();
             // However much the others have to do, a kick is seen in time. Before letters are opened,
             // for this takes note that there are some.
-            if now.saturating_sub(self.looked) >= LOOK_EVERY_NS && self.entries.iter().any(|entry| !entry.hot)
+            if now.saturating_sub(self.kicks_checked) >= LOOK_EVERY_NS
+                && self.entries.iter().any(|entry| !entry.polling_now)
             {
                 self.wait(Some(0));
-                self.looked = now;
+                self.kicks_checked = now;
             }
-            for command in self.mailbox.open() {
-                self.obey(command);
+            for command in self.mailbox.take() {
+                self.execute(command);
             }
             // Whoever gets a queue back finds its driver called.
-            if self.wanted > 0 && self.signals.make() {
-                self.give_what_is_wanted();
+            if self.draining > 0 && self.signals.flush() {
+                self.hand_back_drained();
             }
             let is_ending = self.stopping.is_some() && !self.entries.iter().any(|entry| entry.waiting);
-            if is_ending && self.uring.in_flight == 0 && self.signals.make() {
+            if is_ending && self.uring.in_flight == 0 && self.signals.flush() {
                 break;
             }
             let now = now_ns();
-            let found = self.sweep(now) + self.take_answers();
-            let is_told = self.uring.submit() & self.signals.make();
+            let found = self.sweep(now) + self.take_completions();
+            let is_told = self.uring.submit() & self.signals.flush();
             // What is under way goes on at once.
             let goes_on = |entry: &Entry| {
-                let is_free = entry.wanted.is_some() && entry.queue.in_flight() == 0;
+                let is_free = entry.draining.is_some() && entry.queue.in_flight() == 0;
                 entry.waiting || is_free
             };
             let is_waiting = !is_told || self.entries.iter().any(goes_on);
             if found > 0 {
-                self.pace.found(found, now);
+                self.backoff.found(found, now);
             }
             if found > 0 || is_waiting {
                 // One that never waits is awake all the time, and says so now and then.
@@ -140,25 +141,25 @@ impl Run {
                 }
                 continue;
             }
-            let timeout = match self.pace.idle(self.polling, now) {
-                Idle::Look if self.entries.iter().any(|entry| entry.hot) => {
+            let timeout = match self.backoff.idle(self.polling, now) {
+                Idle::Look if self.entries.iter().any(|entry| entry.polling_now) => {
                     if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
                         awake = self.account(awake);
                     }
                     std::hint::spin_loop();
                     continue;
                 }
-                Idle::Nap(ns) if self.entries.iter().any(|entry| entry.hot) => {
+                Idle::Nap(ns) if self.entries.iter().any(|entry| entry.polling_now) => {
                     self.counters.naps.add(1);
                     Some(ns)
                 }
-                _ if self.cool_all(now) => {
+                _ if self.stop_polling_all(now) => {
                     self.counters.sleeps.add(1);
                     None
                 }
                 _ => Some(0),
             };
-            let timeout = self.until_held(timeout, now);
+            let timeout = self.until_unthrottled(timeout, now);
             self.account(awake);
             self.wait(timeout);
             awake = ticks();
@@ -186,85 +187,85 @@ impl Run {
         // One that is to end makes no new requests.
         let is_ending = self.stopping.is_some();
         for turn in 0..count {
-            let place = self.first + turn;
-            let place = if place < count { place } else { place - count };
-            let entry = &mut self.entries[place];
-            let is_cold = !entry.hot && !entry.kicked;
-            if is_cold || entry.held_until > now || entry.wanted.is_some() || is_ending {
+            let index = self.first + turn;
+            let index = if index < count { index } else { index - count };
+            let entry = &mut self.entries[index];
+            let is_idle = !entry.polling_now && !entry.kicked;
+            if is_idle || entry.throttled_until > now || entry.draining.is_some() || is_ending {
                 if entry.waiting {
-                    go_on(entry, &mut self.uring, &mut self.signals);
+                    resume(entry, &mut self.uring, &mut self.signals);
                 }
                 continue;
             }
             found += serve(entry, &mut self.uring, &mut self.signals, &self.counters, now, always);
         }
         self.uring.submit();
-        self.signals.make();
+        self.signals.flush();
         found
     }
 
-    /// Ends the requests that the kernel has answered. How many they were.
-    fn take_answers(&mut self) -> u64 {
+    /// Ends the requests that the kernel has completed. How many they were.
+    fn take_completions(&mut self) -> u64 {
         let mut found = 0;
         let mut touched = std::mem::take(&mut self.touched);
-        while let Some((user_data, result)) = self.uring.answer() {
+        while let Some((user_data, result)) = self.uring.next_completion() {
             let (key, token) = (QueueKey((user_data >> 32) as u32), Token(user_data as u32));
             found += 1;
-            match self.places.get(&key) {
-                Some(&place) => {
-                    self.entries[place].queue.complete(token, result);
+            match self.indexes.get(&key) {
+                Some(&index) => {
+                    self.entries[index].queue.complete(token, result);
                     // Mostly one after another the same.
-                    if touched.last() != Some(&place) {
-                        touched.push(place);
+                    if touched.last() != Some(&index) {
+                        touched.push(index);
                     }
                 }
                 None => self.routes.send_on(key, token, result),
             }
         }
-        for place in touched.drain(..) {
-            self.entries[place].answered(&mut self.signals);
+        for index in touched.drain(..) {
+            self.entries[index].completed(&mut self.signals);
         }
         self.touched = touched;
         found
     }
 
-    fn obey(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         match command {
             Command::Add(queue) => self.add(*queue),
             Command::HandOver { queues, reply } => {
                 let _ = reply.send(self.hand_over(queues));
             }
-            Command::Take { key, reply } => match self.places.get(&key) {
+            Command::Take { key, reply } => match self.indexes.get(&key) {
                 None => {
                     let _ = reply.send(None);
                 }
-                Some(&place) => {
-                    self.entries[place].wanted = Some(reply);
-                    self.wanted += 1;
+                Some(&index) => {
+                    self.entries[index].draining = Some(reply);
+                    self.draining += 1;
                 }
             },
-            Command::With { key, act } => match self.places.get(&key) {
-                Some(&place) => {
-                    let entry = &mut self.entries[place];
+            Command::With { key, act } => match self.indexes.get(&key) {
+                Some(&index) => {
+                    let entry = &mut self.entries[index];
                     act(Some(&mut entry.queue));
                     entry.queue.wake(|file| self.signals.add(file));
                     // It may have been enabled, or made to be looked at in another way.
-                    entry.heat();
+                    entry.start_polling();
                 }
                 None => act(None),
             },
-            Command::Completed { key, token, result } => match self.places.get(&key) {
-                Some(&place) => {
-                    let entry = &mut self.entries[place];
+            Command::Completed { key, token, result } => match self.indexes.get(&key) {
+                Some(&index) => {
+                    let entry = &mut self.entries[index];
                     entry.queue.complete(token, result);
-                    entry.answered(&mut self.signals);
+                    entry.completed(&mut self.signals);
                 }
                 None => self.routes.send_on(key, token, result),
             },
             Command::Polling(polling) => {
                 self.polling = polling;
                 // Those that wait for their kicks are to be looked at, if only to see what the new way is for them.
-                self.entries.iter_mut().for_each(Entry::heat);
+                self.entries.iter_mut().for_each(Entry::start_polling);
             }
             Command::Pin { cpus, reply } => {
                 let _ = reply.send(pin(&cpus));
@@ -277,12 +278,12 @@ impl Run {
     fn hand_over(&mut self, queues: Vec<(QueueKey, Arc<Mailbox>)>) -> Vec<QueueKey> {
         let mut missing = Vec::new();
         for (key, to) in queues {
-            let place = self.places.get(&key).filter(|&&place| self.entries[place].wanted.is_none());
-            let Some(&place) = place else {
+            let index = self.indexes.get(&key).filter(|&&index| self.entries[index].draining.is_none());
+            let Some(&index) = index else {
                 missing.push(key);
                 continue;
             };
-            let mut queue = self.remove(place).queue;
+            let mut queue = self.remove(index).queue;
             queue.left = Some(now_ns());
             self.routes.give(queue, &to);
         }
@@ -295,28 +296,28 @@ impl Run {
         let data = epoll::EventData::new_u64(u64::from(key.0));
         for file in [queue.kick(), queue.handler.source()].into_iter().flatten() {
             if let Err(error) = epoll::add(&self.epoll, file, data, events) {
-                let log = &queue.lane.state().log;
+                let log = &queue.state().log;
                 log.warn(|| format!("Queue {} cannot be waited for: {error}", key.0));
             }
         }
-        self.places.insert(key, self.entries.len());
+        self.indexes.insert(key, self.entries.len());
         let now = now_ns();
         let mut entry = Entry::new(queue, now);
         if let Some(left) = entry.queue.left.take() {
-            entry.queue.lane.state().moves.add(now.saturating_sub(left));
+            entry.queue.state().moves.add(now.saturating_sub(left));
         }
-        entry.queue.lane.spare_kicks();
-        entry.queue.lane.publish();
+        entry.queue.virtqueue.disable_kicks();
+        entry.queue.virtqueue.publish();
         entry.queue.wake(|file| self.signals.add(file));
         self.entries.push(entry);
         self.counters.queues.set(self.entries.len() as u64);
     }
 
-    fn remove(&mut self, place: usize) -> Entry {
-        let entry = self.entries.swap_remove(place);
-        self.places.remove(&entry.queue.key);
-        if let Some(moved) = self.entries.get(place) {
-            self.places.insert(moved.queue.key, place);
+    fn remove(&mut self, index: usize) -> Entry {
+        let entry = self.entries.swap_remove(index);
+        self.indexes.remove(&entry.queue.key);
+        if let Some(moved) = self.entries.get(index) {
+            self.indexes.insert(moved.queue.key, index);
         }
         for file in [entry.queue.kick(), entry.queue.handler.source()].into_iter().flatten() {
             if let Err(error) = epoll::delete(&self.epoll, file) {
@@ -327,12 +328,12 @@ impl Run {
         entry
     }
 
-    fn give_what_is_wanted(&mut self) {
-        let is_ready = |entry: &Entry| entry.wanted.is_some() && entry.queue.in_flight() == 0;
-        while let Some(place) = self.entries.iter().position(is_ready) {
-            let mut entry = self.remove(place);
-            if let Some(reply) = entry.wanted.take() {
-                self.wanted -= 1;
+    fn hand_back_drained(&mut self) {
+        let is_ready = |entry: &Entry| entry.draining.is_some() && entry.queue.in_flight() == 0;
+        while let Some(index) = self.entries.iter().position(is_ready) {
+            let mut entry = self.remove(index);
+            if let Some(reply) = entry.draining.take() {
+                self.draining -= 1;
                 let _ = reply.send(Some(entry.queue));
             }
         }
@@ -340,17 +341,17 @@ impl Run {
 
     /// Leaves all queues to their kicks. Whether none has anything already that it may have now: those that a limit holds
     /// back are looked at again when it does not.
-    fn cool_all(&mut self, now: u64) -> bool {
+    fn stop_polling_all(&mut self, now: u64) -> bool {
         let (mut all, always) = (true, self.polling == Polling::Always);
-        for entry in self.entries.iter_mut().filter(|entry| entry.held_until <= now) {
-            all &= entry.cool(always);
+        for entry in self.entries.iter_mut().filter(|entry| entry.throttled_until <= now) {
+            all &= entry.stop_polling(always);
         }
         all
     }
 
     /// A wait that does not go beyond the time at which a limit lets a queue go on.
-    fn until_held(&self, timeout: Option<u64>, now: u64) -> Option<u64> {
-        let held = self.entries.iter().map(|entry| entry.held_until).filter(|until| *until > now).min();
+    fn until_unthrottled(&self, timeout: Option<u64>, now: u64) -> Option<u64> {
+        let held = self.entries.iter().map(|entry| entry.throttled_until).filter(|until| *until > now).min();
         match (timeout, held) {
             (Some(ns), Some(until)) => Some(ns.min(until - now)),
             (None, Some(until)) => Some(until - now),
@@ -382,16 +383,16 @@ impl Run {
         let now = now_ns();
         for event in &*events {
             match event.data.u64() {
-                MAIL => {
+                COMMANDS => {
                     let _ = rustix::io::read(self.mailbox.wake(), &mut [0; 8]);
                 }
-                ANSWERS => {}
+                COMPLETIONS => {}
                 key => {
-                    let Some(&place) = self.places.get(&QueueKey(key as u32)) else { continue };
-                    let entry = &mut self.entries[place];
+                    let Some(&index) = self.indexes.get(&QueueKey(key as u32)) else { continue };
+                    let entry = &mut self.entries[index];
                     entry.kicked = true;
-                    entry.looked = now;
-                    entry.queue.lane.state().counters.kicks.add(1);
+                    entry.last_polled = now;
+                    entry.queue.state().counters.kicks.add(1);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Whose turn it is: deficit round robin by weight (Shreedhar and Varghese, 1995), in units of work.
 
-use crate::queue::Served;
+use crate::queue::WorkDone;
 
 /// Units that a queue of the usual weight may use in a turn.
 const QUANTUM: i64 = 32;
@@ -25,8 +25,8 @@ impl Share {
 
     /// Takes note of what was done in a turn. A queue that has nothing more saves nothing for later.
     #[inline]
-    pub(super) fn used(&mut self, served: Served, more: bool) {
-        self.credit -= i64::from(served.units());
+    pub(super) fn used(&mut self, work: WorkDone, more: bool) {
+        self.credit -= i64::from(work.units());
         if !more && self.credit > 0 {
             self.credit = 0;
         }
@@ -38,8 +38,8 @@ mod tests {
     use super::*;
     use crate::queue::BYTES_A_UNIT;
 
-    fn used(requests: u32, bytes: u64) -> Served {
-        Served { requests, bytes, ..Served::default() }
+    fn used(requests: u32, bytes: u64) -> WorkDone {
+        WorkDone { requests, bytes, ..WorkDone::default() }
     }
 
     /// Requests and bytes of two queues that never run dry, after many turns.

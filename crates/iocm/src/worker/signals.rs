@@ -36,7 +36,7 @@ struct Iocb {
 
 /// `struct aio_ring` of fs/aio.c, without the events.
 #[repr(C)]
-struct Ring {
+struct AioRing {
     id: u32,
     events: u32,
     head: AtomicU32,
@@ -94,17 +94,17 @@ impl Signals {
         Ok(made)
     }
 
-    fn ring(&self) -> &Ring {
+    fn ring(&self) -> &AioRing {
         // SAFETY: a context is the address at which the kernel has mapped its ring, which stays until `io_destroy`; only
         // `head` and `tail` change.
         unsafe { &*std::ptr::with_exposed_provenance(self.context as usize) }
     }
 
-    /// Has an eventfd signalled by the next [`Self::make`] at the latest.
+    /// Has an eventfd signalled by the next [`Self::flush`] at the latest.
     #[inline]
     pub(super) fn add(&mut self, file: &Arc<OwnedFd>) {
         // What the kernel does not take is there once: to signal it twice would say no more.
-        let is_full = self.files.len() >= BATCH && !self.make();
+        let is_full = self.files.len() >= BATCH && !self.flush();
         if !is_full || !self.files.iter().any(|other| Arc::ptr_eq(other, file)) {
             self.files.push(Arc::clone(file));
         }
@@ -112,7 +112,7 @@ impl Signals {
 
     /// Signals all. Whether that is done; if not, it is to be tried again.
     #[inline]
-    pub(super) fn make(&mut self) -> bool {
+    pub(super) fn flush(&mut self) -> bool {
         while !self.files.is_empty() {
             match self.submit() {
                 Ok(made) => drop(self.files.drain(..made)),

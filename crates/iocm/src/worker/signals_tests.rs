@@ -23,7 +23,7 @@ fn each_is_signalled_once_however_many_there_are_and_whatever_the_ring_is_like()
         signals.is_mapped = is_mapped;
         for turn in 0..200 {
             files.iter().for_each(|file| signals.add(file));
-            assert!(signals.make());
+            assert!(signals.flush());
             assert!(files.iter().all(|file| count(file) == 1), "turn {turn}, mapped: {is_mapped}");
         }
         signals.is_mapped = true;
@@ -48,7 +48,7 @@ fn a_full_eventfd_keeps_nobody_waiting_while_its_flag_is_switched() {
         for _ in 0..100_000 {
             signals.add(&full);
             signals.add(&other);
-            assert!(signals.make());
+            assert!(signals.flush());
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -63,10 +63,10 @@ fn what_the_kernel_refuses_is_kept_once_and_signalled_later() {
     for _ in 0..10 {
         files.iter().for_each(|file| signals.add(file));
     }
-    assert!(!signals.make());
+    assert!(!signals.flush());
     assert!(signals.files.len() <= files.len() + BATCH, "{}", signals.files.len());
     signals.refusals = 0;
-    assert!(signals.make());
+    assert!(signals.flush());
     assert!(files.iter().all(|file| count(file) > 0));
 }
 
@@ -76,7 +76,7 @@ fn what_cannot_be_signalled_is_left_out_and_the_others_are() {
     let files = [pipe(), file(), pipe(), pipe(), file(), pipe()];
     let mut signals = Signals::new().unwrap();
     files.iter().for_each(|file| signals.add(file));
-    assert!(signals.make());
+    assert!(signals.flush());
     assert_eq!([1, 4].map(|at| count(&files[at])), [1, 1]);
 }
 
@@ -88,7 +88,7 @@ fn an_eventfd_that_its_queue_has_closed_is_signalled_and_no_other() {
     signals.add(&closed);
     drop(closed);
     let next: Vec<_> = (0..64).map(|_| file()).collect();
-    assert!(signals.make());
+    assert!(signals.flush());
     assert_eq!(count(&same), 1);
     assert!(next.iter().all(|file| count(file) == 0));
 }

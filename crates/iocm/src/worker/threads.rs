@@ -27,7 +27,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Inner {
-    wanted: VecDeque<(Submission, u64)>,
+    queued: VecDeque<(Submission, u64)>,
     ended: VecDeque<(u64, i32)>,
     is_over: bool,
 }
@@ -40,12 +40,12 @@ impl Shared {
     fn work(&self) {
         loop {
             let inner = self.inner();
-            let waiting = |inner: &mut Inner| inner.wanted.is_empty() && !inner.is_over;
+            let waiting = |inner: &mut Inner| inner.queued.is_empty() && !inner.is_over;
             let mut inner = self.changed.wait_while(inner, waiting).unwrap_or_else(PoisonError::into_inner);
-            let Some((submission, user_data)) = inner.wanted.pop_front() else { return };
+            let Some((submission, user_data)) = inner.queued.pop_front() else { return };
             drop(inner);
             // SAFETY: who submitted it keeps what it points to until its end is told.
-            let result = unsafe { submission.make() };
+            let result = unsafe { submission.execute() };
             self.inner().ended.push_back((user_data, result));
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
@@ -69,12 +69,12 @@ impl Threads {
     }
 
     pub(super) fn take(&self, submission: Submission, user_data: u64) {
-        self.shared.inner().wanted.push_back((submission, user_data));
+        self.shared.inner().queued.push_back((submission, user_data));
         self.shared.changed.notify_one();
     }
 
     /// The next request that ended: what it was, and its result.
-    pub(super) fn ended(&self) -> Option<(u64, i32)> {
+    pub(super) fn next_completion(&self) -> Option<(u64, i32)> {
         let ended = self.shared.inner().ended.pop_front();
         if ended.is_none() {
             let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);

@@ -1,7 +1,7 @@
 //! How a worker's requests come to the kernel: by its io_uring, where the host has one.
 
 use super::threads::Threads;
-use crate::queue::{QueueKey, Submission, Submitter, Way};
+use crate::queue::{IoEngine, QueueKey, Submission, Submitter};
 use io_uring::register::Restriction;
 use io_uring::{Builder, IoUring, opcode};
 use std::io;
@@ -10,14 +10,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Requests that can be put down before the kernel is told.
 const ENTRIES: u32 = 256;
 /// Answers that find room: those of all queues that a worker may have.
-const ANSWERS: u32 = 4096;
+const COMPLETIONS: u32 = 4096;
 
 /// An io_uring, or what stands for it.
 pub(super) struct Uring {
     kind: Kind,
     /// Requests that the kernel was not told of.
     pending: u32,
-    /// Requests that the kernel has not answered.
+    /// Requests that the kernel has not completed.
     pub(super) in_flight: u64,
     /// How often the kernel is to refuse what it is told.
     #[cfg(test)]
@@ -34,7 +34,7 @@ impl Uring {
     pub(super) fn new() -> io::Result<Self> {
         let usual = || {
             let mut builder = IoUring::builder();
-            builder.setup_cqsize(ANSWERS);
+            builder.setup_cqsize(COMPLETIONS);
             builder
         };
         // Linux before 6.0 knows no single issuer, and before 5.10 no restrictions.
@@ -65,7 +65,7 @@ impl Uring {
         }
     }
 
-    /// Becomes readable when the kernel has answered something.
+    /// Becomes readable when the kernel has completed something.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         match &self.kind {
             // SAFETY: the ring keeps its file open as long as it is borrowed.
@@ -102,11 +102,11 @@ impl Uring {
 
     /// The next answer: what it is an answer to, and what it says.
     #[inline]
-    pub(super) fn answer(&mut self) -> Option<(u64, i32)> {
+    pub(super) fn next_completion(&mut self) -> Option<(u64, i32)> {
         let answer = match &mut self.kind {
             Kind::Ring(ring) => ring.completion().next().map(|entry| (entry.user_data(), entry.result())),
             Kind::Threads(_) if self.in_flight == 0 => None,
-            Kind::Threads(threads) => threads.ended(),
+            Kind::Threads(threads) => threads.next_completion(),
         }?;
         self.in_flight = self.in_flight.saturating_sub(1);
         Some(answer)
@@ -124,7 +124,7 @@ fn restricted(builder: &mut Builder) -> io::Result<IoUring> {
     Ok(ring)
 }
 
-impl Way for Uring {
+impl IoEngine for Uring {
     unsafe fn take(&mut self, submission: Submission, user_data: u64) -> bool {
         match &mut self.kind {
             Kind::Threads(threads) => threads.take(submission, user_data),

@@ -270,7 +270,7 @@ fn a_hostile_queue_is_given_up_and_others_go_on() {
     rustix::io::write(&hostile.kick, &1_u64.to_ne_bytes()).unwrap();
     let second = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
     assert_eq!(poll(&mut [PollFd::new(&hostile.error, PollFlags::IN)], Some(&second)).unwrap(), 1);
-    let broken = worker.with(key, |queue| queue.broken()).unwrap().ok().unwrap();
+    let broken = worker.with(key, |queue| queue.virtqueue.broken).unwrap().ok().unwrap();
     assert_eq!(broken, Some(RingError::Index(999)));
     guest.submit(0, 0, &[], 512).unwrap();
     assert_eq!(guest.ended().1, 0);
@@ -309,7 +309,7 @@ fn a_limit_holds_a_device_back() {
 }
 
 #[test]
-fn no_letter_is_left_unread_while_kicks_are_looked_for() {
+fn no_command_is_left_unread_while_kicks_are_looked_for() {
     let routes = Routes::new();
     let worker = Arc::new(worker(&routes, Polling::default()));
     let (_guest, queue) = Guest::new(&null(), FEATURES);

@@ -25,7 +25,7 @@ fn what_is_written_is_on_the_disk_and_is_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let daemon = daemon(directory.path(), "", 1);
     for turn in 0..3_u8 {
-        let mut disk = Disk::connect(&daemon.posts()[0].socket);
+        let mut disk = Disk::connect(&daemon.endpoints()[0].config.socket);
         for slot in 0..8 {
             disk.fill(slot, 10 * turn + slot as u8 + 1);
             disk.queue.write((slot * BLOCK) as u64, disk.block(slot), BLOCK, slot, ReqFlags::empty());
@@ -55,7 +55,7 @@ fn what_is_written_is_on_the_disk_and_is_read_back() {
 fn a_queue_moves_between_workers_under_load() {
     let directory = tempfile::tempdir().unwrap();
     let daemon = daemon(directory.path(), "", 2);
-    let mut disk = Disk::connect(&daemon.posts()[0].socket);
+    let mut disk = Disk::connect(&daemon.endpoints()[0].config.socket);
     let mut places = Vec::new();
     for turn in 0..200_usize {
         for slot in 0..8 {
@@ -63,15 +63,15 @@ fn a_queue_moves_between_workers_under_load() {
             disk.queue.read(offset, disk.block(slot), BLOCK, slot, ReqFlags::empty());
         }
         disk.queue.do_io(&mut [], 0, None, None).unwrap();
-        let key = daemon.posts()[0].served.queues[0].key.lock().unwrap().unwrap();
+        let key = daemon.endpoints()[0].backend.queues[0].key.lock().unwrap().unwrap();
         let to = (turn % 2) as u32;
         daemon.pool().move_queue(key, to).unwrap();
-        places.push(daemon.pool().place(key).unwrap());
+        places.push(daemon.pool().worker_of(key).unwrap());
         assert_eq!(disk.wait(8), [0; 8]);
     }
     assert!(places.contains(&0) && places.contains(&1));
-    let key = daemon.posts()[0].served.queues[0].key.lock().unwrap().unwrap();
-    daemon.pool().remove_worker(daemon.pool().place(key).unwrap()).unwrap();
+    let key = daemon.endpoints()[0].backend.queues[0].key.lock().unwrap().unwrap();
+    daemon.pool().remove_worker(daemon.pool().worker_of(key).unwrap()).unwrap();
     disk.queue.read(0, disk.block(0), BLOCK, 0, ReqFlags::empty());
     assert_eq!(disk.wait(1), [0], "the other worker has it now");
 }
@@ -81,7 +81,7 @@ fn a_guest_that_may_only_read_cannot_write() {
     let directory = tempfile::tempdir().unwrap();
     let daemon = daemon(directory.path(), "read-only = true\n", 1);
     let mut blkio = Blkio::new("virtio-blk-vhost-user").unwrap();
-    blkio.set_str("path", daemon.posts()[0].socket.to_str().unwrap()).unwrap();
+    blkio.set_str("path", daemon.endpoints()[0].config.socket.to_str().unwrap()).unwrap();
     blkio.set_bool("read-only", true).unwrap();
     blkio.connect().unwrap();
     let mut queue = blkio.start().unwrap().queues.remove(0);

@@ -78,12 +78,12 @@ fn under_load(packed: bool) {
         let daemon = Daemon::start(&config);
         let mut front = connect(&socket);
         front.agree(&guest.driver.driver, 0).unwrap();
-        let (place, memory) = kept.take().unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
+        let (description, memory) = kept.take().unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
         let is_first = turn == 0;
-        assert!(is_first || front.tell(32, &place, &[memory.as_fd()]).unwrap());
+        assert!(is_first || front.tell(32, &description, &[memory.as_fd()]).unwrap());
         // As QEMU does it: on from what came back, for nobody says where the daemon stood.
         let base = if packed || is_first { begin } else { u32::from(guest.driver.driver.given_back()) };
-        assert!(front.start(0, &guest.driver.driver.place(), SIZE.into(), base).unwrap());
+        assert!(front.start(0, &guest.driver.driver.layout(), SIZE.into(), base).unwrap());
         replayed += guest.under_way.len();
         front.kick().unwrap();
         let wanted = guest.ended + 300 + u64::from(turn) * 37;
@@ -92,7 +92,7 @@ fn under_load(packed: bool) {
             guest.go_on(&front);
             assert!(Instant::now() < end, "requests are lost: {:?}", guest.under_way);
         }
-        kept = Some((place, memory));
+        kept = Some((description, memory));
         if turn == KILLS {
             while !guest.under_way.is_empty() {
                 if let Some((id, status, _)) = guest.driver.ended() {

@@ -12,7 +12,7 @@ use clap::Args;
 use experiment::pause;
 use host::CpuSet;
 use iocm::config::SOCKET;
-use iocm::monitor::actuator::{Actuator, Placing, Vhost, Workers};
+use iocm::monitor::actuator::{Actuator, Pinning, Vhost, Workers};
 use iocm::monitor::{Monitor, Recorder, STATE, State};
 use knobs::RunningHost;
 
@@ -80,13 +80,13 @@ fn cpus(list: &str) -> Result<CpuSet, String> {
 pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(HOST);
     if arguments.vhost {
-        let placing = match arguments.apply {
-            true => Some(Placing::begin(root, RunningHost, std::env::args().collect())?),
+        let pinning = match arguments.apply {
+            true => Some(Pinning::begin(root, RunningHost, std::env::args().collect())?),
             false => None,
         };
-        let placing = placing.map(|placing| if arguments.cpusets { placing.by_groups() } else { placing });
+        let pinning = pinning.map(|pinning| if arguments.cpusets { pinning.by_groups() } else { pinning });
         let target = "the kernel's vhost and QEMU's iothreads".to_owned();
-        let actuator = Vhost::new(root, arguments.cores.clone(), placing);
+        let actuator = Vhost::new(root, arguments.cores.clone(), pinning);
         return Session::begin(arguments, actuator, target, !arguments.apply)?.run();
     }
     let target = format!("the I/O workers at {}", arguments.socket.display());

@@ -2,11 +2,11 @@
 
 use crate::control::access::Access;
 use crate::control::attribute::Mode;
+use crate::control::error::{ControlError, Errno};
 use crate::control::facts::Control;
-use crate::control::node::Node;
-use crate::control::refusal::{Errno, Refusal};
 use crate::control::request::LONGEST_LINE;
-use crate::control::tree::{self, Kind};
+use crate::control::tree::Node;
+use crate::control::tree::{self, NodeKind};
 use crate::daemon::Daemon;
 use fuser::{
     FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
@@ -39,8 +39,8 @@ const KEPT: Duration = Duration::ZERO;
 /// What a file's size is said to be, as sysfs has it. What is in it is known when it is read.
 const SIZE: u64 = 4096;
 
-fn told(refusal: &Refusal) -> fuser::Errno {
-    fuser::Errno::from_i32(refusal.errno.code())
+fn told(error: &ControlError) -> fuser::Errno {
+    fuser::Errno::from_i32(error.errno.code())
 }
 
 impl Tree {
@@ -60,21 +60,21 @@ impl Tree {
         FileHandle(number)
     }
 
-    fn daemon(&self) -> Result<Arc<Daemon>, Refusal> {
-        self.daemon.upgrade().ok_or_else(|| Refusal::new(Errno::Failed, "The daemon ends"))
+    fn daemon(&self) -> Result<Arc<Daemon>, ControlError> {
+        self.daemon.upgrade().ok_or_else(|| ControlError::new(Errno::Failed, "The daemon ends"))
     }
 
-    fn node(&self, number: INodeNo) -> Result<(Arc<Daemon>, Node), Refusal> {
+    fn node(&self, number: INodeNo) -> Result<(Arc<Daemon>, Node), ControlError> {
         let daemon = self.daemon()?;
         let node = Node::of_number(number.0).filter(|node| node.object().exists(&*daemon));
-        Ok((daemon, node.ok_or_else(|| Refusal::missing("such file"))?))
+        Ok((daemon, node.ok_or_else(|| ControlError::missing("such file"))?))
     }
 
     fn attributes(&self, node: Node) -> FileAttr {
         let group = self.access.group.is_some();
         let (kind, perm, size) = match node.kind() {
-            Kind::Directory => (FileType::Directory, if group { 0o550 } else { 0o500 }, 0),
-            Kind::Attribute(mode) => (FileType::RegularFile, mode.permissions(group), SIZE),
+            NodeKind::Directory => (FileType::Directory, if group { 0o550 } else { 0o500 }, 0),
+            NodeKind::Attribute(mode) => (FileType::RegularFile, mode.permissions(group), SIZE),
         };
         FileAttr {
             ino: INodeNo(node.number()),
@@ -95,14 +95,14 @@ impl Tree {
         }
     }
 
-    fn entry(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Refusal> {
+    fn entry(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, ControlError> {
         let (daemon, node) = self.node(parent)?;
-        let name = name.to_str().ok_or_else(|| Refusal::missing("such file"))?;
-        let child = node.child(&*daemon, name)?.ok_or_else(|| Refusal::missing(name))?;
+        let name = name.to_str().ok_or_else(|| ControlError::missing("such file"))?;
+        let child = node.child(&*daemon, name)?.ok_or_else(|| ControlError::missing(name))?;
         Ok(self.attributes(child))
     }
 
-    fn listed(&self, number: INodeNo) -> Result<Vec<(u64, FileType, String)>, Refusal> {
+    fn listed(&self, number: INodeNo) -> Result<Vec<(u64, FileType, String)>, ControlError> {
         let (daemon, node) = self.node(number)?;
         let above = match node {
             Node::Object(object) => Node::Object(object.parent()),
@@ -119,15 +119,15 @@ impl Tree {
         Ok(all)
     }
 
-    fn content(&self, number: INodeNo) -> Result<Vec<u8>, Refusal> {
+    fn content(&self, number: INodeNo) -> Result<Vec<u8>, ControlError> {
         let (daemon, node) = self.node(number)?;
         Ok(tree::read(&*daemon, node)?.text().into_bytes())
     }
 
-    fn may_open(&self, number: INodeNo) -> Result<(), Refusal> {
+    fn may_open(&self, number: INodeNo) -> Result<(), ControlError> {
         match self.node(number)?.1.kind() {
-            Kind::Attribute(Mode::Read | Mode::ReadWrite | Mode::Write) => Ok(()),
-            Kind::Directory => Err(Refusal::new(Errno::IsDirectory, "It is a directory")),
+            NodeKind::Attribute(Mode::Read | Mode::ReadWrite | Mode::Write) => Ok(()),
+            NodeKind::Directory => Err(ControlError::new(Errno::IsDirectory, "It is a directory")),
         }
     }
 }
@@ -136,14 +136,14 @@ impl Filesystem for Tree {
     fn lookup(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.entry(parent, name) {
             Ok(attributes) => reply.entry(&KEPT, &attributes, Generation(0)),
-            Err(refusal) => reply.error(told(&refusal)),
+            Err(error) => reply.error(told(&error)),
         }
     }
 
     fn getattr(&self, _: &fuser::Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.node(number) {
             Ok((_, node)) => reply.attr(&KEPT, &self.attributes(node)),
-            Err(refusal) => reply.error(told(&refusal)),
+            Err(error) => reply.error(told(&error)),
         }
     }
 
@@ -169,14 +169,14 @@ impl Filesystem for Tree {
         match self.node(number) {
             _ if mode.is_some() || uid.is_some() || gid.is_some() => reply.error(fuser::Errno::EPERM),
             Ok((_, node)) => reply.attr(&KEPT, &self.attributes(node)),
-            Err(refusal) => reply.error(told(&refusal)),
+            Err(error) => reply.error(told(&error)),
         }
     }
 
     fn open(&self, _: &fuser::Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.may_open(number) {
             Ok(()) => reply.opened(self.keep(Open::File(Arc::default())), FopenFlags::FOPEN_DIRECT_IO),
-            Err(refusal) => reply.error(told(&refusal)),
+            Err(error) => reply.error(told(&error)),
         }
     }
 
@@ -194,7 +194,7 @@ impl Filesystem for Tree {
         if offset == 0 {
             match self.content(number) {
                 Ok(content) => drop(self.open().insert(handle.0, Open::File(Arc::new(content)))),
-                Err(refusal) => return reply.error(told(&refusal)),
+                Err(error) => return reply.error(told(&error)),
             }
         }
         let content = match self.open().get(&handle.0) {
@@ -229,15 +229,15 @@ impl Filesystem for Tree {
         let (outcome, text) = (self.node(number), String::from_utf8(data.to_vec()));
         let act = move || {
             let done = outcome.and_then(|(daemon, node)| {
-                let text = text.map_err(|_| Refusal::invalid("It is no text"))?;
+                let text = text.map_err(|_| ControlError::invalid("It is no text"))?;
                 daemon.apply(tree::write(&*daemon, node, &text)?)
             });
             match done {
                 Ok(_) => reply.written(size as u32),
-                Err(refusal) => {
+                Err(error) => {
                     // A file says no more than a number.
-                    tracing::warn!("The control tree refuses what was written: {refusal}");
-                    reply.error(told(&refusal));
+                    tracing::warn!("The control tree refuses what was written: {error}");
+                    reply.error(told(&error));
                 }
             }
         };
@@ -269,7 +269,7 @@ impl Filesystem for Tree {
     fn opendir(&self, _: &fuser::Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.listed(number) {
             Ok(entries) => reply.opened(self.keep(Open::Directory(Arc::new(entries))), FopenFlags::empty()),
-            Err(refusal) => reply.error(told(&refusal)),
+            Err(error) => reply.error(told(&error)),
         }
     }
 
@@ -318,7 +318,7 @@ const _: () = assert!(INodeNo::ROOT.0 == 1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::node::Object;
+    use crate::control::object::Object;
 
     #[test]
     fn the_root_is_where_the_kernel_begins() {

@@ -1,21 +1,21 @@
 //! A peer's connection: lines in, lines out.
 
 use crate::clock::now_ns;
-use crate::control::answer::{ANSWER_FORMAT, answer};
+
+use crate::control::error::{ControlError, Errno};
 use crate::control::facts::Control;
-use crate::control::refusal::{Errno, Refusal};
-use crate::control::request::{LONGEST_LINE, Request, RequestLine};
+use crate::control::request::{ANSWER_FORMAT, ControlRequest, LONGEST_LINE, RequestLine, answer};
 use serde_json::{Map, Value as Json, json};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// A peer that does not take its answers for so long is left.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A peer's connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct PeerConnection {
     stream: UnixStream,
     /// What was read and is not answered yet.
     read: Vec<u8>,
@@ -28,7 +28,7 @@ enum Heard {
     Nothing,
 }
 
-impl Connection {
+impl PeerConnection {
     pub(super) const fn new(stream: UnixStream) -> Self {
         Self { stream, read: Vec::new() }
     }
@@ -40,12 +40,12 @@ impl Connection {
     /// Says why the peer is not served.
     pub(super) fn refuse(&mut self, why: &str) {
         let _ = self.stream.set_write_timeout(Some(Duration::from_millis(100)));
-        let _ = self.send(None, Err(Refusal::new(Errno::Denied, why)));
+        let _ = self.send(None, Err(ControlError::new(Errno::Denied, why)));
     }
 
     /// Answers until the peer is gone.
     pub(super) fn serve(mut self, control: &impl Control) {
-        let _ = self.stream.set_write_timeout(Some(PATIENCE));
+        let _ = self.stream.set_write_timeout(Some(WRITE_TIMEOUT));
         let mut next = None;
         let outcome: io::Result<()> = (|| loop {
             let heard = match next.take() {
@@ -54,19 +54,19 @@ impl Connection {
             };
             let Heard::Line(line) = heard else {
                 let why = format!("A line has {LONGEST_LINE} bytes at most");
-                return self.send(None, Err(Refusal::new(Errno::TooLarge, why)));
+                return self.send(None, Err(ControlError::new(Errno::TooLarge, why)));
             };
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
             let RequestLine { id, request } = RequestLine::parse(&line);
             match request {
-                Ok(Request::Watch(path, interval, count)) => {
-                    let request = Request::Watch(path, interval, count);
+                Ok(ControlRequest::Watch(path, interval, count)) => {
+                    let request = ControlRequest::Watch(path, interval, count);
                     next = self.watch(control, id.as_ref(), &request, interval, count)?;
                 }
                 Ok(request) => self.send(id.as_ref(), answer(control, &request))?,
-                Err(refusal) => self.send(id.as_ref(), Err(refusal))?,
+                Err(error) => self.send(id.as_ref(), Err(error))?,
             }
         })();
         match outcome {
@@ -83,7 +83,7 @@ impl Connection {
         &mut self,
         control: &impl Control,
         id: Option<&Json>,
-        request: &Request,
+        request: &ControlRequest,
         interval: Duration,
         count: Option<u64>,
     ) -> io::Result<Option<Heard>> {
@@ -138,7 +138,11 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, id: Option<&Json>, outcome: Result<Map<String, Json>, Refusal>) -> io::Result<()> {
+    fn send(
+        &mut self,
+        id: Option<&Json>,
+        outcome: Result<Map<String, Json>, ControlError>,
+    ) -> io::Result<()> {
         let mut all = Map::new();
         all.insert("format".to_owned(), Json::from(ANSWER_FORMAT));
         if let Some(id) = id {
@@ -147,11 +151,11 @@ impl Connection {
         all.insert("ok".to_owned(), Json::from(outcome.is_ok()));
         match outcome {
             Ok(fields) => all.extend(fields),
-            Err(refusal) => {
+            Err(error) => {
                 let error = json!({
-                    "errno": refusal.errno.name(),
-                    "code": refusal.errno.code(),
-                    "message": refusal.message,
+                    "errno": error.errno.name(),
+                    "code": error.errno.code(),
+                    "message": error.message,
                 });
                 all.insert("error".to_owned(), error);
             }

@@ -27,7 +27,7 @@ fn running() -> Running {
 
 fn errno(outcome: Result<impl std::fmt::Debug, ClientError>) -> Errno {
     match outcome {
-        Err(ClientError::Refused(refusal)) => refusal.errno,
+        Err(ClientError::Refused(error)) => error.errno,
         other => panic!("{other:?}"),
     }
 }

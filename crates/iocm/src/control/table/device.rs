@@ -1,17 +1,16 @@
 //! Attributes of a device.
 
-use super::{Attribute, Reader, about, attribute, number, unit, worker_of, written};
-use crate::control::action::Action;
-use crate::control::facts::DeviceFacts;
-use crate::control::node::Object;
-use crate::control::refusal::Refusal;
-use crate::control::value::Value;
+use super::{Attribute, Reader, attribute, number, unit, worker_of, written};
+use crate::control::attribute::Value;
+use crate::control::error::ControlError;
+use crate::control::facts::{DeviceFacts, Operation};
+use crate::control::object::Object;
 use crate::statistics::QueueFigures;
 
-fn of(object: Object) -> Result<u32, Refusal> {
+fn of(object: Object) -> Result<u32, ControlError> {
     match object {
         Object::Device(number) => Ok(number),
-        other => Err(Refusal::missing(&other.path())),
+        other => Err(ControlError::missing(&other.path())),
     }
 }
 
@@ -79,7 +78,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
                   them, now and when a front-end comes.",
                 |device| Some(Value::Names(workers(device))),
             ),
-            |object, text| Ok(Action::MoveDevice(of(object)?, worker_of(text)?)),
+            |object, text| Ok(Operation::MoveDevice(of(object)?, worker_of(text)?)),
         ),
         plain("queues", "queues", "Its queues, one a line.", |device| {
             Some(Value::Names(device.queues.iter().map(|queue| queue.name.to_string()).collect()))
@@ -109,7 +108,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
             ),
             |object, text| {
                 let bytes = if text == "file" { None } else { Some(number(text, "bytes")?) };
-                Ok(Action::Resize(of(object)?, bytes))
+                Ok(Operation::Resize(of(object)?, bytes))
             },
         ),
         written(
@@ -120,20 +119,20 @@ pub(super) fn attributes() -> Vec<Attribute> {
                   number.",
                 |device| device.limits.map(|limits| Value::Number(limits[0])),
             ),
-            |object, text| Ok(Action::LimitRequests(of(object)?, number(text, "requests a second")?)),
+            |object, text| Ok(Operation::LimitRequests(of(object)?, number(text, "requests a second")?)),
         ),
         written(
             plain("limits/bytes_per_second", "bytes/s", "The same in bytes; 0 for any number.", |device| {
                 device.limits.map(|limits| Value::Number(limits[1]))
             }),
-            |object, text| Ok(Action::LimitBytes(of(object)?, number(text, "bytes a second")?)),
+            |object, text| Ok(Operation::LimitBytes(of(object)?, number(text, "bytes a second")?)),
         ),
     ];
     for path in COUNTERS {
         let index =
             QueueFigures::NAMES.iter().position(|name| path.strip_prefix("statistics/") == Some(name));
         if let Some(index) = index {
-            let says = format!("Of all its queues: {}", about(QueueFigures::ABOUT[index]));
+            let says = format!("Of all its queues: {}", QueueFigures::ABOUT[index].trim());
             all.push(attribute(path, unit(QueueFigures::NAMES[index]), says, Reader::DeviceCounter(index)));
         }
     }

@@ -1,17 +1,16 @@
 //! Attributes of a queue.
 
-use super::{Attribute, Reader, about, attribute, number, unit, worker_of, written};
-use crate::control::action::Action;
-use crate::control::facts::QueueFacts;
-use crate::control::node::{Object, QueueName};
-use crate::control::refusal::Refusal;
-use crate::control::value::Value;
+use super::{Attribute, Reader, attribute, number, unit, worker_of, written};
+use crate::control::attribute::Value;
+use crate::control::error::ControlError;
+use crate::control::facts::{Operation, QueueFacts};
+use crate::control::object::{Object, QueueName};
 use crate::statistics::QueueFigures;
 
-fn of(object: Object) -> Result<QueueName, Refusal> {
+fn of(object: Object) -> Result<QueueName, ControlError> {
     match object {
         Object::Queue(name) => Ok(name),
-        other => Err(Refusal::missing(&other.path())),
+        other => Err(ControlError::missing(&other.path())),
     }
 }
 
@@ -51,7 +50,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
                     Value::Text(queue.worker.map_or_else(String::new, |number| Object::Worker(number).name()))
                 },
             ),
-            |object, text| Ok(Action::MoveQueues(vec![of(object)?], worker_of(text)?)),
+            |object, text| Ok(Operation::MoveQueues(vec![of(object)?], worker_of(text)?)),
         ),
         written(
             plain(
@@ -62,9 +61,9 @@ pub(super) fn attributes() -> Vec<Attribute> {
                 |queue| Value::Text(if queue.polled { "always" } else { "auto" }.to_owned()),
             ),
             |object, text| match text {
-                "auto" => Ok(Action::PollQueue(of(object)?, false)),
-                "always" => Ok(Action::PollQueue(of(object)?, true)),
-                other => Err(Refusal::invalid(format!("`{other}` is neither auto nor always"))),
+                "auto" => Ok(Operation::PollQueue(of(object)?, false)),
+                "always" => Ok(Operation::PollQueue(of(object)?, true)),
+                other => Err(ControlError::invalid(format!("`{other}` is neither auto nor always"))),
             },
         ),
         written(
@@ -78,14 +77,19 @@ pub(super) fn attributes() -> Vec<Attribute> {
             |object, text| {
                 let weight = number(text, "weight")?;
                 match u32::try_from(weight) {
-                    Ok(small) if WEIGHTS.contains(&weight) => Ok(Action::Weigh(of(object)?, small)),
-                    _ => Err(Refusal::invalid("A weight is a number from 1 to 10000")),
+                    Ok(small) if WEIGHTS.contains(&weight) => Ok(Operation::Weigh(of(object)?, small)),
+                    _ => Err(ControlError::invalid("A weight is a number from 1 to 10000")),
                 }
             },
         ),
     ];
     for (index, name) in QueueFigures::NAMES.iter().enumerate() {
-        all.push(attribute(name, unit(name), about(QueueFigures::ABOUT[index]), Reader::QueueCounter(index)));
+        all.push(attribute(
+            name,
+            unit(name),
+            QueueFigures::ABOUT[index].trim().to_owned(),
+            Reader::QueueCounter(index),
+        ));
     }
     let delays = "of its requests waited no longer than this before they were taken. The end of a bucket: the true time is \
                   at least half of it.";

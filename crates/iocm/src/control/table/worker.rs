@@ -1,19 +1,18 @@
 //! Attributes of a worker.
 
-use super::{Attribute, Reader, about, attribute, number, unit, written};
-use crate::config::cpu_list;
-use crate::control::action::Action;
-use crate::control::node::{Object, QueueName};
-use crate::control::pace;
-use crate::control::refusal::Refusal;
-use crate::control::value::Value;
+use super::{Attribute, Reader, attribute, number, unit, written};
+use crate::config::{PollingConfig, cpu_list, show_cpu_list};
+use crate::control::attribute::Value;
+use crate::control::error::ControlError;
+use crate::control::facts::Operation;
+use crate::control::object::{Object, QueueName};
 use crate::statistics::WorkerFigures;
 use crate::worker::Polling;
 
-fn of(object: Object) -> Result<u32, Refusal> {
+fn of(object: Object) -> Result<u32, ControlError> {
     match object {
         Object::Worker(number) => Ok(number),
-        other => Err(Refusal::missing(&other.path())),
+        other => Err(ControlError::missing(&other.path())),
     }
 }
 
@@ -29,6 +28,25 @@ const COUNTERS: [&str; 5] = [
     "statistics/awake_ticks",
 ];
 
+/// The word for a way of waiting, as the configuration has it.
+const fn polling_word(polling: Polling) -> &'static str {
+    match polling {
+        Polling::Adaptive { .. } => "adaptive",
+        Polling::Always => "always",
+        Polling::Never => "never",
+    }
+}
+
+/// The way of waiting that a word is for.
+fn polling_of_word(text: &str) -> Result<PollingConfig, ControlError> {
+    match text {
+        "adaptive" => Ok(PollingConfig::Adaptive),
+        "always" => Ok(PollingConfig::Always),
+        "never" => Ok(PollingConfig::Never),
+        other => Err(ControlError::invalid(format!("`{other}` is none of adaptive, always, never"))),
+    }
+}
+
 pub(super) fn attributes() -> Vec<Attribute> {
     let mut all = vec![
         written(
@@ -36,11 +54,11 @@ pub(super) fn attributes() -> Vec<Attribute> {
                 "cpu",
                 "list of CPUs",
                 "Host CPUs that it may run on, such as `2` or `4-7,10`. Writing `all` lets it run on all.".to_owned(),
-                Reader::Worker(|worker| Value::Text(pace::list(&worker.cpus))),
+                Reader::Worker(|worker| Value::Text(show_cpu_list(&worker.cpus))),
             ),
             |object, text| {
                 let cpus = if text == "all" { Vec::new() } else { cpu_list(text)? };
-                Ok(Action::Pin(of(object)?, cpus))
+                Ok(Operation::Pin(of(object)?, cpus))
             },
         ),
         attribute(
@@ -74,9 +92,9 @@ pub(super) fn attributes() -> Vec<Attribute> {
                 "pace/polling",
                 "word",
                 "What it does when there is nothing to do: `adaptive`, `always` or `never`.".to_owned(),
-                Reader::Worker(|worker| Value::Text(pace::word(worker.polling).to_owned())),
+                Reader::Worker(|worker| Value::Text(polling_word(worker.polling).to_owned())),
             ),
-            |object, text| Ok(Action::Poll(of(object)?, pace::of_word(text)?)),
+            |object, text| Ok(Operation::Poll(of(object)?, polling_of_word(text)?)),
         ),
         written(
             attribute(
@@ -93,8 +111,8 @@ pub(super) fn attributes() -> Vec<Attribute> {
             |object, text| {
                 let longest = number(text, "microseconds")?;
                 match longest {
-                    1..=1_000_000 => Ok(Action::LongestNap(of(object)?, longest)),
-                    _ => Err(Refusal::invalid("A nap takes 1 to 1000000 microseconds")),
+                    1..=1_000_000 => Ok(Operation::LongestNap(of(object)?, longest)),
+                    _ => Err(ControlError::invalid("A nap takes 1 to 1000000 microseconds")),
                 }
             },
         ),
@@ -103,7 +121,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
     {
         if let Some(path) = COUNTERS.iter().find(|path| path.strip_prefix("statistics/") == Some(name)) {
             let reader = Reader::WorkerCounter(index);
-            all.push(attribute(path, unit(name), about(WorkerFigures::ABOUT[index]), reader));
+            all.push(attribute(path, unit(name), WorkerFigures::ABOUT[index].trim().to_owned(), reader));
         }
     }
     all
@@ -112,6 +130,14 @@ pub(super) fn attributes() -> Vec<Attribute> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn polling_words_are_read_back() {
+        for polling in [Polling::default(), Polling::Always, Polling::Never] {
+            assert_eq!(polling_of_word(polling_word(polling)).unwrap().polling(60), polling);
+        }
+        assert!(polling_of_word("sometimes").is_err());
+    }
 
     #[test]
     fn no_counter_is_forgotten() {

@@ -32,7 +32,7 @@ const WRITEBACK: usize = 32;
 /// Why a guest's access to the configuration is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum ConfigSpaceError {
     /// It goes beyond the end.
     #[error("{size} bytes at {offset} of the configuration go beyond its {SIZE}")]
     Beyond {
@@ -95,13 +95,15 @@ impl BlockDevice {
     /// be in a cache, so that it flushes; nothing depends on its choice.
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub fn write_config(&self, offset: u32, bytes: &[u8]) -> Result<(), ConfigError> {
+    /// [`ConfigSpaceError`].
+    pub fn write_config(&self, offset: u32, bytes: &[u8]) -> Result<(), ConfigSpaceError> {
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         match (offset as usize, bytes.len()) {
             (WRITEBACK, 1) => Ok(()),
-            _ if offset.saturating_add(size) as usize > SIZE => Err(ConfigError::Beyond { offset, size }),
-            _ => Err(ConfigError::ReadOnly(offset)),
+            _ if offset.saturating_add(size) as usize > SIZE => {
+                Err(ConfigSpaceError::Beyond { offset, size })
+            }
+            _ => Err(ConfigSpaceError::ReadOnly(offset)),
         }
     }
 }

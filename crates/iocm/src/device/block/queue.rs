@@ -1,11 +1,11 @@
 //! One queue of a block device at work.
 
 use super::bounce::Bounces;
-use super::request::{HEADER, Request, Status};
+use super::request::{BlockRequest, HEADER, Status};
 use super::slot::{Progress, RangeWay, Slot, Work, in_turn};
 use super::{BlockDevice, SERIAL_BYTES, Storage};
 use crate::clock::now_ns;
-use crate::queue::{Handler, Lane, Served, Submitter, Token};
+use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use crate::ring::{Chain, Side};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,77 +39,78 @@ impl BlockQueue {
     }
 
     /// Ends a request that the kernel was not needed for, or never came to. `written` bytes of its data were written.
-    fn answer(lane: &mut Lane, chain: &Chain, status: Status, written: u64, bytes: u64) {
+    fn answer(queue: &mut Virtqueue, chain: &Chain, status: Status, written: u64, bytes: u64) {
         if status != Status::Ok {
-            lane.count_error();
+            queue.count_error();
         }
         let room = chain.bytes(Side::Writable);
         if room > 0 {
             chain.write(room - 1, &[status as u8]);
-            if lane.memory().is_logged() {
+            if queue.memory().is_logged() {
                 let status = chain.pieces(Side::Writable, room - 1, 1);
                 for part in chain.pieces(Side::Writable, 0, written).chain(status) {
-                    lane.memory().wrote(part.guest, u64::from(part.size));
+                    queue.memory().wrote(part.guest, u64::from(part.size));
                 }
             }
         }
         let written = if room > 0 { written + 1 } else { 0 };
-        lane.push(chain.id, u32::try_from(written).unwrap_or(u32::MAX), bytes);
+        queue.push(chain.id, u32::try_from(written).unwrap_or(u32::MAX), bytes);
     }
 
     /// Does what was asked for in `self.chain`. The bytes that it moves at once.
     #[inline]
-    fn start(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>) -> u64 {
+    fn start(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>) -> u64 {
         // What is no request is work too.
         self.device.requests.take(1);
-        if lane.is_suspect() {
+        if queue.is_suspect() {
             let id = self.chain.id;
-            lane.state()
+            queue
+                .state
                 .log
-                .warn(|| format!("Request {id} ended two back-ends: it is answered with an error"));
-            Self::answer(lane, &self.chain, Status::Failed, 0, 0);
+                .warn(|| format!("BlockRequest {id} ended two back-ends: it is answered with an error"));
+            Self::answer(queue, &self.chain, Status::Failed, 0, 0);
             return 0;
         }
-        let request = match Request::parse(&self.chain, &self.device) {
+        let request = match BlockRequest::parse(&self.chain, &self.device) {
             Ok(request) => request,
             Err(status) => {
-                Self::answer(lane, &self.chain, status, 0, 0);
+                Self::answer(queue, &self.chain, status, 0, 0);
                 return 0;
             }
         };
         let size = match request {
-            Request::Read(_, size) | Request::Write(_, size) => size,
+            BlockRequest::Read(_, size) | BlockRequest::Write(_, size) => size,
             _ => 0,
         };
         self.device.bytes.take(size);
-        if request == Request::Identify {
-            self.identify(lane);
+        if request == BlockRequest::Identify {
+            self.identify(queue);
             return 0;
         }
         if matches!(self.device.storage, Storage::Null) {
-            let written = if matches!(request, Request::Read(..)) { size } else { 0 };
-            Self::answer(lane, &self.chain, Status::Ok, written, size);
+            let written = if matches!(request, BlockRequest::Read(..)) { size } else { 0 };
+            Self::answer(queue, &self.chain, Status::Ok, written, size);
             return size;
         }
         let work = match request {
-            Request::Read(..) | Request::Write(..) if size == 0 => {
-                Self::answer(lane, &self.chain, Status::Ok, 0, 0);
+            BlockRequest::Read(..) | BlockRequest::Write(..) if size == 0 => {
+                Self::answer(queue, &self.chain, Status::Ok, 0, 0);
                 return 0;
             }
-            Request::Read(offset, _) => Work::Read(offset),
-            Request::Write(offset, _) => Work::Write(offset),
-            Request::Discard(ranges) => in_turn(ranges, RangeWay::Discard),
-            Request::WriteZeroes(ranges) => in_turn(ranges, RangeWay::Zero),
-            Request::Flush | Request::Identify => Work::Flush,
+            BlockRequest::Read(offset, _) => Work::Read(offset),
+            BlockRequest::Write(offset, _) => Work::Write(offset),
+            BlockRequest::Discard(ranges) => in_turn(ranges, RangeWay::Discard),
+            BlockRequest::WriteZeroes(ranges) => in_turn(ranges, RangeWay::Zero),
+            BlockRequest::Flush | BlockRequest::Identify => Work::Flush,
         };
         if matches!(&work, Work::Ranges { left, .. } if left.is_empty()) {
-            Self::answer(lane, &self.chain, Status::Ok, 0, 0);
+            Self::answer(queue, &self.chain, Status::Ok, 0, 0);
             return 0;
         }
-        self.begin(lane, submitter, work, size)
+        self.begin(queue, submitter, work, size)
     }
 
-    fn identify(&self, lane: &mut Lane) {
+    fn identify(&self, queue: &mut Virtqueue) {
         let mut name = [0; SERIAL_BYTES];
         let serial = self.device.options.serial.as_bytes();
         let length = serial.len().min(SERIAL_BYTES);
@@ -117,10 +118,10 @@ impl BlockQueue {
         let room = self.chain.bytes(Side::Writable).saturating_sub(1);
         let fits = name.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         self.chain.write(0, &name[..fits]);
-        Self::answer(lane, &self.chain, Status::Ok, fits as u64, 0);
+        Self::answer(queue, &self.chain, Status::Ok, fits as u64, 0);
     }
 
-    fn begin(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, work: Work, size: u64) -> u64 {
+    fn begin(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, work: Work, size: u64) -> u64 {
         // `serve` looked that there is one.
         let Some(token) = self.free.pop() else { return 0 };
         let slot = &mut self.slots[token as usize];
@@ -132,18 +133,18 @@ impl BlockQueue {
         slot.id = self.chain.id;
         slot.status = self.chain.pieces(Side::Writable, room.saturating_sub(1), 1).next();
         slot.parts.extend(self.chain.pieces(side, skip, size));
-        slot.begin(work, size, lane.memory());
-        self.submit(lane, submitter, token)
+        slot.begin(work, size, queue.memory());
+        self.submit(queue, submitter, token)
     }
 
     /// Gives the next step of a request to the kernel, or has it wait for its turn. The bytes that it moves.
-    fn submit(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, token: u32) -> u64 {
+    fn submit(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, token: u32) -> u64 {
         let Some(file) = self.device.storage.file() else { return 0 };
         let slot = &mut self.slots[token as usize];
         let next = slot.next(file, self.device.storage.alignment(), &mut self.bounces);
         // What was copied from a page that was lost is nothing that the guest wrote.
         if slot.is_cut() {
-            lane.lose_memory();
+            queue.lose_memory();
             self.release(token);
             return 0;
         }
@@ -162,12 +163,12 @@ impl BlockQueue {
     }
 
     fn release(&mut self, token: u32) {
-        self.slots[token as usize].rest(&mut self.bounces);
+        self.slots[token as usize].clear(&mut self.bounces);
         self.free.push(token);
     }
 
     /// Ends a request.
-    fn finish(&mut self, lane: &mut Lane, token: u32, status: Status) {
+    fn finish(&mut self, queue: &mut Virtqueue, token: u32, status: Status) {
         let slot = &mut self.slots[token as usize];
         let read = matches!(slot.work, Work::Read(_)) && status == Status::Ok;
         if let Some(part) = slot.status {
@@ -175,22 +176,22 @@ impl BlockQueue {
             unsafe { part.pointer.write_volatile(status as u8) };
         }
         let written = u64::from(slot.status.is_some()) + if read { slot.size } else { 0 };
-        if lane.memory().is_logged() {
+        if queue.memory().is_logged() {
             let parts = if matches!(slot.work, Work::Read(_)) { &slot.parts[..] } else { &[] };
             for part in parts.iter().chain(&slot.status) {
-                lane.memory().wrote(part.guest, u64::from(part.size));
+                queue.memory().wrote(part.guest, u64::from(part.size));
             }
         }
         if status != Status::Ok {
-            lane.count_error();
+            queue.count_error();
         }
-        lane.push(slot.id, u32::try_from(written).unwrap_or(u32::MAX), slot.size);
+        queue.push(slot.id, u32::try_from(written).unwrap_or(u32::MAX), slot.size);
         self.release(token);
     }
 
     /// How long a limit of the device holds its queues back.
     #[inline]
-    fn held_back(&self) -> Option<u64> {
+    fn throttled(&self) -> Option<u64> {
         let (requests, bytes) = (&self.device.requests, &self.device.bytes);
         if requests.rate() == 0 && bytes.rate() == 0 {
             return None;
@@ -202,32 +203,32 @@ impl BlockQueue {
 
 impl Handler for BlockQueue {
     #[inline]
-    fn serve(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        let mut served = match self.has_waiting() {
-            true => self.go_on(lane, submitter, budget),
-            false => Served::default(),
+    fn serve(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        let mut work = match self.has_waiting() {
+            true => self.resume(queue, submitter, budget),
+            false => WorkDone::default(),
         };
-        while served.units() < budget {
-            served.held_back_ns = self.held_back();
-            if served.held_back_ns.is_some() || self.free.is_empty() || !lane.pop(&mut self.chain) {
-                return served;
+        while work.units() < budget {
+            work.throttled_ns = self.throttled();
+            if work.throttled_ns.is_some() || self.free.is_empty() || !queue.pop(&mut self.chain) {
+                return work;
             }
-            served.requests += 1;
-            served.bytes += self.start(lane, submitter);
+            work.requests += 1;
+            work.bytes += self.start(queue, submitter);
         }
-        served.more = true;
-        served
+        work.more = true;
+        work
     }
 
-    fn complete(&mut self, lane: &mut Lane, token: Token, result: i32) {
+    fn complete(&mut self, queue: &mut Virtqueue, token: Token, result: i32) {
         let Token(token) = token;
         let Some(slot) = self.slots.get_mut(token as usize) else { return };
-        lane.handle(slot.id);
+        queue.handle(slot.id);
         match slot.advance(result, &mut self.bounces) {
             Progress::More => self.waiting.push_back(token),
-            Progress::Ended(status) => self.finish(lane, token, status),
+            Progress::Ended(status) => self.finish(queue, token, status),
         }
-        lane.settle();
+        queue.settle();
         if self.bounces.available() > 0
             && let Some(token) = self.starved.pop_front()
         {
@@ -240,26 +241,26 @@ impl Handler for BlockQueue {
         !self.waiting.is_empty()
     }
 
-    fn go_on(&mut self, lane: &mut Lane, submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        let mut served = Served::default();
+    fn resume(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        let mut work = WorkDone::default();
         // Those that find no room wait again, for another turn.
         for _ in 0..self.waiting.len() {
-            if served.units() >= budget {
+            if work.units() >= budget {
                 break;
             }
             let Some(token) = self.waiting.pop_front() else { break };
-            served.bytes += self.submit(lane, submitter, token);
+            work.bytes += self.submit(queue, submitter, token);
         }
-        served.more = self.has_waiting();
-        served
+        work.more = self.has_waiting();
+        work
     }
 
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    fn rest(&mut self, lane: &mut Lane) -> bool {
+    fn enable_wakeups(&mut self, queue: &mut Virtqueue) -> bool {
         // With all slots in use, the end of one of their requests is what is waited for.
-        lane.want_kicks() && !self.free.is_empty()
+        queue.enable_kicks() && !self.free.is_empty()
     }
 }

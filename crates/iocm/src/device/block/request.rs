@@ -34,7 +34,7 @@ pub(super) struct Range {
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum BlockRequest {
     /// Data from the disk at this byte; so many bytes.
     Read(u64, u64),
     /// Data to the disk.
@@ -49,7 +49,7 @@ pub(super) enum Request {
     WriteZeroes(Vec<Range>),
 }
 
-impl Request {
+impl BlockRequest {
     /// Reads the header. The status byte, the last that can be written, is not counted as data.
     ///
     /// # Errors

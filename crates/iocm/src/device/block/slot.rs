@@ -254,7 +254,7 @@ impl Slot {
     }
 
     /// Gives back what a free slot does not need.
-    pub(super) fn rest(&mut self, bounces: &mut Bounces) {
+    pub(super) fn clear(&mut self, bounces: &mut Bounces) {
         if let Some(bounce) = self.bounce.take() {
             bounces.give(bounce);
         }

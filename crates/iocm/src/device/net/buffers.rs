@@ -1,7 +1,7 @@
 //! Packets into a guest's buffers, one packet to several where the guest merges them (VIRTIO 1.3, 5.1.6.3).
 
 use super::header::SIZE;
-use crate::queue::Lane;
+use crate::queue::Virtqueue;
 use crate::ring::{Chain, Side};
 
 /// What became of a packet.
@@ -45,14 +45,14 @@ impl Buffers {
     #[inline]
     pub fn deliver_small<'a>(
         &mut self,
-        lane: &mut Lane,
+        queue: &mut Virtqueue,
         count: usize,
         packets: impl Iterator<Item = ([u8; SIZE], &'a [u8])>,
     ) -> usize {
         let mut taken = 0;
         while taken < count.min(TOGETHER) {
             let chain = self.chain(taken);
-            if !lane.pop(chain) {
+            if !queue.pop(chain) {
                 break;
             }
             chain.prefetch();
@@ -64,37 +64,37 @@ impl Buffers {
             if chain.bytes(Side::Writable) < needs {
                 break;
             }
-            fill_one(lane, chain, &header[..self.header], frame);
-            lane.give(chain.id, needs as u32);
+            fill_one(queue, chain, &header[..self.header], frame);
+            queue.give(chain.id, needs as u32);
             given += 1;
         }
-        self.chains[given..taken].iter().rev().for_each(|chain| lane.put_back(chain.id));
+        self.chains[given..taken].iter().rev().for_each(|chain| queue.put_back(chain.id));
         given
     }
 
     /// Gives the guest a packet with its header.
     #[inline]
-    pub fn deliver(&mut self, lane: &mut Lane, header: &[u8; SIZE], frame: &[u8]) -> Delivery {
+    pub fn deliver(&mut self, queue: &mut Virtqueue, header: &[u8; SIZE], frame: &[u8]) -> Delivery {
         let needs = (self.header + frame.len()) as u64;
         let first = &mut self.chains[0];
-        if !lane.pop(first) {
+        if !queue.pop(first) {
             return Delivery::Short;
         }
         let room = first.bytes(Side::Writable);
         if room >= needs {
-            fill_one(lane, first, &header[..self.header], frame);
-            lane.give(first.id, needs as u32);
+            fill_one(queue, first, &header[..self.header], frame);
+            queue.give(first.id, needs as u32);
             return Delivery::Done;
         }
         match self.merges && room >= self.header as u64 {
-            true => self.deliver_merged(lane, *header, frame, room),
+            true => self.deliver_merged(queue, *header, frame, room),
             false => {
                 // A buffer without room for the header alone is none: it would be in the way of all packets.
                 if room < self.header as u64 {
-                    lane.count_error();
-                    lane.give(first.id, 0);
+                    queue.count_error();
+                    queue.give(first.id, 0);
                 } else {
-                    lane.put_back(first.id);
+                    queue.put_back(first.id);
                 }
                 Delivery::TooLarge
             }
@@ -103,7 +103,7 @@ impl Buffers {
 
     fn deliver_merged(
         &mut self,
-        lane: &mut Lane,
+        queue: &mut Virtqueue,
         mut header: [u8; SIZE],
         frame: &[u8],
         mut room: u64,
@@ -112,12 +112,12 @@ impl Buffers {
         let mut taken = 1;
         while room < needs {
             if taken == MOST_MERGED {
-                self.put_back(lane, taken);
+                self.put_back(queue, taken);
                 return Delivery::TooLarge;
             }
             let chain = self.chain(taken);
-            if !lane.pop(chain) {
-                return self.give_up(lane, taken);
+            if !queue.pop(chain) {
+                return self.give_up(queue, taken);
             }
             room += chain.bytes(Side::Writable);
             taken += 1;
@@ -129,32 +129,32 @@ impl Buffers {
             let skip = if index == 0 { chain.write(0, &header[..self.header]) } else { 0 };
             let done = chain.write(skip as u64, left);
             left = &left[done..];
-            mark(lane, chain, (skip + done) as u64);
-            lane.give(chain.id, (skip + done) as u32);
+            mark(queue, chain, (skip + done) as u64);
+            queue.give(chain.id, (skip + done) as u32);
         }
         Delivery::Done
     }
 
     /// Puts all buffers back. What half a ring has no room for, none has: guests fill up their rings when they are half
     /// empty.
-    fn give_up(&mut self, lane: &mut Lane, taken: usize) -> Delivery {
+    fn give_up(&mut self, queue: &mut Virtqueue, taken: usize) -> Delivery {
         let chains = self.chains[..taken].iter();
         let descriptors: usize = chains.map(|chain| chain.parts(Side::Writable).len().max(1)).sum();
-        self.put_back(lane, taken);
-        match descriptors >= usize::from(lane.size()).div_ceil(2) {
+        self.put_back(queue, taken);
+        match descriptors >= usize::from(queue.size()).div_ceil(2) {
             true => Delivery::TooLarge,
             false => Delivery::Short,
         }
     }
 
     /// Asks for a kick when there are more buffers than those that do not suffice. Whether there are more already.
-    pub fn rest(&mut self, lane: &mut Lane) -> bool {
+    pub fn enable_kicks(&mut self, queue: &mut Virtqueue) -> bool {
         let mut taken = 0;
-        while taken < MOST_MERGED && lane.pop(self.chain(taken)) {
+        while taken < MOST_MERGED && queue.pop(self.chain(taken)) {
             taken += 1;
         }
-        let more = taken == MOST_MERGED || lane.want_kicks();
-        self.put_back(lane, taken);
+        let more = taken == MOST_MERGED || queue.enable_kicks();
+        self.put_back(queue, taken);
         more
     }
 
@@ -165,14 +165,14 @@ impl Buffers {
         &mut self.chains[index]
     }
 
-    fn put_back(&self, lane: &mut Lane, taken: usize) {
-        self.chains[..taken].iter().rev().for_each(|chain| lane.put_back(chain.id));
+    fn put_back(&self, queue: &mut Virtqueue, taken: usize) {
+        self.chains[..taken].iter().rev().for_each(|chain| queue.put_back(chain.id));
     }
 }
 
 /// Fills a buffer that is large enough.
 #[inline]
-fn fill_one(lane: &Lane, chain: &Chain, header: &[u8], frame: &[u8]) {
+fn fill_one(queue: &Virtqueue, chain: &Chain, header: &[u8], frame: &[u8]) {
     match chain.parts(Side::Writable) {
         // As nearly all guests have it.
         [part, ..] if part.size as usize >= header.len() + frame.len() => {
@@ -187,15 +187,15 @@ fn fill_one(lane: &Lane, chain: &Chain, header: &[u8], frame: &[u8]) {
             chain.write(skip as u64, frame);
         }
     }
-    mark(lane, chain, (header.len() + frame.len()) as u64);
+    mark(queue, chain, (header.len() + frame.len()) as u64);
 }
 
 /// Marks the first bytes of a buffer as written, if they are to be.
 #[inline]
-fn mark(lane: &Lane, chain: &Chain, size: u64) {
-    if lane.memory().is_logged() {
+fn mark(queue: &Virtqueue, chain: &Chain, size: u64) {
+    if queue.memory().is_logged() {
         for part in chain.pieces(Side::Writable, 0, size) {
-            lane.memory().wrote(part.guest, u64::from(part.size));
+            queue.memory().wrote(part.guest, u64::from(part.size));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! QEMU and others serve it themselves; a front-end that does not has it served here. All that there is to configure is
 //! how many pairs of queues are used, and that follows from which are enabled.
 
-use crate::queue::{Handler, Lane, Served, Submitter, Token};
+use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use crate::ring::{Chain, Side};
 
 /// `VIRTIO_NET_OK` and `VIRTIO_NET_ERR`.
@@ -11,12 +11,12 @@ const OK: u8 = 0;
 const ERROR: u8 = 1;
 
 /// The queue by which a guest configures its device.
-pub(super) struct Control {
+pub(super) struct ControlQueue {
     chain: Chain,
     pairs: u16,
 }
 
-impl Control {
+impl ControlQueue {
     pub(super) fn new(pairs: u16) -> Self {
         Self { chain: Chain::new(), pairs }
     }
@@ -36,30 +36,30 @@ impl Control {
     }
 }
 
-impl Handler for Control {
-    fn serve(&mut self, lane: &mut Lane, _submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        let mut served = Served::default();
-        while served.requests < budget && lane.pop(&mut self.chain) {
-            served.requests += 1;
+impl Handler for ControlQueue {
+    fn serve(&mut self, queue: &mut Virtqueue, _submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        let mut work = WorkDone::default();
+        while work.requests < budget && queue.pop(&mut self.chain) {
+            work.requests += 1;
             let mut bytes = [0; 8];
             let count = self.chain.read(0, &mut bytes);
             let room = self.chain.bytes(Side::Writable);
             let answer = self.obey(&bytes[..count]);
             if answer != OK {
-                lane.count_error();
+                queue.count_error();
             }
             // The answer is the last byte.
             let written = if room > 0 { self.chain.write(room - 1, &[answer]) } else { 0 };
             for part in self.chain.pieces(Side::Writable, room.saturating_sub(1), written as u64) {
-                lane.memory().wrote(part.guest, u64::from(part.size));
+                queue.memory().wrote(part.guest, u64::from(part.size));
             }
-            lane.push(self.chain.id, u32::try_from(room).unwrap_or(u32::MAX), 0);
+            queue.push(self.chain.id, u32::try_from(room).unwrap_or(u32::MAX), 0);
         }
-        served.more = served.requests == budget;
-        served
+        work.more = work.requests == budget;
+        work
     }
 
-    fn complete(&mut self, _lane: &mut Lane, _token: Token, _result: i32) {}
+    fn complete(&mut self, _queue: &mut Virtqueue, _token: Token, _result: i32) {}
 
     fn in_flight(&self) -> usize {
         0

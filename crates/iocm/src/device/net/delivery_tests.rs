@@ -12,13 +12,13 @@ fn packets_wait_for_buffers_and_are_merged() {
             sender.send(header, &tcp);
             receiver.offer(3, 1600);
             assert_eq!(receiver.receive().len(), 0);
-            assert!(!receiver.receive.queue.rest(), "it waits for one more");
+            assert!(!receiver.receive.queue.enable_wakeups(), "it waits for one more");
             let before = receiver.driver.receive.offered();
             receiver.offer(1, 1600);
             assert!(receiver.driver.receive.must_kick(before), "turn {turn}");
             let (told, whole) = receiver.receive().pop().unwrap();
             assert_eq!((&whole, told[10]), (&tcp, 4));
-            assert!(!receiver.receive.queue.rest());
+            assert!(!receiver.receive.queue.enable_wakeups());
         }
         // Half a ring without enough room says that there never will be.
         receiver.offer(32, 100);
@@ -28,7 +28,7 @@ fn packets_wait_for_buffers_and_are_merged() {
         assert_eq!(received.len(), 1);
         assert_eq!(received[0].1.len(), 60);
         assert_eq!(receiver.receive.queue.state().counters.read().too_large, 1);
-        assert!(receiver.receive.queue.broken().is_none());
+        assert!(receiver.receive.queue.virtqueue.broken.is_none());
     }
 }
 
@@ -94,9 +94,9 @@ fn what_is_sent_by_a_disabled_queue_is_thrown_away() {
     guest.transmit.queue.set_enabled(false);
     guest.send(PLAIN, &frame(mac(2), mac(1), 60));
     assert_eq!(guest.errors(), (0, 1, 0));
-    assert!(!guest.transmit.queue.rest());
+    assert!(!guest.transmit.queue.enable_wakeups());
     guest.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
-    assert!(guest.transmit.queue.rest(), "there is something to throw away");
+    assert!(guest.transmit.queue.enable_wakeups(), "there is something to throw away");
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn limits_and_the_mtu_hold() {
     for _ in 0..60 {
         guest.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
     }
-    let served = serve(&mut guest.transmit, 256);
-    assert!((1..=30).contains(&served.requests), "{served:?}");
-    assert!(served.held_back_ns.is_some_and(|ns| (100_000..=1_000_000).contains(&ns)), "{served:?}");
-    assert_eq!(receiver.receive().len(), served.requests as usize);
+    let work = serve(&mut guest.transmit, 256);
+    assert!((1..=30).contains(&work.requests), "{work:?}");
+    assert!(work.throttled_ns.is_some_and(|ns| (100_000..=1_000_000).contains(&ns)), "{work:?}");
+    assert_eq!(receiver.receive().len(), work.requests as usize);
     let free = port(&switches, 3, NetOptions { mtu: 1500, ..NetOptions::default() });
     let mut guest = Guest::new(&free, 64, MODERN, SPLIT);
     guest.send(PLAIN, &frame(mac(2), mac(1), 1522));
@@ -201,7 +201,7 @@ proptest! {
         let counters = guest.transmit.queue.state().counters.read();
         let all = counters.requests + counters.errors + counters.dropped + counters.too_large;
         prop_assert_eq!(all, count as u64);
-        prop_assert!(guest.transmit.queue.broken().is_none());
+        prop_assert!(guest.transmit.queue.virtqueue.broken.is_none());
         for (_, frame) in other.receive() {
             prop_assert!(frame.len() >= 14 && frame.len() <= LARGEST);
         }

@@ -1,6 +1,6 @@
 //! What a network device offers to its guest (VIRTIO 1.3, 5.1.3 and 5.1.4).
 
-use super::{Backend, NetDevice};
+use super::{Link, NetDevice};
 
 const CHECKSUM: u64 = 1 << 0;
 const GUEST_CHECKSUM: u64 = 1 << 1;
@@ -48,11 +48,11 @@ impl NetDevice {
             | CONTROL_RECEIVE
             | ANNOUNCE;
         let datagrams = GUEST_USO4 | GUEST_USO6 | HOST_USO;
-        let cuts = match &self.backend {
-            Backend::Tap(tap) => GUEST_UFO | HOST_UFO | if tap.knows_datagrams() { datagrams } else { 0 },
+        let cuts = match &self.link {
+            Link::Tap(tap) => GUEST_UFO | HOST_UFO | if tap.knows_datagrams() { datagrams } else { 0 },
             // A switch would have to cut datagrams into fragments for guests that do not take them whole, and no driver
             // of the last years makes them.
-            Backend::Port(_) | Backend::Nothing => datagrams,
+            Link::Port(_) | Link::Nothing => datagrams,
         };
         let mac = if self.options.mac.is_some() { MAC } else { 0 };
         let several = if self.options.pairs > 1 { QUEUES } else { 0 };

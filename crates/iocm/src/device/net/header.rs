@@ -40,7 +40,7 @@ pub enum Cut {
 
 /// What is left to do to a packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Header {
+pub struct NetHeader {
     /// Where the checksum is counted from, and where it goes from there, when it is not there yet.
     pub checksum: Option<(u16, u16)>,
     /// Into what the packet is to be cut.
@@ -81,7 +81,7 @@ pub enum Malformed {
     Cut(&'static str),
 }
 
-impl Header {
+impl NetHeader {
     /// What a packet needs that is whole.
     pub const NOTHING: Self = Self { checksum: None, cut: Cut::None, ecn: false, segment: 0, headers: 0 };
 

@@ -30,8 +30,8 @@ fn bytes(flags: u8, kind: u8, segment: u16, start: u16, offset: u16) -> [u8; LEG
     [flags, kind, 0xff, 0xff, s0, s1, c0, c1, o0, o1]
 }
 
-fn check(bytes: [u8; LEGACY_SIZE], packet: &[u8], agreed: Offloads) -> Result<Header, Malformed> {
-    Header::check(bytes, &packet[..packet.len().min(HEAD)], packet.len(), agreed)
+fn check(bytes: [u8; LEGACY_SIZE], packet: &[u8], agreed: Offloads) -> Result<NetHeader, Malformed> {
+    NetHeader::check(bytes, &packet[..packet.len().min(HEAD)], packet.len(), agreed)
 }
 
 use super::super::packet::HEAD;
@@ -40,7 +40,7 @@ use super::super::packet::HEAD;
 fn what_is_whole_needs_nothing() {
     // A driver's word that data is valid, and its hint of where headers end, mean nothing to others.
     let header = check(bytes(2, 0, 77, 66, 55), &packet(17, 3), Offloads::default()).unwrap();
-    assert_eq!(header, Header::NOTHING);
+    assert_eq!(header, NetHeader::NOTHING);
     assert_eq!(header.bytes(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
 }
 

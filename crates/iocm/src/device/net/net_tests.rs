@@ -1,5 +1,5 @@
 use super::*;
-use crate::queue::Served;
+use crate::queue::WorkDone;
 use crate::ring::RingFeatures;
 use crate::testing::{ByHand, DATA, NetDriver};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ struct Guest {
     transmit: ByHand,
 }
 
-fn serve(queue: &mut ByHand, budget: u32) -> Served {
+fn serve(queue: &mut ByHand, budget: u32) -> WorkDone {
     queue.serve(budget)
 }
 
@@ -59,9 +59,9 @@ impl Guest {
 }
 
 fn port(switches: &Switches, last: u8, more: NetOptions) -> Arc<NetDevice> {
-    let place = NetPlace::Switch { name: "lan".to_owned(), checks_source: false };
-    let place = if more.place == NetPlace::Nothing { place } else { more.place.clone() };
-    NetDevice::open(NetOptions { place, mac: Some(mac(last)), ..more }, switches).unwrap()
+    let link = LinkOptions::Switch { name: "lan".to_owned(), checks_source: false };
+    let link = if more.link == LinkOptions::Nothing { link } else { more.link.clone() };
+    NetDevice::open(NetOptions { link, mac: Some(mac(last)), ..more }, switches).unwrap()
 }
 
 fn mac(last: u8) -> [u8; 6] {
@@ -120,9 +120,9 @@ fn guests_of_a_switch_hear_each_other() {
 #[test]
 fn addresses_are_learnt_where_they_are_used() {
     let switches = Switches::default();
-    let options = |place: NetPlace| NetOptions { place, ..NetOptions::default() };
-    let place = || NetPlace::Switch { name: "lan".to_owned(), checks_source: false };
-    let devices = [(); 3].map(|()| NetDevice::open(options(place()), &switches).unwrap());
+    let options = |link: LinkOptions| NetOptions { link, ..NetOptions::default() };
+    let link = || LinkOptions::Switch { name: "lan".to_owned(), checks_source: false };
+    let devices = [(); 3].map(|()| NetDevice::open(options(link()), &switches).unwrap());
     let mut guests = devices.each_ref().map(|device| Guest::new(device, 64, MODERN, SPLIT));
     guests.iter_mut().for_each(|guest| guest.offer(16, 1600));
     guests[2].send(PLAIN, &frame(mac(7), mac(33), 60));
@@ -144,8 +144,8 @@ fn addresses_are_learnt_where_they_are_used() {
 #[test]
 fn a_guest_cannot_take_anothers_address() {
     let switches = Switches::default();
-    let checked = NetPlace::Switch { name: "lan".to_owned(), checks_source: true };
-    let first = port(&switches, 1, NetOptions { place: checked, ..NetOptions::default() });
+    let checked = LinkOptions::Switch { name: "lan".to_owned(), checks_source: true };
+    let first = port(&switches, 1, NetOptions { link: checked, ..NetOptions::default() });
     let (second, third) =
         (port(&switches, 2, NetOptions::default()), port(&switches, 3, NetOptions::default()));
     let mut guests = [&first, &second, &third].map(|device| Guest::new(device, 64, MODERN, SPLIT));
@@ -160,10 +160,8 @@ fn a_guest_cannot_take_anothers_address() {
     assert_eq!((guests[0].receive().len(), guests[1].receive().len()), (1, 0));
     guests[1].send(PLAIN, &frame(mac(3), [3, 0, 0, 0, 0, 1], 60));
     assert_eq!(guests[2].receive().len(), 1, "nobody's address is a group's");
-    let error = NetDevice::open(
-        NetOptions { place: first.options.place.clone(), ..second.options.clone() },
-        &switches,
-    );
+    let error =
+        NetDevice::open(NetOptions { link: first.options.link.clone(), ..second.options.clone() }, &switches);
     assert!(error.unwrap_err().to_string().contains("02:00:00:00:00:02"));
 }
 
@@ -177,7 +175,7 @@ fn what_is_no_packet_is_dropped_and_counted() {
         ] {
             let mut guest = Guest::new(&device, 64, MODERN, ring);
             let good = frame([0xff; 6], mac(1), 60);
-            // Header and packet cut anywhere are one packet all the same.
+            // NetHeader and packet cut anywhere are one packet all the same.
             for cuts in [&[0][..], &[1, 1, 2, 10, 11], &[12], &[13, 20], &[5, 12, 40]] {
                 guest.driver.send_cut(PLAIN, &good, cuts).unwrap();
             }
@@ -256,8 +254,8 @@ fn announcing(
     checks_source: bool,
     packets: u64,
 ) -> Arc<NetDevice> {
-    let place = NetPlace::Switch { name: "lan".to_owned(), checks_source };
-    let options = NetOptions { place, mac, packets_a_second: packets, ..NetOptions::default() };
+    let link = LinkOptions::Switch { name: "lan".to_owned(), checks_source };
+    let options = NetOptions { link, mac, packets_a_second: packets, ..NetOptions::default() };
     NetDevice::open(options, switches).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! Work on packets that one side leaves to the other, and doing it where the other does not.
 
-use super::header::{Cut, Header};
+use super::header::{Cut, NetHeader};
 use super::packet::{HEAD, Layers, Version};
 use crate::protocol::VirtioFeatures;
 
@@ -82,7 +82,7 @@ impl Offloads {
     /// Whether a packet can be given to a side that does this, as it is.
     #[inline]
     #[must_use]
-    pub fn takes(&self, header: &Header, frame: &[u8]) -> bool {
+    pub fn takes(&self, header: &NetHeader, frame: &[u8]) -> bool {
         if header.checksum.is_none() {
             return true;
         }
@@ -121,18 +121,18 @@ fn fold(mut sum: u64) -> u16 {
 
 /// Makes the checksum of a packet, in whose place the sum over the pseudo-header is.
 pub fn make_checksum(frame: &mut [u8], start: u16, offset: u16) {
-    let (start, place) = (usize::from(start), usize::from(start) + usize::from(offset));
+    let (start, field_at) = (usize::from(start), usize::from(start) + usize::from(offset));
     let Some(covered) = frame.get(start..) else { return };
     let sum = !fold(add(0, covered));
     // Zero would say that there is none (RFC 768); the other zero is as good for all.
     let sum = if sum == 0 { 0xffff } else { sum };
-    if let Some(field) = frame.get_mut(place..place + 2) {
+    if let Some(field) = frame.get_mut(field_at..field_at + 2) {
         field.copy_from_slice(&sum.to_be_bytes());
     }
 }
 
 /// Cuts a packet that was checked into whole packets, and gives each to `each`, headers and data apart.
-pub fn cut(header: &Header, frame: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
     let headers = usize::from(header.headers);
     let (Some(layers), Some(data)) = (Layers::of(&frame[..frame.len().min(HEAD)]), frame.get(headers..))
     else {
@@ -144,16 +144,16 @@ pub fn cut(header: &Header, frame: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
     let count = data.len().div_ceil(size);
     for (index, data) in data.chunks(size).enumerate() {
         head.copy_from_slice(&frame[..headers]);
-        let place = Place { index, is_last: index + 1 == count, before: index * size };
-        layers.set_network(head, place, data.len());
-        layers.set_transport(head, place, data);
+        let segment = Segment { index, is_last: index + 1 == count, before: index * size };
+        layers.set_network(head, segment, data.len());
+        layers.set_transport(head, segment, data);
         each(head, data);
     }
 }
 
 /// Which piece of a packet.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Segment {
     index: usize,
     is_last: bool,
     /// Bytes of data before it.
@@ -167,7 +167,7 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
 }
 
 impl Layers {
-    fn set_network(&self, head: &mut [u8], place: Place, data: usize) {
+    fn set_network(&self, head: &mut [u8], segment: Segment, data: usize) {
         // A piece is no larger than the packet, whose size 16 bits can say.
         let size = |from: usize, head: &[u8]| (head.len() - from + data) as u16;
         let at = self.network;
@@ -175,7 +175,7 @@ impl Layers {
             Version::V4 => {
                 put(head, at + 2, size(at, head));
                 let id = u16::from_be_bytes([head[at + 4], head[at + 5]]);
-                put(head, at + 4, id.wrapping_add(place.index as u16));
+                put(head, at + 4, id.wrapping_add(segment.index as u16));
                 put(head, at + 10, 0);
                 let sum = !fold(add(0, &head[at..self.transport]));
                 put(head, at + 10, sum);
@@ -184,7 +184,7 @@ impl Layers {
         }
     }
 
-    fn set_transport(&self, head: &mut [u8], place: Place, data: &[u8]) {
+    fn set_transport(&self, head: &mut [u8], segment: Segment, data: &[u8]) {
         const FIN_AND_PUSH: u8 = 0x09;
         const REDUCED: u8 = 0x80;
         let at = self.transport;
@@ -192,11 +192,11 @@ impl Layers {
         let checksum = if self.protocol == 6 { at + 16 } else { at + 6 };
         if self.protocol == 6 {
             let number: [u8; 4] = [head[at + 4], head[at + 5], head[at + 6], head[at + 7]];
-            let number = u32::from_be_bytes(number).wrapping_add(place.before as u32);
+            let number = u32::from_be_bytes(number).wrapping_add(segment.before as u32);
             head[at + 4..at + 8].copy_from_slice(&number.to_be_bytes());
             let flags = &mut head[at + 13];
-            *flags &= if place.is_last { !0 } else { !FIN_AND_PUSH };
-            *flags &= if place.index == 0 { !0 } else { !REDUCED };
+            *flags &= if segment.is_last { !0 } else { !FIN_AND_PUSH };
+            *flags &= if segment.index == 0 { !0 } else { !REDUCED };
         } else {
             put(head, at + 4, size);
         }

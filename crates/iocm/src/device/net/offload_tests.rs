@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// A TCP or UDP packet over either version, with the sum of its pseudo-header where its checksum goes.
-fn packet(version: Version, protocol: u8, data: &[u8]) -> (Header, Vec<u8>) {
+fn packet(version: Version, protocol: u8, data: &[u8]) -> (NetHeader, Vec<u8>) {
     let transport_size = if protocol == 6 { 20 } else { 8 };
     let size = (transport_size + data.len()) as u16;
     let mut packet = vec![2; 12];
@@ -44,7 +44,7 @@ fn packet(version: Version, protocol: u8, data: &[u8]) -> (Header, Vec<u8>) {
         (Version::V6, 6) => Cut::Tcp6,
         _ => Cut::Datagrams,
     };
-    let header = Header {
+    let header = NetHeader {
         checksum: Some((transport as u16, offset as u16)),
         cut,
         ecn: false,
@@ -144,10 +144,10 @@ fn who_does_what_is_told_by_features() {
     let (header, packet) = packet(Version::V4, 17, &[0; 3000]);
     assert!(guest.takes(&header, &packet));
     assert!(!Offloads { datagrams4: false, ..guest }.takes(&header, &packet));
-    let tcp = Header { cut: Cut::Tcp4, ecn: true, ..header };
+    let tcp = NetHeader { cut: Cut::Tcp4, ecn: true, ..header };
     assert!(!guest.takes(&tcp, &packet), "not with a mark");
-    assert!(guest.takes(&Header { ecn: false, ..tcp }, &packet));
-    assert!(Offloads::default().takes(&Header::NOTHING, &packet));
+    assert!(guest.takes(&NetHeader { ecn: false, ..tcp }, &packet));
+    assert!(Offloads::default().takes(&NetHeader::NOTHING, &packet));
 }
 
 proptest! {
@@ -160,7 +160,7 @@ proptest! {
     ) {
         let version = if six { Version::V6 } else { Version::V4 };
         let (header, packet) = packet(version, if tcp { 6 } else { 17 }, &data);
-        let header = Header { segment, ..header };
+        let header = NetHeader { segment, ..header };
         let mut back = Vec::new();
         let mut right = true;
         cut(&header, &packet, |head, data| {

@@ -2,13 +2,13 @@
 
 use super::NetDevice;
 use super::buffers::{Buffers, Delivery};
-use super::header::{Header, LEGACY_SIZE, SIZE};
+use super::header::{LEGACY_SIZE, NetHeader, SIZE};
 use super::offload::Offloads;
 use super::packet::LARGEST;
-use super::switch::{Batch, Inlet};
+use super::switch::{Batch, ReceiveQueue};
 use super::tap::TapQueue;
 use crate::clock::now_ns;
-use crate::queue::{Handler, Lane, Served, Submitter, Token};
+use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) enum Source {
     /// A network interface of the host.
     Tap(Arc<TapQueue>),
     /// The other ports of a switch.
-    Inlet(Arc<Inlet>),
+    Switch(Arc<ReceiveQueue>),
 }
 
 /// A queue by which a guest receives packets.
@@ -65,13 +65,13 @@ impl Receive {
 
     /// Gives the guest packets of the switch that are there together, as far as that is simple. How many, and their bytes.
     #[inline]
-    fn several(&mut self, lane: &mut Lane, most: u32) -> (u32, u64) {
+    fn several(&mut self, queue: &mut Virtqueue, most: u32) -> (u32, u64) {
         let Some(batch) = self.batch.as_ref().filter(|batch| batch.len() > self.next) else { return (0, 0) };
         let count = (batch.len() - self.next).min(most as usize);
         let packets = (self.next..self.next + count).map_while(|index| batch.get(index));
         let mut bytes = 0;
         let packets = packets.map(|(header, frame)| (header.bytes(), frame));
-        let given = self.buffers.deliver_small(lane, count, packets);
+        let given = self.buffers.deliver_small(queue, count, packets);
         for index in self.next..self.next + given {
             bytes += batch.get(index).map_or(0, |(_, frame)| frame.len() as u64);
         }
@@ -81,14 +81,14 @@ impl Receive {
 
     /// Gives the guest the packet that comes next. Its bytes, or `None` when there is none, or no buffer for it.
     #[inline]
-    fn one(&mut self, lane: &mut Lane) -> Option<u64> {
+    fn one(&mut self, queue: &mut Virtqueue) -> Option<u64> {
         match &self.source {
             Source::Nothing => None,
             Source::Tap(tap) => {
                 let size = match self.waits.take() {
                     Some(size) => size,
                     // What is left in the tap's queue is not lost.
-                    None if !lane.has_more() => return None,
+                    None if !queue.has_more() => return None,
                     None => match tap.read(&mut self.packet) {
                         Some(size) => size,
                         None => {
@@ -102,31 +102,31 @@ impl Receive {
                 let (head, frame) = self.packet.get(..size)?.split_first_chunk::<SIZE>()?;
                 let head = *head.first_chunk::<LEGACY_SIZE>()?;
                 let bytes = frame.len() as u64;
-                match self.buffers.deliver(lane, &Header::of_kernel(head), frame) {
+                match self.buffers.deliver(queue, &NetHeader::of_kernel(head), frame) {
                     Delivery::Done => {}
                     Delivery::Short => {
                         (self.waits, self.is_short) = (Some(size), true);
                         return None;
                     }
                     Delivery::TooLarge => {
-                        lane.count_too_large();
+                        queue.count_too_large();
                         return Some(0);
                     }
                 }
                 Some(bytes)
             }
-            Source::Inlet(inlet) => {
+            Source::Switch(receive_queue) => {
                 let batch = match &mut self.batch {
                     Some(batch) if self.next < batch.len() => batch,
                     batch => {
-                        *batch = inlet.take(batch.take());
+                        *batch = receive_queue.take(batch.take());
                         self.next = 0;
                         batch.as_mut()?
                     }
                 };
                 let (header, frame) = batch.get(self.next)?;
                 let bytes = frame.len() as u64;
-                match self.buffers.deliver(lane, &header.bytes(), frame) {
+                match self.buffers.deliver(queue, &header.bytes(), frame) {
                     Delivery::Done => self.next += 1,
                     Delivery::Short => {
                         self.is_short = true;
@@ -134,7 +134,7 @@ impl Receive {
                     }
                     Delivery::TooLarge => {
                         self.next += 1;
-                        lane.count_too_large();
+                        queue.count_too_large();
                         return Some(0);
                     }
                 }
@@ -145,40 +145,40 @@ impl Receive {
 }
 
 impl Handler for Receive {
-    fn serve(&mut self, lane: &mut Lane, _submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        let mut served = Served::default();
+    fn serve(&mut self, queue: &mut Virtqueue, _submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        let mut work = WorkDone::default();
         let limits = &self.device.received;
-        served.held_back_ns = limits.wait(now_ns);
-        if served.held_back_ns.is_some() {
-            return served;
+        work.throttled_ns = limits.wait(now_ns);
+        if work.throttled_ns.is_some() {
+            return work;
         }
-        if let Source::Inlet(inlet) = &self.source {
-            let dropped = inlet.take_dropped();
+        if let Source::Switch(receive_queue) = &self.source {
+            let dropped = receive_queue.take_dropped();
             if dropped > 0 {
-                lane.count_dropped(dropped);
+                queue.count_dropped(dropped);
             }
         }
         self.is_short = false;
         let (mut done, mut bytes) = (0, 0);
-        while served.requests < budget {
-            let Some(size) = self.one(lane) else { break };
-            served.requests += 1;
+        while work.requests < budget {
+            let Some(size) = self.one(queue) else { break };
+            work.requests += 1;
             done += u64::from(size > 0);
             bytes += size;
-            let (count, size) = self.several(lane, budget - served.requests);
-            served.requests += count;
+            let (count, size) = self.several(queue, budget - work.requests);
+            work.requests += count;
             done += u64::from(count);
             bytes += size;
         }
-        lane.count(done, bytes);
-        served.bytes = bytes;
+        queue.count(done, bytes);
+        work.bytes = bytes;
         // What no buffer has room for was work too.
-        self.device.received.take(u64::from(served.requests), bytes);
-        served.more = served.requests == budget;
-        served
+        self.device.received.take(u64::from(work.requests), bytes);
+        work.more = work.requests == budget;
+        work
     }
 
-    fn complete(&mut self, _lane: &mut Lane, _token: Token, _result: i32) {}
+    fn complete(&mut self, _queue: &mut Virtqueue, _token: Token, _result: i32) {}
 
     fn in_flight(&self) -> usize {
         0
@@ -188,7 +188,7 @@ impl Handler for Receive {
         match &self.source {
             Source::Nothing => None,
             Source::Tap(tap) => Some(tap.file()),
-            Source::Inlet(inlet) => Some(inlet.wake()),
+            Source::Switch(receive_queue) => Some(receive_queue.wake()),
         }
     }
 
@@ -196,29 +196,29 @@ impl Handler for Receive {
         match &self.source {
             Source::Nothing => {}
             Source::Tap(tap) => tap.attach(enabled),
-            Source::Inlet(inlet) if enabled => inlet.open(self.offloads),
-            Source::Inlet(inlet) => {
-                inlet.close();
+            Source::Switch(receive_queue) if enabled => receive_queue.open(self.offloads),
+            Source::Switch(receive_queue) => {
+                receive_queue.close();
                 self.batch = None;
             }
         }
     }
 
-    fn rest(&mut self, lane: &mut Lane) -> bool {
+    fn enable_wakeups(&mut self, queue: &mut Virtqueue) -> bool {
         let waits = match &self.source {
             // The guest's buffers are of no use.
             Source::Nothing => return false,
             Source::Tap(_) => self.waits.is_some() || !self.is_empty,
-            Source::Inlet(inlet) => {
-                self.batch.as_ref().is_some_and(|batch| self.next < batch.len()) || inlet.sleep()
+            Source::Switch(receive_queue) => {
+                self.batch.as_ref().is_some_and(|batch| self.next < batch.len()) || receive_queue.sleep()
             }
         };
         match waits {
-            true if self.is_short => self.buffers.rest(lane),
-            true => lane.want_kicks(),
+            true if self.is_short => self.buffers.enable_kicks(queue),
+            true => queue.enable_kicks(),
             // Whoever brings a packet wakes the worker; kicks for buffers would be in vain.
             false => {
-                lane.spare_kicks();
+                queue.disable_kicks();
                 false
             }
         }
@@ -227,8 +227,8 @@ impl Handler for Receive {
 
 impl Drop for Receive {
     fn drop(&mut self) {
-        if let Source::Inlet(inlet) = &self.source {
-            inlet.close();
+        if let Source::Switch(receive_queue) = &self.source {
+            receive_queue.close();
         }
     }
 }

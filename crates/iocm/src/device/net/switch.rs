@@ -1,12 +1,11 @@
 //! A switch between the network devices of one daemon: guests of a host talk to each other without its kernel.
 //!
 //! It learns behind which port an address is, gives what goes to all or to an unknown address to all, and does not look at
-//! VLAN tags. A packet's path: the worker of the sender's queue copies it to the receiver's [`Inlet`], and the worker of
+//! VLAN tags. A packet's path: the worker of the sender's queue copies it to the receiver's [`ReceiveQueue`], and the worker of
 //! the receiver's queue from there into its buffers.
 
 mod batch;
-mod inlet;
-mod lately;
+mod receive_queue;
 mod sender;
 mod table;
 
@@ -15,8 +14,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 pub use batch::Batch;
-pub use inlet::Inlet;
-pub use sender::{Sender, Verdict};
+pub use receive_queue::ReceiveQueue;
+pub use sender::{Forwarded, Sender};
 pub use table::{Address, Table};
 
 /// A guest's side of a switch.
@@ -29,7 +28,7 @@ pub struct Port {
     /// Whether what comes from another address than its own is dropped.
     pub checks_source: bool,
     /// Where packets for its guest wait: one for each pair of queues.
-    pub inlets: Vec<Arc<Inlet>>,
+    pub receive_queues: Vec<Arc<ReceiveQueue>>,
     switch: Arc<Switch>,
 }
 
@@ -45,7 +44,7 @@ impl Port {
 #[derive(Debug, Clone)]
 struct Plugged {
     number: u32,
-    inlets: Vec<Arc<Inlet>>,
+    receive_queues: Vec<Arc<ReceiveQueue>>,
 }
 
 impl Drop for Port {
@@ -96,17 +95,17 @@ impl Switch {
         address: Option<Address>,
         checks_source: bool,
     ) -> Result<Arc<Port>, NetError> {
-        let inlets = (0..pairs).map(|_| Inlet::new().map(Arc::new));
-        let inlets = inlets.collect::<Result<Vec<_>, _>>().map_err(NetError::File)?;
+        let receive_queues = (0..pairs).map(|_| ReceiveQueue::new().map(Arc::new));
+        let receive_queues = receive_queues.collect::<Result<Vec<_>, _>>().map_err(NetError::File)?;
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let number = *next;
         if let Some(address) = address.filter(|address| !self.table.give(*address, number)) {
             return Err(NetError::Address(address));
         }
         *next += 1;
-        let plugged = Plugged { number, inlets: inlets.clone() };
+        let plugged = Plugged { number, receive_queues: receive_queues.clone() };
         self.change(|ports| ports.push(plugged));
-        Ok(Arc::new(Port { number, address, checks_source, inlets, switch: Arc::clone(self) }))
+        Ok(Arc::new(Port { number, address, checks_source, receive_queues, switch: Arc::clone(self) }))
     }
 
     fn unplug(&self, number: u32) {

@@ -3,10 +3,10 @@
 mod interface;
 
 use super::NetError;
-use super::header::{Header, SIZE};
+use super::header::{NetHeader, SIZE};
 use super::offload::Offloads;
 use crate::memory::Part;
-use interface::{Interface, Opened};
+use interface::{Interface, OpenTap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Which interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TapPlace {
+pub enum TapOptions {
     /// By name: one that is there, or that is made, and gone with the daemon.
     Name {
         /// What it is called; with `%d` the kernel counts.
@@ -52,7 +52,7 @@ impl TapQueue {
     }
 
     /// Writes a packet. Whether the kernel took it: not when the interface is down, or has no room.
-    pub fn write(&self, header: &Header, parts: impl Iterator<Item = Part>) -> bool {
+    pub fn write(&self, header: &NetHeader, parts: impl Iterator<Item = Part>) -> bool {
         let mut head = header.bytes();
         // The number of buffers means nothing to the kernel.
         head[SIZE - 2..].fill(0);
@@ -129,16 +129,16 @@ impl Tap {
     ///
     /// # Errors
     /// [`NetError`].
-    pub fn open(place: &TapPlace, pairs: u16, mtu: u16) -> Result<Self, NetError> {
-        let Opened { files, name } = match place {
-            TapPlace::Name { name, namespace } => {
+    pub fn open(tap: &TapOptions, pairs: u16, mtu: u16) -> Result<Self, NetError> {
+        let OpenTap { files, name } = match tap {
+            TapOptions::Name { name, namespace } => {
                 let interface = Interface { name: name.clone(), pairs, mtu };
                 match namespace {
                     None => interface.open()?,
                     Some(namespace) => interface.open_in(namespace)?,
                 }
             }
-            TapPlace::Files(numbers) => interface::given(numbers, pairs)?,
+            TapOptions::Files(numbers) => interface::given(numbers, pairs)?,
         };
         let has_others = files.len() > 1;
         let queue = |file| Arc::new(TapQueue { file, has_others, attached: AtomicBool::new(true) });
@@ -186,7 +186,7 @@ impl Tap {
     /// Sends a packet as if a guest had.
     pub fn inject(&self, frame: &[u8]) -> bool {
         let part = Part { pointer: frame.as_ptr().cast_mut(), guest: 0, size: frame.len() as u32 };
-        self.queues.first().is_some_and(|queue| queue.write(&Header::NOTHING, std::iter::once(part)))
+        self.queues.first().is_some_and(|queue| queue.write(&NetHeader::NOTHING, std::iter::once(part)))
     }
 }
 

@@ -2,10 +2,10 @@
 //! side.
 
 use crate::device::net::switch::Switches;
-use crate::device::net::{NetDevice, NetError, NetOptions, NetPlace, TapPlace};
+use crate::device::net::{LinkOptions, NetDevice, NetError, NetOptions, TapOptions};
 use crate::pool::Pool;
 use crate::ring::RingFeatures;
-use crate::session::{Served, Session};
+use crate::session::{Backend, Session};
 use crate::testing::{FrontEnd, NetDriver};
 use crate::worker::WorkerOptions;
 use std::io::{Read as _, Write as _};
@@ -76,14 +76,14 @@ fn ip(words: &[&str]) -> Result<(), String> {
 struct Guest {
     driver: NetDriver,
     front: FrontEnd,
-    served: Arc<Served>,
+    backend: Arc<Backend>,
     _pool: Arc<Pool>,
     host: [u8; 6],
 }
 
 fn options(namespace: &Namespace, pairs: u16) -> NetOptions {
-    let place = TapPlace::Name { name: "guest0".to_owned(), namespace: Some(namespace.0.clone()) };
-    NetOptions { place: NetPlace::Tap(place), pairs, mtu: 1500, ..NetOptions::default() }
+    let tap = TapOptions::Name { name: "guest0".to_owned(), namespace: Some(namespace.0.clone()) };
+    NetOptions { link: LinkOptions::Tap(tap), pairs, mtu: 1500, ..NetOptions::default() }
 }
 
 impl Guest {
@@ -102,16 +102,16 @@ impl Guest {
             assert!(text.contains("guest0"));
             mac_of(&socket)
         });
-        let served = Served::new(Box::new(device));
+        let backend = Backend::new(Box::new(device));
         let (here, there) = UnixStream::pair().unwrap();
-        let mut session = Session::new(Arc::clone(&served), Arc::clone(&pool));
+        let mut session = Session::new(Arc::clone(&backend), Arc::clone(&pool));
         std::thread::spawn(move || session.run(there));
         let mut front = FrontEnd::new(here).unwrap();
         let driver = NetDriver::new(64, RING);
         front.agree(&driver.receive, features).unwrap();
-        assert!(front.start(0, &driver.receive.place(), 64, 0).unwrap());
-        assert!(front.start(1, &driver.transmit.place(), 64, 0).unwrap());
-        let mut guest = Self { driver, front, served, _pool: pool, host };
+        assert!(front.start(0, &driver.receive.layout(), 64, 0).unwrap());
+        assert!(front.start(1, &driver.transmit.layout(), 64, 0).unwrap());
+        let mut guest = Self { driver, front, backend, _pool: pool, host };
         guest.offer();
         guest
     }
@@ -223,11 +223,11 @@ fn datagrams_go_both_ways() {
             assert_eq!(frame[42..], data);
             assert_eq!(header[0] & 1, u8::from(features == MODERN), "whose work the checksum is");
         }
-        let sent = guest.served.queues[1].state.counters.read();
+        let sent = guest.backend.queues[1].state.counters.read();
         assert_eq!((sent.requests, sent.errors, sent.dropped), (20, 0, 0));
         // A packet that asks for what cannot be never reaches the kernel.
         guest.send([1, 1, 0, 0, 0, 0, 34, 0, 6, 0], &packet(&guest, 17, &udp(1, 2, 2000), &[0; 2000]));
-        assert_eq!(guest.served.queues[1].state.counters.read().errors, 1);
+        assert_eq!(guest.backend.queues[1].state.counters.read().errors, 1);
     }
 }
 
@@ -304,17 +304,17 @@ fn several_queues_are_one_interface() {
 
 #[test]
 fn an_interface_that_cannot_be_is_named() {
-    let nowhere = TapPlace::Name { name: "x".to_owned(), namespace: Some("no-such-namespace".to_owned()) };
-    let open = |place| {
-        let options = NetOptions { place: NetPlace::Tap(place), ..NetOptions::default() };
+    let nowhere = TapOptions::Name { name: "x".to_owned(), namespace: Some("no-such-namespace".to_owned()) };
+    let open = |tap| {
+        let options = NetOptions { link: LinkOptions::Tap(tap), ..NetOptions::default() };
         NetDevice::open(options, &Switches::default()).unwrap_err()
     };
     assert!(open(nowhere).to_string().contains("no-such-namespace"));
-    let long = TapPlace::Name { name: "a-name-that-is-too-long".to_owned(), namespace: None };
+    let long = TapOptions::Name { name: "a-name-that-is-too-long".to_owned(), namespace: None };
     assert!(open(long).to_string().contains("a-name-that-is-too-long"));
-    assert!(matches!(open(TapPlace::Files(vec![])), NetError::Files { files: 0, pairs: 1 }));
+    assert!(matches!(open(TapOptions::Files(vec![])), NetError::Files { files: 0, pairs: 1 }));
     let null = std::fs::File::open("/dev/null").unwrap();
     for number in [-1, 99_999, null.as_raw_fd()] {
-        assert!(open(TapPlace::Files(vec![number])).to_string().contains(&number.to_string()));
+        assert!(open(TapOptions::Files(vec![number])).to_string().contains(&number.to_string()));
     }
 }

@@ -1,13 +1,13 @@
 //! A queue by which a guest sends packets.
 
 use super::NetDevice;
-use super::header::{Header, LEGACY_SIZE, Malformed};
+use super::header::{LEGACY_SIZE, Malformed, NetHeader};
 use super::offload::Offloads;
 use super::packet::{ETHERNET, HEAD, LARGEST};
-use super::switch::{Sender, Verdict};
+use super::switch::{Forwarded, Sender};
 use super::tap::TapQueue;
 use crate::clock::now_ns;
-use crate::queue::{Handler, Lane, Served, Submitter, Token};
+use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use crate::ring::{Chain, Side};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub struct Transmit {
 const TOGETHER: usize = 16;
 
 /// What became of a packet.
-enum Outcome {
+enum Transmitted {
     Sent(u64),
     Filtered,
     NoRoom,
@@ -52,7 +52,7 @@ impl Transmit {
 
     /// Sends the packet in a buffer.
     #[inline]
-    fn send(&mut self, chain: &Chain, now: u64) -> Result<Outcome, Malformed> {
+    fn send(&mut self, chain: &Chain, now: u64) -> Result<Transmitted, Malformed> {
         let all = chain.bytes(Side::Readable);
         let size = all.saturating_sub(self.header);
         if size < ETHERNET as u64 {
@@ -65,15 +65,15 @@ impl Transmit {
         chain.read(0, &mut bytes);
         // Large packets are said to be cut; others go over the network as they are.
         if bytes[1] == 0 && size > self.device.largest() {
-            return Ok(Outcome::TooLarge);
+            return Ok(Transmitted::TooLarge);
         }
         match &mut self.target {
             Target::Switch(sender) => {
                 let sent = sender.send(chain, self.header, size as usize, bytes, self.agreed, now)?;
                 Ok(match sent {
-                    Verdict::Sent => Outcome::Sent(size),
-                    Verdict::Filtered => Outcome::Filtered,
-                    Verdict::NoRoom => Outcome::NoRoom,
+                    Forwarded::Sent => Transmitted::Sent(size),
+                    Forwarded::Filtered => Transmitted::Filtered,
+                    Forwarded::NoRoom => Transmitted::NoRoom,
                 })
             }
             target => {
@@ -83,13 +83,17 @@ impl Transmit {
                     [0, 0, ..] => 0,
                     _ => chain.read(self.header, &mut head),
                 };
-                let header = Header::check(bytes, &head[..count], size as usize, self.agreed)?;
+                let header = NetHeader::check(bytes, &head[..count], size as usize, self.agreed)?;
                 match target {
                     Target::Tap(tap) => {
                         let parts = chain.pieces(Side::Readable, self.header, size);
-                        Ok(if tap.write(&header, parts) { Outcome::Sent(size) } else { Outcome::NoRoom })
+                        Ok(if tap.write(&header, parts) {
+                            Transmitted::Sent(size)
+                        } else {
+                            Transmitted::NoRoom
+                        })
                     }
-                    _ => Ok(Outcome::Sent(size)),
+                    _ => Ok(Transmitted::Sent(size)),
                 }
             }
         }
@@ -98,9 +102,9 @@ impl Transmit {
 
 /// Takes as many buffers as there are, and have room here. How many.
 #[inline]
-fn take(lane: &mut Lane, chains: &mut [Chain]) -> usize {
+fn take(queue: &mut Virtqueue, chains: &mut [Chain]) -> usize {
     for (taken, chain) in chains.iter_mut().enumerate() {
-        if !lane.pop(chain) {
+        if !queue.pop(chain) {
             return taken;
         }
         chain.prefetch();
@@ -109,13 +113,13 @@ fn take(lane: &mut Lane, chains: &mut [Chain]) -> usize {
 }
 
 impl Handler for Transmit {
-    fn serve(&mut self, lane: &mut Lane, _submitter: &mut Submitter<'_>, budget: u32) -> Served {
-        let mut served = Served { held_back_ns: self.device.sent.wait(now_ns), ..Served::default() };
-        if served.held_back_ns.is_some() {
-            return served;
+    fn serve(&mut self, queue: &mut Virtqueue, _submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        let mut work = WorkDone { throttled_ns: self.device.sent.wait(now_ns), ..WorkDone::default() };
+        if work.throttled_ns.is_some() {
+            return work;
         }
         let now = match &mut self.target {
-            Target::Switch(sender) if lane.has_more() => {
+            Target::Switch(sender) if queue.has_more() => {
                 sender.begin();
                 now_ns()
             }
@@ -125,29 +129,29 @@ impl Handler for Transmit {
         let together = if is_limited { 1 } else { TOGETHER };
         let mut chains = std::mem::take(&mut self.chains);
         let (mut done, mut bytes) = (0, 0);
-        while served.requests < budget {
-            let most = together.min((budget - served.requests) as usize);
-            let taken = take(lane, &mut chains[..most]);
+        while work.requests < budget {
+            let most = together.min((budget - work.requests) as usize);
+            let taken = take(queue, &mut chains[..most]);
             for chain in &chains[..taken] {
                 match self.send(chain, now) {
-                    Ok(Outcome::Sent(size)) => (done, bytes) = (done + 1, bytes + size),
-                    Ok(Outcome::Filtered) => done += 1,
-                    Ok(Outcome::NoRoom) => lane.count_dropped(1),
-                    Ok(Outcome::TooLarge) => lane.count_too_large(),
+                    Ok(Transmitted::Sent(size)) => (done, bytes) = (done + 1, bytes + size),
+                    Ok(Transmitted::Filtered) => done += 1,
+                    Ok(Transmitted::NoRoom) => queue.count_dropped(1),
+                    Ok(Transmitted::TooLarge) => queue.count_too_large(),
                     Err(error) => {
                         tracing::debug!("A guest's packet is dropped: {error}");
-                        lane.count_error();
+                        queue.count_error();
                     }
                 }
                 // It has its buffers back in any case.
-                lane.give(chain.id, 0);
+                queue.give(chain.id, 0);
             }
-            served.requests += taken as u32;
+            work.requests += taken as u32;
             if is_limited && taken > 0 {
                 self.device.sent.take(1, chains[0].bytes(Side::Readable));
-                served.held_back_ns = self.device.sent.wait(now_ns);
+                work.throttled_ns = self.device.sent.wait(now_ns);
             }
-            if taken < most || served.held_back_ns.is_some() {
+            if taken < most || work.throttled_ns.is_some() {
                 break;
             }
         }
@@ -155,27 +159,27 @@ impl Handler for Transmit {
         if let Target::Switch(sender) = &mut self.target {
             sender.flush();
         }
-        lane.count(done, bytes);
-        served.bytes = bytes;
-        served.more = served.requests == budget;
-        served
+        queue.count(done, bytes);
+        work.bytes = bytes;
+        work.more = work.requests == budget;
+        work
     }
 
-    fn complete(&mut self, _lane: &mut Lane, _token: Token, _result: i32) {}
+    fn complete(&mut self, _queue: &mut Virtqueue, _token: Token, _result: i32) {}
 
     fn in_flight(&self) -> usize {
         0
     }
 
-    fn discard(&mut self, lane: &mut Lane, budget: u32) -> Option<Served> {
-        let mut served = Served::default();
+    fn discard(&mut self, queue: &mut Virtqueue, budget: u32) -> Option<WorkDone> {
+        let mut work = WorkDone::default();
         let chain = &mut self.chains[0];
-        while served.requests < budget && lane.pop(chain) {
-            served.requests += 1;
-            lane.give(chain.id, 0);
+        while work.requests < budget && queue.pop(chain) {
+            work.requests += 1;
+            queue.give(chain.id, 0);
         }
-        lane.count_dropped(u64::from(served.requests));
-        served.more = budget > 0 && served.requests == budget;
-        Some(served)
+        queue.count_dropped(u64::from(work.requests));
+        work.more = budget > 0 && work.requests == budget;
+        Some(work)
     }
 }

@@ -41,10 +41,10 @@ impl Groups {
     /// iothreads (`vcpu0`, `iothread1`). Threads of the kernel that work for the thread may be in there too; not the
     /// first thread of the VM's process `pid`, which is there for the whole VM.
     pub(super) fn own(&self, root: &Path, pid: i32) -> BTreeMap<ThreadId, String> {
-        let placed: BTreeSet<i32> = self.0.keys().map(|thread| thread.tid).collect();
+        let pinned: BTreeSet<i32> = self.0.keys().map(|thread| thread.tid).collect();
         let is_own = |thread: &ThreadId, group: &ControlGroup| {
             let inside = group.threads(root);
-            let others = |tid: &&i32| **tid != thread.tid && (placed.contains(tid) || **tid == pid);
+            let others = |tid: &&i32| **tid != thread.tid && (pinned.contains(tid) || **tid == pid);
             inside.contains(&thread.tid)
                 && !inside.iter().any(|tid| others(&tid))
                 && inside

@@ -1,11 +1,11 @@
 //! The threads of the kernel's vhost and of QEMU on a stock host: I/O threads on I/O cores, vCPUs beside them.
 
 use super::computing::{Busy, Meter, Used};
-use super::placing::Placing;
+use super::pinning::Pinning;
 use super::vhost_vms::{Found, TapMeter, find};
 use super::{Actuator, Seen, Trouble, VmSeen};
 use crate::monitor::view::total;
-use crate::monitor::{Action, Core, Layout, Place, QueueView, View, WorkerView};
+use crate::monitor::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
 use host::CpuSet;
 use host::scheduling::{ThreadId, nodes, online};
 use knobs::{Actions, Error};
@@ -26,13 +26,13 @@ pub struct Vhost<A: Actions> {
     root: PathBuf,
     only: Option<CpuSet>,
     /// `None` for a dry run, which cannot change anything by mistake.
-    placing: Option<Placing<A>>,
+    pinning: Option<Pinning<A>>,
     found: Found,
     cpus: Vec<u32>,
     discovered: Option<Instant>,
     looked: Option<Instant>,
     numbers: BTreeMap<ThreadId, u32>,
-    layout: BTreeMap<u32, Place>,
+    layout: BTreeMap<u32, WorkerCore>,
     io_cores: BTreeSet<u32>,
     /// What the kernel refused, so that it is asked and told once.
     refused: BTreeSet<String>,
@@ -44,11 +44,11 @@ pub struct Vhost<A: Actions> {
 impl<A: Actions> Vhost<A> {
     /// The I/O threads of the host below `root`; `only` on these CPUs. Without `placing` nothing can be changed.
     #[must_use]
-    pub fn new(root: &Path, only: Option<CpuSet>, placing: Option<Placing<A>>) -> Self {
+    pub fn new(root: &Path, only: Option<CpuSet>, pinning: Option<Pinning<A>>) -> Self {
         Self {
             root: root.to_owned(),
             only,
-            placing,
+            pinning,
             found: Found::default(),
             cpus: Vec::new(),
             discovered: None,
@@ -69,19 +69,19 @@ impl<A: Actions> Vhost<A> {
         }
         self.discovered = Some(Instant::now());
         let before = std::mem::take(&mut self.found);
-        let placing = self.placing.as_ref();
-        let placed = |thread| placing.and_then(|placing| placing.placed_on(thread));
-        self.found = find(&self.root, self.only.as_ref(), placed)?;
+        let pinning = self.pinning.as_ref();
+        let pinned = |thread| pinning.and_then(|pinning| pinning.pinned_to(thread));
+        self.found = find(&self.root, self.only.as_ref(), pinned)?;
         self.cpus = self.found.shared_cpus(self.only.as_ref());
         let here: BTreeSet<(i32, u64)> = self.found.vms.iter().map(|vm| (vm.pid, vm.start_ticks)).collect();
         for vm in before.vms.iter().filter(|vm| !here.contains(&(vm.pid, vm.start_ticks))) {
             let first = ThreadId { pid: vm.pid, tid: vm.pid };
             let runs = first.start_ticks(&self.root) == Some(vm.start_ticks);
             for thread in vm.vcpus.iter().copied().chain(vm.io.iter().map(|io| io.thread)) {
-                if let Some(placing) = &mut self.placing {
+                if let Some(pinning) = &mut self.pinning {
                     // It is others' now: what they did stays, and what cannot be put back is tried once more at the end.
-                    let _ = if runs { placing.thread_back(thread) } else { Ok(()) };
-                    placing.forget(thread);
+                    let _ = if runs { pinning.thread_back(thread) } else { Ok(()) };
+                    pinning.forget(thread);
                 }
                 if let Some(number) = self.numbers.remove(&thread) {
                     self.layout.remove(&number);
@@ -121,14 +121,14 @@ impl<A: Actions> Vhost<A> {
 
     /// Beside the I/O cores; what was not moved for them is where it was.
     fn place_the_rest(&mut self, told: &mut Vec<String>) -> Result<(), Trouble> {
-        let Some(placing) = &mut self.placing else { return Ok(()) };
+        let Some(pinning) = &mut self.pinning else { return Ok(()) };
         for vm in &self.found.vms {
             let rest: CpuSet = vm.cpus.iter().filter(|cpu| !self.io_cores.contains(cpu)).collect();
             for &thread in &vm.vcpus {
                 let outcome = if self.io_cores.is_empty() || rest.is_empty() {
-                    placing.thread_back(thread)
+                    pinning.thread_back(thread)
                 } else {
-                    placing.thread(thread, &rest, vm.own_groups.get(&thread).map(String::as_str))
+                    pinning.thread(thread, &rest, vm.own_groups.get(&thread).map(String::as_str))
                 };
                 take(outcome, told)?;
             }
@@ -136,7 +136,7 @@ impl<A: Actions> Vhost<A> {
         let interrupts: BTreeSet<_> =
             self.found.vms.iter().flat_map(|vm| vm.interrupts.iter().cloned()).collect();
         if self.io_cores.is_empty() {
-            take(placing.interrupts_back(), told)?;
+            take(pinning.interrupts_back(), told)?;
             return Ok(());
         }
         let cores: CpuSet = self.io_cores.iter().copied().collect();
@@ -146,7 +146,7 @@ impl<A: Actions> Vhost<A> {
                 continue;
             }
             // The kernel refuses those that it spreads over CPUs itself: the rest is worth having.
-            if let Err(error) = placing.interrupt(interrupt.number, &cores) {
+            if let Err(error) = pinning.interrupt(interrupt.number, &cores) {
                 told.push(format!("The {name} stays where it is: {error}"));
                 self.refused.insert(name);
             }
@@ -199,14 +199,14 @@ impl<A: Actions> Actuator for Vhost<A> {
             for io in vm.io.iter().filter(|io| used.contains_key(&io.thread)) {
                 let Used { ran, .. } = of(&io.thread);
                 let number = self.number(io.thread);
-                let place = self.layout.get(&number).copied().flatten();
+                let core = self.layout.get(&number).copied().flatten();
                 // Which tap a thread is of nobody says; what those of the VM carried is parted by what each ran.
                 let part =
                     if io.is_vhost && vhost > 0.0 && seconds > 0.0 { ran / vhost / seconds } else { 0.0 };
                 numbers.push(number);
                 queues.push(QueueView {
                     number,
-                    worker: worker_at(place),
+                    worker: worker_at(core),
                     node: vm.node,
                     useful: ran,
                     requests: carried.packets as f64 * part,
@@ -255,13 +255,13 @@ impl<A: Actions> Actuator for Vhost<A> {
         self.place_the_rest(&mut told)?;
         for action in actions {
             let Action::Move { queue, to } = *action else { continue };
-            let (Some(thread), Some(placing)) = (self.thread(queue), &mut self.placing) else { continue };
+            let (Some(thread), Some(pinning)) = (self.thread(queue), &mut self.pinning) else { continue };
             let group = self.found.vms.iter().find_map(|vm| vm.own_groups.get(&thread));
             let outcome = match to {
                 Some(core) => {
-                    placing.thread(thread, &[core].into_iter().collect(), group.map(String::as_str))
+                    pinning.thread(thread, &[core].into_iter().collect(), group.map(String::as_str))
                 }
-                None => placing.thread_back(thread),
+                None => pinning.thread_back(thread),
             };
             if take(outcome, &mut told)? {
                 self.layout.insert(queue, to);
@@ -273,7 +273,7 @@ impl<A: Actions> Actuator for Vhost<A> {
     fn give_back(&mut self) -> Vec<String> {
         self.layout.clear();
         self.io_cores.clear();
-        self.placing.as_mut().map_or_else(Vec::new, Placing::release)
+        self.pinning.as_mut().map_or_else(Vec::new, Pinning::release)
     }
 
     fn name_of(&self, queue: u32) -> String {
@@ -285,12 +285,12 @@ impl<A: Actions> Actuator for Vhost<A> {
 }
 
 /// Workers are called by their cores here; the one that is no core comes first.
-fn worker_at(place: Place) -> u32 {
-    place.map_or(0, |core| core.saturating_add(1))
+fn worker_at(core: WorkerCore) -> u32 {
+    core.map_or(0, |core| core.saturating_add(1))
 }
 
-fn at(queues: &[QueueView], place: Place) -> impl Iterator<Item = f64> + '_ {
-    queues.iter().filter(move |queue| queue.worker == worker_at(place)).map(|queue| queue.useful)
+fn at(queues: &[QueueView], core: WorkerCore) -> impl Iterator<Item = f64> + '_ {
+    queues.iter().filter(move |queue| queue.worker == worker_at(core)).map(|queue| queue.useful)
 }
 
 #[cfg(test)]

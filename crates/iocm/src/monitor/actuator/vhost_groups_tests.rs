@@ -29,12 +29,12 @@ fn by_libvirt() -> String {
     text
 }
 
-fn placing(root: &Path) -> Placing<Kernel> {
-    Placing::begin(root, Kernel { root: root.to_owned() }, vec!["exitless".to_owned()]).unwrap()
+fn pinning(root: &Path) -> Pinning<Kernel> {
+    Pinning::begin(root, Kernel { root: root.to_owned() }, vec!["exitless".to_owned()]).unwrap()
 }
 
-fn monitor(root: &Path, placing: Placing<Kernel>) -> Monitor<Vhost<Kernel>> {
-    Monitor::new(Vhost::new(root, None, Some(placing)), Settings::default(), false)
+fn monitor(root: &Path, pinning: Pinning<Kernel>) -> Monitor<Vhost<Kernel>> {
+    Monitor::new(Vhost::new(root, None, Some(pinning)), Settings::default(), false)
 }
 
 /// Lets vhost's thread and the iothread be busy for so many periods.
@@ -75,7 +75,7 @@ fn kernel_follows(root: &Path) {
 fn who_has_a_group_is_placed_by_it_and_the_rest_by_affinity() {
     let host = host(&[by_libvirt()]);
     let root = host.path();
-    let mut monitor = monitor(root, placing(root).by_groups());
+    let mut monitor = monitor(root, pinning(root).by_groups());
     let cores = watch(&mut monitor, root, 3);
     let rest: CpuSet = (0..4).filter(|cpu| !cores.contains(cpu)).collect();
     let is_core = |cpus: String| cpus.parse().is_ok_and(|cpu| cores.contains(&cpu));
@@ -104,7 +104,7 @@ fn who_has_a_group_is_placed_by_it_and_the_rest_by_affinity() {
 fn groups_that_a_kill_left_are_put_back_by_restore() {
     let host = host(&[by_libvirt()]);
     let root = host.path();
-    let mut monitor = monitor(root, placing(root).by_groups());
+    let mut monitor = monitor(root, pinning(root).by_groups());
     watch(&mut monitor, root, 3);
     assert_ne!(cpus_of_group(root, "vcpu0"), "");
     // The journal's owner is this test, which is no process of that host.
@@ -126,8 +126,8 @@ fn groups_are_left_as_they_are_where_that_was_not_asked_for_or_threads_share_the
     {
         let host = host(&[text]);
         let root = host.path();
-        let placing = placing(root);
-        let mut monitor = monitor(root, if by_groups { placing.by_groups() } else { placing });
+        let pinning = pinning(root);
+        let mut monitor = monitor(root, if by_groups { pinning.by_groups() } else { pinning });
         let cores = watch(&mut monitor, root, 3);
         let rest: CpuSet = (0..4).filter(|cpu| !cores.contains(cpu)).collect();
         assert_eq!(cpus_of_group(root, "vcpu0"), "");
@@ -150,7 +150,7 @@ fn a_group_that_forbids_a_core_is_named() {
         );
         let host = host(&[by_libvirt() + &narrow]);
         let root = host.path();
-        let mut actuator = Vhost::new(root, None, Some(placing(root).by_groups()));
+        let mut actuator = Vhost::new(root, None, Some(pinning(root).by_groups()));
         let trouble = actuator.look().unwrap_err().told();
         let why = format!("the control group /machine/4000/{group} leaves CPUs 1 to thread {tid}");
         assert!(trouble.contains("VM web is left alone") && trouble.contains(&why), "{trouble}");
@@ -161,7 +161,7 @@ fn a_group_that_forbids_a_core_is_named() {
 fn a_group_that_others_change_meanwhile_is_theirs() {
     let host = host(&[by_libvirt()]);
     let root = host.path();
-    let mut monitor = monitor(root, placing(root).by_groups());
+    let mut monitor = monitor(root, pinning(root).by_groups());
     let theirs = watch(&mut monitor, root, 3)[0].to_string();
     kernel_follows(root);
     // As `virsh vcpupin` does it.
@@ -184,7 +184,7 @@ fn a_group_that_others_change_meanwhile_is_theirs() {
 fn groups_of_a_vm_that_ended_leave_nothing_to_do() {
     let host = host(&[by_libvirt()]);
     let root = host.path();
-    let mut monitor = monitor(root, placing(root).by_groups());
+    let mut monitor = monitor(root, pinning(root).by_groups());
     watch(&mut monitor, root, 3);
     fs::remove_dir_all(root.join("proc/4000")).unwrap();
     fs::remove_dir_all(root.join("sys/fs/cgroup/machine/4000")).unwrap();

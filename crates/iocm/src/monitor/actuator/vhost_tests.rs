@@ -93,8 +93,8 @@ pub(super) fn host(vms: &[String]) -> tempfile::TempDir {
 
 fn actuator(root: &Path) -> Vhost<Kernel> {
     let kernel = Kernel { root: root.to_owned() };
-    let placing = Placing::begin(root, kernel, vec!["exitless".to_owned()]).unwrap();
-    Vhost::new(root, None, Some(placing))
+    let pinning = Pinning::begin(root, kernel, vec!["exitless".to_owned()]).unwrap();
+    Vhost::new(root, None, Some(pinning))
 }
 
 pub(super) fn cpus_of(root: &Path, tid: i32) -> String {

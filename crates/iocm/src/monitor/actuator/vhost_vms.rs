@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// A VM that is the monitor's to place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PlacedVm {
+pub(super) struct ManagedVm {
     pub(super) pid: i32,
     pub(super) start_ticks: u64,
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) struct IoThread {
 /// The VMs that may be placed, and why others may not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    pub(super) vms: Vec<PlacedVm>,
+    pub(super) vms: Vec<ManagedVm>,
     pub(super) notes: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Found {
 pub(super) fn find(
     root: &Path,
     only: Option<&CpuSet>,
-    placed: impl Fn(ThreadId) -> Option<CpuSet>,
+    pinned: impl Fn(ThreadId) -> Option<CpuSet>,
 ) -> Result<Found, host::Error> {
     let all = Vms::discover(root)?;
     let online = online(root).unwrap_or_default();
@@ -69,14 +69,14 @@ pub(super) fn find(
         }
         let vcpus: Vec<ThreadId> =
             vm.vcpus.iter().filter_map(|vcpu| vcpu.thread).map(|tid| ThreadId { pid: vm.pid, tid }).collect();
-        let placed_threads: Vec<ThreadId> =
+        let pinned_threads: Vec<ThreadId> =
             vcpus.iter().copied().chain(io.iter().map(|io| io.thread)).collect();
-        let groups = Groups::of(root, &placed_threads);
+        let groups = Groups::of(root, &pinned_threads);
         let left: CpuSet = match groups.cpus(root) {
             Some(group) => online.iter().filter(|cpu| group.contains(*cpu)).collect(),
             None => online.clone(),
         };
-        if let Some(why) = others_say(root, &groups, &left, &placed_threads, &placed) {
+        if let Some(why) = others_say(root, &groups, &left, &pinned_threads, &pinned) {
             found.notes.push(format!("VM {} is left alone: {why}", vm.name));
             continue;
         }
@@ -91,7 +91,7 @@ pub(super) fn find(
         let taps = taps::of_process(root, vm.pid);
         let interrupts: BTreeSet<AdapterInterrupt> =
             taps.iter().flat_map(|tap| taps::adapter_interrupts(root, tap)).collect();
-        found.vms.push(PlacedVm {
+        found.vms.push(ManagedVm {
             pid: vm.pid,
             start_ticks: vm.start_ticks,
             name: vm.name.clone(),
@@ -127,11 +127,11 @@ fn others_say(
     groups: &Groups,
     left: &CpuSet,
     threads: &[ThreadId],
-    placed: &impl Fn(ThreadId) -> Option<CpuSet>,
+    pinned: &impl Fn(ThreadId) -> Option<CpuSet>,
 ) -> Option<String> {
     for &thread in threads {
         let Some(allowed) = thread.allowed(root) else { continue };
-        let ours = placed(thread);
+        let ours = pinned(thread);
         let is_fine = match &ours {
             // CPUs that went off since are not others' doing.
             Some(ours) => {

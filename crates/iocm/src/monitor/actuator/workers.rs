@@ -4,7 +4,7 @@ use super::computing::{Busy, Meter, node_of};
 use super::{Actuator, Seen, Trouble, VmSeen};
 use crate::control::client::{Client, ClientError};
 use crate::monitor::view::total;
-use crate::monitor::{Action, Core, Layout, Place, QueueView, View, WorkerView};
+use crate::monitor::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
 use host::CpuSet;
 use host::scheduling::{ThreadId, nodes, online};
 use host::vms::{Vm, Vms};
@@ -31,9 +31,9 @@ pub struct Workers {
     /// The numbers of queues, for as long as this runs.
     numbers: BTreeMap<String, u32>,
     /// The workers at each place.
-    at: BTreeMap<Place, Vec<String>>,
+    at: BTreeMap<WorkerCore, Vec<String>>,
     /// Workers by place that wait as they see fit or never do; not those that are told to sleep always.
-    polled: BTreeMap<Place, bool>,
+    polled: BTreeMap<WorkerCore, bool>,
     front_ends: BTreeMap<i32, Vec<ThreadId>>,
     discovered: Option<Instant>,
     vms: Vec<Vm>,
@@ -258,18 +258,18 @@ impl Actuator for Workers {
         Ok(left_out)
     }
 
-    fn polled(&self) -> BTreeMap<Place, bool> {
+    fn polled(&self) -> BTreeMap<WorkerCore, bool> {
         self.polled.clone()
     }
 
-    fn poll(&mut self, wanted: &BTreeMap<Place, bool>) -> Result<Vec<String>, Trouble> {
+    fn poll(&mut self, wanted: &BTreeMap<WorkerCore, bool>) -> Result<Vec<String>, Trouble> {
         let mut left_out = Vec::new();
-        for (place, &polls) in wanted {
-            if self.polled.get(place).is_none_or(|&now| now == polls) {
+        for (core, &polls) in wanted {
+            if self.polled.get(core).is_none_or(|&now| now == polls) {
                 continue;
             }
             let value = if polls { "always" } else { "adaptive" };
-            for worker in self.at.get(place).cloned().unwrap_or_default() {
+            for worker in self.at.get(core).cloned().unwrap_or_default() {
                 let set =
                     self.client().and_then(|client| client.set(&format!("{worker}/pace/polling"), value));
                 match set {

@@ -1,7 +1,7 @@
 //! What an arrangement of I/O serves in one phase.
 
 use super::StaticChoice;
-use super::host::Host;
+use super::host::SimulatedHost;
 use crate::monitor::{Layout, QueueView, View, WorkerView, balance};
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Served {
 }
 
 /// What shared workers in this layout serve.
-pub(super) fn shared(host: &Host, layout: &Layout) -> Served {
+pub(super) fn shared(host: &SimulatedHost, layout: &Layout) -> Served {
     let dedicated = layout.cores() as f64;
     let left = (host.cores.len() as f64 - dedicated).max(1.0);
     let floating: f64 = layout.0.get(&None).map_or(0.0, |queues| {
@@ -44,18 +44,18 @@ pub(super) fn shared(host: &Host, layout: &Layout) -> Served {
     });
     let progress = (left / (host.computing() + floating).max(f64::MIN_POSITIVE)).min(1.0);
     let mut served = Served::new(host, progress);
-    for (place, queues) in &layout.0 {
+    for (core, queues) in &layout.0 {
         // A floating worker gets as much of one core as the vCPUs get of theirs.
-        let (capacity, switch) = if place.is_some() { (1.0, 0.0) } else { (progress, SWITCH) };
+        let (capacity, switch) = if core.is_some() { (1.0, 0.0) } else { (progress, SWITCH) };
         let cost = |queue: usize| {
             let load = host.load(queue);
             let per_node = (host.cores.len() as u32 / host.nodes).max(1);
-            let far = place.is_some_and(|core| core / per_node != host.node(queue));
+            let far = core.is_some_and(|core| core / per_node != host.node(queue));
             (load.cost_us * 1e-6 + switch) * if far { FAR } else { 1.0 }
         };
         let queues: Vec<usize> = queues.iter().map(|&queue| queue as usize).collect();
         served.worker(host, &queues, capacity, cost);
-        if place.is_none() && progress < 1.0 {
+        if core.is_none() && progress < 1.0 {
             served.worst_p99 += SLICE;
         }
     }
@@ -63,7 +63,7 @@ pub(super) fn shared(host: &Host, layout: &Layout) -> Served {
 }
 
 /// What a thread for each queue serves, on the cores of the vCPUs, as the kernel's vhost does.
-pub(super) fn each(host: &Host) -> Served {
+pub(super) fn each(host: &SimulatedHost) -> Served {
     let all = 0..host.queues.len();
     let cost = |queue: usize| host.load(queue).cost_us * 1e-6 + SWITCH;
     let io: f64 = all.clone().map(|queue| (host.load(queue).requests * cost(queue)).min(1.0)).sum();
@@ -86,7 +86,7 @@ const EXACT: usize = 128;
 /// What each number of I/O cores serves in the phase, as far as it was tried: by their number. `also` are tried in any
 /// case.
 #[must_use]
-pub(super) fn search(host: &Host, also: impl IntoIterator<Item = usize>) -> BTreeMap<usize, f64> {
+pub(super) fn search(host: &SimulatedHost, also: impl IntoIterator<Item = usize>) -> BTreeMap<usize, f64> {
     let most = host.cores.len().saturating_sub(1);
     let attained = |cores: usize| shared(host, &fixed(host, cores)).attained;
     let step = steps(host.cores.len());
@@ -119,7 +119,7 @@ pub(super) fn best_of(tried: &BTreeMap<usize, f64>) -> StaticChoice {
 /// The phases' best number of I/O cores each.
 #[must_use]
 pub fn best_static(trace: &super::Trace) -> Vec<(usize, f64)> {
-    let mut host = Host::of(trace);
+    let mut host = SimulatedHost::of(trace);
     let each = trace.phases.iter().map(|phase| {
         host.enter(trace, phase);
         let best = best_of(&search(&host, None));
@@ -129,7 +129,7 @@ pub fn best_static(trace: &super::Trace) -> Vec<(usize, f64)> {
 }
 
 /// So many I/O cores, spread over the nodes, with queues spread over them by what they cost.
-pub(super) fn fixed(host: &Host, cores: usize) -> Layout {
+pub(super) fn fixed(host: &SimulatedHost, cores: usize) -> Layout {
     let per_node = (host.cores.len() as u32 / host.nodes).max(1);
     let mut order = host.cores.clone();
     // The last core of each node first.
@@ -147,13 +147,13 @@ pub(super) fn fixed(host: &Host, cores: usize) -> Layout {
 }
 
 impl Served {
-    fn new(host: &Host, progress: f64) -> Self {
+    fn new(host: &SimulatedHost, progress: f64) -> Self {
         let queues = host.queues.len();
         Self { requests: vec![0.0; queues], useful: vec![0.0; queues], progress, ..Self::default() }
     }
 
     /// One worker with so much of a core serves these queues in equal turns.
-    fn worker(&mut self, host: &Host, queues: &[usize], capacity: f64, cost: impl Fn(usize) -> f64) {
+    fn worker(&mut self, host: &SimulatedHost, queues: &[usize], capacity: f64, cost: impl Fn(usize) -> f64) {
         let offered = |queue: usize| host.load(queue).requests * self.progress;
         let mut order: Vec<(usize, f64, f64)> = queues
             .iter()
@@ -179,7 +179,7 @@ impl Served {
         self.worst_p99 = self.worst_p99.max(if order.is_empty() { 0.0 } else { p99 });
     }
 
-    fn weigh(mut self, host: &Host) -> Self {
+    fn weigh(mut self, host: &SimulatedHost) -> Self {
         let (mut offered, mut served) = (0.0, 0.0);
         for queue in 0..host.queues.len() {
             let load = host.load(queue);
@@ -190,7 +190,7 @@ impl Served {
         self
     }
 
-    pub(super) fn queue_view(&self, host: &Host, queue: usize, worker: u32) -> QueueView {
+    pub(super) fn queue_view(&self, host: &SimulatedHost, queue: usize, worker: u32) -> QueueView {
         let requests = self.requests[queue];
         QueueView {
             number: queue as u32,
@@ -203,7 +203,7 @@ impl Served {
     }
 
     /// What the monitor sees of it.
-    pub(super) fn view(&self, host: &Host, layout: &Layout) -> View {
+    pub(super) fn view(&self, host: &SimulatedHost, layout: &Layout) -> View {
         let mut workers = Vec::new();
         let mut of_queue = BTreeMap::new();
         for (number, (&core, queues)) in (0..).zip(&layout.0) {

@@ -5,27 +5,27 @@ use crate::monitor::Core;
 
 /// One VM.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Vm {
+pub(super) struct SimulatedVm {
     pub(super) node: u32,
     pub(super) load: Load,
 }
 
 /// One queue.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Queue {
+pub(super) struct SimulatedQueue {
     pub(super) vm: usize,
 }
 
 /// The host in one phase.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct SimulatedHost {
     pub(super) cores: Vec<Core>,
     pub(super) nodes: u32,
-    pub(super) vms: Vec<Vm>,
-    pub(super) queues: Vec<Queue>,
+    pub(super) vms: Vec<SimulatedVm>,
+    pub(super) queues: Vec<SimulatedQueue>,
 }
 
-impl Host {
+impl SimulatedHost {
     pub(super) fn of(trace: &Trace) -> Self {
         let (cores, nodes) = (trace.machine.cores, trace.machine.nodes);
         let cores = (0..cores).map(|number| Core { number, node: number / (cores / nodes) }).collect();
@@ -34,8 +34,8 @@ impl Host {
             for number in 0..group.vms {
                 let node = group.node.unwrap_or(number % nodes);
                 let vm = host.vms.len();
-                host.vms.push(Vm { node, load: Load::default() });
-                host.queues.extend((0..group.queues).map(|_| Queue { vm }));
+                host.vms.push(SimulatedVm { node, load: Load::default() });
+                host.queues.extend((0..group.queues).map(|_| SimulatedQueue { vm }));
             }
         }
         host

@@ -1,9 +1,9 @@
 //! A policy in the model, decision by decision.
 
 use super::arrangement::{best_of, each, fixed, search, shared, steps};
-use super::host::Host;
+use super::host::SimulatedHost;
 use super::{BadTrace, Outcome, Phase, PhaseOutcome, StaticChoice, Trace};
-use crate::monitor::{Action, Decision, Layout, Memory, Settings, View, decide};
+use crate::monitor::{Action, Decision, Layout, PolicyState, Settings, View, decide};
 use std::collections::BTreeMap;
 
 /// A queue that moves is not served for so long, in seconds.
@@ -47,8 +47,8 @@ pub struct Period<'a> {
 /// [`BadTrace`].
 pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) -> Result<Outcome, BadTrace> {
     trace.check()?;
-    let mut host = Host::of(trace);
-    let mut course = Course { layout: fixed(&host, 0), memory: Memory::default(), time: 0.0, phase: 0 };
+    let mut host = SimulatedHost::of(trace);
+    let mut course = Course { layout: fixed(&host, 0), memory: PolicyState::default(), time: 0.0, phase: 0 };
     let mut phases = Vec::new();
     let step = steps(host.cores.len());
     let mut sums: BTreeMap<usize, f64> = BTreeMap::new();
@@ -77,13 +77,13 @@ pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) ->
 /// What one phase leaves to the next.
 struct Course {
     layout: Layout,
-    memory: Memory,
+    memory: PolicyState,
     time: f64,
     phase: usize,
 }
 
 fn one_phase(
-    host: &Host,
+    host: &SimulatedHost,
     phase: &Phase,
     best: StaticChoice,
     how: &Replay,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::queue::{Lane, QueueState};
+use crate::queue::{QueueState, Virtqueue};
 use crate::ring::{Chain, Ring, RingFeatures};
 use crate::testing::{DATA, Driver};
 use proptest::prelude::*;
@@ -13,12 +13,12 @@ fn memory() -> (File, InflightMemory) {
 }
 
 /// A back-end that begins where the front-end says that the last one was: it knows only what was given back.
-fn back_end(driver: &Driver, memory: &InflightMemory, base: u32) -> Lane {
+fn back_end(driver: &Driver, memory: &InflightMemory, base: u32) -> Virtqueue {
     let packed = driver.features.packed;
-    let ring = Ring::new(&driver.memory, &driver.place(), u32::from(SIZE), base, driver.features).unwrap();
-    let mut lane = Lane::new(ring, None, Arc::<QueueState>::default());
-    lane.remember(memory.queue(1, SIZE, packed).unwrap()).unwrap();
-    lane
+    let ring = Ring::new(&driver.memory, &driver.layout(), u32::from(SIZE), base, driver.features).unwrap();
+    let mut queue = Virtqueue::new(ring, None, Arc::<QueueState>::default());
+    queue.track_inflight(memory.queue(1, SIZE, packed).unwrap()).unwrap();
+    queue
 }
 
 fn features(packed: bool) -> RingFeatures {
@@ -39,7 +39,7 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     let (_file, memory) = memory();
     let mut driver = Driver::new(SIZE, features(packed));
     let start = if packed { 0x8000_8000 } else { 0 };
-    let mut lane = back_end(&driver, &memory, start);
+    let mut queue = back_end(&driver, &memory, start);
     let mut chain = Chain::new();
     // What the driver waits for, in order; and what the present back-end has.
     let (mut waiting, mut has, mut number) = (Vec::<(u16, u64)>::new(), Vec::<u16>::new(), 0_u64);
@@ -56,7 +56,7 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
                 }
             }
             2 => {
-                if lane.pop(&mut chain) {
+                if queue.pop(&mut chain) {
                     let found = waiting.iter().find(|(id, _)| *id == chain.id);
                     let place = chain.parts(crate::ring::Side::Readable)[0].guest;
                     prop_assert_eq!(found.map(|(_, place)| *place), Some(place), "each as it was");
@@ -67,18 +67,18 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
             3 => {
                 if !has.is_empty() {
                     let id = has.remove(usize::from(*which) % has.len());
-                    lane.push(id, 0, 0);
+                    queue.push(id, 0, 0);
                     if which % 4 != 0 {
-                        lane.publish();
+                        queue.publish();
                     }
                 }
             }
             _ => {
                 // The back-end is killed; the front-end knows where the driver's view of the ring is.
-                drop(lane);
+                drop(queue);
                 let base = u32::from(driver.given_back());
                 let base = if packed { base | base << 16 } else { base };
-                lane = back_end(&driver, &memory, base);
+                queue = back_end(&driver, &memory, base);
                 has.clear();
             }
         }
@@ -87,17 +87,17 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
             prop_assert!(place.is_some(), "given back twice");
             waiting.remove(place.unwrap_or(0));
         }
-        prop_assert!(lane.broken.is_none(), "{:?}", lane.broken);
+        prop_assert!(queue.broken.is_none(), "{:?}", queue.broken);
     }
     // In the end everything comes back.
-    lane.publish();
-    while lane.pop(&mut chain) {
+    queue.publish();
+    while queue.pop(&mut chain) {
         has.push(chain.id);
     }
     for id in has {
-        lane.push(id, 0, 0);
+        queue.push(id, 0, 0);
     }
-    lane.publish();
+    queue.publish();
     while let Some((id, _)) = driver.take() {
         waiting.retain(|(waits, _)| *waits != id);
     }
@@ -122,13 +122,13 @@ proptest! {
         let (file, memory) = memory();
         file.write_all_at(&bytes, 0).unwrap();
         let driver = Driver::new(SIZE, features(packed));
-        let mut lane = Lane::new(driver.ring().unwrap(), None, Arc::<QueueState>::default());
-        if lane.remember(memory.queue(0, SIZE, packed).unwrap()).is_ok() {
+        let mut queue = Virtqueue::new(driver.ring().unwrap(), None, Arc::<QueueState>::default());
+        if queue.track_inflight(memory.queue(0, SIZE, packed).unwrap()).is_ok() {
             let mut chain = Chain::new();
             for _ in 0..20 {
-                if lane.pop(&mut chain) {
-                    lane.push(chain.id, 0, 0);
-                    lane.publish();
+                if queue.pop(&mut chain) {
+                    queue.push(chain.id, 0, 0);
+                    queue.publish();
                 }
             }
         }

@@ -24,8 +24,8 @@ impl PackedRing {
     pub fn last_taken(&self, id: u16) -> Vec<RawDescriptor> {
         let count = self.taken.get(usize::from(id)).copied().unwrap_or(0);
         let back = Lap { at: (self.next.at + self.size - count) % self.size, wrap: true };
-        let places = (0..count).map(|number| back.forward(number, self.size).at);
-        let raw = places.map(|at| {
+        let slots = (0..count).map(|number| back.forward(number, self.size).at);
+        let raw = slots.map(|at| {
             let Descriptor { guest, size, halves: [id, flags] } = self.descriptor(at);
             RawDescriptor { guest, size, id, flags }
         });
@@ -56,10 +56,10 @@ impl PackedRing {
         (self.given, self.next) = (given, given.forward(count as u16, self.size));
         // Entries that the other back-end wrote but never let the driver see would be seen with the next one.
         for number in 0..count as u16 {
-            let place = given.forward(number, self.size);
-            if self.was_given_at(place.at, place.wrap) {
-                let flags = if place.wrap { AVAILABLE } else { USED };
-                self.flags(place.at).store(flags, Ordering::Relaxed);
+            let slot = given.forward(number, self.size);
+            if self.was_given_at(slot.at, slot.wrap) {
+                let flags = if slot.wrap { AVAILABLE } else { USED };
+                self.flags(slot.at).store(flags, Ordering::Relaxed);
             }
         }
         for (id, count) in left {

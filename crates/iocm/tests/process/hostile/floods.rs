@@ -155,10 +155,10 @@ pub(crate) fn messages_without_end() {
             let files: Vec<BorrowedFd<'_>> = std::iter::once(attacker.driver.file.as_fd())
                 .chain(far.iter().map(|file| file.as_fd()))
                 .collect();
-            let place = attacker.driver.place();
+            let layout = attacker.driver.layout();
             let mut addresses = [0_u32, 0].map(u32::to_ne_bytes).concat();
-            let places = [place.descriptors, place.device, place.driver, 0];
-            addresses.extend(places.iter().flat_map(|word| word.to_ne_bytes()));
+            let parts = [layout.descriptors, layout.device, layout.driver, 0];
+            addresses.extend(parts.iter().flat_map(|word| word.to_ne_bytes()));
             while !stop.load(Ordering::Relaxed) {
                 assert!(attacker.front.tell(5, &table, &files).unwrap());
                 assert!(attacker.front.tell(9, &addresses, &[]).unwrap());

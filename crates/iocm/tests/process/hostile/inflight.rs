@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The payload that names memory for one queue's requests under way.
-fn place(size: u64, queue_size: u16) -> Vec<u8> {
+fn description(size: u64, queue_size: u16) -> Vec<u8> {
     [&size.to_ne_bytes()[..], &[0; 8], &1_u16.to_ne_bytes(), &queue_size.to_ne_bytes()].concat()
 }
 
@@ -39,11 +39,11 @@ pub(crate) fn looping_lists() {
     let size = (bytes.len() as u64).next_multiple_of(4096);
     let file = memory(size);
     file.write_all_at(&bytes, 0).unwrap();
-    let place = place(size, SIZE);
+    let description = description(size, SIZE);
     let before = stage.kib("VmHWM");
-    assert!(front.tell(32, &place, &[file.as_fd()]).unwrap());
+    assert!(front.tell(32, &description, &[file.as_fd()]).unwrap());
     let began = Instant::now();
-    let started = front.start(0, &driver.place(), SIZE.into(), 0x8000_8000);
+    let started = front.start(0, &driver.layout(), SIZE.into(), 0x8000_8000);
     assert!(stage.is_alive(), "the daemon has died of it");
     let grown = stage.kib("VmHWM") - before;
     println!("lists that go through all of {SIZE} entries took {grown} KiB and {:?}", began.elapsed());
@@ -75,8 +75,8 @@ fn kills(packed: bool) {
     for turn in 0..6 {
         let mut front = super::stage::connect(&stage.socket(0));
         front.agree(&guest.driver, 0).unwrap();
-        let (place, memory) = kept.take().unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
-        assert!(turn == 0 || front.tell(32, &place, &[memory.as_fd()]).unwrap());
+        let (description, memory) = kept.take().unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
+        assert!(turn == 0 || front.tell(32, &description, &[memory.as_fd()]).unwrap());
         if turn == 0 {
             for sector in 0..4 {
                 guest.submit(0, sector, &[], 512).unwrap();
@@ -86,9 +86,9 @@ fn kills(packed: bool) {
         }
         let base = if packed || turn == 0 { begin } else { guest.driver.given_back().into() };
         // The daemon may die before it has answered all.
-        let _ = front.start(0, &guest.driver.place(), SIZE.into(), base);
+        let _ = front.start(0, &guest.driver.layout(), SIZE.into(), base);
         let _ = front.kick();
-        kept = Some((place, memory));
+        kept = Some((description, memory));
         let end = Instant::now() + LIMIT;
         while stage.is_alive() && statuses.len() < 6 && Instant::now() < end {
             while let Some((_, status, _)) = guest.ended() {
@@ -117,8 +117,8 @@ pub(crate) fn cut() {
     let mut neighbour = Neighbour::new(&stage.socket(1));
     let mut attacker = Attacker::new(&stage.socket(0), 64, None);
     let file = memory(0x2000);
-    let place = place(0x2000, 64);
-    assert!(attacker.front.tell(32, &place, &[file.as_fd()]).unwrap());
+    let description = description(0x2000, 64);
+    assert!(attacker.front.tell(32, &description, &[file.as_fd()]).unwrap());
     assert!(attacker.start(64));
     file.set_len(0).unwrap();
     attacker.request(0, 0, &[(PLACE, 512, true)]);

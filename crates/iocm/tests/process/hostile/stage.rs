@@ -87,7 +87,7 @@ impl Neighbour {
         let driver = BlockDriver::new(64, SPLIT);
         let mut front = connect(socket);
         front.agree(&driver.driver, 0).unwrap();
-        assert!(front.start(0, &driver.driver.place(), 64, 0).unwrap());
+        assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
         Self { driver, front }
     }
 
@@ -153,7 +153,7 @@ impl Attacker {
     pub(crate) fn start(&mut self, size: u16) -> bool {
         let number = 0_u64.to_ne_bytes();
         self.front.tell(14, &number, &[self.error.as_fd()]).unwrap()
-            && self.front.start(0, &self.driver.place(), size.into(), 0).unwrap()
+            && self.front.start(0, &self.driver.layout(), size.into(), 0).unwrap()
     }
 
     /// Makes a request available: header, pieces, status, and kicks. Its name.

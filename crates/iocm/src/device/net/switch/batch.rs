@@ -1,13 +1,13 @@
 //! Packets on their way from one guest to another, in memory of this process.
 
-use crate::device::net::header::Header;
+use crate::device::net::header::NetHeader;
 use crate::memory::Part;
 
 /// A packet in a batch.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     /// What is left to do to it.
-    header: Header,
+    header: NetHeader,
     start: u32,
     size: u32,
 }
@@ -50,14 +50,14 @@ impl Batch {
     /// A packet, and its bytes.
     #[inline]
     #[must_use]
-    pub fn get(&self, index: usize) -> Option<(&Header, &[u8])> {
+    pub fn get(&self, index: usize) -> Option<(&NetHeader, &[u8])> {
         let packet = self.packets.get(index)?;
         let start = packet.start as usize;
         Some((&packet.header, self.bytes.get(start..start + packet.size as usize)?))
     }
 
     /// Adds a packet that lies in two pieces.
-    pub fn add(&mut self, header: Header, head: &[u8], data: &[u8]) {
+    pub fn add(&mut self, header: NetHeader, head: &[u8], data: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(head);
         self.bytes.extend_from_slice(data);
@@ -87,7 +87,7 @@ impl Batch {
 
     /// Finishes the packet that was begun at byte `start`.
     #[inline]
-    pub(super) fn end(&mut self, start: usize, header: Header) {
+    pub(super) fn end(&mut self, start: usize, header: NetHeader) {
         let size = self.bytes.len() - start;
         // A batch has at most a turn's packets of 64 KiB each.
         self.packets.push(Packet { header, start: start as u32, size: size as u32 });

@@ -1,11 +1,10 @@
 //! A port's way into its switch: where a packet goes, and bringing it there.
 
 use super::batch::Batch;
-use super::inlet::Inlet;
-use super::lately::Memory;
-use super::table::Address;
+use super::receive_queue::ReceiveQueue;
+use super::table::{Address, LookupCache};
 use super::{Plugged, Port};
-use crate::device::net::header::{Cut, Header, LEGACY_SIZE, Malformed};
+use crate::device::net::header::{Cut, LEGACY_SIZE, Malformed, NetHeader};
 use crate::device::net::offload::{Offloads, cut, make_checksum};
 use crate::device::net::packet::{ETHERNET, HEAD, Layers};
 use crate::ring::{Chain, Side};
@@ -13,7 +12,7 @@ use std::sync::Arc;
 
 /// What became of a packet that was whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Forwarded {
     /// It goes on, at least to one port.
     Sent,
     /// Nobody is there whom it is for, or it may not go on.
@@ -31,8 +30,8 @@ pub struct Sender {
     /// State of the table that the memories below are of.
     changes: u64,
     /// Where addresses are; and those of this port that the table knows.
-    places: Memory,
-    learnt: Memory,
+    ports_by_address: LookupCache,
+    learnt: LookupCache,
     /// Packets for each inlet of each port.
     outbox: Vec<Vec<Batch>>,
     /// Those in which there is something.
@@ -52,8 +51,8 @@ impl Sender {
             port,
             ports: Arc::default(),
             changes: u64::MAX,
-            places: Memory::new(),
-            learnt: Memory::new(),
+            ports_by_address: LookupCache::new(),
+            learnt: LookupCache::new(),
             outbox: Vec::new(),
             filled: Vec::new(),
             scratch: Batch::default(),
@@ -71,10 +70,10 @@ impl Sender {
 
     fn renew(&mut self, changes: u64) {
         self.changes = changes;
-        (self.places, self.learnt) = (Memory::new(), Memory::new());
+        (self.ports_by_address, self.learnt) = (LookupCache::new(), LookupCache::new());
         let ports = self.port.switch.ports();
         if !Arc::ptr_eq(&ports, &self.ports) {
-            let batches = |port: &Plugged| port.inlets.iter().map(|_| Batch::default()).collect();
+            let batches = |port: &Plugged| port.receive_queues.iter().map(|_| Batch::default()).collect();
             self.outbox = ports.iter().map(batches).collect();
             self.ports = ports;
         }
@@ -93,40 +92,40 @@ impl Sender {
         header: [u8; LEGACY_SIZE],
         agreed: Offloads,
         now: u64,
-    ) -> Result<Verdict, Malformed> {
+    ) -> Result<Forwarded, Malformed> {
         let mut first = [0; ETHERNET];
         chain.read(skip, &mut first);
-        let place = match self.route(&first, now) {
+        let index = match self.route(&first, now) {
             Some(ALL) => return self.flood(chain, skip, size, header, agreed, &first),
-            Some(place) => place as usize,
-            None => return Ok(Verdict::Filtered),
+            Some(index) => index as usize,
+            None => return Ok(Forwarded::Filtered),
         };
-        let inlets = &self.ports[place].inlets;
-        let pair = match inlets.len() {
+        let receive_queues = &self.ports[index].receive_queues;
+        let pair = match receive_queues.len() {
             1 => 0,
             _ => {
                 let mut head = [0; HEAD];
                 let count = chain.read(skip, &mut head);
-                choose(inlets, &head[..count])
+                choose(receive_queues, &head[..count])
             }
         };
-        let inlet = &inlets[pair];
-        if !inlet.is_open() {
-            return Ok(Verdict::Filtered);
+        let receive_queue = &receive_queues[pair];
+        if !receive_queue.is_open() {
+            return Ok(Forwarded::Filtered);
         }
-        let batch = &mut self.outbox[place][pair];
-        if !inlet.has_room(batch) {
-            inlet.drop_one();
-            return Ok(Verdict::NoRoom);
+        let batch = &mut self.outbox[index][pair];
+        if !receive_queue.has_room(batch) {
+            receive_queue.drop_one();
+            return Ok(Forwarded::NoRoom);
         }
         if batch.is_empty() {
-            self.filled.push((place, pair));
+            self.filled.push((index, pair));
         }
         let start = batch.bytes();
         let whole = batch.begin(&first, chain.pieces(Side::Readable, skip, size as u64));
-        let checked = Header::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed);
+        let checked = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed);
         match checked {
-            Ok(header) if header == Header::NOTHING || inlet.offloads().takes(&header, whole) => {
+            Ok(header) if header == NetHeader::NOTHING || receive_queue.offloads().takes(&header, whole) => {
                 batch.end(start, header);
             }
             Ok(header) => {
@@ -134,14 +133,14 @@ impl Sender {
                 scratch.clear();
                 scratch.add(header, whole, &[]);
                 batch.cut(start);
-                adapt(inlet, batch, &header, scratch.from(0));
+                adapt(receive_queue, batch, &header, scratch.from(0));
             }
             Err(error) => {
                 batch.cut(start);
                 return Err(error);
             }
         }
-        Ok(Verdict::Sent)
+        Ok(Forwarded::Sent)
     }
 
     /// Where a packet goes; `None` when it does not go on.
@@ -163,22 +162,22 @@ impl Sender {
             let stays = matches!(to, [0x01, 0x80, 0xc2, 0, 0, last] if last < 0x10);
             return if stays { None } else { Some(ALL) };
         }
-        let place = match self.places.find(to, now) {
-            Some(place) => place,
+        let index = match self.ports_by_address.find(to, now) {
+            Some(index) => index,
             None => self.look_up(to, now),
         };
         // Whoever is behind the port that it came from has it already.
-        (place == ALL || self.ports.get(place as usize)?.number != self.port.number).then_some(place)
+        (index == ALL || self.ports.get(index as usize)?.number != self.port.number).then_some(index)
     }
 
     fn look_up(&mut self, to: Address, now: u64) -> u32 {
         let number = self.port.switch.table.find(to, now);
-        let place =
+        let index =
             number.and_then(|number| self.ports.binary_search_by_key(&number, |port| port.number).ok());
-        match place {
-            Some(place) => {
-                self.places.put(to, place as u32, now);
-                place as u32
+        match index {
+            Some(index) => {
+                self.ports_by_address.put(to, index as u32, now);
+                index as u32
             }
             // As soon as it is learnt, it is not for all any more.
             None => ALL,
@@ -193,40 +192,40 @@ impl Sender {
         header: [u8; LEGACY_SIZE],
         agreed: Offloads,
         first: &[u8; ETHERNET],
-    ) -> Result<Verdict, Malformed> {
+    ) -> Result<Forwarded, Malformed> {
         self.scratch.clear();
         let whole = self.scratch.begin(first, chain.pieces(Side::Readable, skip, size as u64));
-        let header = Header::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed)?;
+        let header = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed)?;
         Ok(self.bring_to_all(&header))
     }
 
     /// Brings what is in the scratch to all others.
-    fn bring_to_all(&mut self, header: &Header) -> Verdict {
-        let mut verdict = Verdict::Filtered;
+    fn bring_to_all(&mut self, header: &NetHeader) -> Forwarded {
+        let mut verdict = Forwarded::Filtered;
         let head = self.scratch.bytes().min(HEAD);
-        for (place, port) in self.ports.iter().enumerate() {
+        for (index, port) in self.ports.iter().enumerate() {
             if port.number == self.port.number {
                 continue;
             }
-            let pair = choose(&port.inlets, &self.scratch.from(0)[..head]);
-            let (inlet, batch) = (&port.inlets[pair], &mut self.outbox[place][pair]);
-            if !inlet.is_open() {
+            let pair = choose(&port.receive_queues, &self.scratch.from(0)[..head]);
+            let (receive_queue, batch) = (&port.receive_queues[pair], &mut self.outbox[index][pair]);
+            if !receive_queue.is_open() {
                 continue;
             }
-            if !inlet.has_room(batch) {
-                inlet.drop_one();
-                verdict = if verdict == Verdict::Filtered { Verdict::NoRoom } else { verdict };
+            if !receive_queue.has_room(batch) {
+                receive_queue.drop_one();
+                verdict = if verdict == Forwarded::Filtered { Forwarded::NoRoom } else { verdict };
                 continue;
             }
             if batch.is_empty() {
-                self.filled.push((place, pair));
+                self.filled.push((index, pair));
             }
             let frame = self.scratch.from(0);
-            match inlet.offloads().takes(header, frame) {
+            match receive_queue.offloads().takes(header, frame) {
                 true => batch.add(*header, frame, &[]),
-                false => adapt_copy(inlet, batch, header, frame),
+                false => adapt_copy(receive_queue, batch, header, frame),
             }
-            verdict = Verdict::Sent;
+            verdict = Forwarded::Sent;
         }
         verdict
     }
@@ -244,8 +243,8 @@ impl Sender {
         table.learn(from, self.port.number, now);
         self.begin();
         self.scratch.clear();
-        self.scratch.add(Header::NOTHING, frame, &[]);
-        self.bring_to_all(&Header::NOTHING);
+        self.scratch.add(NetHeader::NOTHING, frame, &[]);
+        self.bring_to_all(&NetHeader::NOTHING);
         self.flush();
         true
     }
@@ -253,20 +252,20 @@ impl Sender {
     /// Brings all packets to where they go.
     #[inline]
     pub fn flush(&mut self) {
-        for (place, pair) in self.filled.drain(..) {
-            let batch = &mut self.outbox[place][pair];
+        for (index, pair) in self.filled.drain(..) {
+            let batch = &mut self.outbox[index][pair];
             // The only packet of a batch may have turned out to be none.
             if !batch.is_empty() {
                 let full = std::mem::take(batch);
-                *batch = self.ports[place].inlets[pair].bring(full);
+                *batch = self.ports[index].receive_queues[pair].bring(full);
             }
         }
     }
 }
 
 /// By which of its queues a guest gets a packet: all of a connection by the same one.
-fn choose(inlets: &[Arc<Inlet>], head: &[u8]) -> usize {
-    let open = inlets.iter().take_while(|inlet| inlet.is_open()).count();
+fn choose(receive_queues: &[Arc<ReceiveQueue>], head: &[u8]) -> usize {
+    let open = receive_queues.iter().take_while(|receive_queue| receive_queue.is_open()).count();
     match open {
         0 | 1 => 0,
         _ => {
@@ -277,20 +276,20 @@ fn choose(inlets: &[Arc<Inlet>], head: &[u8]) -> usize {
     }
 }
 
-/// Adds a packet to a batch after what its receiver does not do was done, in place.
-fn adapt(inlet: &Inlet, batch: &mut Batch, header: &Header, frame: &mut [u8]) {
+/// Adds a packet to a batch after what its receiver does not do was done, in index.
+fn adapt(receive_queue: &ReceiveQueue, batch: &mut Batch, header: &NetHeader, frame: &mut [u8]) {
     let Some((start, offset)) = header.checksum else { return batch.add(*header, frame, &[]) };
     if header.cut == Cut::None {
         make_checksum(frame, start, offset);
-        return batch.add(Header::NOTHING, frame, &[]);
+        return batch.add(NetHeader::NOTHING, frame, &[]);
     }
-    cut(header, frame, |head, data| match inlet.has_room(batch) {
-        true => batch.add(Header::NOTHING, head, data),
-        false => inlet.drop_one(),
+    cut(header, frame, |head, data| match receive_queue.has_room(batch) {
+        true => batch.add(NetHeader::NOTHING, head, data),
+        false => receive_queue.drop_one(),
     });
 }
 
 /// The same with the packet left as it is, for others.
-fn adapt_copy(inlet: &Inlet, batch: &mut Batch, header: &Header, frame: &[u8]) {
-    adapt(inlet, batch, header, &mut frame.to_vec());
+fn adapt_copy(receive_queue: &ReceiveQueue, batch: &mut Batch, header: &NetHeader, frame: &[u8]) {
+    adapt(receive_queue, batch, header, &mut frame.to_vec());
 }

@@ -1,9 +1,9 @@
 //! Guests of a switch with front-ends and workers.
 
-use crate::device::net::{NetDevice, NetOptions, NetPlace, switch::Switches};
+use crate::device::net::{LinkOptions, NetDevice, NetOptions, switch::Switches};
 use crate::pool::Pool;
 use crate::ring::RingFeatures;
-use crate::session::{Served, Session};
+use crate::session::{Backend, Session};
 use crate::testing::{FrontEnd, NetDriver};
 use crate::worker::WorkerOptions;
 use std::os::unix::net::UnixStream;
@@ -17,25 +17,25 @@ const MODERN: u64 = 0xffff | 1 << 54 | 1 << 55 | 1 << 56;
 struct Guest {
     driver: NetDriver,
     front: FrontEnd,
-    served: Arc<Served>,
+    backend: Arc<Backend>,
 }
 
 impl Guest {
     fn new(pool: &Arc<Pool>, switches: &Switches, ring: RingFeatures) -> Self {
-        let place = NetPlace::Switch { name: "lan".to_owned(), checks_source: false };
-        let device = NetDevice::open(NetOptions { place, ..NetOptions::default() }, switches).unwrap();
-        let served = Served::new(Box::new(device));
+        let link = LinkOptions::Switch { name: "lan".to_owned(), checks_source: false };
+        let device = NetDevice::open(NetOptions { link, ..NetOptions::default() }, switches).unwrap();
+        let backend = Backend::new(Box::new(device));
         let (here, there) = UnixStream::pair().unwrap();
-        let mut session = Session::new(Arc::clone(&served), Arc::clone(pool));
+        let mut session = Session::new(Arc::clone(&backend), Arc::clone(pool));
         std::thread::spawn(move || session.run(there));
         let mut front = FrontEnd::new(here).unwrap();
         let driver = NetDriver::new(64, ring);
         front.agree(&driver.receive, MODERN).unwrap();
         assert_eq!(front.ask(17).unwrap(), 1, "pairs of queues");
         let base = if ring.packed { 0x8000_8000 } else { 0 };
-        assert!(front.start(0, &driver.receive.place(), 64, base).unwrap());
-        assert!(front.start(1, &driver.transmit.place(), 64, base).unwrap());
-        Self { driver, front, served }
+        assert!(front.start(0, &driver.receive.layout(), 64, base).unwrap());
+        assert!(front.start(1, &driver.transmit.layout(), 64, base).unwrap());
+        Self { driver, front, backend }
     }
 
     fn send(&mut self, frame: &[u8]) {
@@ -74,7 +74,7 @@ impl Guest {
     }
 
     fn key(&self, queue: usize) -> crate::queue::QueueKey {
-        self.served.queues[queue].key.lock().unwrap().unwrap()
+        self.backend.queues[queue].key.lock().unwrap().unwrap()
     }
 }
 
@@ -120,7 +120,7 @@ fn packets_go_from_worker_to_worker_in_order_while_queues_move() {
                 pool.move_queue(b.key(0), (to + 1) % 3).unwrap();
             }
         }
-        let figures = b.served.queues[0].state.counters.read();
+        let figures = b.backend.queues[0].state.counters.read();
         assert!(figures.requests >= 2993 && figures.dropped == 0, "{figures:?}");
     }
 }
@@ -152,7 +152,7 @@ fn a_guest_that_goes_leaves_the_others() {
     let gone = guests.remove(1);
     drop(gone.front);
     let end = Instant::now() + Duration::from_secs(20);
-    while gone.served.queues[0].key.lock().unwrap().is_some() {
+    while gone.backend.queues[0].key.lock().unwrap().is_some() {
         assert!(Instant::now() < end, "its queues are still served");
         std::thread::sleep(Duration::from_millis(1));
     }

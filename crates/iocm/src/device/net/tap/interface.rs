@@ -16,7 +16,7 @@ pub(super) struct Interface {
 }
 
 /// An interface's queues, and what it is called.
-pub(super) struct Opened {
+pub(super) struct OpenTap {
     pub(super) files: Vec<OwnedFd>,
     pub(super) name: String,
 }
@@ -72,7 +72,7 @@ impl Interface {
     }
 
     /// Opens it in a network namespace.
-    pub(super) fn open_in(self, namespace: &str) -> Result<Opened, NetError> {
+    pub(super) fn open_in(self, namespace: &str) -> Result<OpenTap, NetError> {
         use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
         let path = match namespace.contains('/') {
             true => namespace.to_owned(),
@@ -91,7 +91,7 @@ impl Interface {
     }
 
     /// Opens it in the namespace of this thread.
-    pub(super) fn open(&self) -> Result<Opened, NetError> {
+    pub(super) fn open(&self) -> Result<OpenTap, NetError> {
         if self.name.is_empty() || self.name.len() >= libc::IFNAMSIZ {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "a name has 1 to 15 bytes");
             return Err(self.cannot("cannot be")(source));
@@ -112,7 +112,7 @@ impl Interface {
         if !was_there {
             another.set_up()?;
         }
-        Ok(Opened { files, name })
+        Ok(OpenTap { files, name })
     }
 
     fn queue(&self, flags: i32) -> Result<(OwnedFd, Ask), NetError> {
@@ -153,7 +153,7 @@ impl Interface {
 }
 
 /// Takes descriptors that this process was started with.
-pub(super) fn given(numbers: &[i32], pairs: u16) -> Result<Opened, NetError> {
+pub(super) fn given(numbers: &[i32], pairs: u16) -> Result<OpenTap, NetError> {
     if numbers.len() != usize::from(pairs) {
         return Err(NetError::Files { files: numbers.len(), pairs });
     }
@@ -178,7 +178,7 @@ pub(super) fn given(numbers: &[i32], pairs: u16) -> Result<Opened, NetError> {
         name = asked.name();
         files.push(file);
     }
-    Ok(Opened { files, name })
+    Ok(OpenTap { files, name })
 }
 
 fn set_header(file: BorrowedFd<'_>) -> io::Result<()> {

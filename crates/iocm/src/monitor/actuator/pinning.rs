@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// What was placed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Placed {
+enum Pinned {
     /// A thread, and when it started.
     Thread(ThreadId, u64),
     /// The control group of a thread, which it has for itself.
@@ -17,7 +17,7 @@ enum Placed {
     Interrupt(u32),
 }
 
-impl Placed {
+impl Pinned {
     fn is_of(&self, thread: ThreadId) -> bool {
         matches!(self, Self::Thread(one, _) | Self::Group(one) if *one == thread)
     }
@@ -26,16 +26,16 @@ impl Placed {
 /// Threads and interrupts on CPUs, each change in the journal and put back at the end; what a `kill -9` leaves,
 /// `exitless restore` puts back.
 #[derive(Debug)]
-pub struct Placing<A: Actions> {
+pub struct Pinning<A: Actions> {
     root: PathBuf,
     changes: Changes<A>,
     /// Whether threads that have a control group for themselves are placed by that.
     by_groups: bool,
     /// Where each is now; without an entry where it was already.
-    held: BTreeMap<Placed, (String, Option<Entry>)>,
+    held: BTreeMap<Pinned, (String, Option<Entry>)>,
 }
 
-impl<A: Actions> Placing<A> {
+impl<A: Actions> Pinning<A> {
     /// Prepares changes of the host below `root`. `command` is the command line that the journal shows.
     ///
     /// # Errors
@@ -65,17 +65,17 @@ impl<A: Actions> Placing<A> {
         let gone = Error::ThreadGone { tid: thread.tid };
         let start_ticks = thread.start_ticks(&self.root).ok_or(gone)?;
         let cpus = cpus.to_string();
-        let by_affinity = Placed::Thread(thread, start_ticks);
+        let by_affinity = Pinned::Thread(thread, start_ticks);
         if let (Some(path), true, false) = (group, self.by_groups, self.held.contains_key(&by_affinity)) {
             let change = Change::Value { path: path.to_owned(), value: cpus.clone() };
-            match self.place(Placed::Group(thread), cpus.clone(), change) {
+            match self.core(Pinned::Group(thread), cpus.clone(), change) {
                 // The group may not be changed, as one whose CPUs are a partition: the thread may.
-                Err(Error::Access { .. }) if !self.held.contains_key(&Placed::Group(thread)) => {}
+                Err(Error::Access { .. }) if !self.held.contains_key(&Pinned::Group(thread)) => {}
                 outcome => return outcome,
             }
         }
         let change = Change::Affinity { tid: thread.tid, start_ticks, cpus: cpus.clone() };
-        self.place(by_affinity, cpus, change)
+        self.core(by_affinity, cpus, change)
     }
 
     /// Has an interrupt handled on these CPUs alone (`smp_affinity_list`, Documentation/core-api/irq/irq-affinity.rst).
@@ -84,10 +84,10 @@ impl<A: Actions> Placing<A> {
     /// When the kernel refuses, as it does for interrupts that it spreads over CPUs itself.
     pub(super) fn interrupt(&mut self, number: u32, cpus: &CpuSet) -> Result<(), Error> {
         let (path, cpus) = (format!("/proc/irq/{number}/smp_affinity_list"), cpus.to_string());
-        self.place(Placed::Interrupt(number), cpus.clone(), Change::Value { path, value: cpus })
+        self.core(Pinned::Interrupt(number), cpus.clone(), Change::Value { path, value: cpus })
     }
 
-    fn place(&mut self, what: Placed, cpus: String, change: Change) -> Result<(), Error> {
+    fn core(&mut self, what: Pinned, cpus: String, change: Change) -> Result<(), Error> {
         match self.held.get_mut(&what) {
             Some((now, _)) if *now == cpus => return Ok(()),
             Some((now, Some(entry))) => {
@@ -118,11 +118,11 @@ impl<A: Actions> Placing<A> {
     /// # Errors
     /// When the kernel refuses.
     pub(super) fn interrupts_back(&mut self) -> Result<(), Error> {
-        self.back(|what| matches!(what, Placed::Interrupt(_)))
+        self.back(|what| matches!(what, Pinned::Interrupt(_)))
     }
 
-    fn back(&mut self, which: impl Fn(&Placed) -> bool) -> Result<(), Error> {
-        let found: Vec<Placed> = self.held.keys().filter(|what| which(what)).cloned().collect();
+    fn back(&mut self, which: impl Fn(&Pinned) -> bool) -> Result<(), Error> {
+        let found: Vec<Pinned> = self.held.keys().filter(|what| which(what)).cloned().collect();
         for what in found {
             if let Some((_, Some(entry))) = self.held.remove(&what) {
                 self.changes.undo(&entry)?;
@@ -138,7 +138,7 @@ impl<A: Actions> Placing<A> {
     }
 
     /// The CPUs that a thread was put on.
-    pub(super) fn placed_on(&self, thread: ThreadId) -> Option<CpuSet> {
+    pub(super) fn pinned_to(&self, thread: ThreadId) -> Option<CpuSet> {
         let (_, (cpus, _)) = self.held.iter().find(|(what, _)| what.is_of(thread))?;
         CpuSet::parse(cpus)
     }

@@ -1,8 +1,9 @@
 //! A device that waits for its front-ends, one after another.
 
+use crate::config::DeviceConfig;
 use crate::device::Device;
 use crate::pool::Pool;
-use crate::session::{Served, Session};
+use crate::session::{Backend, Session};
 use crate::socket_file::SocketFile;
 use files::Missing;
 use rustix::net::sockopt::socket_peercred;
@@ -17,21 +18,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a device waits after a front-end could not connect.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// How long whoever closes a device waits for the thread that serves its front-end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Letters of a VM's name that are kept: a process may write what it likes where its command line is.
-const LONGEST_NAME: usize = 256;
+const MAX_VM_NAME: usize = 256;
 
 /// A device that waits on a socket, or serves the front-end that came.
 #[derive(Debug)]
-pub struct Post {
-    /// What it is called.
-    pub name: String,
-    /// Its socket.
-    pub socket: PathBuf,
+pub struct Endpoint {
+    /// The configuration that the device was made from.
+    pub config: DeviceConfig,
     /// The device and its queues.
-    pub served: Arc<Served>,
+    pub backend: Arc<Backend>,
+    /// The worker that serves this device alone.
+    pub own_worker: Option<u32>,
     file: SocketFile,
     pool: Arc<Pool>,
     /// `None` once it is being closed: the thread lets go of it last, for what others have sent to it goes with it.
@@ -44,14 +45,14 @@ pub struct Post {
 
 /// A socket for front-ends on which nobody waits yet. Dropping it removes it.
 #[derive(Debug)]
-pub struct BoundPost {
+pub struct BoundEndpoint {
     path: PathBuf,
-    /// `None` once a [`Post`] has it.
+    /// `None` once a [`Endpoint`] has it.
     file: Option<SocketFile>,
     listener: Arc<UnixListener>,
 }
 
-impl Drop for BoundPost {
+impl Drop for BoundEndpoint {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
             file.remove();
@@ -89,7 +90,7 @@ impl Peer {
         });
         // It is one line of text for others, and another user's.
         let letters = name.as_deref().unwrap_or_default().chars().filter(|letter| !letter.is_control());
-        let vm = letters.take(LONGEST_NAME).collect();
+        let vm = letters.take(MAX_VM_NAME).collect();
         Some(Self { pid, vm })
     }
 }
@@ -97,7 +98,7 @@ impl Peer {
 /// Why a device cannot wait on a socket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PostError {
+pub enum EndpointError {
     /// The socket cannot be made.
     #[error("Cannot wait for front-ends on {path}; its directory must be there, and the name free")]
     Socket {
@@ -118,35 +119,38 @@ pub enum PostError {
     },
 }
 
-impl Post {
+impl Endpoint {
     /// Makes a socket for front-ends, on which nobody waits yet. What another program that is gone left there is replaced.
     ///
     /// # Errors
-    /// [`PostError::Socket`].
-    pub fn bind(socket: &Path) -> Result<BoundPost, PostError> {
-        let cannot = |source| PostError::Socket { path: socket.to_owned(), source };
+    /// [`EndpointError::Socket`].
+    pub fn bind(socket: &Path) -> Result<BoundEndpoint, EndpointError> {
+        let cannot = |source| EndpointError::Socket { path: socket.to_owned(), source };
         let (file, listener) = SocketFile::bind(socket, Missing::Refused).map_err(cannot)?;
-        Ok(BoundPost { path: socket.to_owned(), file: Some(file), listener: Arc::new(listener) })
+        Ok(BoundEndpoint { path: socket.to_owned(), file: Some(file), listener: Arc::new(listener) })
     }
 
     /// Waits on a socket that was made before, for front-ends of a device, one after another.
     ///
     /// # Errors
-    /// [`PostError`].
-    pub fn wait(
-        name: String,
-        mut bound: BoundPost,
+    /// [`EndpointError`].
+    pub fn serve(
+        config: DeviceConfig,
+        mut bound: BoundEndpoint,
         device: Box<dyn Device>,
+        own_worker: Option<u32>,
         pool: &Arc<Pool>,
-    ) -> Result<Self, PostError> {
-        let served = Served::new(device);
+    ) -> Result<Self, EndpointError> {
+        let backend = Backend::new(device);
+        for queue in &backend.queues {
+            *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = own_worker;
+        }
         let listener = Arc::clone(&bound.listener);
-        let socket = bound.path.clone();
         let closing = Arc::new(AtomicBool::new(false));
         let connection = Arc::<Mutex<Option<Front>>>::default();
         let (ends, ended) = channel();
         let body = {
-            let (name, pool, served) = (name.clone(), Arc::clone(pool), Arc::clone(&served));
+            let (name, pool, backend) = (config.name.clone(), Arc::clone(pool), Arc::clone(&backend));
             let (closing, connection) = (Arc::clone(&closing), Arc::clone(&connection));
             let listener = Arc::clone(&listener);
             move || {
@@ -156,11 +160,11 @@ impl Post {
                         break;
                     }
                     match stream {
-                        Ok(stream) => serve(&name, stream, &served, &pool, &connection, &closing),
+                        Ok(stream) => serve(&name, stream, &backend, &pool, &connection, &closing),
                         Err(error) => {
-                            served.log.warn(|| format!("{name}: no front-end can connect: {error}"));
+                            backend.log.warn(|| format!("{name}: no front-end can connect: {error}"));
                             // Most likely there are no more files: to ask again at once would use a core.
-                            std::thread::sleep(PAUSE);
+                            std::thread::sleep(ACCEPT_RETRY);
                         }
                     }
                 }
@@ -168,15 +172,15 @@ impl Post {
             }
         };
         let thread = crate::fatal::spawn("front-end", body);
-        let thread = thread.map_err(|source| PostError::Thread { name: name.clone(), source })?;
+        let thread = thread.map_err(|source| EndpointError::Thread { name: config.name.clone(), source })?;
         let thread = Mutex::new(Some((thread, ended)));
         let Some(file) = bound.file.take() else {
             let source = io::ErrorKind::NotFound.into();
-            return Err(PostError::Socket { path: socket, source });
+            return Err(EndpointError::Socket { path: bound.path.clone(), source });
         };
         let pool = Arc::clone(pool);
         let listener = Mutex::new(Some(Arc::clone(&bound.listener)));
-        Ok(Self { name, socket, served, file, pool, listener, closing, connection, thread })
+        Ok(Self { config, backend, own_worker, file, pool, listener, closing, connection, thread })
     }
 
     /// Whether a front-end is connected.
@@ -218,11 +222,11 @@ impl Post {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((thread, ended)) = thread else { return };
         self.file.remove();
-        match ended.recv_timeout(PATIENCE) {
+        match ended.recv_timeout(CLOSE_TIMEOUT) {
             Err(RecvTimeoutError::Timeout) => {
-                self.served.end(&self.pool);
+                self.backend.end(&self.pool);
                 if !thread.is_finished() {
-                    let name = &self.name;
+                    let name = &self.config.name;
                     tracing::warn!(
                         "{name}: its front-end holds the thread that served it, which is left behind"
                     );
@@ -233,7 +237,7 @@ impl Post {
     }
 }
 
-impl Drop for Post {
+impl Drop for Endpoint {
     fn drop(&mut self) {
         self.close();
     }
@@ -242,7 +246,7 @@ impl Drop for Post {
 fn serve(
     name: &str,
     stream: UnixStream,
-    served: &Arc<Served>,
+    backend: &Arc<Backend>,
     pool: &Arc<Pool>,
     connection: &Mutex<Option<Front>>,
     closing: &AtomicBool,
@@ -260,9 +264,9 @@ fn serve(
     if closing.load(Ordering::Acquire) {
         let _ = stream.shutdown(std::net::Shutdown::Both);
     }
-    match Session::new(Arc::clone(served), Arc::clone(pool)).run(stream) {
+    match Session::new(Arc::clone(backend), Arc::clone(pool)).run(stream) {
         Ok(()) => tracing::info!("{name}: the front-end is gone"),
-        Err(error) => served.log.warn(|| format!("{name}: {error}")),
+        Err(error) => backend.log.warn(|| format!("{name}: {error}")),
     }
     set(None);
 }

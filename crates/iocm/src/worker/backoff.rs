@@ -35,7 +35,7 @@ impl Default for Polling {
 pub(super) enum Idle {
     /// Look at all queues again.
     Look,
-    /// Sleep for so many nanoseconds, or until the kernel has answered something.
+    /// Sleep for so many nanoseconds, or until the kernel has completed something.
     Nap(u64),
     /// Sleep until a kick or an answer.
     Sleep,
@@ -50,7 +50,7 @@ const BATCH: u64 = 16;
 /// How long a rate is measured before it counts.
 const WINDOW_NS: u64 = 5_000_000;
 /// Windows until naps are tried again, or checked, at least and at most.
-const PATIENCE: std::ops::RangeInclusive<u32> = 2..=256;
+const HOLD_WINDOWS: std::ops::RangeInclusive<u32> = 2..=256;
 
 /// How requests are waited for.
 ///
@@ -58,7 +58,7 @@ const PATIENCE: std::ops::RangeInclusive<u32> = 2..=256;
 /// it is what the naps make of it. So naps are tried, and kept only when the rate does not fall; and they are given up
 /// for a moment now and then, to see that it would not rise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WaitBy {
     /// By kicks, for so many windows.
     Kicks(u32),
     /// By naps, to see that they do no harm; at this gap there were none.
@@ -71,10 +71,10 @@ enum Way {
 
 /// How often requests come, and how they are waited for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    way: Way,
+pub(super) struct Backoff {
+    way: WaitBy,
     /// For how many windows the next decision holds.
-    patience: u32,
+    hold: u32,
     /// When the present window began, nanoseconds.
     began: u64,
     /// Requests in it.
@@ -85,14 +85,14 @@ pub(super) struct Pace {
     last: u64,
 }
 
-impl Default for Pace {
+impl Default for Backoff {
     fn default() -> Self {
-        let patience = *PATIENCE.start();
-        Self { way: Way::Kicks(patience), patience, began: 0, requests: 0, gap: 0, last: 0 }
+        let hold = *HOLD_WINDOWS.start();
+        Self { way: WaitBy::Kicks(hold), hold, began: 0, requests: 0, gap: 0, last: 0 }
     }
 }
 
-impl Pace {
+impl Backoff {
     /// Takes note of requests that were found at `now`.
     pub(super) fn found(&mut self, requests: u64, now: u64) {
         if now.saturating_sub(self.last) > WINDOW_NS {
@@ -112,19 +112,19 @@ impl Pace {
 
     /// At the end of a window: whether naps do harm is what the rates with and without them tell.
     fn decide(&mut self) {
-        let longer = (self.patience * 2).min(*PATIENCE.end());
+        let longer = (self.hold * 2).min(*HOLD_WINDOWS.end());
         // Rates of so short a time differ by chance; those that depend on naps differ by far.
         let is_faster = |gap: u64, than: u64| gap * 5 < than * 4;
-        (self.way, self.patience) = match self.way {
-            Way::Kicks(0) => (Way::Trying(self.gap), self.patience),
-            Way::Kicks(left) => (Way::Kicks(left - 1), self.patience),
-            Way::Naps(0) => (Way::Checking(self.gap), self.patience),
-            Way::Naps(left) => (Way::Naps(left - 1), self.patience),
-            Way::Trying(before) if is_faster(before, self.gap) => (Way::Kicks(longer), longer),
-            Way::Checking(before) if is_faster(self.gap, before) => {
-                (Way::Kicks(*PATIENCE.start()), *PATIENCE.start())
+        (self.way, self.hold) = match self.way {
+            WaitBy::Kicks(0) => (WaitBy::Trying(self.gap), self.hold),
+            WaitBy::Kicks(left) => (WaitBy::Kicks(left - 1), self.hold),
+            WaitBy::Naps(0) => (WaitBy::Checking(self.gap), self.hold),
+            WaitBy::Naps(left) => (WaitBy::Naps(left - 1), self.hold),
+            WaitBy::Trying(before) if is_faster(before, self.gap) => (WaitBy::Kicks(longer), longer),
+            WaitBy::Checking(before) if is_faster(self.gap, before) => {
+                (WaitBy::Kicks(*HOLD_WINDOWS.start()), *HOLD_WINDOWS.start())
             }
-            Way::Trying(_) | Way::Checking(_) => (Way::Naps(longer), longer),
+            WaitBy::Trying(_) | WaitBy::Checking(_) => (WaitBy::Naps(longer), longer),
         };
     }
 
@@ -145,7 +145,7 @@ impl Pace {
         // A nap that finds nothing several times over says that the rate is no longer what it was.
         let is_over = self.gap > longest || rested > longest.max(self.gap * 4) * 4;
         match (self.gap * BATCH).clamp(SHORTEST_NAP_NS, longest.max(SHORTEST_NAP_NS)) {
-            nap if nap <= longest && !is_over && matches!(self.way, Way::Trying(_) | Way::Naps(_)) => {
+            nap if nap <= longest && !is_over && matches!(self.way, WaitBy::Trying(_) | WaitBy::Naps(_)) => {
                 Idle::Nap(nap)
             }
             _ => Idle::Sleep,
@@ -160,12 +160,12 @@ mod tests {
     const ADAPTIVE: Polling = Polling::Adaptive { nap_ns: USUAL_NAP_NS };
 
     /// A load: when the next requests come after those at `now` were found, and how many are found at once.
-    fn play(polling: Polling, next: impl Fn(u64, Idle) -> (u64, u64)) -> (Pace, u64, [u64; 3]) {
-        let mut pace = Pace::default();
+    fn play(polling: Polling, next: impl Fn(u64, Idle) -> (u64, u64)) -> (Backoff, u64, [u64; 3]) {
+        let mut backoff = Backoff::default();
         let (mut now, mut found, mut ways) = (1_000_000_000, 1, [0; 3]);
         while now < 3_000_000_000 {
-            pace.found(found, now);
-            let idle = pace.idle(polling, now + 100);
+            backoff.found(found, now);
+            let idle = backoff.idle(polling, now + 100);
             ways[match idle {
                 Idle::Look => 0,
                 Idle::Nap(_) => 1,
@@ -173,7 +173,7 @@ mod tests {
             }] += 1;
             (now, found) = next(now, idle);
         }
-        (pace, now, ways)
+        (backoff, now, ways)
     }
 
     /// Requests that come one every `gap` nanoseconds, whatever becomes of those before.
@@ -200,11 +200,11 @@ mod tests {
         };
         assert_eq!(mostly(1_000), 0, "it is looked again at once");
         assert_eq!(mostly(200_000), 2, "kicks are cheaper than naps that find nothing");
-        let (pace, now, ways) = play(ADAPTIVE, open(25_000));
-        assert!(matches!(pace.way, Way::Naps(_) | Way::Checking(_)));
+        let (backoff, now, ways) = play(ADAPTIVE, open(25_000));
+        assert!(matches!(backoff.way, WaitBy::Naps(_) | WaitBy::Checking(_)));
         assert!(ways[1] * USUAL_NAP_NS > 1_500_000_000, "most of the time is napped: {ways:?}");
         assert!(
-            !matches!(pace.idle(ADAPTIVE, now), Idle::Nap(nap) if nap > USUAL_NAP_NS),
+            !matches!(backoff.idle(ADAPTIVE, now), Idle::Nap(nap) if nap > USUAL_NAP_NS),
             "no longer than the longest"
         );
     }
@@ -227,12 +227,12 @@ mod tests {
 
     #[test]
     fn it_falls_asleep_when_nothing_comes_any_more() {
-        let (mut pace, now, _) = play(ADAPTIVE, open(5_000));
-        pace.way = Way::Naps(9);
-        assert!(matches!(pace.idle(ADAPTIVE, now + USUAL_NAP_NS), Idle::Nap(_)));
-        assert_eq!(pace.idle(ADAPTIVE, now + 500_000), Idle::Sleep);
-        assert_eq!(Pace::default().idle(ADAPTIVE, 1), Idle::Sleep);
-        pace.found(1, now + 1_000_000_000);
-        assert_eq!(pace.way, Way::Kicks(2), "a rest makes the rate unknown");
+        let (mut backoff, now, _) = play(ADAPTIVE, open(5_000));
+        backoff.way = WaitBy::Naps(9);
+        assert!(matches!(backoff.idle(ADAPTIVE, now + USUAL_NAP_NS), Idle::Nap(_)));
+        assert_eq!(backoff.idle(ADAPTIVE, now + 500_000), Idle::Sleep);
+        assert_eq!(Backoff::default().idle(ADAPTIVE, 1), Idle::Sleep);
+        backoff.found(1, now + 1_000_000_000);
+        assert_eq!(backoff.way, WaitBy::Kicks(2), "a rest makes the rate unknown");
     }
 }

@@ -22,7 +22,7 @@ const SPARE: usize = 8;
 
 /// Where packets wait for a guest's queue.
 #[derive(Debug)]
-pub struct Inlet {
+pub struct ReceiveQueue {
     waiting: Mutex<Waiting>,
     /// What waits, to be looked at without a lock.
     packets: AtomicUsize,
@@ -44,7 +44,7 @@ struct Waiting {
     spare: Vec<Batch>,
 }
 
-impl Inlet {
+impl ReceiveQueue {
     /// One that no queue takes packets from.
     ///
     /// # Errors
@@ -177,47 +177,47 @@ impl Inlet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::header::Header;
+    use super::super::super::header::NetHeader;
     use super::*;
 
     fn batch(packets: usize, size: usize) -> Batch {
         let mut batch = Batch::default();
-        (0..packets).for_each(|_| batch.add(Header::NOTHING, &vec![1; size], &[]));
+        (0..packets).for_each(|_| batch.add(NetHeader::NOTHING, &vec![1; size], &[]));
         batch
     }
 
     #[test]
     fn packets_wait_within_bounds_and_wake_once() {
-        let inlet = Inlet::new().unwrap();
-        inlet.bring(batch(3, 60));
-        assert!(inlet.take(None).is_none(), "nobody takes them");
-        inlet.open(Offloads::default());
+        let receive_queue = ReceiveQueue::new().unwrap();
+        receive_queue.bring(batch(3, 60));
+        assert!(receive_queue.take(None).is_none(), "nobody takes them");
+        receive_queue.open(Offloads::default());
         let mut count = [0; 8];
         let mut wakes =
-            || rustix::io::read(inlet.wake(), &mut count).map_or(0, |_| u64::from_ne_bytes(count));
-        assert!(!inlet.sleep());
-        inlet.bring(batch(3, 60));
-        inlet.bring(batch(4, 60));
+            || rustix::io::read(receive_queue.wake(), &mut count).map_or(0, |_| u64::from_ne_bytes(count));
+        assert!(!receive_queue.sleep());
+        receive_queue.bring(batch(3, 60));
+        receive_queue.bring(batch(4, 60));
         assert_eq!(wakes(), 1);
-        assert!(inlet.sleep(), "there is something");
-        inlet.bring(batch(1, 60));
+        assert!(receive_queue.sleep(), "there is something");
+        receive_queue.bring(batch(1, 60));
         assert_eq!(wakes(), 0, "it was not asleep");
-        let first = inlet.take(None).unwrap();
+        let first = receive_queue.take(None).unwrap();
         assert_eq!(first.len(), 3);
-        assert_eq!(inlet.take(Some(first)).unwrap().len(), 4);
-        assert!(inlet.has_room(&batch(MOST_PACKETS - 2, 0)));
-        assert!(!inlet.has_room(&batch(MOST_PACKETS - 1, 0)));
-        assert!(!inlet.has_room(&batch(1, MOST_BYTES)));
-        inlet.close();
-        assert!(inlet.take(None).is_none());
-        assert!(inlet.has_room(&batch(MOST_PACKETS - 1, 0)), "nothing waits any more");
+        assert_eq!(receive_queue.take(Some(first)).unwrap().len(), 4);
+        assert!(receive_queue.has_room(&batch(MOST_PACKETS - 2, 0)));
+        assert!(!receive_queue.has_room(&batch(MOST_PACKETS - 1, 0)));
+        assert!(!receive_queue.has_room(&batch(1, MOST_BYTES)));
+        receive_queue.close();
+        assert!(receive_queue.take(None).is_none());
+        assert!(receive_queue.has_room(&batch(MOST_PACKETS - 1, 0)), "nothing waits any more");
     }
 
     #[test]
     fn what_was_dropped_is_told_once() {
-        let inlet = Inlet::new().unwrap();
-        inlet.drop_one();
-        inlet.drop_one();
-        assert_eq!((inlet.take_dropped(), inlet.take_dropped()), (2, 0));
+        let receive_queue = ReceiveQueue::new().unwrap();
+        receive_queue.drop_one();
+        receive_queue.drop_one();
+        assert_eq!((receive_queue.take_dropped(), receive_queue.take_dropped()), (2, 0));
     }
 }

@@ -1,30 +1,30 @@
 //! What follows from each request.
 
 use super::notifier::eventfd;
-use super::{Answer, Session, of_pool};
+use super::{Reply, Session, pool_error};
 use crate::memory::{DirtyLog, GuestMemory};
 use crate::protocol::{
-    Connection, Inflight, MOST_REGIONS, ProtocolFeatures, Refusal, Request, RingAddresses, RingState,
-    VirtioFeatures,
+    Connection, InflightDescription, MOST_REGIONS, ProtocolFeatures, Request, RequestError, RingAddresses,
+    RingState, VirtioFeatures,
 };
 use crate::queue::inflight::InflightMemory;
-use crate::ring::{LARGEST, RingPlace};
+use crate::ring::{LARGEST, RingLayout};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-fn nonsense(error: impl std::fmt::Display) -> Refusal {
-    Refusal::Nonsense(error.to_string())
+fn invalid(error: impl std::fmt::Display) -> RequestError {
+    RequestError::Invalid(error.to_string())
 }
 
-fn number(value: u64) -> Answer {
-    Answer::Payload(value.to_ne_bytes().to_vec())
+fn number(value: u64) -> Reply {
+    Reply::Payload(value.to_ne_bytes().to_vec())
 }
 
 impl Session {
     /// Whether a request is always answered, not only when that was asked for.
-    pub(super) const fn has_answer(request: &Request) -> bool {
+    pub(super) const fn has_reply(request: &Request) -> bool {
         matches!(
             request,
             Request::GetFeatures
@@ -39,86 +39,86 @@ impl Session {
         )
     }
 
-    pub(super) fn answer(&mut self, request: Request) -> Result<Answer, Refusal> {
+    pub(super) fn reply(&mut self, request: Request) -> Result<Reply, RequestError> {
         match request {
             Request::GetFeatures => Ok(number(self.offered())),
             Request::GetProtocolFeatures => Ok(number(self.offered_protocol())),
-            Request::GetQueueNum => Ok(number(u64::from(self.served.device.queue_number()))),
+            Request::GetQueueNum => Ok(number(u64::from(self.backend.device.queue_number()))),
             Request::GetMaxMemSlots => Ok(number(MOST_REGIONS)),
             Request::GetStatus => Ok(number(self.status)),
             Request::GetConfig { offset, size } => {
                 let mut payload: Vec<u8> =
                     [offset, size, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
-                payload.extend(self.served.device.config(offset, size));
-                Ok(Answer::Payload(payload))
+                payload.extend(self.backend.device.config(offset, size));
+                Ok(Reply::Payload(payload))
             }
             Request::GetVringBase(index) => {
-                self.ring(index)?;
+                self.vring(index)?;
                 self.stop(index as usize);
-                let value = self.rings[index as usize].base;
-                Ok(Answer::Payload(RingState { ring: index, value }.bytes()))
+                let value = self.vrings[index as usize].base;
+                Ok(Reply::Payload(RingState { ring: index, value }.bytes()))
             }
             Request::SetLogBase { size, offset, file } => {
-                let log = DirtyLog::of_file(&File::from(file), offset, size).map_err(nonsense)?;
+                let log = DirtyLog::of_file(&File::from(file), offset, size).map_err(invalid)?;
                 self.log = Some(Arc::new(log));
-                self.paused(Self::mark_writes)?;
+                self.with_queues_paused(Self::mark_writes)?;
                 // The answer has the payload of the request.
                 let payload = [size, offset].iter().flat_map(|word| word.to_ne_bytes()).collect();
-                Ok(Answer::Payload(payload))
+                Ok(Reply::Payload(payload))
             }
             Request::GetInflightFd(wanted) => self.make_inflight(wanted),
-            other => self.obey_silently(other).map(|()| Answer::Done),
+            other => self.apply(other).map(|()| Reply::Done),
         }
     }
 
-    fn obey_silently(&mut self, request: Request) -> Result<(), Refusal> {
+    fn apply(&mut self, request: Request) -> Result<(), RequestError> {
         match request {
             Request::SetFeatures(features) => self.set_features(features),
             Request::SetProtocolFeatures(features) => {
                 let unknown = features & !self.offered_protocol();
                 if unknown != 0 {
-                    return Err(nonsense(format!("protocol features {unknown:#x} were not offered")));
+                    return Err(invalid(format!("protocol features {unknown:#x} were not offered")));
                 }
                 self.protocol = ProtocolFeatures(features);
                 Ok(())
             }
             Request::SetOwner => Ok(()),
             Request::ResetOwner | Request::ResetDevice => {
-                (0..self.rings.len()).for_each(|index| self.stop(index));
+                (0..self.vrings.len()).for_each(|index| self.stop(index));
                 Ok(())
             }
             Request::SetMemTable(regions) => {
-                let regions = regions.into_iter().map(|(place, file)| (place, File::from(file)));
-                let memory = GuestMemory::map(regions).map_err(nonsense)?;
-                self.again.clear();
-                self.paused(|session| session.use_memory(memory))
+                let regions = regions.into_iter().map(|(description, file)| (description, File::from(file)));
+                let memory = GuestMemory::map(regions).map_err(invalid)?;
+                self.duplicate_regions.clear();
+                self.with_queues_paused(|session| session.use_memory(memory))
             }
-            Request::AddMemReg(place, _) if self.memory.has(&place) => {
-                if self.again.len() as u64 >= MOST_REGIONS * self.rings.len() as u64 {
-                    return Err(nonsense("a region is added more often than there are queues"));
+            Request::AddMemReg(description, _) if self.memory.has(&description) => {
+                if self.duplicate_regions.len() as u64 >= MOST_REGIONS * self.vrings.len() as u64 {
+                    return Err(invalid("a region is added more often than there are queues"));
                 }
-                self.again.push(place);
+                self.duplicate_regions.push(description);
                 Ok(())
             }
-            Request::AddMemReg(place, file) => {
+            Request::AddMemReg(description, file) => {
                 if self.memory.regions() as u64 >= MOST_REGIONS {
-                    return Err(nonsense(format!("there are {MOST_REGIONS} regions already")));
+                    return Err(invalid(format!("there are {MOST_REGIONS} regions already")));
                 }
-                let memory = self.memory.with(place, &File::from(file)).map_err(nonsense)?;
+                let memory = self.memory.with(description, &File::from(file)).map_err(invalid)?;
                 self.use_memory_at_once(memory)
             }
-            Request::RemMemReg(place) => {
-                if let Some(at) = self.again.iter().position(|again| again.is(&place)) {
-                    self.again.swap_remove(at);
+            Request::RemMemReg(description) => {
+                if let Some(at) = self.duplicate_regions.iter().position(|again| again.is(&description)) {
+                    self.duplicate_regions.swap_remove(at);
                     return Ok(());
                 }
-                let memory = self.memory.without(&place).map_err(nonsense)?;
+                let memory = self.memory.without(&description).map_err(invalid)?;
                 // Requests under way may lie in it.
-                self.paused(|session| session.use_memory(memory))
+                self.with_queues_paused(|session| session.use_memory(memory))
             }
             Request::SetLogFd(_) => Ok(()),
-            Request::SetInflightFd(place, file) => {
-                self.inflight = Some(self.map_inflight(&place, &File::from(file))?);
+            Request::SetInflightFd(description, file) => {
+                self.inflight = Some(self.map_inflight(&description, &File::from(file))?);
                 Ok(())
             }
             Request::SetVringNum(RingState { ring, value }) => {
@@ -132,25 +132,25 @@ impl Session {
             Request::SetVringAddr(addresses) => self.set_addresses(addresses),
             Request::SetVringKick(index, file) => {
                 let file = eventfd("kick", file)?;
-                let ring = self.ring(index)?;
+                let ring = self.vring(index)?;
                 (ring.kick, ring.started) = (file, true);
                 self.pause(index as usize);
                 self.start(index as usize)
             }
             Request::SetVringCall(index, file) => self.set_call(index, eventfd("call", file)?),
             Request::SetVringErr(index, file) => {
-                self.ring(index)?.error = eventfd("error", file)?;
+                self.vring(index)?.error = eventfd("error", file)?;
                 Ok(())
             }
             Request::SetVringEnable(RingState { ring, value }) => {
-                self.ring(ring)?.enabled = value != 0;
-                let key = self.rings[ring as usize].key;
+                self.vring(ring)?.enabled = value != 0;
+                let key = self.vrings[ring as usize].key;
                 let enabled = self.is_enabled(ring as usize);
                 match key {
                     Some(key) => self
                         .pool
                         .with(key, move |queue| queue.set_enabled(enabled))
-                        .map_err(|error| of_pool(&error)),
+                        .map_err(|error| pool_error(&error)),
                     None => Ok(()),
                 }
             }
@@ -159,45 +159,45 @@ impl Session {
                 let is_stream = sockopt::socket_domain(&file) == Ok(AddressFamily::UNIX)
                     && sockopt::socket_type(&file) == Ok(SocketType::STREAM);
                 if !is_stream {
-                    return Err(nonsense(
+                    return Err(invalid(
                         "the descriptor for the back-end's requests is no UNIX stream socket",
                     ));
                 }
-                self.served.replace_requests(Some(Connection::new(UnixStream::from(file))));
+                self.backend.replace_requests(Some(Connection::new(UnixStream::from(file))));
                 Ok(())
             }
             Request::SetConfig { offset, bytes, .. } => {
-                self.served.device.set_config(offset, &bytes).map_err(Refusal::Nonsense)
+                self.backend.device.set_config(offset, &bytes).map_err(RequestError::Invalid)
             }
             Request::SetStatus(status) => {
                 self.status = status;
                 // The driver has let go of the device.
                 if status == 0 {
-                    (0..self.rings.len()).for_each(|index| self.stop(index));
+                    (0..self.vrings.len()).for_each(|index| self.stop(index));
                 }
                 Ok(())
             }
             Request::NetSetMtu(mtu) => {
-                self.served.device.set_mtu(mtu);
+                self.backend.device.set_mtu(mtu);
                 Ok(())
             }
-            Request::SendRarp(mac) => self.served.device.announce(mac).map_err(Refusal::Nonsense),
-            _ => Err(Refusal::Unsupported("this request")),
+            Request::SendRarp(mac) => self.backend.device.announce(mac).map_err(RequestError::Invalid),
+            _ => Err(RequestError::Unsupported("this request")),
         }
     }
 
     fn offered(&self) -> u64 {
-        VirtioFeatures::OFFERED | self.served.device.features()
+        VirtioFeatures::OFFERED | self.backend.device.features()
     }
 
     fn offered_protocol(&self) -> u64 {
-        ProtocolFeatures::OFFERED | self.served.device.protocol_features()
+        ProtocolFeatures::OFFERED | self.backend.device.protocol_features()
     }
 
-    fn set_features(&mut self, features: u64) -> Result<(), Refusal> {
+    fn set_features(&mut self, features: u64) -> Result<(), RequestError> {
         let unknown = features & !self.offered();
         if unknown != 0 {
-            return Err(nonsense(format!("features {unknown:#x} were not offered")));
+            return Err(invalid(format!("features {unknown:#x} were not offered")));
         }
         let before = std::mem::replace(&mut self.features, VirtioFeatures(features));
         // While the guest runs, only the marking of writes is switched.
@@ -206,79 +206,83 @@ impl Session {
         }
         match before == self.features {
             true => Ok(()),
-            false => self.paused(Self::mark_writes),
+            false => self.with_queues_paused(Self::mark_writes),
         }
     }
 
     /// Makes memory for requests under way, which the front-end keeps.
-    fn make_inflight(&mut self, wanted: Inflight) -> Result<Answer, Refusal> {
+    fn make_inflight(&mut self, wanted: InflightDescription) -> Result<Reply, RequestError> {
         use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
         let size = InflightMemory::bytes(wanted.queues, wanted.queue_size);
-        let file = memfd_create("inflight", MemfdFlags::CLOEXEC).map_err(nonsense)?;
-        ftruncate(&file, size).map_err(nonsense)?;
+        let file = memfd_create("inflight", MemfdFlags::CLOEXEC).map_err(invalid)?;
+        ftruncate(&file, size).map_err(invalid)?;
         let file = File::from(file);
-        let place = Inflight { size, offset: 0, ..wanted };
-        self.inflight = Some(self.map_inflight(&place, &file)?);
-        Ok(Answer::File(place.bytes(), OwnedFd::from(file)))
+        let description = InflightDescription { size, offset: 0, ..wanted };
+        self.inflight = Some(self.map_inflight(&description, &file)?);
+        Ok(Reply::File(description.bytes(), OwnedFd::from(file)))
     }
 
-    fn map_inflight(&self, place: &Inflight, file: &File) -> Result<InflightMemory, Refusal> {
+    fn map_inflight(
+        &self,
+        description: &InflightDescription,
+        file: &File,
+    ) -> Result<InflightMemory, RequestError> {
         if self.offered_protocol() & ProtocolFeatures::INFLIGHT == 0 {
-            return Err(Refusal::Unsupported("remembering packets under way"));
+            return Err(RequestError::Unsupported("remembering packets under way"));
         }
-        let Inflight { queues, queue_size, offset, .. } = *place;
-        if usize::from(queues) > self.rings.len() || queue_size > LARGEST {
+        let InflightDescription { queues, queue_size, offset, .. } = *description;
+        if usize::from(queues) > self.vrings.len() || queue_size > LARGEST {
             let what =
-                format!("{queues} queues of {queue_size} descriptors, of {} at most", self.rings.len());
-            return Err(Refusal::Nonsense(what));
+                format!("{queues} queues of {queue_size} descriptors, of {} at most", self.vrings.len());
+            return Err(RequestError::Invalid(what));
         }
-        InflightMemory::map(file, offset, queues, queue_size).map_err(nonsense)
+        InflightMemory::map(file, offset, queues, queue_size).map_err(invalid)
     }
 
     /// Marks writes from now on, or no longer, as was agreed on.
-    fn mark_writes(&mut self) -> Result<(), Refusal> {
+    fn mark_writes(&mut self) -> Result<(), RequestError> {
         let log = self.log.clone().filter(|_| self.features.has(VirtioFeatures::LOG_ALL));
         self.memory = Arc::new(self.memory.logged(log));
         Ok(())
     }
 
-    fn use_memory(&mut self, memory: GuestMemory) -> Result<(), Refusal> {
+    fn use_memory(&mut self, memory: GuestMemory) -> Result<(), RequestError> {
         self.memory = Arc::new(memory);
         self.mark_writes()
     }
 
     /// Uses memory in which all that was there still is, without a pause.
-    fn use_memory_at_once(&mut self, memory: GuestMemory) -> Result<(), Refusal> {
+    fn use_memory_at_once(&mut self, memory: GuestMemory) -> Result<(), RequestError> {
         self.use_memory(memory)?;
-        for key in self.rings.iter().filter_map(|ring| ring.key) {
+        for key in self.vrings.iter().filter_map(|ring| ring.key) {
             let memory = Arc::clone(&self.memory);
             let used = self.pool.with(key, move |queue| queue.use_memory(&memory));
-            used.map_err(|error| of_pool(&error))?;
+            used.map_err(|error| pool_error(&error))?;
         }
         Ok(())
     }
 
     /// A queue that is not served: what it is cannot change under a worker's hands.
-    fn stopped(&mut self, index: u32) -> Result<&mut super::VirtRing, Refusal> {
-        let ring = self.ring(index)?;
+    fn stopped(&mut self, index: u32) -> Result<&mut super::Vring, RequestError> {
+        let ring = self.vring(index)?;
         match ring.key {
             None => Ok(ring),
-            Some(_) => Err(nonsense(format!("queue {index} is being served"))),
+            Some(_) => Err(invalid(format!("queue {index} is being served"))),
         }
     }
 
-    fn set_addresses(&mut self, addresses: RingAddresses) -> Result<(), Refusal> {
+    fn set_addresses(&mut self, addresses: RingAddresses) -> Result<(), RequestError> {
         /// `VHOST_VRING_F_LOG`.
         const LOG: u32 = 1;
-        let place = RingPlace {
+        let layout = RingLayout {
             descriptors: addresses.descriptors,
             driver: addresses.available,
             device: addresses.used,
             logged: (addresses.flags & LOG != 0).then_some(addresses.log),
         };
         let index = addresses.ring as usize;
-        self.ring(addresses.ring)?.place = Some(place);
-        match self.rings[index].key {
+        self.vring(addresses.ring)?.layout = Some(layout);
+        match self.vrings[index].key {
             None => Ok(()),
             // The front-end switches the marking of writes to the ring.
             Some(_) => {
@@ -288,14 +292,15 @@ impl Session {
         }
     }
 
-    fn set_call(&mut self, index: u32, file: Option<OwnedFd>) -> Result<(), Refusal> {
-        let ring = self.ring(index)?;
-        let copy = file.as_ref().map(OwnedFd::try_clone).transpose().map_err(nonsense)?;
+    fn set_call(&mut self, index: u32, file: Option<OwnedFd>) -> Result<(), RequestError> {
+        let ring = self.vring(index)?;
+        let copy = file.as_ref().map(OwnedFd::try_clone).transpose().map_err(invalid)?;
         ring.call = file;
         match ring.key {
-            Some(key) => {
-                self.pool.with(key, move |queue| queue.set_call(copy)).map_err(|error| of_pool(&error))
-            }
+            Some(key) => self
+                .pool
+                .with(key, move |queue| queue.virtqueue.set_call(copy))
+                .map_err(|error| pool_error(&error)),
             None => Ok(()),
         }
     }

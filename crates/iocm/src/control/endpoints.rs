@@ -8,16 +8,16 @@ use crate::daemon::Daemon;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Doors that are there, and behind which nobody answers yet. What is dropped leaves no mount.
+/// ControlEndpoints that are there, and behind which nobody answers yet. What is dropped leaves no mount.
 #[derive(Debug)]
-pub struct Doors {
+pub struct ControlEndpoints {
     socket: Option<BoundSocket>,
     mounted: Option<Mounted>,
 }
 
-/// Doors that are answered at, until they are dropped.
+/// ControlEndpoints that are answered at, until they are dropped.
 #[derive(Debug)]
-pub struct OpenDoors {
+pub struct ControlServer {
     _socket: Option<ControlSocket>,
     _mount: Option<Mount>,
 }
@@ -26,26 +26,26 @@ pub struct OpenDoors {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each is another's error")]
-pub enum DoorError {
+pub enum EndpointsError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error(transparent)]
     Mount(#[from] MountError),
 }
 
-impl Doors {
+impl ControlEndpoints {
     /// Makes the doors that a configuration wants. One that it does not name is made where that can be done.
     ///
     /// # Errors
-    /// [`DoorError`] for one that it names.
-    pub fn make(config: &ControlConfig, access: Access) -> Result<Self, DoorError> {
+    /// [`EndpointsError`] for one that it names.
+    pub fn make(config: &ControlConfig, access: Access) -> Result<Self, EndpointsError> {
         let socket = config.socket().map(|(path, said)| {
-            let bound = BoundSocket::bind(path, access).map_err(DoorError::from);
+            let bound = BoundSocket::bind(path, access).map_err(EndpointsError::from);
             if_said(bound, said)
         });
         let mounted = config
             .mount()
-            .map(|(path, said)| if_said(Mounted::new(path, access).map_err(DoorError::from), said));
+            .map(|(path, said)| if_said(Mounted::new(path, access).map_err(EndpointsError::from), said));
         Ok(Self { socket: socket.transpose()?.flatten(), mounted: mounted.transpose()?.flatten() })
     }
 
@@ -58,15 +58,15 @@ impl Doors {
     /// Answers for a daemon.
     ///
     /// # Errors
-    /// [`DoorError`] when the host gives no threads.
-    pub fn serve(self, daemon: &Arc<Daemon>) -> Result<OpenDoors, DoorError> {
+    /// [`EndpointsError`] when the host gives no threads.
+    pub fn serve(self, daemon: &Arc<Daemon>) -> Result<ControlServer, EndpointsError> {
         let socket = self.socket.map(|socket| socket.serve(daemon)).transpose()?;
         let mount = self.mounted.map(|mounted| mounted.serve(daemon)).transpose()?;
-        Ok(OpenDoors { _socket: socket, _mount: mount })
+        Ok(ControlServer { _socket: socket, _mount: mount })
     }
 }
 
-fn if_said<T>(made: Result<T, DoorError>, said: bool) -> Result<Option<T>, DoorError> {
+fn if_said<T>(made: Result<T, EndpointsError>, said: bool) -> Result<Option<T>, EndpointsError> {
     match made {
         Ok(made) => Ok(Some(made)),
         Err(error) if said => Err(error),

@@ -9,10 +9,13 @@ use std::sync::Arc;
 
 /// A ring in use.
 #[derive(Debug)]
-pub struct Lane {
+pub struct Virtqueue {
     pub(super) ring: Ring,
-    pub(super) state: Arc<QueueState>,
-    pub(super) broken: Option<RingError>,
+    /// Counters and state that other threads may read.
+    pub(crate) state: Arc<QueueState>,
+    /// Set once the driver violated the ring's format: the ring is no longer read or written.
+    pub broken: Option<RingError>,
+    /// Whether `broken` was reported.
     told: bool,
     /// How many pages of all guests' memory were lost when it was last looked whether one of this guest's was.
     lost_pages: u32,
@@ -43,7 +46,7 @@ struct Again {
     descriptors: Vec<RawDescriptor>,
 }
 
-impl Lane {
+impl Virtqueue {
     pub(super) fn new(ring: Ring, call: Option<OwnedFd>, state: Arc<QueueState>) -> Self {
         Self {
             ring,
@@ -161,7 +164,11 @@ impl Lane {
         self.suspect
     }
 
-    pub(super) fn remember(&mut self, mut inflight: Inflight) -> Result<(), RingError> {
+    /// Resubmits the requests that `inflight` records as taken and not used, and records requests in it from now on.
+    ///
+    /// # Errors
+    /// [`RingError`] when the records do not fit the ring.
+    pub fn track_inflight(&mut self, mut inflight: Inflight) -> Result<(), RingError> {
         match (&mut inflight, &mut self.ring) {
             (Inflight::Split(inflight), Ring::Split(ring)) => {
                 let used = ring.used_index();
@@ -289,22 +296,16 @@ impl Lane {
         }
     }
 
-    /// What others may know of the queue.
-    #[inline]
-    pub(crate) const fn state(&self) -> &Arc<QueueState> {
-        &self.state
-    }
-
     /// Asks for kicks. Whether there is something already.
     #[inline]
-    pub(crate) fn want_kicks(&mut self) -> bool {
-        self.broken.is_none() && (self.ring.want_kicks() || !self.again.is_empty())
+    pub(crate) fn enable_kicks(&mut self) -> bool {
+        self.broken.is_none() && (self.ring.enable_kicks() || !self.again.is_empty())
     }
 
     #[inline]
-    pub(crate) fn spare_kicks(&mut self) {
+    pub(crate) fn disable_kicks(&mut self) {
         if self.broken.is_none() {
-            self.ring.spare_kicks();
+            self.ring.disable_kicks();
         }
     }
 
@@ -319,8 +320,15 @@ impl Lane {
         if std::mem::replace(&mut self.told, self.broken.is_some()) { None } else { self.broken }
     }
 
-    /// Sets the file by which the driver is called.
-    pub(super) fn set_call(&mut self, call: Option<OwnedFd>) {
+    /// The index at which the ring goes on, in the form of `VHOST_USER_GET_VRING_BASE`.
+    #[must_use]
+    pub fn base(&self) -> u32 {
+        self.ring.base()
+    }
+
+    /// Replaces the call eventfd. The new one is signalled at once, because the driver may wait for a signal that went to the
+    /// old one.
+    pub fn set_call(&mut self, call: Option<OwnedFd>) {
         self.to_call = call.is_some();
         self.call = call.map(Arc::new);
     }

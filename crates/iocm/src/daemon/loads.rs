@@ -10,7 +10,7 @@ const WINDOW_NS: u64 = 1_000_000_000;
 
 /// Where workers stood when somebody looked. Nothing is measured while nobody does.
 #[derive(Debug)]
-pub struct Loads {
+pub(crate) struct Loads {
     began: (u64, u64),
     marks: Mutex<HashMap<u32, [Mark; 2]>>,
 }

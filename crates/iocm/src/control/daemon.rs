@@ -1,0 +1,387 @@
+//! The running daemon behind the control tree: what is read of it, what writing changes, and how its errors are reported.
+
+use super::error::{ControlError, Errno};
+use super::facts::{Control, DaemonFacts, DeviceFacts, FactSource, Operation, QueueFacts, WorkerFacts};
+use super::object::{Object, QueueName};
+use crate::config::{Config, DeviceConfig, PollingConfig};
+use crate::daemon::{Daemon, DaemonError};
+use crate::device::block::StorageError;
+use crate::device::net::NetError;
+use crate::device::{Limit, ResizeError};
+use crate::endpoint::{Endpoint, EndpointError};
+use crate::pool::PoolError;
+use crate::queue::{Queue, USUAL_WEIGHT};
+use crate::session::BackendQueue;
+use crate::worker::{Polling, WorkerError};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+impl FactSource for Daemon {
+    fn daemon(&self) -> DaemonFacts {
+        DaemonFacts {
+            pid: std::process::id(),
+            ticks_per_second: self.loads.ticks_per_second(),
+            configuration: self.configuration().text().unwrap_or_default(),
+        }
+    }
+
+    fn workers(&self) -> Vec<u32> {
+        self.pool().workers().iter().map(|worker| worker.number()).collect()
+    }
+
+    fn worker(&self, number: u32) -> Option<WorkerFacts> {
+        let worker = self.pool().worker(number).ok()?;
+        let figures = worker.counters().read();
+        let [load, awake] = self.loads.of(number, &figures);
+        let mut queues = Vec::new();
+        for (device, endpoint) in self.numbered_endpoints() {
+            for (index, queue) in endpoint.backend.queues.iter().enumerate() {
+                if self.worker_of(queue) == Some(number) {
+                    queues.push(QueueName { device, queue: index as u16 });
+                }
+            }
+        }
+        Some(WorkerFacts {
+            cpus: worker.cpus(),
+            thread: worker.thread_id(),
+            polling: worker.polling(),
+            load,
+            awake,
+            queues,
+            figures,
+        })
+    }
+
+    fn devices(&self) -> Vec<u32> {
+        self.device_numbers()
+    }
+
+    fn device(&self, number: u32) -> Option<DeviceFacts> {
+        let endpoint = self.endpoint(number)?;
+        let queues = endpoint.backend.queues.iter().enumerate();
+        Some(DeviceFacts {
+            number,
+            config: endpoint.config.clone(),
+            kind: endpoint.backend.device.kind(),
+            connected: endpoint.is_connected(),
+            closing: endpoint.is_closing(),
+            peer: endpoint.peer(),
+            size: endpoint.backend.device.size(),
+            limits: endpoint.backend.device.limits().first().map(|limits| limits.map(Limit::rate)),
+            queues: queues
+                .map(|(index, queue)| self.facts(QueueName { device: number, queue: index as u16 }, queue))
+                .collect(),
+        })
+    }
+
+    fn queue_count(&self, device: u32) -> u16 {
+        self.endpoint(device).map_or(0, |endpoint| endpoint.backend.queues.len() as u16)
+    }
+
+    fn queue(&self, name: QueueName) -> Option<QueueFacts> {
+        let endpoint = self.endpoint(name.device)?;
+        let queue = endpoint.backend.queues.get(usize::from(name.queue))?;
+        Some(self.facts(name, queue))
+    }
+}
+
+impl Daemon {
+    /// The worker that has a queue now.
+    fn worker_of(&self, queue: &BackendQueue) -> Option<u32> {
+        let key = *queue.key.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pool().worker_of(key?)
+    }
+
+    fn facts(&self, name: QueueName, queue: &BackendQueue) -> QueueFacts {
+        let now = self.worker_of(queue);
+        let wanted = *queue.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let still_there = |number: &u32| self.pool().worker(*number).is_ok();
+        let weight = queue.weight.load(Ordering::Relaxed);
+        let moves = &queue.state.moves;
+        QueueFacts {
+            name,
+            worker: now.or(wanted.filter(still_there)),
+            served: now.is_some(),
+            broken: queue.state.broken.load(Ordering::Relaxed),
+            weight: if weight == 0 { USUAL_WEIGHT } else { weight },
+            polled: queue.polled.load(Ordering::Relaxed),
+            figures: queue.state.counters.read(),
+            delays: queue.state.delays.counts(),
+            moves: [moves.count.get(), moves.last_pause_ns.get(), moves.longest_pause_ns.get()],
+        }
+    }
+
+    /// What would make the daemon as it is now.
+    #[must_use]
+    pub fn configuration(&self) -> Config {
+        let mut config = self.config.clone();
+        let workers = self.pool().workers();
+        // One that may run everywhere need not be said, nor those after the last that may not.
+        let everywhere = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let lists = workers.iter().map(|worker| worker.cpus());
+        let mut lists: Vec<Vec<usize>> = lists.collect();
+        while lists.last().is_some_and(|cpus| cpus.len() >= everywhere) {
+            lists.pop();
+        }
+        config.workers.cpus = lists.iter().map(|cpus| crate::config::show_cpu_list(cpus)).collect();
+        config.workers.count = u32::try_from(workers.len()).unwrap_or(u32::MAX).max(1);
+        if let Some(polling) = workers.first().map(|worker| worker.polling()) {
+            config.workers.polling = match polling {
+                Polling::Adaptive { nap_ns } => {
+                    config.workers.longest_nap_us = nap_ns / 1000;
+                    PollingConfig::Adaptive
+                }
+                Polling::Always => PollingConfig::Always,
+                Polling::Never => PollingConfig::Never,
+            };
+        }
+        config.devices = self.endpoints().iter().map(|endpoint| current_config(endpoint)).collect();
+        config
+    }
+}
+
+/// The configuration of a device with the limits and the size that it has now.
+fn current_config(endpoint: &Endpoint) -> DeviceConfig {
+    let device = &endpoint.backend.device;
+    let mut config = endpoint.config.clone();
+    if let Some([requests, bytes]) = device.limits().first() {
+        (config.requests_per_second, config.bytes_per_second) = (requests.rate(), bytes.rate());
+    }
+    if config.path.is_none() && device.size().is_some() {
+        config.null_size_bytes = device.size();
+    }
+    config
+}
+
+impl Control for Daemon {
+    fn apply(&self, operation: Operation) -> Result<Option<String>, ControlError> {
+        match operation {
+            Operation::AddWorker(config) => {
+                let number = self.pool().add_worker(&config.options(&self.config.workers)?)?;
+                self.loads.begin(number);
+                return Ok(Some(Object::Worker(number).name()));
+            }
+            Operation::RemoveWorker(number) => self.remove_worker(number)?,
+            Operation::Pin(number, cpus) => self.pool().worker(number)?.pin(cpus)?,
+            Operation::Poll(number, polling) => {
+                let worker = self.pool().worker(number)?;
+                let nap = match worker.polling() {
+                    Polling::Adaptive { nap_ns } => nap_ns / 1000,
+                    _ => self.config.workers.longest_nap_us,
+                };
+                worker.set_polling(polling.polling(nap));
+            }
+            Operation::LongestNap(number, longest) => {
+                self.pool().worker(number)?.set_polling(PollingConfig::Adaptive.polling(longest));
+            }
+            Operation::AddDevice(config) => {
+                return Ok(Some(Object::Device(self.add_device(&config)?).name()));
+            }
+            Operation::RemoveDevice(number) => self.drop_device(number)?,
+            Operation::MoveDevice(number, worker) => {
+                let queues = 0..self.queue_count(self.wanted(number).map(|_| number)?);
+                let names: Vec<_> = queues.map(|queue| QueueName { device: number, queue }).collect();
+                self.move_to(&names, worker)?;
+            }
+            Operation::Resize(number, bytes) => {
+                let endpoint = self.wanted(number)?;
+                endpoint.backend.device.resize(bytes)?;
+                endpoint.backend.config_changed();
+            }
+            Operation::LimitRequests(number, rate) => {
+                self.limit(number, |[requests, _]| requests.set(rate))?
+            }
+            Operation::LimitBytes(number, rate) => self.limit(number, |[_, bytes]| bytes.set(rate))?,
+            Operation::MoveQueues(names, worker) => self.move_to(&names, worker)?,
+            Operation::Weigh(name, weight) => {
+                let endpoint = self.wanted(name.device)?;
+                let queue = queue_of(&endpoint, name)?;
+                queue.weight.store(weight, Ordering::Relaxed);
+                self.tell(queue, move |queue| queue.weight = weight)?;
+            }
+            Operation::PollQueue(name, always) => {
+                let endpoint = self.wanted(name.device)?;
+                let queue = queue_of(&endpoint, name)?;
+                queue.polled.store(always, Ordering::Relaxed);
+                self.tell(queue, move |queue| queue.polled = always)?;
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn queue_of(endpoint: &Endpoint, name: QueueName) -> Result<&BackendQueue, ControlError> {
+    let queue = endpoint.backend.queues.get(usize::from(name.queue));
+    queue.map(AsRef::as_ref).ok_or_else(|| ControlError::missing(&Object::Queue(name).path()))
+}
+
+impl Daemon {
+    /// A device that is there to stay.
+    fn wanted(&self, number: u32) -> Result<Arc<Endpoint>, ControlError> {
+        let name = Object::Device(number).name();
+        let endpoint = self.endpoint(number).ok_or_else(|| ControlError::missing(&name))?;
+        match endpoint.is_closing() {
+            true => Err(ControlError::new(Errno::Busy, format!("{name} is being removed"))),
+            false => Ok(endpoint),
+        }
+    }
+
+    fn remove_worker(&self, number: u32) -> Result<(), ControlError> {
+        let name = Object::Worker(number).name();
+        let workers = self.workers();
+        if !workers.contains(&number) {
+            return Err(ControlError::missing(&name));
+        }
+        if workers.len() == 1 {
+            return Err(ControlError::new(
+                Errno::Busy,
+                format!("{name} is the last I/O worker: make another one first"),
+            ));
+        }
+        let is_own = |(_, endpoint): &(u32, Arc<Endpoint>)| endpoint.own_worker == Some(number);
+        if let Some((device, _)) = self.numbered_endpoints().iter().find(|endpoint| is_own(endpoint)) {
+            let device = Object::Device(*device).name();
+            return Err(ControlError::new(
+                Errno::Busy,
+                format!("{name} is there for {device} alone, and goes with it"),
+            ));
+        }
+        self.pool().remove_worker(number)?;
+        self.loads.forget(number);
+        Ok(())
+    }
+
+    fn drop_device(&self, number: u32) -> Result<(), ControlError> {
+        self.wanted(number)?;
+        match self.remove_device(number) {
+            true => Ok(()),
+            false => Err(ControlError::missing(&Object::Device(number).name())),
+        }
+    }
+
+    fn limit(&self, number: u32, set: impl Fn([&Limit; 2])) -> Result<(), ControlError> {
+        let endpoint = self.wanted(number)?;
+        let limits = endpoint.backend.device.limits();
+        if limits.is_empty() {
+            let name = Object::Device(number).name();
+            return Err(ControlError::new(Errno::Unsupported, format!("{name} has no limits")));
+        }
+        limits.into_iter().for_each(set);
+        Ok(())
+    }
+
+    /// Gives queues to a worker, now those that are served, the others when they will be.
+    fn move_to(&self, names: &[QueueName], worker: u32) -> Result<(), ControlError> {
+        self.pool().worker(worker)?;
+        let endpoints: Vec<_> =
+            names.iter().map(|name| self.wanted(name.device)).collect::<Result<_, _>>()?;
+        let queues = endpoints.iter().zip(names).map(|(endpoint, name)| queue_of(endpoint, *name));
+        let queues: Vec<&BackendQueue> = queues.collect::<Result<_, _>>()?;
+        let keys = queues.into_iter().filter_map(|queue| {
+            *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
+            *queue.key.lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        // A queue that has just ended begins there next time.
+        self.pool().move_queues(keys, worker).map(drop).map_err(Into::into)
+    }
+
+    /// Does something to a queue, if it is served.
+    fn tell(
+        &self,
+        queue: &BackendQueue,
+        act: impl FnOnce(&mut Queue) + Send + 'static,
+    ) -> Result<(), ControlError> {
+        let key = *queue.key.lock().unwrap_or_else(PoisonError::into_inner);
+        match key.map(|key| self.pool().with(key, act)) {
+            None | Some(Ok(()) | Err(PoolError::NoQueue(_))) => Ok(()),
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+}
+
+/// What kind of error the host's is.
+fn of_host(error: &io::Error) -> Errno {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => Errno::Missing,
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => Errno::Denied,
+        Some(libc::EADDRINUSE | libc::EEXIST) => Errno::Exists,
+        Some(libc::EBUSY) => Errno::Busy,
+        Some(libc::EINVAL) => Errno::Invalid,
+        Some(libc::ENOSPC | libc::EMFILE | libc::ENFILE | libc::EDQUOT | libc::ENOMEM | libc::EFBIG) => {
+            Errno::NoSpace
+        }
+        _ if error.kind() == io::ErrorKind::InvalidInput => Errno::Invalid,
+        _ => Errno::Failed,
+    }
+}
+
+/// What kind of error a network device's is.
+fn of_net(error: &NetError) -> Errno {
+    match error {
+        NetError::Tap { source, .. }
+        | NetError::Namespace { source, .. }
+        | NetError::NoTap { source, .. } => of_host(source),
+        NetError::Address(_) => Errno::Exists,
+        _ => Errno::Invalid,
+    }
+}
+
+impl From<WorkerError> for ControlError {
+    fn from(error: WorkerError) -> Self {
+        let errno = match &error {
+            WorkerError::Cannot { source, .. } => of_host(source),
+            WorkerError::Gone => Errno::Missing,
+        };
+        Self::of(errno, &error)
+    }
+}
+
+impl From<PoolError> for ControlError {
+    fn from(error: PoolError) -> Self {
+        let errno = match error {
+            PoolError::Worker(error) => return error.into(),
+            PoolError::Last(_) => Errno::Busy,
+            PoolError::NoWorker(_) | PoolError::NoQueue(_) => Errno::Missing,
+        };
+        Self::of(errno, &error)
+    }
+}
+
+impl From<EndpointError> for ControlError {
+    fn from(error: EndpointError) -> Self {
+        let (EndpointError::Socket { source, .. } | EndpointError::Thread { source, .. }) = &error;
+        Self::of(of_host(source), &error)
+    }
+}
+
+impl From<DaemonError> for ControlError {
+    fn from(error: DaemonError) -> Self {
+        match error {
+            DaemonError::Config(error) => error.into(),
+            DaemonError::Worker(error) => error.into(),
+            DaemonError::Pool(error) => error.into(),
+            DaemonError::Endpoint(error) => error.into(),
+            DaemonError::Exists(_) => Self::of(Errno::Exists, &error),
+            DaemonError::Net { ref source, .. } => Self::of(of_net(source), &error),
+            DaemonError::Storage { ref source, .. } => {
+                let errno = match source {
+                    StorageError::Open { source, .. } | StorageError::Size { source, .. } => of_host(source),
+                    StorageError::Kind { .. } | StorageError::Format { .. } => Errno::Invalid,
+                };
+                Self::of(errno, &error)
+            }
+        }
+    }
+}
+
+impl From<ResizeError> for ControlError {
+    fn from(error: ResizeError) -> Self {
+        let errno = match &error {
+            ResizeError::Unsized => Errno::Unsupported,
+            ResizeError::Size { .. } | ResizeError::Fixed { .. } => Errno::Invalid,
+            ResizeError::File { source, .. } => of_host(source),
+        };
+        Self::of(errno, &error)
+    }
+}
