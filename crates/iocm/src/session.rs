@@ -1,6 +1,5 @@
 //! One front-end's connection: what it says, step by step, and what follows from it for the queues.
 
-mod notifier;
 mod requests;
 mod vring;
 

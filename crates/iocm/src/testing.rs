@@ -7,7 +7,6 @@ mod driver;
 mod front_end;
 mod memory_file;
 mod net;
-mod one_file;
 mod panics;
 
 pub use block::BlockDriver;
@@ -15,9 +14,8 @@ pub use by_hand::ByHand;
 pub use daemon::{MadeUpDaemon, queue_facts};
 pub use driver::{DATA, Driver, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
-pub use memory_file::memory_file;
+pub use memory_file::{attributes_of_one_file, memory_file};
 pub use net::NetDriver;
-pub use one_file::attributes_of_one_file;
 #[cfg(debug_assertions)]
 pub(crate) use panics::panic_if_armed;
 pub use panics::{PANICS, let_requests_panic};

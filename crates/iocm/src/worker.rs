@@ -3,12 +3,10 @@
 mod backoff;
 mod entry;
 mod mailbox;
-mod pin;
 mod run;
 mod share;
 mod signals;
 mod threads;
-mod turn;
 mod uring;
 
 use crate::queue::{Queue, QueueKey};
@@ -232,6 +230,19 @@ impl Drop for Worker {
             let _ = thread.join();
         }
     }
+}
+
+/// Has this thread run on these CPUs alone, or on all where none is named.
+fn pin_thread(cpus: &[usize]) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    let wanted: Vec<usize> = if cpus.is_empty() { all.collect() } else { cpus.to_vec() };
+    if let Some(beyond) = wanted.iter().find(|cpu| **cpu >= rustix::thread::CpuSet::MAX_CPU) {
+        let why = format!("there is no CPU {beyond}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    wanted.into_iter().for_each(|cpu| set.set(cpu));
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What the monitor looks at and acts on: our own I/O workers, or the threads of the kernel's vhost.
 
 mod computing;
-mod groups;
 mod pinning;
 mod vhost;
 mod vhost_vms;

@@ -5,13 +5,11 @@
 //! a try: what was served before and after is compared, and a change that did not pay is taken back. After each that was
 //! taken back the next is made later, until the load itself changes.
 
-use super::cores::choose;
-use super::trial::{LoadProfile, Trial, TrialResult};
-use super::wanted::{Bounds, Wanted};
-use super::{Decision, Direction, Layout, PolicyState, Reason, Settings, View, balance};
-
-/// Periods in a row in which fewer cores must do before one is given back.
-pub(super) const SPARE_PERIODS: u32 = 3;
+use super::demand::{Bounds, Wanted};
+use super::trial::{Direction, LoadProfile, SPARE_PERIODS, Trial, TrialResult};
+use super::{Core, Layout, PolicyState, QueueView, Settings, View, WorkerCore, balance};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Decides by what was seen in the last period, and remembers.
 #[must_use]
@@ -122,6 +120,140 @@ fn count(
     (before.clamp(least, most), kept.unwrap_or(Reason::Fine { useful, cores: before }))
 }
 
+/// What to do, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// How queues should be served from now on.
+    pub layout: Layout,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a decision was made, with the figures that led to it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "reason")]
+pub enum Reason {
+    /// Everything is as it should be.
+    Fine {
+        /// CPUs' worth of time spent on requests.
+        useful: f64,
+        /// I/O cores.
+        cores: usize,
+    },
+    /// The workers would be too busy with the cores that they have.
+    Busy {
+        /// CPUs' worth of time spent on requests.
+        useful: f64,
+        /// I/O cores before.
+        before: usize,
+        /// I/O cores after.
+        after: usize,
+    },
+    /// Fewer cores are enough.
+    Spare {
+        /// CPUs' worth of time spent on requests.
+        useful: f64,
+        /// I/O cores before.
+        before: usize,
+        /// I/O cores after.
+        after: usize,
+    },
+    /// vCPUs wait for CPUs that the workers can spare.
+    Short {
+        /// CPUs' worth of waiting vCPUs.
+        waiting: f64,
+        /// I/O cores before.
+        before: usize,
+        /// I/O cores after.
+        after: usize,
+    },
+    /// The change before did not pay and was taken back.
+    Regret {
+        /// The way it went.
+        direction: Direction,
+        /// What was served after it, as a share of what was served before.
+        ratio: f64,
+        /// I/O cores again.
+        cores: usize,
+        /// Periods until it is tried again.
+        patience: u32,
+    },
+    /// The change before paid, or did no harm.
+    Kept {
+        /// The way it went.
+        direction: Direction,
+        /// What was served after it, as a share of what was served before.
+        ratio: f64,
+        /// I/O cores.
+        cores: usize,
+    },
+    /// The cores are right, the queues were not evenly spread over them.
+    Uneven {
+        /// The busiest worker's load, as a share of its core.
+        most: f64,
+        /// The idlest worker's.
+        least: f64,
+    },
+}
+
+/// The cores for the workers: those they have, and more or fewer by where the VMs are.
+fn choose(view: &View, now: &Layout, wanted: usize) -> Vec<Core> {
+    let mut chosen: Vec<Core> =
+        view.cores.iter().copied().filter(|core| now.0.contains_key(&Some(core.number))).collect();
+    let load_of = |node: u32| {
+        let there = |queue: &&QueueView| queue.node.is_none_or(|of| of == node);
+        view.queues.iter().filter(there).map(|queue| queue.useful).sum::<f64>()
+    };
+    let crowd = |chosen: &[Core], node: u32| chosen.iter().filter(|core| core.node == node).count() as f64;
+    while chosen.len() < wanted {
+        let free = view.cores.iter().filter(|core| !chosen.contains(core));
+        // The node whose cores have most to do gets the next; the last core of a node is the farthest from CPU 0.
+        let need = |core: &Core| load_of(core.node) / (crowd(&chosen, core.node) + 1.0);
+        let Some(&next) = free.max_by(|a, b| need(a).total_cmp(&need(b)).then(a.number.cmp(&b.number)))
+        else {
+            break;
+        };
+        chosen.push(next);
+    }
+    while chosen.len() > wanted {
+        let need = |core: &Core| load_of(core.node) / crowd(&chosen, core.node).max(1.0);
+        let Some((at, _)) = chosen
+            .iter()
+            .enumerate()
+            .min_by(|(_, a), (_, b)| need(a).total_cmp(&need(b)).then(a.number.cmp(&b.number)))
+        else {
+            break;
+        };
+        chosen.remove(at);
+    }
+    chosen
+}
+
+/// A worker that is at least so busy on requests saves kicks and wake-ups by looking again at once.
+const POLL_FROM: f64 = 0.3;
+/// One that does so goes on until it is less busy than this.
+const POLL_UNTIL: f64 = 0.15;
+
+/// Which workers should look again at once, by place; `now` says which do.
+///
+/// Looking costs the whole core. That is nobody's loss where the core is the worker's own and has much to do anyway, and
+/// no vCPU waits for one; a worker without a core of its own would take it from them.
+#[must_use]
+pub fn polling(
+    settings: &Settings,
+    view: &View,
+    now: &BTreeMap<WorkerCore, bool>,
+) -> BTreeMap<WorkerCore, bool> {
+    let mut wanted = BTreeMap::new();
+    for worker in &view.workers {
+        let polls = now.get(&worker.core).copied().unwrap_or(false);
+        let bound = if polls { POLL_UNTIL } else { POLL_FROM };
+        let pays = worker.core.is_some() && worker.useful >= bound && view.waiting < settings.short;
+        wanted.insert(worker.core, pays);
+    }
+    wanted
+}
+
 #[cfg(test)]
 #[path = "policy_tests.rs"]
 mod tests;
@@ -129,3 +261,29 @@ mod tests;
 #[cfg(test)]
 #[path = "policy_cases_tests.rs"]
 mod cases;
+
+#[cfg(test)]
+mod polling_tests {
+    use super::*;
+    use crate::monitor::WorkerView;
+
+    fn decided(core: Option<u32>, useful: f64, waiting: f64, now: bool) -> bool {
+        let view = View { workers: vec![WorkerView { number: 0, core, useful }], waiting, ..View::default() };
+        polling(&Settings::default(), &view, &[(core, now)].into())[&core]
+    }
+
+    #[test]
+    fn polling_pays_on_a_busy_core_of_its_own_that_nobody_misses() {
+        let cases = [
+            ("busy", Some(3), 0.5, 0.0, false, true),
+            ("hardly busy", Some(3), 0.2, 0.0, false, false),
+            ("hardly busy, and polls already", Some(3), 0.2, 0.0, true, true),
+            ("idle, and polls still", Some(3), 0.1, 0.0, true, false),
+            ("vCPUs wait", Some(3), 0.9, 1.0, true, false),
+            ("no core of its own", None, 0.9, 0.0, false, false),
+        ];
+        for (name, core, useful, waiting, now, wanted) in cases {
+            assert_eq!(decided(core, useful, waiting, now), wanted, "{name}");
+        }
+    }
+}

@@ -7,9 +7,7 @@
 
 mod arrangement;
 mod file;
-mod host;
 mod made;
-mod outcome;
 mod replay;
 mod trace;
 
@@ -20,6 +18,6 @@ mod tests;
 pub use arrangement::{Served, best_static};
 pub use file::{NoTrace, TRACE_FORMAT, TraceDamage, TraceWriter};
 pub use made::{Kind, made};
-pub use outcome::{Outcome, PhaseOutcome, StaticChoice};
-pub use replay::{Period, Replay, replay};
+
+pub use replay::{Outcome, Period, PhaseOutcome, Replay, StaticChoice, replay};
 pub use trace::{BadTrace, Group, Load, Machine, Phase, Trace};

@@ -1,6 +1,6 @@
 //! What follows from each request.
 
-use super::notifier::eventfd;
+use super::vring::eventfd;
 use super::{Reply, Session, pool_error};
 use crate::memory::{DirtyLog, GuestMemory};
 use crate::protocol::{

@@ -4,7 +4,7 @@ use super::{Session, pool_error};
 use crate::protocol::{RequestError, VirtioFeatures};
 use crate::queue::{Notifiers, Queue, QueueKey};
 use crate::ring::{Ring, RingError, RingFeatures, RingLayout};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -127,4 +127,20 @@ impl Session {
         let started = (0..self.vrings.len()).try_for_each(|index| self.start(index));
         outcome.and(started)
     }
+}
+
+/// An eventfd. The front-end has the same open file, so that whoever reads it or writes to it may be made to wait, whatever
+/// its flags say: a worker does neither.
+pub(super) fn eventfd(what: &str, file: Option<OwnedFd>) -> Result<Option<OwnedFd>, RequestError> {
+    let Some(file) = file else { return Ok(None) };
+    let cannot = |error: rustix::io::Errno| RequestError::Invalid(format!("the {what} descriptor: {error}"));
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let name = rustix::fs::readlink(link, Vec::new()).map_err(cannot)?;
+    if name.as_bytes() != b"anon_inode:[eventfd]" {
+        let is = name.to_string_lossy().into_owned();
+        return Err(RequestError::Invalid(format!(
+            "the {what} descriptor must be an eventfd, and is {is:?}"
+        )));
+    }
+    Ok(Some(file))
 }

@@ -1,6 +1,8 @@
-//! Memory that a front-end shares.
+//! Files of tests: memory that a front-end shares, and what stat(2) says of a file system that is one file.
 
+use fuser::{FileAttr, FileType, INodeNo};
 use std::fs::File;
+use std::time::SystemTime;
 
 /// A file in memory of so many bytes, which can be made shorter.
 ///
@@ -16,4 +18,26 @@ pub fn memory_file(size: u64) -> File {
     let file = File::from(file.expect("a file in memory"));
     file.set_len(size).expect("room");
     file
+}
+
+/// A regular file of root's with this many bytes.
+pub fn attributes_of_one_file(ino: INodeNo, size: u64) -> FileAttr {
+    let never = SystemTime::UNIX_EPOCH;
+    FileAttr {
+        ino,
+        size,
+        blocks: size / 512,
+        atime: never,
+        mtime: never,
+        ctime: never,
+        crtime: never,
+        kind: FileType::RegularFile,
+        perm: 0o600,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
 }

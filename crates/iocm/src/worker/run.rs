@@ -1,13 +1,11 @@
 //! A worker's thread.
 
 use super::backoff::{Backoff, Idle, Polling};
-use super::entry::Entry;
+use super::entry::{QueueEntry, resume, serve};
 use super::mailbox::{Command, Mailbox, Reply, Routes};
-use super::pin::pin;
 use super::signals::Signals;
-use super::turn::{resume, serve};
 use super::uring::Uring;
-use super::{WorkerError, WorkerOptions};
+use super::{WorkerError, WorkerOptions, pin_thread};
 use crate::clock::{now_ns, ticks};
 use crate::queue::{Queue, QueueKey, Token};
 use crate::statistics::WorkerCounters;
@@ -38,7 +36,7 @@ pub(super) struct Run {
     epoll: OwnedFd,
     uring: Uring,
     signals: Signals,
-    entries: Vec<Entry>,
+    entries: Vec<QueueEntry>,
     /// Where each queue is in `entries`.
     indexes: HashMap<QueueKey, usize>,
     /// Which queue is the first of the next sweep.
@@ -62,7 +60,7 @@ impl Run {
     ) -> Result<Self, WorkerError> {
         let cannot = |what, source: io::Error| WorkerError::Cannot { what, source };
         if !options.cpus.is_empty() {
-            pin(&options.cpus).map_err(|source| cannot("it may not run on these CPUs", source))?;
+            pin_thread(&options.cpus).map_err(|source| cannot("it may not run on these CPUs", source))?;
         }
         // Naps end when they are to, not up to 50 microseconds later.
         if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
@@ -126,7 +124,7 @@ impl Run {
             let found = self.sweep(now) + self.take_completions();
             let is_told = self.uring.submit() & self.signals.flush();
             // What is under way goes on at once.
-            let goes_on = |entry: &Entry| {
+            let goes_on = |entry: &QueueEntry| {
                 let is_free = entry.draining.is_some() && entry.queue.in_flight() == 0;
                 entry.waiting || is_free
             };
@@ -265,10 +263,10 @@ impl Run {
             Command::Polling(polling) => {
                 self.polling = polling;
                 // Those that wait for their kicks are to be looked at, if only to see what the new way is for them.
-                self.entries.iter_mut().for_each(Entry::start_polling);
+                self.entries.iter_mut().for_each(QueueEntry::start_polling);
             }
             Command::Pin { cpus, reply } => {
-                let _ = reply.send(pin(&cpus));
+                let _ = reply.send(pin_thread(&cpus));
             }
             Command::Stop { reply } => self.stopping = Some(reply),
         }
@@ -302,7 +300,7 @@ impl Run {
         }
         self.indexes.insert(key, self.entries.len());
         let now = now_ns();
-        let mut entry = Entry::new(queue, now);
+        let mut entry = QueueEntry::new(queue, now);
         if let Some(left) = entry.queue.left.take() {
             entry.queue.state().moves.add(now.saturating_sub(left));
         }
@@ -313,7 +311,7 @@ impl Run {
         self.counters.queues.set(self.entries.len() as u64);
     }
 
-    fn remove(&mut self, index: usize) -> Entry {
+    fn remove(&mut self, index: usize) -> QueueEntry {
         let entry = self.entries.swap_remove(index);
         self.indexes.remove(&entry.queue.key);
         if let Some(moved) = self.entries.get(index) {
@@ -329,7 +327,7 @@ impl Run {
     }
 
     fn hand_back_drained(&mut self) {
-        let is_ready = |entry: &Entry| entry.draining.is_some() && entry.queue.in_flight() == 0;
+        let is_ready = |entry: &QueueEntry| entry.draining.is_some() && entry.queue.in_flight() == 0;
         while let Some(index) = self.entries.iter().position(is_ready) {
             let mut entry = self.remove(index);
             if let Some(reply) = entry.draining.take() {

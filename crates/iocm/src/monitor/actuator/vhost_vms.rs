@@ -1,7 +1,7 @@
 //! The VMs of a stock host, as far as their I/O is by threads of the kernel's vhost or of QEMU.
 
 use super::computing::node_of;
-use super::groups::Groups;
+use super::pinning::Groups;
 use host::CpuSet;
 use host::scheduling::{ThreadId, online};
 use host::taps::{self, AdapterInterrupt};
