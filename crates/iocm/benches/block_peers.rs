@@ -1,9 +1,9 @@
-//! What a request costs the back-end: shared workers, a worker for each device, and `qemu-storage-daemon` in both
+//! The back-end's cost of a request: shared workers, a worker for each device, and `qemu-storage-daemon` in both
 //! arrangements, one after another in each round, under the same load by libblkio's front-end.
 //!
-//! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves]`; `moves` measures moving queues alone. CPU time is that of the whole back-end process. Latencies count
-//! from the moment at which a request was due, so that a stall is felt by all that come after it. At the end the medians
-//! over the rounds are held against what the daemon is meant to reach.
+//! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves]`; `moves` measures moving queues alone. CPU time is
+//! that of the whole back-end process. Latencies count from the moment at which a request was due, so that a stall
+//! delays all requests after it. At the end the medians over the rounds are compared with the aims of the daemon.
 
 mod block_peers {
     pub(crate) mod aims;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Asks this program to be a back-end.
 const SERVE: &str = "IOCM_BENCH_SERVE";
-/// How long each load lasts.
+/// The duration of each load.
 pub(crate) const SECONDS: u64 = 2;
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -82,7 +82,7 @@ fn moves(directory: &Path, images: &Path) -> Outcome<()> {
     block_peers::moves::print_many(directory)
 }
 
-/// What one peer did under one load.
+/// The figures of one peer under one load.
 #[derive(Debug)]
 pub(crate) struct Measured {
     peer: Peer,
@@ -91,13 +91,13 @@ pub(crate) struct Measured {
     seen: Seen,
 }
 
-/// How many threads of the machine wanted to run, over the last minute.
+/// The load average of the machine over the last minute.
 fn busy() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Where the data is.
+/// The storage of the measured disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disk {
     Null,
@@ -222,9 +222,9 @@ fn is_there(program: &str) -> bool {
 pub(crate) struct Seen {
     /// Requests a second of all devices.
     rate: f64,
-    /// Of the back-end for a request.
+    /// CPU time of the back-end for a request.
     cpu_us: f64,
-    /// Of the worst device, microseconds.
+    /// The figure of the worst device, microseconds.
     p50: u32,
     p99: u32,
     p999: u32,

@@ -31,7 +31,7 @@ const DEPTH: usize = 16;
 const SMALL: usize = 4096;
 const BULK: usize = 65_536;
 const PHASE_SECONDS: &str = "DYNAMIC_LOAD_SECONDS";
-/// What is served is counted in such windows.
+/// The length of the windows in which requests are counted.
 const WINDOW: Duration = Duration::from_millis(200);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

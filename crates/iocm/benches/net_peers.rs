@@ -1,11 +1,11 @@
-//! What a packet of 64 bytes costs the back-end: this daemon, `dpdk-testpmd`'s vhost ports and Open vSwitch with DPDK, one
-//! after another in each round, under the same load by testpmd's virtio-user front-end.
+//! The back-end's cost of a packet of 64 bytes: this daemon, `dpdk-testpmd`'s vhost ports and Open vSwitch with DPDK,
+//! one after another in each round, under the same load by testpmd's virtio-user front-end.
 //!
-//! `cargo bench -p iocm --bench net_peers [-- ROUNDS] [PEER]`, where PEER is a part of the names of those to measure. Two
-//! loads: a front-end that sends all that it can to a back-end that forgets it, and packets that go round between two ports
-//! of a back-end and a front-end that sends back what it gets. CPU time is that of the whole back-end process; packets are
-//! those that the front-end counts. Front-end and back-end have a CPU each. At the end the medians over the rounds are held
-//! against what the daemon is meant to reach.
+//! `cargo bench -p iocm --bench net_peers [-- ROUNDS] [PEER]`, where PEER is a part of the names of those to measure.
+//! Two loads: a front-end that sends all that it can to a back-end that drops it, and packets that go round between two
+//! ports of a back-end and a front-end that sends back what it gets. CPU time is that of the whole back-end process;
+//! packets are those that the front-end counts. Front-end and back-end have a CPU each. At the end the medians over the
+//! rounds are compared with the aims of the daemon.
 
 mod net_peers {
     pub(crate) mod aims;

@@ -1,4 +1,4 @@
-//! What a daemon is made of, as its file says it.
+//! The daemon's configuration file.
 
 mod control;
 mod device;
@@ -14,7 +14,7 @@ pub use device::{DeviceConfig, DeviceType};
 pub use line::{BadLine, WorkerConfig};
 pub use net::NetBackend;
 
-/// What a daemon is made of.
+/// A daemon's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
@@ -24,40 +24,40 @@ pub struct Config {
     /// Its devices.
     #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceConfig>,
-    /// Where it can be looked at and changed while it runs.
+    /// The control socket and the mount of the control tree.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub control: ControlConfig,
-    /// What it may do once it runs.
+    /// The privileges that it keeps once it runs.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub safety: SafetyConfig,
 }
 
-/// How devices are given to workers.
+/// The assignment of devices to workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrangement {
-    /// All workers share all devices: each queue goes to the worker that has the fewest.
+    /// All workers share all devices: each queue goes to the worker with the fewest queues.
     #[default]
     Shared,
-    /// A worker for each device, as vhost has it.
+    /// A worker for each device, as in the kernel's vhost.
     PerDevice,
 }
 
-/// What workers do when there is nothing to do.
+/// Polling of a worker that found nothing to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PollingConfig {
-    /// What costs least without slowing guests down.
+    /// The cheapest way that does not slow guests down.
     #[default]
     Adaptive,
-    /// Look again, on a core of their own.
+    /// Always poll, on a core of their own.
     Always,
-    /// Sleep until a kick.
+    /// Always sleep until a kick.
     Never,
 }
 
 impl PollingConfig {
-    /// The same with its longest nap, microseconds.
+    /// The polling mode with this longest nap, microseconds.
     #[must_use]
     pub const fn polling(self, longest_nap_us: u64) -> Polling {
         match self {
@@ -68,17 +68,17 @@ impl PollingConfig {
     }
 }
 
-/// A daemon's workers.
+/// The workers of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct WorkersConfig {
-    /// How devices are given to them.
+    /// The assignment of devices to workers.
     pub arrangement: Arrangement,
-    /// How many there are, where they are shared.
+    /// The number of workers, where devices share them.
     pub count: u32,
-    /// Host CPUs of each, as lists such as `2` or `4-7`; workers beyond the last list run on all.
+    /// The host CPUs of each worker, as lists such as `2` or `4-7`; workers without a list run on all.
     pub cpus: Vec<String>,
-    /// What they do when there is nothing to do.
+    /// Polling of workers that find nothing to do.
     pub polling: PollingConfig,
     /// The longest that a request waits for a nap to end, microseconds.
     pub longest_nap_us: u64,
@@ -97,33 +97,33 @@ impl Default for WorkersConfig {
     }
 }
 
-/// Whether it need not be said.
+/// Tests whether a value is the default, which a file may leave out.
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Why a file makes no daemon.
+/// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("Cannot read {path}")]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// It is no such file. The message has the line and the column.
+    /// The file is not valid TOML for this type. The message has the line and the column.
     #[error("{path} cannot be understood: {why}")]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The parser's message.
         why: String,
     },
-    /// What it says cannot be.
+    /// A value is out of range, or contradicts another one.
     #[error("{0}")]
     Nonsense(String),
 }
@@ -177,23 +177,24 @@ impl Config {
         Ok(())
     }
 
-    /// The file that says so.
+    /// The configuration as TOML.
     ///
     /// # Errors
-    /// [`ConfigError::Nonsense`] when something cannot be written in TOML.
+    ///
+    /// [`ConfigError::Nonsense`] when a value cannot be written in TOML.
     pub fn text(&self) -> Result<String, ConfigError> {
         toml::to_string(self).map_err(|error| ConfigError::Nonsense(error.to_string()))
     }
 }
 
 impl WorkersConfig {
-    /// What they do when there is nothing to do.
+    /// The polling of all workers.
     #[must_use]
     pub const fn polling(&self) -> Polling {
         self.polling.polling(self.longest_nap_us)
     }
 
-    /// How the worker of this number is made.
+    /// The options of the worker with this number.
     ///
     /// # Errors
     /// [`ConfigError::Nonsense`].
@@ -203,12 +204,12 @@ impl WorkersConfig {
     }
 }
 
-/// CPUs of a list such as `0-3,6`.
+/// Parses a list of CPUs such as `0-3,6`.
 ///
 /// # Errors
 /// [`ConfigError::Nonsense`].
 pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
-    /// More than any host has.
+    /// More CPUs than any host has.
     const MOST: usize = 1 << 13;
     let nonsense = || ConfigError::Nonsense(format!("`{text}` is no list of CPUs such as 2 or 4-7,10"));
     let mut cpus = Vec::new();
@@ -225,7 +226,7 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
     Ok(cpus)
 }
 
-/// CPUs as a list: `0-3,6`.
+/// Writes a list of CPUs such as `0-3,6`.
 #[must_use]
 pub fn show_cpu_list(cpus: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();

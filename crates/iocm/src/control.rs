@@ -1,8 +1,8 @@
 //! The control tree of a running daemon: all that can be read of it, and all that can be changed.
 //!
-//! One model with two doors. The model is a tree of attributes (`table`): reading one gives a [`Value`] that is made of
-//! facts ([`FactSource`]), writing one gives an [`Operation`]. Neither does anything: the daemon answers for the facts and carries
-//! out actions. The doors are a file system ([`mount`]) and a socket with lines of JSON ([`socket`]).
+//! The tree consists of attributes (`table`). Reading one gives a [`Value`] from facts ([`FactSource`]), writing one
+//! gives an [`Operation`]; the daemon supplies the facts and carries out the operations. Two endpoints lead to the
+//! tree: a file system ([`mount`]) and a socket with lines of JSON ([`socket`]).
 
 mod access;
 mod attribute;

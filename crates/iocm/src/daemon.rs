@@ -1,4 +1,4 @@
-//! The daemon: devices that wait for their front-ends, and the workers that serve them.
+//! The daemon: its devices, each with an endpoint, and its workers.
 
 mod figures;
 mod loads;
@@ -19,16 +19,16 @@ pub use figures::{DaemonFigures, DeviceReport, FORMAT, QueueReport, WorkerReport
 pub(crate) use loads::Loads;
 pub use opened::Opened;
 
-/// A daemon at work. Dropping it ends it: front-ends see the connection close, with all requests ended.
+/// A running daemon. Dropping it ends all requests in flight and disconnects its front-ends.
 #[derive(Debug)]
 pub struct Daemon {
     pub(crate) config: Config,
     devices: Mutex<Devices>,
     pool: Arc<Pool>,
     pub(crate) loads: Loads,
-    /// Held while a device is added, so that no two are alike.
+    /// Held while a device is added, so that no two have the same name or socket.
     adding: Mutex<()>,
-    /// Between its network devices.
+    /// The switches between its network devices.
     switches: Arc<Switches>,
 }
 
@@ -38,7 +38,7 @@ struct Devices {
     next: u32,
 }
 
-/// Why a daemon cannot begin.
+/// A failure to start, or to add a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each is another's error")]
@@ -63,23 +63,25 @@ pub enum DaemonError {
         #[source]
         source: NetError,
     },
-    #[error("There is a device already that is called {0}, or that waits on its socket")]
+    #[error("Another device has the name {0}, or the same socket")]
     Exists(String),
 }
 
 impl Daemon {
-    /// Makes workers and devices as a file says.
+    /// Makes the workers and the devices of a configuration.
     ///
     /// # Errors
+    ///
     /// [`DaemonError`]; nothing is left then.
     pub fn start(config: &Config) -> Result<Self, DaemonError> {
         Self::serve(Opened::open(config)?)
     }
 
-    /// Makes the workers, and has them serve what was opened before. All threads of the daemon begin here.
+    /// Starts the workers, and serves the devices that were opened before. All threads of the daemon start here.
     ///
     /// # Errors
-    /// As of [`Self::start`].
+    ///
+    /// Those of [`Self::start`].
     pub fn serve(mut opened: Opened) -> Result<Self, DaemonError> {
         let (config, switches) = (opened.config.clone(), Arc::clone(&opened.switches));
         let pool = Pool::new();
@@ -102,9 +104,10 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Opens one more device, and serves it. Its number, which no other ever had.
+    /// Opens and serves one more device. Returns its number, which no other device has had.
     ///
     /// # Errors
+    ///
     /// [`DaemonError`]; nothing is left then.
     pub fn add_device(&self, config: &DeviceConfig) -> Result<u32, DaemonError> {
         config.check()?;

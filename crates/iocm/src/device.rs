@@ -1,4 +1,4 @@
-//! Devices: what they offer to a guest, and what they do with its requests.
+//! Devices: their features, their configuration space, and the handlers of their queues.
 
 pub mod block;
 mod limit;
@@ -9,97 +9,101 @@ use crate::queue::Handler;
 
 pub use limit::{Limit, Limits};
 
-/// Why a device cannot have another size.
+/// A failure to resize a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResizeError {
-    /// Devices of its kind have none.
+    /// Devices of this type have no size.
     #[error("A device of this kind has no size")]
     Unsized,
-    /// It is no such number.
-    #[error("A disk's size is a multiple of 512 bytes that is not below what it is now ({now})")]
+    /// The new size is not valid.
+    #[error("A disk's size must be a multiple of 512 bytes, and at least its present size ({now})")]
     Size {
-        /// Bytes that it has.
+        /// The present size, bytes.
         now: u64,
     },
-    /// What it is made of is smaller and cannot grow from here.
-    #[error("{path} has {has} bytes and does not grow by being told to: make it larger first")]
+    /// The block device is smaller, and cannot be grown from here.
+    #[error("{path} has {has} bytes and cannot be grown from here: make it larger first")]
     Fixed {
-        /// The block device.
+        /// The path of the block device.
         path: std::path::PathBuf,
-        /// Bytes that it has.
+        /// Its size, bytes.
         has: u64,
     },
-    /// The file cannot be made larger, or looked at.
+    /// The file cannot be grown, or its size cannot be read.
     #[error("Cannot make {path} larger")]
     File {
         /// The file.
         path: std::path::PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// A device, as a front-end sees it.
+/// A virtio device.
 pub trait Device: Send + Sync + std::fmt::Debug {
-    /// What it is: `block`, `net`.
+    /// Its type: `block`, `net`.
     fn kind(&self) -> &'static str;
 
-    /// Features of the device itself, as bits; those of every virtio device are added.
+    /// The feature bits of the device type; those of every virtio device are added.
     fn features(&self) -> u64;
 
-    /// Features of the protocol that devices of its kind have beside all others'.
+    /// The protocol features of the device type beside those of every device.
     fn protocol_features(&self) -> u64 {
         0
     }
 
-    /// Queues at most.
+    /// The largest number of queues.
     fn queues(&self) -> u16;
 
-    /// What `VHOST_USER_GET_QUEUE_NUM` is answered with: for network devices front-ends want pairs of queues.
+    /// The reply to `VHOST_USER_GET_QUEUE_NUM`: for a network device front-ends expect the number of queue pairs.
     fn queue_number(&self) -> u16 {
         self.queues()
     }
 
-    /// What does the work of a queue of `size` descriptors, after these features were agreed on.
+    /// Makes the handler of a queue of `size` descriptors, for the negotiated features.
     fn handler(&self, index: u16, size: u16, features: VirtioFeatures) -> Box<dyn Handler>;
 
-    /// Reads the configuration. Bytes behind its end are zero.
+    /// Reads the configuration space; bytes after its end are zero.
     fn config(&self, offset: u32, size: u32) -> Vec<u8>;
 
-    /// Writes to the configuration.
+    /// Writes to the configuration space.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    ///
+    /// The reason why it cannot be written.
     fn set_config(&self, offset: u32, bytes: &[u8]) -> Result<(), String>;
 
-    /// Its limits of requests and of bytes a second, each way one of them; all are set together; none where it has no such.
+    /// The limits of requests and of bytes per second, one pair for each direction. All are set together; empty if the
+    /// device has none.
     fn limits(&self) -> Vec<[&Limit; 2]> {
         Vec::new()
     }
 
-    /// Its size in bytes, where it has one.
+    /// Its size in bytes, if it has one.
     fn size(&self) -> Option<u64> {
         None
     }
 
-    /// Makes it so many bytes large, or as large as what it is made of is now.
+    /// Grows it to so many bytes, or to the size of its file.
     ///
     /// # Errors
-    /// [`ResizeError`]; it is as it was then.
+    ///
+    /// [`ResizeError`]; nothing has changed then.
     fn resize(&self, _bytes: Option<u64>) -> Result<(), ResizeError> {
         Err(ResizeError::Unsized)
     }
 
-    /// Takes note of the MTU that the guest is told.
+    /// Sets the MTU that the front-end told the guest.
     fn set_mtu(&self, _mtu: u64) {}
 
-    /// Tells the network where a guest is that came here by migration.
+    /// Announces a guest to the network after a migration.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    ///
+    /// The reason why it cannot be announced.
     fn announce(&self, _mac: [u8; 6]) -> Result<(), String> {
-        Err("it is no network device".to_owned())
+        Err("it is not a network device".to_owned())
     }
 }

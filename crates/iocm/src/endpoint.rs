@@ -1,4 +1,4 @@
-//! A device that waits for its front-ends, one after another.
+//! A vhost-user endpoint: a device with a socket on which it serves one front-end after another.
 
 use crate::config::DeviceConfig;
 use crate::device::Device;
@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a device waits after a front-end could not connect.
+/// The delay before the next accept(2) after one that failed.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// How long whoever closes a device waits for the thread that serves its front-end.
+/// The longest time that closing an endpoint waits for the thread that serves its front-end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Letters of a VM's name that are kept: a process may write what it likes where its command line is.
+/// The longest VM name that is kept, characters: a process may write anything into its command line.
 const MAX_VM_NAME: usize = 256;
 
-/// A device that waits on a socket, or serves the front-end that came.
+/// A vhost-user endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
     /// The configuration that the device was made from.
@@ -35,19 +35,20 @@ pub struct Endpoint {
     pub own_worker: Option<u32>,
     file: SocketFile,
     pool: Arc<Pool>,
-    /// `None` once it is being closed: the thread lets go of it last, for what others have sent to it goes with it.
+    /// `None` once it is being closed. The thread drops the last reference, because that also drops what others have
+    /// sent to it.
     listener: Mutex<Option<Arc<UnixListener>>>,
     closing: Arc<AtomicBool>,
     connection: Arc<Mutex<Option<Front>>>,
-    /// The thread, and what is dropped when it ends.
+    /// The thread, and a channel that closes when it ends.
     thread: Mutex<Option<(JoinHandle<()>, Receiver<Infallible>)>>,
 }
 
-/// A socket for front-ends on which nobody waits yet. Dropping it removes it.
+/// A listening socket that nobody serves yet. Dropping it removes the file.
 #[derive(Debug)]
 pub struct BoundEndpoint {
     path: PathBuf,
-    /// `None` once a [`Endpoint`] has it.
+    /// `None` once an [`Endpoint`] owns it.
     file: Option<SocketFile>,
     listener: Arc<UnixListener>,
 }
@@ -60,24 +61,24 @@ impl Drop for BoundEndpoint {
     }
 }
 
-/// The front-end that is connected.
+/// The connected front-end.
 #[derive(Debug)]
 struct Front {
     stream: UnixStream,
     peer: Option<Peer>,
 }
 
-/// Who a front-end is.
+/// The process of a front-end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// The process that connected.
     pub pid: i32,
-    /// What its VM is called, by its command line, else what the process is called; empty where neither can be told.
+    /// The name of its VM by the command line, else the name of the process; empty if neither is known.
     pub vm: String,
 }
 
 impl Peer {
-    /// Asks the kernel who is at the other end. A process that cannot be seen from here is not known.
+    /// The peer's credentials from the kernel; `None` for a process outside of this PID namespace.
     fn of(stream: &UnixStream) -> Option<Self> {
         let pid = socket_peercred(stream).ok()?.pid.as_raw_pid();
         if pid <= 0 {
@@ -88,39 +89,39 @@ impl Peer {
             let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
             Some(command.trim_end().to_owned())
         });
-        // It is one line of text for others, and another user's.
+        // The name comes from another user's process, and is shown as one line.
         let letters = name.as_deref().unwrap_or_default().chars().filter(|letter| !letter.is_control());
         let vm = letters.take(MAX_VM_NAME).collect();
         Some(Self { pid, vm })
     }
 }
 
-/// Why a device cannot wait on a socket.
+/// A failure of an endpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
     /// The socket cannot be made.
     #[error("Cannot wait for front-ends on {path}; its directory must be there, and the name free")]
     Socket {
-        /// The socket's path.
+        /// The path of the socket.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// There is no thread for it.
-    #[error("No thread for the device {name}")]
+    /// The kernel refused a thread.
+    #[error("Cannot start a thread for the device {name}")]
     Thread {
         /// The device.
         name: String,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl Endpoint {
-    /// Makes a socket for front-ends, on which nobody waits yet. What another program that is gone left there is replaced.
+    /// Makes a listening socket. A file that a program that has ended left there is replaced.
     ///
     /// # Errors
     /// [`EndpointError::Socket`].
@@ -130,7 +131,7 @@ impl Endpoint {
         Ok(BoundEndpoint { path: socket.to_owned(), file: Some(file), listener: Arc::new(listener) })
     }
 
-    /// Waits on a socket that was made before, for front-ends of a device, one after another.
+    /// Serves front-ends of a device on a socket, one after another.
     ///
     /// # Errors
     /// [`EndpointError`].
@@ -162,8 +163,9 @@ impl Endpoint {
                     match stream {
                         Ok(stream) => serve(&name, stream, &backend, &pool, &connection, &closing),
                         Err(error) => {
-                            backend.log.warn(|| format!("{name}: no front-end can connect: {error}"));
-                            // Most likely there are no more files: to ask again at once would use a core.
+                            backend.log.warn(|| format!("{name}: Cannot accept a front-end: {error}"));
+                            // Most likely the process has too many open files: accepting again at once would use a
+                            // core.
                             std::thread::sleep(ACCEPT_RETRY);
                         }
                     }
@@ -183,40 +185,40 @@ impl Endpoint {
         Ok(Self { config, backend, own_worker, file, pool, listener, closing, connection, thread })
     }
 
-    /// Whether a front-end is connected.
+    /// Tests whether a front-end is connected.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Who is connected.
+    /// The process of the connected front-end.
     #[must_use]
     pub fn peer(&self) -> Option<Peer> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.peer.clone()
     }
 
-    /// Whether it is being closed.
+    /// Tests whether it is being closed.
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Tells the front-end's thread that it is to end, and waits for nothing.
+    /// Tells the front-end's thread to end, without waiting for it.
     pub fn begin_to_close(&self) {
         self.closing.store(true, Ordering::Release);
         if let Some(front) = &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = front.stream.shutdown(std::net::Shutdown::Both);
         }
-        // The thread that waits for the next front-end is told that there is none, whatever became of the socket's file.
+        // shutdown(2) wakes the thread from accept(2), whatever became of the socket's file.
         if let Some(listener) = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = rustix::net::shutdown(&*listener, rustix::net::Shutdown::Read);
         }
     }
 
-    /// Ends the front-end's connection after all its requests, and waits for no other. Its socket is removed.
+    /// Disconnects the front-end after its requests in flight, stops listening and removes the socket.
     ///
-    /// A thread that is held by something of the front-end's, such as a file whose close(2) waits for a server that does not
-    /// answer, is left behind: it ends when that goes, at the latest with this process.
+    /// A thread that the front-end keeps from ending, for instance by a file whose close(2) waits for a server that
+    /// does not answer, is left behind. It ends when that does, at the latest with this process.
     pub fn close(&self) {
         self.begin_to_close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -228,7 +230,7 @@ impl Endpoint {
                 if !thread.is_finished() {
                     let name = &self.config.name;
                     tracing::warn!(
-                        "{name}: its front-end holds the thread that served it, which is left behind"
+                        "{name}: the thread that served its front-end does not end, and is left behind"
                     );
                 }
             }
@@ -251,21 +253,21 @@ fn serve(
     connection: &Mutex<Option<Front>>,
     closing: &AtomicBool,
 ) {
-    tracing::info!("{name}: a front-end is there");
+    tracing::info!("{name}: a front-end has connected");
     let set = |front| {
-        // Closed while nobody waits for the lock: what the front-end sent and nobody read goes with it.
+        // Dropped without the lock: this also drops what the front-end sent and nobody read.
         let before =
             std::mem::replace(&mut *connection.lock().unwrap_or_else(PoisonError::into_inner), front);
         drop(before);
     };
     let peer = Peer::of(&stream);
     set(stream.try_clone().ok().map(|stream| Front { stream, peer }));
-    // Whoever closed it before did not see this connection.
+    // A caller of `begin_to_close` did not see this connection.
     if closing.load(Ordering::Acquire) {
         let _ = stream.shutdown(std::net::Shutdown::Both);
     }
     match Session::new(Arc::clone(backend), Arc::clone(pool)).run(stream) {
-        Ok(()) => tracing::info!("{name}: the front-end is gone"),
+        Ok(()) => tracing::info!("{name}: the front-end has disconnected"),
         Err(error) => backend.log.warn(|| format!("{name}: {error}")),
     }
     set(None);

@@ -1,9 +1,8 @@
-//! Threads without which the daemon must not go on.
+//! Threads whose panic ends the daemon.
 //!
-//! What a thread of the daemon was about when it panicked is half done: a queue that nobody serves, a ring of which the
-//! kernel still writes to the buffers. So the process ends at once, and whoever started it starts the next, which makes
-//! the requests again that were under way. A request that caused it is not tried a third time
-//! ([`crate::queue::inflight`]).
+//! A panic leaves things half done: a queue that nobody serves, or a ring whose buffers the kernel still writes to. So
+//! the process aborts, and its supervisor starts the next one, which resubmits the requests in flight. A request that
+//! caused it is not tried a third time ([`crate::queue::inflight`]).
 
 use std::io;
 use std::thread::{Builder, JoinHandle};

@@ -8,7 +8,7 @@ const LINES: u64 = 10;
 /// A period, nanoseconds.
 const PERIOD_NS: u64 = 10_000_000_000;
 
-/// How many lines one source has written. Each has its own, so that none hides what another one does.
+/// The number of lines that one source wrote. Each source has its own limit, so that none hides the lines of another.
 #[derive(Debug, Default)]
 pub struct LogLimit {
     /// When the period began, nanoseconds.
@@ -18,7 +18,7 @@ pub struct LogLimit {
 }
 
 impl LogLimit {
-    /// Whether a line may be written: how many were left out before it, if so.
+    /// Admits a line or drops it. If admitted, the number of lines that were dropped before it.
     fn admit(&self, now: u64) -> Option<u64> {
         let began = self.began.load(Ordering::Relaxed);
         if began == 0 || now.saturating_sub(began) >= PERIOD_NS {

@@ -1,7 +1,7 @@
-//! A guest's memory as its VMM shares it: regions of files, mapped here.
+//! A guest's memory as its VMM shares it: regions of files, mapped into this process.
 //!
-//! What lies in it may change at any time, for the guest runs while it is read. So nothing in it is ever borrowed: it is
-//! copied out by value, once, and what was copied is what is checked and used.
+//! The guest runs meanwhile and may change any byte at any time. So nothing in it is borrowed: values are copied out
+//! once, and only the copy is checked and used.
 
 mod dirty;
 mod fault;
@@ -14,16 +14,16 @@ pub use dirty::{DirtyLog, LogError};
 pub(crate) use fault::lost_pages;
 pub use mapping::{MapError, Mapping};
 
-/// A region of a guest's memory, as the front-end describes it.
+/// A memory region description of vhost-user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionDescription {
-    /// Address in the guest, bytes.
+    /// The guest address.
     pub guest: u64,
     /// Size in bytes.
     pub size: u64,
-    /// Address in the front-end's process: the addresses of rings are given in it.
+    /// The address in the front-end's process, in which rings are addressed.
     pub user: u64,
-    /// Where the region begins in its file, bytes.
+    /// The offset of the region in its file, bytes.
     pub offset: u64,
 }
 
@@ -33,7 +33,7 @@ impl RegionDescription {
             && [self.guest, self.user, self.offset].iter().all(|at| at.checked_add(self.size).is_some())
     }
 
-    /// Whether both name the same region.
+    /// Tests whether both describe the same region.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.guest, self.size, self.user) == (other.guest, other.size, other.user)
     }
@@ -51,46 +51,46 @@ struct Region {
     mapping: Mapping,
 }
 
-/// A part of a guest's memory that is one piece here too.
+/// A contiguous part of a guest's memory.
 ///
-/// It stays valid as long as the [`GuestMemory`] that gave it.
+/// It is valid as long as the [`GuestMemory`] that it comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    /// Its first byte here.
+    /// The address in this process.
     pub pointer: *mut u8,
-    /// Address in the guest.
+    /// The guest address.
     pub guest: u64,
     /// Size in bytes.
     pub size: u32,
 }
 
-/// A guest's memory. Adding and removing regions makes a new one, which shares what both have.
+/// The memory of a guest. Adding or removing a region makes a new one, which shares the other regions.
 #[derive(Debug, Clone, Default)]
 pub struct GuestMemory {
-    /// By address in the guest, without overlaps.
+    /// By guest address, without overlaps.
     regions: Vec<Arc<Region>>,
     log: Option<Arc<DirtyLog>>,
 }
 
-/// Why a region cannot be part of a guest's memory.
+/// A region that cannot be added or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// Its ends cannot be told in 64 bits, or it is empty.
+    /// It is empty, or its end is beyond 64 bits.
     #[error("The region at {guest:#x} with {size:#x} bytes is empty or goes beyond the last address")]
     Shape {
-        /// Address in the guest.
+        /// The guest address.
         guest: u64,
         /// Size in bytes.
         size: u64,
     },
-    /// It covers a part of another one.
+    /// It overlaps another one.
     #[error("The regions at {0:#x} and {1:#x} overlap")]
     Overlap(u64, u64),
-    /// There is no such region.
+    /// It does not exist.
     #[error("There is no region at {guest:#x} with {size:#x} bytes")]
     NotThere {
-        /// Address in the guest.
+        /// The guest address.
         guest: u64,
         /// Size in bytes.
         size: u64,
@@ -100,9 +100,9 @@ pub enum RegionError {
         "The guest would have {wanted:#x} bytes of memory, and {most:#x} are the most on this host: four times its own"
     )]
     TooMuch {
-        /// Bytes with this region.
+        /// The size with this region, bytes.
         wanted: u64,
-        /// Bytes that a guest can have.
+        /// The largest size of a guest, bytes.
         most: u64,
     },
     /// It cannot be mapped.
@@ -110,8 +110,8 @@ pub enum RegionError {
     Map(#[from] MapError),
 }
 
-/// Bytes of memory that one guest can have: what a file says costs nothing, but the addresses that it is mapped at are those
-/// of all guests. Four times the host's leave room for what is only promised to a guest.
+/// The largest guest, bytes. A file may claim any size for free, but the addresses for its mapping are shared by all
+/// guests. Four times the host's memory leaves room for overcommitted guests.
 fn most_of_a_guest() -> u64 {
     static MOST: OnceLock<u64> = OnceLock::new();
     *MOST.get_or_init(|| {
@@ -139,7 +139,8 @@ impl GuestMemory {
     /// This memory and one more region.
     ///
     /// # Errors
-    /// As of [`Self::map`].
+    ///
+    /// Those of [`Self::map`].
     pub fn with(&self, description: RegionDescription, file: &File) -> Result<Self, RegionError> {
         if !description.is_valid() {
             return Err(RegionError::Shape { guest: description.guest, size: description.size });
@@ -161,13 +162,13 @@ impl GuestMemory {
         Ok(Self { regions, log: self.log.clone() })
     }
 
-    /// Whether it has this region, as it is named by its addresses and its size.
+    /// Tests whether it has a region with these addresses and this size.
     #[must_use]
     pub fn has(&self, description: &RegionDescription) -> bool {
         self.regions.iter().any(|region| region.description.is(description))
     }
 
-    /// This memory without one region, which is named by its addresses and its size.
+    /// This memory without one region, which its addresses and its size identify.
     ///
     /// # Errors
     /// [`RegionError::NotThere`].
@@ -180,20 +181,20 @@ impl GuestMemory {
         }
     }
 
-    /// This memory with what is written to it marked in `log`, or no longer marked.
+    /// This memory with its writes logged in `log`, or not logged.
     #[must_use]
     pub fn logged(&self, log: Option<Arc<DirtyLog>>) -> Self {
         Self { regions: self.regions.clone(), log }
     }
 
-    /// How many regions there are.
+    /// The number of regions.
     #[must_use]
     pub fn regions(&self) -> usize {
         self.regions.len()
     }
 
-    /// The bytes from `guest` on, piece by piece, as `each` takes them; adjacent regions make several pieces. Whether
-    /// all of them are there: pieces before a hole are given too.
+    /// Passes the bytes from `guest` on to `each`, piece by piece; adjacent regions make several pieces. `false` if
+    /// there is a hole; the pieces before it were passed then.
     #[inline]
     pub fn parts(&self, guest: u64, size: u32, mut each: impl FnMut(Part)) -> bool {
         let (mut at, mut left) = (guest, size);
@@ -209,7 +210,7 @@ impl GuestMemory {
         true
     }
 
-    /// The bytes from `guest` on as one piece; `None` when they are not within one region.
+    /// The bytes from `guest` on as one piece; `None` if they are not within one region.
     #[inline]
     #[must_use]
     pub fn one_part(&self, guest: u64, size: u32) -> Option<Part> {
@@ -218,8 +219,7 @@ impl GuestMemory {
 
     #[inline]
     fn first_part(&self, guest: u64, size: u32) -> Option<Part> {
-        // Guests have few regions, and most of what is asked for is in the first or the last: a search by halves is
-        // no faster.
+        // Guests have few regions, and most addresses are in the first or the last: a binary search is no faster.
         let region = self.regions.iter().rev().find(|region| region.description.guest <= guest)?;
         let inside = guest - region.description.guest;
         let left = region.description.size.checked_sub(inside).filter(|left| *left > 0)?;
@@ -227,7 +227,7 @@ impl GuestMemory {
         Some(Part { pointer: region.mapping.at(inside), guest, size })
     }
 
-    /// What is at an address of the front-end's process, as one piece: rings are given so.
+    /// Translates an address of the front-end's process, as vhost-user gives them for rings.
     #[must_use]
     pub fn of_user(&self, user: u64, size: u32) -> Option<Part> {
         let region = self.regions.iter().find(|region| {
@@ -236,7 +236,7 @@ impl GuestMemory {
         self.one_part(region.description.guest + (user - region.description.user), size)
     }
 
-    /// Marks bytes as written, if they are to be.
+    /// Logs a write, if writes are logged.
     #[inline]
     pub fn wrote(&self, guest: u64, size: u64) {
         if let Some(log) = &self.log {
@@ -244,14 +244,14 @@ impl GuestMemory {
         }
     }
 
-    /// Whether a page of it was lost, or of the log of what is written: what is here is no longer what the guest has.
+    /// Tests whether a page of it, or of its dirty log, was lost: its content is then no longer the guest's.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.regions.iter().any(|region| region.mapping.is_lost())
             || self.log.as_ref().is_some_and(|log| log.is_lost())
     }
 
-    /// Whether what is written is marked.
+    /// Tests whether writes are logged.
     #[inline]
     #[must_use]
     pub fn is_logged(&self) -> bool {

@@ -1,11 +1,11 @@
-//! All workers of a daemon, and which of them has which queue.
+//! The workers of a daemon, and the assignment of queues to them.
 
 use crate::queue::{Queue, QueueKey};
 use crate::worker::{Routes, Worker, WorkerError, WorkerOptions};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// All workers of a daemon.
+/// The workers of a daemon.
 #[derive(Debug)]
 pub struct Pool {
     routes: Arc<Routes>,
@@ -15,19 +15,19 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct Inner {
     workers: BTreeMap<u32, Arc<Worker>>,
-    /// Which worker each queue is at.
+    /// The worker of each queue.
     assigned: HashMap<QueueKey, u32>,
     next: u32,
 }
 
-/// Why something cannot be done with workers.
+/// A failure of the pool.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// There is no such worker.
+    /// The worker does not exist.
     #[error("There is no I/O worker {0}")]
     NoWorker(u32),
-    /// The last worker cannot be taken away while there are queues.
+    /// The last worker cannot be removed while there are queues.
     #[error("I/O worker {0} is the last one, and has queues to serve")]
     Last(u32),
     /// A queue is not served.
@@ -55,7 +55,7 @@ impl Pool {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one more worker. Its number, which no other ever had.
+    /// Adds a worker. Returns its number, which no other worker has had.
     ///
     /// # Errors
     /// [`WorkerError`].
@@ -68,9 +68,10 @@ impl Pool {
         Ok(number)
     }
 
-    /// Takes a worker away, after its queues were given to the others.
+    /// Removes a worker after giving its queues to the others.
     ///
     /// # Errors
+    ///
     /// [`PoolError`]; the worker stays then.
     pub fn remove_worker(&self, number: u32) -> Result<(), PoolError> {
         let mut inner = self.inner();
@@ -89,7 +90,7 @@ impl Pool {
         }
         inner.move_queues(&moves)?;
         let gone = inner.workers.remove(&number);
-        // Its thread ends when nobody uses it any more, which may take as long as a disk does: nobody waits for that.
+        // Its thread ends with the last reference, which may take as long as a disk does: nobody waits for that.
         drop(inner);
         drop(gone);
         Ok(())
@@ -109,7 +110,7 @@ impl Pool {
         self.inner().workers.get(&number).cloned().ok_or(PoolError::NoWorker(number))
     }
 
-    /// Gives a queue to the worker that was asked for, or to the one with the fewest. Its number.
+    /// Gives a queue to the wanted worker, or to the one with the fewest queues. Returns the worker's number.
     ///
     /// # Errors
     /// [`PoolError::NoWorker`].
@@ -127,6 +128,7 @@ impl Pool {
     /// Moves a queue to another worker, between two of its requests.
     ///
     /// # Errors
+    ///
     /// [`PoolError`]; the queue stays where it is then.
     pub fn move_queue(&self, key: QueueKey, to: u32) -> Result<(), PoolError> {
         match self.move_queues([key], to)?.first() {
@@ -135,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// Moves queues to another worker, each between two of its requests. Those that are not served.
+    /// Moves queues to another worker, each between two of its requests. Returns those that are not served.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -147,18 +149,18 @@ impl Pool {
         self.inner().move_queues(&keys.into_iter().map(|key| (key, to)).collect())
     }
 
-    /// Which worker has a queue.
+    /// The worker of a queue.
     #[must_use]
     pub fn worker_of(&self, key: QueueKey) -> Option<u32> {
         self.inner().assigned.get(&key).copied()
     }
 
-    /// Ends serving a queue, once the kernel has none of its requests any more.
+    /// Stops serving a queue once its requests in flight have completed.
     ///
     /// # Errors
     /// [`PoolError`].
     pub fn end(&self, key: QueueKey) -> Result<Queue, PoolError> {
-        // It may take as long as a disk does, so that others are not kept waiting; a move meanwhile finds no queue.
+        // This may take as long as a disk does, so the lock is not held; a move meanwhile finds no queue.
         let worker = self.leave(key)?;
         worker.take_drained(key)?.ok_or(PoolError::NoQueue(key.0))
     }
@@ -169,7 +171,7 @@ impl Pool {
         inner.workers.get(&number).cloned().ok_or(PoolError::NoWorker(number))
     }
 
-    /// Does something to a queue between two of its requests.
+    /// Calls a function on a queue, between two of its requests.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -179,10 +181,10 @@ impl Pool {
         act: impl FnOnce(&mut Queue) -> T + Send + 'static,
     ) -> Result<T, PoolError> {
         let worker = self.serving_worker(key)?;
-        // Others are not kept waiting for it.
+        // The lock is not held meanwhile.
         match worker.with(key, act)? {
             Ok(done) => Ok(done),
-            // It went to another worker meanwhile.
+            // It moved to another worker meanwhile.
             Err(act) => {
                 let worker = self.serving_worker(key)?;
                 worker.with(key, act)?.map_err(|_| PoolError::NoQueue(key.0))
@@ -207,8 +209,8 @@ impl Inner {
         numbers.min_by_key(|number| self.queues_of(*number).count())
     }
 
-    /// Moves queues to these workers, in one letter to each worker that has some of them: with as many threads as
-    /// queues that want to run, each answer to wait for takes milliseconds. Those that are not served.
+    /// Moves queues, with one command to each worker that has some of them: with as many runnable threads as queues
+    /// each reply that is waited for takes milliseconds. Returns the queues that are not served.
     fn move_queues(&mut self, moves: &BTreeMap<QueueKey, u32>) -> Result<Vec<QueueKey>, PoolError> {
         let mut missing = Vec::new();
         let mut by_worker: BTreeMap<u32, Vec<(QueueKey, u32)>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The messages of vhost-user (QEMU's docs/interop/vhost-user.rst), as the back-end receives and sends them.
+//! The messages of vhost-user (QEMU's docs/interop/vhost-user.rst), from the back-end's side.
 
 mod connection;
 mod features;
@@ -10,11 +10,12 @@ pub use features::{ProtocolFeatures, VirtioFeatures};
 pub use payload::{InflightDescription, RingAddresses, RingState};
 pub use request::{Header, Request, RequestError};
 
-/// Most bytes of a message's payload: 512 regions of memory are far below, and a longer one is no message of this protocol.
+/// The largest payload of a message, bytes. The largest message of the protocol, with 512 memory regions, is well
+/// below.
 pub const LARGEST_PAYLOAD: usize = 0x5000;
 
-/// Most descriptors that come with a message (vhost-user: `VHOST_MEMORY_BASELINE_NREGIONS`).
+/// The most file descriptors of a message (`VHOST_MEMORY_BASELINE_NREGIONS`).
 pub const MOST_FILES: usize = 8;
 
-/// Most regions of memory that can be added one by one.
+/// The most memory regions that can be added one by one.
 pub const MOST_REGIONS: u64 = 509;

@@ -1,7 +1,6 @@
-//! A virtqueue with all that serves it: its ring, the ways in which guest and device wake each other, and what the device
-//! does with a request.
+//! A virtqueue with its handler and its eventfds, as one unit that moves between workers.
 //!
-//! A queue belongs to one thread at a time. It is handed from worker to worker as a whole, so that nothing in it is locked.
+//! A queue belongs to one thread at a time. It moves as a whole, so that nothing in it needs a lock.
 
 mod handler;
 pub mod inflight;
@@ -21,12 +20,12 @@ pub use handler::{BYTES_A_UNIT, Handler, NoRoom, Submitter, Token, WorkDone};
 pub use submission::Submission;
 pub use virtqueue::Virtqueue;
 
-/// A queue's number in the whole daemon; no two queues ever have the same.
+/// The number of a queue, unique in the process for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueKey(pub u32);
 
 impl QueueKey {
-    /// One that was never given.
+    /// A number that no queue has had.
     #[must_use]
     pub fn fresh() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -34,42 +33,42 @@ impl QueueKey {
     }
 }
 
-/// What others than the owner may know of a queue.
+/// The counters and the state of a queue that other threads may read.
 #[derive(Debug, Default)]
 pub struct QueueState {
-    /// Counters.
+    /// The counters.
     pub counters: QueueCounters,
-    /// How long requests waited before they were taken.
+    /// The delays of requests until they were taken.
     pub delays: Delays,
-    /// How often it went to another worker, and how long that took.
+    /// The moves between workers, and the pauses that they caused.
     pub moves: Moves,
-    /// Whether its ring broke the rules, so that it is no longer served.
+    /// The driver violated the ring's format, so that the queue is no longer served.
     pub broken: AtomicBool,
-    /// What its driver can have written to the log.
+    /// The limit of log lines that the driver can cause.
     pub log: LogLimit,
 }
 
 /// A virtqueue that can be served.
 pub struct Queue {
-    /// Its number in the daemon.
+    /// Its number.
     pub key: QueueKey,
     /// The ring with its inflight records and its call eventfd.
     pub virtqueue: Virtqueue,
-    /// What the device does.
+    /// The device's side of the queue.
     pub(crate) handler: Box<dyn Handler>,
-    /// By this the driver says that there is something; `None` when the queue is to be polled.
+    /// The kick eventfd; `None` if the queue must be polled.
     pub(crate) kick: Option<OwnedFd>,
-    /// By this the front-end learns that the ring broke the rules.
+    /// The error eventfd, by which the front-end learns that the ring is broken.
     error: Option<Arc<OwnedFd>>,
-    /// Whether it is still to be told.
+    /// The error eventfd is still to be signalled.
     error_due: bool,
-    /// Whether it is served. Requests that are under way end in any case.
+    /// Requests are taken. Requests in flight complete in any case.
     pub(crate) enabled: bool,
-    /// Its share of a busy worker, against other queues' weights.
+    /// Its share of a busy worker, relative to the weights of other queues.
     pub(crate) weight: u32,
-    /// Whether it is never left to its kicks.
+    /// The queue is polled always, and never left to kicks.
     pub(crate) polled: bool,
-    /// When a worker gave it away, nanoseconds of the monotonic clock.
+    /// The time at which a worker handed it over, nanoseconds of the monotonic clock.
     pub(crate) left: Option<u64>,
 }
 
@@ -82,22 +81,22 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// The files by which driver and device wake each other.
+/// The eventfds of a virtqueue.
 #[derive(Debug, Default)]
 pub struct Notifiers {
-    /// The driver writes to it; `None` when the queue is to be polled.
+    /// The driver's kicks; `None` if the queue must be polled.
     pub kick: Option<OwnedFd>,
-    /// The device writes to it; `None` when the driver polls.
+    /// Calls to the driver; `None` if the driver polls.
     pub call: Option<OwnedFd>,
-    /// The device writes to it when the ring breaks the rules.
+    /// Signalled when the driver violates the ring's format.
     pub error: Option<OwnedFd>,
 }
 
-/// Weight of a queue that was given none.
+/// The default weight of a queue.
 pub const USUAL_WEIGHT: u32 = 100;
 
 impl Queue {
-    /// A queue that is served from the moment a worker has it.
+    /// A queue that is served as soon as a worker has it.
     #[must_use]
     pub fn new(ring: Ring, notifiers: Notifiers, handler: Box<dyn Handler>, state: Arc<QueueState>) -> Self {
         let Notifiers { kick, call, error } = notifiers;
@@ -123,19 +122,19 @@ impl Queue {
         &self.virtqueue.state
     }
 
-    /// Requests that the host's kernel has.
+    /// The number of requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.handler.in_flight()
     }
 
-    /// The file by which the driver kicks.
+    /// The kick eventfd.
     #[must_use]
     pub fn kick(&self) -> Option<BorrowedFd<'_>> {
         self.kick.as_ref().map(AsFd::as_fd)
     }
 
-    /// Serves at most `budget` requests.
+    /// Handles at most `budget` units of requests.
     #[inline]
     pub(crate) fn serve(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
         if self.virtqueue.broken.is_some() {
@@ -152,26 +151,26 @@ impl Queue {
         work
     }
 
-    /// Goes on with requests that were taken, as far as `budget` suffices, and takes none.
+    /// Resumes requests that were taken, for at most `budget` units, and takes no new ones.
     pub(crate) fn resume(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
         let work = self.handler.resume(&mut self.virtqueue, submitter, budget);
         self.after_use();
         work
     }
 
-    /// Whether parts of requests that were taken wait for [`Self::resume`].
+    /// Tests whether parts of requests wait for [`Self::resume`].
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         self.handler.has_waiting()
     }
 
-    /// Serves it from now on, or no longer.
+    /// Enables or disables it.
     pub fn set_enabled(&mut self, enabled: bool) {
         self.enabled = enabled;
         self.handler.enable(enabled);
     }
 
-    /// Leaves it alone until somebody kicks or brings something. Whether there is something already.
+    /// Enables kicks, and wake-ups by the handler's other sources. `true` if there are requests already.
     pub(crate) fn enable_wakeups(&mut self) -> bool {
         match self.enabled {
             true => self.handler.enable_wakeups(&mut self.virtqueue),
@@ -179,8 +178,8 @@ impl Queue {
         }
     }
 
-    /// Lets the driver see what was given back. Requests under way are counted before it does: whoever sees the last one's
-    /// end, and asks, finds none.
+    /// Publishes used buffers to the driver. `in_flight` is updated first, so that a driver that sees its last request
+    /// complete, and asks, reads 0.
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.virtqueue.state.counters.in_flight.set(self.in_flight() as u64);
@@ -188,7 +187,7 @@ impl Queue {
         self.after_use();
     }
 
-    /// Has driver and front-end woken by `signal`, which is given the eventfd, as far as they are to be.
+    /// Passes the call and error eventfds that are due to `signal`.
     #[inline]
     pub(crate) fn wake(&mut self, mut signal: impl FnMut(&Arc<OwnedFd>)) {
         if let Some(call) = self.virtqueue.call() {
@@ -201,13 +200,13 @@ impl Queue {
         }
     }
 
-    /// Ends a request that the host's kernel has done.
+    /// Handles the completion of a submission.
     #[inline]
     pub(crate) fn complete(&mut self, token: Token, result: i32) {
         self.handler.complete(&mut self.virtqueue, token, result);
     }
 
-    /// Tells the front-end, once, that the ring broke the rules.
+    /// Reports a broken ring once, to the log and to the front-end.
     fn after_use(&mut self) {
         if let Some(error) = self.virtqueue.newly_broken() {
             let QueueKey(number) = self.key;
@@ -217,7 +216,7 @@ impl Queue {
         }
     }
 
-    /// Uses another map of the same guest's memory from now on. One in which the ring is no longer where it was breaks it.
+    /// Switches to another mapping of the same guest's memory. If the ring is not in it, the queue breaks.
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
         if let Err(error) = self.virtqueue.ring.use_memory(memory) {
             self.virtqueue.broken = Some(error);

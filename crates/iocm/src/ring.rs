@@ -1,7 +1,7 @@
-//! Virtqueues as the device sees them, in both layouts of VIRTIO 1.3 (2.7 split, 2.8 packed).
+//! Rings of virtqueues from the device's side, in both layouts of VIRTIO 1.3 (2.7 split, 2.8 packed).
 //!
-//! Everything in a ring is the guest's word: each index, address and length is copied once and then checked, so that what
-//! was checked is what is used. A ring that breaks the rules is given up: nothing more is taken from it.
+//! Nothing in a ring is trusted: each index, address and length is copied once and then checked, so that what was
+//! checked is what is used. After a violation of the format nothing more is taken from the ring.
 
 mod chain;
 mod packed;
@@ -15,10 +15,10 @@ pub use chain::{Chain, Side};
 pub use packed::{PackedRing, RawDescriptor};
 pub use split::SplitRing;
 
-/// Largest number of descriptors in a ring (VIRTIO 1.3, 2.7 and 2.8).
+/// The largest number of descriptors of a ring (VIRTIO 1.3, 2.7 and 2.8).
 pub const LARGEST: u16 = 1 << 15;
 
-/// What was negotiated that changes how a ring works.
+/// The negotiated features that change the format of a ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RingFeatures {
     /// `VIRTIO_F_RING_PACKED`.
@@ -29,78 +29,76 @@ pub struct RingFeatures {
     pub indirect: bool,
 }
 
-/// Where a ring's three parts are, as addresses of the front-end's process.
+/// The addresses of a ring's three parts, in the front-end's process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Descriptors: the table of a split ring, the ring itself of a packed one.
+    /// The descriptor area: the table of a split ring, the ring itself of a packed one.
     pub descriptors: u64,
-    /// What the driver writes: the available ring, or its event suppression structure.
+    /// The driver area: the available ring, or the driver's event suppression structure.
     pub driver: u64,
-    /// What the device writes: the used ring, or its event suppression structure.
+    /// The device area: the used ring, or the device's event suppression structure.
     pub device: u64,
-    /// Where the device's part is in the guest when writes to it are to be marked as dirty.
+    /// The guest address of the device area, if writes to it are logged.
     pub logged: Option<u64>,
 }
 
-/// How a ring breaks the rules.
+/// A violation of the ring's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
-    /// Its size is no size of such a ring.
-    #[error("a ring of {0} descriptors is none: 1 to 32768, and a power of two if it is split")]
+    /// The number of descriptors is not valid.
+    #[error("a ring cannot have {0} descriptors: 1 to 32768 are valid, and a power of two if it is split")]
     Size(u32),
-    /// One of its parts is not within one region of the guest's memory, or not aligned.
+    /// A part is not within one region of the guest's memory, or not aligned.
     #[error("its {0} at {1:#x} are not wholly within one region of the guest's memory, or not aligned")]
     Unmapped(&'static str, u64),
-    /// More buffers are available than it has descriptors.
-    #[error("{0} buffers are said to be available, of {1} at most")]
+    /// The available index is too far ahead.
+    #[error("the available index claims {0} buffers in a ring of {1}")]
     TooManyAvailable(u16, u16),
-    /// A descriptor's number is beyond the table.
-    #[error("descriptor {0} is beyond the last")]
+    /// The index of a descriptor is out of bounds.
+    #[error("descriptor {0} is out of bounds")]
     Index(u16),
     /// A chain has more descriptors than the ring.
     #[error("a chain has a loop, or more than {0} descriptors")]
     TooLong(u16),
-    /// A buffer is not in the guest's memory.
+    /// A buffer is outside of the guest's memory.
     #[error("a buffer of {size:#x} bytes at {guest:#x} is not in the guest's memory")]
     OutOfMemory {
-        /// Address in the guest.
+        /// The guest address.
         guest: u64,
-        /// Bytes.
+        /// The size in bytes.
         size: u32,
     },
-    /// A buffer for the device to read follows one to write.
-    #[error("a buffer to be read follows one to be written")]
+    /// A device-readable buffer follows a device-writable one.
+    #[error("a device-readable buffer follows a device-writable one")]
     Order,
-    /// A table of indirect descriptors where none may be, or of a size that none has.
-    #[error("an indirect table where none may be, or of a size that none has")]
+    /// An indirect table where none is allowed, or of an invalid size.
+    #[error("an indirect table is not allowed here, or its size is not valid")]
     Indirect,
-    /// What is remembered of its requests under way cannot have been.
-    #[error(
-        "the memory of requests under way has lists that are none: an entry beyond the last, or one that is in two"
-    )]
+    /// The records of requests in flight contradict each other.
+    #[error("the inflight memory is damaged: an entry of a list is out of bounds, or in two lists")]
     Remembered,
-    /// The memory that it and its buffers lie in is no longer what the guest has.
+    /// A page that the ring or its buffers use was lost.
     #[error(
         "a page of the guest's memory was lost: its file was made shorter, found no room, or the machine's memory failed"
     )]
     Lost,
-    /// A buffer has the name of one that is still in use.
+    /// The buffer id is in use.
     #[error("buffer {0} is made available while it is in use")]
     InUse(u16),
 }
 
-/// A virtqueue.
+/// A ring.
 #[derive(Debug)]
 pub enum Ring {
-    /// With tables apart for descriptors, available and used buffers.
+    /// Descriptor table, available ring and used ring (2.7).
     Split(SplitRing),
-    /// With one table for all.
+    /// One descriptor ring (2.8).
     Packed(PackedRing),
 }
 
 impl Ring {
-    /// A ring of `size` descriptors that goes on at `base`, as `VHOST_USER_SET_VRING_BASE` gives it.
+    /// A ring of `size` descriptors that continues at `base`, in the form of `VHOST_USER_SET_VRING_BASE`.
     ///
     /// # Errors
     /// [`RingError::Size`] and [`RingError::Unmapped`].
@@ -117,7 +115,7 @@ impl Ring {
         })
     }
 
-    /// Takes the next buffer that the driver made available into `chain`. Whether there was one.
+    /// Takes the next available buffer into `chain`. `false` when there is none.
     ///
     /// # Errors
     /// [`RingError`], after which the ring must not be used.
@@ -129,7 +127,7 @@ impl Ring {
         }
     }
 
-    /// Gives a buffer back, of which `written` bytes were written. The driver sees it after [`Self::publish`].
+    /// Adds a used buffer of which `written` bytes were written. The driver sees it after [`Self::publish`].
     #[inline]
     pub fn push(&mut self, id: u16, written: u32) {
         match self {
@@ -138,7 +136,7 @@ impl Ring {
         }
     }
 
-    /// Leaves the buffer that was taken last to be taken again. Several are put back from the last one on.
+    /// Returns the buffer that was taken last to the available ones. Several are put back starting with the last one.
     #[inline]
     pub fn put_back(&mut self, id: u16) {
         match self {
@@ -147,7 +145,7 @@ impl Ring {
         }
     }
 
-    /// Lets the driver see all buffers that were given back. Whether it wants to be called for them.
+    /// Publishes the used buffers to the driver. `true` if it wants a call for them.
     #[inline]
     pub fn publish(&mut self) -> bool {
         match self {
@@ -156,7 +154,7 @@ impl Ring {
         }
     }
 
-    /// Whether a buffer is available.
+    /// Tests whether a buffer is available.
     #[inline]
     #[must_use]
     pub fn has_more(&self) -> bool {
@@ -166,7 +164,7 @@ impl Ring {
         }
     }
 
-    /// Asks the driver to kick for the next buffer. Whether there is one already, for which it does not.
+    /// Asks the driver to kick for the next buffer. `true` if one is available already, for which it does not.
     #[inline]
     pub fn enable_kicks(&mut self) -> bool {
         match self {
@@ -175,7 +173,7 @@ impl Ring {
         }
     }
 
-    /// Tells the driver that it need not kick.
+    /// Tells the driver that kicks are not needed.
     #[inline]
     pub fn disable_kicks(&mut self) {
         match self {
@@ -184,7 +182,7 @@ impl Ring {
         }
     }
 
-    /// The memory that it lies in.
+    /// The guest's memory.
     #[must_use]
     pub const fn memory(&self) -> &Arc<GuestMemory> {
         match self {
@@ -193,10 +191,11 @@ impl Ring {
         }
     }
 
-    /// Uses another map of the same memory from now on.
+    /// Switches to another mapping of the same memory.
     ///
     /// # Errors
-    /// [`RingError::Unmapped`] when the ring itself is not where it was in it: then it goes on with the old one.
+    ///
+    /// [`RingError::Unmapped`] if the ring is not in it; the ring keeps the old mapping then.
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
         match self {
             Self::Split(ring) => ring.use_memory(memory),
@@ -204,7 +203,7 @@ impl Ring {
         }
     }
 
-    /// Where it stands, as `VHOST_USER_GET_VRING_BASE` gives it.
+    /// The position in the form of `VHOST_USER_GET_VRING_BASE`.
     #[must_use]
     pub fn base(&self) -> u32 {
         match self {
@@ -213,7 +212,7 @@ impl Ring {
         }
     }
 
-    /// Descriptors in it.
+    /// The number of descriptors.
     #[must_use]
     pub fn size(&self) -> u16 {
         match self {
@@ -223,27 +222,29 @@ impl Ring {
     }
 }
 
-/// A descriptor, as it is in a table of either layout.
+/// A descriptor in the form of both layouts.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Descriptor {
-    /// Address in the guest.
+    /// The guest address.
     guest: u64,
-    /// Bytes.
+    /// The size in bytes.
     size: u32,
-    /// Split: flags and the next one's number, in the halves. Packed: the buffer's name and flags.
+    /// Split: flags and next, in this order. Packed: buffer id and flags.
     halves: [u16; 2],
 }
 
-/// Bytes of a descriptor.
+/// The size of a descriptor.
 const DESCRIPTOR: u32 = 16;
 const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR as usize);
 
 impl Descriptor {
-    /// Takes a descriptor of a table that need not be aligned. Each byte is read once, for the guest may write meanwhile.
+    /// Reads a descriptor from a table that may be unaligned. Each byte is read once, because the guest may write
+    /// meanwhile.
     ///
     /// # Safety
-    /// As many bytes are mapped there.
+    ///
+    /// The bytes of a descriptor are mapped there.
     #[inline]
     unsafe fn take(pointer: *const Self) -> Self {
         if pointer.is_aligned() {
@@ -268,7 +269,7 @@ const WRITE: u16 = 2;
 /// `VIRTQ_DESC_F_INDIRECT`.
 const INDIRECT: u16 = 4;
 
-/// A part of a ring: where its first byte is here. The memory is kept mapped by whoever has the pointer.
+/// Translates the address of a part of the ring. The caller keeps the memory mapped.
 fn part_of_ring(
     memory: &GuestMemory,
     what: &'static str,

@@ -1,4 +1,4 @@
-//! A daemon as a whole process: what is opened, what is given away, what is served, in the order in which that can be.
+//! The daemon as a process, in the order that its privileges require: open files, drop privileges, serve.
 
 use crate::config::Config;
 use crate::control::{Access, ControlEndpoints, ControlServer, EndpointsError};
@@ -7,7 +7,7 @@ use crate::safety::{Safety, SafetyError, group_of};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// All is opened, and nothing runs.
+/// A daemon with open files, before its first thread.
 #[derive(Debug)]
 pub struct Ready {
     opened: Opened,
@@ -15,14 +15,14 @@ pub struct Ready {
     safety: Safety,
 }
 
-/// A daemon that runs, with its doors. Dropping it ends it, the doors first.
+/// A running daemon and its control endpoints. Dropping it stops both, the endpoints first.
 #[derive(Debug)]
 pub struct Running {
     _control: ControlServer,
     daemon: Arc<Daemon>,
 }
 
-/// Why a daemon cannot run.
+/// A failure to start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each is another's error")]
@@ -36,7 +36,7 @@ pub enum StartError {
 }
 
 impl Ready {
-    /// Opens all that a file names: files, sockets, the control tree.
+    /// Opens all that the configuration names: files, sockets, the control tree.
     ///
     /// # Errors
     /// [`StartError`].
@@ -48,16 +48,17 @@ impl Ready {
         Ok(Self { opened, endpoints, safety })
     }
 
-    /// The control tree's mount. Once privileges are given away, the daemon cannot take it away itself.
+    /// The mount of the control tree. Without privileges the daemon cannot unmount it itself.
     #[must_use]
     pub fn mounted(&self) -> Option<BorrowedFd<'_>> {
         self.endpoints.mounted()
     }
 
-    /// Gives away what is to be, and serves. No thread may have begun before.
+    /// Drops privileges, and serves. The process must have one thread only.
     ///
     /// # Errors
-    /// [`StartError`]; privileges may be gone then.
+    ///
+    /// [`StartError`]; the privileges may be gone then.
     pub fn run(self) -> Result<Running, StartError> {
         let Self { opened, endpoints, safety } = self;
         safety.take_effect()?;

@@ -1,7 +1,7 @@
-//! What the daemon gives away once it has opened what its file names: its user, its capabilities, and most system calls.
+//! The privileges that the daemon gives up once its files are open: its user, its capabilities, and most system calls.
 //!
-//! All of it is done by one thread, before there are others, for the kernel keeps users, capabilities and filters by
-//! thread: threads that begin later have those of the one that began them.
+//! One thread does this before it starts others, because the kernel keeps users, capabilities and filters per thread:
+//! new threads inherit those of the thread that starts them.
 
 mod accounts;
 mod filter;
@@ -13,36 +13,36 @@ use std::io;
 
 pub use accounts::{Account, AccountError, group_of, user_of};
 
-/// Why the daemon cannot give away what it shall.
+/// A failure to drop privileges.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SafetyError {
-    /// There is no such user or group.
+    /// A user or group does not exist.
     #[error(transparent)]
     Account(#[from] AccountError),
-    /// There is no such capability.
+    /// A capability does not exist.
     #[error(
-        "There is no capability `{0}` under keep-capabilities; they are called as in capabilities(7): CAP_DAC_OVERRIDE"
+        "`{0}` under keep-capabilities is not a capability; the names are those of capabilities(7), such as CAP_DAC_OVERRIDE"
     )]
     Capability(String),
-    /// There are other threads, which would keep all.
-    #[error("{0} threads run already, and would keep what is given away")]
+    /// Other threads run, and would keep their privileges.
+    #[error("{0} threads run already, and would keep the privileges")]
     Threads(usize),
-    /// The kernel refuses.
-    #[error("Cannot give away privileges: {what}")]
+    /// The kernel refused.
+    #[error("Cannot drop privileges: {what}")]
     Kernel {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Why not.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// The filter cannot be made.
-    #[error("Cannot limit the system calls; `seccomp = \"off\"` under [safety] goes without")]
+    #[error("Cannot limit the system calls; `seccomp = \"off\"` under [safety] runs without a filter")]
     Filter(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What is to be given away, with all names looked up.
+/// The privileges to give up, with all names resolved.
 #[derive(Debug)]
 pub struct Safety {
     account: Option<Account>,
@@ -51,10 +51,11 @@ pub struct Safety {
 }
 
 impl Safety {
-    /// Looks up what a configuration names.
+    /// Resolves the names of a configuration.
     ///
     /// # Errors
-    /// [`SafetyError`] when something is not there.
+    ///
+    /// [`SafetyError`] when a name does not exist.
     pub fn new(config: &SafetyConfig) -> Result<Self, SafetyError> {
         let mut keep = CapabilitySet::empty();
         for name in &config.keep_capabilities {
@@ -68,16 +69,17 @@ impl Safety {
         Ok(Self { account, keep, seccomp: config.seccomp })
     }
 
-    /// The user that the daemon will be.
+    /// The user that the daemon becomes.
     #[must_use]
     pub fn user(&self) -> u32 {
         self.account.as_ref().map_or_else(|| rustix::process::geteuid().as_raw(), |account| account.user)
     }
 
-    /// Gives all away that is to be. There is no way back.
+    /// Drops the privileges for good.
     ///
     /// # Errors
-    /// [`SafetyError`]; something may be gone already then.
+    ///
+    /// [`SafetyError`]; some privileges may be gone then.
     pub fn take_effect(&self) -> Result<(), SafetyError> {
         let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
         if threads > 1 {
@@ -94,7 +96,7 @@ impl Safety {
         let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
         rustix::thread::set_capabilities(None, sets).map_err(kernel("the capabilities"))?;
         rustix::thread::set_no_new_privs(true).map_err(kernel("getting new ones by running programs"))?;
-        // Without the capability there is nothing to set up.
+        // Without the capability there are no interfaces to configure.
         let interfaces = keep.contains(CapabilitySet::NET_ADMIN);
         match self.seccomp {
             Seccomp::Off => Ok(()),
@@ -103,11 +105,11 @@ impl Safety {
         }
     }
 
-    /// No program that is ever run from here gets a capability back that is not kept.
+    /// Clears the bounding set, so that no program gets back a capability that is not kept.
     fn drop_capabilities_of_children(&self) -> Result<(), SafetyError> {
         for capability in CapabilitySet::all().difference(self.keep).iter() {
             match rustix::thread::remove_capability_from_bounding_set(capability) {
-                // One that this kernel does not know, or that this user cannot give away because it has none.
+                // The kernel does not know it, or this user cannot drop it because it has none.
                 Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::PERM) => {}
                 Err(error) => {
                     let what = "capabilities of programs run from here";
@@ -119,7 +121,7 @@ impl Safety {
     }
 }
 
-/// Whom root becomes where nobody is named, if there is such a user.
+/// The user that root becomes by default, if it exists.
 pub const USUAL_USER: &str = "exitless";
 
 fn usual_account() -> Option<Account> {

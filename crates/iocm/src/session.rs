@@ -1,4 +1,4 @@
-//! One front-end's connection: what it says, step by step, and what follows from it for the queues.
+//! A vhost-user connection: the requests of one front-end, and their effect on the queues.
 
 mod requests;
 mod vring;
@@ -18,45 +18,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vring::Vring;
 
-/// What of a device is there whether a front-end is connected or not.
+/// The back-end of a device, which stays while front-ends come and go.
 #[derive(Debug)]
 pub struct Backend {
     /// The device.
     pub device: Box<dyn Device>,
-    /// What is known of each of its queues, by number.
+    /// Its queues by number.
     pub queues: Vec<Arc<BackendQueue>>,
     requests: Mutex<Requests>,
-    /// Whether no queue may begin any more.
+    /// No queue may start any more.
     over: AtomicBool,
-    /// What its front-end can have written to the log.
+    /// The limit of log lines that its front-end can cause.
     pub log: LogLimit,
 }
 
-/// The connection for the back-end's own requests, when there is one.
+/// The channel for requests of the back-end (`VHOST_USER_SET_BACKEND_REQ_FD`).
 #[derive(Debug, Default)]
 struct Requests {
     connection: Option<Connection>,
-    /// Whether the front-end does not read it, and is told nothing more.
+    /// The front-end does not read it, and is sent nothing more.
     is_deaf: bool,
 }
 
-/// What of a queue is there whether it is served or not.
+/// A queue of a back-end, served or not.
 #[derive(Debug, Default)]
 pub struct BackendQueue {
     /// Counters.
     pub state: Arc<QueueState>,
-    /// Its number in the daemon while it is served.
+    /// Its number while it is served.
     pub key: Mutex<Option<crate::queue::QueueKey>>,
-    /// Where it shall be served: kept from connection to connection.
+    /// The worker that shall serve it. Kept across connections.
     pub worker: Mutex<Option<u32>>,
-    /// Its weight, 0 for the usual.
+    /// Its weight; 0 for the default.
     pub weight: std::sync::atomic::AtomicU32,
-    /// Whether it is looked at all the time, and never left to its kicks.
+    /// It is polled always, and never left to kicks.
     pub polled: std::sync::atomic::AtomicBool,
 }
 
 impl Backend {
-    /// A device that nobody is connected to.
+    /// A back-end without a front-end.
     #[must_use]
     pub fn new(device: Box<dyn Device>) -> Arc<Self> {
         let queues = (0..device.queues()).map(|_| Arc::default()).collect();
@@ -69,8 +69,8 @@ impl Backend {
         })
     }
 
-    /// Ends all queues once the kernel has none of their requests, and lets none begin any more, whatever the front-end's
-    /// thread is about.
+    /// Stops all queues once their requests in flight have completed, and lets none start any more, whatever the
+    /// front-end's thread is doing.
     pub(crate) fn end(&self, pool: &Pool) {
         self.over.store(true, Ordering::SeqCst);
         for queue in &self.queues {
@@ -80,14 +80,14 @@ impl Backend {
                     *queue.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     break;
                 }
-                // The front-end's thread is ending it, which takes as long as a disk does.
+                // The front-end's thread is stopping it, which takes as long as a disk does.
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
     }
 
-    /// Takes another connection for the back-end's requests. The one before is closed by the front-end's thread alone, while
-    /// nobody waits for the lock: what the front-end left in it goes with it, and closing that may take long.
+    /// Replaces the channel for requests of the back-end. Only the front-end's thread closes the old one, without the
+    /// lock: closing it drops what the front-end left in it, which may take long.
     fn replace_requests(&self, connection: Option<Connection>) {
         let requests = Requests { connection, is_deaf: false };
         let before =
@@ -95,7 +95,7 @@ impl Backend {
         drop(before);
     }
 
-    /// Tells the front-end that the configuration has changed. Whether there was one to tell.
+    /// Tells the front-end that the configuration space has changed. `false` if nobody was told.
     pub fn config_changed(&self) -> bool {
         /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`.
         const CONFIG_CHANGE: u32 = 2;
@@ -106,9 +106,9 @@ impl Backend {
         match connection.request(CONFIG_CHANGE, &[]) {
             Ok(()) => true,
             Err(error) => {
-                // What is sent in part is no message, and one who does not read is told nothing more.
+                // After a message that was sent in part no other one can follow.
                 self.log.warn(|| {
-                    format!("A front-end is not told that its device's configuration changed: {error}")
+                    format!("Cannot tell a front-end that its device's configuration changed: {error}")
                 });
                 *is_deaf = true;
                 false
@@ -117,7 +117,7 @@ impl Backend {
     }
 }
 
-/// A front-end's connection.
+/// A connection of a front-end.
 #[derive(Debug)]
 pub struct Session {
     backend: Arc<Backend>,
@@ -125,8 +125,8 @@ pub struct Session {
     features: VirtioFeatures,
     protocol: ProtocolFeatures,
     memory: Arc<GuestMemory>,
-    /// Regions that were added again, as often as that was: QEMU before 8.2 adds and removes each once for every pair of
-    /// a network device's queues.
+    /// Regions that were added twice or more: QEMU before 8.2 adds and removes each of them once for every queue pair
+    /// of a network device.
     duplicate_regions: Vec<RegionDescription>,
     log: Option<Arc<DirtyLog>>,
     inflight: Option<InflightMemory>,
@@ -134,18 +134,18 @@ pub struct Session {
     vrings: Vec<Vring>,
 }
 
-/// What a request is answered with.
+/// The reply to a request.
 enum Reply {
-    /// Nothing, or that it was done, if that is wanted.
+    /// No payload; success is reported if the front-end wants a reply.
     Done,
     /// A payload.
     Payload(Vec<u8>),
-    /// A payload and a file.
+    /// A payload with a file descriptor.
     File(Vec<u8>, std::os::fd::OwnedFd),
 }
 
 impl Session {
-    /// A session that has not begun.
+    /// A session before its first request.
     #[must_use]
     pub fn new(backend: Arc<Backend>, pool: Arc<Pool>) -> Self {
         let vrings = backend.queues.iter().map(|_| Vring::default()).collect();
@@ -163,10 +163,11 @@ impl Session {
         }
     }
 
-    /// Serves a front-end until it is gone, and ends its queues then.
+    /// Serves a front-end until it disconnects, and stops its queues then.
     ///
     /// # Errors
-    /// [`ConnectionError`] when it did not just close the connection.
+    ///
+    /// [`ConnectionError`] unless the front-end closed the connection.
     pub fn run(&mut self, socket: UnixStream) -> Result<(), ConnectionError> {
         let mut connection = Connection::new(socket);
         let outcome = loop {
@@ -205,8 +206,8 @@ impl Session {
                 let code = header.code;
                 self.backend.log.warn(|| format!("A front-end's request {code} is refused: {error}"));
                 match has_reply {
-                    // The front-end waits for an answer of a shape that a refusal does not have.
-                    true => Err(ConnectionError::Garbled("a request that must be answered cannot be")),
+                    // The front-end waits for a reply with a payload, which an error cannot give.
+                    true => Err(ConnectionError::Garbled("a request that needs a reply failed")),
                     false if acknowledges => connection.reply(header.code, &1_u64.to_ne_bytes(), None),
                     false => Ok(()),
                 }
@@ -214,7 +215,7 @@ impl Session {
         }
     }
 
-    /// Ends all queues.
+    /// Stops all queues.
     fn end(&mut self) {
         for index in 0..self.vrings.len() {
             self.stop(index);
@@ -223,7 +224,7 @@ impl Session {
     }
 }
 
-/// A failure of workers, as the front-end is told of it.
+/// The reply to a request that a worker could not carry out.
 fn pool_error(error: &PoolError) -> RequestError {
     RequestError::Invalid(error.to_string())
 }

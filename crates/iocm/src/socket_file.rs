@@ -1,7 +1,7 @@
-//! Files of sockets, in directories that others may write to.
+//! Socket files in directories that others may write to.
 //!
-//! The daemon makes them as root, and its own user may write to `/run/exitless`: whatever is there is taken by descriptor,
-//! and looked at before it is given to anybody.
+//! The daemon makes them as root, and its own user may write to `/run/exitless`. So a file is opened by descriptor and
+//! checked before its owner is changed.
 
 use files::{Directory, Missing};
 use rustix::fs::{AtFlags, FileType, Gid, Stat, Uid, chownat, fstat};
@@ -13,23 +13,24 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Where a socket's file is.
+/// The file of a listening socket.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     directory: Directory,
     name: OsString,
-    /// The file that was made: its device and its inode.
+    /// The device and inode of the file that was made.
     made: Option<(u64, u64)>,
 }
 
 impl SocketFile {
-    /// Makes a socket that listens. One that a program that is gone left there is replaced; one that answers is another's.
+    /// Makes a listening socket. One that a program left when it ended is replaced; one on which a program listens is
+    /// in use.
     pub(crate) fn bind(path: &Path, missing: Missing) -> io::Result<(Self, UnixListener)> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let directory = Directory::open(above, missing).map_err(files::Error::into_io)?;
         let mut file = Self { directory, name, made: None };
-        // No link is followed by bind(2), whatever is there.
+        // bind(2) follows no link, whatever the path is.
         let reached = file.directory.reach(&file.name);
         let listener = match UnixListener::bind(&reached) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && file.is_left() => {
@@ -42,8 +43,8 @@ impl SocketFile {
         Ok((file, listener))
     }
 
-    /// Gives the socket to a user and a group, and its directory to the user when it was made for the socket: so that the
-    /// daemon can take its socket away, and make others there.
+    /// Gives the socket to a user and a group, and its directory to the user if it was made for the socket, so that the
+    /// daemon can remove its socket and make others there.
     pub(crate) fn give(&self, user: u32, group: Option<u32>, mode: u32) -> io::Result<()> {
         let user = Some(Uid::from_raw(user));
         if self.directory.was_made() {
@@ -51,7 +52,7 @@ impl SocketFile {
         }
         let socket = self.directory.entry(&self.name)?;
         let found = fstat(&socket)?;
-        // Ours, and not another socket of root that somebody linked there meanwhile.
+        // It is our socket, and not another one of root that somebody linked there meanwhile.
         let is_ours = found.st_uid == rustix::process::geteuid().as_raw() && found.st_nlink == 1;
         if FileType::from_raw_mode(found.st_mode) != FileType::Socket || !is_ours {
             return Err(io::Error::new(
@@ -59,26 +60,26 @@ impl SocketFile {
                 "it is no longer the socket that was made",
             ));
         }
-        // Whoever connects before is still asked for who it is.
+        // Those who connect before this are checked by their credentials.
         std::fs::set_permissions(itself(&socket), Permissions::from_mode(mode))?;
         Ok(chownat(&socket, "", user, group.map(Gid::from_raw), AtFlags::EMPTY_PATH)?)
     }
 
-    /// Removes it, from the directory that it was made in; that it is gone already is what is wanted. What somebody put in
-    /// its place since stays.
+    /// Removes the file from the directory that it was made in. It is no error if the file is gone, and a file that
+    /// somebody put in its place stays.
     pub(crate) fn remove(&self) {
         if self.made.is_some() && self.made == self.found() {
             let _ = self.directory.remove(&self.name);
         }
     }
 
-    /// Which file is there: its device and its inode.
+    /// The device and inode of the file at the path.
     fn found(&self) -> Option<(u64, u64)> {
         let Stat { st_dev, st_ino, .. } = fstat(self.directory.entry(&self.name).ok()?).ok()?;
         Some((st_dev, st_ino))
     }
 
-    /// Whether it is a socket that nobody answers on.
+    /// Tests whether it is a socket on which nobody listens.
     fn is_left(&self) -> bool {
         let is_socket = |entry: &OwnedFd| {
             fstat(entry).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
@@ -89,7 +90,7 @@ impl SocketFile {
     }
 }
 
-/// A path of what a descriptor stands for (proc_pid_fd(5)).
+/// The path of an open descriptor (proc_pid_fd(5)).
 fn itself(descriptor: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }

@@ -1,4 +1,4 @@
-//! What is counted of each queue and each worker.
+//! The counters of queues and workers.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds. Only the thread that owns the counter may: it needs no locked instruction then.
+    /// Adds to it. Only the thread that owns the counter may do so: it then needs no locked instruction.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Sets, as [`Self::add`] adds.
+    /// Sets it, under the condition of [`Self::add`].
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Its value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Buckets of a histogram of delays: one for each power of two nanoseconds.
+/// The buckets of a histogram of delays: one for each power of two nanoseconds.
 pub const BUCKETS: usize = 40;
 
 /// A histogram of times: bucket `n` has those from 2^n up to 2^(n+1) nanoseconds, bucket 0 also those below.
@@ -48,7 +48,7 @@ impl Delays {
         self.0[bucket.min(BUCKETS - 1)].add(times);
     }
 
-    /// What was counted, by bucket.
+    /// The counts by bucket.
     #[must_use]
     pub fn counts(&self) -> [u64; BUCKETS] {
         std::array::from_fn(|bucket| self.0[bucket].get())
@@ -60,7 +60,7 @@ impl Delays {
 /// Whichever worker has the queue counts them.
 #[derive(Debug, Default)]
 pub struct Moves {
-    /// How many there were.
+    /// The number of moves.
     pub count: Count,
     /// For how long no worker had it in the last one, nanoseconds.
     pub last_pause_ns: Count,
@@ -88,7 +88,7 @@ macro_rules! counters {
         pub struct $read { $($(#[doc = $doc])* pub $name: u64,)* }
 
         impl $live {
-            /// What was counted so far.
+            /// Reads all counters.
             #[must_use]
             pub fn read(&self) -> $read {
                 $read { $($name: self.$name.get(),)* }
@@ -98,7 +98,7 @@ macro_rules! counters {
         impl $read {
             /// The names of all counters, in order.
             pub const NAMES: &[&str] = &[$(stringify!($name),)*];
-            /// What each of them counts, in the same order.
+            /// The descriptions of the counters, in the same order.
             pub const ABOUT: &[&str] = &[$(concat!($($doc),*),)*];
 
             /// The counters with their names, in order.
@@ -111,7 +111,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What is counted of a queue.
+    /// The counters of a queue.
     QueueCounters, QueueFigures {
         /// Requests (packets) that were given back to the guest.
         requests,
@@ -145,7 +145,7 @@ counters! {
 }
 
 counters! {
-    /// What is counted of a worker.
+    /// The counters of a worker.
     WorkerCounters, WorkerFigures {
         /// Times that it looked at its queues.
         sweeps,

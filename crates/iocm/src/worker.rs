@@ -20,31 +20,31 @@ use std::thread::JoinHandle;
 pub use backoff::{Polling, USUAL_NAP_NS};
 pub use mailbox::Routes;
 
-/// How a worker is made.
+/// The options of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerOptions {
     /// Host CPUs that it may run on; empty for all.
     pub cpus: Vec<usize>,
-    /// What it does when there is nothing to do.
+    /// Polling when it finds nothing to do.
     pub polling: Polling,
-    /// Whether it uses threads for the host's disks as on a host that has no io_uring.
+    /// Use threads for disk I/O, as on a host without io_uring.
     pub without_uring: bool,
 }
 
-/// Why a worker cannot be had.
+/// A failure of a worker.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// The kernel gives no thread, or none of what a thread needs.
+    /// The kernel refused a thread, or something that a thread needs.
     #[error("Cannot make an I/O worker: {what}")]
     Cannot {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Why not.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// It ended.
+    /// Its thread has ended.
     #[error("The I/O worker has ended")]
     Gone,
 }
@@ -68,7 +68,7 @@ impl Worker {
     /// [`WorkerError::Cannot`].
     pub fn start(number: u32, options: &WorkerOptions, routes: &Arc<Routes>) -> Result<Self, WorkerError> {
         let cannot = |what| move |source: io::Error| WorkerError::Cannot { what, source };
-        let mailbox = Arc::new(Mailbox::new().map_err(cannot("no file for waking it"))?);
+        let mailbox = Arc::new(Mailbox::new().map_err(cannot("no eventfd for waking it"))?);
         let counters = Arc::<WorkerCounters>::default();
         let thread_id = Arc::new(AtomicI32::new(0));
         let (told, ready) = mpsc::channel();
@@ -110,13 +110,13 @@ impl Worker {
         self.number
     }
 
-    /// Its thread, as the kernel numbers it.
+    /// The kernel's number of its thread.
     #[must_use]
     pub fn thread_id(&self) -> i32 {
         self.thread_id.load(Ordering::Acquire)
     }
 
-    /// What is counted of it.
+    /// Its counters.
     #[must_use]
     pub const fn counters(&self) -> &Arc<WorkerCounters> {
         &self.counters
@@ -127,8 +127,9 @@ impl Worker {
         self.routes.give(queue, &self.mailbox);
     }
 
-    /// Hands queues over to other workers with the same routes, between two requests, as they are: requests that the
-    /// kernel has go on, and their ends reach whoever has the queue then. Those that the worker does not have.
+    /// Hands queues over to other workers with the same routes, each between two requests. Requests in flight continue,
+    /// and their completions reach the worker that has the queue by then. Returns the queues that this worker does not
+    /// have.
     ///
     /// # Errors
     /// [`WorkerError::Gone`].
@@ -140,7 +141,7 @@ impl Worker {
         self.ask(|reply| Command::HandOver { queues, reply })
     }
 
-    /// Takes a queue from it once the kernel has none of its requests any more. No new ones are taken meanwhile.
+    /// Takes a queue away once it has no requests in flight. It takes no new ones meanwhile.
     ///
     /// # Errors
     /// [`WorkerError::Gone`].
@@ -152,7 +153,8 @@ impl Worker {
         Ok(taken)
     }
 
-    /// Does something to a queue between two requests; when the worker does not have it, what was to be done comes back.
+    /// Calls a function on a queue, between two requests. If the worker does not have the queue, the function is
+    /// returned.
     ///
     /// # Errors
     /// [`WorkerError::Gone`].
@@ -172,13 +174,13 @@ impl Worker {
         })
     }
 
-    /// What it does when there is nothing to do.
+    /// Polling when it finds nothing to do.
     #[must_use]
     pub fn polling(&self) -> Polling {
         *self.polling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The host CPUs that the kernel lets it run on, ascending; none when its thread has ended.
+    /// The host CPUs on which the kernel lets it run, ascending; none when its thread has ended.
     #[must_use]
     pub fn cpus(&self) -> Vec<usize> {
         let thread = rustix::thread::Pid::from_raw(self.thread_id());
@@ -187,23 +189,23 @@ impl Worker {
         (0..rustix::thread::CpuSet::MAX_CPU).filter(is_allowed).collect()
     }
 
-    /// Changes what it does when there is nothing to do.
+    /// Changes the polling mode.
     pub fn set_polling(&self, polling: Polling) {
         *self.polling.lock().unwrap_or_else(PoisonError::into_inner) = polling;
         self.mailbox.send(Command::Polling(polling));
     }
 
-    /// Lets it run on these host CPUs alone, on all when there are none.
+    /// Restricts it to these host CPUs; an empty list allows all.
     ///
     /// # Errors
-    /// [`WorkerError::Cannot`] when the kernel refuses, so that it stays where it is.
+    ///
+    /// [`WorkerError::Cannot`] when the kernel refuses; the worker stays where it is then.
     pub fn pin(&self, cpus: Vec<usize>) -> Result<(), WorkerError> {
         let pinned = self.ask(|reply| Command::Pin { cpus, reply })?;
         pinned.map_err(|source| WorkerError::Cannot { what: "it may not run on these CPUs", source })
     }
 
-    /// Ends it, and gives back the queues that it had. It first waits for the kernel's answers to all requests that it
-    /// made.
+    /// Stops it, and returns its queues. It waits for its requests in flight first.
     ///
     /// # Errors
     /// [`WorkerError::Gone`].
@@ -232,7 +234,7 @@ impl Drop for Worker {
     }
 }
 
-/// Has this thread run on these CPUs alone, or on all where none is named.
+/// Restricts this thread to these CPUs; an empty list allows all.
 fn pin_thread(cpus: &[usize]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     let all = 0..rustix::thread::CpuSet::MAX_CPU;

@@ -70,7 +70,7 @@ const TESTS: &[(&str, fn())] = &[
     ("without_rights_files_and_directories_are_refused", process::safe::refused),
 ];
 
-/// As much of the usual harness as is asked for: a list, and tests by name.
+/// The part of the usual test harness that is needed: a list, and tests by name.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);

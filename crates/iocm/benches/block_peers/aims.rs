@@ -1,4 +1,4 @@
-//! What the daemon is meant to reach, and what it reached.
+//! The aims of the daemon, and the figures that it reached.
 
 use crate::{Disk, Load, Measured, Peer, Seen};
 

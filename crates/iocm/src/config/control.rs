@@ -1,21 +1,21 @@
-//! Where a daemon can be looked at and changed while it runs, and what it may do.
+//! The sections `[control]` and `[safety]`: where a running daemon is read and changed, and which privileges it keeps.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Where the control socket is, unless it is said.
+/// The default path of the control socket.
 pub const SOCKET: &str = "/run/exitless/iocm.sock";
-/// Where the control tree is mounted, unless it is said.
+/// The default mount point of the control tree.
 pub const MOUNT: &str = "/run/exitless/iocm";
 
-/// Where a daemon can be looked at and changed while it runs.
+/// The control socket and the mount of the control tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ControlConfig {
-    /// The socket; an empty one for none. Unless it is said, it is [`SOCKET`] where that can be made.
+    /// The path of the socket; an empty one makes none. The default is [`SOCKET`], if it can be made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
-    /// Where the tree is mounted; an empty one for nowhere. Unless it is said, it is [`MOUNT`] where that can be done.
+    /// The mount point of the tree; an empty one mounts it nowhere. The default is [`MOUNT`], if the host allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount: Option<PathBuf>,
     /// The group whose members may use both, beside root and the daemon's user: a name or a number.
@@ -24,13 +24,13 @@ pub struct ControlConfig {
 }
 
 impl ControlConfig {
-    /// Where the socket shall be, and whether that was said.
+    /// The path of the socket, and `true` if the file names it.
     #[must_use]
     pub fn socket(&self) -> Option<(&Path, bool)> {
         said(self.socket.as_deref(), SOCKET)
     }
 
-    /// Where the tree shall be mounted, and whether that was said.
+    /// The mount point of the tree, and `true` if the file names it.
     #[must_use]
     pub fn mount(&self) -> Option<(&Path, bool)> {
         said(self.mount.as_deref(), MOUNT)
@@ -45,31 +45,31 @@ fn said<'a>(path: Option<&'a Path>, usual: &'static str) -> Option<(&'a Path, bo
     }
 }
 
-/// What a daemon may do once it runs.
+/// The privileges that a running daemon keeps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct SafetyConfig {
-    /// Whom it becomes after it has opened what its file names: a name or a number. Unless it is said, root becomes the user
-    /// `exitless` where there is one.
+    /// The user that it becomes once its files are open: a name or a number. By default root becomes the user
+    /// `exitless`, if that user exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Capabilities that it keeps, such as `CAP_DAC_OVERRIDE`; it keeps none unless it is said.
+    /// The capabilities that it keeps, such as `CAP_DAC_OVERRIDE`; none by default.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keep_capabilities: Vec<String>,
-    /// What becomes of a system call that it has no use for.
+    /// The answer to a system call that the daemon does not need.
     #[serde(skip_serializing_if = "super::is_usual")]
     pub seccomp: Seccomp,
 }
 
-/// What becomes of a system call that the daemon has no use for.
+/// The answer to a system call that the daemon does not need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Seccomp {
-    /// It fails with EPERM.
+    /// The call fails with EPERM.
     #[default]
     Refuse,
-    /// It ends the daemon.
+    /// The kernel kills the daemon.
     Kill,
-    /// It is made.
+    /// No filter is installed.
     Off,
 }

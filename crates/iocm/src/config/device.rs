@@ -1,4 +1,4 @@
-//! A device, as a file says it.
+//! Devices in the configuration file.
 
 use super::net::{self, NetBackend};
 use super::{ConfigError, is_usual};
@@ -11,49 +11,51 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DeviceConfig {
-    /// What it is called.
+    /// The name of the device, unique in the file.
     pub name: String,
-    /// What it is.
+    /// The type of the device.
     #[serde(rename = "type")]
     pub kind: DeviceType,
-    /// Where it waits for its front-end.
+    /// The vhost-user socket on which it listens.
     pub socket: PathBuf,
-    /// A raw file or a block device; without it a disk that forgets everything, for measuring.
+    /// A raw file or a block device. Without one the disk is a null disk, which discards what is written, for
+    /// measuring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// Size of a disk that forgets, bytes.
+    /// The size of a null disk, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub null_size_bytes: Option<u64>,
-    /// Whether the guest may only read.
+    /// The guest may only read.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub read_only: bool,
-    /// Whether the host's page cache is passed by.
+    /// Bypass the host's page cache (`O_DIRECT`).
     #[serde(default, skip_serializing_if = "is_usual")]
     pub direct: bool,
-    /// The disk's serial number, at most 20 bytes.
+    /// The serial number of the disk, at most 20 bytes.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub serial: String,
-    /// Queues at most; of a network device, pairs of queues.
+    /// The largest number of queues; for a network device, of queue pairs.
     #[serde(default = "one")]
     pub queues: u16,
-    /// What a network device's packets go to and come from; without it they are forgotten, for measuring.
+    /// The tap or switch behind a network device. Without one packets are dropped after they were parsed, for
+    /// measuring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<NetBackend>,
-    /// A network device's address, as `52:54:00:12:34:56`.
+    /// The MAC address of a network device, such as `52:54:00:12:34:56`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// Most bytes of a network device's packets, without their Ethernet header.
+    /// The MTU of a network device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// Limit of requests a second; 0 for none.
+    /// The limit of requests per second; 0 for none.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub requests_per_second: u64,
-    /// Limit of bytes a second; 0 for none.
+    /// The limit of bytes per second; 0 for none.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub bytes_per_second: u64,
 }
 
-/// Kinds of devices.
+/// The types of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceType {
@@ -68,7 +70,7 @@ const fn one() -> u16 {
 }
 
 impl DeviceConfig {
-    /// Whether it can be by itself.
+    /// Checks the values that do not depend on other devices.
     ///
     /// # Errors
     /// [`ConfigError::Nonsense`].
@@ -91,7 +93,7 @@ impl DeviceConfig {
         Ok(())
     }
 
-    /// What its network device is made of.
+    /// The options of a network device.
     ///
     /// # Errors
     /// [`ConfigError::Nonsense`].
@@ -99,7 +101,7 @@ impl DeviceConfig {
         net::options(self)
     }
 
-    /// Whether everything that is said is of its kind.
+    /// Rejects values that do not belong to a device of this type.
     fn check_kind(&self) -> Result<(), ConfigError> {
         let of_net = self.backend.is_some() || self.mac.is_some() || self.mtu.is_some();
         let of_block = self.path.is_some()
@@ -118,7 +120,7 @@ impl DeviceConfig {
         }
     }
 
-    /// What its disk is made of.
+    /// The options of a block device.
     #[must_use]
     pub fn block(&self) -> BlockOptions {
         BlockOptions {

@@ -1,23 +1,23 @@
-//! A worker or a device in one line, as it is made while the daemon runs.
+//! Workers and devices in one line, for making them while the daemon runs.
 
 use super::{DeviceConfig, PollingConfig, WorkersConfig, cpu_list};
 use crate::worker::WorkerOptions;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// A worker that is made while the daemon runs. What is not said is as in the file.
+/// A worker to be made while the daemon runs. The file's `[workers]` gives missing values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct WorkerConfig {
-    /// Host CPUs that it may run on, as a list such as `2` or `4-7`; all unless it is said.
+    /// The host CPUs on which it may run, a list such as `2` or `4-7`; all by default.
     pub cpus: Option<String>,
-    /// What it does when there is nothing to do.
+    /// Polling when it finds nothing to do.
     pub polling: Option<PollingConfig>,
     /// The longest that a request waits for a nap to end, microseconds.
     pub longest_nap_us: Option<u64>,
 }
 
-/// Why a line makes nothing.
+/// A line that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadLine(pub String);
@@ -33,7 +33,7 @@ impl WorkerConfig {
         Ok(config)
     }
 
-    /// How the worker is made, where the file says `usual`.
+    /// The options of the worker; `usual` gives those that the line leaves out.
     ///
     /// # Errors
     /// [`BadLine`] when its CPUs are no list.
@@ -71,7 +71,7 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, BadLine> {
     if !text.starts_with('{') {
         return toml::from_str(text).map_err(|error| bad(&error));
     }
-    // What is no JSON at all is TOML, whose tables begin alike.
+    // A text that is not JSON at all is TOML; its tables begin alike.
     match serde_json::from_str::<serde_json::Value>(text) {
         Ok(value) => serde_json::from_value(value).map_err(|error| bad(&error)),
         Err(_) => match toml::from_str::<Line<T>>(&format!("line = {text}")) {

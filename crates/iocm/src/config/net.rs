@@ -1,43 +1,43 @@
-//! What a file says of network devices.
+//! Network devices in the configuration file.
 
 use super::{ConfigError, DeviceConfig};
 use crate::device::net::{LinkOptions, NetOptions, TapOptions};
 use serde::{Deserialize, Serialize};
 
-/// What a network device's packets go to and come from: a tap or a switch.
+/// The tap or the switch that a network device is connected to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct NetBackend {
-    /// A network interface of the host that is there, or that is made.
+    /// A tap interface of the host, which is made if it does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tap: Option<String>,
-    /// Descriptors of such an interface that the daemon was started with, one for each pair of queues.
+    /// File descriptors of a tap, inherited by the daemon, one for each queue pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tap_fds: Option<Vec<i32>>,
     /// The network namespace of the interface `tap`: a name of `ip netns`, or a path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub netns: Option<String>,
-    /// The switch of this name, between all devices of this daemon that say so.
+    /// A switch, shared by all devices of this daemon that name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<String>,
-    /// Whether what the guest sends by a switch from another address than `mac` is dropped.
+    /// Drop packets that the guest sends to a switch from another address than `mac`.
     #[serde(skip_serializing_if = "super::is_usual")]
     pub check_source: bool,
 }
 
-/// Least and most of an MTU (VIRTIO 1.3, 5.1.4.1).
+/// The valid MTUs (VIRTIO 1.3, 5.1.4.1).
 const MTU: std::ops::RangeInclusive<u16> = 68..=65535;
-/// Most pairs of queues: the queue for control comes behind them, and a message has eight bits for a queue's number.
+/// The most queue pairs: the control queue follows them, and a message has eight bits for a queue's number.
 const PAIRS: u16 = 127;
 
 impl NetBackend {
     fn link(&self, name: &str) -> Result<LinkOptions, ConfigError> {
         let nonsense = |what: &str| Err(ConfigError::Nonsense(format!("backend of {name}: {what}")));
         if self.netns.is_some() && self.tap.is_none() {
-            return nonsense("netns is where a tap is looked for by its name");
+            return nonsense("netns needs a tap, whose name is looked up in it");
         }
         if self.check_source && self.switch.is_none() {
-            return nonsense("check-source is of a switch");
+            return nonsense("check-source needs a switch");
         }
         match (&self.tap, &self.tap_fds, &self.switch) {
             (Some(tap), None, None) => {
@@ -47,28 +47,28 @@ impl NetBackend {
             (None, None, Some(switch)) => {
                 Ok(LinkOptions::Switch { name: switch.clone(), checks_source: self.check_source })
             }
-            _ => nonsense("one of tap, tap-fds and switch must be there"),
+            _ => nonsense("exactly one of tap, tap-fds and switch is needed"),
         }
     }
 }
 
-/// What a network device is made of.
+/// The options of a network device.
 pub(super) fn options(config: &DeviceConfig) -> Result<NetOptions, ConfigError> {
     let name = &config.name;
     let nonsense = |what: String| ConfigError::Nonsense(format!("{name}: {what}"));
     let link = config.backend.as_ref().map(|backend| backend.link(name)).transpose()?.unwrap_or_default();
     let mac = config.mac.as_ref().map(|text| {
-        address(text).ok_or_else(|| nonsense(format!("`{text}` is no address such as 52:54:00:12:34:56")))
+        address(text).ok_or_else(|| nonsense(format!("`{text}` is not an address such as 52:54:00:12:34:56")))
     });
     let mac = mac.transpose()?;
     if matches!(link, LinkOptions::Switch { checks_source: true, .. }) && mac.is_none() {
         return Err(nonsense("check-source needs the guest's address as mac".to_owned()));
     }
     if let Some(mtu) = config.mtu.filter(|mtu| !MTU.contains(mtu)) {
-        return Err(nonsense(format!("mtu = {mtu}, and 68 to 65535 can be")));
+        return Err(nonsense(format!("mtu = {mtu}, expected 68 to 65535")));
     }
     if config.queues > PAIRS {
-        return Err(nonsense(format!("{} pairs of queues, and 1 to {PAIRS} can be", config.queues)));
+        return Err(nonsense(format!("{} pairs of queues, expected 1 to {PAIRS}", config.queues)));
     }
     Ok(NetOptions {
         link,
@@ -80,13 +80,13 @@ pub(super) fn options(config: &DeviceConfig) -> Result<NetOptions, ConfigError> 
     })
 }
 
-/// An address of one station: six bytes in hexadecimal.
+/// Parses the MAC address of one station.
 fn address(text: &str) -> Option<[u8; 6]> {
     let is_byte = |part: &str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
     let byte = |part: &str| if is_byte(part) { u8::from_str_radix(part, 16).ok() } else { None };
     let bytes: Vec<u8> = text.split(':').map(byte).collect::<Option<_>>()?;
     let address: [u8; 6] = bytes.try_into().ok()?;
-    // The first bit is that of groups.
+    // The first bit marks group addresses.
     (address[0] & 1 == 0 && address != [0; 6]).then_some(address)
 }
 

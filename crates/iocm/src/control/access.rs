@@ -1,35 +1,35 @@
-//! Who may use the control tree.
+//! Access to the control tree.
 
-/// Who may use the control tree: root, the daemon's user, and the members of a group where one is set.
+/// The users who may use the control tree: root, the daemon's user, and the members of a group if one is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// The daemon's user.
     pub user: u32,
-    /// A group, where one is set.
+    /// The group, if one is set.
     pub group: Option<u32>,
 }
 
 impl Access {
-    /// The user of this process, and nobody else but root.
+    /// Access for the user of this process, and for root.
     #[must_use]
     pub fn own() -> Self {
         Self { user: rustix::process::geteuid().as_raw(), group: None }
     }
 
-    /// Whether a user who is in these groups may.
+    /// Tests whether a user with these groups may use the tree.
     #[must_use]
     pub fn allows(&self, user: u32, groups: &[u32]) -> bool {
         user == 0 || user == self.user || self.group.is_some_and(|group| groups.contains(&group))
     }
 
-    /// The group that files belong to.
+    /// The group of files in the tree.
     #[must_use]
     pub fn owner_group(&self) -> u32 {
         self.group.unwrap_or_else(|| rustix::process::getegid().as_raw())
     }
 }
 
-/// The further groups of a process, from the text of `/proc/PID/status`; none where it says nothing.
+/// The supplementary groups of a process, from the text of `/proc/PID/status`.
 #[must_use]
 pub(super) fn groups(status: &str) -> Vec<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));

@@ -1,59 +1,59 @@
-//! What an attribute is.
+//! Attributes, the leaves of the control tree, and their values.
 
 use super::error::ControlError;
 use super::facts::{DaemonFacts, DeviceFacts, Operation, QueueFacts, WorkerFacts};
 use super::object::Object;
 use serde_json::{Number, Value as Json};
 
-/// Whether an attribute can be read and written.
+/// The directions in which an attribute can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Only read.
+    /// Read only.
     Read,
     /// Read and written.
     ReadWrite,
-    /// Only written.
+    /// Write only.
     Write,
 }
 
-/// How an attribute is read: from the facts of the object that has it.
+/// The function that reads an attribute from the facts of its object.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Reader {
-    /// It is not.
+    /// It cannot be read.
     None,
-    /// It says the same always.
+    /// It never changes.
     Fixed(fn() -> Value),
     Daemon(fn(&DaemonFacts) -> Value),
     Worker(fn(&WorkerFacts) -> Value),
-    /// A counter of a worker, by its place.
+    /// A counter of a worker, by index.
     WorkerCounter(usize),
-    /// `None` where devices of this kind do not have it.
+    /// `None` for devices that do not have it.
     Device(fn(&DeviceFacts) -> Option<Value>),
-    /// A counter of all queues of a device together, by its place.
+    /// The sum of a counter over a device's queues, by index.
     DeviceCounter(usize),
     Queue(fn(&QueueFacts) -> Value),
-    /// A counter of a queue, by its place.
+    /// A counter of a queue, by index.
     QueueCounter(usize),
 }
 
-/// What follows from writing an attribute.
+/// Turns the text that was written to an attribute into an operation.
 pub(super) type Writer = fn(Object, &str) -> Result<Operation, ControlError>;
 
-/// An attribute: a leaf of the tree.
+/// An attribute.
 #[derive(Debug, Clone)]
 pub struct Attribute {
-    /// What it is called below its object: `cpu`, `pace/polling`.
+    /// The name below its object: `cpu`, `pace/polling`.
     pub name: &'static str,
-    /// The unit of its numbers, or the form of its text.
+    /// The unit of its numbers, or the format of its text.
     pub unit: &'static str,
-    /// What it says and does, as a sentence.
+    /// A sentence on its meaning, and on the effect of writing it.
     pub about: String,
     pub(super) reader: Reader,
     pub(super) writer: Option<Writer>,
 }
 
 impl Attribute {
-    /// Whether it can be read and written.
+    /// The directions in which it can be used.
     #[must_use]
     pub const fn mode(&self) -> Mode {
         match (&self.reader, &self.writer) {
@@ -65,19 +65,19 @@ impl Attribute {
 }
 
 impl Mode {
-    /// Whether it can be read.
+    /// Tests whether it can be read.
     #[must_use]
     pub const fn reads(self) -> bool {
         !matches!(self, Self::Write)
     }
 
-    /// Whether it can be written.
+    /// Tests whether it can be written.
     #[must_use]
     pub const fn writes(self) -> bool {
         !matches!(self, Self::Read)
     }
 
-    /// As a word: `read`, `read-write`, `write`.
+    /// The mode in answers: `read`, `read-write`, `write`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -87,8 +87,8 @@ impl Mode {
         }
     }
 
-    /// As a file's permissions: for the daemon's user, and with `group` for a group's members. Nobody else may even read, as
-    /// the control socket serves nobody else.
+    /// The permission bits of its file: for the daemon's user, and with `group` for a group's members. Others may not
+    /// even read, because the control socket serves nobody else either.
     #[must_use]
     pub const fn permissions(self, group: bool) -> u16 {
         let own = match self {
@@ -100,27 +100,27 @@ impl Mode {
     }
 }
 
-/// What is read of an attribute.
+/// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A number.
     Number(u64),
-    /// A share of 100.
+    /// A percentage.
     Percent(f64),
-    /// Yes or no.
+    /// `yes` or `no`.
     Switch(bool),
     /// One line.
     Text(String),
-    /// Any number of lines, each a name.
+    /// Names, one a line.
     Names(Vec<String>),
-    /// Any number of lines, each with two numbers.
+    /// Pairs of numbers, one a line.
     Pairs(Vec<(u64, u64)>),
-    /// Many lines.
+    /// A text of several lines.
     Lines(String),
 }
 
 impl Value {
-    /// As a file has it: one value a line, none at all where there is none.
+    /// The content of its file: one value a line, and no line for an empty value.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -135,12 +135,12 @@ impl Value {
         }
     }
 
-    /// The same in JSON.
+    /// The value as JSON.
     #[must_use]
     pub fn json(&self) -> Json {
         match self {
             Self::Number(number) => Json::from(*number),
-            // One that is no number is none.
+            // NaN and infinity become null.
             Self::Percent(share) => {
                 let rounded = (share * 10.0).round() / 10.0;
                 Number::from_f64(rounded).map_or(Json::Null, Json::Number)

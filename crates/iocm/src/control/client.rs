@@ -1,4 +1,4 @@
-//! The other end of the control socket: what a program uses that looks at a daemon, or changes it.
+//! A client of the control socket.
 
 use super::error::{ControlError, Errno};
 use serde_json::{Value as Json, json};
@@ -14,41 +14,41 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Why a daemon gave no answer, or said no.
+/// A request that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// It cannot be reached.
+    /// The daemon cannot be reached.
     #[error(
         "Cannot reach an I/O daemon at {path}: start one with `exitless iocm serve`, or say where it is with --socket"
     )]
     Unreachable {
-        /// Its socket.
+        /// The path of its socket.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It ended, or what it said is no answer.
+    /// The daemon ended, or its answer cannot be read.
     #[error("The I/O daemon at {path} gave no answer")]
     NoAnswer {
-        /// Its socket.
+        /// The path of its socket.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It says no.
+    /// The daemon refused the request.
     #[error(transparent)]
     Refused(#[from] ControlError),
 }
 
-/// What was read at a moment.
+/// A value with the time at which it was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// When, nanoseconds of the daemon's monotonic clock.
+    /// Nanoseconds of the daemon's monotonic clock.
     pub time_ns: u64,
-    /// What was read.
+    /// The value.
     pub value: Json,
 }
 
@@ -63,7 +63,7 @@ impl Client {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Sends a request, and gives its answer.
+    /// Sends a request, and waits for its answer.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -72,7 +72,7 @@ impl Client {
         self.receive()
     }
 
-    /// What an attribute says, or all of them below a directory.
+    /// Reads an attribute, or all attributes below a directory.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -80,7 +80,7 @@ impl Client {
         Ok(self.ask(&json!({ "op": "get", "path": path }))?["value"].take())
     }
 
-    /// What stands in a directory: objects with `name`, `kind`, and for attributes `access`, `unit` and `about`.
+    /// Lists a directory: objects with `name`, `kind`, and for attributes `access`, `unit` and `about`.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -99,7 +99,7 @@ impl Client {
         self.ask(&json!({ "op": "set", "path": path, "value": value })).map(drop)
     }
 
-    /// Makes something in a collection (`workers`, `devices`): its name.
+    /// Makes an object in a collection (`workers`, `devices`). Returns its name.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -116,16 +116,17 @@ impl Client {
         self.ask(&json!({ "op": "remove", "path": path })).map(drop)
     }
 
-    /// Gives queues, or all queues of devices, to a worker: all at once.
+    /// Moves queues, or all queues of devices, to a worker: all of them or none.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing has moved when one of them is not there.
+    ///
+    /// [`ClientError`]; nothing has moved then.
     pub fn move_to(&mut self, paths: &[impl AsRef<str>], worker: &str) -> Result<(), ClientError> {
         let paths: Vec<&str> = paths.iter().map(AsRef::as_ref).collect();
         self.ask(&json!({ "op": "move", "paths": paths, "to": worker })).map(drop)
     }
 
-    /// Asks to be told so often what [`Self::get`] says; each [`Self::sample`] is one of them.
+    /// Asks for repeated samples of [`Self::get`], which [`Self::sample`] reads.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -138,7 +139,7 @@ impl Client {
         self.send(&request)
     }
 
-    /// The next thing that is told while watching.
+    /// Waits for the next sample while watching.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -186,7 +187,7 @@ impl Client {
     }
 }
 
-/// All attributes of a value that was read at `path`, with their paths, in order.
+/// Flattens a value that was read at `path`: all attributes with their paths, in order.
 #[must_use]
 pub fn flat(path: &str, value: &Json) -> Vec<(String, Json)> {
     let Json::Object(fields) = value else { return vec![(path.to_owned(), value.clone())] };
@@ -197,7 +198,7 @@ pub fn flat(path: &str, value: &Json) -> Vec<(String, Json)> {
     below.collect()
 }
 
-/// What an attribute says, as its file has it but without the last line's end.
+/// A value as the attribute's file has it, without the last newline.
 #[must_use]
 pub fn plain(value: &Json) -> String {
     match value {

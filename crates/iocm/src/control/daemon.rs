@@ -1,4 +1,4 @@
-//! The running daemon behind the control tree: what is read of it, what writing changes, and how its errors are reported.
+//! The daemon behind the control tree: its facts, its operations, and its errors.
 
 use super::error::{ControlError, Errno};
 use super::facts::{Control, DaemonFacts, DeviceFacts, FactSource, Operation, QueueFacts, WorkerFacts};
@@ -87,7 +87,7 @@ impl FactSource for Daemon {
 }
 
 impl Daemon {
-    /// The worker that has a queue now.
+    /// The worker that serves a queue now.
     fn worker_of(&self, queue: &BackendQueue) -> Option<u32> {
         let key = *queue.key.lock().unwrap_or_else(PoisonError::into_inner);
         self.pool().worker_of(key?)
@@ -112,12 +112,12 @@ impl Daemon {
         }
     }
 
-    /// What would make the daemon as it is now.
+    /// The configuration that would start the daemon in its present state.
     #[must_use]
     pub fn configuration(&self) -> Config {
         let mut config = self.config.clone();
         let workers = self.pool().workers();
-        // One that may run everywhere need not be said, nor those after the last that may not.
+        // Workers that may run everywhere need no list, if no later one needs one.
         let everywhere = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let lists = workers.iter().map(|worker| worker.cpus());
         let mut lists: Vec<Vec<usize>> = lists.collect();
@@ -141,7 +141,7 @@ impl Daemon {
     }
 }
 
-/// The configuration of a device with the limits and the size that it has now.
+/// The configuration of a device with its present limits and size.
 fn current_config(endpoint: &Endpoint) -> DeviceConfig {
     let device = &endpoint.backend.device;
     let mut config = endpoint.config.clone();
@@ -217,7 +217,7 @@ fn queue_of(endpoint: &Endpoint, name: QueueName) -> Result<&BackendQueue, Contr
 }
 
 impl Daemon {
-    /// A device that is there to stay.
+    /// A device that exists and is not being removed.
     fn wanted(&self, number: u32) -> Result<Arc<Endpoint>, ControlError> {
         let name = Object::Device(number).name();
         let endpoint = self.endpoint(number).ok_or_else(|| ControlError::missing(&name))?;
@@ -271,7 +271,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Gives queues to a worker, now those that are served, the others when they will be.
+    /// Moves queues to a worker: those that are served now, the others when they are started.
     fn move_to(&self, names: &[QueueName], worker: u32) -> Result<(), ControlError> {
         self.pool().worker(worker)?;
         let endpoints: Vec<_> =
@@ -282,11 +282,11 @@ impl Daemon {
             *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
             *queue.key.lock().unwrap_or_else(PoisonError::into_inner)
         });
-        // A queue that has just ended begins there next time.
+        // A queue that has just stopped starts there next time.
         self.pool().move_queues(keys, worker).map(drop).map_err(Into::into)
     }
 
-    /// Does something to a queue, if it is served.
+    /// Calls a function on a queue if it is served.
     fn tell(
         &self,
         queue: &BackendQueue,
@@ -300,7 +300,7 @@ impl Daemon {
     }
 }
 
-/// What kind of error the host's is.
+/// The kind of an error of the host.
 fn of_host(error: &io::Error) -> Errno {
     match error.raw_os_error() {
         Some(libc::ENOENT) => Errno::Missing,
@@ -316,7 +316,7 @@ fn of_host(error: &io::Error) -> Errno {
     }
 }
 
-/// What kind of error a network device's is.
+/// The kind of a network device's error.
 fn of_net(error: &NetError) -> Errno {
     match error {
         NetError::Tap { source, .. }

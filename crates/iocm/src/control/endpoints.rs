@@ -1,4 +1,4 @@
-//! Both doors of the tree, as a configuration wants them.
+//! The endpoints of the control tree: the socket and the mount, as the configuration names them.
 
 use super::access::Access;
 use super::mount::{Mount, MountError, Mounted};
@@ -8,21 +8,21 @@ use crate::daemon::Daemon;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// ControlEndpoints that are there, and behind which nobody answers yet. What is dropped leaves no mount.
+/// Control endpoints that nobody serves yet. Dropping them unmounts the tree and removes the socket.
 #[derive(Debug)]
 pub struct ControlEndpoints {
     socket: Option<BoundSocket>,
     mounted: Option<Mounted>,
 }
 
-/// ControlEndpoints that are answered at, until they are dropped.
+/// Control endpoints that are served until they are dropped.
 #[derive(Debug)]
 pub struct ControlServer {
     _socket: Option<ControlSocket>,
     _mount: Option<Mount>,
 }
 
-/// Why a door that was asked for cannot be had.
+/// A failure of a control endpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each is another's error")]
@@ -34,9 +34,10 @@ pub enum EndpointsError {
 }
 
 impl ControlEndpoints {
-    /// Makes the doors that a configuration wants. One that it does not name is made where that can be done.
+    /// Makes the endpoints. One that the configuration does not name is made if the host allows it.
     ///
     /// # Errors
+    ///
     /// [`EndpointsError`] for one that it names.
     pub fn make(config: &ControlConfig, access: Access) -> Result<Self, EndpointsError> {
         let socket = config.socket().map(|(path, said)| {
@@ -49,13 +50,13 @@ impl ControlEndpoints {
         Ok(Self { socket: socket.transpose()?.flatten(), mounted: mounted.transpose()?.flatten() })
     }
 
-    /// The tree's mount.
+    /// The mount of the tree.
     #[must_use]
     pub fn mounted(&self) -> Option<BorrowedFd<'_>> {
         self.mounted.as_ref()?.descriptor()
     }
 
-    /// Answers for a daemon.
+    /// Serves the tree of a daemon.
     ///
     /// # Errors
     /// [`EndpointsError`] when the host gives no threads.

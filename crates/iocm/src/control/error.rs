@@ -1,21 +1,21 @@
-//! Why something cannot be read or changed.
+//! Errors of the control tree.
 
 use crate::config::{BadLine, ConfigError};
 use std::error::Error;
 
-/// Why something cannot be read or changed: a number for programs, and a sentence for people.
+/// An error of the control tree: an error number for programs, and a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ControlError {
     /// The kind of error.
     pub errno: Errno,
-    /// What was tried, and why it cannot be.
+    /// The object, and why the operation failed.
     pub message: String,
 }
 
 macro_rules! errnos {
     ($($(#[$about:meta])* $variant:ident = $name:ident,)*) => {
-        /// Kinds of errors, as the kernel calls them.
+        /// Error numbers, with the kernel's names.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Errno { $($(#[$about])* $variant,)* }
@@ -40,48 +40,48 @@ macro_rules! errnos {
 }
 
 errnos! {
-    /// What is written is not what is wanted there.
+    /// The value is not valid for this attribute.
     Invalid = EINVAL,
-    /// There is no such thing.
+    /// The object does not exist.
     Missing = ENOENT,
-    /// It is there already.
+    /// The object exists already.
     Exists = EEXIST,
-    /// It cannot be now.
+    /// The object is in use.
     Busy = EBUSY,
-    /// It cannot be read, or not written, or not by this peer or by the daemon's user.
+    /// The attribute is read-only or write-only, or the peer or the daemon's user lacks the permission.
     Denied = EACCES,
-    /// Things of this kind do not have it.
+    /// Objects of this kind do not support it.
     Unsupported = EOPNOTSUPP,
     /// It is a directory.
     IsDirectory = EISDIR,
-    /// It is none.
+    /// It is not a directory.
     NotDirectory = ENOTDIR,
-    /// It is too much.
+    /// It is too long.
     TooLarge = E2BIG,
-    /// There is no room, or no more files or threads.
+    /// There is no room, or there are no more files or threads.
     NoSpace = ENOSPC,
     /// The host failed.
     Failed = EIO,
 }
 
 impl ControlError {
-    /// A refusal.
+    /// An error with this message.
     pub fn new(errno: Errno, message: impl Into<String>) -> Self {
         Self { errno, message: message.into() }
     }
 
-    /// What is written is not what is wanted there.
+    /// The value is not valid for this attribute.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Errno::Invalid, message)
     }
 
-    /// There is nothing of this name.
+    /// The object does not exist.
     #[must_use]
     pub fn missing(name: &str) -> Self {
         Self::new(Errno::Missing, format!("There is no {name}"))
     }
 
-    /// An error of this kind, with the whole chain of causes in its message.
+    /// An error of this kind, whose message has the whole chain of causes.
     pub(super) fn of(errno: Errno, error: &(dyn Error + 'static)) -> Self {
         let mut message = error.to_string();
         let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! The daemon as the control tree sees it: what can be read of it, and what it can be asked to do.
+//! The daemon as the control tree sees it: its readable state, and the operations on it.
 
 use super::error::ControlError;
 use super::object::{Object, QueueName};
@@ -7,83 +7,84 @@ use crate::endpoint::Peer;
 use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
 use crate::worker::Polling;
 
-/// Who answers for what is read: a daemon, or a made-up one.
+/// The source of all that is read: a daemon, or one made up for a test.
 pub trait FactSource {
-    /// Of the daemon itself.
+    /// Reads the facts of the daemon itself.
     fn daemon(&self) -> DaemonFacts;
 
     /// The numbers of the workers, ascending.
     fn workers(&self) -> Vec<u32>;
 
-    /// Of a worker.
+    /// Reads the facts of a worker.
     fn worker(&self, number: u32) -> Option<WorkerFacts>;
 
     /// The numbers of the devices, ascending.
     fn devices(&self) -> Vec<u32>;
 
-    /// Of a device.
+    /// Reads the facts of a device.
     fn device(&self, number: u32) -> Option<DeviceFacts>;
 
-    /// How many queues a device has; 0 when there is no such device.
+    /// The number of queues of a device; 0 when there is no such device.
     fn queue_count(&self, device: u32) -> u16;
 
-    /// Of a queue.
+    /// Reads the facts of a queue.
     fn queue(&self, name: QueueName) -> Option<QueueFacts>;
 }
 
-/// Who also carries out what writing asks for.
+/// A source that also carries out operations.
 pub trait Control: FactSource {
-    /// Does it. The name of what was made, if something was.
+    /// Carries out an operation. Returns the name of the object that it made, if any.
     ///
     /// # Errors
+    ///
     /// [`ControlError`]; nothing has changed then.
     fn apply(&self, operation: Operation) -> Result<Option<String>, ControlError>;
 }
 
-/// What can be known of a daemon itself.
+/// The readable state of the daemon itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DaemonFacts {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// Ticks of the TSC in a second.
     pub ticks_per_second: u64,
-    /// The file that would make it as it is now.
+    /// The configuration that would start it in its present state.
     pub configuration: String,
 }
 
-/// What can be known of a worker.
+/// The readable state of a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerFacts {
     /// Host CPUs that it may run on, ascending.
     pub cpus: Vec<usize>,
     /// Its thread.
     pub thread: i32,
-    /// What it does when there is nothing to do.
+    /// Polling when it finds nothing to do.
     pub polling: Polling,
-    /// Its share of time on requests since the last look but one, percent.
+    /// Its share of time on requests since the last read but one, percent.
     pub load: f64,
-    /// Its share of time awake since then, percent.
+    /// Its share of time awake over the same time, percent.
     pub awake: f64,
-    /// What it serves.
+    /// The queues that it serves.
     pub queues: Vec<QueueName>,
-    /// What was counted.
+    /// Its counters.
     pub figures: WorkerFigures,
 }
 
-/// What can be known of a device.
+/// The readable state of a device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceFacts {
     /// Its number.
     pub number: u32,
-    /// What it was made from.
+    /// The configuration that it was made from.
     pub config: DeviceConfig,
-    /// What it is.
+    /// Its type, `block` or `net`.
     pub kind: &'static str,
-    /// Whether a front-end is connected.
+    /// A front-end is connected.
     pub connected: bool,
-    /// Whether it is being removed.
+    /// It is being removed.
     pub closing: bool,
-    /// Who is connected.
+    /// The process of the connected front-end.
     pub peer: Option<Peer>,
     /// Its size, bytes.
     pub size: Option<u64>,
@@ -93,32 +94,32 @@ pub struct DeviceFacts {
     pub queues: Vec<QueueFacts>,
 }
 
-/// What can be known of a queue.
+/// The readable state of a queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueFacts {
-    /// What it is called.
+    /// Its name.
     pub name: QueueName,
-    /// The worker that serves it, or will when there is a front-end; `None` while that is open.
+    /// The worker that serves it, or will when a front-end connects; `None` while none is chosen.
     pub worker: Option<u32>,
-    /// Whether it is served.
+    /// A worker serves it.
     pub served: bool,
-    /// Whether its ring broke the rules, so that it is no longer looked at.
+    /// The driver violated the ring's format, so that the ring is no longer read.
     pub broken: bool,
     /// Its weight.
     pub weight: u32,
-    /// Whether it is never left to its kicks.
+    /// It is polled always, and never left to kicks.
     pub polled: bool,
-    /// What was counted.
+    /// Its counters.
     pub figures: QueueFigures,
-    /// How many requests waited at least 2^n nanoseconds before they were taken, and less than twice that.
+    /// Requests by their delay until they were taken: element n counts those of 2^n to 2^(n+1) nanoseconds.
     pub delays: [u64; BUCKETS],
-    /// Moves: how many, the last pause and the longest, nanoseconds.
+    /// Moves: their number, the last pause and the longest, nanoseconds.
     pub moves: [u64; 3],
 }
 
 impl QueueFacts {
-    /// A time that so many of a thousand delays did not exceed, nanoseconds: the end of a bucket. 0 when nothing was
-    /// counted.
+    /// The delay that this share of requests, in thousandths, did not exceed, nanoseconds: the end of a bucket. 0 when
+    /// nothing was counted.
     #[must_use]
     pub fn delay(&self, of_thousand: u64) -> u64 {
         let all: u128 = self.delays.iter().map(|count| u128::from(*count)).sum();
@@ -134,41 +135,41 @@ impl QueueFacts {
     }
 }
 
-/// What writing to the tree asks for.
+/// A change of the daemon, as writing to the tree asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// One more worker.
+    /// Adds a worker.
     AddWorker(WorkerConfig),
-    /// One worker less; its queues go to the others.
+    /// Removes a worker; its queues go to the others.
     RemoveWorker(u32),
-    /// A worker runs on these CPUs alone, on all when there are none.
+    /// Restricts a worker to these CPUs; an empty list allows all.
     Pin(u32, Vec<usize>),
-    /// A worker waits in this way.
+    /// Sets the polling mode of a worker.
     Poll(u32, PollingConfig),
-    /// A worker naps for so long at most, microseconds.
+    /// Sets the longest nap of a worker, microseconds.
     LongestNap(u32, u64),
-    /// One more device.
+    /// Adds a device.
     AddDevice(Box<DeviceConfig>),
-    /// One device less, after its requests under way.
+    /// Removes a device after its requests in flight.
     RemoveDevice(u32),
-    /// A worker serves all queues of a device.
+    /// Moves all queues of a device to a worker.
     MoveDevice(u32, u32),
-    /// A device has so many bytes, or as many as its file.
+    /// Resizes a device to so many bytes, or to the size of its file.
     Resize(u32, Option<u64>),
-    /// A device makes so many requests a second at most, 0 for any number.
+    /// Limits a device's requests per second; 0 for no limit.
     LimitRequests(u32, u64),
-    /// The same in bytes.
+    /// Limits a device's bytes per second; 0 for no limit.
     LimitBytes(u32, u64),
-    /// A worker serves these queues.
+    /// Moves queues to a worker.
     MoveQueues(Vec<QueueName>, u32),
-    /// A queue has this weight.
+    /// Sets the weight of a queue.
     Weigh(QueueName, u32),
-    /// A queue is looked at all the time, or left to its kicks when it has nothing.
+    /// Polls a queue always, or leaves it to kicks while it is empty.
     PollQueue(QueueName, bool),
 }
 
 impl Object {
-    /// Whether it is there.
+    /// Tests whether the object exists.
     pub fn exists(self, source: &impl FactSource) -> bool {
         match self {
             Self::Worker(number) => source.workers().contains(&number),
@@ -178,7 +179,7 @@ impl Object {
         }
     }
 
-    /// What is in it, in order.
+    /// The objects in a collection, in order.
     pub fn children(self, source: &impl FactSource) -> Vec<Self> {
         match self {
             Self::Root => vec![Self::Workers, Self::Devices, Self::Queues],

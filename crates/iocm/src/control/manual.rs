@@ -32,7 +32,7 @@ fn entry(of: &str, attribute: &Attribute) -> String {
     if !attribute.unit.is_empty() {
         let _ = write!(head, "; {}", escaped(attribute.unit));
     }
-    // A word in backquotes is what is typed.
+    // Text in backquotes is what a user types.
     let about: Vec<String> = escaped(&attribute.about)
         .split('`')
         .enumerate()
@@ -59,14 +59,14 @@ const fn meaning(errno: Errno) -> &'static str {
     }
 }
 
-/// As man(7) takes it for what it is.
+/// Escapes text for man(7).
 fn escaped(text: &str) -> String {
     let mut all = String::new();
     for letter in text.chars() {
         match letter {
             '\\' => all.push_str("\\e"),
             '-' => all.push_str("\\-"),
-            // A line that begins with one would be an instruction.
+            // A leading dot would start a request of man(7).
             '.' if all.is_empty() => all.push_str("\\&."),
             '\'' => all.push_str("\\(aq"),
             letter => all.push(letter),

@@ -25,17 +25,17 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file system that is mounted, and that nobody answers for yet.
+/// A mounted tree that nobody serves yet.
 #[derive(Debug)]
 pub struct Mounted {
     path: PathBuf,
-    /// Of the mount's root; `None` once it is the other one's to take away.
+    /// The root of the mount; `None` once [`Mount`] owns it.
     mount: Option<OwnedFd>,
     device: Option<OwnedFd>,
     access: Access,
 }
 
-/// A file system that is answered for. Dropping it takes it away, where this process may.
+/// A mounted tree that is served. Dropping it unmounts the tree, if this process may.
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
@@ -43,7 +43,7 @@ pub struct Mount {
     session: Option<BackgroundSession>,
 }
 
-/// Why the tree is not mounted.
+/// A failure to mount the tree.
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot mount the control tree at {path}: {what}")]
 pub struct MountError {
@@ -54,15 +54,14 @@ pub struct MountError {
 }
 
 impl Mounted {
-    /// Mounts the tree. Its directory is made where it is not there; what a daemon that was killed left there is taken
-    /// away.
+    /// Mounts the tree. A missing directory is made; a tree that a killed daemon left is unmounted first.
     ///
     /// # Errors
     /// [`MountError`].
     pub fn new(path: &Path, access: Access) -> Result<Self, MountError> {
         let cannot = |what| move |source: io::Error| MountError { path: path.to_owned(), what, source };
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(cannot("it is no path of a directory")(io::ErrorKind::InvalidInput.into()));
+            return Err(cannot("the path does not name a directory")(io::ErrorKind::InvalidInput.into()));
         };
         let above = Directory::open(above, Missing::Made(0o755)).map_err(files::Error::into_io);
         let above = above.map_err(cannot("there is no such directory"))?;
@@ -83,7 +82,7 @@ impl Mounted {
         Ok(Self { path: path.to_owned(), mount: Some(mount), device: Some(device), access })
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -95,10 +94,11 @@ impl Mounted {
         self.mount.as_ref().map(AsFd::as_fd)
     }
 
-    /// Answers for a daemon.
+    /// Serves the tree of a daemon.
     ///
     /// # Errors
-    /// [`MountError`] when the kernel speaks another protocol, or gives no thread.
+    ///
+    /// [`MountError`] when the kernel's FUSE version is not supported, or the host refuses a thread.
     pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<Mount, MountError> {
         let path = self.path.clone();
         let cannot = |what, source: io::Error| MountError { path: path.clone(), what, source };
@@ -138,8 +138,8 @@ impl Drop for Mount {
 /// `FUSE_SUPER_MAGIC` (include/uapi/linux/magic.h).
 const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
-/// Makes the file system and puts it onto a directory; gives the descriptor of its root. Options are those of
-/// `fuse_fs_parameters` (fs/fuse/inode.c); FUSE takes them from this interface since Linux 5.4.
+/// Makes the file system and mounts it on a directory; returns a descriptor of its root. The options are those of
+/// `fuse_fs_parameters` (fs/fuse/inode.c), which FUSE takes from this interface since Linux 5.4.
 fn mount(device: &OwnedFd, place: &Directory) -> rustix::io::Result<OwnedFd> {
     let system = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (option, value) in [
@@ -165,16 +165,17 @@ fn mount(device: &OwnedFd, place: &Directory) -> rustix::io::Result<OwnedFd> {
     Ok(mount)
 }
 
-/// Whether a descriptor is of a tree for which nobody answers any more.
+/// Tests whether a descriptor belongs to a tree whose daemon has ended.
 #[must_use]
 pub fn is_dead(mount: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(mount).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
 }
 
-/// Takes the tree away, whoever uses it, and wherever it is by now.
+/// Unmounts the tree, even if it is in use, and wherever it is mounted by now.
 ///
 /// # Errors
-/// When the descriptor is not of a mount's root, or this process may not.
+///
+/// When the descriptor is not the root of a mount, or this process may not unmount it.
 pub fn unmount(mount: BorrowedFd<'_>) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
     Ok(rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH)?)

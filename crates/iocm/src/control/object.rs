@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Which queue: of which device, and which of its queues.
+/// The name of a queue: its device and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName {
     /// The device's number.
@@ -17,7 +17,7 @@ impl fmt::Display for QueueName {
     }
 }
 
-/// Something that has attributes, or a collection of such.
+/// An object that has attributes, or a collection of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Object {
     /// The daemon.
@@ -37,7 +37,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// What it is called in its collection; the collection's own name for those; nothing for the root.
+    /// The name in its collection; for a collection its own name; empty for the root.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -51,10 +51,10 @@ impl Object {
         }
     }
 
-    /// The object that has this name, whether it is there or not.
+    /// Parses the name of an object, which need not exist.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
-        /// A number as it is written: no sign, no zeros before it.
+        /// Parses a number without a sign and without leading zeros.
         fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
             let number: T = text.parse().ok()?;
             (number.to_string() == text).then_some(number)
@@ -70,7 +70,7 @@ impl Object {
         }
     }
 
-    /// What it is in.
+    /// The collection that it is in.
     #[must_use]
     pub const fn parent(self) -> Self {
         match self {

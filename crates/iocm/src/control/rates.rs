@@ -1,21 +1,21 @@
-//! What happened between two looks at a whole tree, as rates.
+//! Rates between two samples of the whole tree.
 
 use super::client::Sample;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-/// What happened between two looks at a whole tree.
+/// Rates between two samples of the whole tree.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rates {
-    /// Time between them, seconds.
+    /// The time between the samples, seconds.
     pub seconds: f64,
-    /// Of each worker that is there.
+    /// The rates of each worker.
     pub workers: Vec<WorkerRates>,
-    /// Of each device that is there.
+    /// The rates of each device.
     pub devices: Vec<DeviceRates>,
 }
 
-/// Of a worker. Rates are `None` where it was not there before.
+/// The rates of a worker, `None` where the first sample does not have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerRates {
     /// `w.0`.
@@ -34,16 +34,16 @@ pub struct WorkerRates {
     pub naps_per_second: Option<f64>,
 }
 
-/// Of a device. Rates are `None` where it was not there before.
+/// The rates of a device, `None` where the first sample does not have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceRates {
     /// `d.0`.
     pub device: String,
-    /// What the configuration calls it.
+    /// Its name in the configuration.
     pub name: String,
     /// The VM that is connected; empty for none.
     pub vm: String,
-    /// What it does: `waiting`, `connected`, `removing`.
+    /// Its state: `waiting`, `connected`, `removing`.
     pub state: String,
     /// The workers that serve it.
     pub workers: Vec<String>,
@@ -55,12 +55,12 @@ pub struct DeviceRates {
     pub kicks_per_second: Option<f64>,
     /// Calls a second.
     pub calls_per_second: Option<f64>,
-    /// Requests that the host's kernel has.
+    /// Requests in flight.
     pub in_flight: u64,
 }
 
 impl Rates {
-    /// What happened between `before` and `now`, two samples of the whole tree.
+    /// Computes the rates between two samples of the whole tree.
     #[must_use]
     pub fn between(before: &Sample, now: &Sample) -> Self {
         let seconds = now.time_ns.saturating_sub(before.time_ns) as f64 / 1e9;
@@ -111,7 +111,7 @@ impl Rates {
     }
 }
 
-/// The same object at two times.
+/// One object in both samples.
 struct Pair<'a> {
     before: &'a Json,
     now: &'a Json,
@@ -133,7 +133,7 @@ fn text(value: &Json) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The number in `w.12`, which orders better than its letters.
+/// The number in `w.12`, by which names are sorted.
 fn number(name: &str) -> u64 {
     name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Requests to the control socket, a line of JSON each, and their answers.
+//! The requests of the control socket, a line of JSON each, and their answers.
 
 use super::error::{ControlError, Errno};
 use super::facts::{Control, Operation};
@@ -8,38 +8,38 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
 
-/// Bytes that a line has at most, without its end.
+/// The longest line without its newline, bytes.
 pub const LONGEST_LINE: usize = 64 << 10;
 
-/// What a peer asks for.
+/// A request to the control socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlRequest {
-    /// What stands in a directory.
+    /// Lists a directory.
     List(String),
-    /// What an attribute says, or all of them below a directory.
+    /// Reads an attribute, or all attributes below a directory.
     Get(String),
-    /// An attribute is written.
+    /// Writes an attribute.
     Set(String, String),
-    /// Something is made in a collection.
+    /// Makes an object in a collection.
     Create(String, String),
-    /// Something is removed.
+    /// Removes an object.
     Remove(String),
-    /// Queues, or all queues of devices, go to a worker: all of them at once, or none.
+    /// Moves queues, or all queues of devices, to a worker: all of them or none.
     Move(Vec<String>, String),
-    /// What [`Self::Get`] says, again and again, until the next line or for so many times.
+    /// Repeats [`Self::Get`] at an interval, until the next line arrives or the count is reached.
     Watch(String, Duration, Option<u64>),
 }
 
-/// A line, with what the peer calls it.
+/// A request line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestLine {
-    /// What the answer shall be called.
+    /// The peer's name for the request, which the answer repeats.
     pub id: Option<Json>,
-    /// What it asks for, or why it cannot be.
+    /// The request, or the reason why it is rejected.
     pub request: Result<ControlRequest, ControlError>,
 }
 
-/// What an interval of watching can be, milliseconds.
+/// Intervals of watching that are allowed, milliseconds.
 const INTERVALS: std::ops::RangeInclusive<u64> = 10..=86_400_000;
 
 #[derive(Deserialize)]
@@ -56,19 +56,21 @@ struct Fields {
 }
 
 impl RequestLine {
-    /// Reads a line.
+    /// Parses a line.
     #[must_use]
     pub fn parse(line: &[u8]) -> Self {
-        let refused = |error: serde_json::Error| ControlError::invalid(format!("It is no request: {error}"));
+        let refused =
+            |error: serde_json::Error| ControlError::invalid(format!("It is not a request: {error}"));
         match serde_json::from_slice::<Json>(line) {
             Ok(Json::Object(mut fields)) => {
                 let id = fields.remove("id");
                 let line = serde_json::from_value::<Fields>(Json::Object(fields)).map_err(refused);
                 Self { id, request: line.and_then(Fields::request) }
             }
-            Ok(_) => {
-                Self { id: None, request: Err(ControlError::invalid("It is no request: no object of JSON")) }
-            }
+            Ok(_) => Self {
+                id: None,
+                request: Err(ControlError::invalid("It is not a request: a line must be a JSON object")),
+            },
             Err(error) => Self { id: None, request: Err(refused(error)) },
         }
     }
@@ -83,7 +85,7 @@ impl Fields {
             Some(Json::String(text)) => Some(text),
             Some(other) => Some(other.to_string()),
         };
-        // What means nothing to a request is not passed over: it is a mistake of the peer.
+        // Fields that a request does not take are mistakes of the peer, and not ignored.
         let unused = match op.as_str() {
             "set" => to.is_some() || interval_ms.is_some() || count.is_some(),
             "create" => to.is_some() || interval_ms.is_some() || count.is_some(),
@@ -93,7 +95,7 @@ impl Fields {
         };
         let is_twice = paths.is_some() && (op != "move" || !path.is_empty());
         if unused || is_twice {
-            return Err(ControlError::invalid(format!("`{op}` has a field that means nothing to it")));
+            return Err(ControlError::invalid(format!("`{op}` has a field that it does not take")));
         }
         match op.as_str() {
             "ls" => Ok(ControlRequest::List(path)),
@@ -109,7 +111,7 @@ impl Fields {
                 let interval = interval_ms.unwrap_or(1000);
                 if !INTERVALS.contains(&interval) {
                     return Err(ControlError::invalid(format!(
-                        "`interval_ms` is {interval}, and 10 to 86400000 can be"
+                        "`interval_ms` is {interval}, expected 10 to 86400000"
                     )));
                 }
                 Ok(ControlRequest::Watch(path, Duration::from_millis(interval), count))
@@ -117,16 +119,18 @@ impl Fields {
             other => {
                 let shown: String = other.chars().take(40).collect();
                 let known = "ls, get, set, create, remove, move, watch";
-                Err(ControlError::invalid(format!("There is no request `{shown}`, but {known}")))
+                Err(ControlError::invalid(format!("There is no request `{shown}`; the requests are {known}")))
             }
         }
     }
 }
 
-/// Number of the form of answers, in each of them as `format`.
+/// The format number of answers, in their field `format`.
 pub const ANSWER_FORMAT: u32 = 1;
 
-/// Does what is asked for. The fields of the answer beside `format`, `id` and `ok`.
+/// Carries out a request. Returns the fields of the answer beside `format`, `id` and `ok`.
+///
+/// A watch is answered once, like a get.
 ///
 /// Watching is answered once, as getting is.
 ///
@@ -169,7 +173,7 @@ pub fn answer(control: &impl Control, request: &ControlRequest) -> Result<Map<St
         }
         ControlRequest::Move(paths, to) => {
             let Node::Object(Object::Worker(worker)) = Node::find(control, to)? else {
-                return Err(ControlError::invalid(format!("`{}` is no I/O worker", shortened(to))));
+                return Err(ControlError::invalid(format!("`{}` is not an I/O worker", shortened(to))));
             };
             let mut names = Vec::new();
             for path in paths {
@@ -247,15 +251,15 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_line_is_said() {
         let refused = |line: &str| request(line).unwrap_err();
-        assert!(refused("").contains("no request"));
+        assert!(refused("").contains("not a request"));
         assert!(refused("[]").contains("object"));
         assert!(refused(r#"{"op":"fly"}"#).contains("`fly`"));
         assert!(refused(r#"{"op":"set","path":"x"}"#).contains("`value`"));
         assert!(refused(r#"{"op":"move","path":"x"}"#).contains("`to`"));
         assert!(refused(r#"{"op":"get","pth":"x"}"#).contains("pth"));
-        assert!(refused(r#"{"op":"get","to":"x"}"#).contains("means nothing"));
-        assert!(refused(r#"{"op":"get","paths":["x"]}"#).contains("means nothing"));
-        assert!(refused(r#"{"op":"move","path":"x","paths":["x"],"to":"y"}"#).contains("means nothing"));
+        assert!(refused(r#"{"op":"get","to":"x"}"#).contains("does not take"));
+        assert!(refused(r#"{"op":"get","paths":["x"]}"#).contains("does not take"));
+        assert!(refused(r#"{"op":"move","path":"x","paths":["x"],"to":"y"}"#).contains("does not take"));
         assert!(refused(r#"{"op":"watch","interval_ms":1}"#).contains("10 to"));
     }
 }

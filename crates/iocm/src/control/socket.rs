@@ -1,4 +1,4 @@
-//! The control tree over a UNIX socket: a line of JSON asks, a line of JSON answers.
+//! The control socket: JSON requests and answers over a UNIX socket, one a line.
 
 mod connection;
 
@@ -15,20 +15,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Peers that are served at a time.
+/// The largest number of peers at a time.
 pub const MOST_PEERS: usize = 64;
 
-/// A control socket on which nobody answers yet. What is dropped leaves none.
+/// A control socket that nobody serves yet. Dropping it removes the file.
 #[derive(Debug)]
 pub struct BoundSocket {
     path: PathBuf,
-    /// `None` once it is the other one's to take away.
+    /// `None` once [`ControlSocket`] owns it.
     file: Option<SocketFile>,
     listener: Arc<UnixListener>,
     access: Access,
 }
 
-/// A control socket that is answered on, until it is dropped.
+/// A control socket that is served until it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     file: Option<SocketFile>,
@@ -38,14 +38,14 @@ pub struct ControlSocket {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A peer that is served.
+/// A connected peer.
 #[derive(Debug)]
 struct ServedPeer {
     stream: UnixStream,
     thread: JoinHandle<()>,
 }
 
-/// Why there is no control socket.
+/// A failure of the control socket.
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot make the control socket {path}; another path can be given as `socket` under [control]")]
 pub struct SocketError {
@@ -55,7 +55,7 @@ pub struct SocketError {
 }
 
 impl SocketError {
-    /// Whether another program answers there.
+    /// Tests whether another program listens there.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.source.kind() == io::ErrorKind::AddrInUse
@@ -63,8 +63,8 @@ impl SocketError {
 }
 
 impl BoundSocket {
-    /// Makes a socket that root, a user and the members of a group can connect to. Its directory is made where it is not
-    /// there; what a daemon that is gone left at the path is replaced.
+    /// Makes a socket for root, a user and the members of a group. A missing directory is made; a socket that an
+    /// earlier daemon left is replaced.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -79,7 +79,7 @@ impl BoundSocket {
         Ok(bound)
     }
 
-    /// Answers for a daemon.
+    /// Serves the tree of a daemon.
     ///
     /// # Errors
     /// [`SocketError`] when there is no thread for it.
@@ -99,7 +99,8 @@ impl BoundSocket {
                         Ok(stream) => welcome(stream, access, &peers, &daemon),
                         Err(error) => {
                             tracing::warn!("No peer can connect to the control socket: {error}");
-                            // Most likely there are no more files: to ask again at once would use a core.
+                            // Most likely the process has too many open files: accepting again at once would use a
+                            // core.
                             std::thread::sleep(std::time::Duration::from_millis(100));
                         }
                     }
@@ -123,7 +124,7 @@ impl Drop for BoundSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
-        // The thread that waits for the next peer is told that there is none, whatever became of the socket's file.
+        // shutdown(2) wakes the thread from accept(2), whatever became of the socket's file.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Read);
         if let Some(file) = &self.file {
             file.remove();
@@ -139,7 +140,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Serves a peer that may, in a thread of its own.
+/// Serves a peer in a thread of its own, if it may use the socket.
 fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<ServedPeer>>, daemon: &Arc<Daemon>) {
     let mut peers = peers.lock().unwrap_or_else(PoisonError::into_inner);
     peers.retain(|peer| !peer.thread.is_finished());
@@ -160,13 +161,13 @@ fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<ServedPeer>>, d
     }
 }
 
-/// Whether the peer may, by what the kernel says of who connected.
+/// Checks the credentials that the kernel recorded when the peer connected.
 fn may(stream: &UnixStream, access: Access) -> Result<(), String> {
     let peer =
         socket_peercred(stream).map_err(|error| format!("the kernel does not say who it is: {error}"))?;
     let mut of_peer = vec![peer.gid.as_raw()];
     if access.group.is_some() {
-        // The further groups: the kernel checked them against the socket's mode when the peer connected.
+        // Supplementary groups: the kernel checked them against the socket's mode when the peer connected.
         let status = std::fs::read_to_string(format!("/proc/{}/status", peer.pid.as_raw_pid()));
         of_peer.extend(groups(&status.unwrap_or_default()));
     }

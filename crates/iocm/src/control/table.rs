@@ -1,4 +1,4 @@
-//! All attributes, by what has them. Files, answers, the manual page and the lists come from here.
+//! The table of all attributes. Files, answers, the manual page and the listings come from it.
 
 mod device;
 mod queue;
@@ -23,7 +23,7 @@ static TABLES: LazyLock<[Vec<Attribute>; 7]> = LazyLock::new(|| {
     ]
 });
 
-/// The attributes that objects of a kind can have, in order.
+/// The attributes of a kind of object, in order.
 #[must_use]
 pub fn of(object: Object) -> &'static [Attribute] {
     &TABLES[match object {
@@ -37,14 +37,14 @@ pub fn of(object: Object) -> &'static [Attribute] {
     }]
 }
 
-/// All attributes by the path of what has them, with `N` and `M` for numbers.
+/// All attributes with the path of their object, which has `N` and `M` for numbers.
 pub fn attributes() -> impl Iterator<Item = (&'static str, &'static Attribute)> {
     const PLACES: [&str; 7] =
         ["", "workers/", "devices/", "queues/", "workers/w.N/", "devices/d.N/", "queues/vq.N.M/"];
     PLACES.iter().zip(TABLES.iter()).flat_map(|(place, table)| table.iter().map(move |one| (*place, one)))
 }
 
-/// The attributes that an object has; none when it is not there.
+/// The attributes that an object has; none if it does not exist.
 pub(super) fn visible(object: Object, source: &impl FactSource) -> Vec<&'static Attribute> {
     let all = of(object).iter();
     let Object::Device(number) = object else {
@@ -58,7 +58,7 @@ pub(super) fn visible(object: Object, source: &impl FactSource) -> Vec<&'static 
     all.filter(has).collect()
 }
 
-/// The directories within objects of a kind.
+/// The directories below an object.
 pub(super) fn groups(object: Object) -> Vec<&'static str> {
     let mut groups: Vec<&str> =
         of(object).iter().filter_map(|one| Some(one.name.split_once('/')?.0)).collect();
@@ -84,16 +84,16 @@ fn unit(counter: &str) -> &'static str {
     }
 }
 
-/// A number that was written, as it is.
+/// Parses a number that was written.
 fn number(text: &str, what: &str) -> Result<u64, ControlError> {
-    text.parse().map_err(|_| ControlError::invalid(format!("`{text}` is no number of {what}")))
+    text.parse().map_err(|_| ControlError::invalid(format!("`{text}` is not a number of {what}")))
 }
 
-/// The worker that was written.
+/// Parses the name of a worker that was written.
 fn worker_of(text: &str) -> Result<u32, ControlError> {
     match Object::of_name(text) {
         Some(Object::Worker(number)) => Ok(number),
-        _ => Err(ControlError::invalid(format!("`{text}` is no I/O worker's name, such as w.0"))),
+        _ => Err(ControlError::invalid(format!("`{text}` is not the name of an I/O worker, such as w.0"))),
     }
 }
 
@@ -149,7 +149,7 @@ fn devices() -> Vec<Attribute> {
         written(attribute("remove", "device", remove.to_owned(), Reader::None), |_, text| {
             match Object::of_name(text) {
                 Some(Object::Device(number)) => Ok(Operation::RemoveDevice(number)),
-                _ => Err(ControlError::invalid(format!("`{text}` is no device's name, such as d.0"))),
+                _ => Err(ControlError::invalid(format!("`{text}` is not the name of a device, such as d.0"))),
             }
         }),
     ]

@@ -1,4 +1,5 @@
-//! The control tree: directories and attributes by path, and what reading or writing one means. Nothing is carried out here.
+//! The control tree: its directories and attributes by path, reading them, and turning writes into operations. Nothing
+//! is carried out here.
 
 use super::attribute::{Attribute, Mode, Reader, Value};
 use super::error::{ControlError, Errno};
@@ -7,23 +8,23 @@ use super::object::{Object, QueueName};
 use super::table;
 use serde_json::{Map, Value as Json};
 
-/// A place in the tree.
+/// A node of the tree.
 #[derive(Debug, Clone, Copy)]
 pub enum Node {
-    /// A directory with an object's attributes, or with objects.
+    /// A directory with the attributes of an object, or with objects.
     Object(Object),
-    /// A directory with some of an object's attributes: those whose names begin so.
+    /// A directory with those attributes of an object whose names start with a prefix.
     Group(Object, &'static str),
     /// An attribute.
     Attribute(Object, &'static Attribute),
 }
 
 impl Node {
-    /// The place that a path names. The names of workers, devices and queues are enough by themselves: `w.0/cpu` is
-    /// `workers/w.0/cpu`.
+    /// Looks up a path. It may start with the name of a worker, device or queue: `w.0/cpu` is `workers/w.0/cpu`.
     ///
     /// # Errors
-    /// [`ControlError`] when there is no such place.
+    ///
+    /// [`ControlError`] when there is no such node.
     pub fn find(source: &impl FactSource, path: &str) -> Result<Self, ControlError> {
         let mut node = Self::Object(Object::Root);
         let mut first = true;
@@ -33,7 +34,7 @@ impl Node {
                 _ => node.child(source, name)?,
             };
             node = inside.ok_or_else(|| {
-                // It may be of any length.
+                // The path may be of any length.
                 let shown: String = path.chars().take(200).collect();
                 ControlError::missing(&shown)
             })?;
@@ -42,10 +43,11 @@ impl Node {
         Ok(node)
     }
 
-    /// What is in it under this name.
+    /// Looks up a name in a directory.
     ///
     /// # Errors
-    /// [`ControlError`] when nothing is in it at all.
+    ///
+    /// [`ControlError`] when this is an attribute.
     pub fn child(self, source: &impl FactSource, name: &str) -> Result<Option<Self>, ControlError> {
         let (object, prefix) = match self {
             Self::Object(object) => (object, ""),
@@ -53,7 +55,7 @@ impl Node {
             Self::Attribute(_, attribute) => {
                 return Err(ControlError::new(
                     Errno::NotDirectory,
-                    format!("{} has nothing in it", attribute.name),
+                    format!("{} is an attribute, not a directory", attribute.name),
                 ));
             }
         };
@@ -77,7 +79,7 @@ impl Node {
         }))
     }
 
-    /// The object that it is, or that it belongs to.
+    /// The object that it is, or belongs to.
     #[must_use]
     pub const fn object(self) -> Object {
         match self {
@@ -85,7 +87,7 @@ impl Node {
         }
     }
 
-    /// A number that no other place has, ever: 1 for the root.
+    /// The inode number, which no other node ever has: 1 for the root.
     #[must_use]
     pub fn number(self) -> u64 {
         let (kind, first, second) = match self.object() {
@@ -97,7 +99,7 @@ impl Node {
             Object::Device(number) => (5, number, 0),
             Object::Queue(name) => (6, name.device, name.queue),
         };
-        // Which attribute, which group, or neither; the root's own number is 1 then.
+        // The attribute, the group, or neither; the root's number is 1 then.
         let part = match self {
             Self::Object(_) => 1,
             Self::Attribute(object, attribute) => {
@@ -110,7 +112,7 @@ impl Node {
         (part as u64 & 0xff) | kind << 8 | u64::from(second) << 16 | u64::from(first) << 32
     }
 
-    /// The place that has a number, whether it is there or not.
+    /// The node with this inode number, whether its object exists or not.
     #[must_use]
     pub fn of_number(number: u64) -> Option<Self> {
         let (first, second) = ((number >> 32) as u32, (number >> 16 & 0xffff) as u16);
@@ -133,26 +135,26 @@ impl Node {
     }
 }
 
-/// What stands in a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone)]
 pub struct DirectoryEntry {
-    /// What it is called there.
+    /// Its name.
     pub name: String,
-    /// Its place.
+    /// Its node.
     pub node: Node,
 }
 
-/// What a place is.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
-    /// It has others in it.
+    /// A directory.
     Directory,
-    /// It can be read, written, or both.
+    /// An attribute.
     Attribute(Mode),
 }
 
 impl Node {
-    /// What it is.
+    /// The kind of this node.
     #[must_use]
     pub const fn kind(self) -> NodeKind {
         match self {
@@ -162,16 +164,17 @@ impl Node {
     }
 }
 
-/// What stands in a directory, in order; attributes after what has such.
+/// Lists a directory: first the objects, then the attributes.
 ///
 /// # Errors
-/// [`ControlError`] when it is none.
+///
+/// [`ControlError`] when the node is an attribute.
 pub fn list(source: &impl FactSource, node: Node) -> Result<Vec<DirectoryEntry>, ControlError> {
     let (object, prefix) = match node {
         Node::Object(object) => (object, None),
         Node::Group(object, group) => (object, Some(group)),
         Node::Attribute(..) => {
-            return Err(ControlError::new(Errno::NotDirectory, "It is an attribute, and has nothing in it"));
+            return Err(ControlError::new(Errno::NotDirectory, "It is an attribute, not a directory"));
         }
     };
     let mut entries: Vec<DirectoryEntry> = Vec::new();
@@ -236,13 +239,14 @@ impl Facts {
     }
 }
 
-/// What an attribute says.
+/// Reads an attribute.
 ///
 /// # Errors
-/// [`ControlError`] when it cannot be read, or is none.
+///
+/// [`ControlError`] when it is write-only, or the node is a directory.
 pub fn read(source: &impl FactSource, node: Node) -> Result<Value, ControlError> {
     let Node::Attribute(object, attribute) = node else {
-        return Err(ControlError::new(Errno::IsDirectory, "It is a directory, and says nothing itself"));
+        return Err(ControlError::new(Errno::IsDirectory, "It is a directory, and cannot be read"));
     };
     if !attribute.mode().reads() {
         return Err(ControlError::new(Errno::Denied, format!("{} can only be written", attribute.name)));
@@ -251,10 +255,11 @@ pub fn read(source: &impl FactSource, node: Node) -> Result<Value, ControlError>
     value.ok_or_else(|| ControlError::missing(&format!("{}/{}", object.path(), attribute.name)))
 }
 
-/// All that a place and what is below it says, as objects of JSON by name.
+/// Reads a node and all below it, as JSON objects by name.
 ///
 /// # Errors
-/// [`ControlError`] when it is no longer there, or can only be written.
+///
+/// [`ControlError`] when it no longer exists, or is write-only.
 pub fn read_below(source: &impl FactSource, node: Node) -> Result<Json, ControlError> {
     let (object, prefix) = match node {
         Node::Attribute(..) => return Ok(read(source, node)?.json()),
@@ -265,7 +270,7 @@ pub fn read_below(source: &impl FactSource, node: Node) -> Result<Json, ControlE
     let mut all = Map::new();
     if prefix.is_empty() {
         for child in object.children(source) {
-            // One that is gone meanwhile is left out.
+            // An object that was removed meanwhile is left out.
             if let Ok(below) = read_below(source, Node::Object(child)) {
                 all.insert(child.name(), below);
             }
@@ -286,10 +291,11 @@ pub fn read_below(source: &impl FactSource, node: Node) -> Result<Json, ControlE
     Ok(Json::Object(all))
 }
 
-/// What writing a text to a place asks for. A line's end, and blanks around it, do not count.
+/// Turns a text that is written to a node into an operation. Blanks around the text, and its newline, are ignored.
 ///
 /// # Errors
-/// [`ControlError`] when it cannot be written, or not that.
+///
+/// [`ControlError`] when the node cannot be written, or the text is not valid for it.
 pub fn write(source: &impl FactSource, node: Node, text: &str) -> Result<Operation, ControlError> {
     let Node::Attribute(object, attribute) = node else {
         return Err(ControlError::new(Errno::IsDirectory, "It is a directory, and cannot be written"));

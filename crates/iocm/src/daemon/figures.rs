@@ -1,14 +1,14 @@
-//! What was counted of a daemon up to now.
+//! The counters of a daemon, as a report.
 
 use super::Daemon;
 use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
 use serde::Serialize;
 use std::sync::PoisonError;
 
-/// Number of the form of [`DaemonFigures`].
+/// The format of [`DaemonFigures`].
 pub const FORMAT: u32 = 1;
 
-/// What was counted up to now.
+/// The counters of a daemon since its start.
 #[derive(Debug, Clone, Serialize)]
 pub struct DaemonFigures {
     /// [`FORMAT`].
@@ -19,47 +19,47 @@ pub struct DaemonFigures {
     pub devices: Vec<DeviceReport>,
 }
 
-/// A worker's figures.
+/// The counters of a worker.
 #[derive(Debug, Clone, Serialize)]
 pub struct WorkerReport {
     /// Its number.
     pub worker: u32,
     /// Its thread.
     pub thread: i32,
-    /// What was counted.
+    /// Its counters.
     #[serde(flatten)]
     pub figures: WorkerFigures,
 }
 
-/// A device's figures.
+/// The counters of a device.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceReport {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its type, `block` or `net`.
     pub kind: &'static str,
-    /// Whether a front-end is there.
+    /// A front-end is connected.
     pub connected: bool,
     /// Its queues.
     pub queues: Vec<QueueReport>,
 }
 
-/// A queue's figures.
+/// The counters of a queue.
 #[derive(Debug, Clone, Serialize)]
 pub struct QueueReport {
-    /// Which queue of the device.
+    /// Its number in the device.
     pub queue: usize,
-    /// Which worker serves it; `None` while none does.
+    /// The worker that serves it; `None` while none does.
     pub worker: Option<u32>,
-    /// What was counted.
+    /// Its counters.
     #[serde(flatten)]
     pub figures: QueueFigures,
-    /// How many requests waited at least 2^n nanoseconds before they were taken, and less than twice that.
+    /// Requests by their delay until they were taken: element n counts those of 2^n to 2^(n+1) nanoseconds.
     pub delays: Vec<u64>,
 }
 
 impl Daemon {
-    /// What was counted up to now.
+    /// The counters since the daemon's start.
     #[must_use]
     pub fn figures(&self) -> DaemonFigures {
         let workers = self.pool.workers().into_iter().map(|worker| WorkerReport {

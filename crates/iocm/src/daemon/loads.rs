@@ -1,21 +1,21 @@
-//! Shares of time of workers, measured from look to look.
+//! The load of workers, measured between two reads.
 
 use crate::clock::{now_ns, ticks};
 use crate::statistics::WorkerFigures;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// A share is measured over so long at least, once there was so much time, nanoseconds.
+/// The shortest time over which a load is measured, once the daemon has run for so long, nanoseconds.
 const WINDOW_NS: u64 = 1_000_000_000;
 
-/// Where workers stood when somebody looked. Nothing is measured while nobody does.
+/// The marks from which the loads of workers are computed. Nothing is measured unless somebody reads them.
 #[derive(Debug)]
 pub(crate) struct Loads {
     began: (u64, u64),
     marks: Mutex<HashMap<u32, [Mark; 2]>>,
 }
 
-/// Where a worker stood, in ticks of the TSC.
+/// A worker's counters at one moment, in ticks of the TSC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Mark {
     at: u64,
@@ -30,13 +30,13 @@ impl Default for Loads {
 }
 
 impl Loads {
-    /// Ticks of the TSC in a second, by what has passed since the daemon began.
+    /// Ticks of the TSC per second, measured since the daemon's start.
     pub(crate) fn ticks_per_second(&self) -> u64 {
         let (ns, counted) = (now_ns() - self.began.0, ticks().wrapping_sub(self.began.1));
         u64::try_from(u128::from(counted) * 1_000_000_000 / u128::from(ns.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Percent of the time on requests, and awake, since the last look but one that is a second ago or more.
+    /// The share of time on requests, and awake, in percent, since the last read but one that was a second ago or more.
     pub(crate) fn of(&self, worker: u32, figures: &WorkerFigures) -> [f64; 2] {
         let window = u128::from(self.ticks_per_second()) * u128::from(WINDOW_NS) / 1_000_000_000;
         let now = Mark { at: ticks(), useful: figures.useful_ticks, awake: figures.awake_ticks };
@@ -49,13 +49,13 @@ impl Loads {
         share(kept[0], now)
     }
 
-    /// Takes note of a worker that begins now.
+    /// Starts measuring a new worker.
     pub(crate) fn begin(&self, worker: u32) {
         let now = Mark { at: ticks(), ..Mark::default() };
         self.marks.lock().unwrap_or_else(PoisonError::into_inner).insert(worker, [now; 2]);
     }
 
-    /// Forgets a worker that is gone.
+    /// Forgets a removed worker.
     pub(crate) fn forget(&self, worker: u32) {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
     }
@@ -63,7 +63,7 @@ impl Loads {
 
 fn share(from: Mark, to: Mark) -> [f64; 2] {
     let passed = to.at.wrapping_sub(from.at).max(1);
-    // What a worker did in a piece is counted at its end, so that it may be more than has passed.
+    // Work is counted at its end, so that a share may come out above 100 %.
     let percent = |part: u64| (part as f64 * 100.0 / passed as f64).min(100.0);
     [percent(to.useful.wrapping_sub(from.useful)), percent(to.awake.wrapping_sub(from.awake))]
 }

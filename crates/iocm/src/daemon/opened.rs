@@ -1,4 +1,4 @@
-//! What a daemon's file names, opened before anything runs: afterwards the daemon may no longer be allowed to.
+//! The files and sockets of a daemon, opened before it gives up the privileges to open them.
 
 use super::DaemonError;
 use crate::config::{Config, DeviceConfig, DeviceType};
@@ -10,7 +10,7 @@ use crate::endpoint::{BoundEndpoint, Endpoint};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Devices with their open files and their sockets, on which nobody waits yet. What is dropped leaves no socket.
+/// Devices with open files and listening sockets. Dropping them removes the sockets.
 #[derive(Debug)]
 pub struct Opened {
     pub(super) config: Config,
@@ -19,9 +19,10 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens what a file names.
+    /// Opens what a configuration names.
     ///
     /// # Errors
+    ///
     /// [`DaemonError`]; nothing is left then.
     pub fn open(config: &Config) -> Result<Self, DaemonError> {
         let mut opened = Self { config: config.clone(), switches: Arc::default(), devices: VecDeque::new() };

@@ -18,30 +18,30 @@ pub use config::{ConfigSpaceError, features};
 pub use queue::BlockQueue;
 pub use storage::{Storage, StorageError};
 
-/// Bytes of a sector, whatever the disk's blocks are.
+/// The bytes of a sector, whatever the block size of the disk is.
 pub const SECTOR: u64 = 512;
 
-/// Bytes of a serial number (5.2.6: `VIRTIO_BLK_ID_BYTES`).
+/// The bytes of a serial number (5.2.6: `VIRTIO_BLK_ID_BYTES`).
 pub const SERIAL_BYTES: usize = 20;
 
-/// What a block device is made of.
+/// The options of a block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// Where the data is; `None` for a disk that forgets all at once.
+    /// The file or block device; `None` for a null disk, which discards what is written.
     pub path: Option<PathBuf>,
-    /// Size of a disk that forgets, bytes.
+    /// The size of a null disk, bytes.
     pub null_size: u64,
-    /// Whether the guest may only read.
+    /// The guest may only read.
     pub read_only: bool,
-    /// Whether the host's page cache is passed by.
+    /// Bypass the host's page cache (`O_DIRECT`).
     pub direct: bool,
     /// Its serial number, at most 20 bytes.
     pub serial: String,
-    /// Queues at most.
+    /// The largest number of queues.
     pub queues: u16,
-    /// Requests a second, 0 for no limit.
+    /// Requests per second, 0 for no limit.
     pub requests_a_second: u64,
-    /// Bytes a second, 0 for no limit.
+    /// Bytes per second, 0 for no limit.
     pub bytes_a_second: u64,
 }
 
@@ -60,7 +60,7 @@ impl Default for BlockOptions {
     }
 }
 
-/// A block device: what all its queues share.
+/// A block device, shared by all its queues.
 #[derive(Debug)]
 pub struct BlockDevice {
     storage: Storage,
@@ -72,7 +72,7 @@ pub struct BlockDevice {
 }
 
 impl BlockDevice {
-    /// Opens what it is made of.
+    /// Opens its file.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -91,7 +91,7 @@ impl BlockDevice {
         }))
     }
 
-    /// What does the work for one of its queues, which has `size` descriptors.
+    /// Makes the handler of one of its queues, which has `size` descriptors.
     #[must_use]
     pub fn queue(self: &Arc<Self>, size: u16) -> BlockQueue {
         BlockQueue::new(Arc::clone(self), size)
@@ -103,7 +103,7 @@ impl BlockDevice {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Looks again how large the file is. Whether the guest has to be told.
+    /// Reads the size of the file again. `true` if it has changed, and the guest must be told.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -113,8 +113,8 @@ impl BlockDevice {
         Ok(self.capacity.swap(sectors, Ordering::Relaxed) != sectors)
     }
 
-    /// Makes it so many bytes large, its file with it, or as large as its file is now. It never gets smaller: what the
-    /// guest has behind the new end would be lost.
+    /// Grows the disk to so many bytes, with its file, or to the size of its file. It never shrinks: the guest's data
+    /// after the new end would be lost.
     ///
     /// # Errors
     /// [`ResizeError`].
@@ -135,19 +135,19 @@ impl BlockDevice {
         Ok(())
     }
 
-    /// What it was made of.
+    /// Its options.
     #[must_use]
     pub const fn options(&self) -> &BlockOptions {
         &self.options
     }
 
-    /// The limit of requests a second.
+    /// The limit of requests per second.
     #[must_use]
     pub const fn requests_limit(&self) -> &Limit {
         &self.requests
     }
 
-    /// The limit of bytes a second.
+    /// The limit of bytes per second.
     #[must_use]
     pub const fn bytes_limit(&self) -> &Limit {
         &self.bytes

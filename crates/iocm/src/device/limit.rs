@@ -1,22 +1,22 @@
-//! Limits of a device, so that one VM cannot take all.
+//! Rate limits of devices.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// A limit of so many units a second, shared by all queues of a device.
+/// A limit of units per second, shared by all queues of a device.
 ///
-/// It may be passed by one request, which is paid back before the next.
+/// One request may exceed it; the excess is paid back before the next one.
 #[derive(Debug)]
 pub struct Limit {
     /// Units a second; 0 for no limit.
     rate: AtomicU64,
-    /// Units that may be used now; below 0 after a large request.
+    /// The units that may be used now; negative after a large request.
     credit: AtomicI64,
-    /// When credit was last given, nanoseconds of the monotonic clock.
+    /// The time at which credit was last added, nanoseconds of the monotonic clock.
     given: AtomicU64,
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// So long a queue may save what it does not use.
+/// The time for which unused units are saved.
 const BURST_NS: u64 = SECOND / 50;
 
 impl Limit {
@@ -37,7 +37,7 @@ impl Limit {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// How long it takes until something may be used again, from `now` (nanoseconds); `None` when it may be now.
+    /// The time until units may be used again, from `now` (nanoseconds); `None` when they may be used now.
     pub fn wait(&self, now: u64) -> Option<u64> {
         let rate = self.rate();
         if rate == 0 {
@@ -46,7 +46,7 @@ impl Limit {
         let given = self.given.load(Ordering::Relaxed);
         let passed = now.saturating_sub(given).min(BURST_NS);
         let credit = u128::from(passed) * u128::from(rate) / u128::from(SECOND);
-        // Another queue that gives at the same time gives the same credit: only one of both does.
+        // Only one of several queues adds the credit of the same time.
         if credit > 0 && self.given.compare_exchange(given, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             let most = (u128::from(BURST_NS) * u128::from(rate) / u128::from(SECOND)).max(1) as i64;
@@ -63,7 +63,7 @@ impl Limit {
         Some(u64::try_from(wait).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Uses so many units.
+    /// Uses units.
     pub fn take(&self, units: u64) {
         if self.rate() > 0 {
             self.credit.fetch_sub(i64::try_from(units).unwrap_or(i64::MAX), Ordering::Relaxed);
@@ -81,21 +81,21 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits of so many a second, 0 for none.
+    /// Limits per second, 0 for none.
     #[must_use]
     pub const fn new(requests: u64, bytes: u64) -> Self {
         Self { requests: Limit::new(requests), bytes: Limit::new(bytes) }
     }
 
-    /// Whether there is any.
+    /// Tests whether any limit is set.
     #[inline]
     #[must_use]
     pub fn are_set(&self) -> bool {
         self.requests.rate() != 0 || self.bytes.rate() != 0
     }
 
-    /// How long it takes until something may be used again; `None` when it may be now. The time (nanoseconds) is only
-    /// asked for where there is a limit.
+    /// The time until units may be used again; `None` when they may be used now. `now` (nanoseconds) is called only if
+    /// a limit is set.
     #[inline]
     pub fn wait(&self, now: impl FnOnce() -> u64) -> Option<u64> {
         if !self.are_set() {

@@ -29,37 +29,37 @@ pub use offload::{Offloads, cut, make_checksum};
 pub use packet::{HEAD, LARGEST, Layers, Version};
 pub use tap::{Tap, TapOptions, TapQueue};
 
-/// What a device's packets go to and come from.
+/// The link of a network device: the tap or switch that it is connected to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum LinkOptions {
-    /// Nothing: packets are looked at and forgotten, for measuring.
+    /// No link: packets are parsed and dropped, for measuring.
     #[default]
     Nothing,
-    /// A network interface of the host.
+    /// A tap of the host.
     Tap(TapOptions),
     /// The other devices of the same switch.
     Switch {
-        /// What it is called.
+        /// The name of the switch.
         name: String,
-        /// Whether what the guest sends from another address than the device's is dropped.
+        /// Drop packets that the guest sends from another address than the device's.
         checks_source: bool,
     },
 }
 
-/// What a network device is made of.
+/// The options of a network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetOptions {
-    /// What its packets go to and come from.
+    /// The tap or switch that it is connected to.
     pub link: LinkOptions,
-    /// Its address; `None` when only the front-end knows it.
+    /// Its MAC address; `None` if only the front-end knows it.
     pub mac: Option<Address>,
-    /// Most bytes of a packet without its Ethernet header; 0 when only the front-end knows it.
+    /// Its MTU; 0 if only the front-end knows it.
     pub mtu: u16,
-    /// Pairs of queues at most.
+    /// The largest number of queue pairs.
     pub pairs: u16,
-    /// Packets a second in each direction, 0 for no limit.
+    /// Packets per second in each direction, 0 for no limit.
     pub packets_a_second: u64,
-    /// Bytes a second in each direction, 0 for no limit.
+    /// Bytes per second in each direction, 0 for no limit.
     pub bytes_a_second: u64,
 }
 
@@ -76,40 +76,40 @@ impl Default for NetOptions {
     }
 }
 
-/// Why a network device cannot be had.
+/// A failure to make a network device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The kernel does not give the interface.
+    /// The tap cannot be opened or configured.
     #[error("The tap {name} {what}; it takes CAP_NET_ADMIN, or an interface that was made for this user")]
     Tap {
-        /// What it is called.
+        /// The name of the interface.
         name: String,
-        /// What cannot be.
+        /// The operation that failed.
         what: &'static str,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// The namespace cannot be entered.
     #[error("Cannot enter the network namespace {path}")]
     Namespace {
-        /// Where it is.
+        /// The path of the namespace.
         path: String,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A descriptor is none of a tap.
-    #[error("Descriptor {number} is no tap's that can be used")]
+    /// A descriptor is not a tap.
+    #[error("Descriptor {number} is not a tap that can be used")]
     NoTap {
-        /// Which.
+        /// The number of the descriptor.
         number: i32,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// There are not as many descriptors as queues.
+    /// The number of descriptors is not that of queue pairs.
     #[error("{pairs} pairs of queues need as many descriptors of a tap, and {files} are given")]
     Files {
         /// Descriptors.
@@ -117,15 +117,15 @@ pub enum NetError {
         /// Pairs of queues.
         pairs: u16,
     },
-    /// Another device of the switch has the address.
+    /// Another device of the switch has this address.
     #[error("Another device of the same switch has the address {}", Mac(.0))]
     Address(Address),
-    /// The kernel gives no more files.
-    #[error("No file for waking an I/O worker")]
+    /// The process has too many open files.
+    #[error("Cannot make an eventfd for waking an I/O worker")]
     File(#[source] io::Error),
 }
 
-/// An address as people write it.
+/// A MAC address in the usual notation.
 struct Mac<'a>(&'a Address);
 
 impl std::fmt::Display for Mac<'_> {
@@ -135,7 +135,7 @@ impl std::fmt::Display for Mac<'_> {
     }
 }
 
-/// What a device's packets go to and come from, opened.
+/// The open link of a device.
 #[derive(Debug)]
 enum Link {
     Nothing,
@@ -143,7 +143,7 @@ enum Link {
     Port(Arc<Port>),
 }
 
-/// A network device: what all its queues share.
+/// A network device, shared by all its queues.
 #[derive(Debug)]
 pub struct NetDevice {
     link: Link,
@@ -154,7 +154,7 @@ pub struct NetDevice {
 }
 
 impl NetDevice {
-    /// Opens what it is made of; switches are looked for, or made, among `switches`.
+    /// Connects it; its switch is taken from `switches`, or made there.
     ///
     /// # Errors
     /// [`NetError`].
@@ -171,19 +171,19 @@ impl NetDevice {
         Ok(Arc::new(Self { link, mtu, sent, received, options }))
     }
 
-    /// What it was made of.
+    /// Its options.
     #[must_use]
     pub const fn options(&self) -> &NetOptions {
         &self.options
     }
 
-    /// Limits of what the guest sends.
+    /// The limits of what the guest transmits.
     #[must_use]
     pub const fn sent_limits(&self) -> &Limits {
         &self.sent
     }
 
-    /// Limits of what it receives.
+    /// The limits of what it receives.
     #[must_use]
     pub const fn received_limits(&self) -> &Limits {
         &self.received
@@ -193,7 +193,7 @@ impl NetDevice {
         self.mtu.load(Ordering::Relaxed)
     }
 
-    /// Most bytes of a packet that is not to be cut: with an Ethernet header and two VLAN tags.
+    /// The largest packet without segmentation: with an Ethernet header and two VLAN tags.
     fn largest(&self) -> u64 {
         match self.mtu() {
             0 => LARGEST as u64,
@@ -201,13 +201,13 @@ impl NetDevice {
         }
     }
 
-    /// Bytes of the header that a guest that agreed on these features reads and writes.
+    /// The size of the header that a guest with these features uses.
     fn header(features: VirtioFeatures) -> usize {
         let has = |bits| features.has(bits);
         if has(VirtioFeatures::VERSION_1) || has(features::MERGEABLE) { SIZE } else { LEGACY_SIZE }
     }
 
-    /// What gives a guest its packets by one of its pairs of queues.
+    /// Makes the handler of a receive queue.
     #[must_use]
     pub fn receive(self: &Arc<Self>, pair: u16, agreed: VirtioFeatures) -> Receive {
         let offloads = Offloads::of_guest(agreed);
@@ -226,7 +226,7 @@ impl NetDevice {
         Receive::new(Arc::clone(self), source, merges, Self::header(agreed), offloads)
     }
 
-    /// What takes a guest's packets by one of its pairs of queues.
+    /// Makes the handler of a transmit queue.
     #[must_use]
     pub fn transmit(self: &Arc<Self>, pair: u16, agreed: VirtioFeatures) -> Transmit {
         let target = match &self.link {
@@ -237,9 +237,9 @@ impl NetDevice {
         Transmit::new(Arc::clone(self), target, Self::header(agreed), Offloads::of_device(agreed))
     }
 
-    /// Tells the network that a guest is here now (RFC 903: by asking for its own address).
+    /// Announces a guest to the network (RFC 903: a request for its own address).
     fn tell_network(&self, mac: Address) -> Result<(), String> {
-        // It is a packet of the guest's, whoever makes it.
+        // The packet counts as the guest's.
         if self.sent.wait(now_ns).is_some() {
             return Err("the device's limit is used up".to_owned());
         }
@@ -298,7 +298,7 @@ impl Device for Arc<NetDevice> {
     }
 
     fn set_config(&self, offset: u32, _bytes: &[u8]) -> Result<(), String> {
-        Err(format!("byte {offset} of the configuration cannot be written"))
+        Err(format!("byte {offset} of the configuration space is read-only"))
     }
 
     fn limits(&self) -> Vec<[&Limit; 2]> {

@@ -1,13 +1,13 @@
-//! The bitmap in which writes to a guest's memory are marked while the guest migrates.
+//! The dirty log: the bitmap of pages that were written during a migration.
 
 use super::mapping::{MapError, Mapping};
 use std::fs::File;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Bytes that a bit stands for (vhost-user specification, "Migration": `VHOST_LOG_PAGE`).
+/// The page size of the log (vhost-user, "Migration": `VHOST_LOG_PAGE`).
 const PAGE: u64 = 0x1000;
 
-/// Bytes of a log at most: enough for 32 TiB of a guest's addresses.
+/// The largest log, bytes: for 32 TiB of guest addresses.
 const MOST: u64 = 1 << 30;
 
 /// A bitmap with a bit for each page of the guest, shared with the front-end.
@@ -16,7 +16,7 @@ pub struct DirtyLog {
     mapping: Mapping,
 }
 
-/// Why a log cannot be used.
+/// A log that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
@@ -40,13 +40,13 @@ impl DirtyLog {
         Ok(Self { mapping: Mapping::of_file(file, offset, size)? })
     }
 
-    /// Whether a page of the log itself was lost.
+    /// Tests whether a page of the log was lost.
     pub(super) fn is_lost(&self) -> bool {
         self.mapping.is_lost()
     }
 
-    /// Marks the pages of `size` bytes from `guest` on. Those beyond the log's end are not marked: the front-end said
-    /// that it does not ask for them.
+    /// Marks the pages of `size` bytes from `guest` on. Pages beyond the end of the log are ignored, because the
+    /// front-end did not ask for them.
     pub fn mark(&self, guest: u64, size: u64) {
         if size == 0 {
             return;

@@ -1,9 +1,9 @@
-//! Pages of a guest's memory that are lost while they are mapped: the file was made shorter, it finds no more room
-//! (a pool of huge pages that is empty, a full tmpfs), or the machine's memory failed.
+//! Pages of a guest's memory that are lost while they are mapped: the file was truncated, it found no room (an empty
+//! pool of huge pages, a full tmpfs), or the machine's memory failed.
 //!
-//! To touch such a page raises SIGBUS, which would end the daemon and with it all other VMs' devices. That page, and no
-//! other, is replaced by an empty one of this process instead, and the mapping is marked: whoever uses it looks, and
-//! neither tells the guest nor the disk of anything that came from there.
+//! Touching such a page raises SIGBUS, which would end the daemon and with it the devices of all other VMs. Instead
+//! that page alone is replaced by an empty one of this process, and the mapping is marked. Users of the mapping test
+//! the mark, and pass nothing that came from it to the guest or to a disk.
 
 use std::io;
 use std::ptr::NonNull;
@@ -12,21 +12,22 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A guarded mapping.
 struct GuardSlot {
-    /// Odd while the others change: the handler reads them as one.
+    /// Odd while the other fields change: the signal handler reads them under this sequence lock.
     version: AtomicUsize,
-    /// Its first byte, and the one after its last; both 0 when the slot is free.
+    /// The first address, and the one after the last; both 0 when the slot is free.
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Bytes of its pages.
+    /// The page size, bytes.
     page: AtomicUsize,
-    /// Whether a page was lost.
+    /// A page was lost.
     lost: AtomicBool,
 }
 
-/// Slots in a chunk.
+/// The number of slots in a chunk.
 const SLOTS: usize = 256;
 
-/// Some slots, and where the next ones are: they are never given back, for the handler may look at them at any time.
+/// Some slots and a pointer to the next chunk. Chunks are never freed, because the signal handler may read them at any
+/// time.
 struct Chunk {
     slots: [GuardSlot; SLOTS],
     next: AtomicPtr<Chunk>,
@@ -57,18 +58,19 @@ static FIRST: Chunk = Chunk::new();
 /// Held while a slot is taken.
 static TAKING: Mutex<()> = Mutex::new(());
 
-/// Pages that were lost, of all mappings.
+/// The number of lost pages of all mappings.
 static LOST: AtomicU32 = AtomicU32::new(0);
 
-/// How many pages were lost since the daemon began: as long as it is the same, no mapping was marked.
+/// The number of pages that were lost since the daemon's start. While it does not change, no mapping needs to be
+/// tested.
 #[inline]
 pub(crate) fn lost_pages() -> u32 {
-    // The handler runs in the thread that touched the page: only the compiler could look before it touches.
+    // The handler runs in the thread that touched the page, so that only the compiler could reorder the read.
     compiler_fence(Ordering::SeqCst);
     LOST.load(Ordering::Relaxed)
 }
 
-/// A mapping's place among those that are guarded.
+/// The slot of a guarded mapping.
 pub(super) struct Guard(&'static GuardSlot);
 
 impl std::fmt::Debug for Guard {
@@ -81,7 +83,8 @@ impl Guard {
     /// Guards `size` bytes from `base` on, in pages of `page` bytes.
     ///
     /// # Errors
-    /// When the kernel takes no handler.
+    ///
+    /// When the kernel refuses the signal handler.
     pub(super) fn new(base: NonNull<u8>, size: usize, page: usize) -> io::Result<Self> {
         static INSTALLED: OnceLock<i32> = OnceLock::new();
         let error = *INSTALLED.get_or_init(install);
@@ -95,7 +98,7 @@ impl Guard {
         Ok(Self(slot))
     }
 
-    /// Whether a page of the mapping was lost.
+    /// Tests whether a page of the mapping was lost.
     #[inline]
     pub(super) fn is_lost(&self) -> bool {
         compiler_fence(Ordering::SeqCst);
@@ -121,8 +124,8 @@ impl GuardSlot {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The mapping in which an address is: the page's first byte and its size. One that changes meanwhile is not the one
-    /// that the faulting thread uses.
+    /// The page of an address: its start and its size. A mapping that changes meanwhile is not the one that the
+    /// faulting thread uses.
     fn page_of(&self, address: usize) -> Option<(usize, usize)> {
         let version = self.version.load(Ordering::Acquire);
         let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
@@ -134,7 +137,7 @@ impl GuardSlot {
     }
 }
 
-/// A slot that nobody has; called by one thread at a time.
+/// A free slot; called by one thread at a time.
 fn free_slot() -> &'static GuardSlot {
     let mut chunk = &FIRST;
     loop {
@@ -152,7 +155,7 @@ fn free_slot() -> &'static GuardSlot {
     }
 }
 
-/// The error, 0 for none.
+/// The error number, 0 for none.
 fn install() -> i32 {
     // SAFETY: all bytes zero are a valid structure: no flags, no mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -165,9 +168,10 @@ fn install() -> i32 {
     }
 }
 
-/// `BUS_ADRERR`: there is no such page in the file.
+/// `BUS_ADRERR`: the file has no such page.
 const NO_PAGE: i32 = 2;
-/// `BUS_MCEERR_AR` and `BUS_MCEERR_AO`: the machine's memory failed, and was used or was only found out.
+/// `BUS_MCEERR_AR` and `BUS_MCEERR_AO`: the machine's memory failed, and the page was used, or the failure was only
+/// detected.
 const FAILED: i32 = 4;
 const FOUND_OUT: i32 = 5;
 
@@ -182,7 +186,7 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
         while let Some(here) = chunk {
             for slot in &here.slots {
                 let Some((page, size)) = slot.page_of(address) else { continue };
-                // Nobody uses it: who does gets the other signal.
+                // Nobody has touched the page; a later touch raises the other code.
                 if code == FOUND_OUT || replace(page, size) {
                     if code != FOUND_OUT {
                         slot.lost.store(true, Ordering::Relaxed);
@@ -204,7 +208,7 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
     }
 }
 
-/// Puts an empty page in the place of one that was lost.
+/// Replaces a lost page by an empty one.
 fn replace(page: usize, size: usize) -> bool {
     let flags = libc::MAP_FIXED | libc::MAP_ANONYMOUS | libc::MAP_PRIVATE | libc::MAP_NORESERVE;
     let address = std::ptr::without_provenance_mut(page);

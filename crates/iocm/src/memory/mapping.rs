@@ -1,4 +1,4 @@
-//! Files mapped into this process.
+//! Mappings of files.
 
 use super::fault::Guard;
 use rustix::fs::SealFlags;
@@ -7,18 +7,18 @@ use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
 
-/// A part of a file, mapped to be read and written by this process and others.
+/// A part of a file, mapped shared for reading and writing.
 #[derive(Debug)]
 pub struct Mapping {
-    /// First byte of the mapping, at a page's begin.
+    /// The start of the mapping, at a page.
     base: NonNull<u8>,
     /// Size of the mapping, bytes.
     mapped: usize,
-    /// First byte that was asked for, from `base`.
+    /// The offset of the wanted part from `base`.
     lead: usize,
-    /// Bytes that were asked for: one at least.
+    /// The size of the wanted part: at least one byte.
     size: u64,
-    /// Let go before the bytes are unmapped.
+    /// Released before the unmapping.
     guard: Option<Guard>,
 }
 
@@ -27,25 +27,25 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above; the type itself never reads or writes the bytes.
 unsafe impl Sync for Mapping {}
 
-/// Why a file cannot be mapped.
+/// A file that cannot be mapped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// There would be nothing to map.
+    /// The part is empty.
     #[error("An empty part of the front-end's memory file cannot be mapped")]
     Empty,
-    /// A page of such a file may take as long as somebody likes, or raise what cannot be caught.
+    /// A fault in such a file may take as long as its server likes, or raise an error that cannot be handled.
     #[error(
-        "The front-end's memory file is none of memfd, tmpfs or hugetlbfs, and only these are mapped; QEMU has it with \
+        "The front-end's memory file is not on memfd, tmpfs or hugetlbfs, and only these are mapped; QEMU has it with \
          memory-backend-memfd"
     )]
     NoMemory,
-    /// The file ends before the part does: touching what is missing would end this process.
+    /// The file is too short: touching the missing part would end this process.
     #[error("The front-end's memory file has {has:#x} bytes, the region needs {needs:#x}")]
     Short {
         /// Size of the file, bytes.
         has: u64,
-        /// Bytes up to the end of the part.
+        /// The end of the part, bytes.
         needs: u64,
     },
     /// The kernel refused.
@@ -53,19 +53,19 @@ pub enum MapError {
     Refused {
         /// Bytes.
         size: u64,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// hugetlbfs, as fstatfs(2) names it (`linux/magic.h`).
+/// The magic number of hugetlbfs in fstatfs(2) (`linux/magic.h`).
 const HUGETLBFS: u64 = 0x9584_58f6;
 
-/// Bytes of a page of the file, when it is memory.
+/// The page size of a file that is memory.
 fn page_size(file: &File) -> Result<u64, MapError> {
-    // The kernel keeps seals of files on tmpfs and hugetlbfs alone, whether or not they can be sealed (`mm/memfd.c`), and
-    // asks nobody for them. fstatfs(2) would ask the file system, whose server may be the front-end's, and never answer.
+    // The kernel keeps seals only for files on tmpfs and hugetlbfs, sealable or not (`mm/memfd.c`), and asks no file
+    // system for them. fstatfs(2) would ask the file system, whose server may be the front-end, and never answer.
     rustix::fs::fcntl_get_seals(file).map_err(|_| MapError::NoMemory)?;
     let refused = |error: rustix::io::Errno| MapError::Refused { size: 0, source: error.into() };
     let system = rustix::fs::fstatfs(file).map_err(refused)?;
@@ -77,8 +77,8 @@ fn page_size(file: &File) -> Result<u64, MapError> {
 }
 
 impl Mapping {
-    /// Maps `size` bytes from `offset` on of a file that is memory. Where that can be had, nobody can make the file
-    /// shorter any more; where it cannot, who does loses its pages, and [`Self::is_lost`] tells.
+    /// Maps `size` bytes from `offset` on, of a file that is memory. The file is sealed against shrinking if it takes
+    /// seals; if not, a truncated page is lost, and [`Self::is_lost`] tells.
     ///
     /// # Errors
     /// [`MapError`].
@@ -93,7 +93,7 @@ impl Mapping {
         let page = page_size(file)?;
         let lead = offset % page;
         let needs = offset.checked_add(size).ok_or_else(invalid)?;
-        // Refused where the file takes no seals: then the guard is what there is.
+        // Refused if the file takes no seals; the guard has to do then.
         let _ = rustix::fs::fcntl_add_seals(file, SealFlags::SHRINK);
         let has = file.metadata().map_err(refused)?.len();
         if has < needs {
@@ -112,7 +112,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// What stands for a file under Miri, which maps none: memory that nobody else has, and that is kept.
+    /// A private mapping in place of a file under Miri, which maps no files. It is never freed.
     #[cfg(miri)]
     fn of_this_process(size: u64) -> Self {
         let words = vec![0_u128; (size as usize).div_ceil(16)].leak();
@@ -120,20 +120,20 @@ impl Mapping {
         Self { base: NonNull::from(words).cast(), mapped, lead: 0, size, guard: None }
     }
 
-    /// Bytes that were asked for.
+    /// The size of the wanted part, bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether one of its pages was lost, so that what is here is no longer what others have.
+    /// Tests whether one of its pages was lost, so that its content is no longer shared.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.guard.as_ref().is_some_and(Guard::is_lost)
     }
 
-    /// The byte `inside` bytes from the first that was asked for; of one beyond the last, the last.
+    /// The address of a byte of the wanted part; of its last byte, if `inside` is too large.
     #[inline]
     #[must_use]
     pub fn at(&self, inside: u64) -> *mut u8 {

@@ -1,4 +1,4 @@
-//! What the monitor looks at and acts on: our own I/O workers, or the threads of the kernel's vhost.
+//! The host behind the monitor: our own I/O workers, or the threads of the kernel's vhost.
 
 mod computing;
 mod pinning;
@@ -15,7 +15,7 @@ pub use pinning::Pinning;
 pub use vhost::Vhost;
 pub use workers::Workers;
 
-/// What the monitor acts on.
+/// A source of figures that also carries out decisions.
 pub trait Actuator {
     /// Looks at the host. What is counted is of the time since the last look.
     ///
@@ -46,7 +46,7 @@ pub trait Actuator {
     /// Puts everything back that does not outlast the monitor. What could not be.
     fn give_back(&mut self) -> Vec<String>;
 
-    /// What a queue is called.
+    /// The name of a queue.
     fn name_of(&self, queue: u32) -> String;
 }
 
@@ -55,7 +55,7 @@ pub trait Actuator {
 pub struct Seen {
     /// For the policy.
     pub view: View,
-    /// What is left alone, and why: one sentence each, the same while it stays so.
+    /// The VMs that are left alone, with the reason: one sentence each, unchanged while it holds.
     pub notes: Vec<String>,
     /// Share of all CPUs' time that was not idle, 0 to 1; `None` where the kernel does not say it.
     pub host_busy: Option<f64>,
@@ -65,10 +65,10 @@ pub struct Seen {
     pub exits_missing: Option<String>,
 }
 
-/// What one VM did.
+/// The figures of one VM.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct VmSeen {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its process.
     pub pid: i32,
@@ -94,11 +94,11 @@ pub enum Trouble {
         "The monitor may use {usable} of the CPUs {online} that are on, and needs two: one for I/O and one for vCPUs{why}"
     )]
     Cores {
-        /// How many it may use.
+        /// The number of CPUs that it may use.
         usable: u64,
         /// Those that are on.
         online: String,
-        /// What keeps it from the others.
+        /// The reason why it may not use the others.
         why: String,
     },
     /// No VM does I/O that could be placed.

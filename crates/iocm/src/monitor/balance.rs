@@ -7,13 +7,13 @@
 use super::{Core, Layout, QueueView, WorkerCore};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What leads a queue elsewhere must be better by this share of a core.
+/// A queue moves only if its new core is better by this share of a core.
 const STAY: f64 = 0.05;
 /// To be served from another NUMA node costs a queue this part of its own load more.
 const FAR: f64 = 0.3;
 /// Queues are moved to be nearer when that saves so many CPUs' worth.
 const WORTH_FAR: f64 = 0.1;
-/// What waits behind bulk is worth as much as this share of a core.
+/// Waiting behind bulk costs as much as this share of a core.
 const MIXED: f64 = 0.15;
 /// Loads may differ by this share of a core before queues are moved for that alone.
 const TOLERATED: f64 = 0.15;
@@ -84,9 +84,10 @@ impl Bins {
     }
 }
 
-/// The queues on workers of these cores, or without any on one worker that runs anywhere. `now` says where they are; queues of cores that are not among them go to others.
+/// Divides the queues over workers on these cores, or without cores gives all to one worker that runs anywhere. `now`
+/// is the present layout; queues of cores that are not listed go to others.
 ///
-/// Where the load is even enough already, nothing moves.
+/// If the load is even enough already, nothing moves.
 #[must_use]
 pub fn balance(queues: &[QueueView], cores: &[Core], now: &Layout) -> Layout {
     if cores.is_empty() {
@@ -135,7 +136,7 @@ fn cost(bin: &Bin, queue: &QueueView, is_here: bool) -> f64 {
         + if behind > STAY { MIXED * weight } else { 0.0 }
 }
 
-/// What queues cost more for being served from another node than their VM's, in CPUs' worth.
+/// The cost of serving queues from another node than their VM's, in CPUs' worth.
 fn far(layout: &Layout, queues: &[QueueView], cores: &[Core]) -> f64 {
     let nodes: BTreeMap<u32, u32> = cores.iter().map(|core| (core.number, core.node)).collect();
     let cores_by_queue = layout.cores_by_queue();

@@ -18,7 +18,7 @@ pub struct Monitor<A: Actuator> {
     dry_run: bool,
     /// VM exits, where somebody counts them.
     exits: Option<ExitsSeen>,
-    /// What was said last, so that it is not said again while it stays so.
+    /// The last message, so that it is not repeated while it holds.
     said: Said,
 }
 
@@ -29,14 +29,14 @@ struct Said {
     would: Option<usize>,
 }
 
-/// What one period came to.
+/// The result of one period.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
-    /// What was seen; `None` in trouble.
+    /// The figures of the period; `None` in trouble.
     pub seen: Option<Seen>,
     /// The layout at the end; in a dry run as it is, not as it should be.
     pub layout: Layout,
-    /// What is to be said: something was decided, or could not be.
+    /// The message, if there is one: a decision, or the reason why none could be made.
     pub said: Option<Decided>,
 }
 
@@ -47,9 +47,9 @@ pub struct Decided {
     pub format: u32,
     /// When, in seconds since 1970.
     pub time: f64,
-    /// Whether nothing was changed, only said.
+    /// Nothing was changed, only told.
     pub dry_run: bool,
-    /// What was seen; `None` in trouble.
+    /// The figures of the period; `None` in trouble.
     pub figures: Option<Figures>,
     /// Why, with its own figures; `None` in trouble.
     pub reason: Option<Reason>,
@@ -59,20 +59,20 @@ pub struct Decided {
     pub cores: Vec<u32>,
     /// The queues at each place: `anywhere`, or the core's number.
     pub queues: BTreeMap<String, Vec<String>>,
-    /// What was done, in order; in a dry run what would be.
+    /// The actions, in order; in a dry run those that would be taken.
     pub actions: Vec<Action>,
     /// Workers, by place, that look again at once from now on, or no longer.
     #[serde(default)]
     pub polling: BTreeMap<String, bool>,
-    /// What of it could not be done.
+    /// The actions that failed.
     pub left_out: Vec<String>,
-    /// What is left alone, and why.
+    /// The VMs that are left alone, with the reason.
     pub notes: Vec<String>,
     /// Why nothing is done.
     pub trouble: Option<String>,
 }
 
-/// What a decision rests on.
+/// The figures that a decision rests on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// CPUs' worth of time spent on requests.
@@ -147,7 +147,7 @@ impl<A: Actuator> Monitor<A> {
         }
     }
 
-    /// What it acts on.
+    /// Its actuator.
     #[must_use]
     pub fn actuator(&self) -> &A {
         &self.actuator

@@ -1,4 +1,4 @@
-//! What I/O and computation ask for, and what a number of cores could serve of it.
+//! The demand of I/O and of vCPUs, and the part of it that a number of cores could serve.
 
 use super::{PolicyState, Settings, View};
 
@@ -8,9 +8,9 @@ const ALONE: f64 = 0.5;
 const HIDDEN: f64 = 2.0;
 /// Requests that a core of their own makes cheaper cost at least this part of what they cost without.
 const LEAST_OWN: f64 = 0.1;
-/// What is known of a load holds as long as no more than this is seen of it, for what is seen varies.
+/// A load's known demand holds as long as no more than this share of it is seen, because what is seen varies.
 const STILL: f64 = 0.9;
-/// How busy workers may be.
+/// The highest load of workers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// The share of a core.
@@ -33,7 +33,7 @@ impl Bounds {
     }
 }
 
-/// What I/O and computation would take if both got all they ask for, in CPUs' worth.
+/// The CPUs that I/O and vCPUs would take if both got all they ask for, in CPUs' worth.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) io: f64,
@@ -41,7 +41,7 @@ pub(super) struct Wanted {
     alone: f64,
     computing: f64,
     cores: f64,
-    /// Whether workers were full, so that I/O may want more.
+    /// Workers were full, so that I/O may want more.
     pub(super) hidden: bool,
 }
 
@@ -73,7 +73,7 @@ impl Wanted {
         Self { io, alone, computing, cores, hidden }
     }
 
-    /// How much of the I/O is served by so many cores within these bounds.
+    /// The I/O that so many cores serve within these bounds.
     fn served(&self, cores: usize, bounds: Bounds) -> f64 {
         if cores == 0 {
             let busy = self.alone.min(1.0);

@@ -1,4 +1,4 @@
-//! What arrangements of I/O workers did with a load that changes: figures of the bench `dynamic_load`, and what they come to.
+//! The evaluation of the bench `dynamic_load`: arrangements of I/O workers under a load that changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +8,10 @@ pub const EVALUATION_FORMAT: u32 = 1;
 pub const ENOUGH: f64 = 0.95;
 /// The aim: no longer than so many seconds until it is served.
 pub const SOON: f64 = 2.0;
-/// What is served by a thread for each device may be missed by this share: as much as two runs of one arrangement differ by.
+/// The tolerance below a thread for each device: two runs of one arrangement differ by as much.
 const ALIKE: f64 = 0.99;
 
-/// What was measured.
+/// The measurements of one run of the bench.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// [`EVALUATION_FORMAT`].
@@ -26,7 +26,7 @@ pub struct Evaluation {
     pub measured: Vec<Measured>,
 }
 
-/// How devices were served.
+/// An arrangement of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrangement {
@@ -43,7 +43,7 @@ pub enum Arrangement {
 pub struct Measured {
     /// Front-ends, a device each.
     pub front_ends: usize,
-    /// How they were served.
+    /// The arrangement of workers.
     pub arrangement: Arrangement,
     /// The phase.
     pub phase: String,
@@ -59,14 +59,14 @@ pub struct Measured {
     pub windows: Vec<u64>,
 }
 
-/// What the monitor came to in one phase, beside the others.
+/// The monitor's result in one phase, beside the others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged<'a> {
     /// Front-ends.
     pub front_ends: usize,
     /// The phase.
     pub phase: &'a str,
-    /// What it served, as a share of the best fixed number of workers.
+    /// Its throughput as a share of the best fixed number of workers.
     pub of_best: f64,
     /// The same of a thread for each device.
     pub of_each: Option<f64>,
@@ -75,7 +75,7 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// Whether all aims are met.
+    /// Tests whether all aims are met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.of_best >= ENOUGH
@@ -89,13 +89,13 @@ impl Judged<'_> {
 #[non_exhaustive]
 pub enum NoEvaluation {
     /// It cannot be read.
-    #[error("It is not what the bench `dynamic_load` keeps: {0}")]
+    #[error("It is not a result of the bench `dynamic_load`: {0}")]
     Text(String),
     /// Another version wrote it.
     #[error("It has format {0}, and this exitless reads {EVALUATION_FORMAT}; use the exitless that wrote it")]
     Format(u32),
     /// A figure is none.
-    #[error("Its phase {phase:?} has {what}, which is none of a measurement")]
+    #[error("Its phase {phase:?} has {what}, which no measurement gives")]
     Figure {
         /// The phase.
         phase: String,
@@ -169,7 +169,7 @@ impl Evaluation {
             .find(|one| one.front_ends == front_ends && one.phase == phase && one.arrangement == arrangement)
     }
 
-    /// What the best fixed number of workers serves in a phase, requests a second.
+    /// The throughput of the best fixed number of workers in a phase, requests a second.
     #[must_use]
     pub fn best(&self, front_ends: usize, phase: &str) -> Option<f64> {
         let fixed = self.measured.iter().filter(|one| {

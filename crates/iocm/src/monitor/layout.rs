@@ -4,8 +4,8 @@ use super::{QueueView, View};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a worker runs: on a core that nothing else has, by the kernel's number, or, when there is too little I/O for
-/// one, wherever the kernel finds room.
+/// The core of a worker by the kernel's number. `None`: it has no core of its own, because there is too little I/O for
+/// one, and runs wherever the kernel finds room.
 pub type WorkerCore = Option<u32>;
 
 /// One thing that is done to the workers. A worker is called by its place: no two have the same.
@@ -78,7 +78,7 @@ impl Layout {
         self.0.iter().map(|(&core, queues)| (Self::core_name(core), names(queues))).collect()
     }
 
-    /// What leads from this layout to another, in an order in which every queue has a worker at every moment.
+    /// The actions that lead from this layout to another, in an order in which every queue always has a worker.
     #[must_use]
     pub fn actions_to(&self, wanted: &Self) -> Vec<Action> {
         let new = wanted.0.keys().filter(|core| !self.0.contains_key(core));

@@ -1,9 +1,9 @@
-//! How many I/O cores there should be: a decision from figures alone, without a clock and without touching anything.
+//! The policy: the number of I/O cores, decided from figures alone, without a clock and without side effects.
 //!
-//! What workers spend on requests says how many cores they need, as long as none of them is full. A full one hides what
-//! is wanted of it; then, and when vCPUs are short of CPUs, only a try tells. So every change of the number of cores is
-//! a try: what was served before and after is compared, and a change that did not pay is taken back. After each that was
-//! taken back the next is made later, until the load itself changes.
+//! The time that workers spend on requests says how many cores they need, as long as none of them is full. A full
+//! worker hides the demand; then, and when vCPUs are short of CPUs, only a try tells. So every change of the number of
+//! cores is a try: the throughput before and after is compared, and a change that did not pay is taken back. After each
+//! that was taken back the next one is made later, until the load itself changes.
 
 use super::demand::{Bounds, Wanted};
 use super::trial::{Direction, LoadProfile, SPARE_PERIODS, Trial, TrialResult};
@@ -120,10 +120,10 @@ fn count(
     (before.clamp(least, most), kept.unwrap_or(Reason::Fine { useful, cores: before }))
 }
 
-/// What to do, and why.
+/// A decision of the policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// How queues should be served from now on.
+    /// The layout from now on.
     pub layout: Layout,
     /// Why.
     pub reason: Reason,
@@ -171,7 +171,7 @@ pub enum Reason {
     Regret {
         /// The way it went.
         direction: Direction,
-        /// What was served after it, as a share of what was served before.
+        /// The throughput after it, as a share of that before.
         ratio: f64,
         /// I/O cores again.
         cores: usize,
@@ -182,7 +182,7 @@ pub enum Reason {
     Kept {
         /// The way it went.
         direction: Direction,
-        /// What was served after it, as a share of what was served before.
+        /// The throughput after it, as a share of that before.
         ratio: f64,
         /// I/O cores.
         cores: usize,

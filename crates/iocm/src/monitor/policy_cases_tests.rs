@@ -1,9 +1,10 @@
-//! How many cores, case by case: each row is a host of four cores as it is seen, and what is made of it when it stays so.
+//! The number of cores, case by case: each row is a host of four cores, and the policy's decision when its figures stay
+//! as they are.
 
 use super::super::{Core, Layout, QueueView, WorkerView};
 use super::*;
 
-/// What a host does, seen for so many periods at most; the worker of number 0 runs anywhere where `floats` says so.
+/// The figures of a host for at most so many periods; worker 0 runs anywhere if `floats` is set.
 struct Seen {
     name: &'static str,
     /// The workers' shares of a core, each with so many queues that share it evenly.

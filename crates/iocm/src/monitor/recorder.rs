@@ -1,4 +1,4 @@
-//! What the monitor sees, as a trace that the simulator replays.
+//! A recorder: writes the monitor's view as a trace that the simulator replays.
 
 use super::View;
 use super::actuator::{Seen, VmSeen};
@@ -45,13 +45,14 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// Takes in what was seen until `time`, in seconds of any beginning.
+    /// Adds the figures up to `time`, in seconds from any start.
     ///
-    /// What is offered cannot be seen, only what was served: where vCPUs waited, their requests are taken to have been
+    /// The offered load cannot be seen, only the served one: where vCPUs waited, their requests are taken to have been
     /// fewer by as much.
     ///
     /// # Errors
-    /// The writer's.
+    ///
+    /// Those of the writer.
     pub fn take(&mut self, time: f64, seen: &Seen) -> io::Result<()> {
         if let Some(to) = self.to.take() {
             self.writer = Some(TraceWriter::begin(to, machine(&seen.view))?);

@@ -18,7 +18,7 @@ pub struct Settings {
     pub full: f64,
     /// CPUs' worth of waiting vCPUs from which they count as short of CPUs.
     pub short: f64,
-    /// What is served must change by this share to count as better or worse.
+    /// The throughput must change by this share to count as better or worse.
     pub margin: f64,
     /// Periods that a change is given to show what it does.
     pub settle: u32,

@@ -1,4 +1,4 @@
-//! What a running monitor tells others: a file that is replaced at once.
+//! The state file of a running monitor, replaced atomically.
 
 use super::view::total;
 use super::{Decided, Figures, Layout, MONITOR_FORMAT, Step, VmFigures};
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Where a monitor tells it, unless it is told otherwise.
+/// The default path of the state file.
 pub const STATE: &str = "/run/exitless/iocm-monitor.json";
 /// So many decisions are told.
 const DECISIONS: usize = 20;
@@ -25,15 +25,15 @@ pub struct State {
     pub pid: i32,
     /// When that started, in clock ticks since boot.
     pub start_ticks: u64,
-    /// What it acts on.
+    /// The target that it acts on.
     pub target: String,
-    /// Whether it changes nothing.
+    /// It changes nothing.
     pub dry_run: bool,
     /// Seconds between two decisions.
     pub every: f64,
     /// When this was written, in seconds since 1970.
     pub time: f64,
-    /// What was seen in the last period; `None` in trouble.
+    /// The figures of the last period; `None` in trouble.
     pub figures: Option<Figures>,
     /// The queues at each place: `anywhere`, or the core's number.
     pub queues: BTreeMap<String, Vec<String>>,
@@ -45,7 +45,7 @@ pub struct State {
     /// Why VM exits are not counted.
     #[serde(default)]
     pub exits_missing: Option<String>,
-    /// What is left alone, and why.
+    /// The VMs that are left alone, with the reason.
     pub notes: Vec<String>,
     /// Why nothing is done.
     pub trouble: Option<String>,
@@ -58,7 +58,7 @@ pub struct State {
 #[non_exhaustive]
 pub enum NoState {
     /// There is none, or it may not be read.
-    #[error("Cannot read {path}, where a monitor tells what it does; start one with `exitless iocm monitor`")]
+    #[error("Cannot read the state of a monitor at {path}; start one with `exitless iocm monitor`")]
     Read {
         /// The file.
         path: PathBuf,
@@ -67,11 +67,11 @@ pub enum NoState {
         source: io::Error,
     },
     /// It is none of a monitor's.
-    #[error("{path} is not what a monitor tells: {why}")]
+    #[error("{path} is not the state of a monitor: {why}")]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parser's message.
         why: String,
     },
 }
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// Whether the monitor still runs.
+    /// Tests whether the monitor still runs.
     #[must_use]
     pub fn is_alive(&self, root: &Path) -> bool {
         start_of(root, self.pid).is_some_and(|start| start == self.start_ticks)

@@ -1,5 +1,5 @@
-//! What the policy remembers from one decision to the next: a change on trial, earlier loads, and how long to wait before
-//! the next try.
+//! The memory of the policy from one decision to the next: a change on trial, earlier loads, and the time until the
+//! next try.
 
 use super::{Layout, QueueView, Settings, View};
 use serde::{Deserialize, Serialize};
@@ -30,13 +30,13 @@ pub(super) struct Trial {
     pub(super) before: usize,
     /// Who was where.
     pub(super) layout: Layout,
-    /// What each queue did: requests per second and its part of the load.
+    /// The requests per second of each queue, and its part of the load.
     pub(super) served: BTreeMap<u32, (f64, f64)>,
     pub(super) load: LoadProfile,
     pub(super) left: u32,
 }
 
-/// What tells one phase of a load from another.
+/// The properties by which one phase of a load differs from another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LoadProfile {
     per_request: f64,
@@ -144,7 +144,7 @@ fn apart(one: f64, other: f64, factor: f64) -> bool {
     high > low * factor && high > 0.0
 }
 
-/// What the policy remembers from one decision to the next.
+/// The memory of the policy from one decision to the next.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PolicyState {
     pub(super) trial: Option<Trial>,
@@ -158,7 +158,7 @@ pub struct PolicyState {
     pub(super) spare: u32,
     /// Periods since cores were given back.
     pub(super) since_fewer: Option<u32>,
-    /// What I/O took with each number of cores, in CPUs' worth, when that was first seen of the load for which patience was
+    /// The first I/O, in CPUs' worth, that was seen with each number of cores under the load for which patience was
     /// learnt.
     shown: BTreeMap<usize, f64>,
     /// Seconds that a request takes longer where workers have no core of their own: seen when they got one, or lost it.
@@ -197,7 +197,7 @@ impl PolicyState {
         self.since_fewer = self.since_fewer.map(|periods| periods + 1).filter(|&periods| periods < SOON);
     }
 
-    /// What was decided was said and not done: nothing is on trial, and what is wanted is wanted as much in the next period.
+    /// The decision was told and not carried out: nothing is on trial, and the next period wants the same.
     pub(super) fn only_said(&mut self) {
         if self.trial.take().is_some_and(|trial| trial.direction == Direction::Fewer) {
             // The periods that fewer cores had to do for are over, however often this is said.
@@ -206,7 +206,7 @@ impl PolicyState {
         self.since_fewer = None;
     }
 
-    /// Whether this way is not to be tried yet.
+    /// Tests whether it is too early to try this direction again.
     pub(super) fn is_patient(&self, direction: Direction) -> bool {
         self.patience.get(&direction).is_some_and(|patience| patience.left > 0)
     }
@@ -216,7 +216,7 @@ impl PolicyState {
         self.patience.remove(&direction);
     }
 
-    /// What this load wanted when that was last seen whole.
+    /// The demand of this load when it was last seen in full.
     pub(super) fn known(&self, load: &LoadProfile) -> Option<f64> {
         self.seen.iter().rev().find(|(seen, _)| !seen.differs(load)).map(|&(_, io)| io)
     }

@@ -1,4 +1,4 @@
-//! What the monitor sees of a host over one period: I/O on one side, computation on the other.
+//! The monitor's view of a host over one period: I/O on one side, computation on the other.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ pub struct QueueView {
 const BULK_BYTES: f64 = 16_384.0;
 
 impl QueueView {
-    /// Whether its requests are large: those of others should not have to wait behind them.
+    /// Tests whether its requests are large: those of others should not have to wait behind them.
     #[must_use]
     pub fn is_bulk(&self) -> bool {
         self.requests > 0.0 && self.bytes / self.requests >= BULK_BYTES
@@ -79,7 +79,7 @@ impl View {
     }
 }
 
-/// Of nothing 0, where the sum of no floating-point numbers is -0.
+/// The sum, which is 0 and not -0 when there are no values.
 pub(super) fn total(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |total, value| total + value)
 }

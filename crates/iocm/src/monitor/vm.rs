@@ -21,7 +21,7 @@ pub struct VmExits {
 pub type ExitsSeen = Result<BTreeMap<i32, VmExits>, String>;
 
 impl VmExits {
-    /// What was counted of each VM, by its process. Without a span there is no rate, and nothing.
+    /// The exits of each VM by its process. Empty if the profile has no time span, and so no rates.
     #[must_use]
     pub fn of(profile: &Profile) -> BTreeMap<i32, Self> {
         let mut all: BTreeMap<i32, Self> = BTreeMap::new();
@@ -57,7 +57,7 @@ impl VmExits {
 /// A VM over the last period, as others see it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VmFigures {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its process.
     pub pid: i32,

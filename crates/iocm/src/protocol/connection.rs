@@ -1,4 +1,4 @@
-//! A connection to a front-end: whole messages with their files.
+//! A message channel to a front-end: whole messages with their file descriptors.
 
 use super::request::{Header, Request, RequestError};
 use super::{LARGEST_PAYLOAD, MOST_FILES};
@@ -11,39 +11,40 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// A connection to a front-end.
+/// A message channel to a front-end.
 #[derive(Debug)]
 pub struct Connection {
     socket: UnixStream,
 }
 
-/// Why a connection ends.
+/// The end of a connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The front-end is gone.
+    /// The front-end disconnected.
     #[error("the front-end has closed the connection")]
     Closed,
     /// The socket failed.
     #[error("the front-end's socket failed: {0}")]
     Socket(#[from] io::Error),
-    /// What came is no message of this protocol, so that the next one cannot be found.
-    #[error("what came is no message: {0}")]
+    /// The bytes are not a message of this protocol, and the next message cannot be found.
+    #[error("malformed message: {0}")]
     Garbled(&'static str),
 }
 
 impl Connection {
-    /// A connection over a socket.
+    /// A channel over a socket.
     #[must_use]
     pub const fn new(socket: UnixStream) -> Self {
         Self { socket }
     }
 
-    /// The next request, with its header. Waits for it.
+    /// Waits for the next request.
     ///
     /// # Errors
-    /// [`ConnectionError`], after which there is no other. A request that cannot be read is no such error, for its end is
-    /// known.
+    ///
+    /// [`ConnectionError`], after which no more can be received. A request that cannot be parsed is not such an error,
+    /// because the next one can still be found.
     pub fn receive(&mut self) -> Result<(Header, Result<Request, RequestError>), ConnectionError> {
         let mut bytes = [0; Header::SIZE];
         let (count, files) = self.receive_some(&mut bytes)?;
@@ -81,7 +82,7 @@ impl Connection {
         Ok((received.bytes, files.flatten().collect()))
     }
 
-    /// Answers a request.
+    /// Replies to a request.
     ///
     /// # Errors
     /// [`ConnectionError::Socket`].
@@ -94,13 +95,14 @@ impl Connection {
         self.send(code, true, payload, file, SendFlags::NOSIGNAL)
     }
 
-    /// Sends a request of the back-end's own, on the connection that the front-end gave for them. It waits for nobody: one
-    /// that finds no room is an error.
+    /// Sends a request of the back-end on the channel that the front-end gave for them. It never blocks: a full socket
+    /// is an error.
     ///
     /// # Errors
-    /// [`ConnectionError::Socket`], after which nothing more is to be sent: a part of it may have been.
+    ///
+    /// [`ConnectionError::Socket`], after which nothing more may be sent, because a part of this message may have been.
     pub fn request(&mut self, code: u32, payload: &[u8]) -> Result<(), ConnectionError> {
-        // Whether the socket blocks is the front-end's word.
+        // The front-end may set or clear O_NONBLOCK at any time.
         self.send(code, false, payload, None, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     }
 
@@ -122,7 +124,7 @@ impl Connection {
         }
         let mut sent = 0;
         while sent < bytes.len() {
-            // The file goes with the first byte.
+            // The descriptor goes with the first byte.
             let result = match sent {
                 0 => sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, flags),
                 _ => rustix::net::send(&self.socket, &bytes[sent..], flags),

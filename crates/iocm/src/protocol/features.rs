@@ -1,11 +1,11 @@
-//! What front-end and back-end agree on.
+//! Features that front-end and back-end negotiate.
 
-/// Bits of `VHOST_USER_GET_FEATURES`: virtio's own, beside those of the device.
+/// Virtio features, the bits of `VHOST_USER_GET_FEATURES`, without those of the device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VirtioFeatures(pub u64);
 
 impl VirtioFeatures {
-    /// `VHOST_F_LOG_ALL`: writes to the guest's memory are to be marked.
+    /// `VHOST_F_LOG_ALL`: writes to the guest's memory are logged.
     pub const LOG_ALL: u64 = 1 << 26;
     /// `VIRTIO_F_RING_INDIRECT_DESC`.
     pub const INDIRECT: u64 = 1 << 28;
@@ -20,8 +20,8 @@ impl VirtioFeatures {
     /// `VIRTIO_F_RING_RESET`.
     pub const RING_RESET: u64 = 1 << 40;
 
-    /// What is offered for every device. An IOMMU of the guest (`VIRTIO_F_ACCESS_PLATFORM`) is not: the front-end would
-    /// have to translate each address.
+    /// The features that every device offers. `VIRTIO_F_ACCESS_PLATFORM` is not among them: the front-end would have to
+    /// translate each address.
     pub const OFFERED: u64 = Self::LOG_ALL
         | Self::INDIRECT
         | Self::EVENT_INDEX
@@ -29,43 +29,43 @@ impl VirtioFeatures {
         | Self::VERSION_1
         | Self::PACKED;
 
-    /// Whether all of `bits` are there.
+    /// Tests whether all of `bits` are set.
     #[must_use]
     pub const fn has(self, bits: u64) -> bool {
         self.0 & bits == bits
     }
 }
 
-/// Bits of `VHOST_USER_GET_PROTOCOL_FEATURES`.
+/// Protocol features, the bits of `VHOST_USER_GET_PROTOCOL_FEATURES`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProtocolFeatures(pub u64);
 
 impl ProtocolFeatures {
-    /// More than one queue, or pair of queues.
+    /// `MQ`: more than one queue or queue pair.
     pub const QUEUES: u64 = 1 << 0;
-    /// The log of dirty pages is a file.
+    /// `LOG_SHMFD`: the dirty log is a file.
     pub const LOG_FILE: u64 = 1 << 1;
-    /// Gratuitous ARP by the back-end.
+    /// `RARP`: the back-end sends gratuitous ARP.
     pub const RARP: u64 = 1 << 2;
-    /// Any message can be answered.
+    /// `REPLY_ACK`: the front-end may ask for a reply to any message.
     pub const REPLY_ACK: u64 = 1 << 3;
-    /// The MTU is told.
+    /// `NET_MTU`: the front-end tells the MTU.
     pub const MTU: u64 = 1 << 4;
-    /// The back-end can send requests.
+    /// `BACKEND_REQ`: the back-end may send requests.
     pub const BACKEND_REQUESTS: u64 = 1 << 5;
-    /// The configuration is read and written by messages.
+    /// `CONFIG`: messages read and write the configuration space.
     pub const CONFIG: u64 = 1 << 9;
-    /// Requests that are under way survive the back-end.
+    /// `INFLIGHT_SHMFD`: requests in flight survive the back-end.
     pub const INFLIGHT: u64 = 1 << 12;
-    /// The device can be reset by a message.
+    /// `RESET_DEVICE`: a message resets the device.
     pub const RESET_DEVICE: u64 = 1 << 13;
-    /// Memory is added and removed region by region.
+    /// `CONFIGURE_MEM_SLOTS`: memory regions are added and removed one by one.
     pub const MEMORY_SLOTS: u64 = 1 << 15;
-    /// The driver's device status is told.
+    /// `STATUS`: the front-end tells the device status.
     pub const STATUS: u64 = 1 << 16;
 
-    /// What is offered for every device; `RARP` and `MTU` are of network devices alone, and `INFLIGHT` of those whose
-    /// requests must not be lost.
+    /// The protocol features that every device offers. `RARP` and `MTU` are added by network devices, `INFLIGHT` by
+    /// devices whose requests must not be lost.
     pub const OFFERED: u64 = Self::QUEUES
         | Self::LOG_FILE
         | Self::REPLY_ACK
@@ -75,7 +75,7 @@ impl ProtocolFeatures {
         | Self::MEMORY_SLOTS
         | Self::STATUS;
 
-    /// Whether all of `bits` are there.
+    /// Tests whether all of `bits` are set.
     #[must_use]
     pub const fn has(self, bits: u64) -> bool {
         self.0 & bits == bits

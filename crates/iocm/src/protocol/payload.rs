@@ -1,47 +1,47 @@
-//! Payloads of messages, and reading them.
+//! The payloads of messages.
 
 use crate::memory::RegionDescription;
 
-/// A ring's number and a figure of it.
+/// A vring state description: the index of a ring and a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingState {
-    /// Which ring.
+    /// The index of the ring.
     pub ring: u32,
-    /// The figure: a size, a place, or whether it is enabled.
+    /// The number: a size, an index, or 1 for enabled.
     pub value: u32,
 }
 
-/// Where a ring is.
+/// The addresses of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingAddresses {
-    /// Which ring.
+    /// The index of the ring.
     pub ring: u32,
-    /// Bit 0: writes to the used ring are to be marked, at `log`.
+    /// Bit 0: writes to the used ring are logged at `log`.
     pub flags: u32,
-    /// Descriptors, an address of the front-end's process.
+    /// The descriptor table, as an address of the front-end's process.
     pub descriptors: u64,
-    /// The device's part.
+    /// The used ring.
     pub used: u64,
-    /// The driver's part.
+    /// The available ring.
     pub available: u64,
-    /// Address of the device's part in the guest.
+    /// The guest address of the used ring, for the log.
     pub log: u64,
 }
 
-/// Where requests under way are remembered.
+/// The memory in which requests in flight are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InflightDescription {
     /// Bytes.
     pub size: u64,
-    /// Where it begins in its file.
+    /// The offset in the file, bytes.
     pub offset: u64,
-    /// Queues.
+    /// The number of queues.
     pub queues: u16,
-    /// Descriptors of each.
+    /// The number of descriptors of each.
     pub queue_size: u16,
 }
 
-/// A payload that is read from its beginning to its end.
+/// A payload that is parsed from front to back.
 pub(super) struct PayloadReader<'a>(pub(super) &'a [u8]);
 
 impl PayloadReader<'_> {
@@ -109,7 +109,7 @@ impl InflightDescription {
         bytes.extend(self.offset.to_ne_bytes());
         bytes.extend(self.queues.to_ne_bytes());
         bytes.extend(self.queue_size.to_ne_bytes());
-        // As C pads the structure.
+        // The padding of the C structure.
         bytes.extend([0; 4]);
         bytes
     }

@@ -1,24 +1,24 @@
-//! A front-end's requests.
+//! The requests of a front-end.
 
 use super::payload::{InflightDescription, PayloadReader, RingAddresses, RingState};
 use crate::memory::RegionDescription;
 use std::os::fd::OwnedFd;
 
-/// Version of the protocol, in the lowest bits of the flags.
+/// The version of the protocol, in the lowest bits of the flags.
 const VERSION: u32 = 1;
-/// It is an answer.
+/// The message is a reply.
 const REPLY: u32 = 1 << 2;
-/// An answer is wanted.
+/// A reply is wanted.
 const NEED_REPLY: u32 = 1 << 3;
-/// In the payload of a ring's file: there is no file.
+/// Instead of a vring's file descriptor: there is none.
 const NO_FILE: u64 = 1 << 8;
 
-/// What comes before a message's payload.
+/// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Which request.
+    /// The number of the request.
     pub code: u32,
-    /// Version, and whether it is an answer or wants one.
+    /// The version and the flags above.
     pub flags: u32,
     /// Bytes of the payload.
     pub size: u32,
@@ -39,57 +39,57 @@ impl Header {
         }
     }
 
-    /// That of the answer to a request, or of a request of the back-end's own.
+    /// The header of a reply, or of a request of the back-end.
     pub(super) fn bytes(code: u32, is_reply: bool, size: usize) -> Vec<u8> {
         let flags = if is_reply { VERSION | REPLY } else { VERSION };
         [code, flags, size as u32].iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    /// Whether an answer is wanted, where that was agreed on.
+    /// Tests whether the front-end wants a reply, if `REPLY_ACK` was negotiated.
     #[must_use]
     pub const fn needs_reply(&self) -> bool {
         self.flags & NEED_REPLY != 0
     }
 
-    /// Whether it is a request of this version.
+    /// Tests for a request of this version of the protocol.
     #[must_use]
     pub const fn is_request(&self) -> bool {
         self.flags & 0b11 == VERSION && self.flags & REPLY == 0
     }
 }
 
-/// Why a message cannot be obeyed.
+/// A request that fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// There is no such request.
+    /// The request is unknown.
     #[error("request {0} is unknown")]
     Unknown(u32),
-    /// Its payload is shorter or longer than it has to be.
-    #[error("request {code} has a payload of {size} bytes, which none has")]
+    /// The payload has the wrong size.
+    #[error("request {code} has a payload of {size} bytes, which is not its size")]
     Size {
-        /// Which request.
+        /// The number of the request.
         code: u32,
         /// Bytes of the payload.
         size: usize,
     },
-    /// It comes with another number of files.
+    /// The number of file descriptors is wrong.
     #[error("request {code} comes with {files} files")]
     Files {
-        /// Which request.
+        /// The number of the request.
         code: u32,
-        /// How many.
+        /// The number of files.
         files: usize,
     },
-    /// It says something that cannot be.
+    /// A value of the request is not valid.
     #[error("{0}")]
     Invalid(String),
-    /// It was not agreed on, or cannot be done.
+    /// The feature was not negotiated, or is not supported.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
 }
 
-/// What a front-end asks for. Names are those of the protocol, without `VHOST_USER_`.
+/// A request of a front-end. The names are those of the protocol without `VHOST_USER_`.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the protocol describes them")]
 #[non_exhaustive]
@@ -128,7 +128,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Reads a request: its number, its payload, and the files that came with it.
+    /// Parses a request from its number, its payload and its file descriptors.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -139,14 +139,14 @@ impl Request {
         let mut files = files.into_iter();
         let mut reader = PayloadReader(payload);
         let parsed = Self::of(code, &mut reader, &mut files)?.ok_or_else(|| {
-            // What is missing is either a part of the payload or a file.
+            // The payload is too short, or a file descriptor is missing.
             if reader.0.is_empty() && !payload.is_empty() { wrong_files.clone() } else { wrong_size.clone() }
         })?;
         // Front-ends may pad the last structure of a message as C does.
         if reader.0.len() > 4 {
             return Err(wrong_size);
         }
-        // A region is removed by its addresses; old front-ends send its file all the same.
+        // A region is removed by its addresses, but old front-ends send its file all the same.
         if files.next().is_some() && !matches!(parsed, Self::RemMemReg(_)) {
             return Err(wrong_files);
         }

@@ -1,11 +1,13 @@
-//! Requests under way, remembered in memory that outlives this process (vhost-user, "Inflight I/O tracking").
+//! Inflight I/O tracking: records of requests in flight, in memory that outlives this process (vhost-user, "Inflight
+//! I/O tracking").
 //!
-//! The front-end keeps the memory and gives it to the next back-end, which makes again what this one had not ended. That
-//! one need not be ours, so that the layout is the specification's. What is read back is not trusted: the front-end could
-//! have written to it.
+//! The front-end keeps the memory and passes it to the next back-end, which resubmits what this one had not completed.
+//! The next one may be another program, so the layout is the specification's. What is read back is not trusted, because
+//! the front-end may have written to it.
 //!
-//! A request at which a back-end ended would end the next ones too. So each is marked while it is looked at, in a byte that
-//! the layout leaves unused: one at which two ended is answered with an error, unlike those that just were under way.
+//! A request that ended one back-end would end the next ones too. So each is marked while it is handled, in a byte that
+//! the layout leaves unused: one at which two back-ends ended is answered with an error, unlike those that were only in
+//! flight.
 
 mod packed;
 mod split;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 pub use packed::PackedInflight;
 pub use split::SplitInflight;
 
-/// Memory for the requests under way of all queues of a device.
+/// The inflight memory of all queues of a device.
 #[derive(Debug, Clone)]
 pub struct InflightMemory {
     mapping: Arc<Mapping>,
@@ -25,11 +27,11 @@ pub struct InflightMemory {
     size: u16,
 }
 
-/// Each queue's part begins at a multiple of so many bytes.
+/// The alignment of each queue's part.
 const ALIGNMENT: u64 = 64;
 
 impl InflightMemory {
-    /// Bytes that so many queues of `size` descriptors need, whichever layout they will have.
+    /// The size for this many queues of `size` descriptors, in whichever layout.
     #[must_use]
     pub fn bytes(queues: u16, size: u16) -> u64 {
         let larger = Self::bytes_a_queue(size, false).max(Self::bytes_a_queue(size, true));
@@ -50,7 +52,7 @@ impl InflightMemory {
         Ok(Self { mapping: Arc::new(mapping), queues, size })
     }
 
-    /// Remembers the requests of one queue; `None` when the memory was not made for it.
+    /// The records of one queue; `None` if the memory was not made for it.
     #[must_use]
     pub fn queue(&self, index: u16, size: u16, packed: bool) -> Option<Inflight> {
         if index >= self.queues || size > self.size {
@@ -65,17 +67,17 @@ impl InflightMemory {
     }
 }
 
-/// Remembers the requests of one queue.
+/// The records of one queue.
 #[derive(Debug)]
 pub enum Inflight {
-    /// Of a split ring.
+    /// The records of a split ring.
     Split(SplitInflight),
-    /// Of a packed ring.
+    /// The records of a packed ring.
     Packed(PackedInflight),
 }
 
 impl Inflight {
-    /// How many back-ends ended while they looked at a request.
+    /// The number of back-ends that ended while they handled a request.
     pub(super) fn tries(&self, id: u16) -> u8 {
         match self {
             Self::Split(one) => one.tries(id),
@@ -92,7 +94,7 @@ impl Inflight {
         }
     }
 
-    /// Whether a page of the memory was lost.
+    /// Tests whether a page of the memory was lost.
     pub(super) fn is_lost(&self) -> bool {
         match self {
             Self::Split(one) => one.is_lost(),
@@ -101,7 +103,7 @@ impl Inflight {
     }
 }
 
-/// A part of the memory, by words.
+/// A part of the memory, read and written by words.
 #[derive(Debug)]
 struct Cells {
     mapping: Arc<Mapping>,
@@ -118,7 +120,7 @@ macro_rules! cell {
             unsafe { pointer.read_volatile() }
         }
 
-        /// Writes the word at a byte. The compiler keeps such writes in their order, and so does the CPU.
+        /// Writes the word at a byte. Neither the compiler nor the CPU reorders such writes.
         #[inline]
         fn $write(&self, at: u64, value: $type) {
             let pointer = self.pointer(at, size_of::<$type>()).cast::<$type>();
@@ -131,7 +133,7 @@ macro_rules! cell {
 impl Cells {
     #[inline]
     fn pointer(&self, at: u64, size: usize) -> *mut u8 {
-        // All places are counted from sizes that were checked when the memory was mapped, and are multiples of theirs.
+        // All offsets come from sizes that were checked when the memory was mapped, and are aligned.
         debug_assert!(self.start + at + size as u64 <= self.mapping.size());
         debug_assert!((self.start + at).is_multiple_of(size as u64));
         self.mapping.at((self.start + at).min(self.mapping.size() - size as u64))

@@ -1,9 +1,9 @@
-//! A request for the host's kernel, whichever way it is made.
+//! I/O for the host's kernel.
 
 use io_uring::{opcode, squeue, types};
 use std::os::fd::RawFd;
 
-/// A request for the host's kernel.
+/// One I/O operation for the host's kernel.
 #[derive(Debug, Clone, Copy)]
 pub enum Submission {
     /// Reads into pieces of memory.
@@ -12,9 +12,9 @@ pub enum Submission {
         file: RawFd,
         /// The pieces.
         pieces: *const libc::iovec,
-        /// How many they are, 1024 at most.
+        /// The number of pieces, at most 1024.
         count: u32,
-        /// Where it begins in the file, bytes.
+        /// The offset in the file, bytes.
         offset: u64,
     },
     /// Writes pieces of memory.
@@ -23,21 +23,21 @@ pub enum Submission {
         file: RawFd,
         /// The pieces.
         pieces: *const libc::iovec,
-        /// How many they are, 1024 at most.
+        /// The number of pieces, at most 1024.
         count: u32,
-        /// Where it begins in the file, bytes.
+        /// The offset in the file, bytes.
         offset: u64,
     },
-    /// Brings the file's data to its disk (`fdatasync`).
+    /// Flushes the file to its disk (fdatasync(2)).
     Sync {
         /// The file.
         file: RawFd,
     },
-    /// Gives a part of the file up, or makes it zero (`fallocate`).
+    /// Deallocates or zeroes a range of the file (fallocate(2)).
     Allocate {
         /// The file.
         file: RawFd,
-        /// What is done, as `fallocate` has it.
+        /// The mode of fallocate(2).
         mode: i32,
         /// First byte.
         offset: u64,
@@ -50,7 +50,7 @@ pub enum Submission {
 unsafe impl Send for Submission {}
 
 impl Submission {
-    /// As io_uring takes it.
+    /// The submission queue entry for io_uring.
     pub(crate) fn entry(&self) -> squeue::Entry {
         match *self {
             Self::Read { file, pieces, count, offset } => {
@@ -68,9 +68,10 @@ impl Submission {
         }
     }
 
-    /// Makes it here, and waits for it. As io_uring's results are: negative for an error.
+    /// Carries it out and waits. The result is that of io_uring: negative for an error.
     ///
     /// # Safety
+    ///
     /// The file is open, and all pieces are mapped memory that nobody else in this process uses meanwhile.
     pub(crate) unsafe fn execute(&self) -> i32 {
         let at = |offset: u64| libc::off_t::try_from(offset).unwrap_or(libc::off_t::MAX);

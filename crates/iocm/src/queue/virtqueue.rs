@@ -1,4 +1,4 @@
-//! A ring in use: taking requests and giving them back, with everything counted.
+//! A virtqueue: a ring with its inflight records, its call eventfd and its counters.
 
 use super::QueueState;
 use super::inflight::Inflight;
@@ -7,7 +7,7 @@ use crate::ring::{Chain, RawDescriptor, Ring, RingError};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A ring in use.
+/// A virtqueue.
 #[derive(Debug)]
 pub struct Virtqueue {
     pub(super) ring: Ring,
@@ -15,34 +15,34 @@ pub struct Virtqueue {
     pub(crate) state: Arc<QueueState>,
     /// Set once the driver violated the ring's format: the ring is no longer read or written.
     pub broken: Option<RingError>,
-    /// Whether `broken` was reported.
+    /// `broken` was reported.
     told: bool,
-    /// How many pages of all guests' memory were lost when it was last looked whether one of this guest's was.
+    /// The count of lost pages of all guests when this guest's memory was last checked for one.
     lost_pages: u32,
     call: Option<Arc<OwnedFd>>,
-    /// Whether buffers were given back that the driver does not see yet.
+    /// Used buffers were added that the driver does not see yet.
     unpublished: bool,
-    /// Whether the driver is to be called for what it sees already.
+    /// The driver wants a call for buffers that it sees already.
     call_due: bool,
-    /// Whether a call is to be made.
+    /// The call eventfd is to be signalled.
     to_call: bool,
     inflight: Option<Inflight>,
-    /// Requests that another back-end had taken and not given back, the first one last.
+    /// Requests that an earlier back-end took and did not complete, the first one last.
     again: Vec<Again>,
-    /// The request that is marked as looked at, and whether it is one that is only to be answered.
+    /// The request that is marked as being handled, and whether it must only be answered.
     handled: Option<u16>,
     suspect: bool,
 }
 
-/// At a request that is looked at so often, as many back-ends ended but one: it is an error, and no longer looked at after
-/// the next end.
+/// A request that this many back-ends handled when they ended is answered with an error, and after one more no longer
+/// read.
 const SUSPECT: u8 = 2;
 
-/// A request that another back-end had taken.
+/// A request that an earlier back-end took.
 #[derive(Debug)]
 struct Again {
     id: u16,
-    /// Of a packed ring.
+    /// The descriptors, for a packed ring.
     descriptors: Vec<RawDescriptor>,
 }
 
@@ -65,7 +65,7 @@ impl Virtqueue {
         }
     }
 
-    /// Takes the next request into `chain`. Whether there was one; never from a ring that broke the rules.
+    /// Takes the next request into `chain`. `false` when there is none, or the ring is broken.
     #[inline]
     pub fn pop(&mut self, chain: &mut Chain) -> bool {
         if self.broken.is_some() {
@@ -84,7 +84,7 @@ impl Virtqueue {
         }
     }
 
-    /// Whether a page of what the queue uses was lost: then it is given up, and nothing of it is told to the driver any
+    /// Tests whether a page that the queue uses was lost. If so, the queue is given up, and the driver is told nothing
     /// more.
     #[inline]
     fn is_lost(&mut self) -> bool {
@@ -98,7 +98,7 @@ impl Virtqueue {
         matches!(self.broken, Some(RingError::Lost))
     }
 
-    /// Takes note that a page of what the queue uses was lost.
+    /// Marks the queue as broken because a page that it uses was lost.
     pub(crate) fn lose_memory(&mut self) {
         self.broken = Some(RingError::Lost);
     }
@@ -109,7 +109,9 @@ impl Virtqueue {
         while let Some(Again { id, descriptors }) = self.again.pop() {
             let tries = self.handle(id);
             if tries > SUSPECT {
-                self.state.log.warn(|| format!("Request {id} ended three back-ends: it is given back"));
+                self.state.log.warn(|| {
+                    format!("Request {id} ended three back-ends: it is returned without being handled")
+                });
                 self.settle();
                 self.push(id, 0, 0);
                 continue;
@@ -121,7 +123,7 @@ impl Virtqueue {
             }
             return Ok(true);
         }
-        // What a packed ring's memory says of the requests given back holds once the driver has seen them.
+        // The entries of a packed ring's inflight memory become valid once the driver has seen its used buffers.
         if self.unpublished && matches!(self.ring, Ring::Packed(_)) {
             self.show();
         }
@@ -139,7 +141,8 @@ impl Virtqueue {
         Ok(true)
     }
 
-    /// Marks a request as looked at until [`Self::settle`]. How often it had been and was not let go of.
+    /// Marks a request as being handled until [`Self::settle`]. Returns the number of earlier back-ends that ended
+    /// while they handled it.
     #[inline]
     pub fn handle(&mut self, id: u16) -> u8 {
         let Some(inflight) = &mut self.inflight else { return 0 };
@@ -149,7 +152,7 @@ impl Virtqueue {
         tries
     }
 
-    /// Takes note that what was looked at has ended nobody.
+    /// Clears the mark of [`Self::handle`]: the process has survived the request.
     #[inline]
     pub fn settle(&mut self) {
         if let (Some(id), Some(inflight)) = (self.handled.take(), &mut self.inflight) {
@@ -157,7 +160,7 @@ impl Virtqueue {
         }
     }
 
-    /// Whether the request that was taken last ended two back-ends, and is only to be answered.
+    /// Tests whether the request that was taken last ended two back-ends, and must only be answered.
     #[inline]
     #[must_use]
     pub const fn is_suspect(&self) -> bool {
@@ -194,22 +197,22 @@ impl Virtqueue {
         Ok(())
     }
 
-    /// Gives a request back of which `written` bytes were written, `bytes` of them data (either way).
+    /// Completes a request of which `written` bytes were written; `bytes` is its data in either direction.
     #[inline]
     pub fn push(&mut self, id: u16, written: u32, bytes: u64) {
         self.give(id, written);
         self.count(1, bytes);
     }
 
-    /// Counts requests that were given back with their bytes of data.
+    /// Counts completed requests and their data.
     #[inline]
     pub fn count(&self, requests: u64, bytes: u64) {
         self.state.counters.requests.add(requests);
         self.state.counters.bytes.add(bytes);
     }
 
-    /// Gives a buffer back of which `written` bytes were written, without counting it: a part of a request, or one that
-    /// is counted with others.
+    /// Adds a used buffer of which `written` bytes were written, without counting a request: it is part of one, or
+    /// counted with others.
     #[inline]
     pub fn give(&mut self, id: u16, written: u32) {
         self.ring.push(id, written);
@@ -222,33 +225,32 @@ impl Virtqueue {
         }
     }
 
-    /// Leaves the buffer that was taken last, and not given back, to be taken again: as if it had not been. Only where
-    /// requests under way are not remembered.
+    /// Returns the buffer that was taken last to the available ones. Not for queues with inflight records.
     #[inline]
     pub fn put_back(&mut self, id: u16) {
         debug_assert!(self.inflight.is_none());
         self.ring.put_back(id);
     }
 
-    /// Whether a buffer is available.
+    /// Tests whether a buffer is available.
     #[inline]
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.broken.is_none() && self.ring.has_more()
     }
 
-    /// Buffers in the ring at most.
+    /// The number of descriptors of the ring.
     #[must_use]
     pub fn size(&self) -> u16 {
         self.ring.size()
     }
 
-    /// Counts packets that were dropped because there was no room for them.
+    /// Counts packets that were dropped for lack of room.
     pub fn count_dropped(&self, packets: u64) {
         self.state.counters.dropped.add(packets);
     }
 
-    /// Counts a packet that was dropped because no buffer of the other side is as large.
+    /// Counts a packet that was dropped because no buffer was large enough.
     pub fn count_too_large(&self) {
         self.state.counters.too_large.add(1);
     }
@@ -258,7 +260,7 @@ impl Virtqueue {
         self.state.counters.errors.add(1);
     }
 
-    /// Lets the driver see what was given back. If it wants to be called for that, [`Self::call`] says so.
+    /// Publishes used buffers to the driver. If it wants a call, [`Self::call`] returns its eventfd.
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.settle();
@@ -280,7 +282,7 @@ impl Virtqueue {
         }
     }
 
-    /// Lets the driver see what was given back.
+    /// Publishes used buffers to the driver.
     #[inline]
     fn show(&mut self) {
         self.unpublished = false;
@@ -296,7 +298,7 @@ impl Virtqueue {
         }
     }
 
-    /// Asks for kicks. Whether there is something already.
+    /// Enables kicks. `true` if a request is available already.
     #[inline]
     pub(crate) fn enable_kicks(&mut self) -> bool {
         self.broken.is_none() && (self.ring.enable_kicks() || !self.again.is_empty())
@@ -309,18 +311,18 @@ impl Virtqueue {
         }
     }
 
-    /// The memory that requests lie in.
+    /// The guest's memory.
     #[must_use]
     pub const fn memory(&self) -> &Arc<GuestMemory> {
         self.ring.memory()
     }
 
-    /// How the ring broke the rules, the first time that it is asked for.
+    /// The violation that broke the ring, once.
     pub(super) fn newly_broken(&mut self) -> Option<RingError> {
         if std::mem::replace(&mut self.told, self.broken.is_some()) { None } else { self.broken }
     }
 
-    /// The index at which the ring goes on, in the form of `VHOST_USER_GET_VRING_BASE`.
+    /// The index at which the ring continues, in the form of `VHOST_USER_GET_VRING_BASE`.
     #[must_use]
     pub fn base(&self) -> u32 {
         self.ring.base()
@@ -333,7 +335,7 @@ impl Virtqueue {
         self.call = call.map(Arc::new);
     }
 
-    /// The file by which the driver is to be called now, if it is to be.
+    /// The call eventfd, if it is to be signalled now.
     #[inline]
     pub(super) fn call(&mut self) -> Option<&Arc<OwnedFd>> {
         std::mem::take(&mut self.to_call).then_some(self.call.as_ref()).flatten()

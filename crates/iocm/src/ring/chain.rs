@@ -1,43 +1,43 @@
-//! A buffer: pieces of the guest's memory, those to be read first.
+//! A descriptor chain: its device-readable buffers, then its device-writable ones.
 
 use super::{Descriptor, INDIRECT, NEXT, RingError, WRITE};
 use crate::memory::{GuestMemory, Part};
 use std::sync::Arc;
 
-/// One of the two sides of a buffer.
+/// The two kinds of buffers of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// What the device reads.
+    /// Device-readable buffers.
     Readable,
-    /// What the device writes.
+    /// Device-writable buffers.
     Writable,
 }
 
-/// A buffer that was taken from a ring. It is made once and filled again and again.
+/// A descriptor chain that was taken from a ring. It is reused.
 #[derive(Debug, Default)]
 pub struct Chain {
-    /// What names it to the ring: the number of its first descriptor, or its buffer's name in a packed ring.
+    /// The id of the chain: its first descriptor, or its buffer id in a packed ring.
     pub id: u16,
-    /// Keeps what the parts point to mapped.
+    /// Keeps the memory of all pointers mapped.
     memory: Option<Arc<GuestMemory>>,
     parts: Vec<Part>,
-    /// How many parts are to be read; those after them are to be written.
+    /// The number of device-readable parts; the device-writable ones follow them.
     readable: usize,
-    /// Descriptors that it was made of: those of no bytes leave no piece.
+    /// The number of its descriptors, of which empty ones leave no part.
     descriptors: usize,
 }
 
-/// Most pieces of one buffer: what `writev` takes at once.
+/// The most pieces of a chain: the limit of writev(2).
 const PIECES: usize = 1024;
 
 impl Chain {
-    /// An empty one.
+    /// An empty chain.
     #[must_use]
     pub fn new() -> Self {
         Self { parts: Vec::with_capacity(64), ..Self::default() }
     }
 
-    /// The pieces of a side, in order.
+    /// The parts of a side, in order.
     #[inline]
     #[must_use]
     pub fn parts(&self, side: Side) -> &[Part] {
@@ -47,8 +47,7 @@ impl Chain {
         }
     }
 
-    /// Has the CPU bring the first bytes of the buffer near, for they were last in another's cache. They are looked at
-    /// later, when they are there.
+    /// Prefetches the first bytes of the buffer, which were last in another CPU's cache.
     #[inline]
     pub fn prefetch(&self) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -58,14 +57,14 @@ impl Chain {
         }
     }
 
-    /// Bytes of a side.
+    /// The number of bytes of a side.
     #[inline]
     #[must_use]
     pub fn bytes(&self, side: Side) -> u64 {
         self.parts(side).iter().map(|part| u64::from(part.size)).sum()
     }
 
-    /// Copies what is to be read into `to`, from byte `skip` on. How many bytes there were.
+    /// Copies device-readable bytes from byte `skip` on to `to`. Returns their number.
     pub fn read(&self, skip: u64, to: &mut [u8]) -> usize {
         let mut done = 0;
         for Part { pointer, size, .. } in self.pieces(Side::Readable, skip, to.len() as u64) {
@@ -78,7 +77,7 @@ impl Chain {
         done
     }
 
-    /// Copies `from` to where the device may write, from byte `skip` on. How many bytes found room.
+    /// Copies `from` to the device-writable bytes from byte `skip` on. Returns the number of bytes that fit.
     pub fn write(&self, skip: u64, from: &[u8]) -> usize {
         let mut done = 0;
         for Part { pointer, size, .. } in self.pieces(Side::Writable, skip, from.len() as u64) {
@@ -97,7 +96,7 @@ impl Chain {
 
     pub(super) fn clear(&mut self, id: u16, memory: &Arc<GuestMemory>) {
         self.id = id;
-        // Mostly it is the same: to count who uses it would be the dearest part.
+        // The memory is mostly the same, and counting references would be the most expensive part.
         if !self.memory.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, memory)) {
             self.memory = Some(Arc::clone(memory));
         }
@@ -105,7 +104,7 @@ impl Chain {
         (self.readable, self.descriptors) = (0, 0);
     }
 
-    /// Adds what a descriptor names. Its flags are given apart, for they are elsewhere in each layout.
+    /// Adds the buffer of a descriptor. Its flags are passed apart, because each layout has them elsewhere.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -133,7 +132,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Checks that a descriptor of an indirect table may be there, and how many such a table has.
+    /// Checks that a descriptor may be an indirect one here. Returns the number of descriptors in its table.
     pub(super) fn indirect(descriptor: &Descriptor, flags: u16, allowed: bool) -> Result<u32, RingError> {
         let entries = descriptor.size / super::DESCRIPTOR;
         let odd = !descriptor.size.is_multiple_of(super::DESCRIPTOR) || flags & NEXT != 0;

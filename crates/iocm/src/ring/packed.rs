@@ -22,7 +22,7 @@ const EVENTS_ON: u16 = 0;
 const EVENTS_OFF: u16 = 1;
 const EVENTS_AT: u16 = 2;
 
-/// A place in the ring and the lap's parity, which tells one lap's entries from another's.
+/// An index with the wrap counter, which tells the entries of one lap from those of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lap {
     at: u16,
@@ -30,7 +30,8 @@ struct Lap {
 }
 
 impl Lap {
-    /// From the form in which vhost-user and the event structures have it: the place, and the parity on top.
+    /// Parses the form of vhost-user and of the event suppression structures: the index, and the wrap counter in the
+    /// highest bit.
     fn from_bits(bits: u16) -> Self {
         Self { at: bits & !(1 << 15), wrap: bits >> 15 != 0 }
     }
@@ -54,37 +55,37 @@ impl Lap {
     }
 }
 
-/// A packed virtqueue.
+/// A packed ring.
 #[derive(Debug)]
 pub struct PackedRing {
-    /// Keeps all that is pointed to mapped.
+    /// Keeps the memory of all pointers mapped.
     memory: Arc<GuestMemory>,
     descriptors: *mut Descriptor,
-    /// What the driver wants to be called for: a place with its lap, and flags.
+    /// The driver's event suppression structure: the entry for which it wants a call, and flags.
     driver: *mut u16,
-    /// What the device wants to be kicked for.
+    /// The device's event suppression structure.
     device: *mut u16,
-    /// Where the three are, as the front-end said.
+    /// The addresses of the three parts, from the front-end.
     layout: RingLayout,
     logged: Option<u64>,
     features: RingFeatures,
     size: u16,
     /// The next entry to take.
     next: Lap,
-    /// The next entry to give back.
+    /// The next used entry.
     given: Lap,
-    /// The first entry of those given back that the driver does not see yet, and the flags that let it.
+    /// The first used entry that the driver does not see yet, and the flags that make it visible.
     held: Option<(Lap, u16)>,
-    /// Entries given back since the driver was last told, to know whether it named one of them.
+    /// The number of used entries since the driver was last called, to know whether it asked for one of them.
     fresh: u16,
-    /// How many descriptors the buffer of each name takes; 0 when it is not in use.
+    /// The number of descriptors of each buffer id; 0 when it is not in use.
     taken: Box<[u16]>,
 }
 
 // SAFETY: as of a split ring.
 unsafe impl Send for PackedRing {}
 
-/// Where the descriptors and the event structures of driver and device are here.
+/// Translates the addresses of the descriptors and of both event suppression structures.
 fn parts(memory: &GuestMemory, layout: &RingLayout, size: u32) -> Result<[*mut u8; 3], RingError> {
     let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
     Ok([
@@ -95,7 +96,7 @@ fn parts(memory: &GuestMemory, layout: &RingLayout, size: u32) -> Result<[*mut u
 }
 
 impl PackedRing {
-    /// A ring that goes on at `base`: the lower half says what to take next, the upper what to give back next.
+    /// A ring that continues at `base`: the next available entry in the lower half, the next used one in the upper.
     ///
     /// # Errors
     /// [`RingError::Size`] and [`RingError::Unmapped`].
@@ -130,7 +131,7 @@ impl PackedRing {
         })
     }
 
-    /// A word of an event structure: 0 for the place, 1 for the flags.
+    /// A word of an event suppression structure: 0 for the index, 1 for the flags.
     #[inline]
     fn event(&self, pointer: *mut u16, word: usize) -> &AtomicU16 {
         debug_assert!(word < 2);
@@ -144,7 +145,7 @@ impl PackedRing {
         self.descriptors.wrapping_add(usize::from(at))
     }
 
-    /// The flags of an entry, by which driver and device hand it to each other.
+    /// The flags of a descriptor, by which driver and device hand it over.
     #[inline]
     fn flags(&self, at: u16) -> &AtomicU16 {
         // SAFETY: the ring was checked to have `size` entries, and `at` is below it; flags are in the last two bytes.
@@ -156,7 +157,7 @@ impl PackedRing {
         (flags & AVAILABLE != 0) == wrap && (flags & USED != 0) != wrap
     }
 
-    /// As [`super::Ring::pop`].
+    /// See [`super::Ring::pop`].
     #[inline]
     pub fn pop(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
         if !self.has_more() {
@@ -178,20 +179,20 @@ impl PackedRing {
         unsafe { self.entry(at).read_volatile() }
     }
 
-    /// What is to be given back next: the place, with the lap on top.
+    /// The index of the next used entry, with the wrap counter in the highest bit.
     #[must_use]
     pub fn given(&self) -> u16 {
         self.given.bits()
     }
 
-    /// Takes the chain at `next`, and tells its descriptors.
+    /// Collects the chain at `next`. Returns the number of its descriptors.
     fn collect(&self, chain: &mut Chain) -> Result<u16, RingError> {
         chain.clear(0, &self.memory);
         let mut at = self.next;
         for count in 1..=self.size {
             let descriptor = self.descriptor(at.at);
             let [id, flags] = descriptor.halves;
-            // The name is that of the last descriptor (2.8.6).
+            // The buffer id is that of the last descriptor (2.8.6).
             chain.id = id;
             if flags & INDIRECT != 0 {
                 if count > 1 {
@@ -217,13 +218,13 @@ impl PackedRing {
             // SAFETY: the table has `entries` descriptors within one mapped piece; it need not be aligned.
             let descriptor =
                 unsafe { Descriptor::take(part.pointer.cast::<Descriptor>().wrapping_add(index)) };
-            // All of the table belongs to the buffer: of the flags only the direction counts (2.8.7).
+            // The whole table belongs to the buffer: of its flags only `WRITE` counts (2.8.7).
             chain.add(&self.memory, &descriptor, descriptor.halves[1] & WRITE)?;
         }
         Ok(())
     }
 
-    /// As [`super::Ring::push`]. A name that is not in use is left out: there is nothing to give back.
+    /// See [`super::Ring::push`]. Ids that are not in use are ignored.
     #[inline]
     pub fn push(&mut self, id: u16, written: u32) {
         let Some(taken) = self.taken.get_mut(usize::from(id)).filter(|taken| **taken != 0) else { return };
@@ -236,7 +237,7 @@ impl PackedRing {
         unsafe { entry.cast::<u32>().wrapping_add(2).write_volatile(written) };
         // SAFETY: the name is the word of 16 bits behind it.
         unsafe { entry.cast::<u16>().wrapping_add(6).write_volatile(id) };
-        // The first one's flags come last: with them the driver sees all that follow (2.8.13, in batches).
+        // The flags of the first descriptor are written last: they make all that follow visible (2.8.13).
         if self.held.is_none() {
             self.held = Some((at, flags));
         } else {
@@ -247,7 +248,7 @@ impl PackedRing {
         self.fresh += count;
     }
 
-    /// As [`super::Ring::put_back`]. A name that is not in use is left out.
+    /// See [`super::Ring::put_back`]. Ids that are not in use are ignored.
     #[inline]
     pub fn put_back(&mut self, id: u16) {
         let Some(taken) = self.taken.get_mut(usize::from(id)) else { return };
@@ -255,7 +256,7 @@ impl PackedRing {
         self.next = self.next.back(count, self.size);
     }
 
-    /// As [`super::Ring::publish`].
+    /// See [`super::Ring::publish`].
     #[inline]
     pub fn publish(&mut self) -> bool {
         let Some((first, flags)) = self.held.take() else { return false };
@@ -273,7 +274,7 @@ impl PackedRing {
         }
     }
 
-    /// Whether `wanted` is among the last `fresh` entries that were given back.
+    /// Tests whether `wanted` is among the last `fresh` used entries.
     fn passed(&self, wanted: Lap, fresh: u16) -> bool {
         let size = u32::from(self.size);
         let back = match wanted.wrap == self.given.wrap {
@@ -289,20 +290,20 @@ impl PackedRing {
         }
     }
 
-    /// As [`super::Ring::has_more`].
+    /// See [`super::Ring::has_more`].
     #[inline]
     #[must_use]
     pub fn has_more(&self) -> bool {
         Self::is_available(self.flags(self.next.at).load(Ordering::Acquire), self.next.wrap)
     }
 
-    /// As [`super::Ring::enable_kicks`].
+    /// See [`super::Ring::enable_kicks`].
     #[inline]
     pub fn enable_kicks(&mut self) -> bool {
         let flags = if self.features.event_index { EVENTS_AT } else { EVENTS_ON };
         if self.features.event_index {
             self.event(self.device, 0).store(self.next.bits(), Ordering::Relaxed);
-            // The flags say that the place counts.
+            // The flags make the index valid.
             fence(Ordering::Release);
         }
         self.event(self.device, 1).store(flags, Ordering::Relaxed);
@@ -310,21 +311,22 @@ impl PackedRing {
         self.has_more()
     }
 
-    /// As [`super::Ring::disable_kicks`].
+    /// See [`super::Ring::disable_kicks`].
     #[inline]
     pub fn disable_kicks(&mut self) {
         self.event(self.device, 1).store(EVENTS_OFF, Ordering::Relaxed);
     }
 
-    /// As [`super::Ring::memory`].
+    /// See [`super::Ring::memory`].
     #[must_use]
     pub const fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory
     }
 
-    /// As [`super::Ring::use_memory`].
+    /// See [`super::Ring::use_memory`].
     ///
     /// # Errors
+    ///
     /// [`RingError::Unmapped`].
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
         let [descriptors, driver, device] = parts(memory, &self.layout, u32::from(self.size))?;
@@ -336,13 +338,13 @@ impl PackedRing {
         Ok(())
     }
 
-    /// As [`super::Ring::base`].
+    /// See [`super::Ring::base`].
     #[must_use]
     pub fn base(&self) -> u32 {
         u32::from(self.next.bits()) | u32::from(self.given.bits()) << 16
     }
 
-    /// As [`super::Ring::size`].
+    /// See [`super::Ring::size`].
     #[must_use]
     pub fn size(&self) -> u16 {
         self.size

@@ -13,25 +13,25 @@ const NO_CALLS: u16 = 1;
 /// `VIRTQ_USED_F_NO_NOTIFY`.
 const NO_KICKS: u16 = 1;
 
-/// A split virtqueue.
+/// A split ring.
 #[derive(Debug)]
 pub struct SplitRing {
-    /// Keeps all that is pointed to mapped.
+    /// Keeps the memory of all pointers mapped.
     memory: Arc<GuestMemory>,
     descriptors: *const Descriptor,
     /// `flags`, `idx`, `ring[size]`, `used_event`.
     available: *mut u16,
     /// `flags`, `idx`, `ring[size]` of pairs of 32 bits, `avail_event`.
     used: *mut u16,
-    /// Where the three are, as the front-end said.
+    /// The addresses of the three parts, from the front-end.
     layout: RingLayout,
-    /// Where the used ring is in the guest, when writes to it are to be marked.
+    /// The guest address of the used ring, if writes to it are logged.
     logged: Option<u64>,
     features: RingFeatures,
     size: u16,
     /// The next available entry to take.
     next: u16,
-    /// The driver's index as it was last read: all entries before it can be taken without reading it again.
+    /// The driver's index when it was last read: entries before it can be taken without reading it again.
     seen: u16,
     /// The next used entry to write.
     given: u16,
@@ -42,7 +42,7 @@ pub struct SplitRing {
 // SAFETY: the pointers are into memory that `memory` keeps mapped and that any thread may use.
 unsafe impl Send for SplitRing {}
 
-/// Where the descriptors, the available and the used ring are here.
+/// Translates the addresses of the descriptors, the available ring and the used ring.
 fn parts(
     memory: &GuestMemory,
     layout: &RingLayout,
@@ -50,7 +50,7 @@ fn parts(
     features: RingFeatures,
 ) -> Result<[*mut u8; 3], RingError> {
     let part = |what, user, size, alignment| part_of_ring(memory, what, user, size, alignment);
-    // The two rings' event index is there only when it was negotiated.
+    // The event index is only there if it was negotiated.
     let event = if features.event_index { 2 } else { 0 };
     Ok([
         part("descriptors", layout.descriptors, DESCRIPTOR * size, 16)?,
@@ -60,7 +60,7 @@ fn parts(
 }
 
 impl SplitRing {
-    /// A ring that goes on at the available index `base`.
+    /// A ring that continues at the available index `base`.
     ///
     /// # Errors
     /// [`RingError::Size`] and [`RingError::Unmapped`].
@@ -88,7 +88,7 @@ impl SplitRing {
             given: 0,
             published: 0,
         };
-        // What was given back before is in the ring alone: vhost-user hands over no index of it.
+        // Only the ring has the used index: vhost-user does not pass it.
         ring.given = ring.used_cell(1).load(Ordering::Acquire);
         ring.published = ring.given;
         Ok(ring)
@@ -115,7 +115,7 @@ impl SplitRing {
         usize::from(index & (self.size - 1))
     }
 
-    /// As [`super::Ring::pop`].
+    /// See [`super::Ring::pop`].
     #[inline]
     pub fn pop(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
         if self.next == self.seen {
@@ -134,10 +134,11 @@ impl SplitRing {
         Ok(true)
     }
 
-    /// Takes again a buffer that was taken before and never given back.
+    /// Collects again a chain that was taken and never used.
     ///
     /// # Errors
-    /// As of [`super::Ring::pop`].
+    ///
+    /// Those of [`super::Ring::pop`].
     pub fn collect(&self, head: u16, chain: &mut Chain) -> Result<(), RingError> {
         chain.clear(head, &self.memory);
         let mut index = head;
@@ -186,11 +187,11 @@ impl SplitRing {
         Err(RingError::TooLong(entries as u16))
     }
 
-    /// As [`super::Ring::push`].
+    /// See [`super::Ring::push`].
     #[inline]
     pub fn push(&mut self, id: u16, written: u32) {
         let word = 2 + 4 * self.slot(self.given);
-        // An entry is two words of 32 bits, little-endian, as this machine's are.
+        // An entry is two little-endian words of 32 bits.
         for (at, value) in [id, 0, written as u16, (written >> 16) as u16].into_iter().enumerate() {
             self.used_cell(word + at).store(value, Ordering::Relaxed);
         }
@@ -200,13 +201,13 @@ impl SplitRing {
         self.given = self.given.wrapping_add(1);
     }
 
-    /// As [`super::Ring::put_back`].
+    /// See [`super::Ring::put_back`].
     #[inline]
     pub fn put_back(&mut self) {
         self.next = self.next.wrapping_sub(1);
     }
 
-    /// As [`super::Ring::publish`].
+    /// See [`super::Ring::publish`].
     #[inline]
     pub fn publish(&mut self) -> bool {
         if self.given == self.published {
@@ -218,7 +219,7 @@ impl SplitRing {
         }
         let (old, new) = (self.published, self.given);
         self.published = new;
-        // The driver writes what it wants before it reads the index (2.7.7.2), so that one side sees the other.
+        // The driver writes its event index before it reads the used index (2.7.7.2), so that one side sees the other.
         fence(Ordering::SeqCst);
         if self.features.event_index {
             let event = self.available_cell(2 + usize::from(self.size)).load(Ordering::Relaxed);
@@ -228,14 +229,14 @@ impl SplitRing {
         }
     }
 
-    /// As [`super::Ring::has_more`].
+    /// See [`super::Ring::has_more`].
     #[inline]
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.next != self.seen || self.next != self.available_cell(1).load(Ordering::Acquire)
     }
 
-    /// As [`super::Ring::enable_kicks`].
+    /// See [`super::Ring::enable_kicks`].
     #[inline]
     pub fn enable_kicks(&mut self) -> bool {
         let (word, value) =
@@ -245,8 +246,8 @@ impl SplitRing {
         self.has_more()
     }
 
-    /// As [`super::Ring::disable_kicks`]. With event indexes there is nothing to say: the driver kicks for the one entry
-    /// that was named.
+    /// See [`super::Ring::disable_kicks`]. With event indexes there is nothing to write: the driver kicks only for the
+    /// entry that was named.
     #[inline]
     pub fn disable_kicks(&mut self) {
         if !self.features.event_index {
@@ -261,15 +262,16 @@ impl SplitRing {
         }
     }
 
-    /// As [`super::Ring::memory`].
+    /// See [`super::Ring::memory`].
     #[must_use]
     pub const fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory
     }
 
-    /// As [`super::Ring::use_memory`].
+    /// See [`super::Ring::use_memory`].
     ///
     /// # Errors
+    ///
     /// [`RingError::Unmapped`].
     pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
         let [descriptors, available, used] =
@@ -282,13 +284,13 @@ impl SplitRing {
         Ok(())
     }
 
-    /// As [`super::Ring::base`].
+    /// See [`super::Ring::base`].
     #[must_use]
     pub fn base(&self) -> u32 {
         u32::from(self.next)
     }
 
-    /// As [`super::Ring::size`].
+    /// See [`super::Ring::size`].
     #[must_use]
     pub fn size(&self) -> u16 {
         self.size
@@ -300,7 +302,7 @@ impl SplitRing {
         self.published
     }
 
-    /// Goes back to entries that were taken but not given back: those from the available index `base` on.
+    /// Goes back to the available index `base`, to take entries again that were not used.
     pub fn go_back_to(&mut self, base: u16) {
         self.next = base;
         self.seen = base;

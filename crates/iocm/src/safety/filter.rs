@@ -1,6 +1,6 @@
-//! The system calls that a daemon needs once it runs, as a filter of the kernel.
+//! The seccomp filter: the system calls that a running daemon needs.
 //!
-//! What is not named is refused. The filter does not see what io_uring does: that is checked by the kernel against the same
+//! All others are refused. The filter does not see the operations of io_uring; the kernel checks these against the same
 //! user and the same capabilities.
 
 use seccompiler::{
@@ -127,7 +127,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// What files may be told: whether they wait, whether they are a terminal, and how a tap is (linux/if_tun.h).
+/// The ioctls on files: non-blocking mode, terminals, and taps (linux/if_tun.h).
 const CONTROLS: &[u64] = &[
     libc::FIONBIO,
     libc::FIOCLEX,
@@ -140,14 +140,14 @@ const CONTROLS: &[u64] = &[
     0x4004_54dc,
 ];
 
-/// What threads may tell of themselves: their name, how exact their timers are, and what the kernel told them.
+/// The prctl(2) operations of threads: names, timer slack, and capabilities.
 const OF_THREADS: &[libc::c_int] =
     &[libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_TIMERSLACK, PR_GET_AUXV];
 
 /// Linux 6.4 (include/uapi/linux/prctl.h): where a program learns the size of a page.
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
-/// How interfaces of the host are looked for, set up and given an MTU, over a socket.
+/// The ioctls that find and configure network interfaces, on a socket.
 const INTERFACES: &[u64] =
     &[libc::SIOCGIFINDEX, libc::SIOCGIFFLAGS, libc::SIOCSIFFLAGS, libc::SIOCGIFMTU, libc::SIOCSIFMTU];
 

@@ -1,4 +1,4 @@
-//! What follows from each request.
+//! The handling of each request.
 
 use super::vring::eventfd;
 use super::{Reply, Session, pool_error};
@@ -23,7 +23,7 @@ fn number(value: u64) -> Reply {
 }
 
 impl Session {
-    /// Whether a request is always answered, not only when that was asked for.
+    /// Tests whether a request has a reply of its own, beside the one of `REPLY_ACK`.
     pub(super) const fn has_reply(request: &Request) -> bool {
         matches!(
             request,
@@ -62,7 +62,7 @@ impl Session {
                 let log = DirtyLog::of_file(&File::from(file), offset, size).map_err(invalid)?;
                 self.log = Some(Arc::new(log));
                 self.with_queues_paused(Self::mark_writes)?;
-                // The answer has the payload of the request.
+                // The reply repeats the payload of the request.
                 let payload = [size, offset].iter().flat_map(|word| word.to_ne_bytes()).collect();
                 Ok(Reply::Payload(payload))
             }
@@ -95,7 +95,7 @@ impl Session {
             }
             Request::AddMemReg(description, _) if self.memory.has(&description) => {
                 if self.duplicate_regions.len() as u64 >= MOST_REGIONS * self.vrings.len() as u64 {
-                    return Err(invalid("a region is added more often than there are queues"));
+                    return Err(invalid("a region was added more often than there are queues"));
                 }
                 self.duplicate_regions.push(description);
                 Ok(())
@@ -113,7 +113,7 @@ impl Session {
                     return Ok(());
                 }
                 let memory = self.memory.without(&description).map_err(invalid)?;
-                // Requests under way may lie in it.
+                // Requests in flight may use it.
                 self.with_queues_paused(|session| session.use_memory(memory))
             }
             Request::SetLogFd(_) => Ok(()),
@@ -160,7 +160,7 @@ impl Session {
                     && sockopt::socket_type(&file) == Ok(SocketType::STREAM);
                 if !is_stream {
                     return Err(invalid(
-                        "the descriptor for the back-end's requests is no UNIX stream socket",
+                        "the descriptor for the back-end's requests is not a UNIX stream socket",
                     ));
                 }
                 self.backend.replace_requests(Some(Connection::new(UnixStream::from(file))));
@@ -171,7 +171,7 @@ impl Session {
             }
             Request::SetStatus(status) => {
                 self.status = status;
-                // The driver has let go of the device.
+                // The driver has reset the device.
                 if status == 0 {
                     (0..self.vrings.len()).for_each(|index| self.stop(index));
                 }
@@ -200,7 +200,7 @@ impl Session {
             return Err(invalid(format!("features {unknown:#x} were not offered")));
         }
         let before = std::mem::replace(&mut self.features, VirtioFeatures(features));
-        // While the guest runs, only the marking of writes is switched.
+        // While the guest runs, only `VHOST_F_LOG_ALL` changes.
         if before.0 & !VirtioFeatures::LOG_ALL != features & !VirtioFeatures::LOG_ALL {
             return Ok(());
         }
@@ -210,7 +210,7 @@ impl Session {
         }
     }
 
-    /// Makes memory for requests under way, which the front-end keeps.
+    /// Makes inflight memory, which the front-end keeps.
     fn make_inflight(&mut self, wanted: InflightDescription) -> Result<Reply, RequestError> {
         use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
         let size = InflightMemory::bytes(wanted.queues, wanted.queue_size);
@@ -228,7 +228,7 @@ impl Session {
         file: &File,
     ) -> Result<InflightMemory, RequestError> {
         if self.offered_protocol() & ProtocolFeatures::INFLIGHT == 0 {
-            return Err(RequestError::Unsupported("remembering packets under way"));
+            return Err(RequestError::Unsupported("inflight tracking of a network device"));
         }
         let InflightDescription { queues, queue_size, offset, .. } = *description;
         if usize::from(queues) > self.vrings.len() || queue_size > LARGEST {
@@ -239,7 +239,7 @@ impl Session {
         InflightMemory::map(file, offset, queues, queue_size).map_err(invalid)
     }
 
-    /// Marks writes from now on, or no longer, as was agreed on.
+    /// Starts or stops logging writes, as was negotiated.
     fn mark_writes(&mut self) -> Result<(), RequestError> {
         let log = self.log.clone().filter(|_| self.features.has(VirtioFeatures::LOG_ALL));
         self.memory = Arc::new(self.memory.logged(log));
@@ -251,7 +251,7 @@ impl Session {
         self.mark_writes()
     }
 
-    /// Uses memory in which all that was there still is, without a pause.
+    /// Switches to memory that still has all earlier regions, without pausing the queues.
     fn use_memory_at_once(&mut self, memory: GuestMemory) -> Result<(), RequestError> {
         self.use_memory(memory)?;
         for key in self.vrings.iter().filter_map(|ring| ring.key) {
@@ -262,7 +262,7 @@ impl Session {
         Ok(())
     }
 
-    /// A queue that is not served: what it is cannot change under a worker's hands.
+    /// A queue that is not served: its ring cannot change while a worker uses it.
     fn stopped(&mut self, index: u32) -> Result<&mut super::Vring, RequestError> {
         let ring = self.vring(index)?;
         match ring.key {
@@ -284,7 +284,7 @@ impl Session {
         self.vring(addresses.ring)?.layout = Some(layout);
         match self.vrings[index].key {
             None => Ok(()),
-            // The front-end switches the marking of writes to the ring.
+            // The front-end switches the logging of the ring.
             Some(_) => {
                 self.pause(index);
                 self.start(index)

@@ -1,4 +1,4 @@
-//! A session's virtqueues: what was said of each, and when it is served.
+//! The virtqueues of a session: their state as the front-end set it, starting and stopping them.
 
 use super::{Session, pool_error};
 use crate::protocol::{RequestError, VirtioFeatures};
@@ -8,23 +8,23 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-/// What was said of a virtqueue.
+/// The state of a virtqueue as the front-end set it.
 #[derive(Debug, Default)]
 pub(super) struct Vring {
-    /// Descriptors.
+    /// The number of descriptors.
     pub(super) size: u32,
-    /// Where it goes on.
+    /// The index at which it continues.
     pub(super) base: u32,
-    /// Where it is.
+    /// The addresses of its parts.
     pub(super) layout: Option<RingLayout>,
     pub(super) call: Option<OwnedFd>,
     pub(super) error: Option<OwnedFd>,
-    /// Whether the front-end lets it be served.
+    /// The front-end enabled it.
     pub(super) enabled: bool,
-    /// Whether it has begun: from its kick on, until its base is asked for.
+    /// It was started by its kick eventfd, and not stopped by `VHOST_USER_GET_VRING_BASE`.
     pub(super) started: bool,
     pub(super) kick: Option<OwnedFd>,
-    /// While it is served.
+    /// The number of the queue while it is served.
     pub(super) key: Option<QueueKey>,
 }
 
@@ -43,12 +43,12 @@ impl Session {
         }
     }
 
-    /// Whether a queue is enabled: all are where the front-end does not know how to say so.
+    /// Tests whether a queue is enabled. Without `VHOST_USER_F_PROTOCOL_FEATURES` all are.
     pub(super) fn is_enabled(&self, index: usize) -> bool {
         self.vrings[index].enabled || !self.features.has(VirtioFeatures::PROTOCOL_FEATURES)
     }
 
-    /// Begins to serve a queue, if all that it needs was said.
+    /// Starts a queue if the front-end has set all that it needs.
     pub(super) fn start(&mut self, index: usize) -> Result<(), RequestError> {
         let features = self.ring_features();
         let enabled = self.is_enabled(index);
@@ -82,10 +82,10 @@ impl Session {
             queue.weight = weight;
         }
         let queue_key = queue.key;
-        // Held until it is served: whoever ends the device meanwhile finds it.
+        // Held until the queue is served, so that whoever closes the device meanwhile finds it.
         let mut key = backend.key.lock().unwrap_or_else(PoisonError::into_inner);
         if self.backend.over.load(Ordering::SeqCst) {
-            return Err(RequestError::Invalid(format!("queue {index}: the device is taken away")));
+            return Err(RequestError::Invalid(format!("queue {index}: the device is being removed")));
         }
         let mut wanted = backend.worker.lock().unwrap_or_else(PoisonError::into_inner);
         *wanted = Some(self.pool.serve(queue, *wanted).map_err(|error| pool_error(&error))?);
@@ -93,12 +93,12 @@ impl Session {
         Ok(())
     }
 
-    /// Ends serving a queue, once nothing of it is under way any more. What was said of it stays.
+    /// Stops serving a queue once its requests in flight have completed. Its state is kept.
     pub(super) fn pause(&mut self, index: usize) {
         let backend = &self.backend.queues[index];
         let ring = &mut self.vrings[index];
         let Some(key) = ring.key.take() else { return };
-        // The worker that it was moved to meanwhile is where it goes on.
+        // It continues at the worker that it was moved to.
         if let Some(worker) = self.pool.worker_of(key) {
             *backend.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
         }
@@ -109,7 +109,7 @@ impl Session {
         *backend.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Ends a queue.
+    /// Stops a queue.
     pub(super) fn stop(&mut self, index: usize) {
         self.pause(index);
         let ring = &mut self.vrings[index];
@@ -117,7 +117,7 @@ impl Session {
         ring.kick = None;
     }
 
-    /// Ends serving all queues while `change` is made, and goes on with them afterwards.
+    /// Stops all queues, calls `change`, and starts them again.
     pub(super) fn with_queues_paused(
         &mut self,
         change: impl FnOnce(&mut Self) -> Result<(), RequestError>,
@@ -129,8 +129,8 @@ impl Session {
     }
 }
 
-/// An eventfd. The front-end has the same open file, so that whoever reads it or writes to it may be made to wait, whatever
-/// its flags say: a worker does neither.
+/// Checks that a descriptor is an eventfd. The front-end shares the open file and its flags, so that reading or writing
+/// it may block: a worker does neither.
 pub(super) fn eventfd(what: &str, file: Option<OwnedFd>) -> Result<Option<OwnedFd>, RequestError> {
     let Some(file) = file else { return Ok(None) };
     let cannot = |error: rustix::io::Errno| RequestError::Invalid(format!("the {what} descriptor: {error}"));

@@ -41,7 +41,7 @@ impl ByHand {
         work
     }
 
-    /// Whether its ring broke the rules.
+    /// Tests whether the driver violated the ring's format.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.queue.virtqueue.broken.is_some()

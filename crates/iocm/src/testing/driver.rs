@@ -8,15 +8,15 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Where the guest's memory is in the front-end's process.
+/// The address of the guest's memory in the front-end's process.
 pub const USER: u64 = 0x7f12_3400_0000;
 
-/// Where things lie in the guest.
+/// The guest addresses of the ring's parts.
 const DESCRIPTORS: u64 = 0x1_0000;
 const DRIVER: u64 = 0xa_0000;
 const DEVICE: u64 = 0xc_0000;
 const TABLES: u64 = 0x10_0000;
-/// Where buffers may lie; all of it is the test's.
+/// The first address for buffers; all memory from here on belongs to the test.
 pub const DATA: u64 = 0x20_0000;
 /// Size of the guest's memory in bytes.
 pub const SIZE: u64 = 0x100_0000;
@@ -31,7 +31,7 @@ pub struct Driver {
     pub memory: Arc<GuestMemory>,
     /// The file behind it.
     pub file: File,
-    /// What is negotiated.
+    /// The negotiated features.
     pub features: RingFeatures,
     size: u16,
     /// Split: the next available index and the next used one. Packed: places, with their laps on top.
@@ -41,11 +41,11 @@ pub struct Driver {
     /// Descriptors of each buffer in use.
     counts: Vec<u16>,
     tables: u64,
-    /// How much further its parts lie than those of the first ring in the memory.
+    /// The distance of its parts from those of the first ring.
     shift: u64,
 }
 
-/// How much further the parts of a second ring lie.
+/// The distance of a second ring's parts from those of the first one.
 const SECOND: u64 = 0x80_0000;
 
 impl Driver {
@@ -82,7 +82,7 @@ impl Driver {
         }
     }
 
-    /// Where the ring is.
+    /// The addresses of the ring.
     #[must_use]
     pub fn layout(&self) -> RingLayout {
         RingLayout {
@@ -93,10 +93,11 @@ impl Driver {
         }
     }
 
-    /// The device's side of the ring, from its beginning.
+    /// The device's side of the ring, from its start.
     ///
     /// # Errors
-    /// As of [`Ring::new`].
+    ///
+    /// Those of [`Ring::new`].
     pub fn ring(&self) -> Result<Ring, RingError> {
         let base = if self.features.packed { 0x8000_8000 } else { 0 };
         Ring::new(&self.memory, &self.layout(), u32::from(self.size), base, self.features)
@@ -138,7 +139,7 @@ impl Driver {
         self.write(at, &bytes);
     }
 
-    /// Where a descriptor of the ring lies.
+    /// The address of a descriptor of the ring.
     #[must_use]
     pub const fn slot(index: u16) -> u64 {
         DESCRIPTORS + 16 * index as u64

@@ -10,7 +10,7 @@ pub struct NetDriver {
     pub receive: Driver,
     /// That by which they are sent.
     pub transmit: Driver,
-    /// Where the buffers lie that are in use, by name: place and size.
+    /// The offered buffers by id: address and size.
     offered: Vec<(u64, u32)>,
     addresses: Vec<u64>,
     free_to_offer: Vec<u64>,

@@ -1,27 +1,27 @@
-//! What a worker does when it found nothing to do: a decision from figures alone.
+//! Polling and back-off: the decision of a worker that found nothing to do, from figures alone.
 //!
-//! Three ways lead to the next request. To look again at once costs the CPU, but no time. To nap for a set time and look
-//! then costs one timer for all requests that came meanwhile, and neither side's kicks; requests wait for it. To sleep
-//! until a kick costs nothing when none comes, and a system call and a wake-up for each that does. So naps pay when
-//! requests come faster than naps end; sleeping pays when they do not; looking again pays when the next request is nearer
-//! than a wake-up takes.
+//! There are three ways to the next request. Polling again costs the CPU, but no time. A nap of a set length costs one
+//! timer for all requests that arrive meanwhile, and no kicks; but requests wait for it. Sleeping until a kick costs
+//! nothing while none arrives, and a system call and a wake-up for each that does. So naps pay when requests arrive
+//! faster than naps end, sleeping pays when they do not, and polling pays when the next request is nearer than a
+//! wake-up takes.
 
-/// What a worker does when there is nothing to do.
+/// The polling mode of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Polling {
-    /// Looks, naps or sleeps by how often requests come.
+    /// Polls, naps or sleeps, depending on the rate of requests.
     Adaptive {
         /// The longest nap, nanoseconds: the most that a request waits for one.
         nap_ns: u64,
     },
-    /// Always looks again: for a core of its own.
+    /// Always polls: for a worker with a core of its own.
     Always,
     /// Always sleeps until a kick.
     Never,
 }
 
-/// What a nap is at most, unless it is set: long enough that naps halve what a request costs where tens of thousands come
-/// in a second, short enough that the slowest hundredth waits no longer than for a thread of the device's own.
+/// The default for the longest nap: long enough that naps halve the cost of a request at some ten thousand requests a
+/// second, short enough that the slowest hundredth of requests waits no longer than for a thread of its own.
 pub const USUAL_NAP_NS: u64 = 60_000;
 
 impl Default for Polling {
@@ -30,58 +30,58 @@ impl Default for Polling {
     }
 }
 
-/// What to do next.
+/// The next step of an idle worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Idle {
-    /// Look at all queues again.
+    /// Poll all queues again.
     Look,
-    /// Sleep for so many nanoseconds, or until the kernel has completed something.
+    /// Sleep for this many nanoseconds, or until a completion.
     Nap(u64),
-    /// Sleep until a kick or an answer.
+    /// Sleep until a kick or a completion.
     Sleep,
 }
 
-/// A wake-up takes about so long, nanoseconds: while the next request is nearer, looking is cheaper.
+/// The time of a wake-up, nanoseconds: while the next request is nearer, polling is cheaper.
 const WAKE_UP_NS: u64 = 4_000;
 /// A shorter nap is not worth its timer.
 const SHORTEST_NAP_NS: u64 = 20_000;
-/// So many requests a nap shall collect.
+/// The number of requests that a nap should collect.
 const BATCH: u64 = 16;
-/// How long a rate is measured before it counts.
+/// The time over which a rate is measured.
 const WINDOW_NS: u64 = 5_000_000;
-/// Windows until naps are tried again, or checked, at least and at most.
+/// The number of windows after which naps are tried or checked again, at least and at most.
 const HOLD_WINDOWS: std::ops::RangeInclusive<u32> = 2..=256;
 
-/// How requests are waited for.
+/// The way in which a worker waits for requests.
 ///
-/// A guest that waits for its answers before it asks for more is slowed down by naps, and its rate alone does not tell:
-/// it is what the naps make of it. So naps are tried, and kept only when the rate does not fall; and they are given up
-/// for a moment now and then, to see that it would not rise.
+/// A guest that waits for its answers before it submits more is slowed down by naps, and its rate alone does not show
+/// it, because the naps shape the rate. So naps are tried, and kept only if the rate does not fall; and they are left
+/// out for a moment now and then, to see that it would not rise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitBy {
-    /// By kicks, for so many windows.
+    /// By kicks, for this many windows.
     Kicks(u32),
-    /// By naps, to see that they do no harm; at this gap there were none.
+    /// By naps on trial; the gap before the trial.
     Trying(u64),
-    /// By naps, for so many windows.
+    /// By naps, for this many windows.
     Naps(u32),
-    /// By kicks, to see that naps do no harm; at this gap there were naps.
+    /// By kicks on trial; the gap with naps.
     Checking(u64),
 }
 
-/// How often requests come, and how they are waited for.
+/// The rate of requests, and the way in which they are waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Backoff {
     way: WaitBy,
-    /// For how many windows the next decision holds.
+    /// The number of windows for which the next decision holds.
     hold: u32,
-    /// When the present window began, nanoseconds.
+    /// The start of the present window, nanoseconds.
     began: u64,
-    /// Requests in it.
+    /// The requests in it.
     requests: u64,
-    /// Nanoseconds between two requests in the last window; 0 while it is not known.
+    /// Nanoseconds between two requests in the last window; 0 while unknown.
     gap: u64,
-    /// When the last request was found.
+    /// The time of the last request.
     last: u64,
 }
 
@@ -93,10 +93,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Takes note of requests that were found at `now`.
+    /// Counts requests that were found at `now`.
     pub(super) fn found(&mut self, requests: u64, now: u64) {
         if now.saturating_sub(self.last) > WINDOW_NS {
-            // What came before a rest says nothing.
+            // The rate before a rest says nothing about the one after it.
             *self = Self { began: now, requests, last: now, ..Self::default() };
             return;
         }
@@ -110,10 +110,10 @@ impl Backoff {
         }
     }
 
-    /// At the end of a window: whether naps do harm is what the rates with and without them tell.
+    /// Decides at the end of a window, by the rates with and without naps.
     fn decide(&mut self) {
         let longer = (self.hold * 2).min(*HOLD_WINDOWS.end());
-        // Rates of so short a time differ by chance; those that depend on naps differ by far.
+        // Rates over so short a time vary by chance; those that depend on naps differ by far more.
         let is_faster = |gap: u64, than: u64| gap * 5 < than * 4;
         (self.way, self.hold) = match self.way {
             WaitBy::Kicks(0) => (WaitBy::Trying(self.gap), self.hold),
@@ -128,7 +128,7 @@ impl Backoff {
         };
     }
 
-    /// What to do at `now`, when nothing was found.
+    /// The next step at `now`, when nothing was found.
     pub(super) fn idle(&self, polling: Polling, now: u64) -> Idle {
         let longest = match polling {
             Polling::Always => return Idle::Look,
@@ -142,7 +142,7 @@ impl Backoff {
         if rested < WAKE_UP_NS && self.gap < WAKE_UP_NS / 2 {
             return Idle::Look;
         }
-        // A nap that finds nothing several times over says that the rate is no longer what it was.
+        // If several naps find nothing, the rate has changed.
         let is_over = self.gap > longest || rested > longest.max(self.gap * 4) * 4;
         match (self.gap * BATCH).clamp(SHORTEST_NAP_NS, longest.max(SHORTEST_NAP_NS)) {
             nap if nap <= longest && !is_over && matches!(self.way, WaitBy::Trying(_) | WaitBy::Naps(_)) => {
@@ -159,7 +159,7 @@ mod tests {
 
     const ADAPTIVE: Polling = Polling::Adaptive { nap_ns: USUAL_NAP_NS };
 
-    /// A load: when the next requests come after those at `now` were found, and how many are found at once.
+    /// Plays a load: `next` gives the time of the next requests after those at `now`, and their number.
     fn play(polling: Polling, next: impl Fn(u64, Idle) -> (u64, u64)) -> (Backoff, u64, [u64; 3]) {
         let mut backoff = Backoff::default();
         let (mut now, mut found, mut ways) = (1_000_000_000, 1, [0; 3]);
@@ -176,7 +176,7 @@ mod tests {
         (backoff, now, ways)
     }
 
-    /// Requests that come one every `gap` nanoseconds, whatever becomes of those before.
+    /// Requests that arrive every `gap` nanoseconds, however long earlier ones take.
     fn open(gap: u64) -> impl Fn(u64, Idle) -> (u64, u64) {
         move |now, idle| match idle {
             Idle::Nap(ns) if ns > gap => (now + ns, ns / gap),
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// A guest that asks for the next `depth` requests as soon as it has the answers.
+    /// A guest that submits the next `depth` requests as soon as it has the answers.
     fn closed(depth: u64, turn: u64) -> impl Fn(u64, Idle) -> (u64, u64) {
         move |now, idle| match idle {
             Idle::Nap(ns) => (now + ns.max(turn), depth),

@@ -8,31 +8,31 @@ use crate::clock::ticks;
 use crate::queue::Queue;
 use crate::statistics::WorkerCounters;
 
-/// A queue in a worker's hands.
+/// A queue at its worker.
 pub(super) struct QueueEntry {
     pub(super) queue: Queue,
-    /// Whether it is looked at in every sweep, so that kicks are spared; a cold one waits for its kick.
+    /// It is polled in every sweep, with kicks disabled; otherwise it waits for a kick.
     pub(super) polling_now: bool,
-    /// Whether it was kicked since it was last looked at.
+    /// It was kicked since it was last polled.
     pub(super) kicked: bool,
-    /// Whether requests under way wait for their next steps.
+    /// Requests in flight wait for their next step.
     pub(super) waiting: bool,
     pub(super) share: Share,
-    /// When it was last looked at, nanoseconds.
+    /// The time at which it was last polled, nanoseconds.
     pub(super) last_polled: u64,
-    /// Since when it has requests for which its share did not suffice.
+    /// The time since which it has had more requests than its share allows.
     pub(super) starved_since: Option<u64>,
-    /// Not to be looked at before, nanoseconds.
+    /// The time until which a limit holds it back, nanoseconds.
     pub(super) throttled_until: u64,
-    /// Sweeps in a row in which it had nothing, and when it had something last, nanoseconds.
+    /// The number of polls in a row that found nothing, and the time of the last that found something, nanoseconds.
     pub(super) empty_polls: u32,
     pub(super) last_found: u64,
-    /// Who wants it as soon as the kernel has none of its requests.
+    /// The channel for the queue once its requests in flight have completed.
     pub(super) draining: Option<Reply<Option<Queue>>>,
 }
 
 impl QueueEntry {
-    /// One that is looked at first.
+    /// An entry that is polled first.
     pub(super) fn new(queue: Queue, now: u64) -> Self {
         Self {
             waiting: queue.has_waiting(),
@@ -49,7 +49,7 @@ impl QueueEntry {
         }
     }
 
-    /// Looks at it in every sweep from now on.
+    /// Disables kicks and polls it in every sweep from now on.
     pub(super) fn start_polling(&mut self) {
         if !self.polling_now {
             self.polling_now = true;
@@ -59,19 +59,19 @@ impl QueueEntry {
         }
     }
 
-    /// Shows the driver what the kernel has completed, and sees to it that what follows from that is done.
+    /// Publishes completed requests, and polls the queue again if it has more of them.
     pub(super) fn completed(&mut self, signals: &mut Signals) {
         self.queue.publish();
         self.queue.wake(|file| signals.add(file));
         self.waiting = self.queue.has_waiting();
-        // It may have waited for just that, with more in its ring than can be under way.
+        // It may have stopped at the limit of requests in flight, with more in its ring.
         if !self.polling_now && self.queue.virtqueue.has_more() {
             self.start_polling();
         }
     }
 
-    /// Leaves it alone until its kick. Whether that is done: not when there is something in it already, or nobody who
-    /// kicks, or it is `always` to be looked at.
+    /// Enables kicks, so that it need not be polled. `false` if it must be: it has requests already, it has no kick
+    /// eventfd, or it is `always` polled.
     pub(super) fn stop_polling(&mut self, always: bool) -> bool {
         let is_polled = (self.queue.kick.is_none() || self.queue.polled || always) && self.queue.enabled;
         if self.polling_now && (is_polled || self.queue.enable_wakeups()) {
@@ -82,13 +82,13 @@ impl QueueEntry {
     }
 }
 
-/// A queue that had nothing in so many sweeps, and for so many nanoseconds, while others had is left to its kicks: to look
-/// at it has cost about what its next kick costs. Sweeps alone would say so after a few microseconds where little is to do,
-/// which is shorter than a driver takes for its next burst.
+/// A queue that was empty for this many polls and nanoseconds is left to its kicks: polling it has by then cost about
+/// as much as a kick. The number of polls alone would be reached in a few microseconds on an idle worker, less than a
+/// driver takes until its next burst.
 const IDLE_POLLS: u32 = 64;
 const IDLE_NS: u64 = 200_000;
 
-/// Gives a queue its turn; `always` says that it stays to be looked at. How many requests it had.
+/// Serves a queue once; with `always` it stays polled. Returns the number of its requests.
 #[inline]
 pub(super) fn serve(
     entry: &mut QueueEntry,
@@ -102,7 +102,7 @@ pub(super) fn serve(
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;
     let work = entry.queue.serve(&mut uring.submitter(key), budget);
-    // Most turns find nothing, and are to be short.
+    // Most turns find nothing, and must be short.
     match work.requests {
         0 => entry.queue.virtqueue.publish(),
         _ => entry.queue.publish(),
@@ -125,7 +125,7 @@ pub(super) fn serve(
                 entry.stop_polling(always);
             }
         } else if is_throttled || entry.queue.enable_wakeups() {
-            // Whoever woke it for nothing will not wake it again, unless it is asked to.
+            // The driver does not kick again unless kicks are enabled.
             entry.start_polling();
         }
     } else {
@@ -146,7 +146,7 @@ pub(super) fn serve(
     found
 }
 
-/// Gives requests under way of a queue that takes no new ones their turn.
+/// Resumes the requests in flight of a queue that takes no new ones.
 pub(super) fn resume(entry: &mut QueueEntry, uring: &mut Uring, signals: &mut Signals) {
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;

@@ -1,4 +1,4 @@
-//! How others reach a worker's thread.
+//! The commands to a worker's thread.
 
 use super::Polling;
 use crate::queue::{Queue, QueueKey, Token};
@@ -9,36 +9,36 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-/// Where an answer goes.
+/// The channel for a command's reply.
 pub(super) type Reply<T> = mpsc::Sender<T>;
 
-/// What is done to a queue, or with its absence.
+/// A function on a queue, or on its absence.
 pub(super) type Act = Box<dyn FnOnce(Option<&mut Queue>) + Send>;
 
-/// What a worker is told.
+/// A command to a worker.
 pub(super) enum Command {
-    /// A queue to serve.
+    /// Serves a queue.
     Add(Box<Queue>),
-    /// Hand queues over to those who have these mailboxes. The answer is which of them it did not have.
+    /// Hands queues over to the workers with these mailboxes. The reply lists those that it does not have.
     HandOver { queues: Vec<(QueueKey, Arc<Mailbox>)>, reply: Reply<Vec<QueueKey>> },
-    /// Give a queue away, once the kernel has completed all its requests.
+    /// Gives a queue back once its requests in flight have completed.
     Take { key: QueueKey, reply: Reply<Option<Queue>> },
-    /// Do something to a queue, or with its absence.
+    /// Calls a function on a queue, or on its absence.
     With { key: QueueKey, act: Act },
-    /// The kernel completed a request of a queue that another worker had when it was made.
+    /// Passes on a completion for a queue that has moved to this worker.
     Completed { key: QueueKey, token: Token, result: i32 },
-    /// What to do when there is nothing to do.
+    /// Sets the polling mode.
     Polling(Polling),
-    /// Where to run.
+    /// Sets the CPUs.
     Pin { cpus: Vec<usize>, reply: Reply<io::Result<()>> },
-    /// Give all away and end.
+    /// Gives all queues back and stops.
     Stop { reply: Reply<Vec<Queue>> },
 }
 
-/// A worker's letters.
+/// The commands to a worker.
 pub(super) struct Mailbox {
     commands: Mutex<Vec<Command>>,
-    /// Whether there are letters: to look costs nothing then.
+    /// There are commands. Testing it costs no lock.
     flag: AtomicBool,
     wake: OwnedFd,
 }
@@ -58,14 +58,14 @@ impl Mailbox {
     pub(super) fn send(&self, command: Command) {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
         self.flag.store(true, Ordering::Release);
-        // It fails only when the worker has been woken as often as can be counted.
+        // It fails only if the counter is full, and the worker is woken then anyway.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// All letters that came.
+    /// Takes all commands.
     #[inline]
     pub(super) fn take(&self) -> Vec<Command> {
-        // To change it is a locked instruction, at each turn of a worker; to look at it is a plain one.
+        // Writing it is a locked instruction, in each turn of a worker; reading it is not.
         if !self.flag.load(Ordering::Relaxed) {
             return Vec::new();
         }
@@ -78,19 +78,18 @@ impl Mailbox {
     }
 }
 
-/// Which worker has which queue, or will when it reads its letters: where the kernel's answers are sent on to after a
-/// queue has moved.
+/// The worker of each queue, or the one that it is on its way to: completions are passed on to it after a move.
 #[derive(Debug, Default)]
 pub struct Routes(Mutex<HashMap<QueueKey, Arc<Mailbox>>>);
 
 impl Routes {
-    /// No queues yet.
+    /// Routes for no queue.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Gives a queue to a worker. Answers that are sent on from now on reach it after the queue.
+    /// Gives a queue to a worker. Completions that are passed on later reach it after the queue.
     pub(super) fn give(&self, queue: Queue, to: &Arc<Mailbox>) {
         let mut routes = self.routes();
         routes.insert(queue.key, Arc::clone(to));
@@ -101,11 +100,11 @@ impl Routes {
         self.routes().remove(&key);
     }
 
-    /// Sends an answer to whoever has the queue.
+    /// Passes a completion on to the queue's worker.
     pub(super) fn send_on(&self, key: QueueKey, token: Token, result: i32) {
         match self.routes().get(&key) {
             Some(mailbox) => mailbox.send(Command::Completed { key, token, result }),
-            None => tracing::debug!("An answer to a request of queue {}, which is gone", key.0),
+            None => tracing::debug!("A completion for queue {}, which is gone", key.0),
         }
     }
 

@@ -16,15 +16,15 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What an event is of: the mailbox, the io_uring, or the queue with this number.
+/// The source of an epoll event: the command eventfd, the io_uring, or the queue with this number.
 const COMMANDS: u64 = 1 << 32;
 const COMPLETIONS: u64 = 1 << 33;
-/// Events taken at once.
+/// The number of events read at once.
 const EVENTS: usize = 64;
-/// A worker that does not wait counts its time after so many sweeps.
+/// The number of sweeps after which a worker that never waits counts its time.
 const ACCOUNT_EVERY: u64 = 1024;
-/// A worker that does not wait looks for kicks of the queues that it leaves to them so often, nanoseconds. What it costs to
-/// look is nothing against this.
+/// The interval at which a worker that never waits checks for kicks of queues that it does not poll, nanoseconds. The
+/// check costs little against it.
 const LOOK_EVERY_NS: u64 = 50_000;
 
 /// A worker's thread.
@@ -37,17 +37,17 @@ pub(super) struct Run {
     uring: Uring,
     signals: Signals,
     entries: Vec<QueueEntry>,
-    /// Where each queue is in `entries`.
+    /// The index of each queue in `entries`.
     indexes: HashMap<QueueKey, usize>,
-    /// Which queue is the first of the next sweep.
+    /// The queue that is served first in the next sweep.
     first: usize,
     backoff: Backoff,
-    /// When it last looked for kicks, nanoseconds.
+    /// The time of the last check for kicks, nanoseconds.
     kicks_checked: u64,
-    /// Which queues have something to show to their drivers: empty between two turns, kept for its memory.
+    /// The queues with completions to publish: empty between two turns, and kept for its memory.
     touched: Vec<usize>,
     stopping: Option<Reply<Vec<Queue>>>,
-    /// How many queues are wanted.
+    /// The number of queues that are being drained.
     draining: usize,
 }
 
@@ -62,11 +62,11 @@ impl Run {
         if !options.cpus.is_empty() {
             pin_thread(&options.cpus).map_err(|source| cannot("it may not run on these CPUs", source))?;
         }
-        // Naps end when they are to, not up to 50 microseconds later.
+        // Without this naps last up to 50 microseconds longer.
         if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-            tracing::debug!("Naps may last longer than they should: {error}");
+            tracing::debug!("Naps may last too long: {error}");
         }
-        let no_events = |error: rustix::io::Errno| cannot("no file for events", error.into());
+        let no_events = |error: rustix::io::Errno| cannot("no epoll instance", error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(no_events)?;
         let uring = match options.without_uring {
             true => Uring::without_ring(),
@@ -101,8 +101,8 @@ impl Run {
         let mut awake = ticks();
         loop {
             let now = now_ns();
-            // However much the others have to do, a kick is seen in time. Before letters are opened,
-            // for this takes note that there are some.
+            // A kick is seen in time, however busy the other queues are. This must come before commands are taken,
+            // because it clears their eventfd.
             if now.saturating_sub(self.kicks_checked) >= LOOK_EVERY_NS
                 && self.entries.iter().any(|entry| !entry.polling_now)
             {
@@ -112,7 +112,7 @@ impl Run {
             for command in self.mailbox.take() {
                 self.execute(command);
             }
-            // Whoever gets a queue back finds its driver called.
+            // The driver must have been called before its queue is given back.
             if self.draining > 0 && self.signals.flush() {
                 self.hand_back_drained();
             }
@@ -123,7 +123,7 @@ impl Run {
             let now = now_ns();
             let found = self.sweep(now) + self.take_completions();
             let is_told = self.uring.submit() & self.signals.flush();
-            // What is under way goes on at once.
+            // Requests with further steps are resumed at once.
             let goes_on = |entry: &QueueEntry| {
                 let is_free = entry.draining.is_some() && entry.queue.in_flight() == 0;
                 entry.waiting || is_free
@@ -133,7 +133,7 @@ impl Run {
                 self.backoff.found(found, now);
             }
             if found > 0 || is_waiting {
-                // One that never waits is awake all the time, and says so now and then.
+                // A worker that never waits counts its time now and then.
                 if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
                     awake = self.account(awake);
                 }
@@ -168,21 +168,21 @@ impl Run {
         }
     }
 
-    /// Counts the time since it was last counted as awake. The time now, in ticks.
+    /// Adds the time since `since` to the awake time. Returns the present ticks.
     fn account(&self, since: u64) -> u64 {
         let now = ticks();
         self.counters.awake_ticks.add(now.wrapping_sub(since));
         now
     }
 
-    /// Looks at every queue that may have something, once. How many requests were found.
+    /// Serves each queue that may have requests once. Returns the number of requests found.
     fn sweep(&mut self, now: u64) -> u64 {
         self.counters.sweeps.add(1);
         let mut found = 0;
         let always = self.polling == Polling::Always;
         let count = self.entries.len();
         self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
-        // One that is to end makes no new requests.
+        // A worker that stops takes no new requests.
         let is_ending = self.stopping.is_some();
         for turn in 0..count {
             let index = self.first + turn;
@@ -202,7 +202,7 @@ impl Run {
         found
     }
 
-    /// Ends the requests that the kernel has completed. How many they were.
+    /// Handles all completions. Returns their number.
     fn take_completions(&mut self) -> u64 {
         let mut found = 0;
         let mut touched = std::mem::take(&mut self.touched);
@@ -212,7 +212,7 @@ impl Run {
             match self.indexes.get(&key) {
                 Some(&index) => {
                     self.entries[index].queue.complete(token, result);
-                    // Mostly one after another the same.
+                    // Completions of one queue mostly follow each other.
                     if touched.last() != Some(&index) {
                         touched.push(index);
                     }
@@ -247,7 +247,7 @@ impl Run {
                     let entry = &mut self.entries[index];
                     act(Some(&mut entry.queue));
                     entry.queue.wake(|file| self.signals.add(file));
-                    // It may have been enabled, or made to be looked at in another way.
+                    // The function may have enabled it, or changed how it is polled.
                     entry.start_polling();
                 }
                 None => act(None),
@@ -262,7 +262,7 @@ impl Run {
             },
             Command::Polling(polling) => {
                 self.polling = polling;
-                // Those that wait for their kicks are to be looked at, if only to see what the new way is for them.
+                // The new mode decides anew which queues are polled.
                 self.entries.iter_mut().for_each(QueueEntry::start_polling);
             }
             Command::Pin { cpus, reply } => {
@@ -272,7 +272,7 @@ impl Run {
         }
     }
 
-    /// Each goes straight to its next worker, so that none waits for the others, nor for whoever wants them moved.
+    /// Each queue goes straight to its next worker, without waiting for the others or for the caller.
     fn hand_over(&mut self, queues: Vec<(QueueKey, Arc<Mailbox>)>) -> Vec<QueueKey> {
         let mut missing = Vec::new();
         for (key, to) in queues {
@@ -295,7 +295,7 @@ impl Run {
         for file in [queue.kick(), queue.handler.source()].into_iter().flatten() {
             if let Err(error) = epoll::add(&self.epoll, file, data, events) {
                 let log = &queue.state().log;
-                log.warn(|| format!("Queue {} cannot be waited for: {error}", key.0));
+                log.warn(|| format!("Cannot wait for kicks of queue {}: {error}", key.0));
             }
         }
         self.indexes.insert(key, self.entries.len());
@@ -319,7 +319,7 @@ impl Run {
         }
         for file in [entry.queue.kick(), entry.queue.handler.source()].into_iter().flatten() {
             if let Err(error) = epoll::delete(&self.epoll, file) {
-                tracing::debug!("Queue {} was not waited for: {error}", entry.queue.key.0);
+                tracing::debug!("Cannot stop waiting for kicks of queue {}: {error}", entry.queue.key.0);
             }
         }
         self.counters.queues.set(self.entries.len() as u64);
@@ -337,8 +337,8 @@ impl Run {
         }
     }
 
-    /// Leaves all queues to their kicks. Whether none has anything already that it may have now: those that a limit holds
-    /// back are looked at again when it does not.
+    /// Enables kicks of all queues. `false` if one of them has requests that it may take now; those that a limit holds
+    /// back do not count.
     fn stop_polling_all(&mut self, now: u64) -> bool {
         let (mut all, always) = (true, self.polling == Polling::Always);
         for entry in self.entries.iter_mut().filter(|entry| entry.throttled_until <= now) {
@@ -347,7 +347,7 @@ impl Run {
         all
     }
 
-    /// A wait that does not go beyond the time at which a limit lets a queue go on.
+    /// Shortens a timeout to the time at which a limit releases a queue.
     fn until_unthrottled(&self, timeout: Option<u64>, now: u64) -> Option<u64> {
         let held = self.entries.iter().map(|entry| entry.throttled_until).filter(|until| *until > now).min();
         match (timeout, held) {
@@ -358,7 +358,7 @@ impl Run {
     }
 
     fn wait(&mut self, timeout: Option<u64>) {
-        // `epoll_wait` itself knows milliseconds alone.
+        // `epoll_wait` has a resolution of milliseconds only.
         if let Some(timeout) = timeout.filter(|ns| *ns > 0) {
             let timeout = rustix::event::Timespec {
                 tv_sec: (timeout / 1_000_000_000) as i64,

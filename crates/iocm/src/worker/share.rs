@@ -1,21 +1,21 @@
-//! Whose turn it is: deficit round robin by weight (Shreedhar and Varghese, 1995), in units of work.
+//! A queue's share of its worker: deficit round robin by weight (Shreedhar and Varghese, 1995), in units of work.
 
 use crate::queue::WorkDone;
 
-/// Units that a queue of the usual weight may use in a turn.
+/// The units that a queue of the usual weight gets in a turn.
 const QUANTUM: i64 = 32;
-/// The most that a queue may ask for at once, whatever its weight.
+/// The most units that a queue gets at once, whatever its weight.
 const MOST: i64 = 256;
 
-/// A queue's account.
+/// The deficit counter of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Units that it may use; below 0 after a turn that turned out to be more work than was known before.
+    /// The units that are left; negative after a turn that was more work than its budget.
     credit: i64,
 }
 
 impl Share {
-    /// The units that it may use in this turn; 0 while it pays back.
+    /// The budget of this turn; 0 while a deficit is paid back.
     #[inline]
     pub(super) fn turn(&mut self, weight: u32) -> u32 {
         let quantum = (QUANTUM * i64::from(weight) / i64::from(crate::queue::USUAL_WEIGHT)).max(1);
@@ -23,7 +23,7 @@ impl Share {
         u32::try_from(self.credit.clamp(0, MOST)).unwrap_or(0)
     }
 
-    /// Takes note of what was done in a turn. A queue that has nothing more saves nothing for later.
+    /// Subtracts the work of a turn. An empty queue saves nothing for later.
     #[inline]
     pub(super) fn used(&mut self, work: WorkDone, more: bool) {
         self.credit -= i64::from(work.units());
@@ -42,7 +42,7 @@ mod tests {
         WorkDone { requests, bytes, ..WorkDone::default() }
     }
 
-    /// Requests and bytes of two queues that never run dry, after many turns.
+    /// The requests and bytes of two queues that are never empty, after many turns.
     fn compete(a: (u32, u64), b: (u32, u64)) -> [(u64, u64); 2] {
         let mut shares = [Share::default(); 2];
         let mut done = [(0, 0); 2];
@@ -85,7 +85,7 @@ mod tests {
                 let bytes = u64::from(requests) * size;
                 greedy.used(used(requests, bytes), true);
                 units += u64::from(requests) + bytes / BYTES_A_UNIT;
-                // What a turn turned out to cost more is paid back before the next.
+                // Work beyond the budget of a turn is paid back before the next one.
                 let overdrawn = QUANTUM.unsigned_abs() * (1 + size / BYTES_A_UNIT);
                 assert!(units <= turn * QUANTUM.unsigned_abs() + overdrawn, "turn {turn}: {units}");
             }

@@ -1,10 +1,9 @@
-//! Eventfds that are signalled without waiting for anybody, whatever their front-ends do to them.
+//! Signalling of eventfds that never blocks, whatever front-ends do to them.
 //!
-//! A write to an eventfd that is full waits, unless the open file says `O_NONBLOCK`; and that flag is the front-end's too,
-//! which may clear it between any two looks of the kernel at it, so that no way of writing is safe: not write(2), and not
-//! io_uring's, `RWF_NOWAIT` or not. So the kernel signals by itself (`eventfd_signal`), which leaves a full eventfd full
-//! and looks at no flag. Linux AIO has it do that when a request ends (`IOCB_FLAG_RESFD`, fs/aio.c): here a read of no
-//! bytes, which ends as it is submitted.
+//! A write to a full eventfd blocks unless the open file has `O_NONBLOCK`. The front-end shares that flag and may clear
+//! it at any moment, so that no write is safe: not write(2), and not io_uring's, with `RWF_NOWAIT` or without. So the
+//! kernel itself signals (`eventfd_signal`), which leaves a full eventfd full and ignores the flag. Linux AIO does that
+//! when a request ends (`IOCB_FLAG_RESFD`, fs/aio.c): here a read of no bytes, which ends as it is submitted.
 
 use super::WorkerError;
 use rustix::fs::{Mode, OFlags};
@@ -13,7 +12,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Signals that are made at once.
+/// The number of signals in one submission.
 const BATCH: usize = 64;
 
 /// `struct iocb` of linux/aio_abi.h, on a little-endian machine.
@@ -52,19 +51,19 @@ struct AioRing {
 #[derive(Clone, Copy)]
 struct Event([u64; 4]);
 
-/// Eventfds that are to be signalled.
+/// Eventfds to be signalled.
 #[derive(Debug)]
 pub(super) struct Signals {
     context: libc::c_ulong,
-    /// Whether `context` is where a ring of the known layout lies, so that events are dropped without the kernel.
+    /// `context` points to a ring of the known layout, so that events are dropped without a system call.
     is_mapped: bool,
-    /// `/dev/null`, which the requests read.
+    /// `/dev/null`, the file of the reads.
     _null: OwnedFd,
-    /// Room for what the kernel is told.
+    /// The requests of one submission.
     requests: Vec<Iocb>,
-    /// Kept open until they are signalled, wherever their queues go.
+    /// The eventfds, kept open until they are signalled, even if their queues go away.
     files: Vec<Arc<OwnedFd>>,
-    /// How often the kernel is to refuse them.
+    /// The number of submissions that the kernel is to refuse.
     #[cfg(test)]
     refusals: u32,
 }
@@ -100,17 +99,17 @@ impl Signals {
         unsafe { &*std::ptr::with_exposed_provenance(self.context as usize) }
     }
 
-    /// Has an eventfd signalled by the next [`Self::flush`] at the latest.
+    /// Signals an eventfd with the next [`Self::flush`], or earlier.
     #[inline]
     pub(super) fn add(&mut self, file: &Arc<OwnedFd>) {
-        // What the kernel does not take is there once: to signal it twice would say no more.
+        // An eventfd that the kernel does not take now is kept once: a second signal would add nothing.
         let is_full = self.files.len() >= BATCH && !self.flush();
         if !is_full || !self.files.iter().any(|other| Arc::ptr_eq(other, file)) {
             self.files.push(Arc::clone(file));
         }
     }
 
-    /// Signals all. Whether that is done; if not, it is to be tried again.
+    /// Signals all. `false` if the kernel does not take them now; try again then.
     #[inline]
     pub(super) fn flush(&mut self) -> bool {
         while !self.files.is_empty() {
@@ -118,7 +117,7 @@ impl Signals {
                 Ok(made) => drop(self.files.drain(..made)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) => {
-                    // The first of them is meant.
+                    // The error is that of the first one.
                     tracing::debug!("An eventfd is not signalled: {error}");
                     self.files.remove(0);
                 }
@@ -128,7 +127,7 @@ impl Signals {
         true
     }
 
-    /// Signals some, from the first on. How many, which is not 0.
+    /// Signals the first ones. Returns their number, which is not 0.
     fn submit(&mut self) -> io::Result<usize> {
         #[cfg(test)]
         if self.refusals > 0 {
@@ -147,7 +146,7 @@ impl Signals {
         done(made)
     }
 
-    /// Makes room for what the kernel tells of the next: that all ended is known.
+    /// Drops the events of the submission, to make room for the next: that the reads ended is known.
     fn drop_events(&self) {
         if self.is_mapped {
             let ring = self.ring();
@@ -177,7 +176,7 @@ fn done(result: libc::c_long) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// Why there is no context, and what to do then.
+/// The error of io_setup(2), with what to do about it.
 fn no_context(source: io::Error) -> WorkerError {
     let what = match source.raw_os_error() {
         Some(libc::EAGAIN) => {

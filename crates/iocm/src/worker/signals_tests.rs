@@ -7,7 +7,7 @@ fn file() -> Arc<OwnedFd> {
     Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap())
 }
 
-/// How often it was signalled.
+/// The number of signals since the last read.
 fn count(file: &OwnedFd) -> u64 {
     rustix::fs::fcntl_setfl(file, OFlags::RDWR | OFlags::NONBLOCK).unwrap();
     let mut count = [0; 8];

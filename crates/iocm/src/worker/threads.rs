@@ -1,4 +1,4 @@
-//! Threads that wait for the host's disks, on hosts without io_uring: the worker itself never does.
+//! Threads for disk I/O on hosts without io_uring, so that a worker never blocks.
 
 use crate::queue::Submission;
 use rustix::event::{EventfdFlags, eventfd};
@@ -8,10 +8,10 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Threads of a worker: so many requests of it can be with the host's disks.
+/// The number of threads of a worker, and so of its requests that the host's disks handle at once.
 const COUNT: usize = 16;
 
-/// Threads that make requests of the kernel, and wait for each.
+/// Threads that carry out submissions, one at a time each.
 pub(super) struct Threads {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -19,9 +19,9 @@ pub(super) struct Threads {
 
 struct Shared {
     inner: Mutex<Inner>,
-    /// Told when there is a request, or none will come any more.
+    /// Signalled when a submission was added, or no more will come.
     changed: Condvar,
-    /// Becomes readable when a request has ended.
+    /// Readable when a submission has completed.
     wake: OwnedFd,
 }
 
@@ -73,12 +73,12 @@ impl Threads {
         self.shared.changed.notify_one();
     }
 
-    /// The next request that ended: what it was, and its result.
+    /// The next completion: its `user_data` and its result.
     pub(super) fn next_completion(&self) -> Option<(u64, i32)> {
         let ended = self.shared.inner().ended.pop_front();
         if ended.is_none() {
             let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
-            // One that ended before its file was read is found here, and one after that makes it readable again.
+            // A completion before the eventfd was read is found here; one after it makes the eventfd readable again.
             return self.shared.inner().ended.pop_front();
         }
         ended

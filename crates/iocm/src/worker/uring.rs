@@ -1,4 +1,4 @@
-//! How a worker's requests come to the kernel: by its io_uring, where the host has one.
+//! A worker's I/O: io_uring, or threads on hosts without it.
 
 use super::threads::Threads;
 use crate::queue::{IoEngine, QueueKey, Submission, Submitter};
@@ -7,19 +7,19 @@ use io_uring::{Builder, IoUring, opcode};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Requests that can be put down before the kernel is told.
+/// The size of the submission queue.
 const ENTRIES: u32 = 256;
-/// Answers that find room: those of all queues that a worker may have.
+/// The size of the completion queue: enough for all queues that a worker may have.
 const COMPLETIONS: u32 = 4096;
 
-/// An io_uring, or what stands for it.
+/// An io_uring, or threads in its place.
 pub(super) struct Uring {
     kind: Kind,
-    /// Requests that the kernel was not told of.
+    /// The number of queued entries that were not submitted.
     pending: u32,
-    /// Requests that the kernel has not completed.
+    /// The number of requests that have not completed.
     pub(super) in_flight: u64,
-    /// How often the kernel is to refuse what it is told.
+    /// The number of submissions that the kernel is to refuse.
     #[cfg(test)]
     pub(super) refusals: u32,
 }
@@ -30,27 +30,27 @@ enum Kind {
 }
 
 impl Uring {
-    /// Makes one. Hosts may forbid it (`kernel.io_uring_disabled`, seccomp): threads wait for the disks then.
+    /// Makes one. Where the host forbids io_uring (`kernel.io_uring_disabled`, seccomp), threads do the disk I/O.
     pub(super) fn new() -> io::Result<Self> {
         let usual = || {
             let mut builder = IoUring::builder();
             builder.setup_cqsize(COMPLETIONS);
             builder
         };
-        // Linux before 6.0 knows no single issuer, and before 5.10 no restrictions.
+        // `IORING_SETUP_SINGLE_ISSUER` needs Linux 6.0, restrictions need 5.10.
         let built = restricted(usual().setup_single_issuer().setup_coop_taskrun())
             .or_else(|_| restricted(&mut usual()))
             .or_else(|_| usual().build(ENTRIES));
         match built {
             Ok(ring) => Ok(Self::of(Kind::Ring(Box::new(ring)))),
             Err(error) => {
-                tracing::warn!("This host gives no io_uring ({error}): threads wait for disks");
+                tracing::warn!("This host has no io_uring ({error}): threads do the disk I/O");
                 Self::without_ring()
             }
         }
     }
 
-    /// As on a host that has no io_uring.
+    /// Makes one that uses threads, as on a host without io_uring.
     pub(super) fn without_ring() -> io::Result<Self> {
         Ok(Self::of(Kind::Threads(Threads::new()?)))
     }
@@ -65,7 +65,7 @@ impl Uring {
         }
     }
 
-    /// Becomes readable when the kernel has completed something.
+    /// Readable when a request has completed.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         match &self.kind {
             // SAFETY: the ring keeps its file open as long as it is borrowed.
@@ -74,14 +74,13 @@ impl Uring {
         }
     }
 
-    /// Where requests of the queue `key` are put down.
+    /// The submitter for the queue `key`.
     #[inline]
     pub(super) fn submitter(&mut self, key: QueueKey) -> Submitter<'_> {
         Submitter::new(self, key)
     }
 
-    /// Tells the kernel of all requests that were put down. Whether it took them; if not, it does after answers were
-    /// taken.
+    /// Submits all queued entries. `false` if the kernel does not take them until completions were handled.
     #[inline]
     pub(super) fn submit(&mut self) -> bool {
         let Kind::Ring(ring) = &self.kind else { return true };
@@ -100,7 +99,7 @@ impl Uring {
         self.pending == 0
     }
 
-    /// The next answer: what it is an answer to, and what it says.
+    /// The next completion: its `user_data` and its result.
     #[inline]
     pub(super) fn next_completion(&mut self) -> Option<(u64, i32)> {
         let answer = match &mut self.kind {
@@ -113,7 +112,7 @@ impl Uring {
     }
 }
 
-/// A ring that takes no operations but those that a worker makes, and nothing that is registered.
+/// A ring restricted to the operations that a worker uses, without registered files or buffers.
 fn restricted(builder: &mut Builder) -> io::Result<IoUring> {
     let ring = builder.setup_r_disabled().build(ENTRIES)?;
     let mut allowed =
@@ -132,7 +131,7 @@ impl IoEngine for Uring {
                 let entry = submission.entry().user_data(user_data);
                 // SAFETY: the caller keeps what the entry points to.
                 if unsafe { ring.submission().push(&entry) }.is_err() {
-                    // The kernel takes those that are there at once, or says why not.
+                    // The kernel takes the queued entries now, or does not.
                     if !self.submit() {
                         return false;
                     }
@@ -152,9 +151,9 @@ impl IoEngine for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // The kernel may still write to what whoever dropped this frees next.
+        // The kernel may still write to memory that the caller frees next.
         if self.in_flight > 0 {
-            crate::fatal::abort("a worker ends while the kernel has requests of its");
+            crate::fatal::abort("a worker ends while the kernel still has requests of it");
         }
     }
 }

@@ -41,7 +41,7 @@ impl Disk {
         blkio
     }
 
-    /// Where a block is in the front-end's memory.
+    /// The address of a block in the front-end's memory.
     pub(crate) fn block(&self, slot: usize) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.memory.addr + slot * BLOCK)
     }
@@ -53,7 +53,7 @@ impl Disk {
         unsafe { self.block(slot).write_bytes(byte, BLOCK) };
     }
 
-    /// Whether all of a block is this byte.
+    /// Tests whether all bytes of a block have this value.
     #[allow(dead_code, reason = "not all tests need it")]
     pub(crate) fn holds(&self, slot: usize, byte: u8) -> bool {
         // SAFETY: as above; no request is under way.

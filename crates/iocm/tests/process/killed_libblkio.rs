@@ -23,7 +23,7 @@ fn connect(socket: &Path) -> Disk {
     Disk::connect(socket)
 }
 
-/// What a block may hold: what its last write that ended wrote, or what a later one wrote of which nobody told.
+/// The valid contents of a block: those of its last write that ended, or of a later one whose end nobody reported.
 #[derive(Clone, Copy, Default)]
 struct Held {
     told: u8,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the machine starts: it writes, reads back and compares without end, in real mode through the BIOS.
+/// The program of the machine: it writes, reads back and compares without end, in real mode through the BIOS.
 #[rustfmt::skip]
 const BOOT: [u8; 134] = [
     // Segments 0, a stack below; ebp counts the turns.

@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// What the machine starts: it reads blocks without looking at them, until it is told to write what it has in memory.
+/// The program of the machine: it reads blocks without looking at them, until it is told to write what it has in
+/// memory.
 #[rustfmt::skip]
 const BOOT: [u8; 173] = [
     // Segments 0, a stack below; at 0x500 the packet of the BIOS: 8 sectors at a time. The blocks begin at sector 64.
@@ -31,7 +32,7 @@ const BOOT: [u8; 173] = [
 const BLOCKS: u32 = 128;
 const BLOCK: usize = 4096;
 
-/// What a block holds, of which the first word is the generation.
+/// The content of a block, whose first word is the generation.
 fn block(number: u32, generation: u32) -> Vec<u8> {
     let words = (0..BLOCK as u32 / 4)
         .map(|word| if word == 0 { generation } else { number ^ word ^ generation << 20 });

@@ -1,4 +1,4 @@
-//! What the kernel asks of the control tree, and is answered.
+//! The FUSE requests of the kernel to the control tree.
 
 use crate::control::access::Access;
 use crate::control::attribute::Mode;
@@ -28,15 +28,15 @@ pub(super) struct Tree {
     open: Mutex<HashMap<u64, Open>>,
 }
 
-/// What was read for an open file or directory: a reader that comes in pieces gets pieces of one moment.
+/// The content of an open file or directory, kept so that a reader who comes in pieces gets all of them of one moment.
 enum Open {
     File(Arc<Vec<u8>>),
     Directory(Arc<Vec<(u64, FileType, String)>>),
 }
 
-/// Nothing may be kept: it changes by itself.
+/// The kernel must cache nothing: the values change by themselves.
 const KEPT: Duration = Duration::ZERO;
-/// What a file's size is said to be, as sysfs has it. What is in it is known when it is read.
+/// The size that stat(2) reports, as in sysfs: the real one is known only when the file is read.
 const SIZE: u64 = 4096;
 
 fn told(error: &ControlError) -> fuser::Errno {
@@ -147,7 +147,7 @@ impl Filesystem for Tree {
         }
     }
 
-    /// Opening for writing cuts a file first, which means nothing here; nothing else can be set.
+    /// O_TRUNC sets the size first, which has no effect here. Nothing else can be set.
     fn setattr(
         &self,
         _: &fuser::Request,
@@ -206,7 +206,7 @@ impl Filesystem for Tree {
         reply.data(&content[from..to]);
     }
 
-    /// Each write acts, as with sysfs.
+    /// Each write takes effect at once, as in sysfs.
     fn write(
         &self,
         _: &fuser::Request,
@@ -235,14 +235,14 @@ impl Filesystem for Tree {
             match done {
                 Ok(_) => reply.written(size as u32),
                 Err(error) => {
-                    // A file says no more than a number.
+                    // The writer sees the error number only.
                     tracing::warn!("The control tree refuses what was written: {error}");
                     reply.error(told(&error));
                 }
             }
         };
-        // It may take as long as a disk does, and others shall be answered meanwhile. Without a thread the answer is
-        // lost with the reply, which says EIO.
+        // A write may take as long as a disk does, and others must be answered meanwhile. If there is no thread, the
+        // dropped reply becomes EIO.
         if let Err(error) = crate::fatal::spawn("control-write", act) {
             tracing::warn!("No thread for a change: {error}");
         }
@@ -312,7 +312,7 @@ impl Filesystem for Tree {
     }
 }
 
-/// The root's number is the one that the kernel begins with.
+/// The kernel starts with this inode number.
 const _: () = assert!(INodeNo::ROOT.0 == 1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A peer's connection: lines in, lines out.
+//! The connection of a peer.
 
 use crate::clock::now_ns;
 
@@ -10,18 +10,18 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// A peer that does not take its answers for so long is left.
+/// The time after which a peer that does not read its answers is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A peer's connection.
+/// The connection of a peer.
 #[derive(Debug)]
 pub(super) struct PeerConnection {
     stream: UnixStream,
-    /// What was read and is not answered yet.
+    /// Bytes that were read and not handled yet.
     read: Vec<u8>,
 }
 
-/// What came of waiting for a line.
+/// The result of waiting for a line.
 enum Heard {
     Line(Vec<u8>),
     TooLong,
@@ -37,13 +37,13 @@ impl PeerConnection {
         &self.stream
     }
 
-    /// Says why the peer is not served.
+    /// Tells the peer why it is not served.
     pub(super) fn refuse(&mut self, why: &str) {
         let _ = self.stream.set_write_timeout(Some(Duration::from_millis(100)));
         let _ = self.send(None, Err(ControlError::new(Errno::Denied, why)));
     }
 
-    /// Answers until the peer is gone.
+    /// Answers requests until the peer disconnects.
     pub(super) fn serve(mut self, control: &impl Control) {
         let _ = self.stream.set_write_timeout(Some(WRITE_TIMEOUT));
         let mut next = None;
@@ -78,7 +78,7 @@ impl PeerConnection {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Answers the same request again and again. What was heard meanwhile, if that ended it.
+    /// Repeats the answer to a request. Returns the line that ended it, if one did.
     fn watch(
         &mut self,
         control: &impl Control,
@@ -102,7 +102,7 @@ impl PeerConnection {
                 break;
             }
             due += interval;
-            // A peer that takes long is not told what it missed.
+            // A slow peer does not get the samples that it missed.
             due = due.max(Instant::now());
             while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
                 match self.hear(Some(left))? {
@@ -116,7 +116,7 @@ impl PeerConnection {
 
     /// Waits for a line.
     fn hear(&mut self, timeout: Option<Duration>) -> io::Result<Heard> {
-        // The kernel knows microseconds; no time at all would mean for ever.
+        // The kernel's resolution is a microsecond, and zero would mean no timeout.
         self.stream.set_read_timeout(timeout.map(|left| left.max(Duration::from_millis(1))))?;
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {

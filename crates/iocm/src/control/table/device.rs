@@ -33,7 +33,7 @@ fn state(device: &DeviceFacts) -> &'static str {
     }
 }
 
-/// Their names below an object; a queue's other counters say little of a device.
+/// The counters of its queues that are summed for a device.
 const COUNTERS: [&str; 6] = [
     "statistics/requests",
     "statistics/bytes",

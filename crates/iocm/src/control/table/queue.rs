@@ -22,7 +22,7 @@ fn state(queue: &QueueFacts) -> &'static str {
     }
 }
 
-/// Weights that can be set.
+/// The valid weights.
 const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
 
 pub(super) fn attributes() -> Vec<Attribute> {

@@ -16,10 +16,10 @@ fn of(object: Object) -> Result<u32, ControlError> {
     }
 }
 
-/// The counters that are attributes by other names.
+/// The counters that are attributes of other names.
 const ELSEWHERE: [&str; 1] = ["queues"];
 
-/// Their names below an object.
+/// The paths of the others.
 const COUNTERS: [&str; 5] = [
     "statistics/sweeps",
     "statistics/sleeps",
@@ -28,7 +28,7 @@ const COUNTERS: [&str; 5] = [
     "statistics/awake_ticks",
 ];
 
-/// The word for a way of waiting, as the configuration has it.
+/// The word of a polling mode, as in the configuration.
 const fn polling_word(polling: Polling) -> &'static str {
     match polling {
         Polling::Adaptive { .. } => "adaptive",
@@ -37,13 +37,13 @@ const fn polling_word(polling: Polling) -> &'static str {
     }
 }
 
-/// The way of waiting that a word is for.
+/// Parses the word of a polling mode.
 fn polling_of_word(text: &str) -> Result<PollingConfig, ControlError> {
     match text {
         "adaptive" => Ok(PollingConfig::Adaptive),
         "always" => Ok(PollingConfig::Always),
         "never" => Ok(PollingConfig::Never),
-        other => Err(ControlError::invalid(format!("`{other}` is none of adaptive, always, never"))),
+        other => Err(ControlError::invalid(format!("`{other}` is not one of adaptive, always, never"))),
     }
 }
 

@@ -1,11 +1,12 @@
-//! Memory that stands for the guest's where the disk cannot use that as it is.
+//! Bounce buffers, for guest memory that the disk cannot use directly.
 
 /// Bytes of one buffer.
 const SIZE: u64 = 128 << 10;
-/// Buffers of a queue. A request that finds none waits for another one of its queue: no other queue feels it.
+/// The number of buffers of a queue. A request that finds none waits for another one of its queue, and no other queue
+/// is affected.
 const MOST: usize = 4;
 
-/// A buffer that is aligned as the disk wants it.
+/// A buffer with the alignment that the disk requires.
 pub(super) struct Bounce {
     bytes: Box<[u8]>,
     lead: usize,
@@ -19,7 +20,7 @@ impl Bounce {
     }
 }
 
-/// The buffers of one queue: made when they are needed first, and kept.
+/// The bounce buffers of one queue, allocated when they are first needed.
 pub(super) struct Bounces {
     free: Vec<Bounce>,
     made: usize,
@@ -27,17 +28,17 @@ pub(super) struct Bounces {
 }
 
 impl Bounces {
-    /// None yet, of those that are multiples of `alignment` in address and size.
+    /// Without buffers yet; `alignment` is that of their address and size.
     pub(super) const fn new(alignment: u64) -> Self {
         Self { free: Vec::new(), made: 0, alignment }
     }
 
-    /// How many can be had now.
+    /// The number of buffers that can be taken now.
     pub(super) fn available(&self) -> usize {
         self.free.len() + MOST - self.made
     }
 
-    /// A buffer; `None` when all are in use.
+    /// Takes a buffer; `None` when all are in use.
     pub(super) fn take(&mut self) -> Option<Bounce> {
         if let Some(bounce) = self.free.pop() {
             return Some(bounce);

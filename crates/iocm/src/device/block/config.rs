@@ -1,16 +1,17 @@
-//! What the guest can read of a block device (VIRTIO 1.3, 5.2.3 and 5.2.4).
+//! The configuration space and the features of a block device (VIRTIO 1.3, 5.2.3 and 5.2.4).
 
 use super::BlockDevice;
 
-/// Most bytes of one piece of a request.
+/// `size_max`: the largest piece of a request, bytes.
 const SEGMENT_BYTES: u32 = 1 << 20;
-/// Most pieces of a request beside its header and status.
+/// `seg_max`: the most pieces of a request, without header and status.
 const SEGMENTS: u32 = 254;
-/// Most bytes of a request: what a driver that keeps to both may ask for. More is answered with an error.
+/// The largest request, bytes: all that a driver within both limits can ask for. Larger ones are answered with an
+/// error.
 pub(super) const MOST_BYTES: u64 = SEGMENT_BYTES as u64 * SEGMENTS as u64;
-/// Most sectors of one discard or write of zeroes; more is answered with an error.
+/// The most sectors of a discard or write-zeroes range.
 pub(super) const RANGE_SECTORS: u32 = 1 << 22;
-/// Most ranges of one discard or write of zeroes.
+/// The most ranges of a discard or write-zeroes request.
 pub(super) const RANGES: u32 = 32;
 
 const F_SIZE_MAX: u64 = 1 << 1;
@@ -24,29 +25,29 @@ const F_MQ: u64 = 1 << 12;
 const F_DISCARD: u64 = 1 << 13;
 const F_WRITE_ZEROES: u64 = 1 << 14;
 
-/// Size of the configuration, bytes: up to what write-zeroes needs.
+/// The size of the configuration space that is offered: up to the fields of write-zeroes.
 const SIZE: usize = 60;
-/// Where the write-back switch is in it.
+/// The offset of `writeback`.
 const WRITEBACK: usize = 32;
 
-/// Why a guest's access to the configuration is refused.
+/// An access to the configuration space that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigSpaceError {
-    /// It goes beyond the end.
-    #[error("{size} bytes at {offset} of the configuration go beyond its {SIZE}")]
+    /// It is out of bounds.
+    #[error("{size} bytes at {offset} are beyond the {SIZE} bytes of the configuration space")]
     Beyond {
-        /// Where it begins.
+        /// The first byte of the access.
         offset: u32,
-        /// Bytes.
+        /// The number of bytes.
         size: u32,
     },
-    /// It cannot be written.
-    #[error("byte {0} of the configuration cannot be written")]
+    /// The field is read-only.
+    #[error("byte {0} of the configuration space is read-only")]
     ReadOnly(u32),
 }
 
-/// The features of the device itself, as bits.
+/// The feature bits of the device type.
 #[must_use]
 pub fn features(device: &BlockDevice) -> u64 {
     let usual = F_SIZE_MAX | F_SEG_MAX | F_BLK_SIZE | F_FLUSH | F_TOPOLOGY;
@@ -59,7 +60,7 @@ pub fn features(device: &BlockDevice) -> u64 {
 }
 
 impl BlockDevice {
-    /// Reads the configuration. Bytes behind its end are zero, for front-ends ask for more than there is.
+    /// Reads the configuration space. Bytes after its end are zero, because front-ends ask for more than there is.
     #[must_use]
     pub fn read_config(&self, offset: u32, size: u32) -> Vec<u8> {
         let block = self.storage.block_size();
@@ -91,8 +92,8 @@ impl BlockDevice {
         (offset..offset.saturating_add(size)).map(byte).collect()
     }
 
-    /// Writes to the configuration: the guest may choose its cache, and nothing else. It is always told that data may
-    /// be in a cache, so that it flushes; nothing depends on its choice.
+    /// Writes to the configuration space. Only `writeback` can be written, and nothing depends on it: the guest is
+    /// always told that there is a cache, so that it flushes.
     ///
     /// # Errors
     /// [`ConfigSpaceError`].

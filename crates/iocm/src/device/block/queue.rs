@@ -1,4 +1,4 @@
-//! One queue of a block device at work.
+//! The handler of a block device's queue.
 
 use super::bounce::Bounces;
 use super::request::{BlockRequest, HEADER, Status};
@@ -10,19 +10,19 @@ use crate::ring::{Chain, Side};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Requests of a queue that are under way at most: what each needs is bounded, and so is what all of them need.
+/// The most requests of a queue in flight. The memory for each of them is bounded, and so is that for all.
 const UNDER_WAY: u16 = 256;
 
-/// What is done with the requests of one queue of a block device.
+/// The handler of one queue of a block device.
 pub struct BlockQueue {
     device: Arc<BlockDevice>,
     chain: Chain,
     slots: Vec<Slot>,
-    /// Slots that no request is in.
+    /// The free slots.
     free: Vec<u32>,
-    /// Slots whose next step is to be submitted.
+    /// The slots whose next step is to be submitted.
     waiting: VecDeque<u32>,
-    /// Slots whose next step needs a bounce buffer, of which there is none.
+    /// The slots whose next step waits for a bounce buffer.
     starved: VecDeque<u32>,
     bounces: Bounces,
 }
@@ -38,7 +38,7 @@ impl BlockQueue {
         Self { device, chain: Chain::new(), slots, free, waiting, starved, bounces }
     }
 
-    /// Ends a request that the kernel was not needed for, or never came to. `written` bytes of its data were written.
+    /// Completes a request without the kernel's help. `written` bytes of its data were written.
     fn answer(queue: &mut Virtqueue, chain: &Chain, status: Status, written: u64, bytes: u64) {
         if status != Status::Ok {
             queue.count_error();
@@ -57,10 +57,10 @@ impl BlockQueue {
         queue.push(chain.id, u32::try_from(written).unwrap_or(u32::MAX), bytes);
     }
 
-    /// Does what was asked for in `self.chain`. The bytes that it moves at once.
+    /// Handles the request in `self.chain`. Returns the bytes that it moves at once.
     #[inline]
     fn start(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>) -> u64 {
-        // What is no request is work too.
+        // Malformed requests count as work too.
         self.device.requests.take(1);
         if queue.is_suspect() {
             let id = self.chain.id;
@@ -122,7 +122,7 @@ impl BlockQueue {
     }
 
     fn begin(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, work: Work, size: u64) -> u64 {
-        // `serve` looked that there is one.
+        // `serve` has checked that there is one.
         let Some(token) = self.free.pop() else { return 0 };
         let slot = &mut self.slots[token as usize];
         let (side, skip) = match &work {
@@ -137,12 +137,12 @@ impl BlockQueue {
         self.submit(queue, submitter, token)
     }
 
-    /// Gives the next step of a request to the kernel, or has it wait for its turn. The bytes that it moves.
+    /// Submits the next step of a request, or lets it wait. Returns the bytes that the step moves.
     fn submit(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, token: u32) -> u64 {
         let Some(file) = self.device.storage.file() else { return 0 };
         let slot = &mut self.slots[token as usize];
         let next = slot.next(file, self.device.storage.alignment(), &mut self.bounces);
-        // What was copied from a page that was lost is nothing that the guest wrote.
+        // The data may come from a lost page, which the guest did not write.
         if slot.is_cut() {
             queue.lose_memory();
             self.release(token);
@@ -167,7 +167,7 @@ impl BlockQueue {
         self.free.push(token);
     }
 
-    /// Ends a request.
+    /// Completes a request.
     fn finish(&mut self, queue: &mut Virtqueue, token: u32, status: Status) {
         let slot = &mut self.slots[token as usize];
         let read = matches!(slot.work, Work::Read(_)) && status == Status::Ok;
@@ -189,7 +189,7 @@ impl BlockQueue {
         self.release(token);
     }
 
-    /// How long a limit of the device holds its queues back.
+    /// The time until the device's limits allow another request; `None` when they allow one now.
     #[inline]
     fn throttled(&self) -> Option<u64> {
         let (requests, bytes) = (&self.device.requests, &self.device.bytes);
@@ -243,7 +243,7 @@ impl Handler for BlockQueue {
 
     fn resume(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
         let mut work = WorkDone::default();
-        // Those that find no room wait again, for another turn.
+        // Steps that find no room wait for another turn.
         for _ in 0..self.waiting.len() {
             if work.units() >= budget {
                 break;
@@ -260,7 +260,7 @@ impl Handler for BlockQueue {
     }
 
     fn enable_wakeups(&mut self, queue: &mut Virtqueue) -> bool {
-        // With all slots in use, the end of one of their requests is what is waited for.
+        // With all slots in use, only a completion can help.
         queue.enable_kicks() && !self.free.is_empty()
     }
 }

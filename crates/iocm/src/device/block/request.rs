@@ -1,4 +1,4 @@
-//! What a request of a block device asks for (VIRTIO 1.3, 5.2.6).
+//! Requests of a block device (VIRTIO 1.3, 5.2.6).
 
 use super::config::{MOST_BYTES, RANGE_SECTORS, RANGES};
 use super::{BlockDevice, SECTOR};
@@ -6,54 +6,55 @@ use crate::ring::{Chain, Side};
 
 /// Bytes of the header.
 pub(super) const HEADER: u64 = 16;
-/// Bytes of a range of a discard or of zeroes.
+/// The bytes of a range in a discard or write-zeroes request.
 const RANGE: u64 = 16;
 
-/// How a request ended (5.2.6: `VIRTIO_BLK_S_*`).
+/// The status of a request (5.2.6: `VIRTIO_BLK_S_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Status {
-    /// As asked.
+    /// The request was carried out.
     Ok = 0,
-    /// It failed.
+    /// It failed (`VIRTIO_BLK_S_IOERR`).
     Failed = 1,
-    /// It is no request that this device knows.
+    /// The device does not support it (`VIRTIO_BLK_S_UNSUPP`).
     Unsupported = 2,
 }
 
-/// A part of the disk.
+/// A range of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     /// First byte.
     pub(super) offset: u64,
     /// Bytes.
     pub(super) size: u64,
-    /// Zeroes only: whether the space may be given up.
+    /// Write-zeroes only: the range may be unmapped.
     pub(super) may_discard: bool,
 }
 
-/// What is asked for.
+/// A request of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BlockRequest {
-    /// Data from the disk at this byte; so many bytes.
+    /// Reads: the offset on the disk, and the number of bytes.
     Read(u64, u64),
-    /// Data to the disk.
+    /// Writes: the offset on the disk, and the number of bytes.
     Write(u64, u64),
-    /// Everything that was written before is to be on the disk.
+    /// Flushes all earlier writes to the disk.
     Flush,
-    /// The disk's name.
+    /// Reads the serial number.
     Identify,
-    /// What is in these parts is of no use any more.
+    /// The driver no longer needs the data in these ranges.
     Discard(Vec<Range>),
-    /// These parts are to read as zeroes.
+    /// These ranges must read as zeroes.
     WriteZeroes(Vec<Range>),
 }
 
 impl BlockRequest {
-    /// Reads the header. The status byte, the last that can be written, is not counted as data.
+    /// Parses the header. The status byte, the last writable one, does not count as data.
     ///
     /// # Errors
-    /// The status to answer with.
+    ///
+    /// The status for the answer.
     pub(super) fn parse(chain: &Chain, device: &BlockDevice) -> Result<Self, Status> {
         let mut header = [0; HEADER as usize];
         if chain.read(0, &mut header) < header.len() {
@@ -84,7 +85,7 @@ impl BlockRequest {
     }
 }
 
-/// Where data is on the disk, in bytes, when all of it is within.
+/// The offset of a request on the disk, in bytes, if the request lies within the disk.
 fn data(sector: u64, size: u64, device: &BlockDevice) -> Result<u64, Status> {
     let sectors = size / SECTOR;
     let end = sector.checked_add(sectors).ok_or(Status::Failed)?;

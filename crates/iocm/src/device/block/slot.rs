@@ -1,7 +1,7 @@
-//! A request that was taken from the ring, and how far it is.
+//! A request in flight, and its progress.
 //!
-//! However large a request is, the kernel gets it in steps: a worker then copies no more at a time than a turn's worth,
-//! and what the host's disk does in part goes on like the rest.
+//! A request of any size is submitted in steps, so that a worker copies no more at a time than one turn allows, and
+//! short reads and writes of the host's disk continue like any other step.
 
 use super::bounce::{Bounce, Bounces};
 use super::request::{Range, Status};
@@ -11,75 +11,75 @@ use crate::ring::pieces;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Bytes of data in one step: as much as a queue of the usual weight may have in a turn.
+/// The data of one step, bytes: as much as a queue of the usual weight may use in a turn.
 const STEP: u64 = 512 << 10;
-/// Bytes of one step that gives up a part of the disk, or makes it zero without writing. The kernel never does that in
-/// the worker's thread.
+/// The size of one step of a discard or of zeroing without writing, bytes. The kernel never does that in the worker's
+/// thread.
 const RANGE_STEP: u64 = 1 << 30;
-/// Steps in a row in which the kernel may do nothing and ask for another try (EINTR, EAGAIN).
+/// The most retries of a step in a row (EINTR, EAGAIN).
 const RETRIES: u8 = 16;
-/// Pieces for which a slot keeps its memory when it is free.
+/// The number of pieces for which a free slot keeps its memory.
 const KEPT: usize = 64;
 
-/// A request that was taken.
+/// A request in flight.
 #[derive(Default)]
 pub(super) struct Slot {
-    /// What names it to the ring.
+    /// The head of its descriptor chain.
     pub(super) id: u16,
-    /// Where its status is to be written.
+    /// The status byte of the request.
     pub(super) status: Option<Part>,
     /// The data's pieces in the guest.
     pub(super) parts: Vec<Part>,
-    /// What it is.
+    /// The kind of the request.
     pub(super) work: Work,
     /// Bytes of data.
     pub(super) size: u64,
-    /// Bytes that are done.
+    /// Bytes that have completed.
     done: u64,
-    /// The pieces of the step under way. They stay where they are while the kernel has them.
+    /// The pieces of the step in flight, which must not move meanwhile.
     pieces: Vec<libc::iovec>,
-    /// Bytes of the step under way.
+    /// The bytes of the step in flight.
     step: u64,
     retries: u8,
     bounce: Option<Bounce>,
-    /// Keeps all that is pointed to mapped.
+    /// Keeps the memory of all pointers mapped.
     memory: Option<Arc<GuestMemory>>,
 }
 
 // SAFETY: a slot points into guest memory that it keeps mapped, and to memory of its own.
 unsafe impl Send for Slot {}
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Default)]
 pub(super) enum Work {
-    /// Everything that was written before is to be on the disk.
+    /// Flushes all earlier writes to the disk.
     #[default]
     Flush,
-    /// From this byte of the disk on.
+    /// Reads from this offset on.
     Read(u64),
-    /// From this byte of the disk on.
+    /// Writes from this offset on.
     Write(u64),
-    /// Parts to give up, or to make zero.
+    /// Discards or zeroes ranges.
     Ranges {
-        /// Those that are left, the last one first.
+        /// The ranges that are left, the last one first.
         left: Vec<Range>,
-        /// How.
+        /// The way in which it is done.
         way: RangeWay,
     },
 }
 
-/// How parts are given up, or made zero.
+/// The way in which ranges are discarded or zeroed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RangeWay {
-    /// They may read as anything afterwards.
+    /// Their content does not matter afterwards.
     Discard,
-    /// They are to read as zeroes, which the file's system is asked for.
+    /// They must read as zeroes; the file system is asked to do it.
     Zero,
-    /// The same where the file's system cannot do it.
+    /// Zeroes are written, for file systems that cannot do it.
     WriteZeroes,
 }
 
-/// What became of a request after a step.
+/// The state of a request after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// There is another step.
@@ -90,11 +90,11 @@ pub(super) enum Progress {
 
 #[repr(align(4096))]
 struct Zeroes([u8; 64 << 10]);
-/// What is written where zeroes must be.
+/// The data that is written where a file cannot be zeroed otherwise.
 static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
 impl Slot {
-    /// Begins a request. Its data's pieces were put into `parts` before.
+    /// Starts a request whose data pieces are in `parts`.
     pub(super) fn begin(&mut self, work: Work, size: u64, memory: &Arc<GuestMemory>) {
         (self.work, self.size, self.done, self.retries) = (work, size, 0, 0);
         if !self.memory.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, memory)) {
@@ -102,12 +102,12 @@ impl Slot {
         }
     }
 
-    /// Whether a page of the guest's memory was lost, so that nothing of this is to be relied on.
+    /// Tests whether a page of the guest's memory was lost, which makes the request's data unreliable.
     pub(super) fn is_cut(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.is_cut())
     }
 
-    /// The next step, and how many bytes it moves; `None` when there is no memory that stands for the guest's.
+    /// The next step and its bytes; `None` when no bounce buffer is free.
     pub(super) fn next(
         &mut self,
         file: RawFd,
@@ -163,7 +163,7 @@ impl Slot {
         (Submission::Allocate { file, mode, offset, size: self.step }, 0)
     }
 
-    /// Puts together the pieces of a step that the disk can use as they are. Whether there is any.
+    /// Collects the pieces of a step that the disk can use directly. `false` if there are none.
     fn gather(&mut self, alignment: u64) -> bool {
         for part in pieces(&self.parts, self.done, STEP) {
             let is_aligned = (part.pointer.addr() as u64).is_multiple_of(alignment)
@@ -177,7 +177,7 @@ impl Slot {
         self.step > 0
     }
 
-    /// Makes a step of what finds room in the bounce buffer.
+    /// Makes a step of what fits into the bounce buffer.
     fn fill_bounce(&mut self, is_write: bool) {
         let Some(bounce) = &mut self.bounce else { return };
         let data = bounce.data();
@@ -195,7 +195,7 @@ impl Slot {
         self.step = size as u64;
     }
 
-    /// Takes note of what the kernel did of the step.
+    /// Handles the completion of a step.
     pub(super) fn advance(&mut self, result: i32, bounces: &mut Bounces) -> Progress {
         let progress = self.after(result);
         if let Some(bounce) = self.bounce.take() {
@@ -212,7 +212,7 @@ impl Slot {
         self.retries = 0;
         if let Work::Ranges { left, way } = &mut self.work {
             match (result, *way) {
-                // To discard is advice: where it cannot be taken, nothing is done.
+                // A discard is advice: without support nothing is done.
                 (result, RangeWay::Discard) if result == -libc::EOPNOTSUPP => left.clear(),
                 (result, RangeWay::Zero) if result == -libc::EOPNOTSUPP => *way = RangeWay::WriteZeroes,
                 (..0, _) | (0, RangeWay::WriteZeroes) => return Progress::Ended(Status::Failed),
@@ -240,7 +240,7 @@ impl Slot {
         }
     }
 
-    /// Gives the guest what was read into the bounce buffer, if there is one.
+    /// Copies a read from the bounce buffer to the guest.
     fn empty_bounce(&mut self, size: u64) {
         let Some(bounce) = &mut self.bounce else { return };
         let data = bounce.data();
@@ -253,7 +253,7 @@ impl Slot {
         }
     }
 
-    /// Gives back what a free slot does not need.
+    /// Frees what an unused slot does not need.
     pub(super) fn clear(&mut self, bounces: &mut Bounces) {
         if let Some(bounce) = self.bounce.take() {
             bounces.give(bounce);
@@ -266,7 +266,7 @@ impl Slot {
     }
 }
 
-/// Takes note that the first `done` bytes of what is left are done.
+/// Removes the first `done` bytes from the ranges.
 fn pass(left: &mut Vec<Range>, done: u64) {
     if let Some(range) = left.last_mut() {
         let done = done.min(range.size);
@@ -278,7 +278,7 @@ fn pass(left: &mut Vec<Range>, done: u64) {
     }
 }
 
-/// The parts of a list that are no part at all left out. The last comes first, for they are done from the end.
+/// Drops empty ranges, and reverses the order, because they are taken from the end.
 pub(super) fn in_turn(ranges: Vec<Range>, way: RangeWay) -> Work {
     Work::Ranges { left: ranges.into_iter().rev().filter(|range| range.size > 0).collect(), way }
 }

@@ -1,4 +1,4 @@
-//! Where a block device's data is.
+//! The file behind a block device.
 
 use crate::device::ResizeError;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
@@ -6,23 +6,23 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-/// Where a block device's data is.
+/// The file behind a block device.
 #[derive(Debug)]
 pub enum Storage {
-    /// Nowhere: writes are forgotten, and reads leave the guest's memory as it is.
+    /// A null disk: writes are discarded, and reads leave the guest's memory as it is.
     Null,
-    /// In a raw file or a block device.
+    /// A raw file or a block device.
     File {
         /// The open file.
         file: OwnedFd,
-        /// What it is called.
+        /// The path of the file.
         path: PathBuf,
-        /// Bytes that offsets and memory must be multiples of.
+        /// The alignment of offsets and memory, bytes.
         alignment: u32,
     },
 }
 
-/// Why storage cannot be used.
+/// A failure to use a file as storage.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
@@ -31,13 +31,13 @@ pub enum StorageError {
     Open {
         /// The file.
         path: PathBuf,
-        /// For what.
+        /// The access that was asked for.
         how: &'static str,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It is another kind of file.
+    /// It is neither a file nor a block device.
     #[error("{path} is neither a file nor a block device")]
     Kind {
         /// The file.
@@ -45,7 +45,7 @@ pub enum StorageError {
     },
     /// It is an image of another format.
     #[error(
-        "{path} is an image of the format {format}, and raw ones alone are served: convert it with `qemu-img convert -O raw`, \
+        "{path} is an image of the format {format}, and only raw images are served: convert it with `qemu-img convert -O raw`, \
          or serve a raw device above it"
     )]
     Format {
@@ -54,19 +54,19 @@ pub enum StorageError {
         /// Its format.
         format: &'static str,
     },
-    /// Its size cannot be told.
+    /// Its size cannot be read.
     #[error("Cannot tell the size of {path}")]
     Size {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// First bytes of images that a guest must not be given as they are: it would see the format's own tables, and could write
-/// another file's name into them.
+/// The magic numbers of image formats. A guest must not get such a file as a raw disk: it would see the tables of the
+/// format, and could write the name of another file into them.
 const FORMATS: &[(&[u8], &str)] =
     &[(b"QFI\xfb", "qcow2"), (b"KDMV", "VMDK"), (b"vhdxfile", "VHDX"), (b"QED\0", "QED")];
 
@@ -87,7 +87,7 @@ impl Storage {
             how,
             source: source.into(),
         };
-        // The first bytes are read without the rules of direct access.
+        // These bytes are read without O_DIRECT and its alignment.
         let mut first = [0; 8];
         let plain = opened(OFlags::RDONLY).map_err(cannot)?;
         let kind =
@@ -104,18 +104,18 @@ impl Storage {
         Ok(Self::File { file, path: path.to_owned(), alignment })
     }
 
-    /// Bytes; `None` of one that has no size of its own.
+    /// The size in bytes; `None` for a null disk.
     ///
     /// # Errors
     /// [`StorageError::Size`].
     pub fn size(&self) -> Result<Option<u64>, StorageError> {
         let Self::File { file, path, .. } = self else { return Ok(None) };
-        // The end of a block device is found by going there; nothing else uses the position.
+        // lseek(2) finds the end of a block device; nothing else uses the position.
         let end = rustix::fs::seek(file, SeekFrom::End(0));
         end.map(Some).map_err(|source| StorageError::Size { path: path.clone(), source: source.into() })
     }
 
-    /// Makes a file so many bytes large; a block device cannot be.
+    /// Grows a file to so many bytes; a block device cannot be grown.
     pub(super) fn grow(&self, bytes: u64) -> Result<(), ResizeError> {
         let Self::File { file, path, .. } = self else { return Ok(()) };
         let failed =
@@ -128,7 +128,7 @@ impl Storage {
         rustix::fs::ftruncate(file, bytes).map_err(failed)
     }
 
-    /// Bytes of a block, as the guest is told.
+    /// The block size that the guest is told.
     #[must_use]
     pub fn block_size(&self) -> u32 {
         match self {
@@ -152,7 +152,7 @@ impl Storage {
     }
 }
 
-/// Bytes that offsets and memory must be multiples of for direct access: what the kernel says, else the usual page.
+/// The alignment for O_DIRECT: as the kernel tells it, else a page.
 fn alignment(file: &OwnedFd) -> u32 {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     /// `STATX_DIOALIGN` (Linux 6.1).

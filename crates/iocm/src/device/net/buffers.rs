@@ -1,47 +1,47 @@
-//! Packets into a guest's buffers, one packet to several where the guest merges them (VIRTIO 1.3, 5.1.6.3).
+//! Delivery of packets to receive buffers, several for one packet with mergeable buffers (VIRTIO 1.3, 5.1.6.3).
 
 use super::header::SIZE;
 use crate::queue::Virtqueue;
 use crate::ring::{Chain, Side};
 
-/// What became of a packet.
+/// The result of delivering a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// The guest has it.
+    /// The packet was delivered.
     Done,
-    /// The guest has not as many buffers as it needs now.
+    /// There are too few buffers for now.
     Short,
-    /// The guest's buffers will never be large enough.
+    /// The guest's buffers are too small for it.
     TooLarge,
 }
 
-/// Most buffers that a packet is put into: those of 256 bytes for the largest packet. More would let a guest make this
-/// process keep as many lists of pieces.
+/// The most buffers for a packet: those of 256 bytes for the largest one. With more, a guest could make this process
+/// keep that many lists of pieces.
 const MOST_MERGED: usize = 256;
 
-/// Buffers that are taken together.
+/// The number of buffers that are taken together.
 const TOGETHER: usize = 16;
 
-/// How packets are put into a guest's buffers.
+/// The placement of packets in a guest's receive buffers.
 #[derive(Debug)]
 pub struct Buffers {
-    /// Buffers that were taken for a packet. They are kept to be filled again.
+    /// The buffers of a packet, kept for reuse.
     chains: Vec<Chain>,
-    /// Whether a packet may take several buffers.
+    /// A packet may use several buffers (`VIRTIO_NET_F_MRG_RXBUF`).
     merges: bool,
-    /// Bytes of the header that the guest reads.
+    /// The size of the guest's header.
     header: usize,
 }
 
 impl Buffers {
-    /// For a guest that merges buffers, or does not, and reads a header of so many bytes.
+    /// Delivery with or without mergeable buffers, and with this size of header.
     #[must_use]
     pub fn new(merges: bool, header: usize) -> Self {
         Self { chains: vec![Chain::new()], merges, header: header.min(SIZE) }
     }
 
-    /// Gives the guest packets that each find room in one buffer: the first ones of `packets`, up to one that does not, or
-    /// that there is no buffer for. How many they were.
+    /// Delivers packets that each fit in one buffer: the first of `packets`, up to one that does not fit or finds no
+    /// buffer. Returns their number.
     #[inline]
     pub fn deliver_small<'a>(
         &mut self,
@@ -72,7 +72,7 @@ impl Buffers {
         given
     }
 
-    /// Gives the guest a packet with its header.
+    /// Delivers a packet with its header.
     #[inline]
     pub fn deliver(&mut self, queue: &mut Virtqueue, header: &[u8; SIZE], frame: &[u8]) -> Delivery {
         let needs = (self.header + frame.len()) as u64;
@@ -89,7 +89,7 @@ impl Buffers {
         match self.merges && room >= self.header as u64 {
             true => self.deliver_merged(queue, *header, frame, room),
             false => {
-                // A buffer without room for the header alone is none: it would be in the way of all packets.
+                // A buffer without room for the header would block all packets, and is an error.
                 if room < self.header as u64 {
                     queue.count_error();
                     queue.give(first.id, 0);
@@ -135,7 +135,7 @@ impl Buffers {
         Delivery::Done
     }
 
-    /// Puts all buffers back. What half a ring has no room for, none has: guests fill up their rings when they are half
+    /// Puts all buffers back. A packet that half a ring has no room for never fits: guests refill rings that are half
     /// empty.
     fn give_up(&mut self, queue: &mut Virtqueue, taken: usize) -> Delivery {
         let chains = self.chains[..taken].iter();
@@ -147,7 +147,7 @@ impl Buffers {
         }
     }
 
-    /// Asks for a kick when there are more buffers than those that do not suffice. Whether there are more already.
+    /// Asks for a kick for more buffers than the present ones, which are too few. `true` if there are more already.
     pub fn enable_kicks(&mut self, queue: &mut Virtqueue) -> bool {
         let mut taken = 0;
         while taken < MOST_MERGED && queue.pop(self.chain(taken)) {
@@ -174,7 +174,7 @@ impl Buffers {
 #[inline]
 fn fill_one(queue: &Virtqueue, chain: &Chain, header: &[u8], frame: &[u8]) {
     match chain.parts(Side::Writable) {
-        // As nearly all guests have it.
+        // The usual case: one descriptor.
         [part, ..] if part.size as usize >= header.len() + frame.len() => {
             // SAFETY: the part is mapped guest memory with room for both, and neither is guest memory.
             unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), part.pointer, header.len()) };
@@ -190,7 +190,7 @@ fn fill_one(queue: &Virtqueue, chain: &Chain, header: &[u8], frame: &[u8]) {
     mark(queue, chain, (header.len() + frame.len()) as u64);
 }
 
-/// Marks the first bytes of a buffer as written, if they are to be.
+/// Logs the first bytes of a buffer as written, if writes are logged.
 #[inline]
 fn mark(queue: &Virtqueue, chain: &Chain, size: u64) {
     if queue.memory().is_logged() {

@@ -1,7 +1,7 @@
-//! The queue by which a guest configures its device (VIRTIO 1.3, 5.1.6.5).
+//! The control virtqueue (VIRTIO 1.3, 5.1.6.5).
 //!
-//! QEMU and others serve it themselves; a front-end that does not has it served here. All that there is to configure is
-//! how many pairs of queues are used, and that follows from which are enabled.
+//! QEMU and others serve it themselves; for a front-end that does not, it is served here. The only thing to configure
+//! is the number of queue pairs in use, and that follows from the queues that are enabled.
 
 use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use crate::ring::{Chain, Side};
@@ -10,7 +10,7 @@ use crate::ring::{Chain, Side};
 const OK: u8 = 0;
 const ERROR: u8 = 1;
 
-/// The queue by which a guest configures its device.
+/// The handler of the control virtqueue.
 pub(super) struct ControlQueue {
     chain: Chain,
     pairs: u16,
@@ -21,15 +21,16 @@ impl ControlQueue {
         Self { chain: Chain::new(), pairs }
     }
 
-    /// Class and command, and what follows them.
+    /// Handles a command: its class, its number, and its data.
     fn obey(&self, bytes: &[u8]) -> u8 {
         match bytes {
-            // Pairs of queues.
+            // `VIRTIO_NET_CTRL_MQ`.
             [4, 0, low, high, ..] => match u16::from_le_bytes([*low, *high]) {
                 pairs if (1..=self.pairs).contains(&pairs) => OK,
                 _ => ERROR,
             },
-            // What to receive: a guest gets all that comes to its port. And that it has announced itself.
+            // Receive filters, which have no effect because a guest gets all packets of its port, and the
+            // acknowledgement of an announcement.
             [0 | 3, ..] => OK,
             _ => ERROR,
         }

@@ -1,4 +1,4 @@
-//! What a network device offers to its guest (VIRTIO 1.3, 5.1.3 and 5.1.4).
+//! The features and the configuration space of a network device (VIRTIO 1.3, 5.1.3 and 5.1.4).
 
 use super::{Link, NetDevice};
 
@@ -27,11 +27,11 @@ const HOST_USO: u64 = 1 << 56;
 
 /// `VIRTIO_NET_S_LINK_UP`.
 const LINK_UP: u16 = 1;
-/// What Ethernet carries.
+/// The MTU of Ethernet.
 const USUAL_MTU: u16 = 1500;
 
 impl NetDevice {
-    /// Features of the device itself, as bits.
+    /// The feature bits of the device type.
     pub(super) fn offered(&self) -> u64 {
         let always = CHECKSUM
             | GUEST_CHECKSUM
@@ -50,8 +50,7 @@ impl NetDevice {
         let datagrams = GUEST_USO4 | GUEST_USO6 | HOST_USO;
         let cuts = match &self.link {
             Link::Tap(tap) => GUEST_UFO | HOST_UFO | if tap.knows_datagrams() { datagrams } else { 0 },
-            // A switch would have to cut datagrams into fragments for guests that do not take them whole, and no driver
-            // of the last years makes them.
+            // A switch would have to fragment datagrams for guests without UFO, and no recent driver sends them.
             Link::Port(_) | Link::Nothing => datagrams,
         };
         let mac = if self.options.mac.is_some() { MAC } else { 0 };
@@ -59,14 +58,14 @@ impl NetDevice {
         always | cuts | mac | several
     }
 
-    /// Reads the configuration. Bytes behind its end are zero.
+    /// Reads the configuration space; bytes after its end are zero.
     pub(super) fn read_config(&self, offset: u32, size: u32) -> Vec<u8> {
         let mtu = match self.mtu() {
             0 => USUAL_MTU,
             mtu => mtu,
         };
         let words = [LINK_UP, self.options.pairs, mtu].map(u16::to_le_bytes);
-        // Speed and whether it is both ways at once are not known.
+        // Speed and duplex are unknown.
         let all = [&self.options.mac.unwrap_or_default()[..], words.as_flattened(), &[0xff; 5]].concat();
         let byte = |at: u32| all.get(at as usize).copied().unwrap_or(0);
         (offset..offset.saturating_add(size)).map(byte).collect()

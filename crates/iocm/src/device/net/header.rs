@@ -1,14 +1,14 @@
-//! What comes before each packet in a buffer (VIRTIO 1.3, 5.1.6): what is left to do to the packet.
+//! The header of a packet, `virtio_net_hdr` (VIRTIO 1.3, 5.1.6).
 //!
-//! A guest's header is its word. It is copied once, checked against what was agreed on and against the packet that it
-//! comes with, and what goes on is made anew from what was understood.
+//! A guest's header is not trusted. It is copied once, checked against the negotiated features and against its packet,
+//! and then written anew from the values that were understood.
 
 use super::offload::Offloads;
 use super::packet::{Layers, Version};
 
-/// Bytes of a header: with the number of buffers.
+/// The size of a header with `num_buffers`.
 pub const SIZE: usize = 12;
-/// Bytes of the header that drivers of before VIRTIO 1.0 use without mergeable buffers.
+/// The size of a header of legacy drivers without mergeable buffers.
 pub const LEGACY_SIZE: usize = 10;
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
@@ -16,16 +16,16 @@ const NEEDS_CHECKSUM: u8 = 1;
 /// `VIRTIO_NET_HDR_GSO_ECN`.
 const ECN: u8 = 0x80;
 
-/// Least bytes of a segment that a guest may ask for: as Linux's `TCP_MIN_SND_MSS`. With fewer, one packet of a guest
-/// would become thousands.
+/// The smallest segment that a guest may ask for, as Linux's `TCP_MIN_SND_MSS`. With smaller ones a packet would become
+/// thousands.
 const LEAST_TCP_SEGMENT: u16 = 48;
-/// Most datagrams of one packet: as Linux's `UDP_MAX_SEGMENTS`.
+/// The most datagrams of one packet, as Linux's `UDP_MAX_SEGMENTS`.
 const MOST_DATAGRAMS: usize = 128;
 
-/// Into what a large packet is to be cut.
+/// The segmentation of a large packet (`gso_type`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cut {
-    /// It is not large.
+    /// None.
     #[default]
     None,
     /// TCP segments over IPv4.
@@ -38,51 +38,51 @@ pub enum Cut {
     Datagrams,
 }
 
-/// What is left to do to a packet.
+/// A checked header: the offloads that a packet still needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetHeader {
-    /// Where the checksum is counted from, and where it goes from there, when it is not there yet.
+    /// The checksum that is still missing: the byte at which it starts, and the offset of its field from there.
     pub checksum: Option<(u16, u16)>,
-    /// Into what the packet is to be cut.
+    /// The segmentation of the packet.
     pub cut: Cut,
-    /// Whether the packet has a congestion mark that the first segment alone gets.
+    /// The packet has a congestion mark (ECN) that only the first segment keeps.
     pub ecn: bool,
-    /// Bytes of data in each piece.
+    /// The data in each segment, bytes (`gso_size`).
     pub segment: u16,
-    /// Bytes of the packet's own headers.
+    /// The length of the packet's headers, bytes (`hdr_len`).
     pub headers: u16,
 }
 
-/// Why a guest's packet is dropped.
+/// A malformed packet, which is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// There is no whole header, or no whole Ethernet header behind it.
-    #[error("a packet of {0} bytes is none")]
+    /// The header, or the Ethernet header after it, is not complete.
+    #[error("a packet of {0} bytes is too short")]
     Short(u64),
-    /// It is larger than any packet is.
-    #[error("a packet of {0} bytes is larger than any")]
+    /// It is too large.
+    #[error("a packet of {0} bytes is too large")]
     Large(u64),
-    /// It asks for what was not agreed on, or for what there is not.
-    #[error("a packet asks for work of kind {0:#x}, which was not agreed on")]
+    /// It asks for an offload that was not negotiated, or does not exist.
+    #[error("a packet asks for an offload of type {0:#x} that was not negotiated")]
     NotAgreed(u8),
-    /// Its checksum's place is not in it.
-    #[error("a packet of {size} bytes has its checksum {offset} bytes behind byte {start}")]
+    /// The field of its checksum is outside of the packet.
+    #[error("a packet of {size} bytes cannot have its checksum {offset} bytes after byte {start}")]
     Checksum {
-        /// Bytes of the packet.
+        /// The size of the packet, bytes.
         size: usize,
-        /// Where it is counted from.
+        /// The byte at which the checksum starts.
         start: u16,
-        /// Where it goes, from there.
+        /// The offset of the checksum's field from there.
         offset: u16,
     },
-    /// It is to be cut into pieces, but is no such packet, or the pieces are none.
-    #[error("a packet is to be cut as it cannot be: {0}")]
+    /// It cannot be segmented as it asks.
+    #[error("a packet cannot be segmented: {0}")]
     Cut(&'static str),
 }
 
 impl NetHeader {
-    /// What a packet needs that is whole.
+    /// The header of a packet that needs no offload.
     pub const NOTHING: Self = Self { checksum: None, cut: Cut::None, ecn: false, segment: 0, headers: 0 };
 
     /// Reads a header and checks it against its packet: `head` has the packet's first bytes, `size` is all of them.
@@ -162,11 +162,11 @@ impl NetHeader {
         if is_small {
             return Err(Malformed::Cut("its pieces are smaller than any are"));
         }
-        // At most what `head` has.
+        // At most the length of `head`.
         Ok(Self { checksum, cut, ecn, segment, headers: headers as u16 })
     }
 
-    /// A header of the host's kernel, whose word counts.
+    /// The header of a packet from the host's kernel, which is trusted.
     #[must_use]
     pub fn of_kernel(bytes: [u8; LEGACY_SIZE]) -> [u8; SIZE] {
         let mut whole = [0; SIZE];
@@ -175,7 +175,7 @@ impl NetHeader {
         whole
     }
 
-    /// As the other side reads it, for a packet in one buffer.
+    /// The header in the form that the other side reads, for a packet in one buffer.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> [u8; SIZE] {

@@ -1,30 +1,30 @@
-//! Work on packets that one side leaves to the other, and doing it where the other does not.
+//! Checksum and segmentation offloads: the work that one side leaves to the other, and software fallbacks for it.
 
 use super::header::{Cut, NetHeader};
 use super::packet::{HEAD, Layers, Version};
 use crate::protocol::VirtioFeatures;
 
-/// What a side does to packets for the other.
+/// The offloads that one side carries out for the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offloads {
-    /// It makes or ignores checksums.
+    /// Checksums.
     pub checksum: bool,
-    /// It cuts or takes large packets of TCP over IPv4.
+    /// TCP segmentation over IPv4 (TSO).
     pub tcp4: bool,
-    /// The same over IPv6.
+    /// TCP segmentation over IPv6 (TSO).
     pub tcp6: bool,
-    /// Those may have a congestion mark.
+    /// TSO of packets with a congestion mark (ECN).
     pub ecn: bool,
-    /// It makes or takes UDP datagrams to be cut into IP fragments.
+    /// Fragmentation of UDP datagrams (UFO).
     pub fragments: bool,
-    /// It makes or takes several UDP datagrams over IPv4 at once.
+    /// UDP segmentation over IPv4 (USO).
     pub datagrams4: bool,
-    /// The same over IPv6.
+    /// UDP segmentation over IPv6 (USO).
     pub datagrams6: bool,
 }
 
 impl Offloads {
-    /// What the device does for a guest that agreed on these features.
+    /// The offloads of the device for a guest that negotiated these features.
     #[must_use]
     pub fn of_device(features: VirtioFeatures) -> Self {
         let has = |bit: u32| features.has(1 << bit);
@@ -39,7 +39,7 @@ impl Offloads {
         }
     }
 
-    /// What a guest does itself that agreed on these features.
+    /// The offloads of a guest that negotiated these features.
     #[must_use]
     pub fn of_guest(features: VirtioFeatures) -> Self {
         let has = |bit: u32| features.has(1 << bit);
@@ -55,7 +55,7 @@ impl Offloads {
         }
     }
 
-    /// All of it in a byte, for others to look at at any time.
+    /// The offloads as a byte, for atomic access.
     #[must_use]
     pub fn bits(&self) -> u8 {
         let all =
@@ -63,7 +63,7 @@ impl Offloads {
         all.iter().rev().fold(0, |bits, one| bits << 1 | u8::from(*one))
     }
 
-    /// The other way round.
+    /// The reverse of [`Self::bits`].
     #[inline]
     #[must_use]
     pub fn of_bits(bits: u8) -> Self {
@@ -79,7 +79,7 @@ impl Offloads {
         }
     }
 
-    /// Whether a packet can be given to a side that does this, as it is.
+    /// Tests whether a side with these offloads can take a packet unchanged.
     #[inline]
     #[must_use]
     pub fn takes(&self, header: &NetHeader, frame: &[u8]) -> bool {
@@ -119,19 +119,19 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// Makes the checksum of a packet, in whose place the sum over the pseudo-header is.
+/// Completes the checksum of a packet, whose field holds the sum over the pseudo-header.
 pub fn make_checksum(frame: &mut [u8], start: u16, offset: u16) {
     let (start, field_at) = (usize::from(start), usize::from(start) + usize::from(offset));
     let Some(covered) = frame.get(start..) else { return };
     let sum = !fold(add(0, covered));
-    // Zero would say that there is none (RFC 768); the other zero is as good for all.
+    // Zero would mean no checksum (RFC 768), and 0xffff is equal to it.
     let sum = if sum == 0 { 0xffff } else { sum };
     if let Some(field) = frame.get_mut(field_at..field_at + 2) {
         field.copy_from_slice(&sum.to_be_bytes());
     }
 }
 
-/// Cuts a packet that was checked into whole packets, and gives each to `each`, headers and data apart.
+/// Segments a checked packet, and passes each segment to `each`, headers and data apart.
 pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
     let headers = usize::from(header.headers);
     let (Some(layers), Some(data)) = (Layers::of(&frame[..frame.len().min(HEAD)]), frame.get(headers..))
@@ -151,12 +151,12 @@ pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8]))
     }
 }
 
-/// Which piece of a packet.
+/// A segment's position in its packet.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     index: usize,
     is_last: bool,
-    /// Bytes of data before it.
+    /// The bytes of data before it.
     before: usize,
 }
 
@@ -168,7 +168,7 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
 
 impl Layers {
     fn set_network(&self, head: &mut [u8], segment: Segment, data: usize) {
-        // A piece is no larger than the packet, whose size 16 bits can say.
+        // A segment is no larger than the packet, whose size fits in 16 bits.
         let size = |from: usize, head: &[u8]| (head.len() - from + data) as u16;
         let at = self.network;
         match self.version {
@@ -206,7 +206,7 @@ impl Layers {
             Version::V6 => self.network + 8..self.network + 40,
         };
         let pseudo = add(u64::from(self.protocol) + u64::from(size), &head[addresses]);
-        // Headers of TCP and UDP are multiples of four bytes, so that the data's sum can be added.
+        // TCP and UDP headers are multiples of four bytes, so that the sum of the data can be added.
         let sum = !fold(add(add(pseudo, &head[at..]), data));
         put(head, checksum, if sum == 0 { 0xffff } else { sum });
     }

@@ -54,7 +54,7 @@ fn packet(version: Version, protocol: u8, data: &[u8]) -> (NetHeader, Vec<u8>) {
     (header, packet)
 }
 
-/// Whether all checksums of a packet are right, counted byte by byte as the RFCs describe it.
+/// Tests all checksums of a packet, computed byte by byte as the RFCs describe it.
 fn is_right(packet: &[u8]) -> bool {
     let slow = |bytes: &[u8]| {
         let pairs =

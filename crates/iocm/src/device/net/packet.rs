@@ -1,13 +1,13 @@
-//! Where a packet's headers are (IEEE 802.3 and 802.1Q, RFC 791, 8200, 9293, 768).
+//! The protocol headers of a packet (IEEE 802.3 and 802.1Q, RFC 791, 8200, 9293, 768).
 
 /// Bytes of an Ethernet header.
 pub(super) const ETHERNET: usize = 14;
 
-/// Most bytes at a packet's begin that its headers are looked for in: Ethernet with two tags, the longest IPv4 header or
-/// an IPv6 header with some extensions, and the longest TCP header.
+/// The length of a packet's head, in which headers are looked for, bytes: Ethernet with two tags, the longest IPv4
+/// header or an IPv6 header with some extensions, and the longest TCP header.
 pub const HEAD: usize = 256;
 
-/// Most bytes of a packet: the longest IP packet with an Ethernet header and two VLAN tags.
+/// The largest packet, bytes: the longest IP packet with an Ethernet header and two VLAN tags.
 pub const LARGEST: usize = 65535 + ETHERNET + 8;
 
 /// Version of IP.
@@ -19,18 +19,18 @@ pub enum Version {
     V6,
 }
 
-/// Where the headers of an IP packet are.
+/// The offsets of the headers of an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layers {
     /// Version of IP.
     pub version: Version,
-    /// Where IP's header begins, bytes.
+    /// The offset of the IP header.
     pub network: usize,
-    /// Where the header behind it begins, bytes.
+    /// The offset of the transport header.
     pub transport: usize,
-    /// What that is: 6 for TCP, 17 for UDP.
+    /// The transport protocol: 6 for TCP, 17 for UDP.
     pub protocol: u8,
-    /// Whether the packet is a fragment, so that no transport header need be there.
+    /// The packet is a fragment, and may have no transport header.
     pub is_fragment: bool,
 }
 
@@ -39,8 +39,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Layers {
-    /// Finds the headers of an IP packet in its first bytes; `None` when it is none, or they are not whole up to where
-    /// the transport header begins.
+    /// Finds the headers of an IP packet in its first bytes; `None` for other packets, or if the headers before the
+    /// transport header are not complete.
     #[must_use]
     pub fn of(head: &[u8]) -> Option<Self> {
         let mut network = ETHERNET;
@@ -70,7 +70,7 @@ impl Layers {
 
     fn of_ipv6(head: &[u8], network: usize) -> Option<Self> {
         let (mut protocol, mut transport) = (*head.get(network + 6)?, network + 40);
-        // Hop-by-hop options, routing, destination options: at most what finds room in the head.
+        // Hop-by-hop, routing and destination options, as far as they fit in the head.
         while matches!(protocol, 0 | 43 | 60) {
             let size = usize::from(*head.get(transport + 1)?) * 8 + 8;
             protocol = *head.get(transport)?;
@@ -79,13 +79,13 @@ impl Layers {
         Some(Self { version: Version::V6, network, transport, protocol, is_fragment: protocol == 44 })
     }
 
-    /// Whether it is this protocol over this version of IP.
+    /// Tests for this protocol over this version of IP.
     #[must_use]
     pub fn is(&self, version: Version, protocol: u8) -> bool {
         self.version == version && self.protocol == protocol
     }
 
-    /// Bytes of all headers up to the data of TCP or UDP; `None` when they are not whole in the head.
+    /// The length of all headers before the data of TCP or UDP; `None` if they are not complete.
     #[must_use]
     pub fn headers(&self, head: &[u8]) -> Option<usize> {
         if self.is_fragment {
@@ -100,7 +100,7 @@ impl Layers {
         (size >= least && self.transport + size <= head.len()).then_some(self.transport + size)
     }
 
-    /// A number that is the same for all packets of a connection.
+    /// A hash that is the same for all packets of a connection.
     #[must_use]
     pub fn flow(&self, head: &[u8]) -> u64 {
         let addresses = match self.version {
@@ -112,7 +112,7 @@ impl Layers {
             _ => 0..0,
         };
         let bytes = [addresses, ports].into_iter().filter_map(|range| head.get(range)).flatten();
-        // FNV-1a: no secret is needed where all that a bad choice costs is one guest's own speed.
+        // FNV-1a: no secret is needed, because a bad choice costs only one guest's own speed.
         bytes
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
     }

@@ -1,4 +1,4 @@
-//! A queue by which a guest receives packets.
+//! The handler of a receive queue.
 
 use super::NetDevice;
 use super::buffers::{Buffers, Delivery};
@@ -12,31 +12,31 @@ use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Where a guest's packets come from.
+/// The source of a guest's packets.
 pub(super) enum Source {
-    /// Nowhere.
+    /// No link.
     Nothing,
-    /// A network interface of the host.
+    /// A tap of the host.
     Tap(Arc<TapQueue>),
     /// The other ports of a switch.
     Switch(Arc<ReceiveQueue>),
 }
 
-/// A queue by which a guest receives packets.
+/// The handler of a receive queue.
 pub struct Receive {
     device: Arc<NetDevice>,
     source: Source,
     buffers: Buffers,
     offloads: Offloads,
-    /// A packet of the tap, with its header; and its size while it waits for buffers.
+    /// A packet of the tap with its header, and its size while it waits for buffers.
     packet: Box<[u8]>,
     waits: Option<usize>,
-    /// Whether the tap had nothing when it was last asked.
+    /// The tap was empty at the last read.
     is_empty: bool,
-    /// Packets of the switch, and which of them is the next.
+    /// Packets of the switch, and the index of the next one.
     batch: Option<Batch>,
     next: usize,
-    /// Whether there were fewer buffers than the next packet needs.
+    /// There were fewer buffers than the next packet needs.
     is_short: bool,
 }
 
@@ -63,7 +63,8 @@ impl Receive {
         }
     }
 
-    /// Gives the guest packets of the switch that are there together, as far as that is simple. How many, and their bytes.
+    /// Delivers packets of the switch together, as long as each fits in one buffer. Returns their number and their
+    /// bytes.
     #[inline]
     fn several(&mut self, queue: &mut Virtqueue, most: u32) -> (u32, u64) {
         let Some(batch) = self.batch.as_ref().filter(|batch| batch.len() > self.next) else { return (0, 0) };
@@ -79,7 +80,7 @@ impl Receive {
         (given as u32, bytes)
     }
 
-    /// Gives the guest the packet that comes next. Its bytes, or `None` when there is none, or no buffer for it.
+    /// Delivers the next packet. Returns its bytes, or `None` when there is no packet, or no buffer for it.
     #[inline]
     fn one(&mut self, queue: &mut Virtqueue) -> Option<u64> {
         match &self.source {
@@ -87,7 +88,7 @@ impl Receive {
             Source::Tap(tap) => {
                 let size = match self.waits.take() {
                     Some(size) => size,
-                    // What is left in the tap's queue is not lost.
+                    // Packets that stay in the tap's queue are not lost.
                     None if !queue.has_more() => return None,
                     None => match tap.read(&mut self.packet) {
                         Some(size) => size,
@@ -98,7 +99,7 @@ impl Receive {
                     },
                 };
                 self.is_empty = false;
-                // The kernel always gives the header.
+                // The kernel always adds the header.
                 let (head, frame) = self.packet.get(..size)?.split_first_chunk::<SIZE>()?;
                 let head = *head.first_chunk::<LEGACY_SIZE>()?;
                 let bytes = frame.len() as u64;
@@ -172,7 +173,7 @@ impl Handler for Receive {
         }
         queue.count(done, bytes);
         work.bytes = bytes;
-        // What no buffer has room for was work too.
+        // Packets without a buffer were work too.
         self.device.received.take(u64::from(work.requests), bytes);
         work.more = work.requests == budget;
         work
@@ -206,7 +207,7 @@ impl Handler for Receive {
 
     fn enable_wakeups(&mut self, queue: &mut Virtqueue) -> bool {
         let waits = match &self.source {
-            // The guest's buffers are of no use.
+            // Buffers would be of no use.
             Source::Nothing => return false,
             Source::Tap(_) => self.waits.is_some() || !self.is_empty,
             Source::Switch(receive_queue) => {
@@ -216,7 +217,7 @@ impl Handler for Receive {
         match waits {
             true if self.is_short => self.buffers.enable_kicks(queue),
             true => queue.enable_kicks(),
-            // Whoever brings a packet wakes the worker; kicks for buffers would be in vain.
+            // A sender wakes the worker, so that kicks for buffers are not needed.
             false => {
                 queue.disable_kicks();
                 false

@@ -1,8 +1,8 @@
-//! A switch between the network devices of one daemon: guests of a host talk to each other without its kernel.
+//! A learning switch between the network devices of one daemon.
 //!
-//! It learns behind which port an address is, gives what goes to all or to an unknown address to all, and does not look at
-//! VLAN tags. A packet's path: the worker of the sender's queue copies it to the receiver's [`ReceiveQueue`], and the worker of
-//! the receiver's queue from there into its buffers.
+//! It learns the port of an address, floods group and unknown addresses, and ignores VLAN tags. The path of a packet:
+//! the worker of the sender's virtqueue copies it to the receiver's [`ReceiveQueue`], and the worker of the receiver's
+//! virtqueue copies it from there to the buffers.
 
 mod batch;
 mod receive_queue;
@@ -18,16 +18,16 @@ pub use receive_queue::ReceiveQueue;
 pub use sender::{Forwarded, Sender};
 pub use table::{Address, Table};
 
-/// A guest's side of a switch.
+/// A port of a switch, the guest's side.
 #[derive(Debug)]
 pub struct Port {
-    /// Its number among the switch's.
+    /// Its number, unique in the switch.
     pub number: u32,
-    /// Its own address, where it was given one.
+    /// The address that the configuration assigns to it.
     pub address: Option<Address>,
-    /// Whether what comes from another address than its own is dropped.
+    /// Drop packets from another address than its own.
     pub checks_source: bool,
-    /// Where packets for its guest wait: one for each pair of queues.
+    /// The receive queues of its guest, one for each queue pair.
     pub receive_queues: Vec<Arc<ReceiveQueue>>,
     switch: Arc<Switch>,
 }
@@ -40,7 +40,7 @@ impl Port {
     }
 }
 
-/// What a switch knows of a port: a device that is gone must not be kept by it.
+/// The switch's side of a port. It does not keep the device alive.
 #[derive(Debug, Clone)]
 struct Plugged {
     number: u32,
@@ -57,13 +57,13 @@ impl Drop for Port {
 #[derive(Debug, Default)]
 pub struct Switch {
     table: Table,
-    /// Replaced as a whole when a port comes or goes.
+    /// Replaced as a whole when a port is added or removed.
     ports: RwLock<Arc<Vec<Plugged>>>,
     next: Mutex<u32>,
 }
 
 impl Switch {
-    /// Where addresses are.
+    /// The forwarding table.
     #[must_use]
     pub const fn table(&self) -> &Table {
         &self.table
@@ -73,22 +73,23 @@ impl Switch {
         Arc::clone(&self.ports.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ports that are there.
+    /// The number of ports.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ports().len()
     }
 
-    /// Whether there is no port.
+    /// Tests whether the switch has no ports.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds a port for a guest with so many pairs of queues.
+    /// Adds a port for a guest with this number of queue pairs.
     ///
     /// # Errors
-    /// [`NetError::Address`] when another port was given the same address; [`NetError::File`].
+    ///
+    /// [`NetError::Address`] when another port has the same address; [`NetError::File`].
     pub fn plug(
         self: &Arc<Self>,
         pairs: u16,
@@ -123,12 +124,12 @@ impl Switch {
     }
 }
 
-/// The switches of a daemon by name: one is there as long as it has a port.
+/// The switches of a daemon by name. A switch exists as long as it has a port.
 #[derive(Debug, Default)]
 pub struct Switches(Mutex<HashMap<String, Weak<Switch>>>);
 
 impl Switches {
-    /// The switch of this name, which is made if it is not there.
+    /// The switch of this name, which is made if it does not exist.
     #[must_use]
     pub fn get(&self, name: &str) -> Arc<Switch> {
         let mut switches = self.0.lock().unwrap_or_else(PoisonError::into_inner);

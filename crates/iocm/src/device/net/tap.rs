@@ -1,4 +1,5 @@
-//! A network interface of the host (Linux, Documentation/networking/tuntap.rst): what it sends is what a guest receives.
+//! Taps, network interfaces of the host (Linux, Documentation/networking/tuntap.rst): what the host sends to one, its
+//! guest receives.
 
 mod interface;
 
@@ -12,49 +13,49 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which interface.
+/// The tap to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TapOptions {
-    /// By name: one that is there, or that is made, and gone with the daemon.
+    /// By name: an existing one, or one that is made and goes with the daemon.
     Name {
-        /// What it is called; with `%d` the kernel counts.
+        /// The name; the kernel replaces `%d` by a number.
         name: String,
         /// The network namespace it is in: a name of `ip netns`, or a path; `None` for the daemon's.
         namespace: Option<String>,
     },
-    /// By descriptors that the daemon was started with, one for each pair of queues.
+    /// By file descriptors that the daemon inherited, one for each queue pair.
     Files(Vec<i32>),
 }
 
-/// One queue of an interface.
+/// One queue of a tap.
 #[derive(Debug)]
 pub struct TapQueue {
     file: OwnedFd,
-    /// Whether the interface has others, so that this one can be left out.
+    /// The interface has other queues, so that this one can be detached.
     has_others: bool,
     attached: AtomicBool,
 }
 
-/// Pieces of a packet that are written as they are; one of more is copied first.
+/// The most pieces of a packet for writev(2); with more it is copied first.
 const PIECES: usize = 64;
 
 impl TapQueue {
-    /// Reads a packet with its header of [`SIZE`] bytes. Its size with the header; `None` when there is none.
+    /// Reads a packet with its header of [`SIZE`] bytes. Returns its size with the header; `None` when there is none.
     pub fn read(&self, packet: &mut [u8]) -> Option<usize> {
         loop {
             match rustix::io::read(&self.file, &mut *packet) {
                 Ok(size) => return Some(size),
                 Err(rustix::io::Errno::INTR) => {}
-                // Also when the interface is down, or another has left this queue out.
+                // This also happens when the interface is down, or the queue was detached by others.
                 Err(_) => return None,
             }
         }
     }
 
-    /// Writes a packet. Whether the kernel took it: not when the interface is down, or has no room.
+    /// Writes a packet. `false` if the kernel did not take it, because the interface is down or its queue full.
     pub fn write(&self, header: &NetHeader, parts: impl Iterator<Item = Part>) -> bool {
         let mut head = header.bytes();
-        // The number of buffers means nothing to the kernel.
+        // The kernel ignores `num_buffers`.
         head[SIZE - 2..].fill(0);
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut pieces = [empty; PIECES];
@@ -68,7 +69,7 @@ impl TapQueue {
         if parts.peek().is_none() {
             return self.write_pieces(&pieces[..count]);
         }
-        // Nobody sends so many pieces for speed.
+        // Packets with so many pieces need not be fast.
         let mut whole = Vec::new();
         for piece in &pieces[1..] {
             append(&mut whole, piece.iov_base.cast(), piece.iov_len);
@@ -92,13 +93,13 @@ impl TapQueue {
         }
     }
 
-    /// Becomes readable when there is a packet.
+    /// Readable when there is a packet.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Lets the kernel use this queue for packets, or no longer, where the interface has others.
+    /// Attaches or detaches this queue, if the interface has others.
     pub fn attach(&self, attached: bool) {
         if self.has_others && self.attached.swap(attached, Ordering::AcqRel) != attached {
             if let Err(error) = interface::attach(self.file.as_fd(), attached) {
@@ -115,17 +116,17 @@ fn append(whole: &mut Vec<u8>, from: *const u8, size: usize) {
     unsafe { std::ptr::copy_nonoverlapping(from, whole[before..].as_mut_ptr(), size) };
 }
 
-/// A network interface of the host.
+/// A tap.
 #[derive(Debug)]
 pub struct Tap {
     queues: Vec<Arc<TapQueue>>,
     name: String,
-    /// Whether its kernel knows packets of several UDP datagrams.
+    /// The kernel supports segments of UDP datagrams (USO).
     datagrams: bool,
 }
 
 impl Tap {
-    /// Opens an interface with so many pairs of queues. One that is made is given `mtu`, if that is not 0, and set up.
+    /// Opens a tap with this number of queue pairs. A new one gets `mtu`, if that is not 0, and is set up.
     ///
     /// # Errors
     /// [`NetError`].
@@ -146,12 +147,12 @@ impl Tap {
         let both = Offloads { checksum: true, datagrams4: true, datagrams6: true, ..Offloads::default() };
         tap.datagrams = tap.try_offloads(both).is_ok();
         tap.set_offloads(Offloads::default());
-        // The kernel would give packets to queues that no guest takes them from.
+        // The kernel would give packets to queues that no guest reads.
         tap.queues.iter().skip(1).for_each(|queue| queue.attach(false));
         Ok(tap)
     }
 
-    /// What it is called.
+    /// The name of the interface.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -163,13 +164,13 @@ impl Tap {
         self.queues.get(pair).cloned()
     }
 
-    /// Whether its kernel knows packets of several UDP datagrams (Linux 6.2).
+    /// Tests whether the kernel supports USO (Linux 6.2).
     #[must_use]
     pub const fn knows_datagrams(&self) -> bool {
         self.datagrams
     }
 
-    /// What the guest does itself, so that the kernel need not.
+    /// Tells the kernel the guest's offloads.
     pub fn set_offloads(&self, offloads: Offloads) {
         if let Err(error) = self.try_offloads(offloads) {
             tracing::warn!("{} does all work on packets itself: {error}", self.name);
@@ -183,7 +184,7 @@ impl Tap {
         }
     }
 
-    /// Sends a packet as if a guest had.
+    /// Sends a packet as if the guest had.
     pub fn inject(&self, frame: &[u8]) -> bool {
         let part = Part { pointer: frame.as_ptr().cast_mut(), guest: 0, size: frame.len() as u32 };
         self.queues.first().is_some_and(|queue| queue.write(&NetHeader::NOTHING, std::iter::once(part)))

@@ -1,4 +1,4 @@
-//! A queue by which a guest sends packets.
+//! The handler of a transmit queue.
 
 use super::NetDevice;
 use super::header::{LEGACY_SIZE, Malformed, NetHeader};
@@ -11,32 +11,32 @@ use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use crate::ring::{Chain, Side};
 use std::sync::Arc;
 
-/// Where a guest's packets go.
+/// The destination of a guest's packets.
 pub(super) enum Target {
-    /// Nowhere: they are looked at and forgotten.
+    /// No link: packets are parsed and dropped.
     Nothing,
-    /// A network interface of the host.
+    /// A tap of the host.
     Tap(Arc<TapQueue>),
     /// The other ports of a switch.
     Switch(Box<Sender>),
 }
 
-/// A queue by which a guest sends packets.
+/// The handler of a transmit queue.
 pub struct Transmit {
     device: Arc<NetDevice>,
     target: Target,
-    /// Buffers that were taken together, to be brought near before they are looked at.
+    /// Buffers that are taken together, so that they can be prefetched.
     chains: Box<[Chain]>,
-    /// Bytes of the guest's header.
+    /// The size of the guest's header.
     header: u64,
-    /// What the guest may leave to be done.
+    /// The offloads that the guest negotiated.
     agreed: Offloads,
 }
 
-/// Buffers that are taken together.
+/// The number of buffers that are taken together.
 const TOGETHER: usize = 16;
 
-/// What became of a packet.
+/// The result of transmitting a packet.
 enum Transmitted {
     Sent(u64),
     Filtered,
@@ -63,7 +63,7 @@ impl Transmit {
         }
         let mut bytes = [0; LEGACY_SIZE];
         chain.read(0, &mut bytes);
-        // Large packets are said to be cut; others go over the network as they are.
+        // Packets to be segmented may be larger; others go over the network as they are.
         if bytes[1] == 0 && size > self.device.largest() {
             return Ok(Transmitted::TooLarge);
         }
@@ -79,7 +79,7 @@ impl Transmit {
             target => {
                 let mut head = [0; HEAD];
                 let count = match bytes {
-                    // Nothing of it will be looked at.
+                    // The header asks for nothing, so the packet need not be parsed.
                     [0, 0, ..] => 0,
                     _ => chain.read(self.header, &mut head),
                 };
@@ -100,7 +100,7 @@ impl Transmit {
     }
 }
 
-/// Takes as many buffers as there are, and have room here. How many.
+/// Takes buffers until `chains` is full or there are no more. Returns their number.
 #[inline]
 fn take(queue: &mut Virtqueue, chains: &mut [Chain]) -> usize {
     for (taken, chain) in chains.iter_mut().enumerate() {
@@ -143,7 +143,7 @@ impl Handler for Transmit {
                         queue.count_error();
                     }
                 }
-                // It has its buffers back in any case.
+                // The buffer is returned in any case.
                 queue.give(chain.id, 0);
             }
             work.requests += taken as u32;

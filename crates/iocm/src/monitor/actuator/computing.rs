@@ -17,8 +17,8 @@ pub(super) struct Used {
 }
 
 impl Meter {
-    /// What these threads did in so many seconds; nothing for those that were not there at the last look. Threads that
-    /// have ended are left out.
+    /// The CPU time of these threads over so many seconds, without threads that are new since the last look or have
+    /// ended.
     pub(super) fn read(
         &mut self,
         root: &Path,

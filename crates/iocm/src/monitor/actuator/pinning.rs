@@ -6,7 +6,7 @@ use knobs::{Actions, Change, Changes, Entry, Error, Lasting, Made, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What was placed.
+/// An object whose CPUs were set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Pinned {
     /// A thread, and when it started.
@@ -29,9 +29,9 @@ impl Pinned {
 pub struct Pinning<A: Actions> {
     root: PathBuf,
     changes: Changes<A>,
-    /// Whether threads that have a control group for themselves are placed by that.
+    /// Set the control group of threads that have one for themselves.
     by_groups: bool,
-    /// Where each is now; without an entry where it was already.
+    /// The CPUs that each has now, with the journal's entry if they had to be changed.
     held: BTreeMap<Pinned, (String, Option<Entry>)>,
 }
 
@@ -189,7 +189,7 @@ impl Groups {
         (!cpus.contains_all(&wanted)).then(|| (group.path(), cpus))
     }
 
-    /// Where the CPUs of groups are said in which one of these threads is alone, as libvirt makes them for vCPUs and
+    /// The `cpuset.cpus` files of groups that hold one of these threads alone, as libvirt makes them for vCPUs and
     /// iothreads (`vcpu0`, `iothread1`). Threads of the kernel that work for the thread may be in there too; not the
     /// first thread of the VM's process `pid`, which is there for the whole VM.
     pub(super) fn own(&self, root: &Path, pid: i32) -> BTreeMap<ThreadId, String> {

@@ -34,7 +34,7 @@ pub struct Vhost<A: Actions> {
     numbers: BTreeMap<ThreadId, u32>,
     layout: BTreeMap<u32, WorkerCore>,
     io_cores: BTreeSet<u32>,
-    /// What the kernel refused, so that it is asked and told once.
+    /// The interrupts that the kernel refused to move, so that each is tried and reported once.
     refused: BTreeSet<String>,
     meter: Meter,
     taps: TapMeter,
@@ -155,8 +155,8 @@ impl<A: Actions> Vhost<A> {
     }
 }
 
-/// Whether a thread was placed. One that ended meanwhile needs no place; and one whose control group forbids these CPUs since
-/// the last time that VMs were looked for stays where it is, which the next time shows.
+/// Tests whether a thread was pinned. A thread that has ended needs no CPUs; and one whose control group forbids these
+/// CPUs since VMs were last looked for stays where it is, which the next look finds.
 fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<bool, Trouble> {
     let is_forbidden = |source: &io::Error| source.kind() == io::ErrorKind::InvalidInput;
     match outcome {

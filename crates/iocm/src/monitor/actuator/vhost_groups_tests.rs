@@ -57,7 +57,7 @@ fn cpus_of_group(root: &Path, group: &str) -> String {
     fs::read_to_string(file_of(root, group, "cpuset.cpus")).unwrap().trim().to_owned()
 }
 
-/// What a kernel does with what was written.
+/// The kernel's reaction to what was written.
 fn kernel_follows(root: &Path) {
     for (name, threads) in GROUPS {
         let cpus = cpus_of_group(root, name);

@@ -22,7 +22,7 @@ pub(super) struct ManagedVm {
     pub(super) interrupts: Vec<AdapterInterrupt>,
     /// The CPUs that its control group leaves to it, of those that are on.
     pub(super) cpus: CpuSet,
-    /// Where the CPUs of the control groups are said that threads have for themselves, as libvirt makes them.
+    /// The `cpuset.cpus` files of control groups that hold one thread alone, as libvirt makes them.
     pub(super) own_groups: BTreeMap<ThreadId, String>,
     pub(super) node: Option<u32>,
 }
@@ -176,7 +176,7 @@ impl Found {
     }
 }
 
-/// What the taps of a VM carried since the last look, over its vhost threads by what each ran.
+/// The traffic of a VM's taps since the last look, divided over its vhost threads by their CPU time.
 #[derive(Debug, Default)]
 pub(super) struct TapMeter(BTreeMap<String, taps::Carried>);
 

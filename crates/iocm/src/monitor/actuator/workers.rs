@@ -129,7 +129,7 @@ fn own_cpuset(root: &Path) -> Option<CpuSet> {
     ThreadId { pid, tid: pid }.cpuset(root)
 }
 
-/// What a counter grew by since the last look.
+/// The growth of a counter since the last look.
 fn grown(now: &Json, before: Option<&Json>, counter: &str) -> f64 {
     // A queue has its counters beside its other attributes.
     let of = |object: &Json| object["statistics"][counter].as_u64().or_else(|| object[counter].as_u64());

@@ -1,4 +1,4 @@
-//! What an arrangement of I/O serves in one phase.
+//! The model of a host: the throughput of an arrangement of I/O in one phase.
 
 use super::{Load, Phase, StaticChoice, Trace};
 use crate::monitor::{Core, Layout, QueueView, View, WorkerView, balance};
@@ -15,14 +15,14 @@ const SLICE: f64 = 3e-3;
 /// The 99th percentile of an exponential distribution, in means.
 const P99: f64 = 4.6;
 
-/// What was served in one phase by one arrangement.
+/// The throughput of one arrangement in one phase.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Served {
     /// Requests per second of each queue.
     pub requests: Vec<f64>,
     /// The share of a core that each queue's requests took.
     pub useful: Vec<f64>,
-    /// What was served of all that was offered, each request weighted by its cost: 0 to 1.
+    /// The served share of the offered load, each request weighted by its cost: 0 to 1.
     pub attained: f64,
     /// Part of their time that vCPUs ran of all that they asked for: 0 to 1.
     pub progress: f64,
@@ -30,7 +30,7 @@ pub struct Served {
     pub worst_p99: f64,
 }
 
-/// What shared workers in this layout serve.
+/// The throughput of shared workers in this layout.
 pub(super) fn shared(host: &SimulatedHost, layout: &Layout) -> Served {
     let dedicated = layout.cores() as f64;
     let left = (host.cores.len() as f64 - dedicated).max(1.0);
@@ -61,7 +61,7 @@ pub(super) fn shared(host: &SimulatedHost, layout: &Layout) -> Served {
     served.weigh(host)
 }
 
-/// What a thread for each queue serves, on the cores of the vCPUs, as the kernel's vhost does.
+/// The throughput of a thread for each queue on the cores of the vCPUs, as in the kernel's vhost.
 pub(super) fn each(host: &SimulatedHost) -> Served {
     let all = 0..host.queues.len();
     let cost = |queue: usize| host.load(queue).cost_us * 1e-6 + SWITCH;
@@ -82,8 +82,7 @@ pub(super) fn each(host: &SimulatedHost) -> Served {
 /// best step.
 const EXACT: usize = 128;
 
-/// What each number of I/O cores serves in the phase, as far as it was tried: by their number. `also` are tried in any
-/// case.
+/// The throughput of each number of I/O cores that was tried, by that number. `also` are tried in any case.
 #[must_use]
 pub(super) fn search(host: &SimulatedHost, also: impl IntoIterator<Item = usize>) -> BTreeMap<usize, f64> {
     let most = host.cores.len().saturating_sub(1);
@@ -99,7 +98,7 @@ pub(super) fn search(host: &SimulatedHost, also: impl IntoIterator<Item = usize>
     tried
 }
 
-/// How far apart numbers of cores are tried at first on a machine of this size.
+/// The distance between the numbers of cores that are tried first on a machine of this size.
 pub(super) fn steps(cores: usize) -> usize {
     if cores <= EXACT { 1 } else { cores.div_ceil(EXACT / 2) }
 }
@@ -201,7 +200,7 @@ impl Served {
         }
     }
 
-    /// What the monitor sees of it.
+    /// The monitor's view of it.
     pub(super) fn view(&self, host: &SimulatedHost, layout: &Layout) -> View {
         let mut workers = Vec::new();
         let mut of_queue = BTreeMap::new();

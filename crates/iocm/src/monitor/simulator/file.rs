@@ -34,9 +34,9 @@ enum Fact {
 /// A line that says nothing that can be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TraceDamage {
-    /// Where it begins, bytes from the file's beginning.
+    /// The offset of the line in the file, bytes.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The reason why it is damaged.
     pub why: String,
 }
 
@@ -46,11 +46,11 @@ pub struct TraceDamage {
 pub enum NoTrace {
     /// The first line is another one.
     #[error(
-        "The first line is no head of a trace, such as {{\"trace\":1,\"machine\":{{\"cores\":8}}}}; write one with \
+        "The first line is not the head of a trace, such as {{\"trace\":1,\"machine\":{{\"cores\":8}}}}; write one with \
          `exitless iocm monitor --record` or `exitless iocm simulate --made steps --write`: {why}"
     )]
     Head {
-        /// What is wrong with it.
+        /// The parser's message.
         why: String,
     },
     /// Another program wrote it.

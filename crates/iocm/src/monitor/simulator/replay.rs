@@ -11,7 +11,7 @@ const PAUSE: f64 = 1e-3;
 /// The monitor's arrangement has converged when it stays above this share of the best.
 const CONVERGED: f64 = 0.95;
 
-/// How a replay is done.
+/// The options of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Replay {
     /// Seconds between two decisions.
@@ -33,11 +33,11 @@ pub struct Period<'a> {
     pub time: f64,
     /// The phase's place among all.
     pub phase: usize,
-    /// What was served of all that was offered: 0 to 1.
+    /// The served share of the offered load: 0 to 1.
     pub attained: f64,
-    /// What the monitor saw.
+    /// The monitor's view.
     pub view: &'a View,
-    /// What it decided.
+    /// The policy's decision.
     pub decision: &'a Decision,
 }
 
@@ -74,7 +74,7 @@ pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) ->
     })
 }
 
-/// What one phase leaves to the next.
+/// The state that one phase leaves to the next.
 struct Course {
     layout: Layout,
     memory: PolicyState,
@@ -168,22 +168,22 @@ pub struct Outcome {
 pub struct PhaseOutcome {
     /// Its name.
     pub name: String,
-    /// How long it lasts.
+    /// The duration, seconds.
     pub seconds: f64,
-    /// What the monitor's arrangements served of all that was offered, each request weighted by its cost: 0 to 1.
+    /// The share of the offered load that the monitor's arrangements served, each request weighted by its cost: 0 to 1.
     pub attained: f64,
     /// The same in the second half of the phase.
     pub settled: f64,
     /// The number of I/O cores that serves most in this phase, if it were known before, and what it serves.
     pub best: StaticChoice,
-    /// What a thread for each device serves.
+    /// The same for a thread for each device.
     pub each: f64,
     /// Seconds from the phase's start from which on it serves at least 95 % of the best, tries that are taken back
     /// included; `None` when it never does.
     pub converged: Option<f64>,
     /// I/O cores at the end.
     pub cores: usize,
-    /// How often the number of I/O cores changed.
+    /// The number of changes of the number of I/O cores.
     pub changes: u32,
     /// Queues that were moved.
     pub moves: u64,
@@ -196,12 +196,12 @@ pub struct PhaseOutcome {
 pub struct StaticChoice {
     /// I/O cores.
     pub cores: usize,
-    /// What is served of all that is offered: 0 to 1.
+    /// The served share of the offered load: 0 to 1.
     pub attained: f64,
 }
 
 impl Outcome {
-    /// What the monitor served of all that was offered over all phases: 0 to 1.
+    /// The share of the offered load that the monitor served over all phases: 0 to 1.
     #[must_use]
     pub fn attained(&self) -> f64 {
         self.mean(|phase| phase.attained)
@@ -227,7 +227,7 @@ impl Outcome {
 }
 
 impl PhaseOutcome {
-    /// What the monitor serves in the second half of the phase, as a share of the best fixed number of cores.
+    /// The monitor's throughput in the second half of the phase, as a share of the best fixed number of cores.
     #[must_use]
     pub fn of_best(&self) -> f64 {
         if self.best.attained > 0.0 { self.settled / self.best.attained } else { 1.0 }

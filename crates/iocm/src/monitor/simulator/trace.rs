@@ -11,7 +11,7 @@ pub struct Trace {
     pub machine: Machine,
     /// VMs that do the same at the same time.
     pub groups: Vec<Group>,
-    /// What they do, one phase after the other.
+    /// The phases of their load, one after the other.
     pub phases: Vec<Phase>,
 }
 
@@ -32,7 +32,7 @@ pub struct Machine {
 pub struct Group {
     /// Its name, for the phases.
     pub name: String,
-    /// How many VMs.
+    /// The number of VMs.
     pub vms: u32,
     /// Virtqueues of each.
     #[serde(default = "one")]
@@ -48,13 +48,13 @@ pub struct Group {
 pub struct Phase {
     /// Its name.
     pub name: String,
-    /// How long it lasts.
+    /// The duration, seconds.
     pub seconds: f64,
     /// By group; a group that is not named rests.
     pub loads: BTreeMap<String, Load>,
 }
 
-/// What one VM does.
+/// The load of one VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
@@ -72,15 +72,15 @@ pub struct Load {
     pub bytes: f64,
 }
 
-/// What is wrong with a trace.
+/// A defect of a trace.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadTrace {
     /// There must be something to share.
     #[error("The machine has {cores} cores on {nodes} nodes; give it 2 to 4096, a multiple of its nodes")]
     Machine {
-        /// As it says.
+        /// The cores of the machine.
         cores: u32,
-        /// As it says.
+        /// The nodes of the machine.
         nodes: u32,
     },
     /// There are too many queues, or none.
@@ -91,7 +91,7 @@ pub enum BadTrace {
     Node {
         /// The group.
         group: String,
-        /// As it says.
+        /// The node of the group.
         node: u32,
         /// The machine's.
         nodes: u32,

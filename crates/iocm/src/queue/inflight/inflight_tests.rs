@@ -33,8 +33,8 @@ fn memory_that_was_not_made_for_a_queue() {
     assert!(memory.queue(1, SIZE, true).is_some());
 }
 
-/// What a driver and its back-ends do: the driver adds requests, the back-end takes and gives some back, and is
-/// replaced by another at any moment. Each request is given back once and once only, and none is taken again after that.
+/// A driver with a sequence of back-ends: the driver adds requests, the back-end takes and completes some, and another
+/// one replaces it at any moment. Each request is completed exactly once, and none is taken after that.
 fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     let (_file, memory) = memory();
     let mut driver = Driver::new(SIZE, features(packed));

@@ -1,14 +1,14 @@
-//! Requests under way of a packed ring. Its entries are written over as soon as they are given back, so that the
-//! descriptors of requests under way are remembered too.
+//! The inflight records of a packed ring. Used entries overwrite its descriptors, so the descriptors of requests in
+//! flight are recorded too.
 
 use super::Cells;
 use crate::ring::{PackedRing, RawDescriptor, RingError};
 
-/// Bytes of the head, and of each entry.
+/// The sizes of the head and of each entry, bytes.
 pub(super) const SIZES: (u64, u64) = (32, 32);
 
 const VERSION: u16 = 1;
-/// Where the head's fields are. Those called old are as they were when the last batch was seen by the driver.
+/// The offsets of the head's fields. Fields called old have the values at the last batch that the driver saw.
 const VERSION_AT: u64 = 8;
 const COUNT_AT: u64 = 10;
 const FREE_AT: u64 = 12;
@@ -17,7 +17,7 @@ const USED_AT: u64 = 16;
 const OLD_USED_AT: u64 = 18;
 const WRAP_AT: u64 = 20;
 const OLD_WRAP_AT: u64 = 21;
-/// Where an entry's fields are.
+/// The offsets of an entry's fields.
 const INFLIGHT: u64 = 0;
 const TRIES: u64 = 1;
 const NEXT: u64 = 2;
@@ -29,22 +29,22 @@ const FLAGS: u64 = 18;
 const LENGTH: u64 = 20;
 const ADDRESS: u64 = 24;
 
-/// Remembers the requests of a packed ring.
+/// The inflight records of a packed ring.
 #[derive(Debug)]
 pub struct PackedInflight {
     cells: Cells,
     size: u16,
     counter: u64,
-    /// The first entry of each request under way, by the request's name.
+    /// The first entry of each request in flight, by buffer id.
     heads: Vec<Option<u16>>,
-    /// First entries of requests given back that the driver does not see yet.
+    /// The first entries of completed requests that the driver does not see yet.
     batch: Vec<u16>,
 }
 
-/// A request that was under way.
+/// A request that was in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedLeft {
-    /// Its name.
+    /// Its buffer id.
     pub id: u16,
     /// Its descriptors.
     pub descriptors: Vec<RawDescriptor>,
@@ -56,13 +56,13 @@ impl PackedInflight {
         Self { cells, size, counter: 0, heads, batch: Vec::new() }
     }
 
-    /// Whether no back-end used it before.
+    /// Tests whether no back-end has used it before.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.cells.word(VERSION_AT) == 0
     }
 
-    /// Begins at what is to be given back next.
+    /// Initializes the records for a ring whose next used entry is `used`.
     pub fn begin(&self, used: u16) {
         for index in 0..self.size {
             self.cells.set_word(Self::entry(index, NEXT), index + 1);
@@ -86,17 +86,18 @@ impl PackedInflight {
         SIZES.0 + u64::from(index) * SIZES.1 + field
     }
 
-    /// What is to be given back next, as rings count: the place, with the lap on top.
+    /// The index of the next used entry, with the wrap counter in the highest bit.
     #[must_use]
     pub fn used(&self) -> u16 {
         self.cells.word(USED_AT) & 0x7fff | u16::from(self.cells.byte(WRAP_AT)) << 15
     }
 
-    /// The requests that were under way when the last back-end ended, in the order in which they were taken. `ring`
+    /// The requests that were in flight when the last back-end ended, in the order in which they were taken. `ring`
     /// tells whether the driver saw the last batch.
     ///
     /// # Errors
-    /// [`RingError::Remembered`]: the front-end could have written anything there.
+    ///
+    /// [`RingError::Remembered`]: the front-end may have written anything there.
     pub fn left(&mut self, ring: &PackedRing) -> Result<Vec<PackedLeft>, RingError> {
         let cells = &self.cells;
         let old = (cells.word(OLD_USED_AT), cells.byte(OLD_WRAP_AT) != 0);
@@ -125,7 +126,7 @@ impl PackedInflight {
         heads.into_iter().map(|(_, head)| self.read(head, &mut is_read)).collect()
     }
 
-    /// The request whose first entry is `head`. No entry is in two: all of them together are no more than there are.
+    /// Reads the request whose first entry is `head`. No entry may be in two requests, which also bounds the loop.
     fn read(&mut self, head: u16, is_read: &mut [bool]) -> Result<PackedLeft, RingError> {
         let cells = &self.cells;
         let count = cells.word(Self::entry(head, COUNT));
@@ -153,7 +154,7 @@ impl PackedInflight {
         self.heads.get(usize::from(id)).copied().flatten().filter(|head| *head < self.size)
     }
 
-    /// How many back-ends ended while they looked at a request: a byte that the layout leaves unused.
+    /// The number of back-ends that ended while they handled a request, in a byte that the layout leaves unused.
     pub fn tries(&self, id: u16) -> u8 {
         self.head(id).map_or(0, |head| self.cells.byte(Self::entry(head, TRIES)))
     }
@@ -166,7 +167,7 @@ impl PackedInflight {
         }
     }
 
-    /// A request was taken.
+    /// Records a request that was taken.
     pub fn taken(&mut self, descriptors: &[RawDescriptor]) {
         let cells = &self.cells;
         let head = cells.word(OLD_FREE_AT);
@@ -197,7 +198,7 @@ impl PackedInflight {
         self.set_tries(last.id, 1);
     }
 
-    /// A request is given back, the next to be given back after it being at `used`; the driver does not see it yet.
+    /// Records a completed request that the driver does not see yet; `used` is the next used entry after it.
     pub fn given(&mut self, id: u16, used: u16) {
         let Some(head) = self.heads.get_mut(usize::from(id)).and_then(Option::take) else { return };
         let cells = &self.cells;
@@ -211,7 +212,7 @@ impl PackedInflight {
         self.batch.push(head);
     }
 
-    /// The driver sees all that was given back.
+    /// The driver sees all completed requests.
     pub fn published(&mut self) {
         for head in self.batch.drain(..) {
             self.cells.set_byte(Self::entry(head, INFLIGHT), 0);

@@ -1,30 +1,30 @@
-//! Requests under way of a split ring.
+//! The inflight records of a split ring.
 
 use super::Cells;
 
-/// Bytes of the head, and of each entry.
+/// The sizes of the head and of each entry, bytes.
 pub(super) const SIZES: (u64, u64) = (16, 16);
 
-/// Version of the layout.
+/// The version of the layout.
 const VERSION: u16 = 1;
-/// Where the head's fields are.
+/// The offsets of the head's fields.
 const VERSION_AT: u64 = 8;
 const COUNT_AT: u64 = 10;
 const BATCH_AT: u64 = 12;
 const USED_AT: u64 = 14;
-/// Where an entry's fields are.
+/// The offsets of an entry's fields.
 const INFLIGHT: u64 = 0;
 const TRIES: u64 = 1;
 const NEXT: u64 = 6;
 const COUNTER: u64 = 8;
 
-/// Remembers the requests of a split ring.
+/// The inflight records of a split ring.
 #[derive(Debug)]
 pub struct SplitInflight {
     cells: Cells,
     size: u16,
     counter: u64,
-    /// Requests given back that the driver does not see yet, the last one first.
+    /// The completed requests that the driver does not see yet, the last one first.
     batch: Vec<u16>,
 }
 
@@ -46,12 +46,12 @@ impl SplitInflight {
         SIZES.0 + u64::from(id) * SIZES.1 + field
     }
 
-    /// The requests that were under way when the last back-end ended, in the order in which they were taken: the driver
-    /// sees the used index `used`.
+    /// The requests that were in flight when the last back-end ended, in the order in which they were taken. `used` is
+    /// the used index that the driver sees.
     pub fn left(&mut self, used: u16) -> Vec<u16> {
         let cells = &self.cells;
         let batch = used.wrapping_sub(cells.word(USED_AT));
-        // The last batch was given back, and perhaps not all of it was taken note of.
+        // The last batch was published, and perhaps not all of it was recorded.
         let mut id = cells.word(BATCH_AT);
         for _ in 0..batch.min(self.size) {
             if id >= self.size {
@@ -70,7 +70,7 @@ impl SplitInflight {
         left.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// A request was taken.
+    /// Records a request that was taken.
     #[inline]
     pub fn taken(&mut self, id: u16) {
         if id >= self.size {
@@ -82,7 +82,7 @@ impl SplitInflight {
         self.set_tries(id, 1);
     }
 
-    /// How many back-ends ended while they looked at a request: a byte that the layout leaves unused.
+    /// The number of back-ends that ended while they handled a request, in a byte that the layout leaves unused.
     pub fn tries(&self, id: u16) -> u8 {
         if id < self.size { self.cells.byte(Self::entry(id, TRIES)) } else { 0 }
     }
@@ -95,7 +95,7 @@ impl SplitInflight {
         }
     }
 
-    /// A request is given back; the driver does not see it yet.
+    /// Records a completed request that the driver does not see yet.
     #[inline]
     pub fn given(&mut self, id: u16) {
         if id >= self.size {
@@ -106,7 +106,7 @@ impl SplitInflight {
         self.batch.push(id);
     }
 
-    /// The driver sees all that was given back, up to the used index `used`.
+    /// The driver sees all completed requests, up to the used index `used`.
     #[inline]
     pub fn published(&mut self, used: u16) {
         for id in self.batch.drain(..) {

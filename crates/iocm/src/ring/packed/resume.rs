@@ -1,25 +1,25 @@
-//! Going on behind another back-end, which took requests and did not give them back.
+//! Continuing a ring after another back-end, which took requests and did not complete them.
 
 use super::{AVAILABLE, INDIRECT, Lap, PackedRing, USED};
 use crate::ring::chain::Chain;
 use crate::ring::{Descriptor, RingError};
 use std::sync::atomic::Ordering;
 
-/// A descriptor of a packed ring, as it is there.
+/// A descriptor of a packed ring, in its layout there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawDescriptor {
-    /// Address in the guest.
+    /// The guest address.
     pub guest: u64,
     /// Bytes.
     pub size: u32,
-    /// The buffer's name.
+    /// The buffer id.
     pub id: u16,
     /// Flags.
     pub flags: u16,
 }
 
 impl PackedRing {
-    /// The descriptors of the last chain that was taken, whose name is `id`.
+    /// The descriptors of the chain that was taken last, whose buffer id is `id`.
     #[must_use]
     pub fn last_taken(&self, id: u16) -> Vec<RawDescriptor> {
         let count = self.taken.get(usize::from(id)).copied().unwrap_or(0);
@@ -36,17 +36,19 @@ impl PackedRing {
         raw
     }
 
-    /// Whether the driver was shown an entry that was given back at a place in this lap.
+    /// Tests whether the driver can see a used entry at this index in this lap.
     #[must_use]
     pub fn was_given_at(&self, at: u16, wrap: bool) -> bool {
         let flags = if at < self.size { self.flags(at).load(Ordering::Acquire) } else { return false };
         (flags & AVAILABLE != 0) == wrap && (flags & USED != 0) == wrap
     }
 
-    /// Goes on behind requests that another back-end took: `given` is to be given back next, and `left` are not yet.
+    /// Continues after another back-end: `given` is the next used entry, and `left` are the requests that it did not
+    /// complete.
     ///
     /// # Errors
-    /// [`RingError`] when these cannot be.
+    ///
+    /// [`RingError`] when the requests contradict the ring.
     pub fn resume(&mut self, given: u16, left: &[(u16, u16)]) -> Result<(), RingError> {
         let given = Lap::from_bits(given);
         let count: u32 = left.iter().map(|(_, count)| u32::from(*count)).sum();
@@ -54,7 +56,7 @@ impl PackedRing {
             return Err(RingError::Index(given.at));
         }
         (self.given, self.next) = (given, given.forward(count as u16, self.size));
-        // Entries that the other back-end wrote but never let the driver see would be seen with the next one.
+        // Used entries that the other back-end wrote but did not publish would become visible with the next one.
         for number in 0..count as u16 {
             let slot = given.forward(number, self.size);
             if self.was_given_at(slot.at, slot.wrap) {
@@ -71,10 +73,11 @@ impl PackedRing {
         Ok(())
     }
 
-    /// Takes a chain again of which the descriptors were kept.
+    /// Collects a chain again from its recorded descriptors.
     ///
     /// # Errors
-    /// As of [`Ring::pop`](crate::ring::Ring::pop).
+    ///
+    /// Those of [`Ring::pop`](crate::ring::Ring::pop).
     pub fn collect_again(&self, id: u16, raw: &[RawDescriptor], chain: &mut Chain) -> Result<(), RingError> {
         chain.clear(id, &self.memory);
         for RawDescriptor { guest, size, flags, .. } in raw.iter().copied() {

@@ -1,4 +1,4 @@
-//! How driver and device say when they want to be woken.
+//! Notification suppression, from the driver's side.
 
 use super::{DEVICE, DRIVER, Driver};
 use std::sync::atomic::{Ordering, fence};
@@ -31,7 +31,7 @@ impl Driver {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the device wants a kick for what was made available since the index or place `before`.
+    /// Tests whether the device wants a kick for what was made available since the index `before`.
     #[must_use]
     pub fn must_kick(&self, before: u16) -> bool {
         fence(Ordering::SeqCst);

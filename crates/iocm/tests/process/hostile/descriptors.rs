@@ -18,7 +18,7 @@ fn full() -> OwnedFd {
     file
 }
 
-/// Whether `act` ends in time; a thread that hangs is left behind.
+/// Tests whether `act` ends in time; a thread that hangs is left behind.
 pub(crate) fn ends(act: impl FnOnce() + Send + 'static) -> bool {
     let (told, heard) = mpsc::channel();
     std::thread::spawn(move || {
@@ -28,7 +28,8 @@ pub(crate) fn ends(act: impl FnOnce() + Send + 'static) -> bool {
     heard.recv_timeout(LIMIT).is_ok()
 }
 
-/// What is left of the daemon: another guest's reads, the control socket, a change of the attacked device, its end.
+/// Checks that the daemon still works: another guest's reads, the control socket, a change of the attacked device, its
+/// end.
 pub(crate) fn goes_on(stage: &mut Stage, neighbour: &mut Neighbour) {
     assert!(neighbour.read(LIMIT).is_some(), "another guest waits for the worker");
     let mut control = stage.control();

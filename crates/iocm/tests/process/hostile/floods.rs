@@ -1,4 +1,4 @@
-//! What a front-end does again and again: what is left of it, and what others feel of it.
+//! Front-ends that repeat a request without end: the effect on the daemon, and on its other front-ends.
 
 use super::stage::{Attacker, FAR, Neighbour, Stage, memory, wait_readable};
 use iocm::testing::{Piece, SIZE, USER};
@@ -85,7 +85,7 @@ pub(crate) fn half_messages() {
 
 /// Messages with more descriptors than any has.
 pub(crate) fn descriptors_without_number() {
-    /// As many as the kernel lets go along (`SCM_MAX_FD`).
+    /// The most descriptors that the kernel passes with a message (`SCM_MAX_FD`).
     const MOST: usize = 253;
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));

@@ -25,7 +25,7 @@ pub(crate) fn as_large_as_the_disk() {
     assert!(Neighbour::new(&stage.socket(1)).read(20 * SECOND).is_some());
 }
 
-/// What is not aligned takes no memory by its size, but is read all the same.
+/// A buffer that is not aligned takes no memory by its size, but is read all the same.
 pub(crate) fn not_aligned() {
     const SIZE: u32 = 12 << 20;
     let directory = tempfile::tempdir().unwrap();

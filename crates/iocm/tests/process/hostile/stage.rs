@@ -91,7 +91,7 @@ impl Neighbour {
         Self { driver, front }
     }
 
-    /// How long one read takes; `None` when it does not end within `limit`.
+    /// The duration of one read; `None` when it does not end within `limit`.
     pub(crate) fn read(&mut self, limit: Duration) -> Option<Duration> {
         let began = Instant::now();
         let before = self.driver.driver.offered();
@@ -169,7 +169,7 @@ impl Attacker {
         id
     }
 
-    /// Whether the request ended within `limit`, and its status.
+    /// The status of the request, if it ended within `limit`.
     pub(crate) fn ended(&mut self, limit: Duration) -> Option<u8> {
         let end = Instant::now() + limit;
         while Instant::now() < end {
@@ -182,7 +182,7 @@ impl Attacker {
     }
 }
 
-/// Where an attacker's status byte lies, and its data.
+/// The addresses of an attacker's status byte, and of its data.
 pub(crate) const STATUS: u64 = DATA + 0x100;
 pub(crate) const PLACE: u64 = DATA + 0x1000;
 

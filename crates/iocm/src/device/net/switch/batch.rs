@@ -1,4 +1,4 @@
-//! Packets on their way from one guest to another, in memory of this process.
+//! Packets on their way between two guests, in memory of this process.
 
 use crate::device::net::header::NetHeader;
 use crate::memory::Part;
@@ -6,23 +6,23 @@ use crate::memory::Part;
 /// A packet in a batch.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
-    /// What is left to do to it.
+    /// The offloads that the packet still needs.
     header: NetHeader,
     start: u32,
     size: u32,
 }
 
-/// Packets, one behind another. It is made once and filled again and again.
+/// A list of packets in one buffer, which is reused.
 ///
-/// They are copies: what was checked is what the receiver gets, however the sender changes its memory meanwhile, and the
-/// sender has its buffers back at once, however slow the receiver is.
+/// They are copies: what was checked is what the receiver gets, whatever the sender does to its memory meanwhile, and
+/// the sender gets its buffers back at once, however slow the receiver is.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
     packets: Vec<Packet>,
 }
 
-/// Memory that a batch may keep for the next packets, bytes.
+/// The memory that an empty batch keeps, bytes.
 const KEEP: usize = 1 << 18;
 
 impl Batch {
@@ -33,7 +33,7 @@ impl Batch {
         self.packets.len()
     }
 
-    /// Whether there are none.
+    /// Tests whether the batch is empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -47,7 +47,7 @@ impl Batch {
         self.bytes.len()
     }
 
-    /// A packet, and its bytes.
+    /// A packet: its header and its bytes.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<(&NetHeader, &[u8])> {
@@ -56,7 +56,7 @@ impl Batch {
         Some((&packet.header, self.bytes.get(start..start + packet.size as usize)?))
     }
 
-    /// Adds a packet that lies in two pieces.
+    /// Adds a packet of two pieces.
     pub fn add(&mut self, header: NetHeader, head: &[u8], data: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(head);
@@ -64,8 +64,8 @@ impl Batch {
         self.end(start, header);
     }
 
-    /// Begins a packet of a guest's, whose first bytes were copied and looked at already: these count, whatever the guest
-    /// has made of them since. It is a packet once it has ended.
+    /// Copies a packet of a guest whose first bytes were copied and checked before; these replace what the guest has
+    /// written there since. [`Self::end`] makes it a packet.
     #[inline]
     pub(super) fn begin(&mut self, first: &[u8], parts: impl Iterator<Item = Part>) -> &mut [u8] {
         let start = self.bytes.len();
@@ -85,15 +85,15 @@ impl Batch {
         whole
     }
 
-    /// Finishes the packet that was begun at byte `start`.
+    /// Ends the packet that starts at byte `start`.
     #[inline]
     pub(super) fn end(&mut self, start: usize, header: NetHeader) {
         let size = self.bytes.len() - start;
-        // A batch has at most a turn's packets of 64 KiB each.
+        // A batch has at most one turn's packets of 64 KiB each.
         self.packets.push(Packet { header, start: start as u32, size: size as u32 });
     }
 
-    /// Takes back the bytes from `start` on.
+    /// Removes the bytes from `start` on.
     pub(super) fn cut(&mut self, start: usize) {
         self.bytes.truncate(start);
     }

@@ -1,8 +1,8 @@
-//! Where packets wait for the queue of a guest that gets them.
+//! The receive queue of a switch port: packets that wait for one of its guest's virtqueues.
 //!
-//! Any worker brings packets; the one that serves the queue takes them. So nobody else touches the guest's ring, and the
-//! queue can move from worker to worker. What waits is bounded, and what finds no room is dropped: a guest that takes
-//! nothing harms nobody but itself.
+//! Any worker adds packets; the worker that serves the virtqueue takes them. So only one worker touches the guest's
+//! ring, and the virtqueue can move between workers. The queue is bounded and drops packets when it is full: a guest
+//! that does not receive harms only itself.
 
 use super::batch::Batch;
 use crate::device::net::offload::Offloads;
@@ -13,28 +13,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Packets that may wait: as many as a tap's queue has by default.
+/// The most packets that wait, as in a tap's queue by default.
 const MOST_PACKETS: usize = 1000;
-/// Bytes of them.
+/// The most bytes that wait.
 const MOST_BYTES: usize = 4 << 20;
-/// Empty batches that are kept.
+/// The number of empty batches that are kept.
 const SPARE: usize = 8;
 
-/// Where packets wait for a guest's queue.
+/// Packets that wait for a guest's virtqueue.
 #[derive(Debug)]
 pub struct ReceiveQueue {
     waiting: Mutex<Waiting>,
-    /// What waits, to be looked at without a lock.
+    /// The number of waiting packets and their bytes, readable without the lock.
     packets: AtomicUsize,
     bytes: AtomicUsize,
-    /// Whether a queue takes them.
+    /// A virtqueue takes packets.
     open: AtomicBool,
-    /// Whether that queue's worker must be woken.
+    /// The worker of that virtqueue sleeps and must be woken.
     asleep: AtomicBool,
     wake: OwnedFd,
-    /// Packets that found no room.
+    /// Packets that were dropped because the queue was full.
     dropped: AtomicU64,
-    /// What the guest does to packets itself.
+    /// The offloads of the guest.
     offloads: AtomicU8,
 }
 
@@ -45,10 +45,11 @@ struct Waiting {
 }
 
 impl ReceiveQueue {
-    /// One that no queue takes packets from.
+    /// A closed queue.
     ///
     /// # Errors
-    /// When the kernel gives no file.
+    ///
+    /// When the kernel refuses an eventfd.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             waiting: Mutex::default(),
@@ -66,20 +67,20 @@ impl ReceiveQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a queue takes packets from it.
+    /// Tests whether a virtqueue takes packets from it.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Lets a queue of a guest that does this take packets from it.
+    /// Opens it for a virtqueue with these offloads.
     pub fn open(&self, offloads: Offloads) {
         self.offloads.store(offloads.bits(), Ordering::Relaxed);
         self.open.store(true, Ordering::Release);
     }
 
-    /// Takes no more packets, and forgets those that wait.
+    /// Closes it, and drops the packets that wait.
     pub fn close(&self) {
         let mut waiting = self.waiting();
         self.open.store(false, Ordering::Release);
@@ -88,13 +89,13 @@ impl ReceiveQueue {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// What the guest does to packets itself.
+    /// The offloads of the guest.
     #[must_use]
     pub fn offloads(&self) -> Offloads {
         Offloads::of_bits(self.offloads.load(Ordering::Relaxed))
     }
 
-    /// Whether there is room for a packet beside those of a batch that is still to be brought.
+    /// Tests whether one more packet fits beside those of a batch that is still to be added.
     #[inline]
     #[must_use]
     pub fn has_room(&self, batch: &Batch) -> bool {
@@ -107,7 +108,7 @@ impl ReceiveQueue {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Packets dropped since this was last asked for.
+    /// The number of packets that were dropped since the last call.
     #[inline]
     pub fn take_dropped(&self) -> u64 {
         match self.dropped.load(Ordering::Relaxed) {
@@ -116,7 +117,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Brings packets. An empty batch for the next ones.
+    /// Adds packets. Returns an empty batch for the next ones.
     pub fn bring(&self, batch: Batch) -> Batch {
         let spare = {
             let mut waiting = self.waiting();
@@ -131,7 +132,7 @@ impl ReceiveQueue {
             waiting.full.push_back(batch);
             waiting.spare.pop().unwrap_or_default()
         };
-        // The other side says that it sleeps before it looks for the last time.
+        // The receiver announces its sleep before it checks for the last time.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -139,7 +140,7 @@ impl ReceiveQueue {
         spare
     }
 
-    /// Takes packets, and gives an empty batch back.
+    /// Takes packets, and returns an empty batch to the pool.
     #[must_use]
     pub fn take(&self, empty: Option<Batch>) -> Option<Batch> {
         if self.packets.load(Ordering::Acquire) == 0 && empty.is_none() {
@@ -156,7 +157,7 @@ impl ReceiveQueue {
         Some(batch)
     }
 
-    /// Says that the queue's worker is to be woken for the next packet. Whether there is one already.
+    /// Announces that the worker must be woken for the next packet. `true` if there is one already.
     #[must_use]
     pub fn sleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);
@@ -168,7 +169,7 @@ impl ReceiveQueue {
         is_there
     }
 
-    /// Becomes readable when a packet came for a worker that sleeps.
+    /// Readable when a packet has arrived for a worker that sleeps.
     #[must_use]
     pub fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()

@@ -1,4 +1,4 @@
-//! A port's way into its switch: where a packet goes, and bringing it there.
+//! The transmit side of a switch port: forwarding of packets.
 
 use super::batch::Batch;
 use super::receive_queue::ReceiveQueue;
@@ -10,41 +10,41 @@ use crate::device::net::packet::{ETHERNET, HEAD, Layers};
 use crate::ring::{Chain, Side};
 use std::sync::Arc;
 
-/// What became of a packet that was whole.
+/// The result of sending a valid packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarded {
-    /// It goes on, at least to one port.
+    /// It was forwarded to at least one port.
     Sent,
-    /// Nobody is there whom it is for, or it may not go on.
+    /// It was dropped: it may not be forwarded, or there is no port for it.
     Filtered,
-    /// Who it is for has no room.
+    /// It was dropped: the receive queue is full.
     NoRoom,
 }
 
-/// A port's way into its switch, for one queue.
+/// The transmit side of a switch port, for one virtqueue.
 #[derive(Debug)]
 pub struct Sender {
     port: Arc<Port>,
-    /// The other ports, as they were when something last changed.
+    /// The other ports, as of the last change.
     ports: Arc<Vec<Plugged>>,
-    /// State of the table that the memories below are of.
+    /// The version of the table that the caches below belong to.
     changes: u64,
-    /// Where addresses are; and those of this port that the table knows.
+    /// The ports by address; and the addresses of this port that the table knows.
     ports_by_address: LookupCache,
     learnt: LookupCache,
-    /// Packets for each inlet of each port.
+    /// The batches for each receive queue of each port.
     outbox: Vec<Vec<Batch>>,
-    /// Those in which there is something.
+    /// The batches that are not empty.
     filled: Vec<(usize, usize)>,
-    /// A packet that goes to several.
+    /// A packet that goes to several ports.
     scratch: Batch,
 }
 
-/// No port: a packet goes to all.
+/// Instead of a port: the packet is flooded.
 const ALL: u32 = u32::MAX;
 
 impl Sender {
-    /// A port's way into its switch.
+    /// The transmit side of a port.
     #[must_use]
     pub fn new(port: Arc<Port>) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Sender {
         }
     }
 
-    /// Looks whether something is elsewhere than before. At the begin of a turn, with nothing left of the last.
+    /// Drops the caches if the table or the ports have changed. Called at the start of a turn, with empty batches.
     #[inline]
     pub fn begin(&mut self) {
         let changes = self.port.switch.table.changes();
@@ -79,7 +79,7 @@ impl Sender {
         }
     }
 
-    /// Sends a packet of a guest: what is in `chain` from byte `skip` on, `size` bytes, with the header before it.
+    /// Sends a guest's packet: `size` bytes of `chain` from byte `skip` on, with the header before it.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -143,12 +143,12 @@ impl Sender {
         Ok(Forwarded::Sent)
     }
 
-    /// Where a packet goes; `None` when it does not go on.
+    /// The index of the port that a packet goes to; `None` when the packet is dropped.
     #[inline]
     fn route(&mut self, first: &[u8; ETHERNET], now: u64) -> Option<u32> {
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *first;
         let (to, from) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
-        // Nobody has an address of a group.
+        // A group address is never a source.
         let is_wrong = s0 & 1 != 0 || self.port.checks_source && self.port.address != Some(from);
         if is_wrong {
             return None;
@@ -158,7 +158,7 @@ impl Sender {
             self.learnt.put(from, 0, now);
         }
         if d0 & 1 != 0 {
-            // Those of link protocols never leave a link (IEEE 802.1Q, 8.6.3).
+            // Link-local control frames are not forwarded (IEEE 802.1Q, 8.6.3).
             let stays = matches!(to, [0x01, 0x80, 0xc2, 0, 0, last] if last < 0x10);
             return if stays { None } else { Some(ALL) };
         }
@@ -166,7 +166,7 @@ impl Sender {
             Some(index) => index,
             None => self.look_up(to, now),
         };
-        // Whoever is behind the port that it came from has it already.
+        // A packet is never sent back to its own port.
         (index == ALL || self.ports.get(index as usize)?.number != self.port.number).then_some(index)
     }
 
@@ -179,7 +179,7 @@ impl Sender {
                 self.ports_by_address.put(to, index as u32, now);
                 index as u32
             }
-            // As soon as it is learnt, it is not for all any more.
+            // Flooded until the address is learnt.
             None => ALL,
         }
     }
@@ -199,7 +199,7 @@ impl Sender {
         Ok(self.bring_to_all(&header))
     }
 
-    /// Brings what is in the scratch to all others.
+    /// Floods the packet in the scratch batch.
     fn bring_to_all(&mut self, header: &NetHeader) -> Forwarded {
         let mut verdict = Forwarded::Filtered;
         let head = self.scratch.bytes().min(HEAD);
@@ -230,8 +230,8 @@ impl Sender {
         verdict
     }
 
-    /// Brings a packet of this process's own to all others: it needs nothing more, and its sender is learnt. Whether the
-    /// port may send from that address, as with what its guest sends.
+    /// Floods a packet of this process, which needs no offload, and learns its source. `false` if the port may not send
+    /// from that address.
     pub fn announce(&mut self, frame: &[u8], from: Address, now: u64) -> bool {
         let table = &self.port.switch.table;
         let is_wrong = from[0] & 1 != 0
@@ -249,12 +249,12 @@ impl Sender {
         true
     }
 
-    /// Brings all packets to where they go.
+    /// Delivers all batches.
     #[inline]
     pub fn flush(&mut self) {
         for (index, pair) in self.filled.drain(..) {
             let batch = &mut self.outbox[index][pair];
-            // The only packet of a batch may have turned out to be none.
+            // The only packet of a batch may have been dropped.
             if !batch.is_empty() {
                 let full = std::mem::take(batch);
                 *batch = self.ports[index].receive_queues[pair].bring(full);
@@ -263,20 +263,20 @@ impl Sender {
     }
 }
 
-/// By which of its queues a guest gets a packet: all of a connection by the same one.
+/// Chooses the receive queue of a packet: the same one for all packets of a connection.
 fn choose(receive_queues: &[Arc<ReceiveQueue>], head: &[u8]) -> usize {
     let open = receive_queues.iter().take_while(|receive_queue| receive_queue.is_open()).count();
     match open {
         0 | 1 => 0,
         _ => {
             let flow = Layers::of(head).map_or(0, |layers| layers.flow(head));
-            // The upper half is mixed better than the lower.
+            // The upper half of the hash is mixed better.
             (flow >> 32) as usize % open
         }
     }
 }
 
-/// Adds a packet to a batch after what its receiver does not do was done, in index.
+/// Adds a packet to a batch, after carrying out the offloads that its receiver lacks, in place.
 fn adapt(receive_queue: &ReceiveQueue, batch: &mut Batch, header: &NetHeader, frame: &mut [u8]) {
     let Some((start, offset)) = header.checksum else { return batch.add(*header, frame, &[]) };
     if header.cut == Cut::None {
@@ -289,7 +289,7 @@ fn adapt(receive_queue: &ReceiveQueue, batch: &mut Batch, header: &NetHeader, fr
     });
 }
 
-/// The same with the packet left as it is, for others.
+/// The same with a copy of the packet, for flooding.
 fn adapt_copy(receive_queue: &ReceiveQueue, batch: &mut Batch, header: &NetHeader, frame: &[u8]) {
     adapt(receive_queue, batch, header, &mut frame.to_vec());
 }

@@ -1,4 +1,4 @@
-//! Behind which port an address is: learnt from what comes from there, and forgotten after a while.
+//! The forwarding table: the port of each address, learnt from its packets, and forgotten after a while.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,43 +7,43 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// An Ethernet address.
 pub type Address = [u8; 6];
 
-/// So long an address is known from which nothing comes, nanoseconds: IEEE 802.1Q, 8.8.3, as all bridges have it.
+/// The ageing time of an address without packets, nanoseconds: IEEE 802.1Q, 8.8.3, as in other bridges.
 const AGE_NS: u64 = 300 * 1_000_000_000;
-/// Addresses that can be learnt behind one port: a guest that makes them up must not take the others' room.
+/// The most addresses that are learnt on one port: a guest that makes up addresses must not take the others' room.
 const MOST_OF_A_PORT: usize = 1024;
-/// So long a port whose room is full is not looked through again for addresses that grew old, nanoseconds.
+/// The time after which a full port is searched again for aged addresses, nanoseconds.
 const FULL_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 struct Entry {
     port: u32,
-    /// When something last came from it, nanoseconds.
+    /// The time of the last packet from it, nanoseconds.
     seen: AtomicU64,
-    /// Whether it was given to the port: it is neither forgotten nor learnt elsewhere.
+    /// The address was assigned to the port by configuration: it does not age and is not learnt elsewhere.
     given: bool,
 }
 
-/// The addresses that a switch knows.
+/// The forwarding table.
 #[derive(Debug, Default)]
 pub struct Table {
     entries: RwLock<Entries>,
-    /// Changes whenever an address is somewhere else than before: what was looked up earlier does not hold then.
+    /// Changes whenever an address moves, which invalidates cached lookups.
     changes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
     by_address: HashMap<Address, Entry>,
-    /// What was learnt behind each port.
+    /// The addresses that were learnt, by port.
     learnt: HashMap<u32, Learnt>,
 }
 
-/// What was learnt behind a port.
+/// The addresses that were learnt on one port.
 #[derive(Debug, Default)]
 struct Learnt {
-    /// Addresses.
+    /// The number of addresses.
     count: usize,
-    /// Until when there is no room for more, nanoseconds.
+    /// The time until which there is no room for more, nanoseconds.
     full_until: u64,
 }
 
@@ -56,19 +56,19 @@ impl Table {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes whenever an address is somewhere else than before.
+    /// Changes whenever an address moves.
     #[inline]
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// What was looked up earlier does not hold any more.
+    /// Invalidates all cached lookups.
     pub(super) fn change(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Behind which port an address is at `now`.
+    /// The port of an address at `now`.
     #[must_use]
     pub fn find(&self, address: Address, now: u64) -> Option<u32> {
         let entries = self.read();
@@ -77,14 +77,15 @@ impl Table {
         (entry.given || !is_old).then_some(entry.port)
     }
 
-    /// Takes note that something came from an address by a port. An address that was given to a port stays there.
+    /// Learns the port of a source address. An address that is assigned to a port is not learnt.
     pub fn learn(&self, address: Address, port: u32, now: u64) {
         {
             let entries = self.read();
             match entries.by_address.get(&address) {
                 Some(entry) if entry.given => return,
                 Some(entry) if entry.port == port => return entry.seen.store(now, Ordering::Relaxed),
-                // One that makes up addresses costs the others nothing: no lock that they wait for, and no search.
+                // A guest that makes up addresses must cost the others nothing: no lock that they wait for, and no
+                // search.
                 _ if entries.is_full(port, now) => return,
                 _ => {}
             }
@@ -99,13 +100,13 @@ impl Table {
         self.change();
     }
 
-    /// Whether an address was given to another port.
+    /// Tests whether an address is assigned to another port.
     #[must_use]
     pub fn is_anothers(&self, address: Address, port: u32) -> bool {
         self.read().by_address.get(&address).is_some_and(|entry| entry.given && entry.port != port)
     }
 
-    /// Gives an address to a port for good. Whether no other has it.
+    /// Assigns an address to a port. `false` if another port has it.
     pub fn give(&self, address: Address, port: u32) -> bool {
         let mut entries = self.write();
         let is_free = entries.by_address.get(&address).is_none_or(|entry| !entry.given);
@@ -117,7 +118,7 @@ impl Table {
         is_free
     }
 
-    /// Forgets a port.
+    /// Forgets all addresses of a port.
     pub fn forget(&self, port: u32) {
         let mut entries = self.write();
         entries.by_address.retain(|_, entry| entry.port != port);
@@ -126,13 +127,13 @@ impl Table {
         self.change();
     }
 
-    /// Addresses that are known.
+    /// The number of addresses.
     #[must_use]
     pub fn len(&self) -> usize {
         self.read().by_address.len()
     }
 
-    /// Whether none is known.
+    /// Tests whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -164,7 +165,7 @@ impl Entries {
         }
     }
 
-    /// Forgets the addresses of a port from which nothing came for long. Whether there were any.
+    /// Forgets the aged addresses of a port. `false` if there were none.
     fn forget_old(&mut self, port: u32, now: u64) -> bool {
         let before = self.by_address.len();
         self.by_address.retain(|_, entry| {
@@ -177,16 +178,16 @@ impl Entries {
     }
 }
 
-/// How long something that was looked up holds, nanoseconds: an address grows old no less exactly than that.
+/// The time for which a cached lookup is valid, nanoseconds. Addresses age no more exactly than that.
 const HOLDS_NS: u64 = 1_000_000_000;
 
-/// Addresses that were looked up.
+/// A cache of lookups, for one sender: most packets go where the one before went.
 #[derive(Debug)]
 pub(super) struct LookupCache([Known; LookupCache::SIZE]);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// The address, with a bit on top that says that there is one.
+    /// The address, with a bit above it that marks a valid entry.
     address: u64,
     until: u64,
     index: u32,

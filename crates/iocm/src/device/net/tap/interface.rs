@@ -1,4 +1,4 @@
-//! Asking the kernel for a tap.
+//! The ioctls of taps.
 
 use crate::device::net::NetError;
 use crate::device::net::header::SIZE;
@@ -8,20 +8,20 @@ use rustix::io::fcntl_dupfd_cloexec;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// An interface that is wanted.
+/// A tap to be opened.
 pub(super) struct Interface {
     pub(super) name: String,
     pub(super) pairs: u16,
     pub(super) mtu: u16,
 }
 
-/// An interface's queues, and what it is called.
+/// The queues of a tap, and its name.
 pub(super) struct OpenTap {
     pub(super) files: Vec<OwnedFd>,
     pub(super) name: String,
 }
 
-/// `struct ifreq` (netdevice(7)) with a number or flags: all that is asked for here.
+/// `struct ifreq` (netdevice(7)) with flags or a number.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Ask {
@@ -80,7 +80,7 @@ impl Interface {
         };
         let cannot = |source: io::Error| NetError::Namespace { path: path.clone(), source };
         let file = std::fs::File::open(&path).map_err(cannot)?;
-        // A thread cannot easily come back from a namespace, so that one is made for it.
+        // A thread cannot easily leave a namespace again, so that one is started for it.
         let thread = std::thread::Builder::new().name("namespace".to_owned()).spawn(move || {
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok::<_, rustix::io::Errno>(self.open())
@@ -99,7 +99,7 @@ impl Interface {
         let was_there = self.is_there()?;
         let multiple = if self.pairs > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
         let (first, asked) = self.queue(KIND | multiple).or_else(|error| match self.pairs {
-            // One that is there was made for several queues.
+            // An existing tap may have been made for several queues.
             1 => self.queue(KIND | libc::IFF_MULTI_QUEUE).map_err(|_| error),
             _ => Err(error),
         })?;
@@ -125,7 +125,7 @@ impl Interface {
         Ok((file, asked))
     }
 
-    /// A socket of the namespace, by which interfaces are asked for.
+    /// A socket in the namespace, for interface ioctls.
     fn socket(&self) -> Result<OwnedFd, NetError> {
         use rustix::net::{AddressFamily, SocketType, socket};
         let socket = socket(AddressFamily::INET, SocketType::DGRAM, None);
@@ -136,7 +136,7 @@ impl Interface {
         Ok(rustix::net::netdevice::name_to_index(self.socket()?, &self.name).is_ok())
     }
 
-    /// Gives it its MTU, and lets packets through.
+    /// Sets its MTU, and sets it up.
     fn set_up(&self) -> Result<(), NetError> {
         let socket = self.socket()?;
         if self.mtu > 0 {
@@ -152,7 +152,7 @@ impl Interface {
     }
 }
 
-/// Takes descriptors that this process was started with.
+/// Takes file descriptors that this process inherited.
 pub(super) fn given(numbers: &[i32], pairs: u16) -> Result<OpenTap, NetError> {
     if numbers.len() != usize::from(pairs) {
         return Err(NetError::Files { files: numbers.len(), pairs });
