@@ -1,5 +1,5 @@
-//! How fast our own recordings are written and read, and how many bytes an exit takes: the exits of a test fixture, or
-//! of a recording whose path is given, again and again at later times. A second path keeps what was written.
+//! Benchmark of our own recordings: the time to write and to read an exit, and its bytes. It repeats the exits of a
+//! test fixture, or of a recording whose path is given, at later times. A second path keeps what was written.
 
 use std::fs::File;
 use std::io::{Seek, Write};

@@ -1,5 +1,5 @@
-//! How fast a recording of xentrace is read: one of the test fixtures, again and again with later ticks, until it
-//! is large. `xenalyze --summary` can be timed on the same file: give a path to keep it.
+//! Benchmark of reading a recording of xentrace: one of the test fixtures, repeated with later ticks until it is large.
+//! `xenalyze --summary` can be timed on the same file: give a path to keep it.
 
 #[path = "xentrace/copies.rs"]
 mod copies;

@@ -10,10 +10,10 @@ use crate::quick::{Load, Quick};
 /// Event numbers are 16 bits wide.
 const IDS: usize = 1 << 16;
 
-/// How often each event of a [`Decoder`] occurred, by its slot.
+/// The number of occurrences of each event of a [`Decoder`], by its slot.
 pub(crate) type Counts = Vec<u64>;
 
-/// What a record turned out to be.
+/// The result of decoding a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decoded {
     /// An event to pass on.
@@ -24,7 +24,7 @@ pub(crate) enum Decoded {
     Undecoded,
 }
 
-/// Where a field lies and how wide it is.
+/// The offset and the width of a field.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     offset: u16,
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// How to read one event.
+/// The recipe for reading one event.
 #[derive(Debug, Clone, Copy)]
 enum Recipe {
     Exit { reason: Place, isa: Place, rip: Place },
@@ -70,7 +70,7 @@ pub(crate) struct Decoder {
     names: Vec<String>,
     /// The slot of `kvm_exit`.
     exits: Option<usize>,
-    /// Where the records hold their thread; the same for all events of a kernel.
+    /// The thread's field, the same for all events of a kernel.
     thread: Place,
 }
 
@@ -101,12 +101,12 @@ impl Decoder {
         self.slots[id] = stored;
     }
 
-    /// Whether exits can be read.
+    /// Tests whether exits can be read.
     pub(crate) fn has_exits(&self) -> bool {
         self.exits.is_some()
     }
 
-    /// Whether the event of this number is an exit.
+    /// Tests whether the event of this number is an exit.
     pub(crate) fn is_exit(&self, id: u64) -> bool {
         self.slot(id).is_some_and(|slot| self.exits == Some(slot))
     }
@@ -116,7 +116,7 @@ impl Decoder {
         self.names.iter().map(String::as_str)
     }
 
-    /// How many events there are, of interest or not.
+    /// The number of events, of interest or not.
     pub(crate) fn slots(&self) -> usize {
         self.recipes.len()
     }
@@ -253,7 +253,7 @@ fn fill(recipe: &Recipe, raw: &[u8], event: &mut Event) -> Option<()> {
     Some(())
 }
 
-/// How to read this event of KVM (`arch/x86/kvm/trace.h`, `include/trace/events/kvm.h`).
+/// The recipe for this event of KVM (`arch/x86/kvm/trace.h`, `include/trace/events/kvm.h`).
 fn recipe(format: &EventFormat) -> Option<Recipe> {
     let must = |name: &str| format.field(name).and_then(place);
     let may = |name: &str| must(name).unwrap_or_default();

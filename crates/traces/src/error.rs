@@ -56,7 +56,7 @@ pub enum Error {
     Architecture {
         /// The path, or what stands for standard input.
         name: String,
-        /// What its header says.
+        /// The architecture in its header.
         architecture: String,
     },
     /// A version of the format that is not read.
@@ -64,21 +64,21 @@ pub enum Error {
     Unsupported {
         /// The path, or what stands for standard input.
         name: String,
-        /// What it is.
+        /// The kind of file.
         what: String,
-        /// What to do.
+        /// The next step for the user.
         next: &'static str,
     },
-    /// What must be in it before the first event is missing or makes no sense.
+    /// Something that must precede the first event is missing or makes no sense.
     #[error("{name} cannot be read: {what} at byte {offset}; {next}")]
     Header {
         /// The path, or what stands for standard input.
         name: String,
-        /// What is wrong.
+        /// The reason.
         what: String,
         /// Bytes from its start.
         offset: u64,
-        /// What to do.
+        /// The next step for the user.
         next: &'static str,
     },
     /// It is sound but was recorded without the events of interest.
@@ -90,7 +90,7 @@ pub enum Error {
         name: String,
         /// The event that is missing.
         missing: &'static str,
-        /// What it has instead.
+        /// The events that it has instead.
         found: String,
     },
     /// It is a sound recording of Xen without the events of interest.
@@ -101,7 +101,7 @@ pub enum Error {
     NoExitsOfXen {
         /// The path, or what stands for standard input.
         name: String,
-        /// What it has instead.
+        /// The events that it has instead.
         found: String,
     },
 }

@@ -1,8 +1,8 @@
-//! What every reader makes of its format's records.
+//! Events, the common form of all formats' records.
 
 use exits::{Access, Direction, ExitReason, Isa};
 
-/// What happened. The comment of each says what an [`Event`] of it holds.
+/// The kind of an event. The comment of each says what an [`Event`] of it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -70,7 +70,7 @@ impl Event {
         ExitReason { isa, code: self.value as u32 }
     }
 
-    /// What an event other than exit and entry is about.
+    /// The access of an event other than exit and entry.
     pub(crate) fn access(&self) -> Option<Access> {
         self.kind.access(self.value)
     }
@@ -95,7 +95,7 @@ impl Kind {
         Self::SORTS[self as usize % 16]
     }
 
-    /// What an event of this kind and value is about, if it is about a port, an address or a register.
+    /// The port, address or register of an event of this kind and value, if it has one.
     pub(crate) fn access(self, value: u64) -> Option<Access> {
         let number = value as u32;
         let port = |direction| Access::Port { port: value as u16, direction };

@@ -28,7 +28,7 @@ pub use writer::{WriteError, Writer, Written};
 
 pub(crate) use reading::read;
 
-/// Whether a recording begins as an Arrow stream.
+/// Tests whether a recording starts as an Arrow stream.
 pub(crate) fn begins(start: &[u8]) -> bool {
     message::begins(start)
 }

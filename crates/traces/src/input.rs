@@ -13,7 +13,7 @@ const START: usize = 64 << 10;
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Where a recording is read from.
+/// The source of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A file, or anything else with a path.
@@ -53,7 +53,7 @@ pub(crate) struct Input {
 
 enum Body {
     File(File),
-    /// What follows `start`.
+    /// The bytes that follow `start`.
     Stream(Box<dyn Read + Send>),
 }
 
@@ -144,7 +144,7 @@ impl Input {
         }
     }
 
-    /// Where the error of a stream that ended early will be.
+    /// The cell for the error of a stream that ended early.
     pub(crate) fn failure(&self) -> Failure {
         self.failure.clone()
     }

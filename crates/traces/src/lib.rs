@@ -51,7 +51,7 @@ pub use recordings::{Recording, Recordings};
 pub use sums::Sums;
 pub use xentrace::follow as follow_xentrace;
 
-/// What to take from a recording.
+/// The part of a recording to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// Only exits so many nanoseconds or more after the recording's first event.
@@ -69,16 +69,16 @@ pub struct Options {
     pub isa: Option<exits::Isa>,
 }
 
-/// What was found in a recording.
+/// The result of reading a recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     /// The exits.
     pub profile: exits::Profile,
-    /// What wrote the recording, and where.
+    /// The program and the machine that wrote the recording.
     pub origin: Origin,
-    /// Where reading had to end before the recording did. The profile holds everything before that place.
+    /// The place where reading had to end early. The profile holds everything before it.
     pub damage: Option<Damage>,
-    /// What else a user should know, one sentence each.
+    /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -96,10 +96,11 @@ pub fn read(source: &Source, options: &Options, sink: &mut impl Sink) -> Result<
     read_input(input::Input::open(source)?, options, sink)
 }
 
-/// Reads a recording that is in memory, as [`read`] does one from standard input; for tests and fuzzing.
+/// Reads a recording that is in memory, as [`read`] does from standard input; for tests and fuzzing.
 ///
 /// # Errors
-/// As those of [`read`].
+///
+/// Those of [`read`].
 #[doc(hidden)]
 pub fn read_bytes(bytes: &[u8], options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {
     let stream = Box::new(std::io::Cursor::new(bytes.to_vec()));

@@ -1,4 +1,4 @@
-//! Whether recordings are of machines that can be compared.
+//! The comparability of recordings: the machines that they were made on.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Format, Recordings};
 
-/// What recordings may differ in beside their exits.
+/// The properties, beside exits, in which recordings may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -25,8 +25,8 @@ pub enum Property {
 }
 
 impl Property {
-    /// Whether figures of two sides that differ in it say nothing of each other, unless one means to compare
-    /// just that.
+    /// Tests whether a difference makes the figures of two sides incomparable, unless the difference itself is to be
+    /// measured.
     #[must_use]
     pub const fn forbids_comparison(self) -> bool {
         matches!(self, Self::InstructionSet | Self::Hypervisor | Self::Processor)
@@ -50,9 +50,9 @@ impl fmt::Display for Property {
 pub struct Unlike {
     /// Which.
     pub property: Property,
-    /// What the recordings of one side say of it.
+    /// The values in the recordings of the first side.
     pub before: BTreeSet<String>,
-    /// What those of the other say.
+    /// The values in those of the second side.
     pub after: BTreeSet<String>,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Unlike {
     }
 }
 
-/// What differs between two sets of recordings. What one side does not say is not known to differ.
+/// The differences between two sets of recordings. A property that one side lacks is not a difference.
 #[must_use]
 pub fn unlike(before: &[Recordings], after: &[Recordings]) -> Vec<Unlike> {
     let properties = [

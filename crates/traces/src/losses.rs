@@ -1,4 +1,4 @@
-//! Where in time events were lost, processor by processor.
+//! The time spans in which events were lost, for each processor.
 
 use rustc_hash::FxHashMap;
 
@@ -38,7 +38,7 @@ impl LossMarks {
         }
     }
 
-    /// Whether events of `cpu` were lost from `from_ns` on and before `to_ns`.
+    /// Tests whether events of `cpu` were lost from `from_ns` on and before `to_ns`.
     pub(crate) fn between(&self, cpu: u16, from_ns: u64, to_ns: u64) -> bool {
         let Some(marks) = self.by_cpu.get(&cpu) else { return false };
         let at = marks.partition_point(|&mark| mark < from_ns);
@@ -61,7 +61,7 @@ impl LossMarks {
         }
     }
 
-    /// Whether one of the spans has time in common with that from `from_ns` to `to_ns`.
+    /// Tests whether one of the spans overlaps that from `from_ns` to `to_ns`.
     pub(crate) fn anywhere(&self, from_ns: u64, to_ns: u64) -> bool {
         let at = self.spans.partition_point(|span| span.from_ns < to_ns);
         at.checked_sub(1).is_some_and(|last| self.spans[last].latest_ns >= from_ns)

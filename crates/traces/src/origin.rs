@@ -1,4 +1,4 @@
-//! Where a recording comes from, and where it is damaged.
+//! The origin of a recording, and the place where it is damaged.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -41,7 +41,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// What a recording says of itself. Most formats say little.
+/// The facts that a recording has about itself. Most formats have few.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Its kind.
@@ -73,7 +73,7 @@ impl Origin {
 pub struct Damage {
     /// Bytes from the recording's start; of the unpacked recording if it was packed.
     pub offset: u64,
-    /// What is wrong there.
+    /// The defect at that place.
     pub what: String,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Whether an event is taken from this buffer.
+    /// Tests whether an event is taken from this buffer.
     pub(crate) fn takes(&mut self, buffer: usize, thread: u32, kind: Kind) -> bool {
         if kind != Kind::Entry {
             return *self.by_kind.entry((thread, kind as u8)).or_insert(buffer) == buffer;

@@ -16,7 +16,7 @@ use crate::event::{Event, Kind};
 use crate::losses::LossMarks;
 use crate::rows::{AccessRows, ReasonRows};
 
-/// What all vCPUs share while exits are counted.
+/// The state that all vCPUs share while exits are counted.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) timeline: Timeline,
@@ -73,7 +73,7 @@ struct Pending {
     row: u32,
     /// The whole exit is about it.
     whole: bool,
-    /// Where it was noted, if it was.
+    /// The place where it was noted, if it was.
     noted: Option<u32>,
 }
 

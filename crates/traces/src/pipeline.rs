@@ -16,7 +16,7 @@ const MOST_THREADS: usize = 8;
 /// Results that may lie ready besides one for each thread; one takes some 100 KiB.
 const MOST_READY: usize = 6;
 
-/// Where chunks come from.
+/// The source of chunks.
 pub(crate) trait Feed: Send {
     /// A piece of the recording; its memory is used again and again.
     type Chunk: Default + Send;
@@ -24,7 +24,7 @@ pub(crate) trait Feed: Send {
     fn next(&mut self, chunk: &mut Self::Chunk) -> bool;
 }
 
-/// How often to look before going to sleep: a hundred microseconds. Waking up takes nearly as long in a VM whose
+/// The number of polls before going to sleep: a hundred microseconds. Waking up takes nearly as long in a VM whose
 /// processor has gone idle meanwhile, and a chunk is decoded in less.
 const LOOKS: u32 = 4_000;
 
@@ -79,7 +79,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread is to do.
+/// A task for a thread.
 enum Task<R> {
     /// Take this result.
     Take(R),
@@ -89,7 +89,7 @@ enum Task<R> {
     Leave,
 }
 
-/// Where threads get their tasks.
+/// The queue from which threads take their tasks.
 struct Desk<R> {
     state: Mutex<State<R>>,
     most_results: usize,

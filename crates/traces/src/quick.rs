@@ -1,8 +1,8 @@
 //! The short way from a tracepoint's bytes to an event.
 //!
-//! What [`crate::decoder::Decoder`] does field by field is done here without a branch for each: a record is
-//! seen as a window of fixed size in which every offset of one byte is valid, and each number is eight bytes
-//! of it under a mask. Records that do not fit go the long way.
+//! It does what [`crate::decoder::Decoder`] does field by field, without a branch for each: a record is seen as a
+//! window of fixed size in which every offset of one byte is valid, and each number is eight bytes of it under a mask.
+//! Records that do not fit take the long way.
 
 use crate::event::{Event, Kind};
 
@@ -42,7 +42,7 @@ impl Load {
     }
 }
 
-/// How to read one event.
+/// The recipe for reading one event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quick {
     /// Bytes that the record must have at least.

@@ -6,7 +6,7 @@ use crate::{Error, Format, exitless, text, trace_dat, xentrace};
 /// `PERFILE2` as the recorder's machine wrote the number.
 const PERF: &[u8] = b"PERFILE2";
 const PERF_OTHER_ORDER: &[u8] = b"2ELIFREP";
-/// What Arrow's other format, also known as Feather, begins with.
+/// The first bytes of Arrow's file format, also known as Feather.
 const ARROW_FILE: &[u8] = b"ARROW1";
 /// `size` of `struct perf_pipe_file_header`; the header of a file is longer.
 const PIPE_HEADER: u64 = 16;

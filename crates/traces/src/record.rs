@@ -13,7 +13,7 @@ pub struct ExitRecord {
     pub cpu: u16,
     /// Why.
     pub reason: ExitReason,
-    /// Where the guest was, zero when the recording does not say.
+    /// The guest's instruction pointer, zero when the recording does not have it.
     pub guest_rip: u64,
     /// The last port, address or register that the host handled before the next entry.
     pub access: Option<Access>,
@@ -26,17 +26,17 @@ pub struct ExitRecord {
 pub struct AccessRecord {
     /// Which.
     pub access: Access,
-    /// How long it was handled, nanoseconds, as [`exits::Exits::handling`] defines it for accesses; `None`
-    /// when it is not known, or when a later access of the same sort took its place.
+    /// The handling time in nanoseconds, as [`exits::Exits::handling`] defines it for accesses; `None` when it is not
+    /// known, or when a later access of the same sort took its place.
     pub handling_ns: Option<u64>,
 }
 
 /// Takes exits one by one while a recording is read: those of one vCPU in order of time. It is called on
 /// several threads, but never on two at once.
 pub trait Sink: Send {
-    /// Whether it is of no use without the exits: a recording that has sums alone is refused then.
+    /// It is useless without the exits: a recording that has sums alone is then refused.
     const WANTS_EXITS: bool = true;
-    /// Whether [`Self::exit_with`] is to be given the accesses; gathering them takes time.
+    /// [`Self::exit_with`] needs the accesses; gathering them takes time.
     const WANTS_ACCESSES: bool = false;
 
     /// Takes one exit.

@@ -10,15 +10,15 @@ use crate::{Damage, Options, Origin, Reading};
 pub struct Recording {
     /// Its path, or what stands for standard input.
     pub name: String,
-    /// What wrote it, and where.
+    /// The program and the machine that wrote it.
     pub origin: Origin,
     /// From its first event to its last, as far as that is within the time asked for.
     pub observed: Option<Span>,
     /// Exits that were taken from it.
     pub exits: u64,
-    /// Where reading it had to end early.
+    /// The place where reading it had to end early.
     pub damage: Option<Damage>,
-    /// What else a user should know, one sentence each.
+    /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub struct Recordings {
     pub profile: Profile,
     /// The recordings, in the order in which they were read.
     pub files: Vec<Recording>,
-    /// What was taken from each.
+    /// The part that was read of each.
     pub options: Options,
     /// Which part of it the profile is.
     pub selection: Selection,
@@ -69,8 +69,8 @@ impl Recordings {
         Ok(Self { profile: selection.of(&self.profile)?, selection, ..self })
     }
 
-    /// How long something was recorded, nanoseconds; what two recordings saw at once counts once, and the
-    /// time between them not at all.
+    /// The recorded time, nanoseconds. Overlapping recordings count once, and the time between recordings does not
+    /// count.
     #[must_use]
     pub fn observed_ns(&self) -> u64 {
         let mut spans: Vec<Span> = self.files.iter().filter_map(|file| file.observed).collect();
@@ -90,7 +90,7 @@ impl Recordings {
         self.files.iter().filter_map(|file| file.observed).reduce(Span::join)
     }
 
-    /// Whether some recording is damaged.
+    /// Tests whether some recording is damaged.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.files.iter().any(|file| file.damage.is_some())

@@ -30,14 +30,14 @@ use crate::{Damage, Error, Format, Options, Origin, Reading, Sink};
 
 /// Events after which older ones are handed on.
 const STEP: u64 = 1 << 16;
-/// What is read from a pipe can be out of order by less than this.
+/// The largest disorder in text that is read from a pipe.
 const SLACK_NS: u64 = 1_000_000_000;
 /// The event without which there is nothing to count.
 const KVM_EXIT: &str = "kvm:kvm_exit";
 /// Names of events in a message.
 const FEW: usize = 5;
 
-/// Whether a recording of this kind begins like this.
+/// Tests whether a recording of this kind starts like this.
 pub(crate) fn begins(start: &[u8]) -> bool {
     let is_event =
         |line: &[u8]| Columns::parse(line).is_some_and(|columns| Named::find(columns.rest).is_some());
@@ -76,7 +76,7 @@ fn cut(line: &Line<'_>) -> Damage {
     Damage { offset: line.offset, what: "the last line is cut off".to_owned() }
 }
 
-/// What was read so far.
+/// The state of reading.
 struct Text<'s, S> {
     assembly: Assembly<'s, S>,
     reasons: Reasons,
@@ -225,7 +225,7 @@ impl<'s, S: Sink> Text<'s, S> {
     }
 }
 
-/// What there is instead of exits.
+/// The events that a recording has instead of exits.
 fn found(counts: &[(String, u64)]) -> String {
     if counts.is_empty() {
         return "no events at all".to_owned();

@@ -19,7 +19,7 @@ struct Row {
     events: Vec<Event>,
     /// So many of them were handed on.
     done: usize,
-    /// Whether they are in order of time.
+    /// They are ordered by time.
     ordered: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Thread {
     pub(crate) vcpu: Vcpu,
     pub(crate) pairing: Pairing,
     waiting: VecDeque<Row>,
-    /// Whether `waiting` is in order of time, as it is unless the thread changed processors.
+    /// `waiting` is ordered by time, as it is unless the thread changed processors.
     ordered: bool,
     newest_waiting_ns: u64,
     /// Time of the newest event that was handed on.

@@ -41,7 +41,7 @@ const KVM_EXIT: &str = "kvm:kvm_exit";
 /// Names of events in a message.
 const FEW: usize = 5;
 
-/// Whether a recording of this kind begins like this.
+/// Tests whether a recording of this kind starts like this.
 pub(crate) fn begins(start: &[u8]) -> bool {
     start.starts_with(header::MAGIC)
 }
@@ -89,7 +89,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     Ok(Reading { profile: assembly.finish(), origin, damage, warnings })
 }
 
-/// What `uname` said of the recorded machine.
+/// The output of `uname` on the recorded machine.
 struct Machine {
     host: Option<String>,
     kernel: Option<String>,
@@ -106,7 +106,7 @@ impl Machine {
     }
 }
 
-/// Whether it can have exits that are understood.
+/// Checks that it can have exits that are understood.
 fn check(recorded: &Recorded, layout: &Layout, architecture: Option<String>) -> Result<(), Error> {
     let name = || recorded.name.clone();
     let descriptions = &layout.descriptions;
@@ -170,7 +170,7 @@ fn of_one_clock(layout: &Layout, warnings: &mut Vec<String>) -> Vec<(Buffer, Clo
     kept.into_iter().map(|buffer| (buffer.clone(), clock)).collect()
 }
 
-/// What is summed up over all batches.
+/// The totals over all batches.
 struct Tally {
     counts: Vec<u64>,
     /// By the buffer's number.

@@ -7,10 +7,10 @@ use tracepoints::EventFormat;
 
 use crate::bytes::{text, u32_at, u64_at};
 
-/// What the block begins with.
+/// The first bytes of the block.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
-/// What the block says.
+/// The content of the block.
 #[derive(Debug, Default)]
 pub(crate) struct TracingData {
     /// Every event with its system.

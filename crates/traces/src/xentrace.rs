@@ -37,7 +37,7 @@ const RECORDS_OF_BEGINNING: usize = 16;
 /// Events that are handed over at once: 128 KiB.
 const EVENTS: usize = 4096;
 
-/// Whether a recording of this kind begins like this.
+/// Tests whether a recording of this kind starts like this.
 pub(crate) fn begins(start: &[u8]) -> bool {
     let Some(window) = Window::parse(start) else { return false };
     match sequence(start, RECORDS_OF_BEGINNING) {
@@ -189,7 +189,7 @@ fn frequency_warning(estimated_hz: Option<u64>) -> String {
     )
 }
 
-/// What may be wrong with the exits.
+/// The doubts about the exits.
 fn doubts(found: Found, oddities: Oddities, reasons: Reasons, doubtful: bool) -> Vec<String> {
     let Found { exits, unsaid, not_vmx, .. } = found;
     let Oddities { unowned, idle, siblings } = oddities;

@@ -12,7 +12,7 @@ const MOST_TEXT: u64 = 16 << 20;
 /// Writers may round lengths up to a cache line.
 const PADDING: usize = 64;
 
-/// What is wrong with a batch.
+/// The defect of a batch.
 pub(super) type Wrong = String;
 
 /// One batch, of exits or of a dictionary.
@@ -94,7 +94,7 @@ impl Column {
         usize::try_from(self.get_valid(row)?).ok()
     }
 
-    /// Whether a row has a value.
+    /// Tests whether a row has a value.
     pub(super) fn has(&self, row: usize) -> bool {
         self.validity.has(row)
     }

@@ -1,5 +1,5 @@
-//! Where the columns of a schema lie in a batch: the numbers of their nodes and buffers, which follow from the
-//! types of all columns before them (Arrow columnar format, "RecordBatch message").
+//! The columns of a schema in a batch: the numbers of their nodes and buffers, which follow from the types of all
+//! columns before them (Arrow columnar format, "RecordBatch message").
 
 use arrow_ipc::{Field, Schema, Type};
 
@@ -174,7 +174,7 @@ fn earlier(field: &Field<'_>, place: Place) -> Option<Earlier> {
     })
 }
 
-/// Where the next column begins.
+/// The position after a column.
 fn after(field: &Field<'_>, place: Place, depth: usize) -> Result<Place, String> {
     let name = field.name().unwrap_or_default();
     let unknown = || format!("column `{name}` is of a type that is not read; leave it out");

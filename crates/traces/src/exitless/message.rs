@@ -6,14 +6,14 @@ use arrow_ipc::{Message, root_as_message};
 
 use crate::Damage;
 
-/// What begins every message.
+/// The first bytes of every message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// No schema and no summary is as long: a thousand VMs have 40 KiB of names.
 const MOST_METADATA: u64 = 16 << 20;
 /// No batch that is read has as many bytes.
 const MOST_BODY: u64 = 256 << 20;
 
-/// Whether a recording begins as an Arrow stream does: with a message of a credible length.
+/// Tests whether a recording starts as an Arrow stream does: with a message of a credible length.
 pub(super) fn begins(start: &[u8]) -> bool {
     let length =
         start.get(4..8).and_then(|bytes| bytes.first_chunk()).map(|&bytes| u32::from_le_bytes(bytes));
@@ -21,7 +21,7 @@ pub(super) fn begins(start: &[u8]) -> bool {
         && length.is_some_and(|length| length > 0 && length % 8 == 0 && u64::from(length) <= MOST_METADATA)
 }
 
-/// What comes next in a stream.
+/// The next item of a stream.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next {
     /// A message: see [`Messages::message`] and [`Messages::body`].
@@ -35,7 +35,7 @@ pub(super) struct Messages<R> {
     from: R,
     /// Bytes read so far.
     position: u64,
-    /// Where the last message begins.
+    /// The start of the last message.
     start: u64,
     metadata: Vec<u8>,
     body: Vec<u8>,
@@ -106,7 +106,7 @@ impl<R: Read> Messages<R> {
         &self.body
     }
 
-    /// Whether nothing follows.
+    /// Tests whether nothing follows.
     pub(super) fn is_at_the_end(&mut self) -> Result<bool, Damage> {
         let mut one = Vec::new();
         self.start = self.position;

@@ -10,7 +10,7 @@ use super::writer::WriteError;
 use crate::input::Input;
 use crate::{Error, Format, Options, Origin, Reading, Sink};
 
-/// What the file says it is.
+/// The file's own name for its format.
 const FORMAT: &str = "exitless-profile";
 /// Within one number fields are added, never changed.
 const VERSION: u32 = 1;
@@ -20,10 +20,10 @@ const MOST: u64 = 256 << 20;
 /// Bytes that may be made of it. Those 50 MB become 180 MB; packed, a file can be small and hold much more.
 const MOST_MADE: u64 = 512 << 20;
 
-/// How a profile is stored.
+/// The storage of a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Packing {
-    /// As JSON that any tool reads.
+    /// JSON that any tool reads.
     #[default]
     None,
     /// The same, packed with zstd: about a tenth of it.
@@ -47,7 +47,7 @@ struct Stored<'p> {
     profile: &'p Profile,
 }
 
-/// What is read of it.
+/// The part of a file that is read.
 #[derive(Deserialize)]
 struct ReadBack {
     format: String,
@@ -65,7 +65,7 @@ struct ReadBack {
     profile: Profile,
 }
 
-/// What of the host's fingerprint tells recordings apart.
+/// The part of the host's fingerprint that tells recordings apart.
 #[derive(Deserialize)]
 struct Host {
     #[serde(default)]
@@ -128,7 +128,7 @@ fn cannot_store(source: std::io::Error) -> WriteError {
     WriteError::StoreProfile { source }
 }
 
-/// Whether a file begins as a profile does, be it indented or with its fields in order of their names.
+/// Tests whether a file starts as a profile does, even if it is indented or has its fields in alphabetical order.
 pub(crate) fn begins(start: &[u8]) -> bool {
     let quoted = [b"\"", FORMAT.as_bytes(), b"\""].concat();
     start.trim_ascii_start().starts_with(b"{") && start.windows(quoted.len()).any(|bytes| bytes == quoted)

@@ -53,7 +53,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     Ok(Reading { profile, origin, damage, warnings })
 }
 
-/// What the schema's metadata say.
+/// The metadata of the schema.
 struct Header {
     origin: Origin,
     start_ns: Option<u64>,
@@ -128,7 +128,7 @@ struct Session<'s, S> {
     /// Offsets from the recording's beginning, and the beginning once it is known.
     options: Options,
     first_ns: Option<u64>,
-    /// What the rows themselves show, for a recording that some other tool wrote anew.
+    /// The time span of the rows, for a recording that another tool wrote anew.
     seen: Option<Span>,
     exits: u64,
     summary: Option<Stored>,

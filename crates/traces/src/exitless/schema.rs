@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Fields, Schema};
 use exits::Isa;
 
-/// What `exitless.format` says of a recording of single exits.
+/// The value of `exitless.format` for a recording of single exits.
 pub(super) const FORMAT: &str = "exits";
 /// Within one number columns and keys are added, never changed.
 pub(super) const VERSION: u32 = 1;
@@ -44,7 +44,7 @@ pub(super) mod key {
     pub(crate) const SUMMARY: &str = "exitless.summary";
 }
 
-/// What is known when a recording begins.
+/// The facts that are known when a recording starts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Header {
     /// The instruction set of the exits.

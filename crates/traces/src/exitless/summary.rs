@@ -1,19 +1,19 @@
-//! What is known of a recording so far, and at its end for good.
+//! The summary of a recording so far, final at its end.
 
 use std::collections::BTreeMap;
 
 use exits::{Losses, Span};
 use serde::{Deserialize, Serialize};
 
-/// What a recorder knows beside the exits. Every batch of a recording holds the newest, so that a cut recording
-/// has what was known last.
+/// A recorder's facts beside the exits. Every batch of a recording holds the newest, so that a cut recording has the
+/// last known ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// What is missing or doubtful, from the beginning on.
+    /// The losses since the start.
     pub losses: Losses,
     /// Names of VMs: those of the header and those that came later.
     pub names: BTreeMap<u32, String>,
-    /// How often each event occurred, by its name (`kvm:kvm_exit`), from the beginning on. When it is empty, the
+    /// The number of occurrences of each event since the start, by its name (`kvm:kvm_exit`). When it is empty, the
     /// exits, if any, are counted as `kvm:kvm_exit`.
     pub events: BTreeMap<String, u64>,
     /// Until when was recorded, nanoseconds of the recording's clock, where that is later than the last exit.

@@ -11,7 +11,7 @@ use super::layout::{Numbers, Strings, Texts};
 /// Texts of a dictionary; the writer's have no more than 70,000.
 const MOST_TEXTS: usize = 1 << 17;
 
-/// What a text means as a reason, an access or an instruction set; `None` where it means nothing as such.
+/// The meaning of a text as a reason, an access or an instruction set; `None` if it has none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Meaning {
     pub(super) reason: Option<ExitReason>,
@@ -99,7 +99,7 @@ impl TextColumn {
         self.plain.clear();
     }
 
-    /// What the text in a row means; `None` when there is no text.
+    /// The meaning of the text in a row; `None` when there is no text.
     pub(super) fn get(&self, row: usize) -> Option<Meaning> {
         match &self.dictionary {
             Some(dictionary) => {

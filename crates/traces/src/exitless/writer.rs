@@ -23,7 +23,7 @@ const LEVEL: i32 = 2;
 /// The end of an Arrow stream: a message without metadata.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// What came of a recording.
+/// The result of writing a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
     /// Exits in whole batches.
@@ -45,7 +45,7 @@ pub enum WriteError {
         written.bytes, written.exits, written.not_written
     )]
     Store {
-        /// What was written before.
+        /// The amount that was written before.
         written: Written,
         /// The cause.
         #[source]
@@ -61,7 +61,7 @@ pub enum WriteError {
     /// The exits have no form in the format.
     #[error("Cannot encode the recording")]
     Encode(#[from] ArrowError),
-    /// What is known of the recording has no JSON form.
+    /// The summary cannot be written as JSON.
     #[error("Cannot describe the recording")]
     Describe(#[from] serde_json::Error),
 }
@@ -121,12 +121,12 @@ impl<W: Write + Send> Writer<W> {
         Ok(writer)
     }
 
-    /// What is known now; it takes the place of what was known before and goes into the next batch.
+    /// Replaces the summary; the next batch holds the new one.
     pub fn set_summary(&mut self, summary: Summary) {
         self.summary = summary;
     }
 
-    /// What was written so far.
+    /// The amount that was written so far.
     #[must_use]
     pub fn written(&self) -> Written {
         self.written
@@ -187,7 +187,7 @@ impl<W: Write + Send> Writer<W> {
         self.waiting.clear();
     }
 
-    /// What waits as messages: new dictionaries and the batch.
+    /// Encodes the waiting rows as messages: new dictionaries and the batch.
     fn encode(&mut self) -> Result<Vec<u8>, WriteError> {
         let batch = self.dictionaries.batch(&self.schema, &self.waiting)?;
         let (dictionaries, exits) = IpcDataGenerator::default().encode(

@@ -1,6 +1,6 @@
 //! Bytes between what was read and what was given out.
 
-/// What was taken in, but not given out yet.
+/// Bytes that were read, but not handed out yet.
 #[derive(Default)]
 pub(super) struct Ahead {
     pub(super) bytes: Vec<u8>,
@@ -9,7 +9,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// What is ahead.
+    /// The bytes that are left.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.passed..]
     }

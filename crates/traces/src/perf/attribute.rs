@@ -49,7 +49,7 @@ pub(super) struct Attribute {
     flags: u64,
 }
 
-/// Where samples of an event keep what is wanted: bytes from the record's header on.
+/// The offsets in samples of an event, in bytes from the record's header on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Layout {
     pub(super) identity: Option<u16>,
@@ -137,7 +137,7 @@ impl Layout {
         record.get(at + 4..)?.get(..length)
     }
 
-    /// Where the tracepoint's bytes lie, if that is the same for all samples: behind their length.
+    /// The offset of the tracepoint's bytes, after their length, if it is the same for all samples.
     pub(super) fn fixed_raw(&self) -> Option<u16> {
         self.raw.filter(|_| self.read.is_none() && !self.callchain)
     }
@@ -168,7 +168,7 @@ mod tests {
         Attribute { kind: TRACEPOINT, config: 1, sample_type, read_format, flags: SAMPLE_ID_ALL }
     }
 
-    /// What `perf kvm stat record` asks for.
+    /// The sample type of `perf kvm stat record`.
     const USUAL: u64 = sample::IDENTIFIER
         | sample::IP
         | sample::TID

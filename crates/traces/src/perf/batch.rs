@@ -3,7 +3,7 @@
 use crate::decoder::Counts;
 use crate::event::Event;
 
-/// What is no event but has its place among them.
+/// A record that is not an event but has its place among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Note {
     /// All buffers were read once.
@@ -22,7 +22,7 @@ pub(super) enum Note {
 pub(super) struct Row {
     pub(super) member: Member,
     pub(super) events: Vec<Event>,
-    /// Whether they are in order of time.
+    /// They are ordered by time.
     pub(super) ordered: bool,
     pub(super) newest_ns: u64,
 }
@@ -41,7 +41,7 @@ impl Row {
 pub(super) struct Member(u64);
 
 impl Member {
-    /// As samples hold it.
+    /// From the form in samples.
     pub(super) fn new(both: u64) -> Self {
         Self(both)
     }

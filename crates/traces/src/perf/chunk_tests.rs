@@ -7,14 +7,14 @@ use super::*;
 use crate::perf::attribute::Attribute;
 
 const EXIT: &str = include_str!("../../../tracepoints/tests/fixtures/kvm_exit.format");
-/// What `perf kvm stat record` asks for: identifier, instruction pointer, thread, time, processor, period, raw.
+/// The sample type of `perf kvm stat record`: identifier, instruction pointer, thread, time, processor, period, raw.
 const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10;
 
 fn schema() -> Schema {
     schema_of(SAMPLE_TYPE, &[7])
 }
 
-/// Of exits that are recorded like this, under these identities.
+/// The schema of exits with this sample type, under these identities.
 fn schema_of(sample_type: u64, identities: &[u64]) -> Schema {
     let mut bytes = [0; 64];
     bytes[0] = 2;

@@ -16,7 +16,7 @@ const CMDLINE: u32 = 11;
 /// The records are in several files of a directory.
 pub(super) const DIR_FORMAT: u32 = 24;
 
-/// What the sections say.
+/// The content of the feature sections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Features {
     pub(super) host: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Whether the section is one that is read here.
+    /// Tests whether the section is one that is read here.
     pub(super) fn wants(feature: u32) -> bool {
         matches!(feature, TRACING_DATA | HOSTNAME | OSRELEASE | VERSION | ARCH | CPUDESC | CMDLINE)
     }

@@ -45,7 +45,7 @@ enum Stop {
     End,
     /// A record that is not for the decoder begins here.
     Special(u32),
-    /// What begins here is no record.
+    /// The bytes at this place are not a record.
     Broken,
 }
 
@@ -80,7 +80,7 @@ impl Records {
         self.position
     }
 
-    /// Whether everything was given out.
+    /// Tests whether everything was handed out.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }

@@ -29,7 +29,7 @@ pub(super) struct Section {
     pub(super) length: u64,
 }
 
-/// What the header says.
+/// The content of the header.
 #[derive(Debug)]
 pub(super) struct Header {
     /// The records; a length of zero means that perf did not get to write it.
@@ -85,7 +85,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Whether the file has, or was to have, this section.
+    /// Tests whether the file has, or was to have, this section.
     pub(super) fn has(&self, feature: u32) -> bool {
         self.features[(feature / 64) as usize] >> (feature % 64) & 1 != 0
     }

@@ -18,10 +18,10 @@ use crate::pipeline::Feed;
 const FORMATS: &str = include_str!("formats/linux-6.12");
 /// Samples to look at.
 const MOST_SAMPLES: usize = 20_000;
-/// What an event has to do as expected, in parts of hundred: clocks that differ and losses spoil some.
+/// The share of an event's occurrences that must be as expected, in percent: different clocks and losses spoil some.
 const MOSTLY: usize = 90;
 
-/// What one event did.
+/// The behaviour of one event.
 #[derive(Debug, Default)]
 struct Conduct {
     count: usize,
@@ -38,7 +38,7 @@ struct Conduct {
     in_msr: usize,
 }
 
-/// What a thread did last.
+/// The last events of a thread.
 #[derive(Debug, Default, Clone, Copy)]
 struct Last {
     event: u16,

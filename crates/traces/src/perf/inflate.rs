@@ -70,7 +70,7 @@ impl Inflater {
         out.append(&mut self.rest);
     }
 
-    /// Whether a record was begun but not ended.
+    /// Tests whether a record has started but not ended.
     pub(super) fn has_rest(&self) -> bool {
         !self.rest.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What is known of a recording's events, for whoever decodes its records.
+//! The events of a recording, for decoding its records.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Schema {
     others: FxHashMap<u64, u8>,
     /// The attribute of each identity.
     owners: FxHashMap<u64, usize>,
-    /// Where every sample has its identity; `None` when all have the same layout.
+    /// The offset of the identity in every sample; `None` when all have the same layout.
     identity: Option<u16>,
     pub(super) decoder: Arc<Decoder>,
     pub(super) short_way: Option<ShortWay>,
@@ -74,14 +74,14 @@ impl Schema {
         self.short_way = self.find_short_way();
     }
 
-    /// Whether the event with this identity is `kvm_exit`.
+    /// Tests whether the event with this identity is `kvm_exit`.
     pub(super) fn is_exit(&self, identity: u64) -> bool {
         let only = || (self.attributes.len() == 1).then_some(0);
         let owner = self.owners.get(&identity).copied().or_else(only);
         owner.is_some_and(|owner| self.decoder.is_exit(self.attributes[owner].config))
     }
 
-    /// Whether samples of tracepoints do not say when they happened.
+    /// Tests whether samples of tracepoints lack a time.
     pub(super) fn lacks_time(&self) -> bool {
         self.attributes.iter().any(|attribute| attribute.is_tracepoint() && !attribute.has_time())
     }

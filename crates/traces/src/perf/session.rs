@@ -69,12 +69,12 @@ fn found(schema: &Schema) -> String {
     }
 }
 
-/// What is summed up over all batches.
+/// The totals over all batches.
 #[derive(Default)]
 struct Tally {
     rounds: bool,
     counts: Vec<u64>,
-    /// As the buffers say, and as the kernel counted: the same losses, told twice since Linux 6.1.
+    /// The losses by the buffers, and by the kernel's count: the same losses, told twice since Linux 6.1.
     lost_in_buffers: u64,
     lost_samples: u64,
     lost_exits: u64,

@@ -19,7 +19,7 @@ const MOST_EVENTS: usize = 16;
 /// Numbers that tell events apart lie this close together.
 const MOST_NUMBERS: u64 = 1 << 16;
 
-/// Where samples of tracepoints keep what is wanted.
+/// The offsets in samples of tracepoints.
 trait Places {
     /// The number that tells the event.
     fn key(&self, sample: &Window) -> u64;
@@ -30,7 +30,7 @@ trait Places {
     fn length(&self, sample: &Window) -> u64;
     /// The event's number, with which they begin.
     fn id(&self, sample: &Window) -> u64;
-    /// Where they begin.
+    /// The offset of the raw bytes.
     fn raw(&self) -> u64;
 }
 
@@ -94,7 +94,7 @@ impl Places for Usual {
     }
 }
 
-/// As the recording says.
+/// The offsets that the recording tells.
 #[derive(Debug, Clone)]
 struct Told {
     key: Load,
@@ -148,12 +148,12 @@ impl Places for Told {
 struct Step {
     /// With which its bytes begin.
     id: u64,
-    /// Of the decoder.
+    /// The slot in the decoder.
     slot: usize,
     quick: Quick,
 }
 
-/// What the short way has to know of a recording.
+/// The facts about a recording that the short way needs.
 #[derive(Debug, Clone)]
 pub(super) struct ShortWay {
     places: Told,
@@ -229,7 +229,7 @@ impl ShortWay {
 struct Walk<'w, L> {
     way: &'w ShortWay,
     batch: &'w mut Batch,
-    /// How often each event was met.
+    /// The number of occurrences of each event.
     occurred: [u64; MOST_EVENTS],
     long: L,
 }

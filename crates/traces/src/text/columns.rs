@@ -34,7 +34,7 @@ pub(super) struct Columns<'a> {
     /// Nanoseconds, or what the unit is.
     pub(super) time: u64,
     pub(super) unit: Unit,
-    /// What happened: the rest of the line.
+    /// The event: the rest of the line.
     pub(super) rest: &'a [u8],
 }
 
@@ -61,7 +61,7 @@ impl<'a> Columns<'a> {
 }
 
 struct Stamp {
-    /// Where in the line it begins.
+    /// The start in the line.
     start: usize,
     time: u64,
     unit: Unit,
@@ -147,7 +147,7 @@ impl<'a> Who<'a> {
     }
 }
 
-/// Where the digits at the end begin.
+/// The start of the digits at the end.
 fn digits_at_the_end(text: &[u8]) -> usize {
     text.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1)
 }

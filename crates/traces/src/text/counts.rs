@@ -1,4 +1,4 @@
-//! How often each event was seen, by its name.
+//! The number of occurrences of each event, by its name.
 
 use rustc_hash::FxHashMap;
 

@@ -1,6 +1,6 @@
-//! What an event's text says: `TP_printk` of `arch/x86/kvm/trace.h` and `include/trace/events/kvm.h` of
-//! Linux 4.x to 6.x, the plug-in `plugin_kvm.c` of libtraceevent for `trace-cmd report` and `perf script`, and
-//! the plain fields of `trace-cmd report -R` and of tracefs's option `fields`.
+//! The text of an event: `TP_printk` of `arch/x86/kvm/trace.h` and `include/trace/events/kvm.h` of Linux 4.x to 6.x,
+//! the plug-in `plugin_kvm.c` of libtraceevent for `trace-cmd report` and `perf script`, and the plain fields of
+//! `trace-cmd report -R` and of tracefs's option `fields`.
 
 use super::number::{after, find, hexadecimal, number};
 use super::reasons::Reasons;
@@ -138,7 +138,7 @@ fn flag(text: &[u8]) -> Option<u64> {
     number(text.strip_prefix(b"(").unwrap_or(text))
 }
 
-/// What was read or written; zero when the text does not say.
+/// The value that was read or written; zero when the text does not have it.
 fn value(text: &[u8]) -> u64 {
     after(text, b"val ").or_else(|| after(text, b"val=")).and_then(number).unwrap_or(0)
 }

@@ -11,7 +11,7 @@ pub(super) struct Line<'a> {
     pub(super) text: &'a [u8],
     /// Bytes from the stream's start.
     pub(super) offset: u64,
-    /// Whether the stream went on behind it: a line that the stream ends in may be cut off.
+    /// The stream continued after it: the last line of a stream may be cut off.
     pub(super) ended: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::Origin;
 const PERF_LOST: &[u8] = b"PERF_RECORD_LOST lost ";
 const PERF_LOST_SAMPLES: &[u8] = b"PERF_RECORD_LOST_SAMPLES lost ";
 
-/// Where events were lost.
+/// The place of a loss of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
     /// By perf's reader.
@@ -29,7 +29,7 @@ pub(super) fn tracer_lost(line: &[u8]) -> Option<(u16, u64)> {
     Some((cpu, decimal(lost.unwrap_or(inside)).unwrap_or(0)))
 }
 
-/// What the line of a record of perf that is no event says.
+/// The loss in a line for a record of perf that is not an event.
 pub(super) fn perf_lost(rest: &[u8]) -> Option<Lost> {
     if let Some(count) = rest.strip_prefix(PERF_LOST) {
         return decimal(count).map(Lost::Perf);

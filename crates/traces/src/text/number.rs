@@ -41,7 +41,7 @@ fn digit(byte: u8) -> Option<u8> {
     byte.is_ascii_digit().then(|| byte - b'0')
 }
 
-/// What follows the first `key` that stands at the start of a word.
+/// The text after the first `key` that stands at the start of a word.
 pub(super) fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let mut from = 0;
     loop {
@@ -53,7 +53,7 @@ pub(super) fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Where `what` first is.
+/// The first position of `what`.
 pub(super) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     let first = *what.first()?;
     let mut from = 0;

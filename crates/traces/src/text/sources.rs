@@ -20,7 +20,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Whether an event is taken, by what stands before its thread's number.
+    /// Tests whether an event is taken, by the text before its thread's number.
     pub(super) fn takes(&mut self, before: &[u8], thread: u32, kind: Kind) -> bool {
         let source = source(before);
         // Nearly all texts have one source, and no word for it.
@@ -41,7 +41,7 @@ impl Sources {
     }
 }
 
-/// What is before the thread's name: a word and a colon, and spaces that fill up the name's column.
+/// The text before the thread's name: a word and a colon, and spaces that fill up the name's column.
 fn source(before: &[u8]) -> &[u8] {
     let colon = before.windows(3).position(|window| window == b":  ");
     colon.map_or(&[], |colon| &before[..colon])

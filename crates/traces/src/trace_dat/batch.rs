@@ -11,12 +11,12 @@ use crate::event::{Event, Kind};
 pub(super) struct Row {
     pub(super) thread: u32,
     pub(super) events: Vec<Event>,
-    /// Whether they are in order of time.
+    /// They are ordered by time.
     pub(super) ordered: bool,
     pub(super) newest_ns: u64,
 }
 
-/// What the pages of a chunk hold.
+/// The content of a chunk's pages.
 #[derive(Default)]
 pub(super) struct Batch {
     rows: Vec<Row>,

@@ -50,7 +50,7 @@ impl Clock {
         ns.saturating_add_signed(self.offset_ns)
     }
 
-    /// What a user should know of times by this clock.
+    /// A warning about times of this clock, if one is due.
     pub(super) fn doubt(&self, name: &str) -> Option<String> {
         match self.rate {
             Rate::Nanoseconds | Rate::Tsc(_) => None,

@@ -9,7 +9,7 @@ use super::file::{Fields, Flaw};
 /// Sections hold descriptions of events, a few megabytes where all are enabled.
 const MOST: usize = 64 << 20;
 
-/// How parts are packed.
+/// The compression of a file's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     None,
@@ -103,7 +103,7 @@ impl Unpacker {
     }
 }
 
-/// What became of a packed part.
+/// The result of unpacking a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Whole,

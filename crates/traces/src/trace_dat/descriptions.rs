@@ -12,20 +12,20 @@ use crate::decoder::Decoder;
 /// Descriptions are a few kilobytes each.
 const LONGEST: u64 = 1 << 20;
 
-/// What `header_page` says.
+/// The content of `header_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pages {
     /// Bytes of a page, the 16 before the records included.
     pub(super) size: u64,
-    /// Whether the kernel's `long` has 64 bits.
+    /// The kernel's `long` has 64 bits.
     pub(super) wide: bool,
 }
 
-/// What the file describes.
+/// The descriptions in the file.
 pub(super) struct Descriptions {
     pub(super) pages: Option<Pages>,
     pub(super) decoder: Decoder,
-    /// Whether there is a `kvm_exit`, of whatever fields.
+    /// There is a `kvm_exit`, with whatever fields.
     pub(super) has_kvm_exit: bool,
     /// Systems whose events are described, those of ftrace itself left out.
     pub(super) systems: Vec<String>,

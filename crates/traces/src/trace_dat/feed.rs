@@ -11,7 +11,7 @@ use crate::pipeline;
 
 /// Bytes that are read of one processor at a time, at most.
 const STEP: u64 = 256 << 10;
-/// Of all processors together. Their events wait until the slowest processor has come as far, so that this
+/// The bytes of a step over all processors. Their events wait until the slowest processor has come as far, so that this
 /// keeps them well below what `Assembly` holds.
 const STEPS: u64 = 16 << 20;
 /// Pages of one processor that may be read although another processor has earlier ones: a step has its price.
@@ -23,14 +23,14 @@ pub(super) struct Chunk {
     /// Whole pages, but for what the file does not have any more.
     pub(super) bytes: Vec<u8>,
     pub(super) page_size: usize,
-    /// Where in the file they are; where their packed form begins when `packed`.
+    /// The offset in the file; of the packed form when `packed`.
     pub(super) offset: u64,
     pub(super) packed: bool,
     pub(super) cpu: u16,
     /// The number of the buffer.
     pub(super) buffer: usize,
     pub(super) clock: Option<Clock>,
-    /// What is wrong behind the pages.
+    /// The defect after the pages.
     pub(super) flaw: Option<Flaw>,
     /// No event after those of this chunk and the ones before is older than this.
     pub(super) reached_ns: u64,

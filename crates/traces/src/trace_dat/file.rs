@@ -9,7 +9,7 @@ use crate::{Damage, Error};
 /// Names and versions are short; more than this is no text.
 const LONGEST_TEXT: u64 = 4096;
 
-/// What to do about a file whose first part makes no sense.
+/// The next step for a file whose first part makes no sense.
 const AGAIN: &str = "copy the file once more, or record again";
 
 /// The open recording.
@@ -81,7 +81,7 @@ impl Flaw {
 /// Little-endian numbers, texts and blocks, one after the other.
 pub(super) struct Fields<R> {
     reader: R,
-    /// Where in the file the next one is, for messages.
+    /// The offset of the next one in the file, for messages.
     pub(super) at: u64,
 }
 

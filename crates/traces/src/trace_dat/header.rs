@@ -4,23 +4,23 @@ use super::compression::Compression;
 use super::file::{Flaw, Recorded};
 use crate::Error;
 
-/// What every file begins with, before the text of its version.
+/// The first bytes of every file, before the text of its version.
 pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// The first version that is made of sections.
 const SECTIONS: u32 = 7;
 const UPDATE: &str =
     "write it with `trace-cmd record --file-version 7`, or give the text that `trace-cmd report` makes";
 
-/// What they say.
+/// The content of the first parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) version: u32,
     /// Bytes of a page, as the recorder's machine had it.
     pub(super) page_size: u32,
     pub(super) compression: Compression,
-    /// Where the first options are (version 7).
+    /// The offset of the first options (version 7).
     pub(super) options: u64,
-    /// Where the header ends.
+    /// The end of the header.
     pub(super) end: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Where in a file what is, whichever version it has.
+//! The layout of a file, in both versions of the format.
 
 use super::descriptions::Descriptions;
 use super::file::{Flaw, Recorded};
@@ -16,7 +16,7 @@ pub(super) struct Buffer {
     pub(super) name: String,
     pub(super) clock: String,
     pub(super) page_size: u64,
-    /// Whether the pages are packed.
+    /// The pages are packed.
     pub(super) packed: bool,
     pub(super) processors: Vec<Processor>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Layout {
     pub(super) descriptions: Descriptions,
     pub(super) facts: Facts,
     pub(super) buffers: Vec<Buffer>,
-    /// What could not be read, although other parts could.
+    /// The parts that could not be read, although others could.
     pub(super) flaws: Vec<Flaw>,
     pub(super) warnings: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! What the options of a file say: trace-cmd.dat.v7(5), "OPTIONS SECTION"; `handle_options` in
-//! `lib/trace-cmd/trace-input.c` of trace-cmd.
+//! The options of a file: trace-cmd.dat.v7(5), "OPTIONS SECTION"; `handle_options` in `lib/trace-cmd/trace-input.c` of
+//! trace-cmd.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -40,7 +40,7 @@ pub(super) struct Processor {
 /// A ring buffer: the one of tracefs itself or that of an instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct BufferOption {
-    /// Where the buffer's section is (version 7) or its table of processors (version 6).
+    /// The offset of the buffer's section (version 7) or of its table of processors (version 6).
     pub(super) offset: u64,
     /// Empty for the one of tracefs itself.
     pub(super) name: String,
@@ -48,7 +48,7 @@ pub(super) struct BufferOption {
     pub(super) clock: Option<String>,
     pub(super) page_size: u32,
     pub(super) processors: Vec<Processor>,
-    /// Whether it holds text instead of pages.
+    /// It holds text instead of pages.
     pub(super) text: bool,
 }
 
@@ -62,12 +62,12 @@ pub(super) struct Facts {
     /// Nanoseconds to add to every time.
     pub(super) offset_ns: i64,
     pub(super) tsc_rate: Option<TscRate>,
-    /// Whether it was recorded in a guest, with how its clock differs from the host's.
+    /// It was recorded in a guest; with the difference of its clock from the host's.
     pub(super) of_guest: bool,
     /// Contents of `per_cpu/cpu*/stats`, a title before those of an instance.
     pub(super) statistics: String,
     pub(super) buffers: Vec<BufferOption>,
-    /// Where sections are, by identity (version 7).
+    /// The offsets of sections, by identity (version 7).
     pub(super) sections: BTreeMap<u16, u64>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Page<'a> {
     /// Events that were lost before it; zero for an unknown number.
     pub(super) lost: Option<u64>,
     records: &'a [u8],
-    /// Whether all of its records are there.
+    /// All of its records are there.
     pub(super) whole: bool,
 }
 

@@ -20,12 +20,12 @@ pub(super) mod id {
     pub(in super::super) const BUFFER_TEXT: u16 = 22;
 }
 
-/// Where a section lies.
+/// The position of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) id: u16,
     pub(super) packed: bool,
-    /// Where its content begins.
+    /// The start of its content.
     pub(super) start: u64,
     /// Bytes of its content; zero when the recorder was ended before it wrote the number.
     pub(super) length: u64,
@@ -43,7 +43,7 @@ impl Section {
         Ok(Self { id, packed: flags & PACKED != 0, start: offset + HEADER, length })
     }
 
-    /// What is in it, unpacked.
+    /// Its content, unpacked.
     pub(super) fn content(&self, recorded: &Recorded, compression: Compression) -> Result<Vec<u8>, Flaw> {
         let mut fields = recorded.fields(self.start);
         if !self.packed {
@@ -56,7 +56,7 @@ impl Section {
         }
     }
 
-    /// Where it ends, at the file's end when it does not say.
+    /// Its end, which is the end of the file when it does not say.
     pub(super) fn end(&self, recorded: &Recorded) -> u64 {
         match self.length {
             0 => recorded.length,

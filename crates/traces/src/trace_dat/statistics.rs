@@ -1,9 +1,9 @@
-//! How many events the kernel says were lost: the content of `per_cpu/cpu*/stats` of tracefs
-//! (`tracing_stats_read` in `kernel/trace/trace.c`), which trace-cmd writes behind the data.
+//! The kernel's count of lost events: the content of `per_cpu/cpu*/stats` of tracefs (`tracing_stats_read` in
+//! `kernel/trace/trace.c`), which trace-cmd writes after the data.
 
 use std::collections::BTreeMap;
 
-/// What stands before the statistics of an instance.
+/// The text before the statistics of an instance.
 const INSTANCE: &str = "Buffer: ";
 /// Events that were written over before they were read, that found no room, or that nested too deeply.
 const LOST: [&str; 3] = ["overrun: ", "commit overrun: ", "dropped events: "];

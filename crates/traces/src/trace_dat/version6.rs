@@ -16,7 +16,7 @@ const FLYRECORD: &[u8] = b"flyrecord";
 /// Options are numbers and short texts.
 const LONGEST_OPTION: u32 = 16 << 20;
 
-/// What a buffer holds.
+/// The content of a buffer.
 enum Data {
     Pages(Vec<Processor>),
     Text,

@@ -1,6 +1,6 @@
 //! From ticks of the time stamp counter to nanoseconds.
 
-/// What `xenalyze` takes the frequency to be when it is not told.
+/// The frequency that `xenalyze` assumes when it is not told.
 pub(super) const ASSUMED_HZ: u64 = 2_400_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -13,7 +13,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Of a counter with so many ticks in a second; zero is taken as one.
+    /// The clock of a counter with so many ticks in a second; zero is taken as one.
     pub(super) fn new(hz: u64) -> Self {
         let hz = hz.max(1);
         let rest = (u128::from(NS_PER_S % hz) << 64).div_ceil(u128::from(hz));

@@ -16,16 +16,16 @@ use crate::event::{Event, Kind};
 /// The page of the local APIC's registers, unless the guest moved it.
 const APIC_PAGE: u64 = 0xfee0_0000;
 
-/// How exits are read.
+/// The way in which exits are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reasons {
-    /// What exits are whose event does not say.
+    /// The instruction set of exits whose event does not say.
     pub(super) isa: Isa,
     /// The user said so, whatever the event says.
     pub(super) forced: bool,
 }
 
-/// What was found, counted.
+/// The findings, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) exits: u64,

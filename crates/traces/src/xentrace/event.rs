@@ -4,7 +4,7 @@
 pub(super) const GENERAL: u32 = 0x0000_001f;
 pub(super) const RUNSTATES: u32 = 0x0000_0021;
 pub(super) const SCHEDULER: u32 = 0x0000_0028;
-/// Where scheduler events were before Xen 3.3 gave them subclasses.
+/// The number of scheduler events before Xen 3.3 gave them subclasses.
 pub(super) const SCHEDULER_BEFORE: u32 = 0x0000_002f;
 pub(super) const ENTRY_EXIT: u32 = 0x0000_0081;
 pub(super) const HANDLER: u32 = 0x0000_0082;
@@ -53,7 +53,7 @@ pub(super) const NPF: u32 = 0x21;
 pub(super) const REALMODE_EMULATE: u32 = 0x22;
 pub(super) const TRAP_DEBUG: u32 = 0x24;
 pub(super) const VLAPIC: u32 = 0x25;
-/// What makes a write of `IOPORT` and `IOMEM`.
+/// The bit that marks a write of `IOPORT` and `IOMEM`.
 pub(super) const WRITE: u32 = 0x200;
 
 /// Events without flags, in order; the header's names in lower case and without `TRC_`.
@@ -125,8 +125,7 @@ const NAMES: &[(u32, &str)] = &[
 const CLASSES: [&str; 12] =
     ["gen", "sched", "dom0op", "hvm", "mem", "pv", "shadow", "hw", "class8", "class9", "class10", "guest"];
 
-/// What tells an event's records apart from others for counting: the number without the bits that only say
-/// how it was recorded.
+/// The number under which an event's records are counted: without the bits that only say how it was recorded.
 pub(super) const fn counted_as(event: u32) -> u32 {
     let flags = match event >> 12 {
         // The states before and after.

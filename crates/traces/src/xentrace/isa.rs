@@ -1,8 +1,7 @@
-//! Whether exits are those of VMX or of SVM.
+//! The instruction set of exits: VMX or SVM.
 //!
-//! Since Xen 4.19 the event says so. Before, both wrote the event that is VMX's now; then the handlers that
-//! follow an exit tell: an exit that was handled as a HLT is one of VMX if its number is 12, and one of SVM if
-//! it is 0x78.
+//! Since Xen 4.19 the event says so. Before, both wrote the event that is VMX's now; then the handlers that follow an
+//! exit tell: an exit that was handled as a HLT is one of VMX if its number is 12, and one of SVM if it is 0x78.
 
 use exits::Isa;
 
@@ -34,12 +33,12 @@ const VMX_FLAGS: u32 = 0xffff_0000;
 /// Above every basic reason of VMX so far, and below the first code of SVM that is no register or exception.
 const FIRST_ABOVE_VMX: u32 = 0x60;
 
-/// Whether VMX can have left a guest for this reason.
+/// Tests whether VMX can have left a guest for this reason.
 pub(super) const fn can_be_vmx(code: u32) -> bool {
     code & !VMX_FLAGS < FIRST_ABOVE_VMX && code != u32::MAX
 }
 
-/// What speaks for either.
+/// The evidence for either.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Evidence {
     vmx: u32,
@@ -72,7 +71,7 @@ impl Evidence {
         self.svm += u32::from(svm.contains(&code));
     }
 
-    /// What it comes to; `None` without any evidence, or with as much for one as for the other.
+    /// The verdict; `None` without any evidence, or with as much for one as for the other.
     pub(super) fn verdict(self) -> Option<Isa> {
         match self.vmx.cmp(&self.svm) {
             std::cmp::Ordering::Greater => Some(Isa::Vmx),
@@ -81,7 +80,7 @@ impl Evidence {
         }
     }
 
-    /// Whether some of it speaks against the verdict, or there is little of it.
+    /// Tests whether some of it contradicts the verdict, or there is little of it.
     pub(super) fn is_weak(self) -> bool {
         let (more, less) = (self.vmx.max(self.svm), self.vmx.min(self.svm));
         more < 3 || less * 10 > more

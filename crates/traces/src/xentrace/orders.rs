@@ -1,4 +1,4 @@
-//! What the assembly is told, kept until its turn comes: so who ran where is found on one thread while exits are
+//! The orders to the assembly, kept until their turn comes: so who ran where is found on one thread while exits are
 //! counted on another.
 
 use exits::Vcpu;
@@ -54,7 +54,7 @@ impl Orders {
         (self.used, self.open, self.events) = (0, false, 0);
     }
 
-    /// How many events there are, but for those of the row that is being added to.
+    /// The number of events, without those of the row that is being added to.
     pub(super) fn events(&self) -> usize {
         self.events
     }

@@ -25,7 +25,7 @@ impl DomainVcpu {
         (domain <= IDLE).then_some(Self { domain, vcpu })
     }
 
-    /// What a processor runs that has nothing to run.
+    /// The idle vCPU of a processor.
     pub(super) const fn idle(cpu: u16) -> Self {
         Self { domain: IDLE, vcpu: cpu }
     }
@@ -34,7 +34,7 @@ impl DomainVcpu {
         self.domain == IDLE
     }
 
-    /// What stands for it where events are put in order.
+    /// The key by which events are put in order.
     pub(super) const fn key(self) -> u32 {
         (self.domain as u32) << 16 | self.vcpu as u32
     }
@@ -54,7 +54,7 @@ pub(super) const fn unknown(cpu: u16) -> Vcpu {
     Vcpu { vm: None, number: Some(cpu as u32), thread: None }
 }
 
-/// What is known of the vCPU on a processor.
+/// The knowledge about the vCPU on a processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Nothing yet: the first scheduler event will tell who it was.
@@ -86,8 +86,7 @@ pub(super) struct Processor {
     pub(super) held: Vec<Event>,
 }
 
-/// What a record of a runstate says: `trace_runstate_change` and `trace_continue_running` of
-/// `xen/common/sched/core.c`.
+/// The content of a runstate record: `trace_runstate_change` and `trace_continue_running` of `xen/common/sched/core.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// It runs here and goes on running.

@@ -17,7 +17,7 @@ const MOST_HELD: usize = 1 << 19;
 /// vCPUs that are told apart; a Xen host has some thousands at most.
 const MOST_VCPUS: usize = 1 << 14;
 
-/// What is odd about who ran where, counted.
+/// The oddities in who ran where, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Oddities {
     /// Exits whose vCPU is unknown.
@@ -114,7 +114,7 @@ impl Placement {
         }
     }
 
-    /// Whether there is a time to give to events.
+    /// Tests whether there is a time to give to events.
     pub(super) fn has_time(&mut self) -> bool {
         self.current().ticks != 0
     }
@@ -183,7 +183,7 @@ impl Placement {
         }
     }
 
-    /// Whether a vCPU that leaves or enters does so on this processor.
+    /// Tests whether a vCPU that leaves or enters does so on this processor.
     fn is_beside(&mut self, who: DomainVcpu) -> bool {
         let processor = self.current();
         match processor.owner {

@@ -31,8 +31,8 @@ impl Header {
         4 + if self.has_ticks() { 8 } else { 0 } + 4 * words
     }
 
-    /// Whether Xen can have written it: an event belongs to one class and at least one subclass, otherwise
-    /// no mask selects it, and few general ones exist.
+    /// Tests whether Xen can have written it: an event belongs to one class and at least one subclass, otherwise no
+    /// mask selects it, and few general ones exist.
     pub(super) const fn plausible(self) -> bool {
         let event = self.event();
         let one_class = (event >> 16).is_power_of_two();
@@ -71,13 +71,13 @@ impl<'a> Record<'a> {
         u64_at(self.words, 4 * number)
     }
 
-    /// How many words there are.
+    /// The number of words.
     pub(super) const fn len(&self) -> usize {
         self.words.len() / 4
     }
 }
 
-/// What the records until the next window have in common.
+/// The facts that the records until the next window have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) cpu: u16,
@@ -94,10 +94,10 @@ impl Window {
     }
 }
 
-/// How far windows and records follow each other in these bytes.
+/// The result of following windows and records in these bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sequence {
-    /// As far as the bytes go, or for as many records as were asked for.
+    /// Up to the end of the bytes, or for as many records as were asked for.
     Sound {
         records: usize,
     },

@@ -14,11 +14,11 @@ use crate::input::Failure;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
-/// What is looked at to tell a window's beginning from bytes that look like one.
+/// The bytes that are read to tell a window's start from bytes that look like one.
 const LOOK_AHEAD: usize = 256;
 const RECORDS_AHEAD: usize = 4;
 
-/// What comes next in a recording.
+/// The next item of a recording.
 #[derive(Debug)]
 pub(super) enum Item<'a> {
     /// Records of this processor follow.
@@ -26,7 +26,7 @@ pub(super) enum Item<'a> {
     Record(Record<'a>),
     /// The recording is still being made, and nothing new has come for a moment.
     Pause,
-    /// What followed in the current window could not be read; `all` when that may be more than its rest.
+    /// The rest of the current window could not be read; `all` when that may be more than its rest.
     Gap {
         all: bool,
     },
@@ -261,7 +261,7 @@ impl Records {
         false
     }
 
-    /// Whether the stream ended with an error.
+    /// Tests whether the stream ended with an error.
     fn note_failure(&mut self) -> bool {
         let failure = self.failure.take();
         if let Some(error) = &failure {

@@ -1,4 +1,4 @@
-//! What the beginning of a recording shows of all of it.
+//! The survey: facts about all of a recording from its beginning.
 
 use exits::Isa;
 
@@ -24,13 +24,13 @@ pub(super) struct Survey {
     /// There are records of who runs where, of either kind.
     pub(super) runstates: bool,
     pub(super) switches: bool,
-    /// What exits are whose event does not say.
+    /// The evidence for the instruction set of exits whose event does not say.
     pub(super) evidence: Evidence,
     /// The frequency of the time stamp counter, estimated.
     pub(super) hz: Option<u64>,
 }
 
-/// What is remembered of a processor.
+/// The last records of a processor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Latest {
     exit: Option<u32>,
@@ -107,7 +107,7 @@ impl Survey {
         }
     }
 
-    /// What exits are taken for whose event does not say, and whether that is doubtful.
+    /// The instruction set of exits whose event does not say, and whether that is doubtful.
     pub(super) fn isa(&self) -> (Isa, bool) {
         // As xenalyze does without evidence.
         let verdict = self.evidence.verdict();

@@ -1,4 +1,4 @@
-//! How often each event was recorded.
+//! The number of records of each event.
 
 use super::event::{counted_as, name};
 

@@ -34,7 +34,7 @@ fn read(path: &Path, options: &Options) -> Result<Reading, Error> {
     traces::read(&Source::from(path), options, &mut ())
 }
 
-/// What a recorder would have known at the end.
+/// The facts that a recorder would have known at the end.
 fn summary(profile: &Profile) -> Summary {
     Summary {
         losses: profile.losses,
@@ -59,7 +59,7 @@ fn read_bytes(bytes: &[u8], options: &Options) -> Reading {
     traces::read_bytes(bytes, options, &mut ()).unwrap()
 }
 
-/// Whether the same but for accesses whose exit was not recorded: they are counted in other formats, without a time.
+/// Tests for equality but for accesses whose exit was not recorded: they are counted in other formats, without a time.
 fn same_but_for_accesses_alone(original: &Profile, again: &Profile) -> bool {
     let [mut original, mut again] = [original, again].map(Clone::clone);
     let vcpus: Vec<_> = original.vcpus().iter().map(|exits| exits.vcpu).collect();

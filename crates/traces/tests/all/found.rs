@@ -1,4 +1,4 @@
-//! What fuzzing found once: every file is read without a panic, to the same end on any number of threads.
+//! Findings of fuzzing: every file is read without a panic, to the same end on any number of threads.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

@@ -33,7 +33,7 @@ fn replace(bytes: &mut [u8], what: &[u8], by: &[u8]) {
     bytes[at..at + by.len()].copy_from_slice(by);
 }
 
-/// Where the last options are, which tell of the last buffer, by the last option of those before.
+/// The offset of the last options, which tell of the last buffer, by the last option of those before.
 fn last_options(bytes: &[u8]) -> usize {
     let done = [0, 0, 8, 0, 0, 0];
     let at = (0..bytes.len() - 14).filter(|&at| bytes[at..].starts_with(&done));

@@ -49,7 +49,7 @@ fn read_bytes(bytes: &[u8]) -> (Reading, Vec<ExitRecord>) {
     read(file.path(), in_cycles())
 }
 
-/// What `xenalyze` counts as one vCPU's, what it counts as nobody's, and what it drops; cycles.
+/// The cycles that `xenalyze` counts as one vCPU's, as nobody's, and as dropped.
 #[derive(Default)]
 struct Expected {
     lines: Vec<Line>,

@@ -33,7 +33,7 @@ pub(crate) fn read_bytes(bytes: &[u8]) -> Result<Reading, Error> {
     traces::read(&Source::from(file.path()), &Options::default(), &mut ())
 }
 
-/// What an independent program found in the text that trace-cmd made of a recording.
+/// The findings of an independent program in the text that trace-cmd made of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) lost: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Truth {
     pub(crate) reasons: BTreeMap<ExitReason, (u64, Option<(u64, u128)>)>,
 }
 
-/// What is known of all recordings, by name.
+/// The truth about all recordings, by name.
 pub(crate) fn truths() -> BTreeMap<String, Truth> {
     let mut truths: BTreeMap<String, Truth> = BTreeMap::new();
     for line in std::fs::read_to_string(folder().join("trace-cmd/truth.txt")).unwrap().lines() {

@@ -1,4 +1,4 @@
-//! What `xenalyze` says of a recording, and what it says of no vCPU.
+//! The output of `xenalyze` for a recording, and the part of it that belongs to no vCPU.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl Summary {
     }
 }
 
-/// What a processor did before its first scheduler event.
+/// The acts of a processor before its first scheduler event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beginning {
     /// Who ran until that event; `xenalyze` counts what it did before as that of no domain.
