@@ -36,14 +36,14 @@ use rule::Verdict;
 use serde::{Deserialize, Serialize};
 use subject::Subject;
 
-/// What came of an examination.
+/// The result of an examination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Examination {
     /// The host's categories, and after them the VMs. Those without findings are left out.
     pub sections: Vec<Section>,
-    /// How many findings there are of each state.
+    /// The number of findings in each state.
     pub summary: Tally,
-    /// What it comes to.
+    /// The conclusion.
     pub conclusion: Conclusion,
 }
 

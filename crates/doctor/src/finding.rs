@@ -1,9 +1,9 @@
-//! What a rule found.
+//! Findings of rules.
 
 use domain::Change;
 use serde::{Deserialize, Serialize};
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "reason")]
 pub enum State {
@@ -17,17 +17,17 @@ pub enum State {
     Skip(String),
 }
 
-/// What a finding rests on.
+/// The evidence for a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The very file (`/sys/module/kvm_amd/parameters/avic`), instruction (`CPUID 8000000Ah EDX`), command, or place in
     /// a definition (`line 12`).
     pub place: String,
-    /// What it says, as it says it.
+    /// The value, in the source's own words.
     pub value: String,
 }
 
-/// What mends a finding.
+/// A way to mend a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fix {
@@ -35,29 +35,29 @@ pub enum Fix {
     Command(String),
     /// A change of a VM's definition, which `exitless vm fix` makes.
     Definition(Vec<Change>),
-    /// What only people can do: firmware settings, another kernel, a change inside the guest.
+    /// A step for people alone: firmware settings, another kernel, a change inside the guest.
     Advice(String),
 }
 
-/// What a rule found.
+/// A finding of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The rule's stable name in lower case with dashes: `cpu-avic`, `irqchip-split`.
     pub rule: String,
-    /// What was looked at, in a few words.
+    /// The subject, in a few words.
     pub title: String,
-    /// How it ended.
+    /// The result.
     #[serde(flatten)]
     pub state: State,
-    /// What was found, in one line.
+    /// The finding, in one line.
     pub found: String,
     /// Why it matters, in one line.
     pub why: String,
-    /// What it rests on.
+    /// The evidence.
     pub evidence: Vec<Evidence>,
-    /// What mends it, the least invasive first; each is enough alone.
+    /// The ways to mend it, the least invasive first; each is enough alone.
     pub fixes: Vec<Fix>,
-    /// What says so: manual and section, kernel file and version, specification.
+    /// The source: manual and section, kernel file and version, specification.
     pub source: String,
     /// Checks that have a meaning only when this one did not fail.
     pub children: Vec<Finding>,

@@ -90,7 +90,7 @@ pub struct Plan {
     pub changes: Vec<Change>,
     /// Which rule asks for which of them.
     pub rules: Vec<RuleChanges>,
-    /// What is left.
+    /// The findings that are left.
     pub left: Vec<LeftFinding>,
 }
 
@@ -132,7 +132,7 @@ impl Plan {
     }
 }
 
-/// Whether two changes are of the same thing.
+/// Tests whether two changes concern the same thing.
 fn same_thing(one: &Change, other: &Change) -> bool {
     let part = |change: &Change| match change {
         Change::CpuFeature(name, _) | Change::HyperV(name, _) => (name.clone(), 0),
@@ -149,17 +149,17 @@ fn same_thing(one: &Change, other: &Change) -> bool {
 /// A definition's text, mended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mended {
-    /// What was found in it, by group of rules.
+    /// The findings in it, by group of rules.
     pub before: Vec<Section>,
     /// Which changes were made for that.
     pub plan: Plan,
     /// The text with them; the old one where nothing changed.
     pub bytes: Vec<u8>,
-    /// What else the reader should know of the changes: whole sentences.
+    /// Notes on the changes: whole sentences.
     pub notes: Vec<String>,
     /// Changes that the text cannot take.
     pub refused: Vec<Refusal>,
-    /// What is found in the new text.
+    /// The findings in the new text.
     pub after: Vec<Section>,
 }
 
@@ -171,7 +171,7 @@ const ROUNDS: usize = 4;
 ///
 /// # Errors
 ///
-/// As [`domain::qemu::read`] and [`domain::libvirt::read`], and for forms that cannot be read yet.
+/// Those of [`domain::qemu::read`] and [`domain::libvirt::read`], and for forms that cannot be read yet.
 pub fn read(text: &Text, form: Form, files: &dyn Files) -> Result<Definition, Error> {
     match form {
         Form::Qemu => domain::qemu::read(text, files),
@@ -184,7 +184,7 @@ pub fn read(text: &Text, form: Form, files: &dyn Files) -> Result<Definition, Er
 ///
 /// # Errors
 ///
-/// As [`read`].
+/// Those of [`read`].
 pub fn mend(
     text: &Text,
     form: Form,

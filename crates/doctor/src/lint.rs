@@ -42,14 +42,14 @@ pub fn rules_of(form: Form) -> impl Iterator<Item = &'static Rule> {
     Group::of(form).iter().flat_map(|group| group.rules())
 }
 
-/// What all rules over its form find in a definition, in the order of [`rules_of`].
+/// The findings of all rules over its form in a definition, in the order of [`rules_of`].
 #[must_use]
 pub fn lint(definition: &Definition, host: &HostSide) -> Vec<Finding> {
     let subject = Subject { vm: definition, host };
     rules_of(definition.form).map(|rule| judge(rule, &subject)).collect()
 }
 
-/// As [`lint`], with a section for each group of rules.
+/// The findings of [`lint`], with a section for each group of rules.
 #[must_use]
 pub fn lint_by_group(definition: &Definition, host: &HostSide) -> Vec<Section> {
     let subject = Subject { vm: definition, host };

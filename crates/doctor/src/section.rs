@@ -11,14 +11,14 @@ pub struct Section {
     pub name: String,
     /// Its heading, in a few words.
     pub title: String,
-    /// What a VM's definition is written in; it decides how changes of it are shown. `None` for a host's findings.
+    /// The form of the VM's definition, which decides how changes of it are shown. `None` for a host's findings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Form>,
     /// The findings, in the order of the rules.
     pub findings: Vec<Finding>,
 }
 
-/// How many findings there are of each state, children included.
+/// The number of findings in each state, children included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Findings that stand in the way.
@@ -49,7 +49,7 @@ impl Tally {
         tally
     }
 
-    /// Whether there is something to mend.
+    /// Tests whether there is something to mend.
     #[must_use]
     pub const fn to_mend(&self) -> bool {
         self.fail > 0 || self.warn > 0

@@ -1,8 +1,8 @@
-//! What a rule says: the part of a finding that differs from host to host and from definition to definition.
+//! The verdict of a rule: the part of a finding that differs from host to host and from definition to definition.
 
 use crate::{Evidence, Finding, Fix, State};
 
-/// What a rule says.
+/// The verdict of a rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
     pub(crate) state: State,

@@ -5,7 +5,7 @@ use super::target::switch;
 use knobs::{Actions, After, Before, Change, Changes, Error, Lasting, Made};
 use serde::Serialize;
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum StepOutcome {
@@ -22,19 +22,19 @@ pub enum StepOutcome {
     NotReached,
 }
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Applied {
     /// The steps that were ready, by name, in order.
     pub steps: Vec<(String, StepOutcome)>,
-    /// What the running kernel says afterwards, when the module was loaded again.
+    /// The value that the running kernel reports afterwards, if the module was loaded again.
     pub reads: Option<String>,
-    /// What came out otherwise than before besides.
+    /// Other results that differ from the state before.
     pub notes: Vec<String>,
 }
 
 impl Applied {
-    /// Whether all steps were made.
+    /// Tests whether all steps were made.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let whole = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Made | StepOutcome::AlreadySo);
@@ -94,7 +94,7 @@ fn make<A: Actions>(
     Ok(outcome)
 }
 
-/// Whether the module took its parameter.
+/// Checks that the module took its parameter.
 fn took(plan: &Plan, before: &Before, after: Option<&After>, applied: &mut Applied) -> Result<(), String> {
     let Some(After::Module { parameters }) = after else { return Ok(()) };
     let Some(name) = plan.place.rsplit('/').next() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! How this host's boot loader gets the kernel's arguments, and the smallest change there.
+//! The kernel's arguments in the boot loader of this host, and the smallest change there.
 
 mod detect;
 mod entries;
@@ -26,7 +26,7 @@ pub(super) enum Boot {
     Unknown,
 }
 
-/// Of grub-mkconfig: the first is for usual boots, the second for those into recovery as well.
+/// The variables of grub-mkconfig: the first is for usual boots, the second for those into recovery as well.
 const VARIABLES: [&str; 2] = ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX"];
 
 /// Whose arguments.
@@ -36,7 +36,7 @@ pub(super) enum Whose {
     Xen,
 }
 
-/// What a change of arguments takes.
+/// The result of a change of arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The configuration says so already.

@@ -13,7 +13,7 @@ use std::path::Path;
 const SOURCE: &str = "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr; \
                       drivers/iommu/irq_remapping.c, setup_irqremap";
 
-/// How a vendor's IOMMU is told.
+/// A vendor's IOMMU, which decides how it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Iommu {
     Amd,
@@ -36,7 +36,7 @@ impl Iommu {
         }
     }
 
-    /// Whether a command line keeps it from posting: what is said last counts, and `on` takes a `nopost` before it back.
+    /// Tests whether a command line keeps it from posting: the last word counts, and `on` revokes an earlier `nopost`.
     fn is_off(self, line: &str) -> bool {
         let (argument, word) = self.words();
         let mut off = false;
@@ -51,7 +51,7 @@ impl Iommu {
         off
     }
 
-    /// What switches it off in these command lines.
+    /// The words that switch it off in these command lines.
     fn off(self, lines: &[String]) -> Vec<WordChange> {
         let (argument, word) = self.words();
         let mut changes = Vec::new();

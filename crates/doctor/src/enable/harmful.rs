@@ -8,7 +8,7 @@ struct Harmful {
     word: &'static str,
     why: &'static str,
     source: &'static str,
-    /// Whether it keeps the IOMMU from posting, and from nothing else.
+    /// It keeps the IOMMU from posting, and from nothing else.
     posting: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Found {
     pub(super) change: WordChange,
     pub(super) why: &'static str,
     pub(super) source: &'static str,
-    /// Whether it keeps the IOMMU from posting, and from nothing else.
+    /// It keeps the IOMMU from posting, and from nothing else.
     pub(super) posting: bool,
 }
 

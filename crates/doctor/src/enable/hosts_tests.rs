@@ -12,7 +12,7 @@ const OFF: Wish = Wish { arm: Arm::Off, ..ALL };
 const ARGUMENTS: (&str, &str) =
     ("/proc/cmdline", "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu_intr=legacy quiet\n");
 
-/// What each distribution keeps where.
+/// The files of each distribution.
 fn distributions() -> Vec<(&'static str, Host)> {
     let grub = "# If you change this file\nGRUB_TIMEOUT=5\n\
         GRUB_CMDLINE_LINUX_DEFAULT=\"quiet kvm_amd.avic=0 amd_iommu_intr=legacy\"\nGRUB_CMDLINE_LINUX=\"\"\n";

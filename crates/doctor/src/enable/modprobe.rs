@@ -27,7 +27,7 @@ const HEADING: &str = "# Written by exitless. `exitless restore` takes it back.\
 pub(super) struct Modprobe {
     /// By name, which is the order of reading: path and text.
     files: BTreeMap<String, (String, String)>,
-    /// What was there, by path.
+    /// The earlier content, by path.
     before: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What makes the parameters last: lines of modprobe.d, or arguments of the kernel.
+//! Lasting parameters: lines of modprobe.d, or arguments of the kernel.
 
 use super::boot::{Boot, Taken, Whose};
 use super::harmful;

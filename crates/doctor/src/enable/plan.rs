@@ -27,12 +27,12 @@ pub enum Part {
     DeviceInterrupts,
 }
 
-/// What is wished for.
+/// A wish of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
     /// Which arm.
     pub arm: Arm,
-    /// Of what.
+    /// The part of the host that it concerns.
     pub part: Part,
     /// Beyond the next load of the module and the next boot.
     pub persist: bool,
@@ -52,7 +52,7 @@ pub enum Effect {
     NextBoot,
 }
 
-/// Whether a step will be made.
+/// The standing of a step: to be made or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "standing")]
 pub enum Standing {
@@ -60,7 +60,7 @@ pub enum Standing {
     Ready,
     /// It was not asked for.
     NotAsked {
-        /// What asks for it: `--persist`, `--reload`.
+        /// The option that asks for it: `--persist`, `--reload`.
         option: String,
     },
     /// It was asked for, and something stands in the way.
@@ -68,7 +68,7 @@ pub enum Standing {
         /// What; `blocked_by` in JSON, where the step has a `why` of its own.
         #[serde(rename = "blocked_by")]
         why: String,
-        /// What to do about it.
+        /// The next step for the user.
         next: String,
     },
     /// It is for people to do.
@@ -90,22 +90,22 @@ pub struct Step {
     /// Its stable name: `modprobe-options`, `kernel-arguments`, `modprobe-obstacle`, `initramfs`,
     /// `reload`, `xen-arguments`.
     pub name: String,
-    /// What it does, in a few words.
+    /// Its effect, in a few words.
     pub title: String,
     /// Why, in one line.
     pub why: String,
-    /// What says so, where that is not plain: a manual, a file of the kernel.
+    /// The source, where it is not plain: a manual, a file of the kernel.
     pub source: Option<String>,
     /// When it takes effect.
     pub effect: Effect,
-    /// Whether it will be made.
+    /// Its standing.
     #[serde(flatten)]
     pub standing: Standing,
     /// The files that it changes.
     pub files: Vec<Difference>,
     /// The commands that it runs, as they are typed.
     pub commands: Vec<String>,
-    /// What is made, in order.
+    /// The changes, in order.
     #[serde(skip)]
     pub changes: Vec<Change>,
 }
@@ -115,30 +115,30 @@ pub struct Step {
 pub struct Refusal {
     /// Its stable name: `cpu`, `contradiction`, `container`, `module`, `xen`.
     pub name: String,
-    /// What was found.
+    /// The reason.
     pub why: String,
-    /// What to do about it.
+    /// The next step for the user.
     pub next: String,
 }
 
-/// What it takes to switch interrupt virtualization on or off on a host.
+/// The steps that switch interrupt virtualization on or off on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Which arm.
     pub arm: Arm,
     /// `APICv`, `AVIC` or `x2AVIC`.
     pub technology: String,
-    /// Where the running kernel says whether it is on.
+    /// The file in which the running kernel tells its state.
     pub place: String,
-    /// What it says; `None` when the module is not loaded or the file may not be read.
+    /// Its value; `None` when the module is not loaded or the file may not be read.
     pub now: Option<String>,
-    /// Whether the running kernel has it as wished for.
+    /// The running kernel has it as wished for.
     pub so_already: bool,
     /// Why nothing is done; empty when nothing stands in the way.
     pub refusals: Vec<Refusal>,
-    /// What is to be done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What is worth knowing besides.
+    /// Further notes.
     pub notes: Vec<String>,
     /// The module whose parameter decides.
     #[serde(skip)]
@@ -171,14 +171,14 @@ impl Plan {
         self.steps.iter().filter(|step| step.standing == Standing::Ready)
     }
 
-    /// Whether something that was asked for cannot be done.
+    /// Tests whether something that was asked for cannot be done.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         let blocked = |step: &Step| matches!(step.standing, Standing::Blocked { .. });
         !self.refusals.is_empty() || self.steps.iter().any(blocked)
     }
 
-    /// Whether there are steps that would be made, had they been asked for.
+    /// Tests whether there are steps that would be made, had they been asked for.
     #[must_use]
     pub fn awaits_options(&self) -> bool {
         self.ready().next().is_none()

@@ -1,4 +1,4 @@
-//! What the parameters of a vendor's module should be.
+//! The wanted parameters of a vendor's module.
 
 use super::plan::{Arm, Refusal};
 use exits::KernelVersion;
@@ -15,16 +15,16 @@ const NESTED_WHILE_IT_RUNS: KernelVersion = KernelVersion::new(5, 19);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Switch {
     pub(super) name: &'static str,
-    /// What it should be.
+    /// The wanted value.
     pub(super) on: bool,
-    /// What it is without being told, where that is known.
+    /// The default, where it is known.
     pub(super) default: Option<bool>,
-    /// What the running kernel says.
+    /// The value in the running kernel.
     pub(super) now: Option<String>,
 }
 
 impl Switch {
-    /// As it is written.
+    /// The value as it is written.
     pub(super) fn value(&self) -> &'static str {
         if self.on { "1" } else { "0" }
     }
@@ -55,7 +55,7 @@ pub(super) fn switch(text: &str) -> Option<bool> {
 }
 
 impl Target {
-    /// What this host's vendor takes. `Err` when no CPU or module says which that is.
+    /// The parameters of this host's vendor. `Err` when no CPU or module tells the vendor.
     pub(super) fn of(inspection: &Inspection, arm: Arm) -> Result<Self, Refusal> {
         let flags = inspection.processor.flags.get();
         let has = |flag: &str| flags.is_some_and(|flags| flags.contains(flag));

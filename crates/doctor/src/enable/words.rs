@@ -7,7 +7,7 @@ use std::ops::Range;
 pub(super) struct WordChange {
     /// The word as it stands; `None` when nothing goes.
     pub(super) old: Option<String>,
-    /// What is to stand there; `None` when nothing comes.
+    /// The new word; `None` to remove it.
     pub(super) new: Option<String>,
 }
 
@@ -17,7 +17,7 @@ impl WordChange {
     }
 }
 
-/// Where the words of a line are: apart by blanks, except inside double quotes (lib/cmdline.c, `next_arg`).
+/// The words of a line: separated by blanks, except inside double quotes (lib/cmdline.c, `next_arg`).
 pub(super) fn words(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let (mut begin, mut quoted) = (None, false);

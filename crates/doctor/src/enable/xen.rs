@@ -69,7 +69,7 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
     })
 }
 
-/// Whether a word of Xen's command line switches APICv. Xen takes `no-` before a switch.
+/// The value that a word of Xen's command line gives APICv, if any. Xen takes `no-` before a switch.
 fn says(word: &str) -> Option<bool> {
     match word.split_once('=') {
         Some(("apicv", "yes" | "true" | "enable")) => Some(true),

@@ -73,7 +73,7 @@ const AMD_XEN_WITH_AVIC: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : Au
 
 const PV_GUEST: &str =
     "== /exitless/commands/xl-list--l\n[{\"domid\":1,\"config\":{\"c_info\":{\"type\":\"pv\"}}}]\n";
-/// As iommu_setup of Xen 4.20 says it (xen/drivers/passthrough/iommu.c).
+/// The output of iommu_setup in Xen 4.20 (xen/drivers/passthrough/iommu.c).
 const NOT_REMAPPED: &str = "== /exitless/commands/xl-dmesg\n(XEN) I/O virtualisation enabled\n\
     (XEN) Interrupt remapping disabled\n";
 const NULL_SCHEDULER: &str = "== /exitless/commands/xl-cpupool-list\nName CPUs Sched Active Domain count\n\

@@ -1,4 +1,4 @@
-//! What an examination comes to: one sentence, and the command that goes on from there.
+//! The conclusion of an examination: one sentence, and the command that goes on from there.
 
 use super::rule::Category;
 use super::running;
@@ -8,7 +8,7 @@ use crate::{Finding, Section, State};
 use exits::activation::Status;
 use serde::{Deserialize, Serialize};
 
-/// How a host stands.
+/// The state of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -28,14 +28,14 @@ pub enum Outcome {
     Contradicted,
     /// Guests cannot be run in hardware here.
     NoVirtualization,
-    /// What would tell cannot be read.
+    /// The state cannot be read.
     Unknown,
 }
 
-/// What an examination comes to.
+/// The conclusion of an examination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conclusion {
-    /// How the host stands.
+    /// The state of the host.
     pub outcome: Outcome,
     /// The same as a sentence.
     pub sentence: String,

@@ -1,4 +1,4 @@
-//! What one source says, and another denies.
+//! Contradictions between two sources.
 
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Subject, parameter_path, switch};
@@ -190,7 +190,7 @@ fn iommu_units(subject: &Subject<'_>) -> Option<Verdict> {
     Some(one_of_each.fold(verdict, |verdict, (name, value)| verdict.seen(place(name), format!("{value:#x}"))))
 }
 
-/// What modprobe's files or the kernel's arguments say of a parameter; the last counts, and arguments before files.
+/// The value of a parameter in modprobe's files or the kernel's arguments; the last counts, and arguments before files.
 fn said(subject: &Subject<'_>, module: &str, name: &str) -> Option<(String, String, String)> {
     let argument = format!("{module}.{name}");
     if let Some(value) = subject.argument(&argument) {

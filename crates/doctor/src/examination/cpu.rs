@@ -1,4 +1,4 @@
-//! What the CPU and its firmware offer.
+//! Capabilities of the CPU and its firmware.
 
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;

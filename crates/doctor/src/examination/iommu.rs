@@ -128,7 +128,7 @@ fn remapping(subject: &Subject<'_>) -> Option<Verdict> {
     })
 }
 
-/// Whether a unit posts, in words, with its register.
+/// A unit's posting in words, with its register.
 fn posts(unit: &IommuUnit) -> Option<(Option<bool>, String, String)> {
     let place = |file: &str| format!("/sys/class/iommu/{}/{file}", unit.name);
     match &unit.registers {

@@ -127,7 +127,7 @@ fn lockdown(subject: &Subject<'_>) -> Option<Verdict> {
     })
 }
 
-/// Whether a row says something of this host.
+/// Tests whether a row concerns this host.
 fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
     if subject.is_xen() || subject.isa.is_none() || row.isa.is_some_and(|isa| Some(isa) != subject.isa) {
         return false;

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 /// One build of a vendor's tree: version and numbers after the dash.
 pub type Build = ((u16, u16), &'static [u32]);
 
-/// What a row tells.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Something that came with a release. Without it a host is worse off.
@@ -23,7 +23,7 @@ pub enum Kind {
 pub struct Row {
     /// The rule's stable name.
     pub rule: &'static str,
-    /// What it is about, in a few words.
+    /// Its subject, in a few words.
     pub title: &'static str,
     /// Feature or fault.
     pub kind: Kind,
@@ -39,13 +39,13 @@ pub struct Row {
     pub stable: &'static [((u16, u16), u16)],
     /// Builds of Oracle's tree that have it; each counts for all later ones of the same version.
     pub uek: &'static [Build],
-    /// What holds without it.
+    /// The state without it.
     pub without: &'static str,
-    /// What holds with it.
+    /// The state with it.
     pub with: &'static str,
     /// Why it matters.
     pub why: &'static str,
-    /// What says so.
+    /// The source.
     pub source: &'static str,
 }
 
@@ -190,7 +190,7 @@ pub const ROWS: &[Row] = &[
 /// The rule of the fault by which writes of CR8 stay intercepted.
 const CR8_INTERCEPT: &str = "kernel-bug-avic-cr8";
 
-/// Whether a kernel has the fault by which writes of CR8 stay intercepted while AVIC is active, by its release and, where
+/// Tests a kernel for the fault by which writes of CR8 stay intercepted while AVIC is active, by its release and, where
 /// it is known, its build (`uname -r` and `-v`). `None` where they do not tell.
 #[must_use]
 pub fn keeps_cr8_intercept(release: &str, build: Option<&str>) -> Option<bool> {
@@ -216,7 +216,7 @@ fn cr8_row() -> Option<&'static Row> {
     ROWS.iter().find(|row| row.rule == CR8_INTERCEPT)
 }
 
-/// Whether a release has what a row tells (for a bug: is without it).
+/// The presence of a row's feature in a release (for a bug: of its fix).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Has {
     /// It has.

@@ -1,4 +1,4 @@
-//! How far hardware and kernel go.
+//! Limits of hardware and kernel.
 
 use super::kernels::{Has, ROWS};
 use super::rule::{Category, Rule, Verdict};

@@ -1,4 +1,4 @@
-//! What a kernel's release says of the code in it.
+//! The code in a kernel, by its release.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ pub enum Tree {
 /// A release, as far as rules compare it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
-    /// As `uname -r` prints it.
+    /// The output of `uname -r`.
     pub text: String,
     /// Major and minor version.
     pub version: (u16, u16),
@@ -50,13 +50,13 @@ impl Release {
         Some(Self { text: text.to_owned(), version, patch, candidate, tree, build })
     }
 
-    /// Whether the mainline of this version, or of an earlier one, is in it.
+    /// Tests whether it contains the mainline of this version, or of an earlier one.
     #[must_use]
     pub fn reaches(&self, major: u16, minor: u16) -> bool {
         self.version >= (major, minor)
     }
 
-    /// How its build compares with another of the same tree and version; `None` with that of another.
+    /// Compares its build with another one of the same tree and version; `None` for other trees.
     #[must_use]
     pub fn compare_build(&self, version: (u16, u16), build: &[u32]) -> Option<Ordering> {
         (self.version == version).then(|| self.build.as_slice().cmp(build))

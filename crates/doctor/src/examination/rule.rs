@@ -1,16 +1,16 @@
-//! What a rule over a host is, and what it says.
+//! Rules over a host.
 
 use super::subject::Subject;
 pub(super) use crate::verdict::Verdict;
 use crate::{Evidence, Finding, Fix};
 use host::{Absence, Fact};
 
-/// What rules are about; each has a section of its own in what is shown.
+/// The subject of a rule; each has a section of its own in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Category {
     /// The CPU and its firmware.
     Cpu,
-    /// What contradicts what.
+    /// Contradictions between sources.
     Contradictions,
     /// The kernel: its version, its configuration, what it was told.
     Kernel,
@@ -18,7 +18,7 @@ pub enum Category {
     Kvm,
     /// IOMMUs and interrupts of devices.
     Iommu,
-    /// How far hardware and kernel go.
+    /// Limits of hardware and kernel.
     Limits,
     /// Threads and interrupts that meet on a processor.
     Placement,
@@ -79,13 +79,13 @@ impl Category {
 pub struct Rule {
     /// Its stable name in lower case with dashes.
     pub name: &'static str,
-    /// What is looked at, in a few words.
+    /// Its title, in a few words.
     pub title: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub category: Category,
     /// Why it matters, in one line.
     pub why: &'static str,
-    /// What says so.
+    /// The source.
     pub source: &'static str,
     /// The rule of the same category without which this one has no meaning; empty for none.
     pub parent: &'static str,

@@ -47,12 +47,12 @@ fn sections_of(subject: &Subject<'_>, running: &RunningVm, sides: &[VmSide]) -> 
     of_it.into_iter().enumerate().map(section).collect()
 }
 
-/// What its owner calls it.
+/// The owner's name for it.
 pub(super) fn name(running: &RunningVm) -> &str {
     running.libvirt.as_ref().map_or(running.vm.name.as_str(), |libvirt| libvirt.name.as_str())
 }
 
-/// What the rules over definitions find: what is to be mended, and one line about the rest.
+/// The findings of the rules over definitions: those to be mended, and one line about the rest.
 fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Option<Form>) {
     let read = match read(running) {
         Ok(read) => read,

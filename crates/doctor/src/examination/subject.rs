@@ -35,12 +35,12 @@ impl<'a> Subject<'a> {
         Self { host: self.host, release: self.release.clone(), isa: self.isa, vm: Some(vm) }
     }
 
-    /// Whether KVM is not what runs VMs here: rules over it say nothing then.
+    /// Tests whether VMs run on something else than KVM: rules over KVM say nothing then.
     pub(super) fn is_xen(&self) -> bool {
         self.host.xen.is_some()
     }
 
-    /// Whether it is a KVM host with CPUs of this kind, or may become one.
+    /// Tests whether it is a KVM host with CPUs of this kind, or may become one.
     pub(super) fn is_kvm_on(&self, isa: Isa) -> bool {
         !self.is_xen() && self.isa == Some(isa)
     }
@@ -55,7 +55,7 @@ impl<'a> Subject<'a> {
         if self.isa == Some(Isa::Svm) { "avic" } else { "enable_apicv" }
     }
 
-    /// What the vendor calls it.
+    /// The vendor's name for it.
     pub(super) fn technology(&self) -> &'static str {
         match self.isa {
             Some(Isa::Svm) => "AVIC",
@@ -74,12 +74,12 @@ impl<'a> Subject<'a> {
         switch(self.parameter(module, name)?)
     }
 
-    /// Whether KVM uses interrupt virtualization; `None` when that cannot be told.
+    /// Tests whether KVM uses interrupt virtualization; `None` when that is unknown.
     pub(super) fn is_enabled(&self) -> Option<bool> {
         self.is_on(self.module(), self.switch())
     }
 
-    /// Whether the CPU has interrupt virtualization; `None` when that cannot be told.
+    /// Tests whether the CPU has interrupt virtualization; `None` when that is unknown.
     pub(super) fn cpu_has(&self) -> Option<bool> {
         let processor = &self.host.processor;
         match self.isa? {
@@ -88,7 +88,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether all IOMMUs can post; `None` without any, or when one cannot be told.
+    /// Tests whether all IOMMUs can post; `None` without any, or when one is unknown.
     pub(super) fn iommus_post(&self) -> Option<bool> {
         let units = &self.host.iommus.units;
         let posts = units.iter().filter_map(|unit| match &unit.registers {
@@ -110,7 +110,7 @@ impl<'a> Subject<'a> {
         self.host.running.vms.get().map_or(&[], Vec::as_slice)
     }
 
-    /// What the kernel was told under this name, the last time.
+    /// The last value of a kernel argument.
     pub(super) fn argument(&self, name: &str) -> Option<Option<&'a str>> {
         self.host.kernel.arguments.get()?.last(name)
     }
@@ -151,7 +151,7 @@ fn isa(host: &Inspection) -> Option<Isa> {
     }
 }
 
-/// How many vCPUs a VM has, by its threads.
+/// The number of vCPUs of a VM, by its threads.
 pub(super) fn vcpus(vm: &RunningVm) -> usize {
     let threads = vm.threads.iter().filter(|thread| matches!(thread.role, Role::Vcpu(_))).count();
     threads.max(vm.vm.vcpus.len())

@@ -8,7 +8,7 @@ use exits::{CurePlace, InhibitReason, counted};
 use host::Lack;
 use host::inspection::Role;
 
-/// What is told of a VM's definition as a whole; its findings are those of other rules.
+/// The finding about a VM's definition as a whole; its children are those of other rules.
 pub(super) const DEFINITION: Rule = Rule {
     name: "vm-definition",
     title: "Its definition",

@@ -1,4 +1,4 @@
-//! What was found out of a running VM by other means than files.
+//! The facts about a running VM from other sources than files.
 
 use exits::InhibitReason;
 use exits::activation::{Activation, DeviceVerdict, IpiVirtualization};
@@ -10,11 +10,11 @@ use exits::activation::{Activation, DeviceVerdict, IpiVirtualization};
 pub struct VmSide {
     /// Its process.
     pub pid: i32,
-    /// Whether interrupt virtualization is active for it, and what inhibits it.
+    /// The state of interrupt virtualization, and its inhibit reasons.
     pub activation: Activation,
-    /// Whether IPIs between its vCPUs take no exit.
+    /// IPIs between its vCPUs take no exit.
     pub ipi_virtualization: IpiVirtualization,
-    /// How the interrupts of its devices come.
+    /// The delivery of its devices' interrupts.
     pub devices: Vec<DeviceVerdict>,
     /// The mask of inhibit reasons, as KVM keeps it; `None` where it could not be read.
     pub inhibits: Option<exits::Inhibits>,

@@ -186,7 +186,7 @@ fn apicv_argument(subject: &Subject<'_>) -> Option<Verdict> {
     })
 }
 
-/// What Xen lists where it uses APICv.
+/// The lines that Xen prints where it uses APICv.
 const APICV: &[&str] =
     &["APIC Register Virtualization", "Virtual Interrupt Delivery", "Posted Interrupt Processing"];
 

@@ -96,7 +96,7 @@ fn switched(enabled: bool) -> HostSide {
 /// A VM and where it runs, made from the quiet one.
 pub(super) type Case = (HostSide, fn(&mut Definition));
 
-/// What a rule finds something in, and what it does not.
+/// The definitions in which a rule finds something, and those in which it does not.
 pub(super) struct Cases {
     pub(super) rule: &'static str,
     pub(super) fires: Vec<Case>,

@@ -1,10 +1,10 @@
-//! What of a host decides how a definition is judged.
+//! The facts about a host by which a definition is judged.
 
 use exits::{Isa, KernelVersion};
 use host::{Fingerprint, Root, XenControl, XenDevice};
 use serde::{Deserialize, Serialize};
 
-/// How the CPU delivers interrupts to vCPUs.
+/// The CPU's way of delivering interrupts to vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Technology {
@@ -17,7 +17,7 @@ pub enum Technology {
 }
 
 impl Technology {
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,19 +36,19 @@ pub struct HostSide {
     pub isa: Option<Isa>,
     /// Its kernel.
     pub kernel: Option<KernelVersion>,
-    /// How its CPU delivers interrupts.
+    /// The CPU's way of delivering interrupts.
     pub technology: Option<Technology>,
-    /// Whether KVM uses that (`enable_apicv`, `avic`).
+    /// KVM uses it (`enable_apicv`, `avic`).
     pub enabled: Option<bool>,
-    /// Whether IPIs between running vCPUs take no exit (`enable_ipiv`, and the CPU).
+    /// IPIs between running vCPUs take no exit (`enable_ipiv`, and the CPU).
     pub ipi_virtualization: Option<bool>,
-    /// Whether KVM lets guests run guests (`nested`).
+    /// KVM lets guests run guests (`nested`).
     pub nested: Option<bool>,
     /// The largest APIC ID for which interrupt virtualization works, where it is not the one of the technology.
     pub largest_apic_id: Option<u32>,
     /// The newest QEMU that is there, as `(major, minor)`.
     pub qemu: Option<(u32, u32)>,
-    /// Whether Xen uses an IOMMU there, on a control domain of Xen.
+    /// Xen uses an IOMMU, on a control domain of Xen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xen_iommu: Option<bool>,
     /// The functions of its devices, and which of them `xl` can give to a guest.
@@ -121,7 +121,7 @@ impl HostSide {
         }
     }
 
-    /// What the host's interrupt virtualization is called.
+    /// The name of the host's interrupt virtualization.
     pub(super) fn name(&self) -> &'static str {
         match (self.technology, self.isa) {
             (Some(technology), _) => technology.name(),

@@ -1,4 +1,4 @@
-//! What runs the vCPUs, and where the interrupt controllers are.
+//! The accelerator of the vCPUs, and the place of the interrupt controllers.
 
 use domain::{Accelerator, Change, Irqchip, TickPolicy};
 use exits::{InhibitReason, Isa};

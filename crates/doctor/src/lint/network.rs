@@ -59,7 +59,7 @@ fn virtio<'a>(subject: &Subject<'a>) -> Vec<(usize, &'a Device)> {
     devices.filter(|(_, device)| device.model.starts_with("virtio-net")).collect()
 }
 
-/// Whether QEMU's user-mode network is behind it, which has neither vhost nor several queues.
+/// Tests for QEMU's user-mode network, which has neither vhost nor several queues.
 fn is_user_mode(device: &Device) -> bool {
     const WORDS: &[&str] = &["-netdev user", "-nic user", "-net user", "type='user'", "type=\"user\""];
     let said = |text: &str| WORDS.iter().any(|words| text.contains(words));

@@ -1,4 +1,4 @@
-//! What a rule is, and what it says of a definition.
+//! Rules over a definition.
 
 use crate::{Evidence, Finding, Fix};
 use domain::{Change, Device, Form, Place};
@@ -14,16 +14,16 @@ pub(super) use crate::verdict::Verdict;
 pub struct Rule {
     /// Its stable name in lower case with dashes.
     pub name: &'static str,
-    /// What it looks at, in a few words.
+    /// Its title, in a few words.
     pub title: &'static str,
     /// Why that matters, in one line.
     pub why: &'static str,
-    /// What says so.
+    /// The source.
     pub source: &'static str,
-    /// Whether the guest has to follow its change: by another driver, or by doing without a feature. Such changes are
-    /// made only when the rule is named.
+    /// The guest has to follow its change: by another driver, or by doing without a feature. Such changes are made only
+    /// when the rule is named.
     pub guest_follows: bool,
-    /// Whether it says something only of VMs that run on KVM.
+    /// It concerns only VMs that run on KVM.
     pub(super) needs_kvm: bool,
     pub(super) check: fn(&Subject<'_>) -> Verdict,
 }
@@ -40,7 +40,7 @@ impl Rule {
     }
 }
 
-/// What rules are about; each has a file of its own.
+/// The subject of a rule; each has a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// Interrupt controllers.
@@ -59,7 +59,7 @@ pub enum Group {
     Disks,
     /// Network interfaces.
     Network,
-    /// How virtio devices notify.
+    /// Notifications of virtio devices.
     Virtio,
     /// Other emulated devices.
     Legacy,

@@ -29,7 +29,7 @@ impl<'a> Subject<'a> {
         self.vm.accelerator_in_force() == Accelerator::Kvm
     }
 
-    /// Whether it may run on this kind of CPU: it is, or nobody knows.
+    /// Tests whether it may run on this kind of CPU: it does, or nobody knows.
     pub(super) fn may_be(&self, isa: Isa) -> bool {
         self.host.isa.is_none_or(|known| known == isa)
     }
@@ -38,12 +38,12 @@ impl<'a> Subject<'a> {
         self.host.kernel.map(|kernel| kernel < than)
     }
 
-    /// Whether the machine type is older than this version of QEMU.
+    /// Tests whether the machine type is older than this version of QEMU.
     pub(super) fn machine_is_older(&self, than: (u32, u32)) -> bool {
         self.vm.machine_version().is_some_and(|version| version < than)
     }
 
-    /// Where the interrupt controllers are.
+    /// The place of the interrupt controllers.
     pub(super) fn irqchip(&self) -> Held<'a, Irqchip> {
         let place = self.vm.machine.irqchip.as_ref().map(|set| &set.place);
         Held { value: self.vm.irqchip_in_force(), place }
@@ -57,18 +57,18 @@ impl<'a> Subject<'a> {
             .map_or_else(|| CpuModel::Named("qemu64".to_owned()), |model| model.value.clone())
     }
 
-    /// Whether the guest gets what the host has, but for single features.
+    /// Tests whether the guest gets what the host has, but for single features.
     pub(super) fn passes_host_through(&self) -> bool {
         !matches!(self.model(), CpuModel::Named(_))
     }
 
-    /// What the text says of a feature, and where.
+    /// The state of a feature in the text, and its place.
     pub(super) fn said(&self, feature: &str) -> Option<Held<'a, FeatureState>> {
         let set = self.vm.cpu.features.get(feature)?;
         Some(Held { value: set.value, place: Some(&set.place) })
     }
 
-    /// Whether the guest gets a feature, where `default` holds without a word.
+    /// The state of a feature, where `default` holds if the text does not name it.
     pub(super) fn given(&self, feature: &str, default: bool) -> Held<'a, bool> {
         self.said(feature).map_or(Held { value: default, place: None }, |said| Held {
             value: said.value != FeatureState::Off,
@@ -76,28 +76,28 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Whether the guest is offered x2APIC.
+    /// Tests whether the guest is offered x2APIC.
     pub(super) fn x2apic(&self) -> Held<'a, bool> {
         let place = self.said("x2apic").and_then(|said| said.place);
         Held { value: self.vm.x2apic_in_force(), place }
     }
 
-    /// Whether KVM hides itself, and with that all of its paravirtual features.
+    /// The place where KVM hides itself, and with that all of its paravirtual features.
     pub(super) fn hides_kvm(&self) -> Option<&'a Place> {
         self.said("kvm").filter(|said| said.value == FeatureState::Off).and_then(|said| said.place)
     }
 
-    /// Whether an enlightenment is on, and where that is said.
+    /// The place where an enlightenment is switched on.
     pub(super) fn enlightenment(&self, name: &str) -> Option<&'a Place> {
         self.vm.cpu.hyperv.features.get(name).filter(|set| set.value).map(|set| &set.place)
     }
 
-    /// Whether the guest gets every enlightenment of the host.
+    /// The place where the guest gets every enlightenment of the host.
     pub(super) fn every_enlightenment(&self) -> Option<&'a Place> {
         self.vm.cpu.hyperv.passthrough.as_ref().filter(|set| set.value).map(|set| &set.place)
     }
 
-    /// Whether the guest is told that it runs on Hyper-V, which is done for Windows.
+    /// Tests whether the guest is told that it runs on Hyper-V, which is done for Windows.
     pub(super) fn is_enlightened(&self) -> bool {
         self.every_enlightenment().is_some() || self.vm.cpu.hyperv.features.values().any(|set| set.value)
     }
@@ -133,7 +133,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Whether an IOMMU is told to take wide APIC IDs in so many words.
+    /// Tests whether an IOMMU is explicitly told to take wide APIC IDs.
     pub(super) fn says_wide_ids(&self) -> bool {
         self.vm.iommus.iter().any(|iommu| {
             iommu.model == "intel-iommu"

@@ -1,4 +1,4 @@
-//! How virtio devices and their drivers notify each other.
+//! Notifications between virtio devices and their drivers.
 
 use domain::Device;
 

@@ -4,7 +4,7 @@ use super::super::words::{self, WordChange};
 use std::fs;
 use std::path::Path;
 
-/// Where boot partitions are mounted.
+/// The mount points of boot partitions.
 const PLACES: [&str; 3] = ["/boot", "/efi", "/boot/efi"];
 
 /// The entries of the host below `root`: path and text, by path. Those that may not be read are left out.

@@ -1,4 +1,4 @@
-//! What Xen's guests are, and how their memory is translated.
+//! The kinds of Xen's guests, and the translation of their memory.
 
 use super::controlled;
 use crate::examination::rule::Verdict;

@@ -172,7 +172,7 @@ fn address(device: &Device) -> Option<String> {
     host::whole_address(text)
 }
 
-/// What keeps `xl` from giving the devices away, and which function is better not given.
+/// The obstacles to assigning the devices with `xl`, and the functions that are better not assigned.
 fn assignable(subject: &Subject<'_>, devices: &[&Device]) -> Option<Verdict> {
     subject.host.xen_devices.as_ref()?;
     let set = |device: &Device, name: &str| {

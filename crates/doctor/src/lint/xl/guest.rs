@@ -1,4 +1,4 @@
-//! What kind of guest it is, and what of the processor it gets.
+//! The type of a guest, and its virtual processor.
 
 use super::row;
 use crate::lint::placement::vcpu_pins;
@@ -73,7 +73,7 @@ fn guest_type(subject: &Subject<'_>) -> Verdict {
     }
 }
 
-/// What has no meaning for PV guests.
+/// The settings without meaning for PV guests.
 fn without_hardware(subject: &Subject<'_>) -> Option<Verdict> {
     (subject.vm.xen_type() == GuestType::Pv).then(|| Verdict::skip("PV guests have none"))
 }

@@ -80,10 +80,10 @@ fn hpet(subject: &Subject<'_>) -> Verdict {
     }
 }
 
-/// What the list `defaults` stands for, and `viridian = 1`.
+/// The meaning of `defaults`, and of `viridian = 1`.
 const DEFAULTS: &[&str] =
     &["base", "freq", "time_ref_count", "apic_assist", "crash_ctl", "stimer", "no_vp_limit", "cpu_hotplug"];
-/// What `all` adds to them.
+/// The additions of `all` to them.
 const REST: &[&str] = &["reference_tsc", "hcall_remote_tlb_flush", "hcall_ipi", "ex_processor_masks"];
 
 /// The groups that are on, and where that is said.
