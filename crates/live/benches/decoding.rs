@@ -14,7 +14,7 @@ const SAMPLES: u32 = 20_000;
 
 const PERF_RECORD_SAMPLE: u32 = 9;
 
-/// What the kernel writes for `count` exits: header, pid, tid, time, length, the tracepoint's record, padding.
+/// The kernel's records for `count` exits: header, pid, tid, time, length, the tracepoint's record, padding.
 fn ring(format: &EventFormat, count: u32) -> Vec<u8> {
     let raw_size = format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0);
     let size = (28 + raw_size).next_multiple_of(8);

@@ -74,7 +74,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     profiling()
 }
 
-/// What one sample costs, and one switch of threads, within a call and outside of one.
+/// The cost of one sample, and of one switch of threads, within a call and outside of one.
 fn profiling() -> Result<(), Box<dyn std::error::Error>> {
     let measuring = Cost::measure()?;
     let mut profiler = Profiler::attach_to_system_calls(&own(None), &Sampling::default())?;

@@ -47,7 +47,7 @@ pub(crate) struct Btf {
 #[derive(Debug)]
 struct Section {
     bytes: Vec<u8>,
-    /// Where each type is in `bytes`.
+    /// The offset of each type in `bytes`.
     types: Vec<u32>,
     strings: std::ops::Range<usize>,
     /// The number of the first type, and the offset of the first string: behind those of the base.
@@ -253,7 +253,7 @@ impl Section {
     }
 }
 
-/// How many bytes follow the words of a type. `None` for a kind that is not known, behind which nothing can be found.
+/// The number of bytes after the words of a type. `None` for an unknown kind, behind which nothing can be found.
 fn following(info: u32) -> Option<usize> {
     let count = (info & 0xffff) as usize;
     Some(match info >> 24 & 0x1f {

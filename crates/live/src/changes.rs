@@ -14,16 +14,16 @@ const POSTING: &str = "kvm_pi_irte_update";
 pub struct PostingChange {
     /// The host's number of the interrupt, as in `/proc/interrupts`.
     pub host_irq: u32,
-    /// Whether it is posted now; otherwise the host takes it.
+    /// It is posted now; otherwise the host takes it.
     pub posted: bool,
 }
 
-/// What was seen.
+/// The changes that were seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Of inhibit reasons, in order of time.
+    /// Changes of inhibit reasons, in order of time.
     pub inhibits: Vec<InhibitChange>,
-    /// Of device interrupts; of those of one thread the last comes last.
+    /// Changes of device interrupts; of those of one thread the last comes last.
     pub posting: Vec<PostingChange>,
     /// Events that found no room.
     pub lost: u64,
@@ -79,7 +79,7 @@ impl ChangesWatch {
         Ok(Self { sampler, inhibit: fields, posting: posting_fields })
     }
 
-    /// What changed since it was attached, or since the last call.
+    /// The changes since it was attached, or since the last call.
     ///
     /// # Errors
     /// [`Error::Control`].

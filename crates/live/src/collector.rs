@@ -91,7 +91,7 @@ impl Collector {
     /// maps on a pair of events that every machine has.
     ///
     /// # Errors
-    /// As [`Collector::attach`].
+    /// Those of [`Collector::attach`].
     #[doc(hidden)]
     pub fn attach_to_system_calls(watch: &Watch) -> Result<Self, Error> {
         let wanted = Wanted { pair: Pair::SystemCalls, ..watch.wanted(Purpose::Count, Isa::Vmx) };
@@ -165,13 +165,13 @@ impl Collector {
     /// moment on, which is the end of the span; what it takes to detach the programs is after it.
     ///
     /// # Errors
-    /// As [`Self::take`].
+    /// Those of [`Self::take`].
     pub fn finish(mut self) -> Result<Profile, Error> {
         let ended_ns = self.attached.end()?;
         self.ended(ended_ns)
     }
 
-    /// What is left after [`Attached::end`].
+    /// The rest after [`Attached::end`].
     fn ended(mut self, ended_ns: u64) -> Result<Profile, Error> {
         let mut profile = self.handled(self.epoch, ended_ns)?;
         let open = self.vcpus.open(self.cells.isa, |_| true).map_err(map_error)?;
@@ -204,7 +204,7 @@ impl Collector {
         profile
     }
 
-    /// What was counted in `epoch`, which ended at `now_ns` and in which no program counts any more.
+    /// The counts of `epoch`, which ended at `now_ns` and in which no program counts any more.
     fn handled(&mut self, epoch: u64, now_ns: u64) -> Result<Profile, Error> {
         let span = Span { first_ns: self.since_ns, last_ns: now_ns };
         let mut profile = Profile::new();
@@ -221,7 +221,7 @@ impl Collector {
         Ok(profile)
     }
 
-    /// How the tracepoints are reached.
+    /// The way in which the tracepoints are reached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
         &self.attached.mechanism
@@ -239,7 +239,7 @@ impl Collector {
         self.cells.isa
     }
 
-    /// What the programs took of the processors so far, as far as [`Cost::measure`] was on.
+    /// The CPU time of the programs so far, as far as [`Cost::measure`] was on.
     ///
     /// # Errors
     /// [`Error::Read`] when the kernel does not say.

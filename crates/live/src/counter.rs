@@ -9,7 +9,7 @@ use tracing::debug;
 /// Room in the buffer for one exit and its entry: 88 and 56 bytes on Linux 6.12, rounded up for later fields.
 const BYTES_PER_EXIT: usize = 160;
 
-/// What to set up.
+/// The options of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Exits for which each thread's buffer has room between two drains; more are counted as lost.
@@ -45,10 +45,10 @@ impl ExitCounter {
         Self::attach_with(tracefs, threads, Options::default())
     }
 
-    /// As [`Self::attach`], with options.
+    /// The same with options.
     ///
     /// # Errors
-    /// As [`Self::attach`].
+    /// Those of [`Self::attach`].
     pub fn attach_with(tracefs: &Tracefs, threads: &[i32], options: Options) -> Result<Self, Error> {
         let exit = tracefs.format("kvm", "kvm_exit")?;
         let entry = tracefs.format("kvm", "kvm_entry")?;
@@ -66,7 +66,7 @@ impl ExitCounter {
         Ok(Self { sampler, decoder, carried, sees_inhibits: inhibit.is_some() })
     }
 
-    /// Whether this kernel reports inhibit changes; without, [`ThreadExits::inhibits`] stays empty.
+    /// Tests whether this kernel reports inhibit changes; without, [`ThreadExits::inhibits`] stays empty.
     #[must_use]
     pub fn sees_inhibits(&self) -> bool {
         self.sees_inhibits

@@ -28,7 +28,7 @@ pub struct ThreadExits {
     pub inhibits: Vec<InhibitChange>,
 }
 
-/// What is carried from one drain of a thread to the next.
+/// The state from one drain of a thread to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
     /// An exit that waits for its entry.
@@ -46,7 +46,7 @@ impl Carried {
     }
 }
 
-/// Where the events keep what we want, taken from their formats.
+/// The offsets of the wanted fields, from the events' formats.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pub(crate) exit_id: u16,

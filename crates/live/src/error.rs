@@ -1,4 +1,4 @@
-//! What stands in the way of counting, and what to do about it.
+//! Obstacles to counting, and the next step for each.
 
 use crate::FormatError;
 use std::io;
@@ -21,7 +21,7 @@ pub enum Error {
     /// Tracefs is there, but not for this user.
     #[error("{path} may not be read; run as root, or give your group access with `mount -o remount,gid=...`")]
     TracefsDenied {
-        /// What was tried.
+        /// The path that was tried.
         path: PathBuf,
     },
     /// The kernel has no such tracepoint now.
@@ -31,7 +31,7 @@ pub enum Error {
         event: String,
         /// Its format file.
         path: PathBuf,
-        /// What to do.
+        /// The next step for the user.
         next: &'static str,
     },
     /// A file of the kernel could not be read.
@@ -39,7 +39,7 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         expected: &'static str,
         /// The cause.
         #[source]
@@ -69,7 +69,7 @@ pub enum Error {
         event: String,
         /// The thread.
         thread: i32,
-        /// What to do.
+        /// The next step for the user.
         next: String,
         /// The cause.
         #[source]
@@ -82,7 +82,7 @@ pub enum Error {
         thread: i32,
         /// The buffer's size.
         bytes: usize,
-        /// What to do.
+        /// The next step for the user.
         next: &'static str,
         /// The cause.
         #[source]
@@ -93,7 +93,7 @@ pub enum Error {
     Control {
         /// The thread.
         thread: i32,
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The cause.
         #[source]
@@ -108,9 +108,9 @@ pub enum Error {
     /// The kernel took no program.
     #[error("The eBPF programs could not be loaded: {cause}; {next}")]
     Load {
-        /// What the kernel or the loader said.
+        /// The message of the kernel or the loader.
         cause: String,
-        /// What to do.
+        /// The next step for the user.
         next: &'static str,
     },
     /// The kernel's verifier refused a program.
@@ -123,7 +123,7 @@ pub enum Error {
         program: String,
         /// The verifier's last words.
         reason: String,
-        /// Where its whole log is.
+        /// The path of the whole log.
         log: Option<PathBuf>,
     },
     /// A program that was loaded could not be attached.
@@ -131,7 +131,7 @@ pub enum Error {
     Attach {
         /// The tracepoint.
         event: &'static str,
-        /// What the kernel said.
+        /// The message of the kernel.
         cause: String,
     },
     /// The kernel did not give, or take, an element of a map.
@@ -151,13 +151,13 @@ pub enum Error {
     /// An event of a whole CPU could not be opened, filtered, mapped or read.
     #[error("Cannot {action} {event} on CPU {cpu}; {next}")]
     OnCpu {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The event.
         event: String,
         /// The CPU.
         cpu: u32,
-        /// What to do.
+        /// The next step for the user.
         next: String,
         /// The cause.
         #[source]

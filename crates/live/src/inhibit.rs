@@ -18,7 +18,7 @@ pub struct InhibitChange {
     pub time_ns: u64,
     /// The thread that made the change.
     pub thread: i32,
-    /// Whether the reason was set; otherwise it was cleared.
+    /// The reason was set; otherwise it was cleared.
     pub set: bool,
     /// The reason's number in this kernel.
     pub number: u32,
@@ -28,7 +28,7 @@ pub struct InhibitChange {
     pub mask: Option<Inhibits>,
 }
 
-/// Where the event keeps what we want.
+/// The offsets of the wanted fields in the event.
 #[derive(Debug)]
 pub(crate) struct InhibitFields {
     pub(crate) id: u16,
@@ -68,8 +68,8 @@ impl InhibitFields {
     }
 }
 
-/// What the kernel states goes first. A kernel before 5.18 that has the event of 5.18 carries a later KVM:
-/// Oracle's UEK 7 (5.15) is one, and numbers as Linux 6.0 does.
+/// The kernel's own statement goes first. A kernel before 5.18 that has the event of 5.18 carries a later KVM: Oracle's
+/// UEK 7 (5.15) is one, and numbers as Linux 6.0 does.
 fn numbering(format: &EventFormat, kernel: Option<KernelVersion>, changed: bool) -> InhibitNumbering {
     let backport = KernelVersion::new(6, 0);
     let version = match kernel {
@@ -81,8 +81,8 @@ fn numbering(format: &EventFormat, kernel: Option<KernelVersion>, changed: bool)
         .unwrap_or_else(|| InhibitNumbering::of_kernel(version))
 }
 
-/// How the kernel of the host below `root` numbers its reasons: as it states itself, else as mainline of its version
-/// does, and not at all when the version is unknown.
+/// The numbers of inhibit reasons in the kernel of the host below `root`: as it states them itself, else those of
+/// mainline in its version, and none when the version is unknown.
 #[must_use]
 pub fn inhibit_numbering(root: &Path) -> InhibitNumbering {
     let tracefs = Tracefs::find(root).ok();

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What an event watches.
+/// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watch {
     /// One thread, on whatever CPU it runs.
@@ -33,7 +33,7 @@ pub(crate) struct Event {
     tells_lost: bool,
 }
 
-/// How often an event occurred.
+/// The total of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Total {
     pub(crate) count: u64,

@@ -25,7 +25,7 @@ pub enum QmpError {
     Connect {
         /// The socket.
         path: PathBuf,
-        /// What to do.
+        /// The next step for the user.
         next: &'static str,
         /// The cause.
         #[source]
@@ -39,7 +39,7 @@ pub enum QmpError {
     Busy {
         /// The socket.
         path: PathBuf,
-        /// How long was waited.
+        /// The time that was waited.
         waited: Duration,
     },
     /// QEMU greeted but did not answer in time.
@@ -47,7 +47,7 @@ pub enum QmpError {
     Silent {
         /// The socket.
         path: PathBuf,
-        /// What was asked.
+        /// The command.
         command: String,
     },
     /// The other side left, or the system cut the connection.
@@ -55,18 +55,18 @@ pub enum QmpError {
     Closed {
         /// The socket.
         path: PathBuf,
-        /// What was asked.
+        /// The command.
         command: String,
         /// The cause, if it was not simply the end.
         #[source]
         source: Option<io::Error>,
     },
-    /// What came is not QMP.
+    /// The answer is not QMP.
     #[error("{path} does not speak QMP: expected {expected} after byte {at}; name the socket of -qmp")]
     NotQmp {
         /// The socket.
         path: PathBuf,
-        /// What should have come.
+        /// The expected answer.
         expected: &'static str,
         /// Bytes of the connection that had been taken before.
         at: u64,
@@ -74,7 +74,7 @@ pub enum QmpError {
     /// QEMU refused the command.
     #[error("QEMU {version} refused `{command}`: {description} ({class})")]
     Refused {
-        /// What was asked.
+        /// The command.
         command: String,
         /// The class of the error, such as `CommandNotFound`.
         class: String,

@@ -32,7 +32,7 @@ pub enum Record<'a> {
     Other(u32),
     /// Bytes that are no record; nothing after them can be read.
     Malformed {
-        /// Where they begin.
+        /// The offset of the first one.
         offset: usize,
     },
 }

@@ -22,7 +22,7 @@ struct Watched {
     events: Vec<Event>,
 }
 
-/// How often one event occurred in one thread since it was opened, whether or not there was room.
+/// The total of one event in one thread since it was opened, whether or not there was room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventTotal {
     /// The event's ID.
@@ -33,7 +33,7 @@ pub struct EventTotal {
     pub lost: Option<u64>,
 }
 
-/// What one thread left in its buffer.
+/// The records in one thread's buffer.
 #[derive(Debug, Clone)]
 pub struct ThreadSamples {
     /// The thread.
@@ -50,7 +50,7 @@ impl ThreadSamples {
         records(&self.bytes)
     }
 
-    /// How often `event` occurred since it was opened.
+    /// The total of `event` since it was opened.
     #[must_use]
     pub fn total(&self, event: u16) -> Option<EventTotal> {
         self.totals.iter().copied().find(|total| total.event == event)

@@ -39,7 +39,7 @@ pub use source::StatisticsSource;
 /// arch/x86/kvm/x86.c, `kvm_vcpu_stats_desc` and `kvm_vm_stats_desc`).
 pub type Counters = BTreeMap<String, u64>;
 
-/// Where counters come from.
+/// The source of counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -64,14 +64,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What eBPF would tell and this does not.
+/// The figures that eBPF would tell and this source does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Missing {
     /// Exit reasons beyond those that KVM has a counter for.
     Reasons,
-    /// How long exits took.
+    /// The handling times of exits.
     HandlingTimes,
     /// Which vCPU they were of.
     Vcpus,
@@ -105,14 +105,14 @@ pub struct VmStatistics {
     pub vcpus: BTreeMap<u32, Counters>,
     /// Units of those that count something else than occurrences, such as `ns`.
     pub units: BTreeMap<String, String>,
-    /// What this source cannot say.
+    /// The figures that this source lacks.
     pub missing: Vec<Missing>,
     /// When it was read.
     #[serde(skip)]
     pub read_at: Instant,
 }
 
-/// What a source found.
+/// The findings of a source.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     total: Counters,

@@ -1,4 +1,4 @@
-//! What the kernel counted, and from it a profile.
+//! The kernel's counts, and a profile from them.
 
 use aya::Pod;
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuHashMap};
@@ -10,7 +10,7 @@ use super::vcpus::vcpu;
 
 /// Buckets of one octave (`BUCKETS` in the programs).
 const BUCKETS: usize = 32;
-/// What a cell counts (`KIND_REASON` in the programs).
+/// The kind of a cell (`KIND_REASON` in the programs).
 const REASON: u8 = 0;
 /// The octave of those without a handling time.
 const UNTIMED: u8 = 255;
@@ -55,7 +55,7 @@ pub(super) struct Cells {
     pub(super) direct_taken: HashMap<MapData, u32, CellKey>,
     /// Those that found their places taken.
     pub(super) hashed: HashMap<MapData, CellKey, Cell>,
-    /// What found no room at all.
+    /// The counts that found no room at all.
     pub(super) other: PerCpuHashMap<MapData, CellKey, Cell>,
     pub(super) isa: Isa,
 }
@@ -123,7 +123,7 @@ impl Cells {
         profile.vcpu(vcpu).reasons.entry(reason).or_default().merge(&exits);
     }
 
-    /// Whether there is little room for more.
+    /// Tests whether there is little room for more.
     pub(super) fn is_crowded(&self) -> bool {
         // Of 32,768 and 65,536 places.
         self.direct_taken.keys().count() > 1 << 14 || self.hashed.keys().count() > 1 << 15

@@ -1,4 +1,4 @@
-//! What watching costs the host.
+//! The cost of watching for the host.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use crate::Error;
 pub struct ProgramCost {
     /// Its name.
     pub program: String,
-    /// How often it ran.
+    /// The number of runs.
     pub runs: u64,
-    /// How long in all, nanoseconds.
+    /// The total time, nanoseconds.
     pub total_ns: u64,
 }
 
@@ -54,7 +54,8 @@ impl Cost {
         Ok(Self { programs })
     }
 
-    /// How often a program did not run because it was running already on its processor: preempted by another vCPU.
+    /// The number of times that a program did not run because it was running already on its processor: preempted by
+    /// another vCPU.
     pub(super) fn misses(ebpf: &Ebpf, root: &Path) -> u64 {
         let of = |program: &Program| {
             let text = std::fs::read_to_string(description(program, root)?).ok()?;
@@ -75,7 +76,7 @@ impl Cost {
     }
 }
 
-/// Where the kernel describes a program; `None` for one that was not loaded.
+/// The kernel's description of a program; `None` for one that was not loaded.
 fn description(program: &Program, root: &Path) -> Option<PathBuf> {
     let descriptor = program.fd().ok()?.as_fd().as_raw_fd();
     Some(root.join(format!("proc/self/fdinfo/{descriptor}")))

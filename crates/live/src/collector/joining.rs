@@ -25,13 +25,13 @@ pub struct LiveExit {
     pub handling_ns: Option<u64>,
 }
 
-/// What the host did for an exit.
+/// The host's work for an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveAccess {
     /// The port, address or register.
     pub access: Access,
-    /// How long it was handled, nanoseconds, by the rules of `perf kvm stat`; `None` when it is not known, or when a
-    /// later access of the same sort took its place.
+    /// The handling time in nanoseconds, by the rules of `perf kvm stat`; `None` when it is not known, or when a later
+    /// access of the same sort took its place.
     pub handling_ns: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Record {
         Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
     }
 
-    /// What orders the records of a vCPU that ran on several processors.
+    /// The order of the records of a vCPU that ran on several processors.
     pub(super) fn order(&self) -> u64 {
         self.since_ns
     }
@@ -122,7 +122,7 @@ impl Joining {
     }
 }
 
-/// Of accesses of one sort the last is the one that is handled until the entry.
+/// The sort of an access. The last one of a sort is handled until the entry.
 const fn sort(kind: u32) -> u32 {
     // Ports, addresses, MSRs and APIC registers have two kinds each, and what is left are AVIC's.
     if kind <= 8 { kind.div_ceil(2) } else { 5 }

@@ -1,4 +1,4 @@
-//! Where KVM keeps what raw tracepoints do not say, by the type information (BTF) of the running kernel.
+//! The offsets of KVM's fields that raw tracepoints lack, by the type information (BTF) of the running kernel.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the host does while it handles exits: samples of stacks, told apart by the exit that is being handled.
+//! A profile of the host while it handles exits: samples of stacks, told apart by the exit that is being handled.
 
 mod gathered;
 mod sampling;
@@ -19,14 +19,14 @@ use super::programs::{Link, Pair, Purpose, Wanted};
 use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error};
 use crate::{Error, Mechanism};
 
-/// How to sample.
+/// The options of sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
     /// Samples a second on each CPU.
     pub frequency_hz: u64,
     /// Only by this event; `None` is by cycles, or where there is no counter of them by the CPU's clock.
     pub event: Option<Event>,
-    /// Whether to follow threads that have no processor within an exit.
+    /// Follow threads that have no processor within an exit.
     pub away: bool,
 }
 
@@ -79,7 +79,7 @@ impl Profiler {
     /// Brings the programs into the kernel of the host below `root` (`/`) and starts all of them at one moment.
     ///
     /// # Errors
-    /// As [`Collector::attach`]; also [`Error::OnCpu`] when the kernel gives no samples. A ring buffer is needed, which
+    /// Those of [`Collector::attach`]; also [`Error::OnCpu`] when the kernel gives no samples. A ring buffer is needed, which
     /// Linux has since 5.8.
     pub fn attach(root: &Path, watch: &Watch, sampling: &Sampling) -> Result<Self, Error> {
         Self::attach_to(root, watch, sampling, &watch.wanted(Purpose::HotSpots, isa(root)?))
@@ -88,7 +88,7 @@ impl Profiler {
     /// Samples within system calls as if they were exits, see [`Collector::attach_to_system_calls`].
     ///
     /// # Errors
-    /// As [`Profiler::attach`].
+    /// Those of [`Profiler::attach`].
     #[doc(hidden)]
     pub fn attach_to_system_calls(watch: &Watch, sampling: &Sampling) -> Result<Self, Error> {
         let wanted = Wanted { pair: Pair::SystemCalls, ..watch.wanted(Purpose::HotSpots, Isa::Vmx) };
@@ -148,13 +148,13 @@ impl Profiler {
         }
     }
 
-    /// What made the samples.
+    /// The event that made the samples.
     #[must_use]
     pub fn event(&self) -> Event {
         self.head.event
     }
 
-    /// What counts the exits.
+    /// The collector that counts the exits.
     #[must_use]
     pub fn collector(&self) -> &Collector {
         &self.collector
@@ -208,7 +208,7 @@ impl Profiler {
     }
 }
 
-/// Whether time without a processor is followed from now on; if not, `notes` says why.
+/// Follows time without a processor from now on; `false` if it cannot, and `notes` says why.
 fn follow_scheduler(collector: &mut Collector, root: &Path, notes: &mut Vec<String>) -> bool {
     match scheduler::attach(&mut collector.attached.ebpf, root) {
         Ok(links) => {

@@ -16,7 +16,7 @@ use super::refusal::{chain, not_loaded, rejected};
 use super::{map_error, waiting};
 use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 
-/// What the programs do with an exit.
+/// The purpose of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Count it in the kernel.
@@ -29,7 +29,7 @@ pub(super) enum Purpose {
     HotSpots,
 }
 
-/// How the kernel's tracepoints are reached.
+/// The way in which the kernel's tracepoints are reached.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case", tag = "mechanism")]
 pub enum Mechanism {
@@ -104,7 +104,7 @@ impl Pair {
         }
     }
 
-    /// What ends, and what begins.
+    /// The events that end and begin an exit.
     const fn events(self) -> &'static [Event; 2] {
         match self {
             Self::Exits => &EXIT_AND_ENTRY,
@@ -113,7 +113,7 @@ impl Pair {
     }
 }
 
-/// What to bring into the kernel.
+/// The programs to load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) purpose: Purpose,
@@ -139,7 +139,7 @@ pub(super) struct Attached {
     pub(super) missing: Vec<String>,
 }
 
-/// What keeps a program attached.
+/// The link that keeps a program attached.
 #[expect(dead_code, reason = "dropping it is what it is for")]
 pub(super) enum Link {
     Raw(RawTracePointLink),

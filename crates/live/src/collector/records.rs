@@ -48,7 +48,7 @@ impl Recorder {
     /// one moment.
     ///
     /// # Errors
-    /// As [`super::Collector::attach`].
+    /// Those of [`super::Collector::attach`].
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
         Self::attach_to(root, watch, &wanted(watch, isa(root)?))
     }
@@ -56,7 +56,7 @@ impl Recorder {
     /// Records system calls as if they were exits, see [`super::Collector::attach_to_system_calls`].
     ///
     /// # Errors
-    /// As [`Recorder::attach`].
+    /// Those of [`Recorder::attach`].
     #[doc(hidden)]
     pub fn attach_to_system_calls(watch: &Watch) -> Result<Self, Error> {
         let wanted = Wanted { pair: Pair::SystemCalls, ..wanted(watch, Isa::Vmx) };
@@ -169,7 +169,7 @@ impl Recorder {
         Ok(self.lost_in_buffers + counted(&self.counters, LOST_RECORDS)? + without_room + misses)
     }
 
-    /// How the tracepoints are reached.
+    /// The way in which the tracepoints are reached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
         &self.attached.mechanism

@@ -110,7 +110,7 @@ impl Vcpus {
         Ok(open)
     }
 
-    /// Whether there is little room for more.
+    /// Tests whether there is little room for more.
     pub(super) fn is_crowded(&self) -> bool {
         // Of 8,192 places, and of 65,536 threads.
         self.places_taken.keys().count() > 1 << 12 || self.keys.keys().count() > 1 << 15

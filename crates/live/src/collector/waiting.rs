@@ -17,7 +17,7 @@ pub(super) fn wait_for_programs() {
     }
 }
 
-/// Whether processes have the numbers here that the kernel gives them.
+/// Tests whether processes have the kernel's own numbers here.
 pub(crate) fn in_first_pid_namespace(root: &Path) -> bool {
     // PROC_PID_INIT_INO of include/linux/proc_ns.h.
     let first = Path::new("pid:[4026531836]");

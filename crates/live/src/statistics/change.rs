@@ -1,11 +1,11 @@
-//! What happened between two readings.
+//! The change between two readings.
 
 use super::{Counters, VmStatistics};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How much each counter grew, and in which time.
+/// The growth of each counter, and the time for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StatisticsChange {
     /// From one reading to the other; nanoseconds where it is serialized.
@@ -25,8 +25,8 @@ fn nanoseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S
 }
 
 impl VmStatistics {
-    /// What has been counted since an earlier reading; `None` when it is of another process or source, when
-    /// either has no counters, or when no time went by.
+    /// The growth since an earlier reading; `None` when it is of another process or source, when either has no
+    /// counters, or when no time went by.
     #[must_use]
     pub fn since(&self, before: &Self) -> Option<StatisticsChange> {
         let same = |one: &Self| (one.pid, one.start_ticks, one.origin);

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What stands in the way.
+/// The obstacle.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DebugfsError {
     #[error("{path} cannot be read; {next}")]

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What stands in the way.
+/// The obstacle.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DescriptorError {
     #[error("Process {pid} has no descriptor of statistics open; QEMU has since 8.1, on Linux 5.14 or later")]

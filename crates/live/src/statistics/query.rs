@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// What stands in the way.
+/// The obstacle.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QueryError {
     #[error("The VM is none of QEMU's; only QEMU has QMP")]

@@ -24,12 +24,12 @@ pub struct StatisticsSource {
 #[derive(Debug)]
 struct Watched {
     vm: Vm,
-    /// What worked last time, and what did not before it.
+    /// The source that worked last time, and those that did not before it.
     used: Option<(Origin, Vec<Failure>)>,
 }
 
 impl StatisticsSource {
-    /// Of these VMs of the host below `root`. Nothing is read or connected to yet.
+    /// The source for these VMs of the host below `root`. Nothing is read or connected to yet.
     #[must_use]
     pub fn new(root: &Path, vms: &[Vm]) -> Self {
         let vms = vms.iter().map(|vm| Watched { vm: vm.clone(), used: None }).collect();

@@ -16,7 +16,7 @@ const IN_INTERRUPT: u64 = 0x08 | 0x10 | 0x40;
 /// VMEXIT_VINTR (AMD64 APM volume 2, appendix C).
 const WINDOWS: [(u32, ExitReason); 2] = [(1, ExitReason::vmx(7)), (2, ExitReason::svm(0x64))];
 
-/// Where one kind's event keeps what we want.
+/// The offsets of the wanted fields in one kind's event.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pub(crate) kind: EventKind,
@@ -75,7 +75,7 @@ impl Decoder {
         Ok(Self { kind, id: format.id, flags: one("common_flags").ok(), fields })
     }
 
-    /// What the kernel shall drop before it makes a record.
+    /// The filter by which the kernel drops events before it makes a record.
     pub(crate) fn filter(&self) -> Option<String> {
         let Fields::IrqWindow { reason, isa, .. } = &self.fields else { return None };
         let each = WINDOWS.iter().map(|(number, window)| {

@@ -8,7 +8,7 @@ use crate::inhibit::InhibitChange;
 use exits::{Direction, ExitReason};
 use std::time::SystemTime;
 
-/// What happened, with the fields of the kernel's event.
+/// The event, with the fields of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -38,7 +38,7 @@ pub enum What {
     IncompleteIpi {
         /// The sender.
         vcpu: u32,
-        /// What was to be sent.
+        /// The IPI that was to be sent.
         ipi: Ipi,
         /// Why it was not ([`exits::incomplete_ipi_cause`]).
         cause: u32,
@@ -53,14 +53,14 @@ pub enum What {
         register: u32,
         /// Read or write.
         direction: Direction,
-        /// Whether the exit came after the access (a trap) and not before it (a fault).
+        /// The exit came after the access (a trap) and not before it (a fault).
         trap: bool,
         /// The vector, for an EOI.
         vector: u32,
     },
     /// [`EventKind::Kick`].
     Kick {
-        /// What was to be sent.
+        /// The IPI that was to be sent.
         ipi: Ipi,
         /// The table's entry.
         index: u32,
@@ -71,7 +71,7 @@ pub enum What {
         vcpu: u32,
         /// How.
         mode: DeliveryMode,
-        /// Whether it is level-triggered.
+        /// It is level-triggered.
         level: bool,
         /// The vector.
         vector: u32,
@@ -88,7 +88,7 @@ pub enum What {
 /// An entry of the interrupt remapping table was written for a device that is assigned to a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IrteUpdate {
-    /// Whether the interrupt goes to the vCPU without the host from now on; otherwise it is remapped as usual.
+    /// The interrupt goes to the vCPU without the host from now on; otherwise it is remapped as usual.
     pub posted: bool,
     /// The host's interrupt.
     pub host_irq: u32,
@@ -133,7 +133,7 @@ impl What {
     }
 }
 
-/// Where and when something happened.
+/// The place and the time of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -144,7 +144,7 @@ pub struct Event {
     pub pid: i32,
     /// Its thread.
     pub tid: i32,
-    /// Whether it happened in an interrupt, so that the process has nothing to do with it.
+    /// It happened in an interrupt, so that the process has nothing to do with it.
     pub in_interrupt: bool,
     /// What.
     pub what: What,
@@ -170,6 +170,6 @@ pub struct Loss {
     pub wall: SystemTime,
     /// The CPU; `None` for what the final count alone shows.
     pub cpu: Option<u32>,
-    /// How many.
+    /// The number of events.
     pub events: u64,
 }

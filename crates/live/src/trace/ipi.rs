@@ -1,8 +1,8 @@
-//! What the interrupt command register says of an IPI.
+//! IPIs, from the interrupt command register.
 
 use serde::{Serialize, Serializer};
 
-/// How an interrupt is delivered: ICR bits 10:8 (Intel SDM volume 3, 11.6.1; AMD64 APM volume 2, 16.5).
+/// The delivery mode: ICR bits 10:8 (Intel SDM volume 3, 11.6.1; AMD64 APM volume 2, 16.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryMode {
     /// To all targets, with its vector.
@@ -81,7 +81,7 @@ pub enum Destination {
 pub struct Ipi {
     /// Whom it is for.
     pub destination: Destination,
-    /// How it is delivered.
+    /// The delivery mode.
     pub mode: DeliveryMode,
     /// ICR bits 7:0.
     pub vector: u8,

@@ -33,7 +33,7 @@ pub enum EventKind {
 struct Facts {
     kind: EventKind,
     name: &'static str,
-    /// Of the system `kvm`; the first that is there is taken.
+    /// The tracepoints of the system `kvm`; the first that exists is taken.
     tracepoints: &'static [&'static str],
     /// The mainline kernel that had the first of them.
     since: KernelVersion,
@@ -80,7 +80,7 @@ impl EventKind {
         self.facts().name
     }
 
-    /// Whether it is traced when nothing else is said: not where healthy VMs make it thousands of times a second.
+    /// Tests whether it is traced by default: not where healthy VMs make it thousands of times a second.
     #[must_use]
     pub fn is_default(self) -> bool {
         self.facts().by_default

@@ -1,4 +1,4 @@
-//! What the running kernel cannot report, and why.
+//! Events that the running kernel cannot report, and why.
 
 use super::kind::EventKind;
 use crate::{Error, Tracefs};
@@ -40,7 +40,7 @@ impl Missing {
     }
 }
 
-/// What is missing, by reason; kinds that share one stand together.
+/// The missing kinds by reason; those that share one stand together.
 #[must_use]
 pub fn by_reason(missing: &[Missing]) -> Vec<(&str, Vec<EventKind>)> {
     let mut reasons: Vec<(&str, Vec<EventKind>)> = Vec::new();

@@ -17,7 +17,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether `wanted` is the VM's name or its process' number.
+    /// Tests whether `wanted` is the VM's name or its process' number.
     #[must_use]
     pub fn is(&self, wanted: &str) -> bool {
         self.vm.as_deref() == Some(wanted) || wanted.parse() == Ok(self.pid)
@@ -47,8 +47,8 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).trim_end().to_owned()
 }
 
-/// How long an answer holds: a number may come to belong to another process, and a process may change its name
-/// after its first event.
+/// The time for which an answer holds: a number may come to belong to another process, and a process may change its
+/// name after its first event.
 const HOLDS_NS: u64 = 1_000_000_000;
 /// More processes than have VMs at once; then all are asked again.
 const MOST: usize = 4096;

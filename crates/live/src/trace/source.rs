@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 /// what `perf_event_mlock_kb` lets those lock who are not root.
 const BUFFER: usize = 256 * 1024;
 
-/// What to open.
+/// The tracepoint to open.
 #[derive(Debug, Clone)]
 pub(crate) struct Tracepoint {
     pub(crate) id: u16,
@@ -37,7 +37,7 @@ struct Watched {
     events: Vec<Event>,
 }
 
-/// What one CPU left in its buffer.
+/// The records in one CPU's buffer.
 #[derive(Debug)]
 pub(crate) struct CpuRecords {
     pub(crate) cpu: u32,
@@ -123,7 +123,7 @@ impl Source {
         last
     }
 
-    /// How often each tracepoint passed its filter since it was opened, by ID, recorded or not.
+    /// The number of times that each tracepoint passed its filter since it was opened, by ID, recorded or not.
     pub(crate) fn counts(&self) -> Vec<(u16, u64)> {
         let mut sums = self.gone.clone();
         for watched in self.cpus.values() {

@@ -1,10 +1,10 @@
-//! What a change of an inhibit reason leaves behind.
+//! The state after a change of an inhibit reason.
 
 use crate::inhibit::InhibitChange;
 use exits::{Inhibit, InhibitNumbering, Inhibits};
 use std::collections::{BTreeSet, HashMap};
 
-/// Whether interrupt virtualization works for a VM.
+/// The state of interrupt virtualization for a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InhibitState {
     /// Nothing inhibits it.
@@ -13,7 +13,7 @@ pub enum InhibitState {
     Inhibited {
         /// What.
         by: Vec<Inhibit>,
-        /// Whether that is all; before Linux 5.18 reasons that were set before the trace are not known.
+        /// These are all reasons; before Linux 5.18 reasons that were set before the trace are not known.
         complete: bool,
     },
     /// Nothing that was seen does, and the kernel does not say (before Linux 5.18).
@@ -23,20 +23,20 @@ pub enum InhibitState {
 /// A change, and what it means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InhibitReport {
-    /// What KVM reported.
+    /// The change that KVM reported.
     pub change: InhibitChange,
     /// The reason.
     pub reason: Inhibit,
-    /// What holds afterwards.
+    /// The state afterwards.
     pub state: InhibitState,
-    /// Whether anything is different from before; `None` where that is not known, as for the first of a VM.
+    /// The state differs from before; `None` where that is not known, as for the first change of a VM.
     pub changed: Option<bool>,
 }
 
 /// More processes than have VMs at once; then all is forgotten.
 const MOST: usize = 4096;
 
-/// What holds for each process. The kernel's event does not tell the VMs of one process apart.
+/// The state of each process. The kernel's event does not tell the VMs of one process apart.
 #[derive(Debug)]
 pub(crate) struct States {
     numbering: InhibitNumbering,

@@ -23,20 +23,20 @@ const HOLD_BACK_NS: u64 = 50_000_000;
 /// CPUs that come and go are noticed within this time.
 const HOTPLUG_NS: u64 = 1_000_000_000;
 
-/// What to trace.
+/// The options of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// The kinds; none is those of [`EventKind::is_default`].
     pub kinds: BTreeSet<EventKind>,
     /// Only events of VMs with one of these names, or of processes with one of these numbers; none is all.
     pub vms: Vec<String>,
-    /// Whether requests to set what is set, or to clear what is not set, are events too.
+    /// Requests to set what is set, or to clear what is not set, are events too.
     pub unchanged: bool,
     /// Give out so many events and no more; `None` is all.
     pub count: Option<u64>,
 }
 
-/// What [`Tracer::poll`] gives.
+/// An item of [`Tracer::poll`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// Something happened.
@@ -45,7 +45,7 @@ pub enum Item {
     Lost(Loss),
 }
 
-/// What a trace saw, in numbers.
+/// The figures of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Events that were given out, by kind; every kind that was traced has its number.
@@ -163,7 +163,7 @@ impl Tracer {
         self.summary.events.keys().copied()
     }
 
-    /// Whether as many events were given out as were asked for, so that no more will come.
+    /// Tests whether as many events were given out as were asked for, so that no more will come.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.options.count.is_some_and(|count| self.summary.events.values().sum::<u64>() >= count)

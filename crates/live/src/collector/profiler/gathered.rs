@@ -1,4 +1,4 @@
-//! What programs in the kernel counted and sampled, as a recording says it.
+//! The counts and samples of the programs in the kernel, in the form of a recording.
 
 use std::collections::BTreeMap;
 

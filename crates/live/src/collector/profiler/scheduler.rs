@@ -1,4 +1,4 @@
-//! What the programs are told of the scheduler's tracepoints, to know when a thread had no processor.
+//! The programs' knowledge of the scheduler's tracepoints, by which they know when a thread had no processor.
 
 use std::path::Path;
 

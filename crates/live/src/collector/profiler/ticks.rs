@@ -8,7 +8,7 @@ use hotspots::{Activity, Away};
 /// `KERNEL_FRAMES` and `USER_FRAMES` of the programs.
 const KERNEL_FRAMES: usize = 64;
 const USER_FRAMES: usize = 96;
-/// Where things are in `struct stacks`; the first part is `struct tick`.
+/// The offsets in `struct stacks`; the first part is `struct tick`.
 const KERNEL_BYTES_AT: usize = 32;
 const USER_BYTES_AT: usize = 36;
 const KERNEL_AT: usize = 40;
@@ -28,7 +28,7 @@ pub(super) struct Met {
     pub(super) no_user: bool,
 }
 
-/// How often.
+/// The number of samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) samples: u64,
