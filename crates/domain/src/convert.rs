@@ -36,7 +36,7 @@ pub struct Converted {
 ///
 /// # Errors
 ///
-/// As [`libvirt::read`](crate::libvirt::read).
+/// Those of [`libvirt::read`](crate::libvirt::read).
 pub fn to_arguments(text: &Text) -> Result<Converted, Error> {
     arguments::convert(text)
 }
@@ -45,7 +45,7 @@ pub fn to_arguments(text: &Text) -> Result<Converted, Error> {
 ///
 /// # Errors
 ///
-/// As [`qemu::read`](crate::qemu::read).
+/// Those of [`qemu::read`](crate::qemu::read).
 pub fn to_xml(text: &Text, files: &dyn Files) -> Result<Converted, Error> {
     document::convert(text, files)
 }

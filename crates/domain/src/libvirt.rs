@@ -59,7 +59,7 @@ pub(crate) fn iothreads_of(domain: Node<'_>) -> Vec<String> {
 ///
 /// # Errors
 ///
-/// As [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
+/// Those of [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
 pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
     apply::apply(text, changes)
 }

@@ -46,7 +46,7 @@ pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
 ///
 /// # Errors
 ///
-/// As [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
+/// Those of [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
 pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
     apply_with(text, &NoFiles, changes)
 }
@@ -56,7 +56,7 @@ pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
 ///
 /// # Errors
 ///
-/// As [`apply`].
+/// Those of [`apply`].
 pub fn apply_with(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
     edit::apply(text, files, changes)
 }

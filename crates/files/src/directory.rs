@@ -49,7 +49,7 @@ impl Directory {
     /// The directory at `path` below `start`, which is trusted, whoever may write to it. Links lead nowhere else.
     ///
     /// # Errors
-    /// As of [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn below(start: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
         Self::walk(start, path, missing)
     }

@@ -21,7 +21,7 @@ pub fn regular(path: &Path) -> io::Result<File> {
 /// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// As of [`regular()`]; [`io::ErrorKind::FileTooLarge`] for a larger one.
+/// Those of [`regular()`]; [`io::ErrorKind::FileTooLarge`] for a larger one.
 pub fn read(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;

@@ -63,7 +63,7 @@ impl Fingerprint {
     /// The same through a root, which may be another machine's.
     ///
     /// # Errors
-    /// As of [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn of(root: &Root) -> Result<Self, Error> {
         let fingerprint = Self::with(root, None)?;
         Ok(Self { hypervisor: Hypervisor::below(root), ..fingerprint })

@@ -53,7 +53,7 @@ impl StatisticsFile {
     /// The same of those that only grow: the ones whose difference means something.
     ///
     /// # Errors
-    /// As of [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn read_cumulative(&self) -> Result<BTreeMap<String, u64>, StatisticsError> {
         self.read_kinds(|kind| kind == Kind::Cumulative)
     }

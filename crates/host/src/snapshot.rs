@@ -31,7 +31,7 @@ impl Snapshot {
     /// Looks at a host and keeps what was read. `tool` is the name and version of the program, for the manifest.
     ///
     /// # Errors
-    /// As of [`Inspection::read`].
+    /// Those of [`Inspection::read`].
     pub fn take(root: Root, tool: &str) -> Result<Self, Error> {
         let root = root.recording();
         let inspection = Inspection::read(&root)?;
@@ -105,7 +105,7 @@ pub fn open(path: &Path) -> Result<Opened, SnapshotError> {
 /// Reads an archive; `name` is what messages call it.
 ///
 /// # Errors
-/// As of [`open`].
+/// Those of [`open`].
 pub fn read(reader: impl Read, name: &Path) -> Result<Opened, SnapshotError> {
     let (tree, manifest, warnings) = archive::read(reader, name)?;
     Ok(Opened { root: Root::kept(tree), manifest: Some(manifest), warnings })

@@ -107,7 +107,7 @@ impl Vms {
     /// The same through a root, which may be another machine's: `debugfs` of each VM as that machine names it.
     ///
     /// # Errors
-    /// As of [`Self::discover`].
+    /// Those of [`Self::discover`].
     pub fn discover_in(root: &Root) -> Result<Self, Error> {
         let entries = root.entries("/proc", is_number).map_err(|source| Error::Read {
             path: root.place("/proc"),

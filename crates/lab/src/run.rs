@@ -64,7 +64,7 @@ impl Laboratory<'_> {
     /// Opens a shell in the emulated host, on this process's terminal.
     ///
     /// # Errors
-    /// As [`Laboratory::run`], and when standard input is not a terminal.
+    /// Those of [`Laboratory::run`], and when standard input is not a terminal.
     pub fn shell(&self, request: &Request) -> Result<Finished, Error> {
         let bridge = Bridge::open()?;
         self.start(request, Some(bridge), &mut |_| ())
@@ -73,7 +73,7 @@ impl Laboratory<'_> {
     /// Makes the snapshot that a request begins from, if there is none yet.
     ///
     /// # Errors
-    /// As [`Laboratory::run`].
+    /// Those of [`Laboratory::run`].
     pub fn save(&self, request: &Request) -> Result<(), Error> {
         self.snapshot(request, &self.machine(request, None)?).map(drop)
     }

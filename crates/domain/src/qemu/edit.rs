@@ -23,7 +23,7 @@ const STEPS: usize = 8;
 ///
 /// # Errors
 ///
-/// As [`reader::read`].
+/// Those of [`reader::read`].
 pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
     let before = reader::read(text, files)?;
     let mut draft = Draft::new(&text.bytes);

@@ -78,7 +78,7 @@ impl Reading<'_> {
 ///
 /// # Errors
 ///
-/// As [`command::find`].
+/// Those of [`command::find`].
 pub(super) fn read<'a>(text: &'a Text, files: &dyn Files) -> Result<Reading<'a>, Error> {
     let command = command::find(text)?;
     let mut definition = Definition::empty(Form::Qemu);

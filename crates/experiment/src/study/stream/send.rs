@@ -28,7 +28,7 @@ impl<W: Write> Link<W> {
     /// Sends a message that is no run.
     ///
     /// # Errors
-    /// As of [`Writer::message`].
+    /// Those of [`Writer::message`].
     pub fn say(&mut self, message: &Message) -> Result<(), StreamError> {
         said(&self.writer, message)
     }

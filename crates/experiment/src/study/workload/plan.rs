@@ -87,7 +87,7 @@ impl WorkloadPlan {
     /// The workload of it.
     ///
     /// # Errors
-    /// As of [`Self::check`].
+    /// Those of [`Self::check`].
     pub fn workload(&self) -> Result<Box<dyn Workload>, BadWorkload> {
         self.check()?;
         Ok(Box::new(self.clone()))
