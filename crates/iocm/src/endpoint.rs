@@ -90,8 +90,9 @@ impl Peer {
             Some(command.trim_end().to_owned())
         });
         // The name comes from another user's process, and is shown as one line.
-        let letters = name.as_deref().unwrap_or_default().chars().filter(|letter| !letter.is_control());
-        let vm = letters.take(MAX_VM_NAME).collect();
+        let characters =
+            name.as_deref().unwrap_or_default().chars().filter(|character| !character.is_control());
+        let vm = characters.take(MAX_VM_NAME).collect();
         Some(Self { pid, vm })
     }
 }

@@ -8,7 +8,7 @@ fn file(size: u64) -> File {
     crate::testing::memory_file(size)
 }
 
-fn place(guest: u64, size: u64, offset: u64) -> RegionDescription {
+fn region(guest: u64, size: u64, offset: u64) -> RegionDescription {
     RegionDescription { guest, size, user: USER.wrapping_add(guest), offset }
 }
 
@@ -21,9 +21,9 @@ fn pieces(memory: &GuestMemory, guest: u64, size: u32) -> (Vec<(u64, u32)>, bool
 #[test]
 fn what_spans_adjacent_regions_comes_in_pieces() {
     let memory = GuestMemory::map([
-        (place(0x2000, 0x1000, 0), file(0x1000)),
-        (place(0, 0x2000, 0), file(0x2000)),
-        (place(0x8000, 0x1000, 0), file(0x1000)),
+        (region(0x2000, 0x1000, 0), file(0x1000)),
+        (region(0, 0x2000, 0), file(0x2000)),
+        (region(0x8000, 0x1000, 0), file(0x1000)),
     ])
     .unwrap();
     assert_eq!(pieces(&memory, 0x1ff0, 0x20), (vec![(0x1ff0, 0x10), (0x2000, 0x10)], true));
@@ -43,7 +43,7 @@ fn an_offset_need_not_be_a_pages_begin() {
     let mut file = file(0x3000);
     file.seek(SeekFrom::Start(0x1234)).unwrap();
     file.write_all(b"here").unwrap();
-    let memory = GuestMemory::default().with(place(0, 0x1000, 0x1230), &file).unwrap();
+    let memory = GuestMemory::default().with(region(0, 0x1000, 0x1230), &file).unwrap();
     let part = memory.one_part(4, 4).unwrap();
     // SAFETY: the part has four bytes, and `memory` lives.
     let bytes = unsafe { std::slice::from_raw_parts(part.pointer, 4) };
@@ -52,19 +52,19 @@ fn an_offset_need_not_be_a_pages_begin() {
 
 #[test]
 fn regions_that_cannot_be() {
-    let memory = GuestMemory::map([(place(0x1000, 0x1000, 0), file(0x1000))]).unwrap();
+    let memory = GuestMemory::map([(region(0x1000, 0x1000, 0), file(0x1000))]).unwrap();
     let with =
-        |place: RegionDescription, size| memory.with(place, &file(size)).map(|memory| memory.regions());
-    assert!(matches!(with(place(0x1800, 0x1000, 0), 0x1000), Err(RegionError::Overlap(0x1000, 0x1800))));
-    assert!(matches!(with(place(0, 0x1001, 0), 0x2000), Err(RegionError::Overlap(..))));
-    let elsewhere = RegionDescription { user: USER + 0x1800, ..place(0x4000, 0x1000, 0) };
+        |region: RegionDescription, size| memory.with(region, &file(size)).map(|memory| memory.regions());
+    assert!(matches!(with(region(0x1800, 0x1000, 0), 0x1000), Err(RegionError::Overlap(0x1000, 0x1800))));
+    assert!(matches!(with(region(0, 0x1001, 0), 0x2000), Err(RegionError::Overlap(..))));
+    let elsewhere = RegionDescription { user: USER + 0x1800, ..region(0x4000, 0x1000, 0) };
     assert!(matches!(with(elsewhere, 0x1000), Err(RegionError::Overlap(..))), "in the front-end's addresses");
-    assert!(matches!(with(place(0, 0, 0), 0x1000), Err(RegionError::Shape { .. })));
-    assert!(matches!(with(place(u64::MAX, 2, 0), 0x1000), Err(RegionError::Shape { .. })));
-    assert!(matches!(with(place(0x4000, 0x1000, 0), 0xfff), Err(RegionError::Map(MapError::Short { .. }))));
-    assert_eq!(with(place(0x2000, 0x1000, 0), 0x1000).unwrap(), 2);
-    assert!(memory.without(&place(0x1000, 0x800, 0)).is_err());
-    assert_eq!(memory.without(&place(0x1000, 0x1000, 0)).unwrap().regions(), 0);
+    assert!(matches!(with(region(0, 0, 0), 0x1000), Err(RegionError::Shape { .. })));
+    assert!(matches!(with(region(u64::MAX, 2, 0), 0x1000), Err(RegionError::Shape { .. })));
+    assert!(matches!(with(region(0x4000, 0x1000, 0), 0xfff), Err(RegionError::Map(MapError::Short { .. }))));
+    assert_eq!(with(region(0x2000, 0x1000, 0), 0x1000).unwrap(), 2);
+    assert!(memory.without(&region(0x1000, 0x800, 0)).is_err());
+    assert_eq!(memory.without(&region(0x1000, 0x1000, 0)).unwrap().regions(), 0);
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn pages_that_were_written_are_marked() {
 fn no_guest_takes_the_addresses_of_all_others() {
     let file = file(1 << 62);
     let most = most_of_a_guest();
-    let memory = GuestMemory::default().with(place(0, most / 2, 0), &file).unwrap();
-    let more = memory.with(place(1 << 50, most, 0), &file);
+    let memory = GuestMemory::default().with(region(0, most / 2, 0), &file).unwrap();
+    let more = memory.with(region(1 << 50, most, 0), &file);
     assert!(matches!(more, Err(RegionError::TooMuch { .. })));
-    assert!(memory.with(place(1 << 50, most / 4, 0), &file).is_ok());
+    assert!(memory.with(region(1 << 50, most / 4, 0), &file).is_ok());
     assert!(matches!(DirtyLog::of_file(&file, 0, 1 << 40), Err(LogError::TooLarge(_))));
 }

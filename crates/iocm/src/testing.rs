@@ -17,5 +17,5 @@ pub use front_end::FrontEnd;
 pub use memory_file::{attributes_of_one_file, memory_file};
 pub use net::NetDriver;
 #[cfg(debug_assertions)]
-pub(crate) use panics::panic_if_armed;
+pub(crate) use panics::panic_if_enabled;
 pub use panics::{PANICS, let_requests_panic};

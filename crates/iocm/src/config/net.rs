@@ -128,7 +128,7 @@ mod tests {
         assert!(refused("backend = {}").contains("one of tap"));
         assert!(refused("backend = { tap = \"t\", switch = \"s\" }").contains("one of tap"));
         assert!(refused("backend = { switch = \"s\", netns = \"n\" }").contains("netns"));
-        assert!(refused("backend = { tap = \"t\", check-source = true }").contains("of a switch"));
+        assert!(refused("backend = { tap = \"t\", check-source = true }").contains("needs a switch"));
         assert!(refused("backend = { switch = \"s\", check-source = true }").contains("as mac"));
         for mac in [
             "52:54:00:12:34",

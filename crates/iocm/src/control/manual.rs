@@ -9,12 +9,12 @@ use std::fmt::Write as _;
 #[must_use]
 pub fn page() -> String {
     let mut page = String::from(include_str!("manual/head.7"));
-    let mut place = None;
+    let mut section = None;
     for (of, attribute) in table::attributes() {
-        if place != Some(of) {
+        if section != Some(of) {
             let shown = if of.is_empty() { "The daemon" } else { of.trim_end_matches('/') };
             let _ = writeln!(page, ".SS {}", escaped(shown));
-            place = Some(of);
+            section = Some(of);
         }
         page.push_str(&entry(of, attribute));
     }

@@ -70,15 +70,15 @@ impl Mounted {
                 unmount(left.as_fd()).map_err(cannot("a daemon that is gone left one there"))?;
             }
         }
-        let place = Directory::open(path, Missing::Made(0o755)).map_err(files::Error::into_io);
-        let place = place.map_err(cannot("there is no such directory"))?;
-        if rustix::fs::fstatfs(&place).is_ok_and(|found| found.f_type == FUSE_MAGIC) {
+        let target = Directory::open(path, Missing::Made(0o755)).map_err(files::Error::into_io);
+        let target = target.map_err(cannot("there is no such directory"))?;
+        if rustix::fs::fstatfs(&target).is_ok_and(|found| found.f_type == FUSE_MAGIC) {
             return Err(cannot("something is mounted there")(io::ErrorKind::AddrInUse.into()));
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let device = rustix::fs::open("/dev/fuse", flags, FileMode::empty());
         let device = device.map_err(|error| cannot("/dev/fuse cannot be opened")(error.into()))?;
-        let mount = mount(&device, &place).map_err(|error| cannot("this needs root")(error.into()))?;
+        let mount = mount(&device, &target).map_err(|error| cannot("this needs root")(error.into()))?;
         Ok(Self { path: path.to_owned(), mount: Some(mount), device: Some(device), access })
     }
 
@@ -140,7 +140,7 @@ const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
 /// Makes the file system and mounts it on a directory; returns a descriptor of its root. The options are those of
 /// `fuse_fs_parameters` (fs/fuse/inode.c), which FUSE takes from this interface since Linux 5.4.
-fn mount(device: &OwnedFd, place: &Directory) -> rustix::io::Result<OwnedFd> {
+fn mount(device: &OwnedFd, target: &Directory) -> rustix::io::Result<OwnedFd> {
     let system = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (option, value) in [
         ("source", "exitless".to_owned()),
@@ -161,7 +161,7 @@ fn mount(device: &OwnedFd, place: &Directory) -> rustix::io::Result<OwnedFd> {
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let mount = fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
     let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(&mount, "", place, "", both)?;
+    move_mount(&mount, "", target, "", both)?;
     Ok(mount)
 }
 

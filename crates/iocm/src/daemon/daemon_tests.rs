@@ -27,8 +27,9 @@ fn devices_are_given_to_workers_as_they_are_to_be() {
             fronts.push((front, driver));
         }
         let figures = daemon.figures();
-        let places: Vec<_> = figures.devices.iter().map(|device| device.queues[0].worker).collect();
-        assert_eq!(places, workers.map(Some));
+        let workers_of_queues: Vec<_> =
+            figures.devices.iter().map(|device| device.queues[0].worker).collect();
+        assert_eq!(workers_of_queues, workers.map(Some));
         assert!(figures.devices.iter().all(|device| device.connected));
         let text = serde_json::to_string(&figures).unwrap();
         assert!(text.contains("\"kicks_saved\":0") && text.contains("\"naps\":"), "{text}");

@@ -240,9 +240,9 @@ impl Driver {
         Some(id)
     }
 
-    fn forward(&self, place: u16, count: u16) -> u16 {
-        let at = (place & 0x7fff) + count;
-        if at >= self.size { (at - self.size) | (!place & 0x8000) } else { at | (place & 0x8000) }
+    fn forward(&self, index: u16, count: u16) -> u16 {
+        let at = (index & 0x7fff) + count;
+        if at >= self.size { (at - self.size) | (!index & 0x8000) } else { at | (index & 0x8000) }
     }
 
     /// The next buffer that came back: its name and how many bytes the device says that it wrote.

@@ -118,7 +118,7 @@ fn a_worker_that_always_looks_waits_for_no_kick() {
     worker.add(first);
     worker.add(second);
     for _ in 0..3 {
-        // Far longer than a queue stays hot that is left to its kicks, and with something to do beside it.
+        // Far longer than a queue is polled before it is left to its kicks, and with something to do beside it.
         let end = Instant::now() + Duration::from_millis(5);
         while Instant::now() < end {
             busy.submit(0, 0, &[], 512).unwrap();
@@ -230,8 +230,8 @@ fn queues_move_while_they_work() {
         for _ in 0..8 {
             let (id, status, _) = guest.ended();
             assert_eq!(status, 0);
-            let place = wanted.iter().position(|one| *one == id).expect("each once");
-            wanted.swap_remove(place);
+            let index = wanted.iter().position(|one| *one == id).expect("each once");
+            wanted.swap_remove(index);
         }
     }
     assert_eq!(workers[1 - at].hand_over([(key, &workers[at])]).unwrap(), [key]);
@@ -314,7 +314,7 @@ fn no_command_is_left_unread_while_kicks_are_looked_for() {
     let worker = Arc::new(worker(&routes, Polling::default()));
     let (_guest, queue) = Guest::new(&null(), FEATURES);
     worker.add(queue);
-    // The queue is left to its kicks, so that the worker looks for them between its letters.
+    // The queue is left to its kicks, so that the worker looks for them between its commands.
     std::thread::sleep(Duration::from_millis(20));
     let (told, heard) = mpsc::channel();
     let asked = Arc::clone(&worker);
@@ -325,5 +325,5 @@ fn no_command_is_left_unread_while_kicks_are_looked_for() {
         drop(asked);
         let _ = told.send(());
     });
-    assert!(heard.recv_timeout(Duration::from_secs(30)).is_ok(), "a letter was not read");
+    assert!(heard.recv_timeout(Duration::from_secs(30)).is_ok(), "a command was not read");
 }

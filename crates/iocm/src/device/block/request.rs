@@ -63,7 +63,7 @@ impl BlockRequest {
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         #[cfg(debug_assertions)]
-        crate::testing::panic_if_armed(word(0));
+        crate::testing::panic_if_enabled(word(0));
         let sector = u64::from(word(8)) | u64::from(word(12)) << 32;
         let read_only = device.options.read_only;
         let out = chain.bytes(Side::Readable) - HEADER;

@@ -42,7 +42,7 @@ pub struct Vhost<A: Actions> {
 }
 
 impl<A: Actions> Vhost<A> {
-    /// The I/O threads of the host below `root`; `only` on these CPUs. Without `placing` nothing can be changed.
+    /// The I/O threads of the host below `root`; `only` on these CPUs. Without `pinning` nothing can be changed.
     #[must_use]
     pub fn new(root: &Path, only: Option<CpuSet>, pinning: Option<Pinning<A>>) -> Self {
         Self {

@@ -250,7 +250,7 @@ impl Actuator for Workers {
                 match answer {
                     Ok(()) => {}
                     // A queue or a worker is no more, or something is under way: the next look shows it as it is.
-                    Err(ClientError::Refused(refusal)) => left_out.push(refusal.to_string()),
+                    Err(ClientError::Refused(error)) => left_out.push(error.to_string()),
                     Err(error) => return Err(self.lose(error)),
                 }
             }
@@ -274,7 +274,7 @@ impl Actuator for Workers {
                     self.client().and_then(|client| client.set(&format!("{worker}/pace/polling"), value));
                 match set {
                     Ok(()) => {}
-                    Err(ClientError::Refused(refusal)) => left_out.push(refusal.to_string()),
+                    Err(ClientError::Refused(error)) => left_out.push(error.to_string()),
                     Err(error) => return Err(self.lose(error)),
                 }
             }

@@ -46,12 +46,12 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     for (step, which) in steps {
         match step % 5 {
             0 | 1 => {
-                let place = DATA + number * 16;
-                let chain = [(place, 8, false), (place + 8, 8, true)];
+                let address = DATA + number * 16;
+                let chain = [(address, 8, false), (address + 8, 8, true)];
                 let pieces = if which % 2 == 0 { &chain[..1] } else { &chain[..] };
                 let id = if which % 3 == 0 { driver.add_indirect(pieces) } else { driver.add(pieces) };
                 if let Some(id) = id {
-                    waiting.push((id, place));
+                    waiting.push((id, address));
                     number += 1;
                 }
             }
