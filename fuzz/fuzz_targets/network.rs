@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use iocm::device::Device as _;
 use iocm::device::net::switch::Switches;
-use iocm::device::net::{NetDevice, NetOptions, LinkOptions};
+use iocm::device::net::{LinkOptions, NetDevice, NetOptions};
 use iocm::protocol::VirtioFeatures;
 use iocm::ring::RingFeatures;
 use iocm::testing::{ByHand, DATA, NetDriver};
