@@ -20,7 +20,7 @@ use crate::recipe::key;
 use crate::recorded::{remove, take_place};
 
 /// Room for all snapshots together, in bytes.
-const ROOM: u64 = 6 << 30;
+const ROOM: u64 = 12 << 30;
 /// Free room on the disk below which no snapshot is made, in MiB.
 const SPACE_TO_SAVE: u64 = 3000;
 /// The file that says what shape a snapshot has, for people.
