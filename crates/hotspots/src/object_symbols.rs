@@ -14,8 +14,12 @@ use object::{LittleEndian, Object};
 
 /// Bytes of a section that is read: the largest tables of names that are known, those of browsers, have 100 MB.
 const LARGEST_SECTION: u64 = 256 << 20;
-/// Bytes of a section with a build ID or the name of a debug file.
+/// Bytes of all sections with a build ID, and of the one with the name of a debug file: each is kept that is looked at.
 const LARGEST_NOTE: u64 = 1 << 20;
+/// Bytes of a function's name. Those of C++ templates can have some thousands.
+const LONGEST_NAME: usize = 1 << 16;
+/// Bytes that two names of one place and of the same length are told apart by.
+const COMPARED: usize = 256;
 
 /// Functions by address, and where the file's parts are in memory.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +48,8 @@ struct Function {
     address: u64,
     size: u64,
     name_at: u32,
+    /// Bytes of its name, which are counted once: where a table has no zeros, all names reach to its end.
+    name_length: u32,
 }
 
 impl ObjectSymbols {
@@ -100,17 +106,19 @@ impl Functions {
             address: symbol.st_value(LittleEndian),
             size: symbol.st_size(LittleEndian),
             name_at: symbol.st_name(LittleEndian),
+            name_length: 0,
         };
         let is_function = |symbol: &&Sym64<LittleEndian>| {
             matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC)
                 && symbol.st_shndx(LittleEndian) != elf::SHN_UNDEF
         };
         let mut sorted: Vec<Function> = symbols.iter().filter(is_function).map(function).collect();
-        sorted.retain(|function| !name(names, function.name_at).is_empty());
+        measure(&mut sorted, names);
+        sorted.retain(|function| (1..=LONGEST_NAME).contains(&(function.name_length as usize)));
         // Of several names of one place the longest piece of code, and the shortest name.
         sorted.sort_unstable_by_key(|function| {
-            let name = name(names, function.name_at);
-            (function.address, Reverse(function.size), name.len(), name)
+            let name = function.name(names);
+            (function.address, Reverse(function.size), name.len(), &name[..name.len().min(COMPARED)])
         });
         sorted.dedup_by_key(|function| function.address);
         (!sorted.is_empty()).then(|| Self { sorted, names: names.into() })
@@ -120,7 +128,7 @@ impl Functions {
         let behind = self.sorted.partition_point(|function| function.address <= address);
         let found = self.sorted.get(behind.checked_sub(1)?)?;
         let within = found.size == 0 || address - found.address < found.size;
-        within.then(|| name(&self.names, found.name_at))
+        within.then(|| found.name(&self.names))
     }
 }
 
@@ -139,12 +147,13 @@ fn is_usual<R: ReadCacheOps>(cache: &ReadCache<R>) -> bool {
         {
             return None;
         }
-        let segments = header.program_headers(LittleEndian, cache).ok()?;
-        let is_note = |kind: u32| kind == elf::PT_NOTE;
-        if segments
-            .iter()
-            .any(|one| is_note(one.p_type(LittleEndian)) && one.p_filesz(LittleEndian) > LARGEST_NOTE)
-        {
+        // Many can lie over one another, and the file be small or mostly holes.
+        let small = |sizes: &mut dyn Iterator<Item = u64>| {
+            sizes.fold(0_u64, |all, size| all.saturating_add(size)) <= LARGEST_NOTE
+        };
+        let segments = header.program_headers(LittleEndian, cache).ok()?.iter();
+        let notes = segments.filter(|one| one.p_type(LittleEndian) == elf::PT_NOTE);
+        if !small(&mut notes.map(|one| one.p_filesz(LittleEndian))) {
             return None;
         }
         let table = header.section_headers(LittleEndian, cache).ok()?;
@@ -152,12 +161,15 @@ fn is_usual<R: ReadCacheOps>(cache: &ReadCache<R>) -> bool {
         if table.get(names).is_some_and(|names| names.sh_size(LittleEndian) > LARGEST_SECTION) {
             return None;
         }
+        let notes = table.iter().filter(|one| one.sh_type(LittleEndian) == elf::SHT_NOTE);
+        if !small(&mut notes.map(|one| one.sh_size(LittleEndian))) {
+            return None;
+        }
         let sections = header.sections(LittleEndian, cache).ok()?;
         let fits = |section: &elf::SectionHeader64<LittleEndian>| {
             let size = section.sh_size(LittleEndian);
             match section.sh_type(LittleEndian) {
-                elf::SHT_NOBITS => true,
-                elf::SHT_NOTE => size <= LARGEST_NOTE,
+                elf::SHT_NOBITS | elf::SHT_NOTE => true,
                 // Code, data and what debuggers want are not read; the name of a debug file is.
                 elf::SHT_PROGBITS => {
                     let name = sections.section_name(LittleEndian, section).unwrap_or_default();
@@ -171,10 +183,26 @@ fn is_usual<R: ReadCacheOps>(cache: &ReadCache<R>) -> bool {
     fits().unwrap_or(false)
 }
 
-/// A name of a table of them: up to its zero.
-fn name(names: &[u8], at: u32) -> &[u8] {
-    let rest = names.get(at as usize..).unwrap_or_default();
-    &rest[..rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len())]
+impl Function {
+    /// Its name in the table of them.
+    fn name(self, names: &[u8]) -> &[u8] {
+        let start = self.name_at as usize;
+        names.get(start..start + self.name_length as usize).unwrap_or_default()
+    }
+}
+
+/// Counts the bytes of each name: up to its zero. The table is looked at once, however many names reach to one end.
+fn measure(functions: &mut [Function], names: &[u8]) {
+    functions.sort_unstable_by_key(|function| function.name_at);
+    let mut end = 0;
+    for function in functions {
+        let start = function.name_at as usize;
+        if start >= end {
+            let rest = names.get(start..).unwrap_or_default();
+            end = start + rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
+        }
+        function.name_length = u32::try_from(end - start).unwrap_or(u32::MAX);
+    }
 }
 
 /// Where the debug file of a stripped one may be (GDB manual, "Debugging Information in Separate Files").
@@ -265,6 +293,77 @@ mod tests {
         std::fs::write(&path, forged).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(ObjectSymbols::read(&path, folder.path()).is_none());
+    }
+
+    /// An ELF file of sections: the type, offset, size and link of each. The first one's names are those of sections.
+    fn made(sections: &[(u32, u64, u64, u64)], content: &[u8]) -> Vec<u8> {
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let count = sections.len() + 1;
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(16, 0);
+        // A program for x86-64, whose headers of sections are behind this one; the first of them is none.
+        bytes.extend(words(&[3 | 62 << 16 | 1 << 32, 0, 0, 64]));
+        // Sizes of the headers in words of 16 bits: this one's, one of segments and none of them, one of sections and so many,
+        // of which the second has the names.
+        let sizes = [0, 0, 64, 56, 0, 64, count as u16, 1];
+        bytes.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
+        bytes.resize(128, 0);
+        for (kind, offset, size, link) in sections {
+            bytes.extend(words(&[u64::from(*kind) << 32, 0, 0, *offset, *size, *link, 8, 24]));
+        }
+        assert!(bytes.len() <= CONTENT);
+        bytes.resize(CONTENT, 0);
+        bytes.extend(content);
+        bytes
+    }
+
+    /// Where the content of made files begins.
+    const CONTENT: usize = 1 << 16;
+
+    #[test]
+    fn notes_that_lie_over_one_another_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let notes = |count: u64, size: u64| {
+            let mut sections = vec![(elf::SHT_STRTAB, 0, 1, 0)];
+            sections.extend((0..count).map(|at| (elf::SHT_NOTE, CONTENT as u64 + 4 * at, size, 0)));
+            std::fs::write(&path, made(&sections, &vec![0; 2 << 20])).unwrap();
+            ObjectSymbols::read(&path, folder.path())
+        };
+        // Each is looked at for a build ID, and none has one.
+        assert!(notes(100, 1 << 20).is_none());
+        assert!(notes(1, 1 << 20).is_some());
+        assert!(notes(100, 1 << 10).is_some());
+    }
+
+    #[test]
+    fn names_without_an_end_are_looked_at_once() {
+        const SYMBOLS: u64 = 5000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let mut content = Vec::new();
+        for number in 0..SYMBOLS {
+            let head = u64::from(STT_FUNC) << 32 | 1 << 48 | (number % 7);
+            let address = 0x1000 * (number / 4);
+            content.extend([head, address, 0x100].iter().flat_map(|word| word.to_le_bytes()));
+        }
+        let table = content.len() as u64;
+        content.resize(content.len() + (1 << 20), b'x');
+        let at = CONTENT as u64;
+        let sections = [(elf::SHT_STRTAB, at + table, 1 << 20, 0), (SHT_SYMTAB, at, table, 1)];
+        std::fs::write(&path, made(&sections, &content)).unwrap();
+        let symbols = ObjectSymbols::read(&path, folder.path()).unwrap();
+        assert_eq!(symbols.size(), 0, "no function has a name of a megabyte");
+    }
+
+    #[test]
+    fn of_names_of_one_place_the_shortest_stays() {
+        let names = b"\0long_name\0name\0same\0";
+        let function = |name_at, size| Function { address: 0x1000, size, name_at, name_length: 0 };
+        let mut all = [function(11, 4), function(1, 4), function(6, 4), function(16, 4), function(99, 4)];
+        measure(&mut all, names);
+        let named: Vec<&[u8]> = all.iter().map(|one| one.name(names)).collect();
+        assert_eq!(named, [&b"long_name"[..], b"name", b"name", b"same", b""]);
     }
 
     proptest! {
