@@ -4,6 +4,7 @@
 //! A reader of our own: the loader's knows no modules, and the one crate that does has a licence which a static
 //! binary cannot follow.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -126,7 +127,8 @@ impl Btf {
             matches!(one.kind(), kind::STRUCT | kind::UNION)
                 && self.name(one.name) == Some(structure.as_bytes())
         };
-        self.all().filter(with_name).find_map(|one| self.offset(one, path, 0))
+        let mut without = HashSet::new();
+        self.all().filter(with_name).find_map(|one| self.offset(one, path, 0, &mut without))
     }
 
     /// Which parameter of the function that a type is defined as points to a structure, counted from zero.
@@ -146,7 +148,15 @@ impl Btf {
         u32::try_from(at).ok()
     }
 
-    fn offset(&self, of: Type<'_>, path: &[&str], depth: u32) -> Option<u32> {
+    /// `without` are types by number that were looked through in vain, each with how much of the path was left: a broken file
+    /// can lead to one structure in more ways than there is time for.
+    fn offset(
+        &self,
+        of: Type<'_>,
+        path: &[&str],
+        depth: u32,
+        without: &mut HashSet<(u32, usize)>,
+    ) -> Option<u32> {
         // Structures by value cannot hold themselves, but a broken file can say so.
         const DEEPEST: u32 = 32;
         let (&wanted, rest) = path.split_first()?;
@@ -164,7 +174,10 @@ impl Btf {
                 return Some(bits / 8);
             }
             let path = if name.is_empty() { path } else { rest };
-            let inside = self.plain(number).and_then(|inside| self.offset(inside, path, depth + 1));
+            if !without.insert((number, path.len())) {
+                continue;
+            }
+            let inside = self.plain(number).and_then(|inside| self.offset(inside, path, depth + 1, without));
             if let Some(further) = inside {
                 return (bits / 8).checked_add(further);
             }

@@ -85,6 +85,24 @@ fn members_of_a_module_are_found_through_the_kernels_types() {
 }
 
 #[test]
+fn structures_that_hold_themselves_many_times_end() {
+    let mut kernel = Maker::new(0);
+    let wanted = kernel.text("wanted");
+    // 1: a structure of a hundred members without a name, all of which are it again.
+    kernel.add("ring", kind::STRUCT, 0, &[&[0, 1, 0][..]; 100]);
+    // 2 to 31: each twice in the one before it, and at the end what is looked for.
+    for number in 2..32 {
+        let name = if number == 2 { "deep" } else { "" };
+        kernel.add(name, kind::STRUCT, 0, &[&[0, 1, 0], &[0, number + 1, 8], &[0, number + 1, 16]]);
+    }
+    kernel.add("", kind::STRUCT, 8, &[&[wanted, 0, 0]]);
+    let btf = Btf::parse(kernel.bytes()).unwrap();
+    assert_eq!(btf.member("ring", &["wanted"]), None);
+    assert_eq!(btf.member("deep", &["wanted"]), Some(30));
+    assert_eq!(btf.member("deep", &["absent"]), None);
+}
+
+#[test]
 fn what_is_no_type_information_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = Btf::from_file(file.path()).unwrap_err();
