@@ -93,6 +93,7 @@ struct Values {
 unsafe impl Pod for Place {}
 // SAFETY: as above.
 unsafe impl Pod for Values {}
+const _: () = assert!(size_of::<Place>() == 2 * 4 && size_of::<Values>() == 8 * (2 + PATHS));
 
 const NOT_READ: Values = Values { object: 0, read: 0, value: [0; PATHS] };
 

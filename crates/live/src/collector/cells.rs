@@ -47,6 +47,8 @@ pub(super) struct Cell {
 unsafe impl Pod for CellKey {}
 // SAFETY: as above.
 unsafe impl Pod for Cell {}
+const _: () = assert!(size_of::<CellKey>() == 8 + 4 + 4);
+const _: () = assert!(size_of::<Cell>() == size_of::<CellKey>() + 6 * 8 + 2 * 4 + BUCKETS * 4);
 
 /// The kernel's maps of cells.
 pub(super) struct Cells {

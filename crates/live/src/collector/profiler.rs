@@ -74,6 +74,7 @@ struct Absence {
 unsafe impl Pod for AbsenceKey {}
 // SAFETY: as above.
 unsafe impl Pod for Absence {}
+const _: () = assert!(size_of::<AbsenceKey>() == 4 * 4 && size_of::<Absence>() == 3 * 8);
 
 impl Profiler {
     /// Brings the programs into the kernel of the host below `root` (`/`) and starts all of them at one moment.

@@ -49,6 +49,8 @@ struct Pending {
 
 // SAFETY: plain numbers without padding, laid out as the programs' structure; every bit pattern is a value.
 unsafe impl Pod for State {}
+const _: () = assert!(size_of::<Pending>() == 2 * 8 + 2 * 4);
+const _: () = assert!(size_of::<State>() == 3 * 8 + 4 * 4 + 2 + 2 + 4 + 5 * size_of::<Pending>());
 
 impl State {
     /// The exit that is being handled, if one is.

@@ -21,6 +21,7 @@ pub(super) struct Path {
 
 // SAFETY: plain numbers without padding, laid out as the program's structure; every bit pattern is a value.
 unsafe impl Pod for Path {}
+const _: () = assert!(size_of::<Path>() == 4 * (2 + STEPS));
 
 impl Path {
     fn new(size: u32, steps: &[u32]) -> Option<Self> {
