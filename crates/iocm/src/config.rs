@@ -218,7 +218,8 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
         let number =
             |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MOST).ok_or_else(nonsense);
         let (first, last) = (number(first)?, number(last)?);
-        if first > last {
+        // A range that comes again and again is a short text and a long list.
+        if first > last || cpus.len() + (last - first) >= MOST {
             return Err(nonsense());
         }
         cpus.extend(first..=last);

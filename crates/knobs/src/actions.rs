@@ -133,7 +133,8 @@ pub(crate) fn numbers(list: &str) -> Option<Vec<usize>> {
     for range in list.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if first > last || last >= CpuSet::MAX_CPU {
+        // A range that comes again and again is a short text and a long list.
+        if first > last || last >= CpuSet::MAX_CPU || cpus.len() + (last - first) >= CpuSet::MAX_CPU {
             return None;
         }
         cpus.extend(first..=last);
@@ -151,6 +152,8 @@ mod tests {
         for bad in ["", "3-1", "a", "0,", "0-99999999999", "4294967295"] {
             assert_eq!(numbers(bad), None, "{bad}");
         }
+        assert_eq!(numbers("0-1023").map(|cpus| cpus.len()), Some(1024));
+        assert_eq!(numbers(&["0-1023"; 1000].join(",")), None);
     }
 
     #[test]

@@ -8,11 +8,17 @@ const MOST: u32 = 8192;
 /// The CPUs of a list such as `0-3,6` or `0-7,^3`; `None` when it is no such list.
 pub(super) fn cpus(list: &str) -> Option<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
+    // How many CPUs the parts name, one after the other: no list of a VM or a kernel says each of them ten times.
+    let mut named = 0;
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (part, without) = part.strip_prefix('^').map_or((part, false), |rest| (rest, true));
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
         if first > last || last >= MOST {
+            return None;
+        }
+        named += last - first + 1;
+        if named > 10 * MOST {
             return None;
         }
         for cpu in first..=last {
@@ -44,6 +50,8 @@ mod tests {
         for bad in ["3-1", "a", "0-99999999", "1-"] {
             assert_eq!(cpus(bad), None, "{bad}");
         }
+        assert_eq!(cpus("0-8191").map(|all| all.len()), Some(8192));
+        assert_eq!(cpus(&["0-8191"; 1000].join(",")), None);
     }
 
     proptest! {

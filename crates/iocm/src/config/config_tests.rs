@@ -50,3 +50,12 @@ fn cpu_lists_are_read_back() {
     assert_eq!(show_cpu_list(&[0, 1, 2, 3, 6, 8, 9]), "0-3,6,8-9");
     assert_eq!(cpu_list(&show_cpu_list(&[0, 1, 5])).unwrap(), [0, 1, 5]);
 }
+
+#[test]
+fn a_list_of_cpus_is_no_longer_than_a_host_has_cpus() {
+    assert_eq!(cpu_list("0-8191").unwrap().len(), 8192);
+    assert_eq!(cpu_list("0-4095,4096-8191").unwrap().len(), 8192);
+    // A line of the control socket has room for nine thousand of these, and they would take half a gigabyte.
+    assert!(cpu_list(&["0-8191"; 9000].join(",")).is_err());
+    assert!(cpu_list("0-8191,3").is_err());
+}
