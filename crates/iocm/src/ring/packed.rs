@@ -245,7 +245,8 @@ impl PackedRing {
             self.wrote(at.at);
         }
         self.given = at.forward(count, self.size);
-        self.fresh += count;
+        // A driver can have more entries taken than the ring has, when it makes them anew before they are given back.
+        self.fresh = self.fresh.saturating_add(count);
     }
 
     /// See [`super::Ring::put_back`]. Ids that are not in use are ignored.
@@ -286,7 +287,8 @@ impl PackedRing {
 
     fn wrote(&self, at: u16) {
         if let Some(logged) = self.logged {
-            self.memory.wrote(logged + u64::from(at) * u64::from(DESCRIPTOR), u64::from(DESCRIPTOR));
+            let at = logged.saturating_add(u64::from(at) * u64::from(DESCRIPTOR));
+            self.memory.wrote(at, u64::from(DESCRIPTOR));
         }
     }
 

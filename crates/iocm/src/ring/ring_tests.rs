@@ -1,5 +1,6 @@
 use super::*;
-use crate::testing::{DATA, Driver, Piece, SIZE};
+use crate::memory::DirtyLog;
+use crate::testing::{DATA, Driver, Piece, SIZE, memory_file};
 use proptest::prelude::*;
 
 const PLAIN: RingFeatures = RingFeatures { packed: false, event_index: false, indirect: true };
@@ -242,6 +243,48 @@ fn a_hostile_packed_ring_is_given_up() {
     assert_eq!(ring.pop(&mut Chain::new()).unwrap_err(), RingError::InUse(3));
     ring.push(1, 0);
     assert!(!ring.publish(), "what was never taken is not given back");
+}
+
+#[test]
+fn a_packed_ring_that_is_made_anew_before_it_is_given_back_does_no_harm() {
+    const SIZE: u16 = 1024;
+    let features = RingFeatures { packed: true, ..PLAIN };
+    let driver = Driver::new(SIZE, features);
+    let mut ring = driver.ring().unwrap();
+    let mut chain = Chain::new();
+    for lap in 0..65 {
+        let available = if lap % 2 == 0 { 1 << 7 } else { 1 << 15 };
+        for index in 0..SIZE {
+            let next = if index + 1 < SIZE { NEXT } else { 0 };
+            driver.descriptor(Driver::slot(index), DATA, 1, [lap, next | available]);
+        }
+        assert!(ring.pop(&mut chain).unwrap(), "{lap}");
+    }
+    // More entries than a number of 16 bits has room for.
+    (0..65).for_each(|id| ring.push(id, 0));
+    ring.publish();
+}
+
+#[test]
+fn writes_to_a_ring_at_the_end_of_all_addresses_are_marked_nowhere() {
+    let log = Arc::new(DirtyLog::of_file(&memory_file(0x1000), 0, 0x1000).unwrap());
+    for features in all_features() {
+        let mut driver = Driver::new(8, features);
+        let memory = Arc::new(driver.memory.logged(Some(Arc::clone(&log))));
+        let layout = RingLayout { logged: Some(u64::MAX), ..driver.layout() };
+        let base = if features.packed { 0x8000_8000 } else { 0 };
+        let mut ring = Ring::new(&memory, &layout, 8, base, features).unwrap();
+        let mut chain = Chain::new();
+        for _ in 0..2 {
+            driver.add(&[(DATA, 4, true)]).unwrap();
+            assert!(ring.pop(&mut chain).unwrap());
+            ring.push(chain.id, 4);
+        }
+        ring.publish();
+        ring.enable_kicks();
+        ring.disable_kicks();
+        assert!(driver.take().is_some());
+    }
 }
 
 #[test]

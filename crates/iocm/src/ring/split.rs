@@ -25,7 +25,7 @@ pub struct SplitRing {
     used: *mut u16,
     /// The addresses of the three parts, from the front-end.
     layout: RingLayout,
-    /// The guest address of the used ring, if writes to it are logged.
+    /// The guest address of the used ring, if writes to it are logged: any number that the front-end said.
     logged: Option<u64>,
     features: RingFeatures,
     size: u16,
@@ -196,7 +196,7 @@ impl SplitRing {
             self.used_cell(word + at).store(value, Ordering::Relaxed);
         }
         if let Some(logged) = self.logged {
-            self.memory.wrote(logged + 2 * word as u64, 8);
+            self.memory.wrote(logged.saturating_add(2 * word as u64), 8);
         }
         self.given = self.given.wrapping_add(1);
     }
@@ -215,7 +215,7 @@ impl SplitRing {
         }
         self.used_cell(1).store(self.given, Ordering::Release);
         if let Some(logged) = self.logged {
-            self.memory.wrote(logged + 2, 2);
+            self.memory.wrote(logged.saturating_add(2), 2);
         }
         let (old, new) = (self.published, self.given);
         self.published = new;
@@ -258,7 +258,7 @@ impl SplitRing {
     fn say(&self, word: usize, value: u16) {
         self.used_cell(word).store(value, Ordering::Relaxed);
         if let Some(logged) = self.logged {
-            self.memory.wrote(logged + 2 * word as u64, 2);
+            self.memory.wrote(logged.saturating_add(2 * word as u64), 2);
         }
     }
 
