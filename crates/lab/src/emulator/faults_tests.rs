@@ -1,4 +1,5 @@
-//! QEMU's faults of SVM and of its clock, and AVIC, on the bare machine by `patches/qemu/test`.
+//! QEMU's faults of SVM, of its clock and of its IOMMU, AVIC, and interrupts posted into guests, on the bare machine by
+//! `patches/qemu/test`.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +13,10 @@ use crate::image::{Image, TOOLS};
 use crate::packages::on_path;
 use crate::tools::{Invocation, LIBRARIES};
 
-const SOURCES: [(&str, &str); 2] = [
+const SOURCES: [(&str, &str); 3] = [
     ("svm.c", include_str!("../../patches/qemu/test/svm.c")),
     ("avic.c", include_str!("../../patches/qemu/test/avic.c")),
+    ("iommu.c", include_str!("../../patches/qemu/test/iommu.c")),
 ];
 /// As the source's head says.
 const COMPILER: [&str; 14] = [
@@ -40,6 +42,10 @@ const SLOW_DISK: [&str; 4] = [
     "-device",
     "virtio-blk-pci,drive=disk,disable-legacy=off",
 ];
+const WITH_AVIC: [&str; 6] =
+    ["-cpu", "EPYC,+svm,+avic,+x2avic", "-smp", "2", "-icount", "shift=3,sleep=off,quantum=64"];
+/// What raises interrupts by order, behind a bridge.
+const CARD: [&str; 4] = ["-device", "pcie-root-port,id=bridge", "-device", "e1000e,bus=bridge,romfile="];
 const WITHOUT_AVIC: [&str; 4] = ["-cpu", "EPYC,+svm", "-icount", "shift=3,sleep=off"];
 /// What isa-debug-exit makes of 0 and of 1.
 const PASSED: i32 = 1;
@@ -108,8 +114,13 @@ fn the_patched_qemu_passes_what_provokes_the_faults() {
 
 #[test]
 fn avic_does_what_the_manual_says_in_both_modes_of_the_apic() {
-    let machine = ["-cpu", "EPYC,+svm,+avic,+x2avic", "-smp", "2", "-icount", "shift=3,sleep=off,quantum=64"];
-    pass_in_ours(&machine, "avic cpus=2", 71);
+    pass_in_ours(&WITH_AVIC, "avic cpus=2", 71);
+}
+
+#[test]
+fn the_iommu_posts_interrupts_into_guests_as_the_specification_says() {
+    let iommu = ["-device", "amd-iommu,intremap=on,gapic=on,irte-cache=on"];
+    pass_in_ours(&[&WITH_AVIC[..], &iommu, &CARD].concat(), "iommu cpus=2", 33);
 }
 
 /// The program finds AVIC missing, where it is.
@@ -120,19 +131,36 @@ fn a_cpu_without_avic_fails_the_tests_of_it() {
     assert!(printed.starts_with("FAIL avic: each register"), "{printed}");
 }
 
+/// Runs the named tests in Debian's QEMU, where they must fail; `None`, and the reason is printed, where it is not there.
+fn fail_in_debians(machine: &[&str], tests: &str) -> Option<String> {
+    let cache = Cache::of_user().unwrap();
+    let image = image(&cache).inspect_err(|reason| println!("not tested: {reason}")).ok()?;
+    let tools = image.path(TOOLS);
+    let (status, printed) = run(Invocation::of_tree(&tools, STOCK_QEMU), &tools, machine, tests);
+    assert_eq!(status, Some(FAILED), "{tests}: {printed}");
+    Some(printed)
+}
+
 /// The program that provokes the faults finds them, where they are.
 #[test]
 fn debians_qemu_fails_by_each_fault_alone() {
-    let cache = Cache::of_user().unwrap();
-    let image = match image(&cache) {
-        Ok(image) => image,
-        Err(reason) => return println!("not tested: {reason}"),
-    };
-    let tools = image.path(TOOLS);
     let machine = [WITHOUT_AVIC, SLOW_DISK].concat();
     for fault in ["once", "next", "type", "disk"] {
-        let (status, printed) = run(Invocation::of_tree(&tools, STOCK_QEMU), &tools, &machine, fault);
-        assert_eq!(status, Some(FAILED), "{fault}: {printed}");
+        let Some(printed) = fail_in_debians(&machine, fault) else { return };
         assert!(printed.starts_with(&format!("FAIL {fault}: ")), "{printed}");
+    }
+}
+
+#[test]
+fn debians_qemu_fails_by_the_faults_of_its_iommu() {
+    let machine = [&WITHOUT_AVIC[..], &["-device", "amd-iommu,intremap=on"], &CARD].concat();
+    let Some(printed) = fail_in_debians(&machine, "iommu") else { return };
+    for fault in [
+        "an illegal command is logged",
+        "a 0 in the status register clears nothing",
+        "255 events are logged",
+        "a device behind a bridge",
+    ] {
+        assert!(printed.contains(&format!("FAIL iommu: {fault}")), "{fault}: {printed}");
     }
 }

@@ -296,7 +296,8 @@ static void other_guest(void)
                  : "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
     other_left = *(u64 *)(other_vmcb + 0x70);
 }
-static void test_running(void)
+/* vCPU 1, on the other processor */
+static void start_other_guest(void)
 {
     avic_guest(guest_wait);
     vmcb->rsp = (u64)other_stack + 4096 - 8;
@@ -305,7 +306,17 @@ static void test_running(void)
     other_turns = other_left = 0;
     give(GUEST);
     while (!other_turns) asm volatile("pause");
-
+}
+/* Its exit, when there is one */
+static u64 wait_for_other_guest(void)
+{
+    for (u64 end = rdtsc() + 1000000000; !other_left && rdtsc() < end;) asm volatile("pause");
+    give(IDLE);
+    return other_left;
+}
+static void test_running(void)
+{
+    start_other_guest();
     /* As ipi(1, LOW), and avic_guest() again, but for what the other one uses. */
     vmcb->rip = (u64)(x2 ? msr_write : mmio_write);
     vmcb->rsp = (u64)guest_stack + 4096 - 8;
@@ -314,10 +325,8 @@ static void test_running(void)
     *(u32 *)(backing[0] + ICRH) = x2 ? 1 : 1 << 24;
     physical[1] |= ENTRY_RUNNING;
     enter();
-    u64 sender = vmcb->exit_code;
-    for (u64 end = rdtsc() + 1000000000; !other_left && rdtsc() < end;) asm volatile("pause");
-    give(IDLE);
-    checked("avic: an IPI to a vCPU that runs exits on neither side", sender << 32 | other_left << 16 | taken,
+    u64 sender = vmcb->exit_code, other = wait_for_other_guest();
+    checked("avic: an IPI to a vCPU that runs exits on neither side", sender << 32 | other << 16 | taken,
             (u64)EXIT_VMMCALL << 32 | EXIT_VMMCALL << 16 | LOW);
 }
 

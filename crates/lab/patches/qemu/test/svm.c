@@ -428,6 +428,7 @@ static void test_disk(void)
     check("disk: a read takes no longer than three ticks of a timer of 1 ms", used[1] && taken < 3500000, "ns", taken, 3000000);
 }
 #include "avic.c"
+#include "iommu.c"
 
 static int asked(const char *line, const char *word)
 {
@@ -462,6 +463,7 @@ void entered(u32 cpu)
     if (asked(line, "clock")) test_clock(cpus);
     if (asked(line, "disk")) test_disk();
     if (asked(line, "avic")) test_avic(cpus);
+    if (asked(line, "iommu")) test_iommu(cpus);
     out8(0x501, failed);
     for (;;) asm volatile("hlt");
 }
