@@ -39,6 +39,8 @@ const IMAGE_PREFIX: &str = "image-";
 const GUEST_PREFIX: &str = "guest-";
 /// Folders of images of the Xen host begin with this; the key of their recipe follows.
 const XEN_PREFIX: &str = "xen-";
+/// Folders of what hosts with devices boot begin with this; the key of their recipe follows.
+const DEVICE_PREFIX: &str = "devices-";
 /// Folders that are being removed begin with this.
 const REMOVED_PREFIX: &str = "removed-";
 const RUN_LOCK: &str = "lock";
@@ -92,6 +94,11 @@ impl Cache {
         self.root.join(format!("{XEN_PREFIX}{key}"))
     }
 
+    /// What hosts with devices boot, with this content key.
+    pub(crate) fn device_image(&self, key: &str) -> PathBuf {
+        self.root.join(format!("{DEVICE_PREFIX}{key}"))
+    }
+
     /// Removes the laboratories' images of other recipes.
     pub(crate) fn remove_other_images(&self, kept: &Path) {
         self.remove_others(IMAGE_PREFIX, kept);
@@ -105,6 +112,11 @@ impl Cache {
     /// Removes the images of the Xen host of other recipes.
     pub(crate) fn remove_other_xen_images(&self, kept: &Path) {
         self.remove_others(XEN_PREFIX, kept);
+    }
+
+    /// Removes what hosts with devices booted by other recipes.
+    pub(crate) fn remove_other_device_images(&self, kept: &Path) {
+        self.remove_others(DEVICE_PREFIX, kept);
     }
 
     /// Other recipes serve no version of this program that is likely to come back.

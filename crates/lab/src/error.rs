@@ -68,6 +68,17 @@ pub enum Error {
         /// The laboratory.
         lab: &'static str,
     },
+    /// The laboratory's machine can have no devices to assign.
+    #[error("{lab} cannot have devices: its machine has no IOMMU; amd-avic and amd-svm can")]
+    NoDevices {
+        /// The laboratory.
+        lab: &'static str,
+    },
+    /// What a host with devices boots is not there.
+    #[error(
+        "The kernel of hosts with devices is not there; `exitless lab run amd-avic --device nvme` makes it"
+    )]
+    NoDeviceImage,
     /// The laboratory cannot be given the guest image.
     #[error("Could not give the laboratory the guest image: {problem}")]
     GuestImage {

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) const SETUP_PATH: &str = "/exitless/setup.json";
 /// Folder of the kernel modules, uncompressed.
 pub(crate) const MODULE_FOLDER: &str = "/exitless/modules";
+/// Folder of the kernel and the initial RAM disk of a guest that drives devices, in the host's initial RAM disk.
+pub(crate) const DEVICE_GUEST: &str = "/exitless/device-guest";
+/// Where a host with devices has that folder.
+pub(crate) const DEVICE_GUEST_OFFERED: &str = "/run/exitless/device-guest";
 /// The statically linked busybox of the initial RAM disk.
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
 /// Name of the virtio port that QEMU offers for the agent's frames.
@@ -50,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) root: Root,
     /// Whether the second disk is the guest image.
     pub(crate) guest_image: bool,
+    /// Whether [`MODULE_FOLDER`] is the kernel's whole folder of modules, with depmod's lists, and [`DEVICE_GUEST`] is there.
+    pub(crate) devices: bool,
     /// Whether this is the privileged domain of a Xen host.
     pub(crate) xen: bool,
     /// Kernel modules in the order of loading, by file name in [`MODULE_FOLDER`].

@@ -5,6 +5,8 @@ mod archive;
 mod assemble;
 mod cache;
 mod definition;
+mod device;
+mod device_image;
 mod elf;
 mod emulator;
 mod error;
@@ -46,6 +48,8 @@ mod xen_recipe;
 
 pub use cache::Cache;
 pub use definition::{Emulator, Hypervisor, LABS, Lab};
+pub use device::Device;
+pub use device_image::{DEVICE_BUILD_EFFORT, DeviceImage, DeviceManifest};
 pub use emulator::{BuiltEmulator, EmulatorManifest};
 pub use error::Error;
 pub use frames::{Ending, Moment};

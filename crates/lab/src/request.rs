@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::Device;
 use crate::frames::{Ending, Moment};
 
 /// A file to be put into the emulated host.
@@ -31,6 +32,9 @@ pub struct Request {
     pub bare: bool,
     /// With the guest image as a second disk, which [`crate::GuestImage::find`] then finds inside. It must have been built.
     pub guest_image: bool,
+    /// Devices that the host can assign to guests. With them the host has an IOMMU and Debian's generic kernel, and boots
+    /// each time: no snapshot can hold them. [`crate::DeviceImage::find_or_build`] must have made what it boots.
+    pub devices: Vec<Device>,
     /// CPUs of the emulated host.
     pub cpus: u16,
     /// Memory of the emulated host in MiB; chosen by the root file system when not given.
@@ -63,6 +67,7 @@ impl Request {
             output: PathBuf::from("."),
             bare: false,
             guest_image: false,
+            devices: Vec::new(),
             cpus: 2,
             memory_mib: None,
             timeout: None,

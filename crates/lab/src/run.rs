@@ -14,6 +14,8 @@ use crate::archive::Archive;
 use crate::assemble::{ATA_MODULES, KVM_MODULES, VIRTIO_MODULES};
 use crate::cache::Cache;
 use crate::definition::{Emulator, Hypervisor, Lab};
+use crate::device;
+use crate::device_image::{self, DeviceImage};
 use crate::elf::{PT_INTERP, loaded, program_headers};
 use crate::error::Error;
 use crate::guest_image::GuestImage;
@@ -88,9 +90,12 @@ impl Laboratory<'_> {
         if !self.lab.is_xen() && !request.hypervisor_arguments.is_empty() {
             return Err(Error::NotXen { lab: self.lab.name });
         }
+        device::require(self.lab, &request.devices)?;
         let put = open_put(&request.put)?;
         let machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
-        let snapshot = if request.boot { None } else { self.snapshot(request, &machine)? };
+        // Neither an IOMMU nor an NVMe controller can be saved.
+        let boot = request.boot || !request.devices.is_empty();
+        let snapshot = if boot { None } else { self.snapshot(request, &machine)? };
         let folder = self.cache.run_folder()?;
         let power_on = match &snapshot {
             Some(snapshot) => machine.restore(folder.path(), snapshot.folder())?,
@@ -141,7 +146,7 @@ impl Laboratory<'_> {
         }
     }
 
-    fn machine(&self, request: &Request, terminal: Option<PathBuf>) -> Result<Machine<'_>, Error> {
+    fn machine<'r>(&'r self, request: &'r Request, terminal: Option<PathBuf>) -> Result<Machine<'r>, Error> {
         Ok(Machine {
             lab: self.lab,
             image: self.image,
@@ -155,6 +160,8 @@ impl Laboratory<'_> {
             }),
             with_disk: !request.bare,
             guest: self.guest(request)?,
+            devices: &request.devices,
+            device_image: self.device_image(request)?,
             kernel_arguments: request.kernel_arguments.join(" "),
             hypervisor_arguments: request.hypervisor_arguments.join(" "),
             terminal,
@@ -206,7 +213,8 @@ impl Laboratory<'_> {
         folder: &Path,
         saved: Option<&Path>,
     ) -> Result<PowerOn, Error> {
-        let initial_ram_disk = self.initial_ram_disk(&self.setup(request))?;
+        let initial_ram_disk =
+            self.initial_ram_disk(&self.setup(request, machine), machine.device_image.as_ref())?;
         if initial_ram_disk.len() as u64 > machine.room() {
             return Err(Error::TooLarge {
                 needed_mib: (initial_ram_disk.len() as u64 >> 20) + 1,
@@ -231,12 +239,23 @@ impl Laboratory<'_> {
         }
     }
 
-    fn setup(&self, request: &Request) -> Setup {
+    fn device_image(&self, request: &Request) -> Result<Option<DeviceImage>, Error> {
+        if request.devices.is_empty() {
+            return Ok(None);
+        }
+        DeviceImage::find(self.cache)?.map(Some).ok_or(Error::NoDeviceImage)
+    }
+
+    fn setup(&self, request: &Request, machine: &Machine<'_>) -> Setup {
         Setup {
             root: if request.bare { Root::Bare } else { Root::Disk },
             guest_image: request.guest_image,
+            devices: machine.device_image.is_some(),
             xen: self.lab.is_xen(),
-            modules: self.modules(request),
+            modules: match &machine.device_image {
+                Some(image) => image.manifest().modules.clone(),
+                None => self.modules(request),
+            },
             module_parameters: module_parameters(
                 [self.lab.kernel_arguments]
                     .into_iter()
@@ -267,7 +286,26 @@ impl Laboratory<'_> {
         disk.iter().chain(&KVM_MODULES).map(|&module| module.to_owned()).chain([vendor]).collect()
     }
 
-    fn initial_ram_disk(&self, setup: &Setup) -> Result<Vec<u8>, Error> {
+    /// Names and contents of what lies in the folder of modules.
+    fn module_files(
+        &self,
+        setup: &Setup,
+        devices: Option<&DeviceImage>,
+    ) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        if let Some(image) = devices {
+            return image.modules();
+        }
+        let read = |module: &String| {
+            let contents = match &self.xen {
+                Some(xen) => xen.module(module)?,
+                None => self.image.read(&format!("{MODULES}/{module}"))?,
+            };
+            Ok((module.clone(), contents))
+        };
+        setup.modules.iter().map(read).collect()
+    }
+
+    fn initial_ram_disk(&self, setup: &Setup, devices: Option<&DeviceImage>) -> Result<Vec<u8>, Error> {
         let program = own_program()?;
         let in_memory = || Error::file("Could not make the", "initial RAM disk");
         let mut archive = Archive::default();
@@ -276,14 +314,16 @@ impl Laboratory<'_> {
         }
         archive.file("/init", 0o755, &program).map_err(in_memory())?;
         archive.file(job::BUSYBOX, 0o755, &self.image.read(BUSYBOX)?).map_err(in_memory())?;
-        for module in &setup.modules {
-            let contents = match &self.xen {
-                Some(xen) => xen.module(module)?,
-                None => self.image.read(&format!("{MODULES}/{module}"))?,
-            };
+        for (module, contents) in self.module_files(setup, devices)? {
             archive
                 .file(&format!("{}/{module}", job::MODULE_FOLDER), 0o644, &contents)
                 .map_err(in_memory())?;
+        }
+        if let Some(image) = devices {
+            for name in device_image::GUEST {
+                let path = format!("{}/{name}", job::DEVICE_GUEST);
+                archive.file(&path, 0o644, &image.read(name)?).map_err(in_memory())?;
+            }
         }
         let text = serde_json::to_vec(setup).unwrap_or_default();
         archive.file(job::SETUP_PATH, 0o644, &text).map_err(in_memory())?;

@@ -10,8 +10,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lab::{
-    BUILD_EFFORT, BuiltEmulator, Cache, Effort, Emulator, Finished, Happening, Image, LABS, Lab, Laboratory,
-    Progress, Put, Request, Step, Timings, XEN_BUILD_EFFORT, XenImage,
+    BUILD_EFFORT, BuiltEmulator, Cache, DEVICE_BUILD_EFFORT, Device, DeviceImage, Effort, Emulator, Finished,
+    Happening, Image, LABS, Lab, Laboratory, Progress, Put, Request, Step, Timings, XEN_BUILD_EFFORT,
+    XenImage,
 };
 use serde::Serialize;
 
@@ -65,6 +66,10 @@ pub(crate) struct MachineArguments {
     /// Give the emulated host the image of `guest build`, so that studies inside start guests from it.
     #[arg(long)]
     guest_image: bool,
+    /// Give the emulated host a device that it can assign to guests: nvme, or igb with virtual functions. Only in amd-avic and
+    /// amd-svm. The host then has an IOMMU, and boots each time.
+    #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
+    device: Vec<Device>,
     /// CPUs of the emulated host.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     cpus: u16,
@@ -236,7 +241,9 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         timeout: arguments.timeout.map(Duration::from_secs),
         ..machine_request(arguments.machine, arguments.command)
     };
-    let finished = with_laboratory(lab, interrupt::flag()?, |laboratory| {
+    let stop = interrupt::flag()?;
+    prepare_devices(&request, &stop)?;
+    let finished = with_laboratory(lab, stop, |laboratory| {
         Ok(laboratory.run(&request, &mut |happening| pass_on(&happening))?)
     })?;
     if arguments.timings {
@@ -248,7 +255,9 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
 fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(name)?;
     let request = machine_request(machine, Vec::new());
-    let finished = with_laboratory(lab, interrupt::flag()?, |laboratory| Ok(laboratory.shell(&request)?))?;
+    let stop = interrupt::flag()?;
+    prepare_devices(&request, &stop)?;
+    let finished = with_laboratory(lab, stop, |laboratory| Ok(laboratory.shell(&request)?))?;
     Ok(exit_code(&finished))
 }
 
@@ -302,6 +311,25 @@ fn open<'a>(
     Ok(opened.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
+/// Makes what a host with devices boots, if there are any.
+fn prepare_devices(request: &Request, stop: &AtomicBool) -> anyhow::Result<()> {
+    if request.devices.is_empty() {
+        return Ok(());
+    }
+    let cache = Cache::of_user()?;
+    if DeviceImage::find(&cache)?.is_none() {
+        say_effort("the kernel of hosts with devices", &DEVICE_BUILD_EFFORT, &cache);
+    }
+    let mut progress = BuildProgress::new();
+    let built = DeviceImage::find_or_build(&cache, &mut |step| progress.show(step));
+    let built =
+        built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?;
+    for (package, here, proven) in built.drift() {
+        eprintln!("Note: {package} is {here}; devices were proven with {proven}");
+    }
+    Ok(())
+}
+
 fn say_effort(what: &str, effort: &Effort, cache: &Cache) {
     eprintln!(
         "Building {what}: {} MiB to download, {} MiB on the disk, about {} s and the download. It is kept in {}.",
@@ -329,6 +357,7 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
     Request {
         bare: machine.bare,
         guest_image: machine.guest_image,
+        devices: machine.device,
         cpus: machine.cpus,
         memory_mib: machine.memory,
         boot_timeout: machine.boot_timeout.map(Duration::from_secs),
@@ -339,6 +368,14 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         boot: machine.boot,
         ..Request::new(command)
     }
+}
+
+fn parse_device(given: &str) -> Result<Device, String> {
+    let known = || Device::ALL.map(Device::name).join(", ");
+    Device::ALL
+        .into_iter()
+        .find(|device| device.name() == given)
+        .ok_or_else(|| format!("there is no such device; there are: {}", known()))
 }
 
 fn parse_put(given: &str) -> anyhow::Result<Put> {

@@ -7,6 +7,7 @@ mod amd_avic;
 mod amd_svm;
 mod arms;
 mod command;
+mod devices;
 mod doctor;
 mod enable;
 mod experiment;

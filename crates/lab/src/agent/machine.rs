@@ -17,7 +17,7 @@ use rustix::time::{ClockId, Timespec, clock_settime};
 use crate::guest_image::{
     BESIDE_THE_ROOT, COMPRESSED_KERNEL, IN_LABORATORY, INITIAL_RAM_DISK, KERNEL, MANIFEST, ROOT,
 };
-use crate::job::{BUSYBOX, HOME, MODULE_FOLDER, Root, Setup};
+use crate::job::{BUSYBOX, DEVICE_GUEST, DEVICE_GUEST_OFFERED, HOME, MODULE_FOLDER, Root, Setup};
 
 /// The serial number of a virtio disk, and the name of a disk at Bochs's ATA channel.
 type Disk = (&'static str, &'static str);
@@ -92,6 +92,20 @@ pub(super) fn make_root(root: Root) -> Result<PathBuf, String> {
         }
         Root::Disk => mount_disk(),
     }
+}
+
+/// Puts the folder of modules where `modprobe` looks, which the disk has for another kernel only, and the guest that drives
+/// devices where it is looked for.
+pub(super) fn offer_what_is_for_devices(root: &Path) -> Result<(), String> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let modules = format!("/lib/modules/{release}");
+    for (from, to) in [(MODULE_FOLDER, modules.as_str()), (DEVICE_GUEST, DEVICE_GUEST_OFFERED)] {
+        let to = root.join(to.trim_start_matches('/'));
+        fs::create_dir_all(&to).map_err(|error| format!("making {}: {error}", to.display()))?;
+        rustix::mount::mount_bind(from, &to)
+            .map_err(|error| format!("putting {from} at {}: {error}", to.display()))?;
+    }
+    Ok(())
 }
 
 /// Makes the device nodes that load their module when they are opened, as udev does: /dev/net/tun, /dev/vhost-net.

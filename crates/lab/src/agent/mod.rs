@@ -108,6 +108,9 @@ fn prepare_root(setup: &Setup) -> Result<(), String> {
         xen::mount_xenfs()?;
     }
     let root = machine::make_root(setup.root)?;
+    if setup.devices {
+        machine::offer_what_is_for_devices(&root)?;
+    }
     if setup.root == Root::Disk {
         machine::make_static_nodes(&root)?;
     }

@@ -6,6 +6,8 @@ mod qemu;
 use std::path::{Path, PathBuf};
 
 use crate::definition::{Emulator, Lab};
+use crate::device::Device;
+use crate::device_image::DeviceImage;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
 use crate::image::{DISK, Image};
@@ -40,6 +42,10 @@ pub(crate) struct Machine<'a> {
     pub(crate) with_disk: bool,
     /// The guest image, whose root is a second disk.
     pub(crate) guest: Option<GuestImage>,
+    /// To be assigned to guests, below an IOMMU.
+    pub(crate) devices: &'a [Device],
+    /// What a host with devices boots.
+    pub(crate) device_image: Option<DeviceImage>,
     pub(crate) kernel_arguments: String,
     /// Of Xen.
     pub(crate) hypervisor_arguments: String,
@@ -113,8 +119,10 @@ impl Machine<'_> {
     }
 
     fn command_line(&self) -> String {
+        // What the host does with its own devices is not translated, as on hosts of guests with devices.
+        let own = if self.devices.is_empty() { "" } else { "iommu=pt " };
         format!(
-            "{KERNEL_ARGUMENTS} {} {} -- {AGENT_ARGUMENT}",
+            "{KERNEL_ARGUMENTS} {own}{} {} -- {AGENT_ARGUMENT}",
             self.lab.kernel_arguments, self.kernel_arguments
         )
     }

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::{Machine, PowerOn};
 use crate::assemble::STOCK_QEMU;
+use crate::device;
+use crate::device_image;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
 use crate::image::{COMPRESSED_KERNEL, TOOLS};
@@ -75,7 +77,11 @@ impl Machine<'_> {
                 xen_boot::arguments(&mut invocation, xen, folder, &arguments, &initrd, &command_line)?;
             }
             None => {
-                invocation.arg("-kernel").arg(self.image.path(COMPRESSED_KERNEL)).arg("-initrd").arg(initrd);
+                let kernel = match &self.device_image {
+                    Some(image) => image.path(device_image::KERNEL),
+                    None => self.image.path(COMPRESSED_KERNEL),
+                };
+                invocation.arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
                 invocation.arg("-append").arg(command_line);
             }
         }
@@ -147,6 +153,7 @@ impl Machine<'_> {
         if self.emulator.patched {
             invocation.args(["-device", "vmexit-cost"]);
         }
+        device::add(&mut invocation, self.devices, self.lab.apicv);
         // QEMU keeps what a run changes on a disk in a file of its own.
         invocation.env("TMPDIR", folder);
         Ok(invocation)

@@ -1,0 +1,101 @@
+//! Devices of an emulated host that it can assign to its guests.
+
+use crate::definition::{Emulator, Hypervisor, Lab};
+use crate::error::Error;
+use crate::tools::Invocation;
+
+/// A device behind a PCIe root port of its own, below the emulated IOMMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// An NVMe disk, empty: reads give zeros, and what is written is forgotten.
+    Nvme,
+    /// A network card of Intel's (82576) with seven virtual functions (SR-IOV). It has no cable: the functions reach each
+    /// other by the card's own switch.
+    Igb,
+}
+
+impl Device {
+    /// Every device, in the order of the command's help.
+    pub const ALL: [Self; 2] = [Self::Nvme, Self::Igb];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvme => "nvme",
+            Self::Igb => "igb",
+        }
+    }
+
+    /// Adds the device, at the port of this number.
+    fn add(self, invocation: &mut Invocation, port: usize) {
+        let bus = format!("port{port}");
+        let root_port = format!("pcie-root-port,id={bus},bus=pcie.0,chassis={port},slot={port}");
+        invocation.arg("-device").arg(root_port);
+        match self {
+            Self::Nvme => {
+                // It takes longer than a guest to fall asleep; no emulated time passes for who does nothing but wait.
+                let disk = format!(
+                    "driver=null-co,node-name=nvme{port},size=67108864,read-zeroes=on,latency-ns=1000000"
+                );
+                let controller = format!("nvme,serial=exitless,drive=nvme{port},bus={bus}");
+                invocation.arg("-blockdev").arg(disk).arg("-device").arg(controller);
+            }
+            Self::Igb => {
+                // The hub has no other port.
+                invocation.arg("-netdev").arg(format!("hubport,id=net{port},hubid={port}"));
+                invocation.arg("-device").arg(format!("igb,netdev=net{port},bus={bus},romfile="));
+            }
+        }
+    }
+}
+
+/// Whether the laboratory's machine can have devices.
+pub(crate) fn require(lab: &Lab, devices: &[Device]) -> Result<(), Error> {
+    let can = lab.emulator == Emulator::Qemu && matches!(lab.hypervisor, Hypervisor::Kvm { .. });
+    if can || devices.is_empty() { Ok(()) } else { Err(Error::NoDevices { lab: lab.name }) }
+}
+
+/// Adds devices, and the IOMMU that lets the host assign them. Where the CPU has AVIC the IOMMU posts interrupts, too.
+pub(crate) fn add(invocation: &mut Invocation, devices: &[Device], avic: bool) {
+    if devices.is_empty() {
+        return;
+    }
+    let posting = if avic { ",gapic=on" } else { "" };
+    invocation.arg("-device").arg(format!("amd-iommu,intremap=on,irte-cache=on{posting}"));
+    for (device, port) in devices.iter().zip(1..) {
+        device.add(invocation, port);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_device_has_a_port_of_its_own_below_the_iommu() {
+        let arguments = |devices: &[Device], avic| {
+            let mut invocation = Invocation::of_host("qemu");
+            add(&mut invocation, devices, avic);
+            let words: Vec<_> = invocation.arguments.iter().map(|word| word.to_string_lossy()).collect();
+            words.join(" ")
+        };
+        assert_eq!(arguments(&[], true), "");
+        let both = arguments(&[Device::Nvme, Device::Igb], true);
+        for part in [
+            "amd-iommu,intremap=on,irte-cache=on,gapic=on",
+            "drive=nvme1,bus=port1",
+            "igb,netdev=net2,bus=port2",
+        ] {
+            assert!(both.contains(part), "{part}: {both}");
+        }
+        assert!(!arguments(&[Device::Igb], false).contains("gapic"));
+    }
+
+    #[test]
+    fn laboratories_without_an_amd_iommu_have_no_devices() {
+        let can = |name| require(Lab::find(name).unwrap(), &[Device::Nvme]).is_ok();
+        assert!(can("amd-avic") && can("amd-svm"));
+        assert!(!can("intel-apicv") && !can("xen"));
+        assert!(require(Lab::find("xen").unwrap(), &[]).is_ok());
+    }
+}
