@@ -21,6 +21,13 @@ const MOST_WAITING: usize = 256 * 1024;
 const MOST_UNACKNOWLEDGED: u32 = 60_000;
 /// After the last message is due, how long without a delivery means that no more will come.
 const SILENCE: Duration = Duration::from_secs(3);
+/// And how long is waited at most: a broker that delivers one now and then would keep the load for ever.
+const LATE: Duration = Duration::from_secs(60);
+
+/// Until when is waited for messages on the way, where the last one came at `last`.
+fn patience(end: Instant, last: Instant) -> Instant {
+    (last.max(end) + SILENCE).min(end + LATE)
+}
 
 /// A load of messages. The clients never reconnect.
 #[derive(Debug, Clone)]
@@ -139,12 +146,11 @@ impl Part for Messages<'_> {
                 self.publish(&mut crowd, number, &mut buffers);
             }
             let under_way = self.tally.sent.saturating_sub(self.tally.answered);
-            if now >= end && (under_way == 0 || now >= last + SILENCE) {
+            if now >= end && (under_way == 0 || now >= patience(end, last)) {
                 return Ok(self.tally);
             }
             let next = schedule.due(self.tally.due);
-            let until =
-                if self.tally.due < schedule.total() { next.min(end) } else { last.max(end) + SILENCE };
+            let until = if self.tally.due < schedule.total() { next.min(end) } else { patience(end, last) };
             let until = if now < end { until.min(end) } else { until };
             let tally = &mut self.tally;
             crowd.poll(until, &mut |_, what| {

@@ -124,6 +124,18 @@ fn messages_that_never_come_are_lost() {
 }
 
 #[test]
+fn a_broker_that_delivers_now_and_then_does_not_hold_the_load() {
+    let end = Instant::now();
+    assert_eq!(patience(end, end - Duration::from_secs(9)), end + SILENCE);
+    let mut last = end;
+    // One message just before nobody would wait any more, again and again.
+    for _ in 0..1000 {
+        last = patience(end, last) - Duration::from_millis(1);
+    }
+    assert!(patience(end, last) <= end + LATE);
+}
+
+#[test]
 fn a_broker_that_refuses_is_told_so() {
     let error = load(broker(0, true)).run().unwrap_err().to_string();
     assert!(error.contains("was reached but refused the client with code 5"), "{error}");
