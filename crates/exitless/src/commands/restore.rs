@@ -43,7 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         } else {
             out.write_all(report::terminal::kept(&recorded, width).as_bytes())?;
         }
-        return Ok(ExitCode::SUCCESS);
+        let is_damaged = recorded.damage.iter().any(|damage| !damage.cut);
+        return Ok(ExitCode::from(if is_damaged { status::SOME_FAILED } else { 0 }));
     }
     // A change is undone whole or not at all; a second signal ends it all the same, and what is left stays recorded.
     let _signals = crate::interrupt::flag()?;
