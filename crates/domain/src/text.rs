@@ -49,17 +49,33 @@ const FILE_LIMIT: u64 = 1 << 20;
 pub struct FilesBelow {
     root: PathBuf,
     folder: PathBuf,
+    process: Option<PathBuf>,
 }
 
 impl FilesBelow {
     /// Files below `root`, where relative paths begin in `folder` (a path as seen from the root).
     pub fn new(root: impl Into<PathBuf>, folder: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), folder: folder.into() }
+        Self { root: root.into(), folder: folder.into(), process: None }
+    }
+
+    /// The same for a definition that a process made up, whose folder in `/proc` is `home`: a file that it names may be
+    /// on a file system that does not answer, and is not waited for without end then.
+    #[must_use]
+    pub fn named_by(self, home: impl Into<PathBuf>) -> Self {
+        Self { process: Some(home.into()), ..self }
     }
 }
 
 impl Files for FilesBelow {
     fn contents(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let Some(home) = &self.process else { return self.read(path) };
+        let (own, path) = (Self { process: None, ..self.clone() }, path.to_owned());
+        files::look_at_files(home, move || own.read(&path)).and_then(|read| read)
+    }
+}
+
+impl FilesBelow {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         use io::Read;
         let mut whole = self.root.clone();
         for part in self.folder.join(path).components() {

@@ -114,7 +114,10 @@ impl Root {
     /// A file's content.
     pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         let found = match &self.source {
-            Source::Directory(_) => read_file(&self.place(path)),
+            Source::Directory(_) => match holder(path) {
+                Some((home, name)) => files::look_into(&self.place(home), name, LONGEST_FILE),
+                None => read_file(&self.place(path)),
+            },
             Source::Kept(tree) => tree.read(path),
         };
         self.note(path, &found, |bytes| Kind::File(bytes.clone()));
@@ -144,10 +147,51 @@ impl Root {
     /// What a symbolic link points to.
     pub(crate) fn link(&self, path: &str) -> io::Result<PathBuf> {
         let found = match &self.source {
-            Source::Directory(_) => fs::read_link(self.place(path)),
+            Source::Directory(_) => match holder(path) {
+                Some((home, _)) => {
+                    let place = self.place(path);
+                    files::look(&self.place(home), move || fs::read_link(place)).and_then(|link| link)
+                }
+                None => fs::read_link(self.place(path)),
+            },
             Source::Kept(tree) => tree.link(path),
         };
         self.note(path, &found, |target| Kind::Link(target.clone()));
+        found
+    }
+
+    /// The links in a directory of a process that are wanted, sorted by name, each with what it points to. An error of
+    /// the directory is one of the whole.
+    pub(crate) fn links(
+        &self,
+        path: &str,
+        wanted: impl Fn(&str) -> bool,
+    ) -> io::Result<Vec<(String, io::Result<PathBuf>)>> {
+        let names = self.entries(path, wanted)?;
+        let (Source::Directory(_), Some((home, _))) = (&self.source, holder(path)) else {
+            let link = |name: String| {
+                let target = self.link(&format!("{path}/{name}"));
+                (name, target)
+            };
+            return Ok(names.into_iter().map(link).collect());
+        };
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let folder = self.place(path);
+        // All in one look, for there may be thousands.
+        let all = move || {
+            let link = |name: String| {
+                let target = fs::read_link(folder.join(&name));
+                (name, target)
+            };
+            names.into_iter().map(link).collect::<Vec<_>>()
+        };
+        let found = files::look(&self.place(home), all);
+        self.note(path, &found, |_| Kind::Directory);
+        for (name, target) in found.iter().flatten() {
+            self.note(&format!("{path}/{name}"), target, |target| Kind::Link(target.clone()));
+        }
         found
     }
 
@@ -306,6 +350,9 @@ fn why(path: &str, expected: &str, error: &io::Error) -> String {
     match kind_of(error) {
         AbsenceKind::NotThere => format!("there is no {path}, which would hold {expected}"),
         AbsenceKind::Denied => format!("{path} may not be read; run as root"),
+        _ if error.kind() == io::ErrorKind::TimedOut => {
+            format!("{path} cannot be read: its process holds whoever looks at it")
+        }
         _ => format!("{path} cannot be read: {error}"),
     }
 }
@@ -316,6 +363,20 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Files of a process that the kernel makes without any lock of that process (fs/proc/base.c and array.c).
+const NEVER_HELD: &[&str] = &["comm", "status", "schedstat", "cgroup"];
+
+/// The folder in `/proc` of the process that may hold whoever reads this path, and the rest of the path.
+fn holder(path: &str) -> Option<(&str, &str)> {
+    let below = path.strip_prefix("/proc/")?;
+    let (process, rest) = below.split_once('/')?;
+    if process.is_empty() || !process.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let name = rest.rsplit('/').next().unwrap_or(rest);
+    (!NEVER_HELD.contains(&name)).then(|| (&path[..path.len() - rest.len() - 1], rest))
 }
 
 /// `O_NONBLOCK` of Linux on x86.

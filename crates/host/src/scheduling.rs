@@ -2,7 +2,7 @@
 //!
 //! Everything is `None` for threads that have ended, and where the kernel does not say it.
 
-use crate::{ControlGroup, CpuSet};
+use crate::{ControlGroup, CpuSet, Root};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,12 +26,10 @@ pub struct ThreadTimes {
 }
 
 impl ThreadId {
-    fn file(self, root: &Path, name: &str) -> PathBuf {
-        below(root, &format!("/proc/{}/task/{}/{name}", self.pid, self.tid))
-    }
-
     pub(crate) fn text(self, root: &Path, name: &str) -> Option<String> {
-        fs::read(self.file(root, name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        let path = format!("/proc/{}/task/{}/{name}", self.pid, self.tid);
+        let bytes = Root::directory(root).read(&path).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The thread's times: the first two fields of `schedstat` (Documentation/scheduler/sched-stats.rst). Without

@@ -31,6 +31,11 @@ const MOST_DESCRIPTORS: usize = 65_536;
 /// `tun_chr_show_fdinfo`), and for macvtap the interface that `/dev/tapN` is named by.
 #[must_use]
 pub fn of_process(root: &Path, pid: i32) -> Vec<String> {
+    let (home, root) = (below(root, &format!("/proc/{pid}")), root.to_owned());
+    files::look(&home, move || open_in(&root, pid)).unwrap_or_default()
+}
+
+fn open_in(root: &Path, pid: i32) -> Vec<String> {
     let mut taps = BTreeSet::new();
     let descriptors = fs::read_dir(below(root, &format!("/proc/{pid}/fd"))).into_iter().flatten().flatten();
     for descriptor in descriptors.take(MOST_DESCRIPTORS) {

@@ -38,6 +38,9 @@ pub struct Vms {
     pub unreadable: u32,
     /// Those among them whose threads are named as vCPUs are.
     pub likely: Vec<LikelyVm>,
+    /// Processes that could not be looked into, or not wholly, because they hold whoever looks. Each may be one more.
+    #[serde(default)]
+    pub held: Vec<HeldProcess>,
 }
 
 /// A process that holds one VM, or several: KVM's descriptors do not tell which vCPU is of which.
@@ -90,6 +93,16 @@ pub struct LikelyVm {
     pub vcpu_threads: u32,
 }
 
+/// A process that holds whoever looks into it: it waits in the kernel, with a lock, for a file system that does not
+/// answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldProcess {
+    /// The process.
+    pub pid: i32,
+    /// Its name (`comm`).
+    pub command: String,
+}
+
 impl Vms {
     /// Finds the VMs of the host below `root` (`/` for this one). Processes that end meanwhile are left out.
     ///
@@ -127,11 +140,17 @@ impl Vms {
             match Descriptors::read(&process) {
                 Listing::Gone => process.forget(),
                 Listing::Denied => found.count_unreadable(&process),
+                // What may be of a VM is kept.
+                Listing::Held => {}
                 Listing::Read(descriptors) if descriptors.has_vm() => {
                     found.vms.extend(Vm::read(&process, descriptors, boot, &kernel_workers, &directories));
                 }
                 Listing::Read(_) if kernel_workers.iter().any(|worker| worker.tid == pid) => {}
                 Listing::Read(_) => process.forget(),
+            }
+            if process.is_held() {
+                let command = process.command().unwrap_or_default();
+                found.held.push(HeldProcess { pid, command });
             }
         }
         Ok(found)

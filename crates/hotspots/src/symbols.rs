@@ -43,9 +43,10 @@ impl Symbols {
 
     /// Reads, or reads again, what a process has in memory. Of one that is gone, what was read before stays.
     pub fn learn(&mut self, process: u32) {
-        let path = self.root.join(format!("proc/{process}/maps"));
-        let read = files::regular(&path).and_then(|file| files::read(&file, LONGEST_MAPS));
-        if let Ok(bytes) = read {
+        let home = self.root.join(format!("proc/{process}"));
+        let path = home.join("maps");
+        let maps = move || files::regular(&path).and_then(|file| files::read(&file, LONGEST_MAPS));
+        if let Ok(Ok(bytes)) = files::look(&home, maps) {
             let mappings = Mapping::parse(&String::from_utf8_lossy(&bytes));
             if !mappings.is_empty() {
                 self.processes.insert(process, mappings);
@@ -103,11 +104,15 @@ impl Symbols {
             if *kept >= MOST {
                 return None;
             }
-            let own_root = root.join(format!("proc/{process}/root"));
-            // In the file system of the process first; of one that is gone, in that of the host.
-            let found = [own_root.as_path(), root]
-                .iter()
-                .find_map(|root| ObjectSymbols::read(&root.join(file.trim_start_matches('/')), root));
+            let home = root.join(format!("proc/{process}"));
+            let (own_root, root) = (home.join("root"), root.clone());
+            let below = file.trim_start_matches('/').to_owned();
+            // In the file system of the process first; of one that is gone, in that of the host. Which one it is, and
+            // whether it answers, is up to the process.
+            let read = move || {
+                [own_root, root].iter().find_map(|root| ObjectSymbols::read(&root.join(&below), root))
+            };
+            let found = files::look_at_files(&home, read).ok().flatten();
             *kept += found.as_ref().map_or(0, ObjectSymbols::size);
             found
         });

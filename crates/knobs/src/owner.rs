@@ -36,9 +36,13 @@ pub(crate) fn boot(root: &Path) -> String {
     text.map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
+/// Bytes of a `stat`; the longest have some 400.
+const LONGEST_STAT: u64 = 4096;
+
 /// When a process or thread started, in clock ticks since boot.
 pub(crate) fn start_ticks(root: &Path, pid: i32) -> Option<u64> {
-    let bytes = std::fs::read(under(root, &format!("/proc/{pid}/stat"))).ok()?;
+    // The number may belong to a process by now that holds whoever looks.
+    let bytes = files::look_into(&under(root, &format!("/proc/{pid}")), "stat", LONGEST_STAT).ok()?;
     let stat = String::from_utf8_lossy(&bytes);
     // The name, field 2, may hold blanks and brackets; the last bracket ends it.
     let (_, rest) = stat.rsplit_once(')')?;

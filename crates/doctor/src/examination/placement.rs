@@ -71,8 +71,12 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
         1 => "1 process".to_owned(),
         some => format!("{some} processes"),
     };
-    Some(if running.unreadable == 0 {
+    let verdict = if running.unreadable == 0 && running.held.is_empty() {
         Verdict::pass(found).seen("/proc", "all processes were looked into")
+    } else if running.unreadable == 0 {
+        let held = counted(running.held.len() as u64, "process");
+        Verdict::warn(format!("{found}; {held} could not be looked into: whoever does is held"))
+            .advice("end the process, or the server of the FUSE that it waits for")
     } else {
         let verdict = Verdict::warn(format!("{found}; {closed} may not be looked into"))
             .seen("/proc", format!("{closed} closed to this user"))
@@ -82,7 +86,11 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
             let text = format!("{} has {threads} named as a vCPU's is", likely.command);
             verdict.seen(format!("process {}", likely.pid), text)
         })
-    })
+    };
+    Some(running.held.iter().fold(verdict, |verdict, held| {
+        let text = format!("{} holds whoever looks into it", held.command);
+        verdict.seen(format!("process {}", held.pid), text)
+    }))
 }
 
 fn role(occupant: &Occupant) -> String {

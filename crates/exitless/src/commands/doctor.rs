@@ -82,7 +82,12 @@ fn open(path: &Path) -> anyhow::Result<Opened> {
 fn running(host: &Inspection) -> Vms {
     let running = &host.running;
     let vms = running.vms.get().map_or(&[][..], Vec::as_slice).iter().map(|one| one.vm.clone());
-    Vms { vms: vms.collect(), unreadable: running.unreadable, likely: running.likely.clone() }
+    Vms {
+        vms: vms.collect(),
+        unreadable: running.unreadable,
+        likely: running.likely.clone(),
+        held: running.held.clone(),
+    }
 }
 
 /// What KVM keeps of the VMs now. Nothing is watched: reading takes no longer than it must.

@@ -13,6 +13,7 @@ mod enable;
 mod experiment;
 mod faults;
 mod guests;
+mod held;
 mod intel_apicv;
 mod iocm_guests;
 mod iocm_monitor;

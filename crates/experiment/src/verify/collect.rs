@@ -91,6 +91,10 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
             format!("{} may not be looked into; run as root", counted_processes(wanted.found.unreadable));
         missing.push(Missing { what: "VMs of other users", pid: None, why });
     }
+    for one in wanted.found.held.iter().filter(|_| !wanted.chosen) {
+        let why = format!("{} was not wholly looked into: it holds whoever does", one.command);
+        missing.push(Missing { what: "a process that may be a VM", pid: Some(one.pid), why });
+    }
     let likely = if wanted.chosen { Vec::new() } else { wanted.found.likely.clone() };
     let mut verification = Verification {
         format: FORMAT,

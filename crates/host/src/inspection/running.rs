@@ -2,7 +2,7 @@
 
 use super::place::Role;
 use crate::root::kind_of;
-use crate::vms::{LikelyVm, NamedThread, Vm, Vmm, Vms};
+use crate::vms::{HeldProcess, LikelyVm, NamedThread, Vm, Vmm, Vms};
 use crate::{CpuSet, Fact, Root};
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ pub struct Running {
     pub unreadable: u32,
     /// Those among them that look like VMs.
     pub likely: Vec<LikelyVm>,
+    /// Processes that hold whoever looks into them; each may be one more VM.
+    pub held: Vec<HeldProcess>,
     /// libvirt's domains that are defined but have no process here.
     pub defined: Vec<LibvirtDomain>,
 }
@@ -87,6 +89,7 @@ impl Running {
             vms: Fact { value: Ok(vms), evidence: Vec::new() },
             unreadable: found.unreadable,
             likely: found.likely,
+            held: found.held,
             defined: domains.into_values().map(|(_, domain)| domain).collect(),
         }
     }

@@ -28,6 +28,7 @@ impl Descriptors {
                 Listing::Read(Self::among(&links))
             }
             Listing::Denied => Listing::Denied,
+            Listing::Held => Listing::Held,
             Listing::Gone => Listing::Gone,
         }
     }

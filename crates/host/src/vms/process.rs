@@ -2,7 +2,8 @@
 
 use super::NamedThread;
 use crate::Root;
-use std::io::ErrorKind;
+use std::cell::Cell;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 /// Ticks of the times in `/proc`: `USER_HZ`, which is 100 on every x86 kernel (include/asm-generic/param.h).
@@ -17,6 +18,8 @@ pub(super) enum Listing<T> {
     Read(T),
     /// It is another user's.
     Denied,
+    /// It holds whoever looks.
+    Held,
     /// It ended.
     Gone,
 }
@@ -25,29 +28,43 @@ pub(super) struct Process<'a> {
     root: &'a Root,
     home: String,
     pub(super) pid: i32,
+    /// Whether it held one of the looks.
+    held: Cell<bool>,
 }
 
 impl<'a> Process<'a> {
     pub(super) fn new(root: &'a Root, pid: i32) -> Self {
-        Self { root, home: format!("/proc/{pid}"), pid }
+        Self { root, home: format!("/proc/{pid}"), pid, held: Cell::new(false) }
+    }
+
+    /// Whether something of it could not be read because it holds whoever looks.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.get()
+    }
+
+    fn noting<T>(&self, found: io::Result<T>) -> io::Result<T> {
+        if found.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut) {
+            self.held.set(true);
+        }
+        found
     }
 
     /// The open descriptors with what they link to, by number ascending.
     pub(super) fn links(&self) -> Listing<Vec<(i32, PathBuf)>> {
         let home = format!("{}/fd", self.home);
         // A directory that can be opened but not listed is that of a process that changed its user meanwhile.
-        let names = match self.root.entries(&home, super::is_number) {
-            Ok(names) => names,
+        let found = match self.noting(self.root.links(&home, super::is_number)) {
+            Ok(found) => found,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Listing::Gone;
             }
             Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => return Listing::Gone,
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Listing::Held,
             Err(_) => return Listing::Denied,
         };
         let mut links = Vec::new();
-        for name in names {
-            let path = format!("{home}/{name}");
-            match (name.parse(), self.root.link(&path)) {
+        for (name, target) in found {
+            match (name.parse(), target) {
                 (Ok(number), Ok(target)) => links.push((number, target)),
                 (_, Err(error)) if error.kind() == ErrorKind::PermissionDenied => return Listing::Denied,
                 _ => {}
@@ -80,13 +97,13 @@ impl<'a> Process<'a> {
 
     /// The file that the process runs, without the kernel's note that it was removed since.
     pub(super) fn executable(&self) -> Option<String> {
-        let target = self.root.link(&format!("{}/exe", self.home)).ok()?;
+        let target = self.noting(self.root.link(&format!("{}/exe", self.home))).ok()?;
         let target = target.to_string_lossy();
         Some(target.strip_suffix(" (deleted)").unwrap_or(&target).to_owned())
     }
 
     pub(super) fn arguments(&self) -> Vec<String> {
-        let mut bytes = self.root.read(&format!("{}/cmdline", self.home)).unwrap_or_default();
+        let mut bytes = self.noting(self.root.read(&format!("{}/cmdline", self.home))).unwrap_or_default();
         bytes.truncate(LONGEST_ARGUMENTS);
         let mut arguments: Vec<String> =
             bytes.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect();
@@ -115,7 +132,7 @@ impl<'a> Process<'a> {
     }
 
     fn text(&self, file: &str) -> Option<String> {
-        let bytes = self.root.read(&format!("{}/{file}", self.home)).ok()?;
+        let bytes = self.noting(self.root.read(&format!("{}/{file}", self.home))).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
     }
 }

@@ -54,6 +54,9 @@ impl Vms {
             1 => text += "; 1 process may not be looked into, so run as root",
             many => text += &format!("; {many} processes may not be looked into, so run as root"),
         }
+        for one in &self.held {
+            text += &format!("; process {} ({}) holds whoever looks into it", one.pid, one.command);
+        }
         text
     }
 }

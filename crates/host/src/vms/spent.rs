@@ -92,10 +92,7 @@ impl ThreadReading {
 
 impl Counters {
     fn read(id: ThreadId, root: &Path) -> Option<Self> {
-        let file = |name: &str| {
-            let path = root.join(format!("proc/{}/task/{}/{name}", id.pid, id.tid));
-            fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        };
+        let file = |name: &str| id.text(root, name);
         Some(Self {
             start_ticks: id.start_ticks(root)?,
             ran_ns: id.times(root)?.ran_ns,

@@ -26,11 +26,8 @@ pub(super) fn kernel_workers(root: &Root, pids: &[i32]) -> Vec<NamedThread> {
         let process = Process::new(root, tid);
         let name = process.command()?;
         // A program can take such a name too, but only the kernel's have no command line.
-        (vhost_owner(&name).is_some() && process.arguments().is_empty()).then_some(NamedThread {
-            tid,
-            name,
-            kernel: true,
-        })
+        let is_kernels = vhost_owner(&name).is_some() && process.arguments().is_empty() && !process.is_held();
+        is_kernels.then_some(NamedThread { tid, name, kernel: true })
     };
     pids.iter().filter_map(worker).collect()
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The obstacle.
@@ -98,10 +98,18 @@ pub(super) fn read(root: &Path, vm: &Vm, timeout: Duration) -> Result<Found, Que
 /// others is open to root only.
 pub(crate) fn connect(root: &Path, pid: i32, path: &str, timeout: Duration) -> Result<Monitor, QmpError> {
     let process = root.join(format!("proc/{pid}"));
-    let Some(absolute) = path.strip_prefix('/') else {
-        return Monitor::connect(&process.join("cwd").join(path), timeout);
+    // Finding the socket can take as long as the process likes: the path leads through its own file systems.
+    let of_process = |socket: PathBuf| {
+        let connected = files::look_at_files(&process, move || Monitor::connect(&socket, timeout));
+        connected.unwrap_or_else(|source| {
+            let next = "its process holds whoever looks for it";
+            Err(QmpError::Connect { path: process.clone(), next, source })
+        })
     };
-    let within = Monitor::connect(&process.join("root").join(absolute), timeout);
+    let Some(absolute) = path.strip_prefix('/') else {
+        return of_process(process.join("cwd").join(path));
+    };
+    let within = of_process(process.join("root").join(absolute));
     let Err(QmpError::Connect { .. }) = within else { return within };
     match Monitor::connect(&root.join(absolute), timeout) {
         Err(QmpError::Connect { source, .. }) if source.kind() == io::ErrorKind::NotFound => within,

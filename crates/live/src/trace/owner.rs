@@ -1,8 +1,6 @@
 //! Whose VM a process runs.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// A process with a VM.
@@ -36,10 +34,8 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
         None => (pid, own),
     };
     // The kernel's own threads have no command line.
-    let mut first = [0];
-    let mut arguments = File::open(home(pid).join("cmdline")).ok()?;
     // Others may be as long as their process likes.
-    arguments.read(&mut first).ok().filter(|count| *count > 0)?;
+    files::look_into(&home(pid), "cmdline", 1).ok().filter(|first| !first.is_empty())?;
     Some(Owner { pid, vm: host::vms::name_of(root, pid), process: own })
 }
 
@@ -87,7 +83,7 @@ impl Owners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::fs::{self, File};
 
     fn process(root: &Path, pid: i32, comm: &str, command_line: &str) {
         let home = root.join(format!("proc/{pid}"));

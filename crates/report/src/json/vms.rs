@@ -1,6 +1,6 @@
 //! Running VMs for programs.
 
-use host::vms::{LikelyVm, Vm};
+use host::vms::{HeldProcess, LikelyVm, Vm};
 use live::statistics::{StatisticsChange, VmStatistics};
 use serde::Serialize;
 
@@ -15,6 +15,7 @@ pub struct VmsDocument<'a> {
     vms: Vec<Row<'a>>,
     unreadable: u32,
     likely: &'a [LikelyVm],
+    held: &'a [HeldProcess],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -42,5 +43,6 @@ pub fn vms<'a>(running: &Running<'a>) -> VmsDocument<'a> {
         vms: running.vms.iter().enumerate().map(row).collect(),
         unreadable: running.found.unreadable,
         likely: &running.found.likely,
+        held: &running.found.held,
     }
 }

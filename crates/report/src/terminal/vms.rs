@@ -196,6 +196,12 @@ fn notes(running: &Running<'_>) -> Vec<String> {
             one.pid, one.command
         ));
     }
+    for one in &found.held {
+        notes.push(format!(
+            "Process {} ({}) may be a VM: it was not wholly looked into, because it holds whoever does.",
+            one.pid, one.command
+        ));
+    }
     notes
 }
 

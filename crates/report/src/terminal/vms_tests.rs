@@ -1,5 +1,5 @@
 use super::*;
-use host::vms::{LikelyVm, NamedThread, Vcpu, Vms};
+use host::vms::{HeldProcess, LikelyVm, NamedThread, Vcpu, Vms};
 use live::statistics::{Failure, Origin};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -53,7 +53,8 @@ fn a_list_that_fits_into_80_columns() {
         vm(40, "web\u{1b}[2J", Vmm::Other),
     ];
     let likely = vec![LikelyVm { pid: 7, command: "qemu-system-x86".to_owned(), vcpu_threads: 2 }];
-    let found = Vms { vms: vms.to_vec(), unreadable: 3, likely };
+    let held = vec![HeldProcess { pid: 78, command: "monitor".to_owned() }];
+    let found = Vms { vms: vms.to_vec(), unreadable: 3, likely, held };
     let chosen: Vec<&Vm> = found.vms.iter().collect();
     let running = Running { found: &found, vms: &chosen, counted: None };
     let text = super::vms(&running, 80, false);

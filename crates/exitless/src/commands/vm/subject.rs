@@ -145,7 +145,13 @@ fn file(path: &Path) -> anyhow::Result<Subject> {
 fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
     let folder = root.join(format!("proc/{pid}"));
     let path = folder.join("cmdline");
-    let bytes = match File::open(&path) {
+    let place = path.clone();
+    let look = move || {
+        let bytes = File::open(&place).and_then(limited)?;
+        let directory = std::fs::read_link(place.with_file_name("cwd"));
+        Ok((bytes, directory.unwrap_or_else(|_| PathBuf::from("/"))))
+    };
+    let (bytes, directory) = match files::look(&folder, look).and_then(|read| read) {
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => {
             let hint = if Path::new(&pid.to_string()).exists() {
                 format!(" For the file of that name, say ./{pid}.")
@@ -154,14 +160,20 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
             };
             return Err(Usage(format!("There is no process {pid}.{hint}")).into());
         }
-        opened => opened.and_then(limited).with_context(|| format!("Reading {} failed", path.display()))?,
+        Err(problem) if problem.kind() == io::ErrorKind::TimedOut => {
+            return Err(anyhow!(
+                "Process {pid} holds whoever reads {}: it waits in the kernel for a file system that does not \
+                 answer. Give the VM's definition as a file.",
+                path.display()
+            ));
+        }
+        read => read.with_context(|| format!("Reading {} failed", path.display()))?,
     };
     if bytes.is_empty() {
         return Err(anyhow!("Process {pid} has no arguments: it belongs to the kernel, or has ended."));
     }
-    let directory = std::fs::read_link(folder.join("cwd")).unwrap_or_else(|_| "/".into());
     let text = Text::new(format!("process {pid}"), bytes);
-    let files = FilesBelow::new(root, directory);
+    let files = FilesBelow::new(root, directory).named_by(folder);
     Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), files })
 }
 
