@@ -40,3 +40,20 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
+
+/// The contents of all files below a folder whose names end so.
+pub(crate) fn text_files(folder: &std::path::Path, extension: &str) -> Vec<String> {
+    let mut open = vec![folder.to_owned()];
+    let mut found = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|own| own == extension) {
+                found.push(std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    found
+}

@@ -16,5 +16,6 @@ mod perf;
 mod predict;
 mod profile;
 mod recordings;
+mod security;
 mod top;
 mod xen;
