@@ -6,11 +6,11 @@ mod vhost;
 mod vhost_vms;
 mod workers;
 
-use super::{Action, Layout, View, VmExits, WorkerCore};
+use super::{Action, Layout, WorkerCore};
 use crate::control::client::ClientError;
-use serde::Serialize;
 use std::collections::BTreeMap;
 
+pub use super::vm::{Seen, VmSeen};
 pub use pinning::Pinning;
 pub use vhost::Vhost;
 pub use workers::Workers;
@@ -48,38 +48,6 @@ pub trait Actuator {
 
     /// The name of a queue.
     fn name_of(&self, queue: u32) -> String;
-}
-
-/// A host over the time since the last look.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Seen {
-    /// For the policy.
-    pub view: View,
-    /// The VMs that are left alone, with the reason: one sentence each, unchanged while it holds.
-    pub notes: Vec<String>,
-    /// Share of all CPUs' time that was not idle, 0 to 1; `None` where the kernel does not say it.
-    pub host_busy: Option<f64>,
-    /// The VMs, for recordings and for those who watch.
-    pub vms: Vec<VmSeen>,
-    /// Why their exits are not counted, where somebody tried.
-    pub exits_missing: Option<String>,
-}
-
-/// The figures of one VM.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct VmSeen {
-    /// Its name.
-    pub name: String,
-    /// Its process.
-    pub pid: i32,
-    /// CPUs' worth of time that its vCPUs ran.
-    pub computing: f64,
-    /// CPUs' worth of time that they waited for a CPU.
-    pub waiting: f64,
-    /// The numbers of its queues in the view.
-    pub queues: Vec<u32>,
-    /// Its VM exits, where they are counted; an actuator knows nothing of them.
-    pub exits: Option<VmExits>,
 }
 
 /// Why there is nothing to decide about. The monitor does nothing then, says so, and looks again later.

@@ -15,9 +15,9 @@ mod trace;
 #[path = "simulator_tests.rs"]
 mod tests;
 
-pub use arrangement::{Served, best_static};
+pub use arrangement::{Served, StaticChoice, best_static};
 pub use file::{NoTrace, TRACE_FORMAT, TraceDamage, TraceWriter};
 pub use made::{Kind, made};
 
-pub use replay::{Outcome, Period, PhaseOutcome, Replay, StaticChoice, replay};
+pub use replay::{Outcome, Period, PhaseOutcome, Replay, replay};
 pub use trace::{BadTrace, Group, Load, Machine, Phase, Trace};

@@ -1,10 +1,41 @@
-//! VM exits beside what else is seen of a VM, where they are counted.
+//! The figures of a host and of its VMs over one period, with VM exits where they are counted.
 
-use super::actuator::{Seen, VmSeen};
-use super::view::total;
+use super::view::{View, total};
 use exits::Profile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// A host over the time since the last look.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    /// For the policy.
+    pub view: View,
+    /// The VMs that are left alone, with the reason: one sentence each, unchanged while it holds.
+    pub notes: Vec<String>,
+    /// Share of all CPUs' time that was not idle, 0 to 1; `None` where the kernel does not say it.
+    pub host_busy: Option<f64>,
+    /// The VMs, for recordings and for those who watch.
+    pub vms: Vec<VmSeen>,
+    /// Why their exits are not counted, where somebody tried.
+    pub exits_missing: Option<String>,
+}
+
+/// The figures of one VM.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct VmSeen {
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub pid: i32,
+    /// CPUs' worth of time that its vCPUs ran.
+    pub computing: f64,
+    /// CPUs' worth of time that they waited for a CPU.
+    pub waiting: f64,
+    /// The numbers of its queues in the view.
+    pub queues: Vec<u32>,
+    /// Its VM exits, where they are counted; an actuator knows nothing of them.
+    pub exits: Option<VmExits>,
+}
 
 /// VM exits of one VM over a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! The model of a host: the throughput of an arrangement of I/O in one phase.
 
-use super::{Load, Phase, StaticChoice, Trace};
+use super::{Load, Phase, Trace};
 use crate::monitor::{Core, Layout, QueueView, View, WorkerView, balance};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Waking a worker takes so long, in seconds.
@@ -14,6 +15,15 @@ const FAR: f64 = 1.3;
 const SLICE: f64 = 3e-3;
 /// The 99th percentile of an exponential distribution, in means.
 const P99: f64 = 4.6;
+
+/// A number of I/O cores that never changes, and what it serves.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StaticChoice {
+    /// I/O cores.
+    pub cores: usize,
+    /// The served share of the offered load: 0 to 1.
+    pub attained: f64,
+}
 
 /// The throughput of one arrangement in one phase.
 #[derive(Debug, Clone, Default, PartialEq)]

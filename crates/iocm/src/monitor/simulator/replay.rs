@@ -1,6 +1,6 @@
 //! A policy in the model, decision by decision.
 
-use super::arrangement::{SimulatedHost, best_of, each, fixed, search, shared, steps};
+use super::arrangement::{SimulatedHost, StaticChoice, best_of, each, fixed, search, shared, steps};
 use super::{BadTrace, Phase, Trace};
 use crate::monitor::{Action, Decision, Layout, PolicyState, Settings, View, decide};
 use serde::Serialize;
@@ -189,15 +189,6 @@ pub struct PhaseOutcome {
     pub moves: u64,
     /// The 99th percentile of the worst queue's latency at the end, in seconds.
     pub worst_p99: f64,
-}
-
-/// A number of I/O cores that never changes, and what it serves.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct StaticChoice {
-    /// I/O cores.
-    pub cores: usize,
-    /// The served share of the offered load: 0 to 1.
-    pub attained: f64,
 }
 
 impl Outcome {
