@@ -162,8 +162,8 @@ fn main() -> ExitCode {
     if lab::agent::is_agent() {
         lab::agent::run();
     }
-    if experiment::study::guest::is_agent() {
-        experiment::study::guest::run_agent();
+    if ::guest::is_agent() {
+        ::guest::run();
     }
     let arguments = Arguments::parse();
     console::log_to_standard_error(arguments.verbose);

@@ -1,22 +1,18 @@
 //! A guest, whoever started it and however commands reach it.
 
 mod addresses;
-mod agent;
 mod barrier;
 mod connection;
 mod facts;
 mod files;
-mod frames;
 mod host;
 mod last_words;
 mod libvirt;
 mod pass_through;
-mod pipes;
 mod plan;
 mod qemu;
 mod qga;
 mod reception;
-mod script;
 mod ssh;
 mod start;
 mod waiting;
@@ -29,7 +25,6 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub use agent::{is_agent, run as run_agent};
 pub use barrier::{release_together, skew};
 pub use files::GuestFiles;
 pub use host::HostGuest;

@@ -34,6 +34,8 @@ pub use probe::Probe;
 pub use sysbench::{Sysbench, SysbenchTest};
 pub use work::WorkUnit;
 
+pub(super) use shell::quoted;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,12 +5,12 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::agent::Hello;
-use super::frames::{Decoder, Frame, Kind};
+use guest::pipes::Sink;
+use guest::{Decoder, Ending, Frame, Hello, Kind, Line};
+
 use super::last_words::LastWords;
-use super::pipes::Sink;
 use super::reception::Reception;
-use super::waiting::{Ending, Line, Waiting};
+use super::waiting::Waiting;
 use super::{Armed, GuestError};
 
 /// The channel to one agent.
@@ -44,7 +44,7 @@ impl Connection {
             let mut buffer = vec![0; 64 << 10];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 decoder.push(&buffer[..count]);
-                while let Some(frame) = decoder.next() {
+                while let Some(frame) = decoder.next_frame() {
                     own.take(&frame);
                 }
             }

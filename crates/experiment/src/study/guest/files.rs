@@ -20,8 +20,8 @@ pub struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// Of the guest image's two forms of its kernel, its initial RAM disk and its root. Puts `program`, a static binary that calls [`run_agent`](super::run_agent), behind the guest image's initial RAM
-    /// disk, in a file below `folder`.
+    /// Of the guest image's two forms of its kernel, its initial RAM disk and its root. Puts `program`, a static binary
+    /// that calls [`guest::run`], behind the guest image's initial RAM disk, in a file below `folder`.
     ///
     /// # Errors
     /// Where a file cannot be read or written; the message names it.

@@ -8,10 +8,11 @@ use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use guest::{WAITING, pipes};
+
 use super::reception::Reception;
-use super::script::WAITING;
 use super::waiting::Waiting;
-use super::{Armed, Guest, GuestError, pipes};
+use super::{Armed, Guest, GuestError};
 use crate::study::workload::Output;
 
 /// The host: scripts run as processes of this machine, in a folder of their own.

@@ -15,12 +15,11 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use guest::{Frame, Hello, Kind};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::agent::Hello;
 use super::connection::{AgentLine, Connection};
-use super::frames::{Frame, Kind};
 use super::host::run_armed;
 use super::last_words::LastWords;
 use super::plan::{NetBackend, QemuPlan};

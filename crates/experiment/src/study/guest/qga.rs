@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use guest::Ending;
 use serde_json::{Value, json};
 
-use super::waiting::{Ending, GRACE};
+use super::waiting::GRACE;
 use super::{Armed, Finished, Guest, GuestError};
 use crate::study::workload::Output;
 use clock::ClockDifference;

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::pipes::Sink;
-use super::script::{BEGAN, READY};
+use guest::pipes::Sink;
+use guest::{BEGAN, READY};
+
 use crate::study::workload::Output;
 
 /// So much of each of a script's outputs is kept. Tools print kilobytes.

@@ -6,13 +6,14 @@ use std::process::{Command, Output as ProcessOutput, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use guest::{Ending, Line, WAITING, pipes};
+
 use super::host::run_armed;
 use super::plan::SshAccess;
 use super::reception::Reception;
-use super::script::{WAITING, quoted};
-use super::waiting::{Ending, Line, Waiting};
-use super::{Armed, Guest, GuestError, pipes};
-use crate::study::workload::Output;
+use super::waiting::Waiting;
+use super::{Armed, Guest, GuestError};
+use crate::study::workload::{Output, quoted};
 
 /// One machine. All its commands share one connection, so that a release costs one packet and no login.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! A script that waits for its release, over any channel.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use guest::{Ending, Line};
 
 use super::reception::{End, Reception};
 use super::{Armed, Finished, GuestError};
@@ -15,34 +16,6 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 const READY_WITHIN: Duration = Duration::from_secs(120);
 /// How often it is looked whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// The way to a script.
-pub(super) trait Line: Send {
-    /// Sends the byte that releases it.
-    fn release(&mut self) -> io::Result<()>;
-
-    /// Ends it and what it started; `group` is its process group where it runs.
-    fn end(&mut self, how: Ending, group: i32) -> io::Result<()>;
-}
-
-/// How to end a script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// By SIGTERM.
-    Terminate,
-    /// By SIGKILL.
-    Kill,
-}
-
-impl Ending {
-    /// The signal's name, without SIG, for `kill -NAME -GROUP`: shells differ in what else they take.
-    pub(super) fn signal(self) -> &'static str {
-        match self {
-            Self::Terminate => "TERM",
-            Self::Kill => "KILL",
-        }
-    }
-}
 
 /// A script that waits. Dropping it ends the script.
 pub(super) struct Waiting {

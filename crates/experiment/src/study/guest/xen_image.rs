@@ -13,13 +13,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use guest::{Frame, Hello, Kind};
 use host::Root;
 use rustix::fs::OFlags;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-use super::agent::Hello;
 use super::connection::{AgentLine, Connection};
-use super::frames::{Frame, Kind};
 use super::host::run_armed;
 use super::last_words::LastWords;
 use super::plan::XenImagePlan;

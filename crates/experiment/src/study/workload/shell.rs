@@ -1,7 +1,7 @@
 //! Words of a script for `sh -c` that mean themselves.
 
 /// The word as the shell reads it back, whatever is in it (POSIX.1-2017, Shell Command Language, 2.2.2).
-pub(super) fn quoted(word: &str) -> String {
+pub(in crate::study) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

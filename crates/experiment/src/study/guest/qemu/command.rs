@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use guest::{AGENT_ARGUMENT, PORT_NAME, Port, ROOT_SERIAL, Settings};
+
 use super::super::GuestFiles;
-use super::super::agent::{AGENT_ARGUMENT, PORT_NAME, Port, ROOT_SERIAL, Settings};
 use super::super::plan::{Accelerator, DiskBus, Irqchip, NetModel, Pit, QemuPlan};
 use super::devices;
 use super::network::Wiring;

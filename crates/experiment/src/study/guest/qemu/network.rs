@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use guest::Network;
+
 use super::super::addresses::{PREFIX, measured_network};
-use super::super::agent::Network;
 use super::super::plan::{NetBackend, NetModel, NetPlan, QemuPlan};
 use super::data_plane::socket_of;
 use super::devices::virtio_suffix;

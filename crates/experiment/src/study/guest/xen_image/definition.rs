@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use guest::{AGENT_ARGUMENT, Network, Port, Settings};
+
 use super::super::GuestFiles;
 use super::super::addresses::{PREFIX, measured_network};
-use super::super::agent::{AGENT_ARGUMENT, Network, Port, Settings};
 use super::super::plan::{XenDomainType, XenImagePlan, XlValue};
 
 /// Kernel arguments of every domain: those of QEMU's guests, as far as a domain of Xen has what they are about. What the

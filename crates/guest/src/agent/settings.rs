@@ -7,20 +7,20 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 
 /// Settings of one guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::study::guest) struct Settings {
+pub struct Settings {
     /// Modules to be loaded, with what they need.
-    pub(in crate::study::guest) modules: Vec<String>,
+    pub modules: Vec<String>,
     /// Where the host is.
-    pub(in crate::study::guest) port: Port,
+    pub port: Port,
     /// Whether there is a disk to be formatted and mounted.
-    pub(in crate::study::guest) data: bool,
+    pub data: bool,
     /// The network interface's settings.
-    pub(in crate::study::guest) network: Option<Network>,
+    pub network: Option<Network>,
 }
 
 /// What the guest and the host speak through.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::study::guest) enum Port {
+pub enum Port {
     /// A virtio port.
     #[default]
     Virtio,
@@ -35,7 +35,7 @@ const PORTS: [(Port, &str); 3] =
 
 /// How the network interface gets its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::study::guest) enum Network {
+pub enum Network {
     /// By DHCP.
     Dhcp,
     /// This one.
@@ -76,7 +76,7 @@ impl Settings {
     }
 
     /// As arguments of the kernel.
-    pub(in crate::study::guest) fn arguments(&self) -> Vec<String> {
+    pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![format!("exitless.modules={}", self.modules.join(","))];
         if let Some((_, name)) = PORTS.iter().find(|(port, _)| *port == self.port && *port != Port::Virtio) {
             arguments.push(format!("exitless.channel={name}"));

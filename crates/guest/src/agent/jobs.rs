@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-use super::super::frames::{Frame, Kind, PIECE};
-use super::super::pipes::{self, Piped, Sink};
-use super::super::script::WAITING;
-use super::super::waiting::{Ending, Line};
 use super::WORK;
 use super::channel::Sender;
+use crate::frames::{Frame, Kind, PIECE};
+use crate::line::{Ending, Line};
+use crate::pipes::{self, Piped, Sink};
+use crate::script::WAITING;
 
 /// The scripts of this guest, by the host's numbers.
 pub(super) struct Jobs {

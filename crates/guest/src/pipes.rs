@@ -10,26 +10,28 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::time::{ClockId, clock_gettime};
 
-use super::waiting::{Ending, Line};
+use crate::line::{Ending, Line};
 
 /// How long outputs are waited for after a process has ended: what it left in the background may hold them open.
 const LEFTOVERS: Duration = Duration::from_secs(1);
 
 /// Where the outputs and the end of a process go.
-pub(super) trait Sink: Send + Sync {
+pub trait Sink: Send + Sync {
     /// It printed this.
     fn stdout(&self, bytes: &[u8]);
 
     /// It printed this to standard error.
     fn stderr(&self, bytes: &[u8]);
 
-    /// It ended with a status as of a shell, at a time by CLOCK_MONOTONIC.
+    /// It ended with a status as of a shell, at a time by CLOCK_MONOTONIC, in nanoseconds.
     fn ended(&self, status: i32, at_ns: u64);
 }
 
 /// A process with a group of its own, whose standard input is the line for its release.
-pub(super) struct Piped {
+#[derive(Debug)]
+pub struct Piped {
     stdin: Option<ChildStdin>,
     group: Option<Pid>,
     /// False once it has been waited for: its number may be another's by then.
@@ -37,7 +39,10 @@ pub(super) struct Piped {
 }
 
 /// Starts a command and lets its outputs and its end go to the sink.
-pub(super) fn start(mut command: Command, sink: &Arc<impl Sink + 'static>) -> io::Result<Piped> {
+///
+/// # Errors
+/// Where it does not start.
+pub fn start(mut command: Command, sink: &Arc<impl Sink + 'static>) -> io::Result<Piped> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
     let stdin = child.stdin.take();
@@ -68,7 +73,9 @@ fn wait(mut child: Child, pid: Option<Pid>, alive: &Mutex<bool>) -> (io::Result<
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), ended) {}
     }
-    let ended_ns = live::monotonic_ns();
+    let now = clock_gettime(ClockId::Monotonic);
+    // Neither is negative: the clock begins when the machine does.
+    let ended_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
     let mut alive = alive.lock().unwrap_or_else(PoisonError::into_inner);
     *alive = false;
     (child.wait(), ended_ns)
@@ -94,13 +101,16 @@ fn drain(all_read: &Receiver<()>) {
 }
 
 /// The exit status as a shell gives it.
-pub(super) fn code(status: ExitStatus) -> i32 {
+fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 impl Piped {
     /// Ends the process and its group.
-    pub(super) fn signal(&self, how: Ending) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Where the kernel refuses the signal.
+    pub fn signal(&self, how: Ending) -> io::Result<()> {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         let signal = match how {
             Ending::Terminate => Signal::TERM,

@@ -9,11 +9,11 @@ const HEADER: usize = 17;
 /// The largest payload that is taken; senders cut theirs to far less.
 const LARGEST_PAYLOAD: usize = 1 << 20;
 /// The largest payload that is sent.
-pub(super) const PIECE: usize = 32 << 10;
+pub const PIECE: usize = 32 << 10;
 
 /// What a frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// To the guest: bring the script in the payload to where it waits.
     Start,
     /// To the guest: release the job.
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Kill,
     /// To the guest: power off.
     PowerOff,
-    /// From the guest: it is up; the payload is [`Hello`](super::agent::Hello).
+    /// From the guest: it is up; the payload is [`Hello`](crate::Hello).
     Hello,
     /// From the guest: the job printed this.
     Stdout,
@@ -51,19 +51,23 @@ const KINDS: [(Kind, u8); 10] = [
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) kind: Kind,
+pub struct Frame {
+    /// What it says.
+    pub kind: Kind,
     /// The script that it is about, by the host's number; 0 for the guest as a whole.
-    pub(super) job: u32,
-    pub(super) payload: Vec<u8>,
+    pub job: u32,
+    /// What belongs to it.
+    pub payload: Vec<u8>,
 }
 
 impl Frame {
-    pub(super) fn new(kind: Kind, job: u32, payload: impl Into<Vec<u8>>) -> Self {
+    /// A message of a kind about a job.
+    pub fn new(kind: Kind, job: u32, payload: impl Into<Vec<u8>>) -> Self {
         Self { kind, job, payload: payload.into() }
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// Its bytes on the channel.
+    pub fn encode(&self) -> Vec<u8> {
         let kind = KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or(0, |&(_, byte)| byte);
         let length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
         let mut bytes = Vec::with_capacity(HEADER + self.payload.len());
@@ -87,14 +91,15 @@ fn checksum(kind: u8, job: u32, payload: &[u8]) -> u32 {
 
 /// Finds frames in a stream that arrives in pieces.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub struct Decoder {
     received: Vec<u8>,
     /// How much of `received` has been dealt with; it goes when the next piece comes.
     done: usize,
 }
 
 impl Decoder {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    /// Takes what arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
         // No more bytes are moved than are dropped.
         if self.done >= self.received.len() - self.done {
             self.received.drain(..self.done);
@@ -104,7 +109,7 @@ impl Decoder {
     }
 
     /// The next whole frame, if one has arrived.
-    pub(super) fn next(&mut self) -> Option<Frame> {
+    pub fn next_frame(&mut self) -> Option<Frame> {
         loop {
             let pending = &self.received[self.done..];
             let Some(at) = pending.windows(MARK.len()).position(|window| window == MARK) else {
@@ -144,7 +149,7 @@ mod tests {
     fn all(bytes: &[u8]) -> Vec<Frame> {
         let mut decoder = Decoder::default();
         decoder.push(bytes);
-        std::iter::from_fn(|| decoder.next()).collect()
+        std::iter::from_fn(|| decoder.next_frame()).collect()
     }
 
     #[test]
@@ -178,7 +183,7 @@ mod tests {
             let mut got = Vec::new();
             for part in stream.chunks(piece) {
                 decoder.push(part);
-                got.extend(std::iter::from_fn(|| decoder.next()));
+                got.extend(std::iter::from_fn(|| decoder.next_frame()));
             }
             prop_assert_eq!(got, sent);
         }

@@ -16,31 +16,31 @@ use std::time::Duration;
 use rustix::system::{RebootCommand, reboot};
 use serde::{Deserialize, Serialize};
 
-use super::frames::{Decoder, Frame, Kind};
+use crate::frames::{Decoder, Frame, Kind};
 use channel::{Channel, Sender};
 use jobs::Jobs;
 
-pub(super) use channel::PORT_NAME;
-pub(super) use settings::{Network, Port, Settings};
+pub use channel::PORT_NAME;
+pub use settings::{Network, Port, Settings};
 
 /// The argument by which this program knows that it is the agent.
-pub(super) const AGENT_ARGUMENT: &str = "guest-agent";
+pub const AGENT_ARGUMENT: &str = "guest-agent";
 /// Serial number of the disk with the root, by which it is told from others.
-pub(super) const ROOT_SERIAL: &str = "exitless-root";
+pub const ROOT_SERIAL: &str = "exitless-root";
 /// Where scripts start: on the disk of its own, if the guest has one.
-pub(super) const WORK: &str = "/work";
+const WORK: &str = "/work";
 
 /// What a guest says when it is up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Hello {
+pub struct Hello {
     /// This program's version in the guest.
-    pub(super) version: String,
+    pub version: String,
     /// Its address, if it got one.
     #[serde(default)]
-    pub(super) address: Option<std::net::IpAddr>,
+    pub address: Option<std::net::IpAddr>,
     /// Lines about it: kernel, CPU model, clock source.
     #[serde(default)]
-    pub(super) facts: BTreeMap<String, String>,
+    pub facts: BTreeMap<String, String>,
 }
 
 /// Whether this process was started as the agent of a guest: as process 1, with the agent's argument.
@@ -106,7 +106,7 @@ fn attend(channel: &mut Channel, sender: &Arc<Sender>) -> Result<(), String> {
     let mut decoder = Decoder::default();
     let mut jobs = Jobs::new(Arc::clone(sender));
     loop {
-        while let Some(frame) = decoder.next() {
+        while let Some(frame) = decoder.next_frame() {
             if frame.kind == Kind::PowerOff {
                 return Ok(());
             }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-use super::super::frames::Frame;
 use super::settings::Port;
+use crate::frames::Frame;
 
 /// Name of the virtio port that QEMU offers.
-pub(in crate::study::guest) const PORT_NAME: &str = "exitless";
+pub const PORT_NAME: &str = "exitless";
 const SERIAL: &str = "/dev/ttyS1";
 /// Where Linux has the console of its domain (`drivers/tty/hvc/hvc_xen.c`).
 const XEN_CONSOLE: &str = "/dev/hvc0";

@@ -1,0 +1,38 @@
+//! The way to a script that waits for its release, over any channel.
+
+use std::io;
+
+/// The way to a script.
+pub trait Line: Send {
+    /// Sends the byte that releases it.
+    ///
+    /// # Errors
+    /// Where the channel is gone.
+    fn release(&mut self) -> io::Result<()>;
+
+    /// Ends it and what it started; `group` is its process group where it runs.
+    ///
+    /// # Errors
+    /// Where the channel is gone.
+    fn end(&mut self, how: Ending, group: i32) -> io::Result<()>;
+}
+
+/// How to end a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By SIGTERM.
+    Terminate,
+    /// By SIGKILL.
+    Kill,
+}
+
+impl Ending {
+    /// The signal's name, without SIG, for `kill -NAME -GROUP`: shells differ in what else they take.
+    #[must_use]
+    pub fn signal(self) -> &'static str {
+        match self {
+            Self::Terminate => "TERM",
+            Self::Kill => "KILL",
+        }
+    }
+}
