@@ -216,8 +216,6 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
         ("etc/group", "root:x:0:\nwww-data:x:33:\nmosquitto:x:101:\nnogroup:x:65534:\n"),
         ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n10.0.2.2 host\n"),
         ("etc/hostname", "guest\n"),
-        // This program is mounted here when a guest starts.
-        ("usr/bin/exitless", ""),
     ];
     for (path, contents) in files {
         write(&root.join(path), contents.as_bytes())?;

@@ -1,4 +1,4 @@
-//! The initial RAM disk of guests: kernel modules, and in which order each needs the others. This program is added when
+//! The initial RAM disk of guests: kernel modules, and in which order each needs the others. The agent is added when
 //! a guest is started, so that the image does not depend on its version.
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use crate::recipe::{self, COMPONENTS, RELEASE};
 
 /// Raised when the steps that turn packages into the image change.
-const STEPS: u32 = 2;
+const STEPS: u32 = 3;
 
 /// Packages asked for; apt adds what they depend on.
 pub(crate) const PACKAGES: [&str; 29] = [

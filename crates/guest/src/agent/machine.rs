@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount, mount_bind, mount_move};
+use rustix::mount::{MountFlags, mount, mount_move};
 
 use super::settings::Settings;
 use super::{ROOT_SERIAL, WORK};
@@ -79,7 +79,6 @@ pub(super) fn make_root(settings: &Settings) -> Result<(), String> {
         mount("tmpfs", root.join(folder), "tmpfs", MountFlags::empty(), None)
             .map_err(|error| format!("mounting /{folder}: {error}"))?;
     }
-    mount_bind("/init", root.join("usr/bin/exitless")).map_err(step("putting exitless into the root"))?;
     rustix::process::chroot(root).map_err(step("changing the root"))?;
     rustix::process::chdir("/").map_err(step("changing the root"))?;
     if settings.data { mount_data(&disk) } else { Ok(()) }
