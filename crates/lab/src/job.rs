@@ -13,6 +13,8 @@ pub(crate) const MODULE_FOLDER: &str = "/exitless/modules";
 pub(crate) const DEVICE_GUEST: &str = "/exitless/device-guest";
 /// Where a host with devices has that folder.
 pub(crate) const DEVICE_GUEST_OFFERED: &str = "/run/exitless/device-guest";
+/// The program that becomes the agent of guests, where it is another than this one.
+pub(crate) const GUEST_AGENT: &str = "/exitless-agent";
 /// The statically linked busybox of the initial RAM disk.
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
 /// Name of the virtio port that QEMU offers for the agent's frames.

@@ -16,8 +16,8 @@ use crate::cache::Cache;
 use crate::definition::{Emulator, Hypervisor, Lab};
 use crate::device;
 use crate::device_image::{self, DeviceImage};
-use crate::elf::{PT_INTERP, loaded, program_headers};
 use crate::error::Error;
+use crate::guest_agent::{GuestAgent, own_program};
 use crate::guest_image::GuestImage;
 use crate::image::{BUSYBOX, Image, MODULES};
 use crate::job::{self, Order, PlacedFile, Root, Setup, TerminalSize};
@@ -162,6 +162,7 @@ impl Laboratory<'_> {
             guest: self.guest(request)?,
             devices: &request.devices,
             device_image: self.device_image(request)?,
+            guest_agent: if request.guest_image { GuestAgent::beside_this_program() } else { None },
             kernel_arguments: request.kernel_arguments.join(" "),
             hypervisor_arguments: request.hypervisor_arguments.join(" "),
             terminal,
@@ -175,6 +176,7 @@ impl Laboratory<'_> {
         Ok(Shape {
             lab: self.lab.name,
             agent: agent_identity()?,
+            guest_agent: machine.guest_agent.as_ref().map(|agent| agent.identity),
             emulator: self.emulator.identity.clone(),
             images,
             cpus: machine.cpus,
@@ -213,8 +215,11 @@ impl Laboratory<'_> {
         folder: &Path,
         saved: Option<&Path>,
     ) -> Result<PowerOn, Error> {
-        let initial_ram_disk =
-            self.initial_ram_disk(&self.setup(request, machine), machine.device_image.as_ref())?;
+        let initial_ram_disk = self.initial_ram_disk(
+            &self.setup(request, machine),
+            machine.device_image.as_ref(),
+            machine.guest_agent.as_ref(),
+        )?;
         if initial_ram_disk.len() as u64 > machine.room() {
             return Err(Error::TooLarge {
                 needed_mib: (initial_ram_disk.len() as u64 >> 20) + 1,
@@ -305,7 +310,12 @@ impl Laboratory<'_> {
         setup.modules.iter().map(read).collect()
     }
 
-    fn initial_ram_disk(&self, setup: &Setup, devices: Option<&DeviceImage>) -> Result<Vec<u8>, Error> {
+    fn initial_ram_disk(
+        &self,
+        setup: &Setup,
+        devices: Option<&DeviceImage>,
+        guest_agent: Option<&GuestAgent>,
+    ) -> Result<Vec<u8>, Error> {
         let program = own_program()?;
         let in_memory = || Error::file("Could not make the", "initial RAM disk");
         let mut archive = Archive::default();
@@ -313,6 +323,9 @@ impl Laboratory<'_> {
             archive.folder(folder).map_err(in_memory())?;
         }
         archive.file("/init", 0o755, &program).map_err(in_memory())?;
+        if let Some(agent) = guest_agent {
+            archive.file(job::GUEST_AGENT, 0o755, &agent.program).map_err(in_memory())?;
+        }
         archive.file(job::BUSYBOX, 0o755, &self.image.read(BUSYBOX)?).map_err(in_memory())?;
         for (module, contents) in self.module_files(setup, devices)? {
             archive
@@ -379,19 +392,6 @@ fn module_parameters<'a>(kernel_arguments: impl Iterator<Item = &'a str>) -> BTr
         values.push_str(rest);
         all
     })
-}
-
-/// The loaded part of this program's own file, to be the first process of another machine.
-///
-/// # Errors
-/// [`Error::NotStatic`] when it does not run without libraries.
-pub fn own_program() -> Result<Vec<u8>, Error> {
-    let path = PathBuf::from("/proc/self/exe");
-    let program = fs::read(&path).map_err(Error::file("Could not read", &path))?;
-    if program_headers(&program).any(|header| header.kind == PT_INTERP) {
-        return Err(Error::NotStatic { path: fs::read_link(&path).unwrap_or(path) });
-    }
-    Ok(loaded(program))
 }
 
 fn take_out(archive: &Path, output: &Path) -> Result<Vec<PathBuf>, Error> {

@@ -3,7 +3,7 @@
 //! A snapshot serves all runs of one shape: the same program as agent, emulator, image, CPUs, memory and arguments. It is
 //! made the first time that a shape is asked for, and removed when others have been used since and the room is needed.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,8 @@ pub(crate) struct Shape {
     pub(crate) lab: &'static str,
     /// The program that becomes the agent: device, inode, size and time of change.
     pub(crate) agent: [u64; 4],
+    /// The program that becomes the agent of guests inside, where it is another.
+    pub(crate) guest_agent: Option<[u64; 4]>,
     /// SHA-256 of the emulator.
     pub(crate) emulator: String,
     /// The manifests of its images, that of the guests among them, each as its digest: a machine that was saved with
@@ -59,14 +61,18 @@ impl Shape {
 /// What tells this program's file from others.
 pub(crate) fn agent_identity() -> Result<[u64; 4], Error> {
     let path = Path::new("/proc/self/exe");
-    let metadata = path.metadata().map_err(Error::file("Could not look at", path))?;
+    path.metadata().map(|metadata| identity(&metadata)).map_err(Error::file("Could not look at", path))
+}
+
+/// What tells a file from others, and from itself when it is written anew: device, inode, size and time of change.
+pub(crate) fn identity(metadata: &Metadata) -> [u64; 4] {
     let changed = metadata.mtime().unsigned_abs().wrapping_mul(1_000_000_000);
-    Ok([
+    [
         metadata.dev(),
         metadata.ino(),
         metadata.len(),
         changed.wrapping_add(metadata.mtime_nsec().unsigned_abs()),
-    ])
+    ]
 }
 
 /// A saved machine. It is not removed while this lives.
@@ -243,6 +249,7 @@ mod tests {
         Shape {
             lab: "amd-svm",
             agent: [1, 2, 3, 4],
+            guest_agent: None,
             emulator: "00".to_owned(),
             images: Vec::new(),
             cpus,
@@ -271,6 +278,11 @@ mod tests {
         assert_eq!((open(2).folder(), saves.get()), (first.folder(), 1));
         assert_ne!(open(4).folder(), first.folder());
         assert_eq!(saves.get(), 2);
+        // Another program for guests inside, and the same one built anew.
+        let with_agent = |changed| Shape { guest_agent: Some([1, 2, 3, changed]), ..shape(2) }.key();
+        assert_eq!(with_agent(4), with_agent(4));
+        assert_ne!(with_agent(4), with_agent(5));
+        assert_ne!(with_agent(4), shape(2).key());
     }
 
     #[test]

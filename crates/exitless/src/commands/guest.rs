@@ -87,12 +87,9 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::
     Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
-/// The files that guests are started from, with this program in their initial RAM disk, in `folder`.
+/// The files that guests are started from, with the agent in their initial RAM disk, in `folder`.
 pub(crate) fn files(image: &GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
-    let program = folder.join("program");
-    std::fs::write(&program, lab::own_program()?)
-        .with_context(|| format!("Could not write {}", program.display()))?;
     let kernels = [image.kernel(), image.compressed_kernel()];
-    GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &program, folder)
+    GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &lab::guest_program()?, folder)
         .context("Could not prepare what guests are started from")
 }

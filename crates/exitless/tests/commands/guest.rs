@@ -1,12 +1,20 @@
 //! Guests of studies as a user tries them: `exitless guest run`.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
+const EXITLESS: &str = env!("CARGO_BIN_EXE_exitless");
+
 fn guest_run(arguments: &[&str]) -> (i32, Value, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_exitless"))
+    guest_run_of(Path::new(EXITLESS), arguments)
+}
+
+fn guest_run_of(program: &Path, arguments: &[&str]) -> (i32, Value, String) {
+    let output = Command::new(program)
         .args(["guest", "run", "--json"])
         .args(arguments)
         .stdin(Stdio::null())
@@ -92,6 +100,13 @@ fn guests_of_the_image_start_with_disk_and_network_and_run_their_tools_together(
     }
     let console = std::fs::read_to_string(folder.path().join("guest-0/console")).unwrap();
     assert!(!console.contains("Kernel panic"), "{console}");
+    // Where this package's tests are built alone, the small program may be missing.
+    if let Ok(agent) = Path::new(EXITLESS).with_file_name("exitless-agent").metadata() {
+        let image = lab::GuestImage::find(&lab::Cache::of_user().unwrap()).unwrap().unwrap();
+        let rest = image.initial_ram_disk().metadata().unwrap().len();
+        let whole = folder.path().join("guest-initrd.img").metadata().unwrap().len();
+        assert!(whole <= rest + agent.len() + (8 << 10), "{whole} bytes, of which {rest} are the image's");
+    }
     println!(
         "two guests started and ended in {:.0?}, first to last start {:.1} ms",
         begun.elapsed(),
@@ -110,6 +125,73 @@ fn a_guest_that_does_not_start_says_what_its_qemu_said() {
     assert!(said.contains("QEMU ended") && said.contains("machine type"), "{said}");
 }
 
+/// This program alone, where nothing lies beside it: guests begin with it.
+#[test]
+fn the_program_alone_is_enough_to_start_a_guest() {
+    if !guests_start_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("exitless");
+    std::fs::copy(EXITLESS, &alone).unwrap();
+    let table = "accel = \"tcg\"\nmemory = \"256M\"\nvcpus = 1";
+    let (status, tried, said) = guest_run_of(&alone, &["--set", table, "--", "echo $((6 * 7))"]);
+    assert_eq!(status, 0, "{said}");
+    assert_eq!(tried["guests"][0]["stdout"], "42\n", "{said}");
+}
+
+/// The size of the initial RAM disk that a program gives its guests, and what it says. A guest is not booted for that.
+fn initial_ram_disk(program: &Path) -> (u64, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let qemu = folder.path().join("qemu");
+    std::fs::write(&qemu, "#!/bin/sh\nexit 1\n").unwrap();
+    std::fs::set_permissions(&qemu, PermissionsExt::from_mode(0o755)).unwrap();
+    let table = format!("accel = \"tcg\"\nvcpus = 1\nprogram = {:?}", qemu.to_str().unwrap());
+    let kept = folder.path().join("kept");
+    let (_, _, said) =
+        guest_run_of(program, &["--set", &table, "--folder", kept.to_str().unwrap(), "--", "true"]);
+    (std::fs::metadata(kept.join("guest-initrd.img")).expect(&said).len(), said)
+}
+
+#[test]
+fn guests_begin_with_the_small_program_that_lies_beside_and_that_others_cannot_change() {
+    if !guests_start_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let program = at("exitless");
+    std::fs::copy(EXITLESS, &program).unwrap();
+    let (whole, said) = initial_ram_disk(&program);
+    assert!(!said.contains("exitless-agent"), "{said}");
+
+    // A static program that is no agent, and small enough to be told from this one.
+    std::fs::write(at("exitless-agent"), static_program()).unwrap();
+    std::fs::set_permissions(at("exitless-agent"), PermissionsExt::from_mode(0o755)).unwrap();
+    let (small, said) = initial_ram_disk(&program);
+    assert!(small + (8 << 20) < whole, "{small} and {whole} bytes: {said}");
+
+    std::fs::set_permissions(at("exitless-agent"), PermissionsExt::from_mode(0o777)).unwrap();
+    let (refused, said) = initial_ram_disk(&program);
+    assert_eq!(refused, whole, "{said}");
+    assert!(said.contains("exitless-agent may be written by everyone"), "{said}");
+
+    std::fs::rename(at("exitless-agent"), at("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", at("exitless-agent")).unwrap();
+    let (refused, said) = initial_ram_disk(&program);
+    assert_eq!(refused, whole, "{said}");
+    assert!(said.contains("exitless-agent is a symbolic link"), "{said}");
+}
+
+/// An ELF file with one segment to be loaded and no loader.
+fn static_program() -> Vec<u8> {
+    let mut bytes = vec![0; 64 + 56];
+    bytes[..5].copy_from_slice(b"\x7fELF\x02");
+    // The table of program headers: where, how large an entry, how many; and the kind of the first.
+    (bytes[32], bytes[54], bytes[56], bytes[64]) = (64, 56, 1, 1);
+    bytes
+}
+
 /// A program in the place of QEMU whose guests end while they boot.
 #[test]
 fn a_guest_that_ended_is_told_and_not_started_again() {
@@ -121,7 +203,7 @@ fn a_guest_that_ended_is_told_and_not_started_again() {
     let script =
         "#!/bin/sh\necho start >> ../../starts\necho '[ 1.9] Oops: int3: 0000 [#1] PREEMPT SMP' > console\n";
     std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     let kept = folder.path().join("kept");
     let table = format!("accel = \"tcg\"\nvcpus = 2\nprogram = {:?}", program.to_str().unwrap());
     let (status, _, said) = guest_run(&["--set", &table, "--folder", kept.to_str().unwrap(), "--", "true"]);

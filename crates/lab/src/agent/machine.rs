@@ -14,10 +14,13 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::time::{ClockId, Timespec, clock_settime};
 
+use crate::guest_agent;
 use crate::guest_image::{
     BESIDE_THE_ROOT, COMPRESSED_KERNEL, IN_LABORATORY, INITIAL_RAM_DISK, KERNEL, MANIFEST, ROOT,
 };
-use crate::job::{BUSYBOX, DEVICE_GUEST, DEVICE_GUEST_OFFERED, HOME, MODULE_FOLDER, Root, Setup};
+use crate::job::{
+    BUSYBOX, DEVICE_GUEST, DEVICE_GUEST_OFFERED, GUEST_AGENT, HOME, MODULE_FOLDER, Root, Setup,
+};
 
 /// The serial number of a virtio disk, and the name of a disk at Bochs's ATA channel.
 type Disk = (&'static str, &'static str);
@@ -169,7 +172,8 @@ fn mount_disk() -> Result<PathBuf, String> {
     Ok(at.to_owned())
 }
 
-/// Mounts the second disk, and puts what a guest image has where it is looked for: the disk itself is its root.
+/// Mounts the second disk, and puts what a guest image has where it is looked for: the disk itself is its root. The agent
+/// of guests, if it came along, is put beside this program.
 pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
     let disk = wait_for_disk(GUEST_DISK, root)?;
     let below = |path: &str| root.join(path.trim_start_matches('/'));
@@ -184,7 +188,14 @@ pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
     for (target, name) in beside.into_iter().chain([(disk, ROOT)]) {
         symlink(&target, offered.join(name)).map_err(|error| format!("linking {target}: {error}"))?;
     }
-    Ok(())
+    if !Path::new(GUEST_AGENT).exists() {
+        return Ok(());
+    }
+    // The image has no file of that name to mount it on.
+    let agent = below("/usr/bin").join(guest_agent::NAME);
+    let put = File::create(&agent)
+        .and_then(|_| rustix::mount::mount_bind(GUEST_AGENT, &agent).map_err(io::Error::from));
+    put.map_err(|error| format!("putting the agent of guests at {}: {error}", agent.display()))
 }
 
 /// The path of the disk below `root`, as soon as it is there.

@@ -9,6 +9,7 @@ use crate::definition::{Emulator, Lab};
 use crate::device::Device;
 use crate::device_image::DeviceImage;
 use crate::error::Error;
+use crate::guest_agent::GuestAgent;
 use crate::guest_image::GuestImage;
 use crate::image::{DISK, Image};
 use crate::job::AGENT_ARGUMENT;
@@ -46,6 +47,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) devices: &'a [Device],
     /// What a host with devices boots.
     pub(crate) device_image: Option<DeviceImage>,
+    /// The agent of guests that are started inside, where it is a program of its own.
+    pub(crate) guest_agent: Option<GuestAgent>,
     pub(crate) kernel_arguments: String,
     /// Of Xen.
     pub(crate) hypervisor_arguments: String,

@@ -13,7 +13,7 @@ pub struct GuestFiles {
     pub(super) kernel: PathBuf,
     /// The same as a bzImage, which loaders of HVM guests take.
     pub(super) compressed_kernel: PathBuf,
-    /// The initial RAM disk with this program in it.
+    /// The initial RAM disk with the agent in it.
     pub(super) initial_ram_disk: PathBuf,
     /// The root, a file or block device with an ext4 file system.
     pub(super) root: PathBuf,
@@ -29,7 +29,7 @@ impl GuestFiles {
         [kernel, compressed_kernel]: [PathBuf; 2],
         initial_ram_disk: &Path,
         root: PathBuf,
-        program: &Path,
+        program: &[u8],
         folder: &Path,
     ) -> io::Result<Self> {
         let named = |action: &'static str, path: &Path| {
@@ -40,10 +40,9 @@ impl GuestFiles {
         };
         let whole = folder.join("guest-initrd.img");
         let base = fs::read(initial_ram_disk).map_err(named("read", initial_ram_disk))?;
-        let contents = fs::read(program).map_err(named("read", program))?;
         fs::create_dir_all(folder).map_err(named("make", folder))?;
         let mut file = File::create(&whole).map_err(named("write", &whole))?;
-        let program = archive(&contents).map_err(named("archive", program))?;
+        let program = archive(program).map_err(named("archive the agent in", &whole))?;
         let length = base.len() + program.len();
         let padding = vec![0; length.next_multiple_of(PAGE) - length];
         let written = [base, program, padding].iter().try_for_each(|part| file.write_all(part));
@@ -79,12 +78,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("base"), [0; 512]).unwrap();
-        fs::write(at("program"), b"binary").unwrap();
         let files = GuestFiles::prepare(
             [at("kernel"), at("bzimage")],
             &at("base"),
             at("root"),
-            &at("program"),
+            b"binary",
             folder.path(),
         )
         .unwrap();
@@ -101,7 +99,7 @@ mod tests {
     fn a_missing_file_is_named() {
         let nowhere = Path::new("/nonexistent/initrd.img");
         let error =
-            GuestFiles::prepare(["k".into(), "z".into()], nowhere, "r".into(), nowhere, Path::new("/tmp"))
+            GuestFiles::prepare(["k".into(), "z".into()], nowhere, "r".into(), b"binary", Path::new("/tmp"))
                 .unwrap_err();
         assert!(error.to_string().contains("/nonexistent/initrd.img"), "{error}");
     }

@@ -1,0 +1,200 @@
+//! The first process of guests: the small program beside this one, or else this one.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+
+use crate::elf::{PT_INTERP, PT_LOAD, loaded, program_headers};
+use crate::error::Error;
+use crate::snapshot::identity;
+
+/// The name of the small program.
+pub(crate) const NAME: &str = "exitless-agent";
+
+/// The small program.
+#[derive(Debug)]
+pub(crate) struct GuestAgent {
+    /// What tells its file from others.
+    pub(crate) identity: [u64; 4],
+    /// The loaded part of it.
+    pub(crate) program: Vec<u8>,
+}
+
+impl GuestAgent {
+    /// The one in the folder of this program's own file. One that is there and cannot be taken is told of, and guests are
+    /// as large as without it.
+    pub(crate) fn beside_this_program() -> Option<Self> {
+        // Its own path may be that of a file which has been replaced meanwhile; its folder stays.
+        let own = std::env::current_exe().ok()?;
+        let owner = fs::metadata("/proc/self/exe").ok()?.uid();
+        match Self::beside(&own, owner) {
+            Ok(found) => found,
+            Err(why) => {
+                tracing::warn!(
+                    "Guests get all of exitless, which takes them longer to boot: {} {why}",
+                    own.with_file_name(NAME).display()
+                );
+                None
+            }
+        }
+    }
+
+    /// The one beside `program`, whose file belongs to `owner`; why it cannot be taken, where there is one.
+    fn beside(program: &Path, owner: u32) -> Result<Option<Self>, String> {
+        let unread = |error: io::Error| format!("could not be read: {error}");
+        // A pipe would keep this waiting.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut file = match open(program.with_file_name(NAME), flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err("is a symbolic link".to_owned()),
+            Err(error) => return Err(unread(error.into())),
+        };
+        let metadata = file.metadata().map_err(unread)?;
+        if !metadata.is_file() {
+            return Err("is no regular file".to_owned());
+        }
+        if metadata.mode() & 0o002 != 0 {
+            return Err("may be written by everyone; `chmod o-w` it if it is what was built".to_owned());
+        }
+        // Whoever put this program here may have put that one here too.
+        let trusted = [0, rustix::process::geteuid().as_raw(), owner];
+        if !trusted.contains(&metadata.uid()) {
+            return Err(format!("belongs to the user {}, and exitless does not", metadata.uid()));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(unread)?;
+        let is = |kind| program_headers(&bytes).any(|header| header.kind == kind);
+        if !is(PT_LOAD) || is(PT_INTERP) {
+            return Err("is no static program".to_owned());
+        }
+        Ok(Some(Self { identity: identity(&metadata), program: loaded(bytes) }))
+    }
+}
+
+/// What guests of studies begin with: `exitless-agent` where it lies in the folder of this program's own file, and else the
+/// loaded part of that file.
+///
+/// # Errors
+/// As those of reading that file, and [`Error::NotStatic`] when it does not run without libraries.
+pub fn guest_program() -> Result<Vec<u8>, Error> {
+    GuestAgent::beside_this_program().map_or_else(own_program, |agent| Ok(agent.program))
+}
+
+/// The loaded part of this program's own file, to be the first process of another machine.
+pub(crate) fn own_program() -> Result<Vec<u8>, Error> {
+    let path = PathBuf::from("/proc/self/exe");
+    let program = fs::read(&path).map_err(Error::file("Could not read", &path))?;
+    if program_headers(&program).any(|header| header.kind == PT_INTERP) {
+        return Err(Error::NotStatic { path: fs::read_link(&path).unwrap_or(path) });
+    }
+    Ok(loaded(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// A 64-bit file with one program header, and what lies behind it.
+    fn elf(kind: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 56];
+        bytes[..5].copy_from_slice(b"\x7fELF\x02");
+        bytes[32] = 64;
+        bytes[54] = 56;
+        bytes[56] = 1;
+        bytes[64..68].copy_from_slice(&kind.to_le_bytes());
+        bytes
+    }
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new() -> Self {
+            let folder = Self(tempfile::tempdir().unwrap());
+            fs::write(folder.at("exitless"), elf(PT_LOAD)).unwrap();
+            folder
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn put(&self, contents: &[u8], mode: u32) {
+            let agent = self.at(NAME);
+            fs::write(&agent, contents).unwrap();
+            fs::set_permissions(agent, fs::Permissions::from_mode(mode)).unwrap();
+        }
+
+        fn agent(&self) -> Result<Option<GuestAgent>, String> {
+            let program = self.at("exitless");
+            GuestAgent::beside(&program, program.metadata().unwrap().uid())
+        }
+
+        fn choice(&self) -> Result<Option<Vec<u8>>, String> {
+            self.agent().map(|found| found.map(|agent| agent.program))
+        }
+    }
+
+    #[test]
+    fn the_small_program_is_taken_from_beside_this_one_and_told_from_another() {
+        let folder = Folder::new();
+        folder.put(&elf(PT_LOAD), 0o755);
+        assert_eq!(folder.choice(), Ok(Some(elf(PT_LOAD))));
+        let identity = || folder.agent().unwrap().unwrap().identity;
+        let before = identity();
+        assert_eq!(identity(), before);
+        folder.put(&[elf(PT_LOAD), vec![1]].concat(), 0o755);
+        assert_ne!(identity(), before);
+    }
+
+    #[test]
+    fn without_it_guests_get_this_program() {
+        assert_eq!(Folder::new().choice(), Ok(None));
+        // The folder of a test program has none.
+        assert!(guest_program().unwrap() == own_program().unwrap());
+    }
+
+    #[test]
+    fn what_everyone_may_write_and_what_is_a_link_is_not_taken() {
+        let folder = Folder::new();
+        folder.put(&elf(PT_LOAD), 0o757);
+        assert!(folder.choice().unwrap_err().contains("everyone"));
+        folder.put(&elf(PT_LOAD), 0o775);
+        assert!(folder.choice().unwrap().is_some());
+        fs::rename(folder.at(NAME), folder.at("elsewhere")).unwrap();
+        symlink("elsewhere", folder.at(NAME)).unwrap();
+        assert!(folder.choice().unwrap_err().contains("link"));
+        fs::remove_file(folder.at(NAME)).unwrap();
+        fs::create_dir(folder.at(NAME)).unwrap();
+        assert!(folder.choice().unwrap_err().contains("no regular file"));
+    }
+
+    #[test]
+    fn what_a_guest_cannot_start_is_not_taken() {
+        let folder = Folder::new();
+        for contents in [Vec::new(), b"#!/bin/sh\n".to_vec(), elf(PT_INTERP)] {
+            folder.put(&contents, 0o755);
+            assert!(folder.choice().unwrap_err().contains("no static program"), "{contents:?}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_not_taken() {
+        if !rustix::process::geteuid().is_root() {
+            println!("not tested: files can be given away by root alone");
+            return;
+        }
+        let folder = Folder::new();
+        folder.put(&elf(PT_LOAD), 0o755);
+        std::os::unix::fs::chown(folder.at(NAME), Some(65534), None).unwrap();
+        assert!(folder.choice().unwrap_err().contains("65534"));
+        std::os::unix::fs::chown(folder.at("exitless"), Some(65534), None).unwrap();
+        assert!(folder.choice().unwrap().is_some());
+    }
+}
