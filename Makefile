@@ -21,8 +21,8 @@ QUICK := not binary(lab) and not test(coverage) and not test(a_browser_shows_)
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: setup ## Build the release binary
-	cargo build --release --locked --package exitless
+build: setup ## Build the release binary, and beside it the agent that guests of studies begin with
+	cargo build --release --locked --package exitless --package guest --bins
 	@echo "The binary: $(BINARY)"
 
 demo: setup ## Measure interrupt virtualization in an emulated host and write a report (LAB=amd-avic: AMD's)
