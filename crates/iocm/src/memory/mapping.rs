@@ -82,6 +82,7 @@ impl Mapping {
     ///
     /// # Errors
     /// [`MapError`].
+    #[cfg_attr(miri, expect(unreachable_code, unused_variables, reason = "Miri maps no file"))]
     pub fn of_file(file: &File, offset: u64, size: u64) -> Result<Self, MapError> {
         #[cfg(miri)]
         return Ok(Self::of_this_process(size));

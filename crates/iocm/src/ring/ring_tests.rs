@@ -246,6 +246,7 @@ fn a_hostile_packed_ring_is_given_up() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "66,560 descriptors take it minutes")]
 fn a_packed_ring_that_is_made_anew_before_it_is_given_back_does_no_harm() {
     const SIZE: u16 = 1024;
     let features = RingFeatures { packed: true, ..PLAIN };
