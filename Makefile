@@ -55,22 +55,15 @@ clippy: setup-check
 deny: setup-lint
 	scripts/deny
 
-# A stable compiler will do with RUSTC_BOOTSTRAP; fuzz/README.md says more.
-fuzz: setup ## Run each fuzz target for a minute (cargo-fuzz is needed)
-	@command -v cargo-fuzz >/dev/null || \
-		{ echo "Needs cargo-fuzz: cargo install --locked cargo-fuzz --target x86_64-unknown-linux-gnu"; exit 1; }
-	@export RUSTC_BOOTSTRAP=1; \
-	for target in $$(cargo fuzz list --fuzz-dir fuzz); do \
-		echo "== $$target"; \
-		mkdir -p "fuzz/corpus/$$target"; \
-		dictionary="fuzz/dictionaries/$$target.dict"; \
-		options=(-max_total_time=60); \
-		[[ ! -e $$dictionary ]] || options+=("-dict=$$dictionary"); \
-		cargo fuzz run --fuzz-dir fuzz "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- "$${options[@]}"; \
-	done
+# Seconds for each fuzz target, and which: all unless it is said.
+TIME := 60
+TARGETS :=
 
-fuzz-coverage: setup ## Show which lines each fuzz target reaches
-	scripts/fuzz-coverage
+fuzz: setup ## Run each fuzz target for TIME seconds (TARGETS="names btf": these alone; cargo-fuzz is needed)
+	TIME=$(TIME) scripts/fuzz $(TARGETS)
+
+fuzz-coverage: setup ## Show which lines each fuzz target reaches of what it is for (TARGETS="names btf": these alone)
+	scripts/fuzz-coverage $(TARGETS)
 
 miri: setup ## Run the tests that Miri can run (a nightly compiler with miri is needed)
 	scripts/miri
