@@ -62,6 +62,7 @@ enum Step {
         ring: u8,
         shift: u16,
         flags: u8,
+        log: Option<u64>,
     },
     Kick {
         ring: u8,
@@ -221,10 +222,11 @@ fn message(step: &Step, guest: &File, driver: &BlockDriver) -> Option<(u32, Vec<
         }
         Step::Size { ring, size } => (8, halves(&[number(ring), u32::from(*size)]), vec![]),
         Step::Base { ring, base } => (10, halves(&[number(ring), *base]), vec![]),
-        Step::Addresses { ring, shift, flags } => {
+        Step::Addresses { ring, shift, flags, log } => {
             let layout = driver.driver.layout();
             let by = u64::from(*shift) << 2;
-            let addresses = [layout.descriptors + (by << 2), layout.device + by, layout.driver + by, 0];
+            let log = log.unwrap_or(0);
+            let addresses = [layout.descriptors + (by << 2), layout.device + by, layout.driver + by, log];
             (9, [halves(&[number(ring), u32::from(*flags) & 1]), words(&addresses)].concat(), vec![])
         }
         Step::Kick { ring, file } => {
