@@ -2,8 +2,11 @@
 //! `patches/qemu/test`.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::BuiltEmulator;
 use crate::assemble::STOCK_QEMU;
@@ -62,22 +65,32 @@ fn image(cache: &Cache) -> Result<Image, &'static str> {
     }
 }
 
-/// Runs the named tests: QEMU's exit status, and what they print.
-fn run(mut qemu: Invocation, tools: &Path, machine: &[&str], tests: &str) -> (Option<i32>, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("svm.c"), folder.path().join("svm"));
+/// Compiles the program in a folder.
+fn compile(folder: &Path) -> PathBuf {
+    let (source, program) = (folder.join("svm.c"), folder.join("svm"));
     for (name, text) in SOURCES {
-        fs::write(folder.path().join(name), text).unwrap();
+        fs::write(folder.join(name), text).unwrap();
     }
     let compiled = Command::new("gcc").args(COMPILER).arg("-o").arg(&program).arg(&source).output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
+/// The machine that all tests run on, but for where they print.
+fn bare_machine(qemu: &mut Invocation, tools: &Path, machine: &[&str], program: &Path, tests: &str) {
     qemu.env("QEMU_MODULE_DIR", tools.join(LIBRARIES).join("qemu"));
     qemu.arg("-L").arg(tools.join("usr/share/qemu")).arg("-L").arg(tools.join("usr/share/seabios"));
     qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-m", "64"]);
-    qemu.args(["-accel", "tcg,thread=single"]);
-    qemu.args(["-chardev", "stdio,id=out,signal=off", "-device", "isa-debugcon,iobase=0x403,chardev=out"]);
+    qemu.args(["-accel", "tcg,thread=single", "-device", "isa-debugcon,iobase=0x403,chardev=out"]);
     qemu.args(["-device", "isa-debug-exit"]).args(machine);
-    qemu.arg("-kernel").arg(&program).args(["-append", tests]);
+    qemu.arg("-kernel").arg(program).args(["-append", tests]);
+}
+
+/// Runs the named tests: QEMU's exit status, and what they print.
+fn run(mut qemu: Invocation, tools: &Path, machine: &[&str], tests: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    bare_machine(&mut qemu, tools, machine, &compile(folder.path()), tests);
+    qemu.args(["-chardev", "stdio,id=out,signal=off"]);
     // One that hangs is ended, with a status of its own.
     let output =
         qemu.command_under(&["timeout", "--signal=KILL", "60"]).stdin(Stdio::null()).output().unwrap();
@@ -88,14 +101,63 @@ fn run(mut qemu: Invocation, tools: &Path, machine: &[&str], tests: &str) -> (Op
     (output.status.code(), printed)
 }
 
-/// Runs the named tests in the patched QEMU; `None`, and the reason is printed, where it cannot run.
-fn run_in_ours(machine: &[&str], tests: &str) -> Option<(Option<i32>, String)> {
+/// The patched QEMU, and the image with its firmware; `None`, and the reason is printed, where it cannot run.
+fn ours() -> Option<(Image, BuiltEmulator)> {
     let cache = Cache::of_user().unwrap();
     let found = image(&cache).and_then(|image| match BuiltEmulator::find(&cache, Emulator::Qemu) {
         Ok(Some(built)) => Ok((image, built)),
         _ => Err("the laboratories' QEMU is not built"),
     });
-    let (image, built) = found.inspect_err(|reason| println!("not tested: {reason}")).ok()?;
+    found.inspect_err(|reason| println!("not tested: {reason}")).ok()
+}
+
+/// Runs a test that prints `migrate` and waits for a byte: what it prints in all, when another machine has gone on with it.
+fn run_migrated(tests: &str) -> Option<String> {
+    const LIMIT: Duration = Duration::from_secs(120);
+    let (image, built) = ours()?;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let program = compile(folder.path());
+    let printed = || fs::read_to_string(folder.path().join("out")).unwrap_or_default();
+    let start = |more: &[&str]| -> Child {
+        let mut qemu = Invocation::of_host(built.program());
+        bare_machine(&mut qemu, &image.path(TOOLS), &WITH_AVIC, &program, tests);
+        qemu.arg("-chardev").arg(format!("file,id=out,append=on,path={}", path("out")));
+        qemu.args(["-monitor", "stdio"]).args(more);
+        let mut command = qemu.command_under(&[]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let begun = Instant::now();
+    let mut source = start(&["-serial", "null"]);
+    while !printed().contains("migrate\n") && begun.elapsed() < LIMIT {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // It is quick: without the other machine the test goes on by itself only in emulated seconds.
+    writeln!(source.stdin.take().unwrap(), "migrate \"file:{}\"\nquit", path("state")).unwrap();
+    source.wait().unwrap();
+    let line = format!("socket,id=line,server=on,wait=off,path={}", path("line"));
+    let incoming = format!("file:{}", path("state"));
+    let mut other = start(&["-incoming", &incoming, "-chardev", &line, "-serial", "chardev:line"]);
+    let mut connected: Option<UnixStream> = None;
+    while other.try_wait().unwrap().is_none() && begun.elapsed() < LIMIT {
+        // A byte that comes before the machine does is overwritten by it.
+        match &mut connected {
+            Some(line) => drop(line.write(b"x")),
+            None => connected = UnixStream::connect(path("line")).ok(),
+        }
+        if let Some(line) = &connected {
+            line.set_nonblocking(true).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = other.kill();
+    other.wait().unwrap();
+    Some(printed())
+}
+
+/// Runs the named tests in the patched QEMU; `None`, and the reason is printed, where it cannot run.
+fn run_in_ours(machine: &[&str], tests: &str) -> Option<(Option<i32>, String)> {
+    let (image, built) = ours()?;
     Some(run(Invocation::of_host(built.program()), &image.path(TOOLS), machine, tests))
 }
 
@@ -115,6 +177,20 @@ fn the_patched_qemu_passes_what_provokes_the_faults() {
 #[test]
 fn avic_does_what_the_manual_says_in_both_modes_of_the_apic() {
     pass_in_ours(&WITH_AVIC, "avic cpus=2", 71);
+}
+
+#[test]
+fn guests_with_avic_go_on_when_their_host_is_migrated() {
+    for mode in ["moved cpus=2", "moved=x2apic cpus=2"] {
+        let Some(printed) = run_migrated(mode) else { return };
+        assert!(printed.starts_with("migrate\nok moved: "), "{mode}: {printed}");
+    }
+}
+
+#[test]
+fn a_processor_that_is_to_start_starts_when_its_machine_is_migrated() {
+    let Some(printed) = run_migrated("started") else { return };
+    assert!(printed.starts_with("migrate\nok started: "), "{printed}");
 }
 
 #[test]

@@ -132,6 +132,8 @@ static QEMU: Source = Source {
         "17-amd_iommu-find-a-device-by-its-bus",
         "18-amd_iommu-post-interrupts-into-guests",
         "19-amd_iommu-cache-interrupt-remapping-entries",
+        "20-apic-migrate-the-vector-of-a-pending-SIPI",
+        "21-svm-refuse-writes-of-ID-and-LDR-in-x2AVIC",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],

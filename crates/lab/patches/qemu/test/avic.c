@@ -21,9 +21,10 @@
 #define ENTRY_RUNNING (1ul << 62)
 #define DOORBELL 0xc001011b
 enum { INVALID_TYPE, NOT_RUNNING, INVALID_TARGET, INVALID_PAGE, INVALID_VECTOR };
-enum { TPR = 0x80, EOI = 0xb0, DFR = 0xe0, ISR = 0x100, TMR = 0x180, IRR = 0x200, ICR = 0x300, ICRH = 0x310, SELF_IPI = 0x3f0 };
+enum { ID = 0x20, LDR = 0xd0, TPR = 0x80, EOI = 0xb0, DFR = 0xe0, ISR = 0x100, TMR = 0x180, IRR = 0x200, ICR = 0x300, ICRH = 0x310, SELF_IPI = 0x3f0 };
 #define LOW 0x40
 #define HIGH 0x60
+#define OWN 0x50
 #define SELF 0x40000
 #define LOGICAL 0x800
 
@@ -34,7 +35,7 @@ static u32 logical[1024] PAGE;
 u64 access_address, access_value;
 u32 access_msr;
 volatile u64 taken; /* the vectors of LOW and HIGH, a byte each */
-static u32 x2;
+u32 x2;
 
 HANDLER(on_low, "shlq $8, taken\naddq $0x40, taken\n");
 HANDLER(on_high, "shlq $8, taken\naddq $0x60, taken\n");
@@ -115,11 +116,17 @@ static u64 incomplete(u32 destination, u32 command, u64 id, u64 index)
     return says(EXIT_INCOMPLETE_IPI, upper << 32 | command, id << 32 | index);
 }
 
+/* An x2APIC has no DFR and no upper half of the ICR, and its ID and LDR are read-only (16.11). */
+static u32 refused_msr(u32 offset, int write)
+{
+    return x2 && (offset == DFR || offset == ICRH || (write && (offset == ID || offset == LDR)));
+}
+
 /* Table 15-22: 0 carried out, 1 fault, 2 trap */
 static u32 table(u32 offset, int write)
 {
     static const u16 traps[] = { 0x20, 0xc0, 0xd0, 0xe0, 0xf0, 0x280, 0x320, 0x330, 0x340, 0x350, 0x360, 0x370, 0x380, 0x3e0 };
-    if (x2 && (offset == DFR || offset == ICRH)) return 1; /* #GP */
+    if (refused_msr(offset, write)) return 1; /* #GP */
     if (offset == 0x90 || offset == 0x390 || offset >= 0x400) return 1;
     if (!write) return 0;
     if (offset == 0x30 || offset == 0xa0 || (offset >= 0x100 && offset <= 0x270)) return 1;
@@ -136,7 +143,7 @@ static void test_table(void)
             prepare_access(offset, value);
             *(u32 *)(backing[0] + offset) = offset == DFR ? ~0u : 0;
             enter();
-            int gp = x2 && (offset == DFR || offset == ICRH);
+            int gp = refused_msr(offset, write);
             u64 code = gp ? EXIT_GP : wanted ? EXIT_NOACCEL : EXIT_VMMCALL;
             u64 info = gp || !wanted ? 0 : offset | (u64)write << 32;
             u32 stored = *(u32 *)(backing[0] + offset) == value;
@@ -328,6 +335,32 @@ static void test_running(void)
     u64 sender = vmcb->exit_code, other = wait_for_other_guest();
     checked("avic: an IPI to a vCPU that runs exits on neither side", sender << 32 | other << 16 | taken,
             (u64)EXIT_VMMCALL << 32 | EXIT_VMMCALL << 16 | LOW);
+}
+
+/* Both processors are in guests when the machine is migrated: one whose interrupt is masked, and one that waits. */
+asm("guest_moved: mov $0x3fd, %edx\n1: in %dx, %al\ntest $1, %al\njz 1b\nmov $0x3f8, %edx\nin %dx, %al\n"
+    "sti\nnop\ncmpl $0, x2\njne msr_write\njmp mmio_write\n");
+void guest_moved(void);
+static void test_moved(u32 wanted)
+{
+    gate(&guest_idt[LOW], on_low, INTERRUPT_GATE);
+    x2 = wanted;
+    mode = x2 ? " (x2APIC)" : " (xAPIC)";
+    start_other_guest();
+    vmcb->rip = (u64)guest_moved;
+    vmcb->rsp = (u64)guest_stack + 4096 - 8;
+    vmcb->rflags = 2;
+    FIELD(BACKING_PAGE) = (u64)backing[0];
+    prepare_access(ICR, (x2 ? 1ul << 32 : 1ul << 56) | LOW);
+    *(u32 *)(backing[0] + ICRH) = x2 ? 1 : 1 << 24;
+    physical[1] |= ENTRY_RUNNING;
+    set(0, IRR, OWN);
+    put("migrate\n");
+    enter();
+    u64 sender = vmcb->exit_code, other = wait_for_other_guest();
+    checked("moved: guests with AVIC get their interrupts, and send them, on another machine",
+            sender << 32 | other << 16 | guest_interrupts << 8 | taken, (u64)EXIT_VMMCALL << 32 | EXIT_VMMCALL << 16 | 1 << 8 | LOW);
+    mode = "";
 }
 
 static void test_avic(u32 cpus)

@@ -10,6 +10,8 @@
  * Prints a line for each test of the command line: `ok NAME`, `FAIL NAME: ...` or figures. Ends by isa-debug-exit: QEMU's
  * status is 1 if all passed, else 3. Entered by PVH (the note below), switches to long mode, and maps the first 4 GiB.
  *
+ * `moved` and `started` print `migrate`, and go on when a byte comes in at the first serial port (0x3f8).
+ *
  * `disk` reads from -blockdev null-co,node-name=disk,latency-ns=100000000 -device virtio-blk-pci,drive=disk,disable-legacy=off.
  *
  * Sources: AMD64 Architecture Programmer's Manual, volume 2, appendix B (layout of the VMCB) and chapter 15; chapter 16
@@ -64,6 +66,7 @@ asm(".code32\n.globl start32\nstart32:\n"
     "trampoline_end:\n.code64\n");
 
 static inline void out8(u16 port, u8 value) { asm volatile("outb %0, %1" :: "a"(value), "Nd"(port)); }
+static inline u8 in8(u16 port) { u8 value; asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port)); return value; }
 static inline void out32(u16 port, u32 value) { asm volatile("outl %0, %1" :: "a"(value), "Nd"(port)); }
 static inline u32 in32(u16 port) { u32 value; asm volatile("inl %1, %0" : "=a"(value) : "Nd"(port)); return value; }
 static inline void out16(u16 port, u16 value) { asm volatile("outw %0, %1" :: "a"(value), "Nd"(port) : "memory"); }
@@ -296,10 +299,15 @@ static volatile u32 running, order;
 enum { IDLE, BUSY, GUEST };
 static void other_guest(void);
 
-static void start_others(u32 wanted)
+static void copy_trampoline(void)
 {
     extern u8 trampoline[], trampoline_end[];
     for (u8 *from = trampoline, *to = (u8 *)0x8000; from < trampoline_end;) *to++ = *from++;
+}
+
+static void start_others(u32 wanted)
+{
+    copy_trampoline();
     APIC(0x300) = 0xc4500;
     for (u64 end = rdtsc() + 20000000; rdtsc() < end;) asm volatile("pause");
     APIC(0x300) = 0xc4608;
@@ -430,6 +438,19 @@ static void test_disk(void)
 #include "avic.c"
 #include "iommu.c"
 
+/* Patch 20: INIT and the start-up IPI are both pending at a processor that has had no turn yet. */
+static void test_started(void)
+{
+    copy_trampoline();
+    APIC(0x300) = 0xc4500;
+    APIC(0x300) = 0xc4608;
+    put("migrate\n");
+    while (!(in8(0x3fd) & 1)) ;
+    in8(0x3f8);
+    for (u64 end = rdtsc() + 2000000000; !running && rdtsc() < end;) asm volatile("pause");
+    check("started: a processor begins where it was told to before the machine was migrated", running == 1, "running", running, 1);
+}
+
 static int asked(const char *line, const char *word)
 {
     for (; *line; line++) {
@@ -463,6 +484,8 @@ void entered(u32 cpu)
     if (asked(line, "clock")) test_clock(cpus);
     if (asked(line, "disk")) test_disk();
     if (asked(line, "avic")) test_avic(cpus);
+    if (asked(line, "moved")) test_moved(asked(line, "moved=x2apic"));
+    if (asked(line, "started")) test_started();
     if (asked(line, "iommu")) test_iommu(cpus);
     out8(0x501, failed);
     for (;;) asm volatile("hlt");
