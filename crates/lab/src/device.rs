@@ -49,8 +49,11 @@ impl Device {
     }
 }
 
-/// Whether the laboratory's machine can have devices.
-pub(crate) fn require(lab: &Lab, devices: &[Device]) -> Result<(), Error> {
+/// Checks that the laboratory's machine can have these devices, before anything is downloaded for them.
+///
+/// # Errors
+/// [`Error::NoDevices`].
+pub fn require(lab: &Lab, devices: &[Device]) -> Result<(), Error> {
     let can = lab.emulator == Emulator::Qemu && matches!(lab.hypervisor, Hypervisor::Kvm { .. });
     if can || devices.is_empty() { Ok(()) } else { Err(Error::NoDevices { lab: lab.name }) }
 }

@@ -69,8 +69,16 @@ pub enum Error {
         lab: &'static str,
     },
     /// The laboratory's machine can have no devices to assign.
-    #[error("{lab} cannot have devices: its machine has no IOMMU; amd-avic and amd-svm can")]
+    #[error("{lab} cannot have devices: its machine has no IOMMU; use amd-avic or amd-svm")]
     NoDevices {
+        /// The laboratory.
+        lab: &'static str,
+    },
+    /// QEMU was not compiled here, and Debian's does not remap a device's interrupts as a host needs it.
+    #[error(
+        "Devices need the QEMU that is compiled for laboratories, and Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
+    )]
+    DevicesInDebiansQemu {
         /// The laboratory.
         lab: &'static str,
     },

@@ -49,7 +49,7 @@ mod xen_recipe;
 
 pub use cache::Cache;
 pub use definition::{Emulator, Hypervisor, LABS, Lab};
-pub use device::Device;
+pub use device::{Device, require as require_devices};
 pub use device_image::{DEVICE_BUILD_EFFORT, DeviceImage, DeviceManifest};
 pub use emulator::{BuiltEmulator, EmulatorManifest};
 pub use error::Error;

@@ -91,6 +91,9 @@ impl Laboratory<'_> {
             return Err(Error::NotXen { lab: self.lab.name });
         }
         device::require(self.lab, &request.devices)?;
+        if !self.emulator.patched && !request.devices.is_empty() {
+            return Err(Error::DevicesInDebiansQemu { lab: self.lab.name });
+        }
         let put = open_put(&request.put)?;
         let machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
         // Neither an IOMMU nor an NVMe controller can be saved.

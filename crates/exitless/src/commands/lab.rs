@@ -242,7 +242,7 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         ..machine_request(arguments.machine, arguments.command)
     };
     let stop = interrupt::flag()?;
-    prepare_devices(&request, &stop)?;
+    prepare_devices(lab, &request, &stop)?;
     let finished = with_laboratory(lab, stop, |laboratory| {
         Ok(laboratory.run(&request, &mut |happening| pass_on(&happening))?)
     })?;
@@ -256,7 +256,7 @@ fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(name)?;
     let request = machine_request(machine, Vec::new());
     let stop = interrupt::flag()?;
-    prepare_devices(&request, &stop)?;
+    prepare_devices(lab, &request, &stop)?;
     let finished = with_laboratory(lab, stop, |laboratory| Ok(laboratory.shell(&request)?))?;
     Ok(exit_code(&finished))
 }
@@ -312,10 +312,11 @@ fn open<'a>(
 }
 
 /// Makes what a host with devices boots, if there are any.
-fn prepare_devices(request: &Request, stop: &AtomicBool) -> anyhow::Result<()> {
+fn prepare_devices(lab: &Lab, request: &Request, stop: &AtomicBool) -> anyhow::Result<()> {
     if request.devices.is_empty() {
         return Ok(());
     }
+    lab::require_devices(lab, &request.devices)?;
     let cache = Cache::of_user()?;
     if DeviceImage::find(&cache)?.is_none() {
         say_effort("the kernel of hosts with devices", &DEVICE_BUILD_EFFORT, &cache);
