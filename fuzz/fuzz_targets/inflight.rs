@@ -37,7 +37,7 @@ fuzz_target!(|input: Input| {
         let inflight = InflightMemory::map(&file, 0, 1, SIZE).expect("it is memory");
         let mut served = ByHand::new(&driver.driver, Box::new(device.queue(SIZE)));
         let Some(inflight) = inflight.queue(0, SIZE, input.packed) else { return };
-        if served.queue.virtqueue.track_inflight(inflight).is_err() {
+        if served.queue.track_inflight(inflight).is_err() {
             return;
         }
         for (step, at, value) in input.steps.iter().skip(back_end * 8).take(8) {

@@ -211,7 +211,7 @@ impl WorkersConfig {
 pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
     /// More CPUs than any host has.
     const MOST: usize = 1 << 13;
-    let nonsense = || ConfigError::Nonsense(format!("`{text}` is no list of CPUs such as 2 or 4-7,10"));
+    let nonsense = || ConfigError::Nonsense(format!("`{text}` is not a list of CPUs such as 2 or 4-7,10"));
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -219,8 +219,11 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
             |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MOST).ok_or_else(nonsense);
         let (first, last) = (number(first)?, number(last)?);
         // A range that comes again and again is a short text and a long list.
-        if first > last || cpus.len() + (last - first) >= MOST {
+        if first > last {
             return Err(nonsense());
+        }
+        if cpus.len() + (last - first) >= MOST {
+            return Err(ConfigError::Nonsense(format!("a list of CPUs names at most {MOST} CPUs")));
         }
         cpus.extend(first..=last);
     }

@@ -102,7 +102,7 @@ impl Peer {
 #[non_exhaustive]
 pub enum EndpointError {
     /// The socket cannot be made.
-    #[error("Cannot wait for front-ends on {path}; its directory must be there, and the name free")]
+    #[error("Cannot listen on {path}; its directory must exist, and nothing else may use the name")]
     Socket {
         /// The path of the socket.
         path: PathBuf,

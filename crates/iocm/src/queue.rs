@@ -9,8 +9,9 @@ mod virtqueue;
 
 use crate::log_limit::LogLimit;
 use crate::memory::GuestMemory;
-use crate::ring::Ring;
+use crate::ring::{Ring, RingError};
 use crate::statistics::{Delays, Moves, QueueCounters};
+use inflight::Inflight;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -53,7 +54,7 @@ pub struct Queue {
     /// Its number.
     pub key: QueueKey,
     /// The ring with its inflight records and its call eventfd.
-    pub virtqueue: Virtqueue,
+    pub(crate) virtqueue: Virtqueue,
     /// The device's side of the queue.
     pub(crate) handler: Box<dyn Handler>,
     /// The kick eventfd; `None` if the queue must be polled.
@@ -210,10 +211,18 @@ impl Queue {
     fn after_use(&mut self) {
         if let Some(error) = self.virtqueue.newly_broken() {
             let QueueKey(number) = self.key;
-            self.virtqueue.state.log.warn(|| format!("Queue {number} is given up: {error}"));
+            self.virtqueue.state.log.warn(|| format!("Queue {number} is no longer served: {error}"));
             self.virtqueue.state.broken.store(true, Ordering::Relaxed);
             self.error_due = self.error.is_some();
         }
+    }
+
+    /// Resubmits the requests that `inflight` records as taken and not used, and records requests in it from now on.
+    ///
+    /// # Errors
+    /// [`RingError`] when the records do not fit the ring.
+    pub fn track_inflight(&mut self, inflight: Inflight) -> Result<(), RingError> {
+        self.virtqueue.track_inflight(inflight)
     }
 
     /// Switches to another mapping of the same guest's memory. If the ring is not in it, the queue breaks.

@@ -207,7 +207,7 @@ impl Session {
                 self.backend.log.warn(|| format!("A front-end's request {code} is refused: {error}"));
                 match has_reply {
                     // The front-end waits for a reply with a payload, which an error cannot give.
-                    true => Err(ConnectionError::Garbled("a request that needs a reply failed")),
+                    true => Err(ConnectionError::NoReply(code)),
                     false if acknowledges => connection.reply(header.code, &1_u64.to_ne_bytes(), None),
                     false => Ok(()),
                 }

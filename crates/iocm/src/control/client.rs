@@ -170,7 +170,7 @@ impl Client {
                 source: io::ErrorKind::UnexpectedEof.into(),
             });
         }
-        let answer: Json = serde_json::from_str(&line).map_err(|_| self.no_answer("it is no JSON"))?;
+        let answer: Json = serde_json::from_str(&line).map_err(|_| self.no_answer("it is not JSON"))?;
         if answer["ok"].as_bool() == Some(true) {
             return Ok(answer);
         }

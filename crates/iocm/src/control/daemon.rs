@@ -244,7 +244,7 @@ impl Daemon {
             let device = Object::Device(*device).name();
             return Err(ControlError::new(
                 Errno::Busy,
-                format!("{name} is there for {device} alone, and goes with it"),
+                format!("{name} serves only {device}, and is removed with it"),
             ));
         }
         self.pool().remove_worker(number)?;

@@ -44,7 +44,7 @@ fn entry(of: &str, attribute: &Attribute) -> String {
 const fn meaning(errno: Errno) -> &'static str {
     match errno {
         Errno::Invalid => "What is written is not what is wanted there.",
-        Errno::Missing => "There is no such thing, or no longer.",
+        Errno::Missing => "The object does not exist, or no longer exists.",
         Errno::Exists => "It is there already: a name, or a socket.",
         Errno::Busy => "It cannot be now: the last I/O worker, or a device that is being removed.",
         Errno::Denied => {

@@ -67,7 +67,7 @@ impl Mounted {
         let above = above.map_err(cannot("there is no such directory"))?;
         if let Ok(left) = above.entry(name) {
             if is_dead(left.as_fd()) {
-                unmount(left.as_fd()).map_err(cannot("a daemon that is gone left one there"))?;
+                unmount(left.as_fd()).map_err(cannot("a daemon that has ended left a mount there"))?;
             }
         }
         let target = Directory::open(path, Missing::Made(0o755)).map_err(files::Error::into_io);
@@ -107,7 +107,7 @@ impl Mounted {
         let tree = Tree::new(Arc::downgrade(daemon), self.access);
         let session = Session::from_fd(tree, device, SessionACL::All, Config::default());
         let session = session.map_err(|error| cannot("the kernel's protocol is another one", error))?;
-        let session = session.spawn().map_err(|error| cannot("there is no thread for it", error))?;
+        let session = session.spawn().map_err(|error| cannot("cannot start a thread for it", error))?;
         let mount = self.mount.take().ok_or_else(gone)?;
         Ok(Mount { path, mount, session: Some(session) })
     }

@@ -132,8 +132,6 @@ pub const ANSWER_FORMAT: u32 = 1;
 ///
 /// A watch is answered once, like a get.
 ///
-/// Watching is answered once, as getting is.
-///
 /// # Errors
 /// [`ControlError`]; nothing has changed then.
 pub fn answer(control: &impl Control, request: &ControlRequest) -> Result<Map<String, Json>, ControlError> {
@@ -165,7 +163,7 @@ pub fn answer(control: &impl Control, request: &ControlRequest) -> Result<Map<St
                 _ => {
                     return Err(ControlError::new(
                         Errno::Unsupported,
-                        "Workers and devices alone can be removed",
+                        "Only workers and devices can be removed",
                     ));
                 }
             };

@@ -118,7 +118,7 @@ impl Evaluation {
         let is_time = |seconds: f64| seconds.is_finite() && seconds > 0.0;
         let bad = |phase: &str, what| Err(NoEvaluation::Figure { phase: phase.to_owned(), what });
         if !is_time(read.phase_seconds) || !is_time(read.window_seconds) {
-            return bad("all", "a length that is no time");
+            return bad("all", "an invalid duration");
         }
         for one in &read.measured {
             let rates = [one.asked_per_second, one.served_per_second, one.cpu_us_per_request];
@@ -276,6 +276,6 @@ mod tests {
         };
         assert!(change(|one| one.evaluation = 7).contains("format 7"));
         assert!(change(|one| one.measured[1].served_per_second = -1.0).contains("small"));
-        assert!(change(|one| one.window_seconds = 0.0).contains("no time"));
+        assert!(change(|one| one.window_seconds = 0.0).contains("an invalid duration"));
     }
 }

@@ -30,6 +30,9 @@ pub enum ConnectionError {
     /// The bytes are not a message of this protocol, and the next message cannot be found.
     #[error("malformed message: {0}")]
     Garbled(&'static str),
+    /// A request that needs a reply failed, and the protocol has no reply that says so.
+    #[error("cannot reply to request {0}, which failed")]
+    NoReply(u32),
 }
 
 impl Connection {
@@ -54,11 +57,11 @@ impl Connection {
         self.socket.read_exact(&mut bytes[count..]).map_err(ended)?;
         let header = Header::parse(bytes);
         if !header.is_request() {
-            return Err(ConnectionError::Garbled("its flags are none of a request of version 1"));
+            return Err(ConnectionError::Garbled("its flags are not those of a version 1 request"));
         }
         let size = header.size as usize;
         if size > LARGEST_PAYLOAD {
-            return Err(ConnectionError::Garbled("its payload is larger than any"));
+            return Err(ConnectionError::Garbled("its payload is too large"));
         }
         let mut payload = vec![0; size];
         self.socket.read_exact(&mut payload).map_err(ended)?;

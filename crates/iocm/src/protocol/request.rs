@@ -66,7 +66,7 @@ pub enum RequestError {
     #[error("request {0} is unknown")]
     Unknown(u32),
     /// The payload has the wrong size.
-    #[error("request {code} has a payload of {size} bytes, which is not its size")]
+    #[error("request {code} has a payload of {size} bytes, which is not valid for it")]
     Size {
         /// The number of the request.
         code: u32,

@@ -14,7 +14,7 @@ pub struct Virtqueue {
     /// Counters and state that other threads may read.
     pub(crate) state: Arc<QueueState>,
     /// Set once the driver violated the ring's format: the ring is no longer read or written.
-    pub broken: Option<RingError>,
+    pub(super) broken: Option<RingError>,
     /// `broken` was reported.
     told: bool,
     /// The count of lost pages of all guests when this guest's memory was last checked for one.
@@ -63,6 +63,12 @@ impl Virtqueue {
             handled: None,
             suspect: false,
         }
+    }
+
+    /// The violation of the ring's format for which the queue is no longer served; `None` while there was none.
+    #[must_use]
+    pub fn broken(&self) -> Option<RingError> {
+        self.broken
     }
 
     /// Takes the next request into `chain`. `false` when there is none, or the ring is broken.
@@ -171,7 +177,7 @@ impl Virtqueue {
     ///
     /// # Errors
     /// [`RingError`] when the records do not fit the ring.
-    pub fn track_inflight(&mut self, mut inflight: Inflight) -> Result<(), RingError> {
+    pub(super) fn track_inflight(&mut self, mut inflight: Inflight) -> Result<(), RingError> {
         match (&mut inflight, &mut self.ring) {
             (Inflight::Split(inflight), Ring::Split(ring)) => {
                 let used = ring.used_index();

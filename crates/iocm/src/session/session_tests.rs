@@ -238,7 +238,7 @@ fn what_cannot_be_is_refused_and_the_front_end_stays() {
     assert!(!front.tell(8, &two(0, 32), &[]).unwrap(), "it is being served");
     front.send(11, 1, &two(7, 0), &[]).unwrap();
     assert!(front.receive().is_err(), "a question without an answer ends the connection");
-    assert!(outcome.join().unwrap().is_err());
+    assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::NoReply(11))));
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Session {
         queue.polled = backend.polled.load(Ordering::Relaxed);
         let memory = self.inflight.as_ref();
         if let Some(inflight) = memory.and_then(|memory| memory.queue(index as u16, size, features.packed)) {
-            queue.virtqueue.track_inflight(inflight).map_err(wrong)?;
+            queue.track_inflight(inflight).map_err(wrong)?;
         }
         let weight = backend.weight.load(Ordering::Relaxed);
         if weight > 0 {

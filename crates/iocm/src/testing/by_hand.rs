@@ -44,6 +44,6 @@ impl ByHand {
     /// Tests whether the driver violated the ring's format.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.queue.virtqueue.broken.is_some()
+        self.queue.virtqueue.broken().is_some()
     }
 }

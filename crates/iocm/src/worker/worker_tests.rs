@@ -270,7 +270,7 @@ fn a_hostile_queue_is_given_up_and_others_go_on() {
     rustix::io::write(&hostile.kick, &1_u64.to_ne_bytes()).unwrap();
     let second = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
     assert_eq!(poll(&mut [PollFd::new(&hostile.error, PollFlags::IN)], Some(&second)).unwrap(), 1);
-    let broken = worker.with(key, |queue| queue.virtqueue.broken).unwrap().ok().unwrap();
+    let broken = worker.with(key, |queue| queue.virtqueue.broken()).unwrap().ok().unwrap();
     assert_eq!(broken, Some(RingError::Index(999)));
     guest.submit(0, 0, &[], 512).unwrap();
     assert_eq!(guest.ended().1, 0);

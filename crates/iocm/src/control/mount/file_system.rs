@@ -229,7 +229,7 @@ impl Filesystem for Tree {
         let (outcome, text) = (self.node(number), String::from_utf8(data.to_vec()));
         let act = move || {
             let done = outcome.and_then(|(daemon, node)| {
-                let text = text.map_err(|_| ControlError::invalid("It is no text"))?;
+                let text = text.map_err(|_| ControlError::invalid("The value is not UTF-8 text"))?;
                 daemon.apply(tree::write(&*daemon, node, &text)?)
             });
             match done {

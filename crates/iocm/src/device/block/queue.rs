@@ -67,7 +67,7 @@ impl BlockQueue {
             queue
                 .state
                 .log
-                .warn(|| format!("BlockRequest {id} ended two back-ends: it is answered with an error"));
+                .warn(|| format!("Request {id} ended two back-ends: it is answered with an error"));
             Self::answer(queue, &self.chain, Status::Failed, 0, 0);
             return 0;
         }

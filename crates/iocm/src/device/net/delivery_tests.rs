@@ -28,7 +28,7 @@ fn packets_wait_for_buffers_and_are_merged() {
         assert_eq!(received.len(), 1);
         assert_eq!(received[0].1.len(), 60);
         assert_eq!(receiver.receive.queue.state().counters.read().too_large, 1);
-        assert!(receiver.receive.queue.virtqueue.broken.is_none());
+        assert!(receiver.receive.queue.virtqueue.broken().is_none());
     }
 }
 
@@ -201,7 +201,7 @@ proptest! {
         let counters = guest.transmit.queue.state().counters.read();
         let all = counters.requests + counters.errors + counters.dropped + counters.too_large;
         prop_assert_eq!(all, count as u64);
-        prop_assert!(guest.transmit.queue.virtqueue.broken.is_none());
+        prop_assert!(guest.transmit.queue.virtqueue.broken().is_none());
         for (_, frame) in other.receive() {
             prop_assert!(frame.len() >= 14 && frame.len() <= LARGEST);
         }

@@ -175,7 +175,7 @@ fn what_is_no_packet_is_dropped_and_counted() {
         ] {
             let mut guest = Guest::new(&device, 64, MODERN, ring);
             let good = frame([0xff; 6], mac(1), 60);
-            // NetHeader and packet cut anywhere are one packet all the same.
+            // The header and the packet may be split over descriptors anywhere: it is one packet.
             for cuts in [&[0][..], &[1, 1, 2, 10, 11], &[12], &[13, 20], &[5, 12, 40]] {
                 guest.driver.send_cut(PLAIN, &good, cuts).unwrap();
             }

@@ -170,7 +170,7 @@ pub(super) fn given(numbers: &[i32], pairs: u16) -> Result<OpenTap, NetError> {
         let mut asked = Ask::new("");
         asked.ask(file.as_fd(), libc::TUNGETIFF).map_err(wrong)?;
         if asked.flags() & KIND != KIND {
-            let why = "it is no tap with IFF_NO_PI and IFF_VNET_HDR";
+            let why = "it is not a tap with IFF_NO_PI and IFF_VNET_HDR";
             return Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
         set_header(file.as_fd()).map_err(wrong)?;
