@@ -1,4 +1,4 @@
-//! What watching costs, per pair of events, on this machine's real processor: the programs that count exits, attached
+//! The cost of watching, per pair of events, on this machine's real processor: the programs that count exits, attached
 //! to system calls in place of exits, beside perf recording the same pair.
 //!
 //! `cargo bench -p live --bench overhead`; needs root, and for perf's row `perf` on PATH. Each row is the least of

@@ -131,7 +131,7 @@ impl Btf {
         self.all().filter(with_name).find_map(|one| self.offset(one, path, 0, &mut without))
     }
 
-    /// Which parameter of the function that a type is defined as points to a structure, counted from zero.
+    /// The parameter that points to a structure, counted from zero, of the function that a type is defined as.
     pub(crate) fn parameter(&self, definition: &str, structure: &str) -> Option<u32> {
         let with_name = |one: &Type<'_>| {
             one.kind() == kind::TYPEDEF && self.name(one.name) == Some(definition.as_bytes())

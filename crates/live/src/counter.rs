@@ -45,7 +45,7 @@ impl ExitCounter {
         Self::attach_with(tracefs, threads, Options::default())
     }
 
-    /// The same with options.
+    /// Like [`Self::attach`], with options.
     ///
     /// # Errors
     /// Those of [`Self::attach`].
@@ -66,7 +66,7 @@ impl ExitCounter {
         Ok(Self { sampler, decoder, carried, sees_inhibits: inhibit.is_some() })
     }
 
-    /// Tests whether this kernel reports inhibit changes; without, [`ThreadExits::inhibits`] stays empty.
+    /// Tests whether this kernel reports inhibit changes; if not, [`ThreadExits::inhibits`] stays empty.
     #[must_use]
     pub fn sees_inhibits(&self) -> bool {
         self.sees_inhibits

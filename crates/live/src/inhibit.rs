@@ -22,7 +22,7 @@ pub struct InhibitChange {
     pub set: bool,
     /// The reason's number in this kernel.
     pub number: u32,
-    /// Which reason that is, when this kernel's numbering is known.
+    /// The reason, when this kernel's numbering is known.
     pub reason: Option<InhibitReason>,
     /// All reasons in force after the change; `None` before Linux 5.18.
     pub mask: Option<Inhibits>,

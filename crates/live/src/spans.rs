@@ -1,4 +1,4 @@
-//! Which bytes of a ring hold what was written but not read.
+//! The bytes of a ring that were written and not read yet.
 
 use std::ops::Range;
 

@@ -73,7 +73,7 @@ pub enum Missing {
     Reasons,
     /// The handling times of exits.
     HandlingTimes,
-    /// Which vCPU they were of.
+    /// The vCPU that they were of.
     Vcpus,
 }
 
@@ -95,7 +95,7 @@ pub struct VmStatistics {
     pub start_ticks: u64,
     /// The VM's name.
     pub name: String,
-    /// Which source gave the counters; `None` when none did.
+    /// The source of the counters; `None` when there was none.
     pub origin: Option<Origin>,
     /// Sources that were tried before it in vain.
     pub failures: Vec<Failure>,

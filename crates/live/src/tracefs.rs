@@ -1,4 +1,4 @@
-//! Where the kernel describes its tracepoints.
+//! tracefs, in which the kernel describes its tracepoints.
 
 use crate::{Error, EventFormat};
 use exits::KernelVersion;
@@ -50,7 +50,7 @@ impl Tracefs {
         self.kernel
     }
 
-    /// Whether the kernel has this tracepoint now.
+    /// Tests whether the kernel has this tracepoint now.
     #[must_use]
     pub fn has(&self, system: &str, name: &str) -> bool {
         self.format_path(system, name).exists()

@@ -1,4 +1,4 @@
-//! What KVM itself keeps of a VM's interrupt virtualization, read from the running kernel: also of VMs at rest, which no
+//! KVM's own state of a VM's interrupt virtualization, read from the running kernel: also of VMs at rest, which no
 //! tracepoint tells of.
 //!
 //! An eBPF program goes through the open files of all processes and follows pointers from the vCPUs among them, by the
@@ -32,7 +32,7 @@ const X2APIC_MODE: u64 = 1 << 10;
 /// `KVM_X86_TDX_VM`, whose vCPUs are no `struct vcpu_vmx`.
 const TDX: u64 = 5;
 
-/// Where a vCPU is to be found.
+/// The location of a vCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VcpuPlace {
     /// The process that has it open.
@@ -44,7 +44,7 @@ pub struct VcpuPlace {
 }
 
 impl VcpuPlace {
-    /// Where the vCPUs of a VM are, as far as their descriptors are known.
+    /// The locations of the vCPUs of a VM whose descriptors are known.
     pub fn of(vm: &host::vms::Vm) -> impl Iterator<Item = Self> {
         vm.vcpus.iter().filter_map(|vcpu| {
             Some(Self {
@@ -56,7 +56,7 @@ impl VcpuPlace {
     }
 }
 
-/// Which VM: a process can have several.
+/// The VM: a process can have several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VmKey {
     /// The process.
@@ -151,7 +151,7 @@ impl StateReader {
         Ok(Self { ebpf, vcpus: vcpus_map, places, layout })
     }
 
-    /// What this kernel's types do not tell, each with its name.
+    /// The fields that this kernel's types do not have, each with its name.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.layout.missing

@@ -15,14 +15,14 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Exits and entries of guests with what they were about (`TRC_HVM`, without its emulation of nested guests), and who
 /// runs where (`TRC_SCHED_MIN`): `xen/include/public/trace.h`.
 const EVENTS: &str = "0xaf000";
-/// How often xentrace looks for new records, in milliseconds.
+/// The interval at which xentrace polls for new records, in milliseconds.
 const POLL: &str = "50";
 /// Pages of each processor's buffer: 1 MiB, which a busy guest fills in a tenth of a second or longer. Xen takes the
 /// size from the first who asks after its boot.
 const BUFFER_PAGES: &str = "256";
 /// A read gives up for now when nothing came for so long.
 const QUIET: Duration = Duration::from_millis(50);
-/// How long xentrace has to end when it was asked to.
+/// The time that xentrace has to end when it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PIECE: usize = 64 << 10;
 /// Pieces that may wait for their reader: 16 MiB. A slower reader slows xentrace down, and Xen counts what it loses.
@@ -69,7 +69,7 @@ pub struct Xentrace {
     asked: bool,
 }
 
-/// What it writes. A read returns [`io::ErrorKind::WouldBlock`] when nothing came for a moment, and nothing at the end.
+/// Its output. A read returns [`io::ErrorKind::WouldBlock`] when nothing came for a moment, and nothing at the end.
 #[derive(Debug)]
 pub struct XentraceOutput {
     pieces: Receiver<Vec<u8>>,

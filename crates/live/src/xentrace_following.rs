@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use crate::xentrace::{Xentrace, XentraceError, XentraceOutput};
 
-/// Where Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
+/// The directories in which Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
 const VERSIONS: &str = "/usr/lib";
 const PROGRAM: &str = "xentrace";
 
@@ -47,7 +47,7 @@ impl<T> Following<T> {
         Ok(Self { xentrace, reader: std::thread::spawn(move || read(output)) })
     }
 
-    /// Whether xentrace, or the reading of what it writes, has ended by itself.
+    /// Tests whether xentrace, or the reading of its output, has ended by itself.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.reader.is_finished()

@@ -10,7 +10,7 @@ fn program(script: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// What came, and how often there was nothing yet.
+/// The bytes that came, and the number of reads that found nothing yet.
 fn read(output: &mut XentraceOutput) -> (Vec<u8>, usize) {
     let (mut all, mut quiet, mut buffer) = (Vec::new(), 0, [0; 7]);
     loop {

@@ -13,7 +13,7 @@ use std::path::Path;
 const SOURCE: &str = "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr; \
                       drivers/iommu/irq_remapping.c, setup_irqremap";
 
-/// A vendor's IOMMU, which decides how it is told.
+/// The vendor of the IOMMU, on which the kernel argument depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Iommu {
     Amd,

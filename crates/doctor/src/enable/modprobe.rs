@@ -1,4 +1,4 @@
-//! What modprobe.d says of a module's parameters, and the smallest change that makes it say otherwise.
+//! A module's parameters in modprobe.d, and the smallest change that sets them otherwise.
 //!
 //! Files are read in the order of their names; of several with one name only that of the first directory. Options add
 //! up, and the kernel keeps the last value; those of the kernel's command line come behind all files (modprobe.d(5);

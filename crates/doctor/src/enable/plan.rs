@@ -6,7 +6,7 @@ use similar::TextDiff;
 use std::fs;
 use std::path::Path;
 
-/// Which arm of a test the host is to be.
+/// The arm of a test that the host is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arm {
@@ -16,7 +16,7 @@ pub enum Arm {
     Off,
 }
 
-/// Which part of interrupt virtualization.
+/// A part of interrupt virtualization.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -27,10 +27,10 @@ pub enum Part {
     DeviceInterrupts,
 }
 
-/// A wish of the user.
+/// The requested change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// Which arm.
+    /// The arm.
     pub arm: Arm,
     /// The part of the host that it concerns.
     pub part: Part,
@@ -52,11 +52,11 @@ pub enum Effect {
     NextBoot,
 }
 
-/// The standing of a step: to be made or not.
+/// The state of a step: whether it will be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "standing")]
 pub enum Standing {
-    /// It will.
+    /// It will be made.
     Ready,
     /// It was not asked for.
     NotAsked {
@@ -65,7 +65,7 @@ pub enum Standing {
     },
     /// It was asked for, and something stands in the way.
     Blocked {
-        /// What; `blocked_by` in JSON, where the step has a `why` of its own.
+        /// The obstacle; `blocked_by` in JSON, where the step has a `why` of its own.
         #[serde(rename = "blocked_by")]
         why: String,
         /// The next step for the user.
@@ -124,7 +124,7 @@ pub struct Refusal {
 /// The steps that switch interrupt virtualization on or off on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// Which arm.
+    /// The arm.
     pub arm: Arm,
     /// `APICv`, `AVIC` or `x2AVIC`.
     pub technology: String,

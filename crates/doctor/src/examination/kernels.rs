@@ -1,4 +1,4 @@
-//! Which kernels have what, and which of them are known to be bad: data, and how a release is judged by it.
+//! The features and known faults of kernels: data, and how a release is judged by it.
 
 use super::release::{Release, Tree};
 use exits::Isa;
@@ -206,7 +206,7 @@ pub fn keeps_cr8_intercept(release: &str, build: Option<&str>) -> Option<bool> {
     }
 }
 
-/// Which kernels do not have that fault.
+/// The kernels that do not have that fault.
 #[must_use]
 pub fn without_cr8_intercept() -> String {
     cr8_row().map(Row::newer).unwrap_or_default()
@@ -219,9 +219,9 @@ fn cr8_row() -> Option<&'static Row> {
 /// The presence of a row's feature in a release (for a bug: of its fix).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Has {
-    /// It has.
+    /// Present.
     Yes,
-    /// It has not.
+    /// Absent.
     No,
     /// A vendor's tree, older by its number than the release that brought it: the vendor may have taken it.
     Unknown,

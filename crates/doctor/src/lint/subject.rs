@@ -43,7 +43,7 @@ impl<'a> Subject<'a> {
         self.vm.machine_version().is_some_and(|version| version < than)
     }
 
-    /// The place of the interrupt controllers.
+    /// The irqchip mode (kernel, split, off).
     pub(super) fn irqchip(&self) -> Held<'a, Irqchip> {
         let place = self.vm.machine.irqchip.as_ref().map(|set| &set.place);
         Held { value: self.vm.irqchip_in_force(), place }
@@ -76,13 +76,13 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Tests whether the guest is offered x2APIC.
+    /// x2APIC as the guest is offered it.
     pub(super) fn x2apic(&self) -> Held<'a, bool> {
         let place = self.said("x2apic").and_then(|said| said.place);
         Held { value: self.vm.x2apic_in_force(), place }
     }
 
-    /// The place where KVM hides itself, and with that all of its paravirtual features.
+    /// The setting that hides KVM, and with it all its paravirtual features, from the guest.
     pub(super) fn hides_kvm(&self) -> Option<&'a Place> {
         self.said("kvm").filter(|said| said.value == FeatureState::Off).and_then(|said| said.place)
     }
@@ -92,7 +92,7 @@ impl<'a> Subject<'a> {
         self.vm.cpu.hyperv.features.get(name).filter(|set| set.value).map(|set| &set.place)
     }
 
-    /// The place where the guest gets every enlightenment of the host.
+    /// The setting that passes every enlightenment of the host to the guest.
     pub(super) fn every_enlightenment(&self) -> Option<&'a Place> {
         self.vm.cpu.hyperv.passthrough.as_ref().filter(|set| set.value).map(|set| &set.place)
     }

@@ -122,7 +122,7 @@ impl Joining {
     }
 }
 
-/// The sort of an access. The last one of a sort is handled until the entry.
+/// The class of an access kind. In one exit, the last access of a class is the one handled until the entry.
 const fn sort(kind: u32) -> u32 {
     // Ports, addresses, MSRs and APIC registers have two kinds each, and what is left are AVIC's.
     if kind <= 8 { kind.div_ceil(2) } else { 5 }

@@ -91,7 +91,7 @@ pub(crate) fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
     }
 }
 
-/// Which argument of `kvm_exit` is a `struct kvm_vcpu *`: the first since Linux 5.17, the second before.
+/// The argument of `kvm_exit` that is a `struct kvm_vcpu *`: the first since Linux 5.17, the second before.
 fn vcpu_argument(btf: &Btf) -> Option<u32> {
     // The first parameter is the handler's own data.
     let at = btf.parameter("btf_trace_kvm_exit", "kvm_vcpu")?;

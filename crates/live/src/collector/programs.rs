@@ -16,16 +16,16 @@ use super::refusal::{chain, not_loaded, rejected};
 use super::{map_error, waiting};
 use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 
-/// The purpose of the programs.
+/// The handling of an exit by the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Count it in the kernel.
+    /// Counts exits in the kernel.
     Count,
-    /// Give it to user space by a ring buffer (Linux 5.8).
+    /// Sends exits to user space in a ring buffer (Linux 5.8).
     RecordRing,
-    /// Give it to user space by perf's buffers.
+    /// Sends exits to user space in perf's buffers.
     RecordPerf,
-    /// Count it in the kernel, and sample what processors do meanwhile.
+    /// Counts exits in the kernel, and samples what processors do meanwhile.
     HotSpots,
 }
 
@@ -86,7 +86,7 @@ const ACCESSES: [Event; 6] = [
     },
 ];
 
-/// Which pair of tracepoints the programs take.
+/// The pair of tracepoints that the programs attach to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pair {
     /// Exits of VMs and entries into them.

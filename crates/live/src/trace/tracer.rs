@@ -169,7 +169,7 @@ impl Tracer {
         self.options.count.is_some_and(|count| self.summary.events.values().sum::<u64>() >= count)
     }
 
-    /// What happened since the last call, in order of time; what is younger than 50 ms comes with a later call.
+    /// The events since the last call, in order of time; those younger than 50 ms come with a later call.
     /// To be called some twenty times a second.
     pub fn poll(&mut self) -> Vec<Item> {
         let now = Anchor::now();

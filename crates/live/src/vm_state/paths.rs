@@ -1,4 +1,4 @@
-//! Where KVM keeps what is wanted, as ways from a vCPU.
+//! The fields of KVM that are read, as paths from a vCPU.
 
 use aya::Pod;
 use exits::Isa;
@@ -59,7 +59,7 @@ pub(super) struct Layout {
     pub(super) paths: [Option<Path>; PATHS],
     /// Bytes from a vCPU to AMD's list of posted interrupts.
     pub(super) posted_list: u32,
-    /// What is not in the type information although some kernels have it.
+    /// Fields that some kernels have and that this type information lacks.
     pub(super) missing: Vec<String>,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Survey {
     pub(super) hz: Option<u64>,
 }
 
-/// The last records of a processor.
+/// The state of a processor: its last exit, and the exit that is open.
 #[derive(Debug, Clone, Copy, Default)]
 struct Latest {
     exit: Option<u32>,

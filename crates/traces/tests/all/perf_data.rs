@@ -127,7 +127,7 @@ fn registers_have_names() {
     }
 }
 
-/// In place of a table of perf, which there is not: pairs and sums of an independent pairing of its text.
+/// perf prints no table here; these are pairs and sums from an independent pairing of its text.
 #[test]
 fn pipes_equal_an_independent_pairing() {
     for name in ["pipe", "pipe-two-events", "pipe-zstd", "killed-pipe", "sideband"] {
