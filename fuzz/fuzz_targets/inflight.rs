@@ -1,4 +1,4 @@
-//! Memory of requests under way as a front-end gives it to a daemon, in either layout, changed while it is used.
+//! Memory of requests in flight as a front-end gives it to a daemon, in either layout, changed while it is used.
 
 #![no_main]
 
@@ -32,7 +32,7 @@ fuzz_target!(|input: Input| {
     file.write_all_at(&memory, 0).expect("room");
     let features = RingFeatures { packed: input.packed, event_index: false, indirect: true };
     let mut driver = BlockDriver::new(SIZE, features);
-    let device = BlockDevice::open(BlockOptions::default()).expect("a disk that forgets");
+    let device = BlockDevice::open(BlockOptions::default()).expect("a null disk");
     for back_end in 0..3 {
         let inflight = InflightMemory::map(&file, 0, 1, SIZE).expect("it is memory");
         let mut served = ByHand::new(&driver.driver, Box::new(device.queue(SIZE)));

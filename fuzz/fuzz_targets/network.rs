@@ -59,10 +59,10 @@ fuzz_target!(|guests: Guests| {
     let made = guests.features.map(|features| {
         let options = NetOptions { link: link(), ..NetOptions::default() };
         let device: Arc<NetDevice> = NetDevice::open(options, &switches).expect("a port");
-        let agreed = VirtioFeatures(features & device.features() | VirtioFeatures::VERSION_1);
+        let negotiated = VirtioFeatures(features & device.features() | VirtioFeatures::VERSION_1);
         let driver = NetDriver::new(64, ring);
-        let receive = ByHand::new(&driver.receive, Box::new(device.receive(0, agreed)));
-        let transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, agreed)));
+        let receive = ByHand::new(&driver.receive, Box::new(device.receive(0, negotiated)));
+        let transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, negotiated)));
         (driver, receive, transmit, device)
     });
     let [mut sender, mut receiver] = made;

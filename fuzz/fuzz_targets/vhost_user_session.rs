@@ -1,4 +1,4 @@
-//! A front-end taken over: messages in any order, with memory, descriptors and requests under way of any kind, to a session
+//! A front-end taken over: messages in any order, with memory, descriptors and requests in flight of any kind, to a session
 //! of a real device with a real worker. An honest front-end of the same worker is served afterwards.
 
 #![no_main]
@@ -136,7 +136,7 @@ struct World {
 
 fn disk() -> Arc<Backend> {
     let device = BlockDevice::open(BlockOptions { queues: 2, ..BlockOptions::default() });
-    Backend::new(Box::new(device.expect("a disk that forgets")))
+    Backend::new(Box::new(device.expect("a null disk")))
 }
 
 fn connect(backend: &Arc<Backend>, pool: &Arc<Pool>) -> (UnixStream, std::thread::JoinHandle<()>) {
@@ -153,7 +153,7 @@ fn world() -> &'static World {
         let driver = BlockDriver::new(64, RingFeatures { packed: false, event_index: false, indirect: true });
         let (stream, _session) = connect(&disk(), &pool);
         let mut front = FrontEnd::new(stream).expect("files");
-        front.agree(&driver.driver, 0).expect("it agrees");
+        front.negotiate(&driver.driver, 0).expect("it negotiates");
         assert!(front.start(0, &driver.driver.layout(), 64, 0).expect("it is there"));
         World { pool, attacked: disk(), neighbour: Mutex::new((driver, front)) }
     })

@@ -82,11 +82,11 @@ impl Guest {
 
     /// The same with a block device behind the ring.
     fn serve_all(&self, driver: &Driver, mut then: impl FnMut((u16, u16))) {
-        let device = BlockDevice::open(BlockOptions::default()).expect("a disk that forgets");
+        let device = BlockDevice::open(BlockOptions::default()).expect("a null disk");
         let mut served = ByHand::new(driver, Box::new(device.queue(16)));
         for change in self.changes.iter().chain(std::iter::repeat(&(0, 0)).take(4)) {
             served.serve(8);
-            assert_eq!(served.queue.in_flight(), 0, "a disk that forgets has nothing under way");
+            assert_eq!(served.queue.in_flight(), 0, "a null disk has nothing in flight");
             then(*change);
         }
     }

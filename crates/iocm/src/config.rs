@@ -5,7 +5,7 @@ mod device;
 mod line;
 mod net;
 
-use crate::worker::{Polling, USUAL_NAP_NS, WorkerOptions};
+use crate::worker::{DEFAULT_NAP_NS, Polling, WorkerOptions};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -92,7 +92,7 @@ impl Default for WorkersConfig {
             count: 1,
             cpus,
             polling: PollingConfig::default(),
-            longest_nap_us: USUAL_NAP_NS / 1000,
+            longest_nap_us: DEFAULT_NAP_NS / 1000,
         }
     }
 }
@@ -125,7 +125,7 @@ pub enum ConfigError {
     },
     /// A value is out of range, or contradicts another one.
     #[error("{0}")]
-    Nonsense(String),
+    Invalid(String),
 }
 
 impl Config {
@@ -157,9 +157,9 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let nonsense = |what: String| Err(ConfigError::Nonsense(what));
+        let invalid = |what: String| Err(ConfigError::Invalid(what));
         if self.workers.count == 0 {
-            return nonsense("count = 0: there must be an I/O worker at least".to_owned());
+            return invalid("count = 0: there must be an I/O worker at least".to_owned());
         }
         for list in &self.workers.cpus {
             cpu_list(list)?;
@@ -167,10 +167,10 @@ impl Config {
         for (index, device) in self.devices.iter().enumerate() {
             let name = &device.name;
             if self.devices[..index].iter().any(|other| other.name == *name) {
-                return nonsense(format!("two devices are called {name}"));
+                return invalid(format!("two devices are called {name}"));
             }
             if self.devices[..index].iter().any(|other| other.socket == device.socket) {
-                return nonsense(format!("two devices wait on {}", device.socket.display()));
+                return invalid(format!("two devices wait on {}", device.socket.display()));
             }
             device.check()?;
         }
@@ -181,9 +181,9 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Nonsense`] when a value cannot be written in TOML.
+    /// [`ConfigError::Invalid`] when a value cannot be written in TOML.
     pub fn text(&self) -> Result<String, ConfigError> {
-        toml::to_string(self).map_err(|error| ConfigError::Nonsense(error.to_string()))
+        toml::to_string(self).map_err(|error| ConfigError::Invalid(error.to_string()))
     }
 }
 
@@ -197,7 +197,7 @@ impl WorkersConfig {
     /// The options of the worker with this number.
     ///
     /// # Errors
-    /// [`ConfigError::Nonsense`].
+    /// [`ConfigError::Invalid`].
     pub fn worker(&self, number: usize) -> Result<WorkerOptions, ConfigError> {
         let cpus = self.cpus.get(number).map(|list| cpu_list(list)).transpose()?.unwrap_or_default();
         Ok(WorkerOptions { cpus, polling: self.polling(), ..WorkerOptions::default() })
@@ -207,23 +207,23 @@ impl WorkersConfig {
 /// Parses a list of CPUs such as `0-3,6`.
 ///
 /// # Errors
-/// [`ConfigError::Nonsense`].
+/// [`ConfigError::Invalid`].
 pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
     /// More CPUs than any host has.
-    const MOST: usize = 1 << 13;
-    let nonsense = || ConfigError::Nonsense(format!("`{text}` is not a list of CPUs such as 2 or 4-7,10"));
+    const MAX: usize = 1 << 13;
+    let invalid = || ConfigError::Invalid(format!("`{text}` is not a list of CPUs such as 2 or 4-7,10"));
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let number =
-            |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MOST).ok_or_else(nonsense);
+            |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MAX).ok_or_else(invalid);
         let (first, last) = (number(first)?, number(last)?);
         // A range that comes again and again is a short text and a long list.
         if first > last {
-            return Err(nonsense());
+            return Err(invalid());
         }
-        if cpus.len() + (last - first) >= MOST {
-            return Err(ConfigError::Nonsense(format!("a list of CPUs names at most {MOST} CPUs")));
+        if cpus.len() + (last - first) >= MAX {
+            return Err(ConfigError::Invalid(format!("a list of CPUs names at most {MAX} CPUs")));
         }
         cpus.extend(first..=last);
     }

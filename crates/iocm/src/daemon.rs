@@ -1,8 +1,8 @@
 //! The daemon: its devices, each with an endpoint, and its workers.
 
+mod bound;
 mod figures;
 mod loads;
-mod opened;
 
 use crate::config::{Arrangement, Config, ConfigError, DeviceConfig};
 
@@ -15,9 +15,9 @@ use crate::worker::WorkerError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use bound::BoundDevices;
 pub use figures::{DaemonFigures, DeviceReport, FORMAT, QueueReport, WorkerReport};
 pub(crate) use loads::Loads;
-pub use opened::Opened;
 
 /// A running daemon. Dropping it ends all requests in flight and disconnects its front-ends.
 #[derive(Debug)]
@@ -74,16 +74,16 @@ impl Daemon {
     ///
     /// [`DaemonError`]; nothing is left then.
     pub fn start(config: &Config) -> Result<Self, DaemonError> {
-        Self::serve(Opened::open(config)?)
+        Self::serve(BoundDevices::open(config)?)
     }
 
-    /// Starts the workers, and serves the devices that were opened before. All threads of the daemon start here.
+    /// Starts the workers, and serves the devices that were bound before. All threads of the daemon start here.
     ///
     /// # Errors
     ///
     /// Those of [`Self::start`].
-    pub fn serve(mut opened: Opened) -> Result<Self, DaemonError> {
-        let (config, switches) = (opened.config.clone(), Arc::clone(&opened.switches));
+    pub fn serve(mut bound: BoundDevices) -> Result<Self, DaemonError> {
+        let (config, switches) = (bound.config.clone(), Arc::clone(&bound.switches));
         let pool = Pool::new();
         if config.workers.arrangement == Arrangement::Shared || config.devices.is_empty() {
             for number in 0..config.workers.count as usize {
@@ -98,7 +98,7 @@ impl Daemon {
             adding: Mutex::default(),
             switches,
         };
-        while let Some((config, device, bound)) = opened.next() {
+        while let Some((config, device, bound)) = bound.next() {
             daemon.serve_device(config, device, bound)?;
         }
         Ok(daemon)
@@ -116,9 +116,9 @@ impl Daemon {
         if self.endpoints().iter().any(|endpoint| is_alike(&endpoint.config)) {
             return Err(DaemonError::Exists(config.name.clone()));
         }
-        let mut opened = Opened::nothing(&self.switches);
-        opened.add(config)?;
-        match opened.next() {
+        let mut bound = BoundDevices::nothing(&self.switches);
+        bound.add(config)?;
+        match bound.next() {
             Some((config, device, bound)) => self.serve_device(config, device, bound),
             None => Err(DaemonError::Exists(config.name.clone())),
         }

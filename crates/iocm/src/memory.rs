@@ -113,8 +113,8 @@ pub enum RegionError {
 /// The largest guest, bytes. A file may claim any size for free, but the addresses for its mapping are shared by all
 /// guests. Four times the host's memory leaves room for overcommitted guests.
 fn most_of_a_guest() -> u64 {
-    static MOST: OnceLock<u64> = OnceLock::new();
-    *MOST.get_or_init(|| {
+    static MAX: OnceLock<u64> = OnceLock::new();
+    *MAX.get_or_init(|| {
         // Miri does not say how much the host has.
         if cfg!(miri) {
             return 1 << 34;

@@ -94,7 +94,7 @@ pub struct Notifiers {
 }
 
 /// The default weight of a queue.
-pub const USUAL_WEIGHT: u32 = 100;
+pub const DEFAULT_WEIGHT: u32 = 100;
 
 impl Queue {
     /// A queue that is served as soon as a worker has it.
@@ -111,7 +111,7 @@ impl Queue {
             error: error.map(Arc::new),
             error_due: false,
             enabled: true,
-            weight: USUAL_WEIGHT,
+            weight: DEFAULT_WEIGHT,
             polled: false,
             left: None,
         }

@@ -77,7 +77,7 @@ pub enum RingError {
     Indirect,
     /// The records of requests in flight contradict each other.
     #[error("the inflight memory is damaged: an entry of a list is out of bounds, or in two lists")]
-    Remembered,
+    InflightMemory,
     /// A page that the ring or its buffers use was lost.
     #[error(
         "a page of the guest's memory was lost: its file was made shorter, found no room, or the machine's memory failed"

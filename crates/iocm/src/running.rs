@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::control::{Access, ControlEndpoints, ControlServer, EndpointsError};
-use crate::daemon::{Daemon, DaemonError, Opened};
+use crate::daemon::{BoundDevices, Daemon, DaemonError};
 use crate::safety::{Safety, SafetyError, group_of};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A daemon with open files, before its first thread.
 #[derive(Debug)]
 pub struct Ready {
-    opened: Opened,
+    bound: BoundDevices,
     endpoints: ControlEndpoints,
     safety: Safety,
 }
@@ -43,9 +43,9 @@ impl Ready {
     pub fn open(config: &Config) -> Result<Self, StartError> {
         let safety = Safety::new(&config.safety)?;
         let group = config.control.group.as_deref().map(group_of).transpose().map_err(SafetyError::from)?;
-        let opened = Opened::open(config)?;
+        let bound = BoundDevices::open(config)?;
         let endpoints = ControlEndpoints::make(&config.control, Access { user: safety.user(), group })?;
-        Ok(Self { opened, endpoints, safety })
+        Ok(Self { bound, endpoints, safety })
     }
 
     /// The mount of the control tree. Without privileges the daemon cannot unmount it itself.
@@ -60,9 +60,9 @@ impl Ready {
     ///
     /// [`StartError`]; the privileges may be gone then.
     pub fn run(self) -> Result<Running, StartError> {
-        let Self { opened, endpoints, safety } = self;
+        let Self { bound, endpoints, safety } = self;
         safety.take_effect()?;
-        let daemon = Arc::new(Daemon::serve(opened)?);
+        let daemon = Arc::new(Daemon::serve(bound)?);
         Ok(Running { _control: endpoints.serve(&daemon)?, daemon })
     }
 }

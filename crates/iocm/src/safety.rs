@@ -122,13 +122,13 @@ impl Safety {
 }
 
 /// The user that root becomes by default, if it exists.
-pub const USUAL_USER: &str = "exitless";
+pub const DEFAULT_USER: &str = "exitless";
 
 fn usual_account() -> Option<Account> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    match user_of(USUAL_USER) {
+    match user_of(DEFAULT_USER) {
         Ok(account) => Some(account),
         Err(error) => {
             tracing::warn!(

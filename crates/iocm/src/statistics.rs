@@ -131,9 +131,9 @@ counters! {
         calls,
         /// Times that requests were given back for which the guest wanted no call.
         calls_saved,
-        /// Times that the queue was looked at and had something.
+        /// Times that the queue was polled and had something.
         polls_full,
-        /// Times that the queue was looked at and had nothing.
+        /// Times that the queue was polled and had nothing.
         polls_empty,
         /// Ticks of the TSC spent on its requests.
         useful_ticks,

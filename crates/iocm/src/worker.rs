@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-pub use backoff::{Polling, USUAL_NAP_NS};
+pub use backoff::{DEFAULT_NAP_NS, Polling};
 pub use mailbox::Routes;
 
 /// The options of a worker.

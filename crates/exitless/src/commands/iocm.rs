@@ -51,7 +51,7 @@ pub(crate) enum Command {
     ///
     /// Exit status: as of `iocm ls`.
     Create(ask::CreateArguments),
-    /// Remove an I/O worker or a device from a running daemon, after all requests that are under way.
+    /// Remove an I/O worker or a device from a running daemon, after all requests in flight.
     ///
     /// Exit status: as of `iocm ls`.
     Remove(ask::RemoveArguments),

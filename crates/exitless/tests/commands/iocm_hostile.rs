@@ -39,7 +39,7 @@ fn guest(socket: &Path) -> (FrontEnd, NetDriver) {
         std::thread::sleep(Duration::from_millis(5));
     };
     let mut front = FrontEnd::new(stream).unwrap();
-    front.agree(&driver.receive, 0).unwrap();
+    front.negotiate(&driver.receive, 0).unwrap();
     assert!(front.start(0, &driver.receive.layout(), SIZE.into(), 0).unwrap());
     assert!(front.start(1, &driver.transmit.layout(), SIZE.into(), 0).unwrap());
     (front, driver)

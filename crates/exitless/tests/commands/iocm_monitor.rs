@@ -19,7 +19,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// A daemon with one worker on CPU 0 and a disk that forgets.
+/// A daemon with one worker on CPU 0 and a null disk.
 struct Served {
     directory: tempfile::TempDir,
     child: Child,

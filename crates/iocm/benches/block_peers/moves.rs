@@ -1,4 +1,4 @@
-//! For how long nobody serves queues that go from one worker to another: one with 32 requests under way, and those of 64
+//! For how long nobody serves queues that go from one worker to another: one with 32 requests in flight, and those of 64
 //! devices, one after the other and all at once.
 
 use crate::Outcome;

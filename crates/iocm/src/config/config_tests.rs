@@ -1,6 +1,6 @@
 use super::*;
 use crate::device::block::BlockOptions;
-use crate::worker::USUAL_NAP_NS;
+use crate::worker::DEFAULT_NAP_NS;
 
 fn refused(text: &str) -> String {
     Config::parse(text).unwrap_err().to_string()
@@ -12,7 +12,7 @@ const DISK: &str = "[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/run/
 fn what_is_not_said_is_usual() {
     let config = Config::parse(DISK).unwrap();
     assert_eq!(config.workers.count, 1);
-    assert_eq!(config.workers.polling(), Polling::Adaptive { nap_ns: USUAL_NAP_NS });
+    assert_eq!(config.workers.polling(), Polling::Adaptive { nap_ns: DEFAULT_NAP_NS });
     assert_eq!(config.devices[0].block(), BlockOptions::default());
     assert_eq!(config.workers.worker(0).unwrap(), WorkerOptions::default());
 }

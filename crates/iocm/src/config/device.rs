@@ -73,22 +73,22 @@ impl DeviceConfig {
     /// Checks the values that do not depend on other devices.
     ///
     /// # Errors
-    /// [`ConfigError::Nonsense`].
+    /// [`ConfigError::Invalid`].
     pub fn check(&self) -> Result<(), ConfigError> {
-        let nonsense = |what: String| Err(ConfigError::Nonsense(what));
+        let invalid = |what: String| Err(ConfigError::Invalid(what));
         let name = &self.name;
         if name.is_empty() || name.chars().any(char::is_control) {
-            return nonsense("a device's name is one line of text".to_owned());
+            return invalid("a device's name is one line of text".to_owned());
         }
         if self.serial.len() > SERIAL_BYTES {
-            return nonsense(format!("the serial number of {name} has more than {SERIAL_BYTES} bytes"));
+            return invalid(format!("the serial number of {name} has more than {SERIAL_BYTES} bytes"));
         }
         if !(1..=256).contains(&self.queues) {
-            return nonsense(format!("{name} has {} queues, and 1 to 256 can be", self.queues));
+            return invalid(format!("{name} has {} queues, and 1 to 256 can be", self.queues));
         }
         self.check_kind()?;
         if self.path.is_some() && self.null_size_bytes.is_some() {
-            return nonsense(format!("{name} has a path, and its file's size: leave out null-size-bytes"));
+            return invalid(format!("{name} has a path, and its file's size: leave out null-size-bytes"));
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl DeviceConfig {
     /// The options of a network device.
     ///
     /// # Errors
-    /// [`ConfigError::Nonsense`].
+    /// [`ConfigError::Invalid`].
     pub fn net(&self) -> Result<NetOptions, ConfigError> {
         net::options(self)
     }
@@ -109,11 +109,11 @@ impl DeviceConfig {
             || self.read_only
             || self.direct
             || !self.serial.is_empty();
-        let nonsense = |what: &str| Err(ConfigError::Nonsense(format!("{} is {what}", self.name)));
+        let invalid = |what: &str| Err(ConfigError::Invalid(format!("{} is {what}", self.name)));
         match self.kind {
-            DeviceType::Block if of_net => nonsense("a disk: leave out backend, mac and mtu"),
+            DeviceType::Block if of_net => invalid("a disk: leave out backend, mac and mtu"),
             DeviceType::Net if of_block => {
-                nonsense("a network device: leave out path, null-size-bytes, read-only, direct and serial")
+                invalid("a network device: leave out path, null-size-bytes, read-only, direct and serial")
             }
             DeviceType::Net => self.net().map(drop),
             DeviceType::Block => Ok(()),

@@ -32,12 +32,12 @@ const PAIRS: u16 = 127;
 
 impl NetBackend {
     fn link(&self, name: &str) -> Result<LinkOptions, ConfigError> {
-        let nonsense = |what: &str| Err(ConfigError::Nonsense(format!("backend of {name}: {what}")));
+        let invalid = |what: &str| Err(ConfigError::Invalid(format!("backend of {name}: {what}")));
         if self.netns.is_some() && self.tap.is_none() {
-            return nonsense("netns needs a tap, whose name is looked up in it");
+            return invalid("netns needs a tap, whose name is looked up in it");
         }
         if self.check_source && self.switch.is_none() {
-            return nonsense("check-source needs a switch");
+            return invalid("check-source needs a switch");
         }
         match (&self.tap, &self.tap_fds, &self.switch) {
             (Some(tap), None, None) => {
@@ -47,7 +47,7 @@ impl NetBackend {
             (None, None, Some(switch)) => {
                 Ok(LinkOptions::Switch { name: switch.clone(), checks_source: self.check_source })
             }
-            _ => nonsense("exactly one of tap, tap-fds and switch is needed"),
+            _ => invalid("exactly one of tap, tap-fds and switch is needed"),
         }
     }
 }
@@ -55,20 +55,20 @@ impl NetBackend {
 /// The options of a network device.
 pub(super) fn options(config: &DeviceConfig) -> Result<NetOptions, ConfigError> {
     let name = &config.name;
-    let nonsense = |what: String| ConfigError::Nonsense(format!("{name}: {what}"));
+    let invalid = |what: String| ConfigError::Invalid(format!("{name}: {what}"));
     let link = config.backend.as_ref().map(|backend| backend.link(name)).transpose()?.unwrap_or_default();
     let mac = config.mac.as_ref().map(|text| {
-        address(text).ok_or_else(|| nonsense(format!("`{text}` is not an address such as 52:54:00:12:34:56")))
+        address(text).ok_or_else(|| invalid(format!("`{text}` is not an address such as 52:54:00:12:34:56")))
     });
     let mac = mac.transpose()?;
     if matches!(link, LinkOptions::Switch { checks_source: true, .. }) && mac.is_none() {
-        return Err(nonsense("check-source needs the guest's address as mac".to_owned()));
+        return Err(invalid("check-source needs the guest's address as mac".to_owned()));
     }
     if let Some(mtu) = config.mtu.filter(|mtu| !MTU.contains(mtu)) {
-        return Err(nonsense(format!("mtu = {mtu}, expected 68 to 65535")));
+        return Err(invalid(format!("mtu = {mtu}, expected 68 to 65535")));
     }
     if config.queues > PAIRS {
-        return Err(nonsense(format!("{} pairs of queues, expected 1 to {PAIRS}", config.queues)));
+        return Err(invalid(format!("{} pairs of queues, expected 1 to {PAIRS}", config.queues)));
     }
     Ok(NetOptions {
         link,

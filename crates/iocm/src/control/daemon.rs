@@ -10,7 +10,7 @@ use crate::device::net::NetError;
 use crate::device::{Limit, ResizeError};
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::pool::PoolError;
-use crate::queue::{Queue, USUAL_WEIGHT};
+use crate::queue::{DEFAULT_WEIGHT, Queue};
 use crate::session::BackendQueue;
 use crate::worker::{Polling, WorkerError};
 use std::io;
@@ -104,7 +104,7 @@ impl Daemon {
             worker: now.or(wanted.filter(still_there)),
             served: now.is_some(),
             broken: queue.state.broken.load(Ordering::Relaxed),
-            weight: if weight == 0 { USUAL_WEIGHT } else { weight },
+            weight: if weight == 0 { DEFAULT_WEIGHT } else { weight },
             polled: queue.polled.load(Ordering::Relaxed),
             figures: queue.state.counters.read(),
             delays: queue.state.delays.counts(),

@@ -111,7 +111,8 @@ pub struct QueueFacts {
     pub polled: bool,
     /// Its counters.
     pub figures: QueueFigures,
-    /// Requests by their delay until they were taken: element n counts those of 2^n to 2^(n+1) nanoseconds.
+    /// Requests by their delay until they were taken: element n counts those from 2^n up to, not
+    /// including, 2^(n+1) nanoseconds.
     pub delays: [u64; BUCKETS],
     /// Moves: their number, the last pause and the longest, nanoseconds.
     pub moves: [u64; 3],

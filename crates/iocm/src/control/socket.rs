@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// The largest number of peers at a time.
-pub const MOST_PEERS: usize = 64;
+pub const MAX_PEERS: usize = 64;
 
 /// A control socket that nobody serves yet. Dropping it removes the file.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl BoundSocket {
                         break;
                     }
                     match stream {
-                        Ok(stream) => welcome(stream, access, &peers, &daemon),
+                        Ok(stream) => accept(stream, access, &peers, &daemon),
                         Err(error) => {
                             tracing::warn!("No peer can connect to the control socket: {error}");
                             // Most likely the process has too many open files: accepting again at once would use a
@@ -141,7 +141,7 @@ impl Drop for ControlSocket {
 }
 
 /// Serves a peer in a thread of its own, if it may use the socket.
-fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<ServedPeer>>, daemon: &Arc<Daemon>) {
+fn accept(stream: UnixStream, access: Access, peers: &Mutex<Vec<ServedPeer>>, daemon: &Arc<Daemon>) {
     let mut peers = peers.lock().unwrap_or_else(PoisonError::into_inner);
     peers.retain(|peer| !peer.thread.is_finished());
     let mut connection = PeerConnection::new(stream);
@@ -149,8 +149,8 @@ fn welcome(stream: UnixStream, access: Access, peers: &Mutex<Vec<ServedPeer>>, d
         tracing::warn!("A peer of the control socket is refused: {why}");
         return connection.refuse(&why);
     }
-    if peers.len() >= MOST_PEERS {
-        return connection.refuse(&format!("{MOST_PEERS} peers are served already: end one of them"));
+    if peers.len() >= MAX_PEERS {
+        return connection.refuse(&format!("{MAX_PEERS} peers are served already: end one of them"));
     }
     let Ok(copy) = connection.stream().try_clone() else { return };
     let daemon = Arc::clone(daemon);

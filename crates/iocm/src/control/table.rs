@@ -39,9 +39,12 @@ pub fn of(object: Object) -> &'static [Attribute] {
 
 /// All attributes with the path of their object, which has `N` and `M` for numbers.
 pub fn attributes() -> impl Iterator<Item = (&'static str, &'static Attribute)> {
-    const PLACES: [&str; 7] =
+    const SECTIONS: [&str; 7] =
         ["", "workers/", "devices/", "queues/", "workers/w.N/", "devices/d.N/", "queues/vq.N.M/"];
-    PLACES.iter().zip(TABLES.iter()).flat_map(|(place, table)| table.iter().map(move |one| (*place, one)))
+    SECTIONS
+        .iter()
+        .zip(TABLES.iter())
+        .flat_map(|(section, table)| table.iter().map(move |one| (*section, one)))
 }
 
 /// The attributes that an object has; none if it does not exist.
@@ -141,7 +144,7 @@ fn workers() -> Vec<Attribute> {
 fn devices() -> Vec<Attribute> {
     let create = "Makes one more device. What is written is a `[[device]]` of the configuration, as a table of TOML or an \
                   object of JSON.";
-    let remove = "Removes the device that is named, after its requests under way. Its front-end sees the connection close.";
+    let remove = "Removes the device that is named, after its requests in flight. Its front-end sees the connection close.";
     vec![
         written(attribute("create", "TOML or JSON", create.to_owned(), Reader::None), |_, text| {
             Ok(Operation::AddDevice(Box::new(DeviceConfig::parse(text)?)))

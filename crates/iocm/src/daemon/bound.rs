@@ -1,4 +1,4 @@
-//! The files and sockets of a daemon, opened before it gives up the privileges to open them.
+//! The files and sockets of a daemon, bound before it gives up the privileges to open them.
 
 use super::DaemonError;
 use crate::config::{Config, DeviceConfig, DeviceType};
@@ -12,24 +12,24 @@ use std::sync::Arc;
 
 /// Devices with open files and listening sockets. Dropping them removes the sockets.
 #[derive(Debug)]
-pub struct Opened {
+pub struct BoundDevices {
     pub(super) config: Config,
     pub(super) switches: Arc<Switches>,
     devices: VecDeque<(DeviceConfig, Box<dyn Device>, BoundEndpoint)>,
 }
 
-impl Opened {
+impl BoundDevices {
     /// Opens what a configuration names.
     ///
     /// # Errors
     ///
     /// [`DaemonError`]; nothing is left then.
     pub fn open(config: &Config) -> Result<Self, DaemonError> {
-        let mut opened = Self { config: config.clone(), switches: Arc::default(), devices: VecDeque::new() };
+        let mut bound = Self { config: config.clone(), switches: Arc::default(), devices: VecDeque::new() };
         for device in &config.devices {
-            opened.add(device)?;
+            bound.add(device)?;
         }
-        Ok(opened)
+        Ok(bound)
     }
 
     pub(super) fn nothing(switches: &Arc<Switches>) -> Self {

@@ -22,7 +22,7 @@ fn devices_are_given_to_workers_as_they_are_to_be() {
         for endpoint in daemon.endpoints() {
             let driver = BlockDriver::new(16, RingFeatures::default());
             let mut front = FrontEnd::new(UnixStream::connect(&endpoint.config.socket).unwrap()).unwrap();
-            front.agree(&driver.driver, 0).unwrap();
+            front.negotiate(&driver.driver, 0).unwrap();
             assert!(front.start(0, &driver.driver.layout(), 16, 0).unwrap());
             fronts.push((front, driver));
         }

@@ -54,7 +54,8 @@ pub struct QueueReport {
     /// Its counters.
     #[serde(flatten)]
     pub figures: QueueFigures,
-    /// Requests by their delay until they were taken: element n counts those of 2^n to 2^(n+1) nanoseconds.
+    /// Requests by their delay until they were taken: element n counts those from 2^n up to, not
+    /// including, 2^(n+1) nanoseconds.
     pub delays: Vec<u64>,
 }
 

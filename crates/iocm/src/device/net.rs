@@ -24,9 +24,9 @@ use switch::{Address, Port, Sender, Switches};
 use transmit::{Target, Transmit};
 
 pub use buffers::{Buffers, Delivery};
-pub use header::{Cut, LEGACY_SIZE, Malformed, NetHeader, SIZE};
+pub use header::{LEGACY_SIZE, Malformed, NetHeader, SIZE, Segmentation};
 pub use offload::{Offloads, cut, make_checksum};
-pub use packet::{HEAD, LARGEST, Layers, Version};
+pub use packet::{HEAD, HeaderOffsets, LARGEST, Version};
 pub use tap::{Tap, TapOptions, TapQueue};
 
 /// The link of a network device: the tap or switch that it is connected to.
@@ -209,32 +209,32 @@ impl NetDevice {
 
     /// Makes the handler of a receive queue.
     #[must_use]
-    pub fn receive(self: &Arc<Self>, pair: u16, agreed: VirtioFeatures) -> Receive {
-        let offloads = Offloads::of_guest(agreed);
+    pub fn receive(self: &Arc<Self>, pair: u16, negotiated: VirtioFeatures) -> Receive {
+        let offloads = Offloads::of_guest(negotiated);
         let source = match &self.link {
             Link::Nothing => Source::Nothing,
             Link::Tap(tap) => {
                 tap.set_offloads(offloads);
                 tap.queue(usize::from(pair)).map_or(Source::Nothing, Source::Tap)
             }
-            Link::Port(port) => match port.receive_queues.get(usize::from(pair)) {
-                Some(receive_queue) => Source::Switch(Arc::clone(receive_queue)),
+            Link::Port(port) => match port.backlogs.get(usize::from(pair)) {
+                Some(backlog) => Source::Switch(Arc::clone(backlog)),
                 None => Source::Nothing,
             },
         };
-        let merges = agreed.has(features::MERGEABLE);
-        Receive::new(Arc::clone(self), source, merges, Self::header(agreed), offloads)
+        let merges = negotiated.has(features::MERGEABLE);
+        Receive::new(Arc::clone(self), source, merges, Self::header(negotiated), offloads)
     }
 
     /// Makes the handler of a transmit queue.
     #[must_use]
-    pub fn transmit(self: &Arc<Self>, pair: u16, agreed: VirtioFeatures) -> Transmit {
+    pub fn transmit(self: &Arc<Self>, pair: u16, negotiated: VirtioFeatures) -> Transmit {
         let target = match &self.link {
             Link::Nothing => Target::Nothing,
             Link::Tap(tap) => tap.queue(usize::from(pair)).map_or(Target::Nothing, Target::Tap),
             Link::Port(port) => Target::Switch(Box::new(Sender::new(Arc::clone(port)))),
         };
-        Transmit::new(Arc::clone(self), target, Self::header(agreed), Offloads::of_device(agreed))
+        Transmit::new(Arc::clone(self), target, Self::header(negotiated), Offloads::of_device(negotiated))
     }
 
     /// Announces a guest to the network (RFC 903: a request for its own address).

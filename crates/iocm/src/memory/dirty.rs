@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const PAGE: u64 = 0x1000;
 
 /// The largest log, bytes: for 32 TiB of guest addresses.
-const MOST: u64 = 1 << 30;
+const MAX: u64 = 1 << 30;
 
 /// A bitmap with a bit for each page of the guest, shared with the front-end.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl DirtyLog {
     /// # Errors
     /// [`LogError`].
     pub fn of_file(file: &File, offset: u64, size: u64) -> Result<Self, LogError> {
-        if size > MOST {
+        if size > MAX {
             return Err(LogError::TooLarge(size));
         }
         Ok(Self { mapping: Mapping::of_file(file, offset, size)? })

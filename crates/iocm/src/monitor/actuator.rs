@@ -1,4 +1,4 @@
-//! The host behind the monitor: our own I/O workers, or the threads of the kernel's vhost.
+//! The target of the monitor: our own I/O workers, or the threads of the kernel's vhost.
 
 mod computing;
 mod pinning;
@@ -17,25 +17,25 @@ pub use workers::Workers;
 
 /// A source of figures that also carries out decisions.
 pub trait Actuator {
-    /// Looks at the host. What is counted is of the time since the last look.
+    /// Reads the host. Counts are those since the last call.
     ///
     /// # Errors
     /// [`Trouble`] when there is nothing to decide about.
     fn look(&mut self) -> Result<Seen, Trouble>;
 
-    /// Carries actions out, in order, that lead to this layout. What could not be done for a reason that goes away by
-    /// itself (a queue is no more, a thread has ended) is left out and told.
+    /// Carries out, in order, the actions that lead to this layout. Actions that fail for a transient reason (a queue was
+    /// removed, a thread has ended) are skipped and reported.
     ///
     /// # Errors
     /// [`Trouble`] when the rest is not worth trying.
     fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble>;
 
-    /// Which workers look again at once instead of waiting for kicks, by place. Empty where that is not the monitor's.
+    /// The workers that poll instead of waiting for kicks, by core. Empty if the monitor does not control that.
     fn polled(&self) -> BTreeMap<WorkerCore, bool> {
         BTreeMap::new()
     }
 
-    /// Has workers look again at once, or wait. What could not be done.
+    /// Sets workers to poll or to wait. Returns what could not be done.
     ///
     /// # Errors
     /// [`Trouble`] when the rest is not worth trying.
@@ -43,18 +43,18 @@ pub trait Actuator {
         Ok(Vec::new())
     }
 
-    /// Puts everything back that does not outlast the monitor. What could not be.
+    /// Restores everything that does not outlast the monitor. Returns what could not be restored.
     fn give_back(&mut self) -> Vec<String>;
 
     /// The name of a queue.
     fn name_of(&self, queue: u32) -> String;
 }
 
-/// Why there is nothing to decide about. The monitor does nothing then, says so, and looks again later.
+/// The reason why nothing can be decided. The monitor then does nothing, reports it, and tries again in the next period.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// The data plane is not there, or ended.
+    /// The data plane is not running.
     #[error(transparent)]
     DataPlane(#[from] ClientError),
     /// There are too few CPUs to share.

@@ -1,17 +1,17 @@
-//! Which worker serves which queue: a decision from figures alone.
+//! The assignment of queues to workers, decided from figures alone.
 //!
 //! The longest-processing-time rule (Graham, "Bounds on multiprocessing timing anomalies", 1969) gives the heaviest queue
-//! first to the core with the least load, and ends within a third of the best. Three wishes bend it: a queue stays where
-//! it is unless a move is worth it, it goes to a core of its VM's NUMA node, and bulk keeps apart from the rest.
+//! first to the core with the least load, and ends within a third of the best. Three preferences modify it: a queue
+//! stays where it is unless a move is worth it, prefers a core of its VM's NUMA node, and bulk is kept apart from the rest.
 
 use super::{Core, Layout, QueueView, WorkerCore};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A queue moves only if its new core is better by this share of a core.
 const STAY: f64 = 0.05;
-/// To be served from another NUMA node costs a queue this part of its own load more.
+/// The extra cost of serving a queue from another NUMA node, as a share of its own load.
 const FAR: f64 = 0.3;
-/// Queues are moved to be nearer when that saves so many CPUs' worth.
+/// Queues move to their own node if that saves this many CPUs' worth.
 const WORTH_FAR: f64 = 0.1;
 /// Waiting behind bulk costs as much as this share of a core.
 const MIXED: f64 = 0.15;
@@ -19,7 +19,7 @@ const MIXED: f64 = 0.15;
 const TOLERATED: f64 = 0.15;
 
 /// The index of each bin by its class, in the order of their loads: of bins of one class only the least loaded can be the
-/// cheapest, so that ten thousand queues find their places among hundreds of cores in no time.
+/// cheapest, so that ten thousand queues are assigned to hundreds of cores quickly.
 #[derive(Default)]
 struct Bins {
     all: Vec<Bin>,
@@ -33,7 +33,7 @@ struct Bin {
     other: f64,
 }
 
-/// The node, and whether there is bulk and anything else that others would wait behind.
+/// The node, and whether the bin has bulk and whether it has other queues.
 type Class = (u32, bool, bool);
 
 impl Bin {
@@ -41,7 +41,7 @@ impl Bin {
         (self.core.node, self.bulk > STAY, self.other > STAY)
     }
 
-    /// Loads are not negative, and those are ordered as their bits are.
+    /// Loads are not negative, so their bits have the same order.
     fn order(&self, index: usize) -> (u64, usize) {
         (self.load.max(0.0).to_bits(), index)
     }
@@ -63,7 +63,7 @@ impl Bins {
         }
     }
 
-    /// The cheapest bin for a queue that is `here` now.
+    /// The cheapest bin for a queue that is in the bin `here` now.
     fn cheapest(&self, queue: &QueueView, here: Option<usize>) -> Option<usize> {
         let least = self.by_class.values().filter_map(|class| class.first().map(|&(_, index)| index));
         let of = |index: usize| self.all.get(index).map(|bin| cost(bin, queue, here == Some(index)));
@@ -128,7 +128,7 @@ fn spread(queues: &[QueueView], cores: &[Core], cores_by_queue: &BTreeMap<u32, W
 fn cost(bin: &Bin, queue: &QueueView, is_here: bool) -> f64 {
     let far = queue.node.is_some_and(|node| node != bin.core.node);
     let behind = if queue.is_bulk() { bin.other } else { bin.bulk };
-    // Idle queues wait behind nothing and bring nothing.
+    // Idle queues neither wait for others nor delay them.
     let weight = (queue.useful / STAY).min(1.0);
     bin.load
         + if is_here { 0.0 } else { STAY }
@@ -147,7 +147,7 @@ fn far(layout: &Layout, queues: &[QueueView], cores: &[Core]) -> f64 {
     queues.iter().filter(is_far).map(|queue| FAR * queue.useful).sum()
 }
 
-/// Cores that have much of both kinds.
+/// The cores that have much load of both kinds.
 fn mixed(layout: &Layout, queues: &[QueueView]) -> usize {
     let cores_by_queue = layout.cores_by_queue();
     let mut kinds: BTreeMap<WorkerCore, (f64, f64)> = BTreeMap::new();

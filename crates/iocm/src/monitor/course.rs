@@ -1,4 +1,4 @@
-//! The monitor at work: look, decide, act, say it; again and again, by whoever has a clock.
+//! The loop of the monitor: read figures, decide, act, report. The caller has the clock.
 
 use super::actuator::{Actuator, Seen};
 use super::view::total;
@@ -6,7 +6,7 @@ use super::{Action, ExitsSeen, Layout, PolicyState, Reason, Settings, VmExits, d
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The number of the format of what is said. Within one number fields are added, never changed.
+/// The format number of the output. Within one number fields are added, never changed.
 pub const MONITOR_FORMAT: u32 = 1;
 
 /// A monitor over one actuator.
@@ -16,7 +16,7 @@ pub struct Monitor<A: Actuator> {
     settings: Settings,
     memory: PolicyState,
     dry_run: bool,
-    /// VM exits, where somebody counts them.
+    /// VM exits, if they are counted.
     exits: Option<ExitsSeen>,
     /// The last message, so that it is not repeated while it holds.
     said: Said,
@@ -34,7 +34,7 @@ struct Said {
 pub struct Step {
     /// The figures of the period; `None` in trouble.
     pub seen: Option<Seen>,
-    /// The layout at the end; in a dry run as it is, not as it should be.
+    /// The layout at the end; in a dry run the present one, not the one decided on.
     pub layout: Layout,
     /// The message, if there is one: a decision, or the reason why none could be made.
     pub said: Option<Decided>,
@@ -45,30 +45,30 @@ pub struct Step {
 pub struct Decided {
     /// [`MONITOR_FORMAT`].
     pub format: u32,
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub time: f64,
-    /// Nothing was changed, only told.
+    /// A dry run: nothing was changed.
     pub dry_run: bool,
     /// The figures of the period; `None` in trouble.
     pub figures: Option<Figures>,
-    /// Why, with its own figures; `None` in trouble.
+    /// The reason, with its own figures; `None` in trouble.
     pub reason: Option<Reason>,
     /// I/O cores before.
     pub cores_before: Vec<u32>,
-    /// I/O cores that should be.
+    /// I/O cores decided on.
     pub cores: Vec<u32>,
-    /// The queues at each place: `anywhere`, or the core's number.
+    /// The queues by core: its number, or `anywhere`.
     pub queues: BTreeMap<String, Vec<String>>,
     /// The actions, in order; in a dry run those that would be taken.
     pub actions: Vec<Action>,
-    /// Workers, by place, that look again at once from now on, or no longer.
+    /// Workers, by core, that start or stop polling.
     #[serde(default)]
     pub polling: BTreeMap<String, bool>,
     /// The actions that failed.
     pub left_out: Vec<String>,
     /// The VMs that are left alone, with the reason.
     pub notes: Vec<String>,
-    /// Why nothing is done.
+    /// The reason why nothing is done.
     pub trouble: Option<String>,
 }
 
@@ -117,7 +117,7 @@ impl Figures {
 }
 
 impl<A: Actuator> Monitor<A> {
-    /// A monitor that begins without memory.
+    /// A monitor without earlier figures.
     #[must_use]
     pub fn new(actuator: A, settings: Settings, dry_run: bool) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl<A: Actuator> Monitor<A> {
         }
     }
 
-    /// Takes in what was counted of VM exits: it is shown beside what is seen from now on, and decides nothing.
+    /// Sets the counts of VM exits, which are reported with the figures from now on and do not affect decisions.
     pub fn take_exits(&mut self, exits: ExitsSeen) {
         self.exits = Some(exits);
     }
@@ -153,7 +153,7 @@ impl<A: Actuator> Monitor<A> {
         &self.actuator
     }
 
-    /// One period: looks, decides, and acts unless it is a dry run. `time` is now, in seconds since 1970.
+    /// Runs one period: reads figures, decides, and acts unless it is a dry run. `time` is now, in seconds since 1970.
     pub fn step(&mut self, time: f64) -> Step {
         let mut seen = match self.actuator.look() {
             Ok(seen) => seen,
@@ -163,7 +163,7 @@ impl<A: Actuator> Monitor<A> {
         let now = Layout::of(&seen.view);
         let decision = decide(&self.settings, &mut self.memory, &seen.view);
         if self.dry_run {
-            // What is not done neither helps nor harms.
+            // A change that is not made has no effect to judge.
             self.memory.only_said();
         }
         let actions = now.actions_to(&decision.layout);
@@ -206,7 +206,7 @@ impl<A: Actuator> Monitor<A> {
         let is_new = recovered
             || self.said.notes != decided.notes
             || match (self.dry_run, decided.reason) {
-                // In a dry run the same is wanted again and again.
+                // A dry run decides the same in every period.
                 (true, _) => would != self.said.would,
                 (false, Some(Reason::Fine { .. })) => {
                     !decided.actions.is_empty() || !decided.polling.is_empty()
@@ -217,7 +217,7 @@ impl<A: Actuator> Monitor<A> {
         Step { seen: Some(seen), layout, said: is_new.then_some(decided) }
     }
 
-    /// Nothing is decided or done, and what was learnt is of a host that was another one.
+    /// Decides and does nothing, and drops what was learnt, because the host may have changed.
     fn in_trouble(&mut self, time: f64, trouble: String) -> Step {
         self.memory = PolicyState::default();
         if self.said.trouble.as_ref() == Some(&trouble) {
@@ -234,7 +234,7 @@ impl<A: Actuator> Monitor<A> {
         Step { said: Some(decided), ..Step::default() }
     }
 
-    /// Puts everything back that does not outlast the monitor. What could not be.
+    /// Restores everything that does not outlast the monitor. Returns what could not be restored.
     pub fn end(mut self) -> Vec<String> {
         self.actuator.give_back()
     }

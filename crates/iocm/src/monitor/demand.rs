@@ -2,14 +2,15 @@
 
 use super::{PolicyState, Settings, View};
 
-/// I/O of up to so many CPUs' worth is served without a core of its own.
+/// I/O of up to this many CPUs' worth is served without a dedicated core.
 const ALONE: f64 = 0.5;
-/// A full worker may want so many times more than it does.
+/// The demand of a full worker may be this many times its load.
 const HIDDEN: f64 = 2.0;
-/// Requests that a core of their own makes cheaper cost at least this part of what they cost without.
+/// With a dedicated core, requests cost at least this share of what they cost without one.
 const LEAST_OWN: f64 = 0.1;
 /// A load's known demand holds as long as no more than this share of it is seen, because what is seen varies.
 const STILL: f64 = 0.9;
+
 /// The highest load of workers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
@@ -17,9 +18,9 @@ pub(super) struct Bounds {
     usual: f64,
     /// The same while vCPUs wait for CPUs.
     short: f64,
-    /// CPUs' worth of I/O for a worker without a core of its own.
+    /// CPUs' worth of I/O for a worker without a dedicated core.
     alone: f64,
-    /// The same while vCPUs wait for CPUs: a core that is taken from them is a core less for those who ask for I/O.
+    /// The same while vCPUs wait for CPUs: a core that is taken from them slows down those that submit I/O.
     alone_short: f64,
 }
 
@@ -33,19 +34,19 @@ impl Bounds {
     }
 }
 
-/// The CPUs that I/O and vCPUs would take if both got all they ask for, in CPUs' worth.
+/// The CPUs' worth that I/O and vCPUs would use if both got all they demand.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct Demand {
     pub(super) io: f64,
-    /// The same I/O where no core is its own.
+    /// The same I/O without a dedicated core.
     alone: f64,
     computing: f64,
     cores: f64,
-    /// Workers were full, so that I/O may want more.
+    /// Workers were full, so that the demand of I/O may be higher.
     pub(super) hidden: bool,
 }
 
-impl Wanted {
+impl Demand {
     pub(super) fn of(
         settings: &Settings,
         memory: &PolicyState,
@@ -55,7 +56,7 @@ impl Wanted {
     ) -> Self {
         let (useful, cores) = (view.useful(), view.cores.len() as f64);
         let computing = view.computing + view.waiting;
-        // vCPUs that wait ask for less I/O.
+        // vCPUs that wait submit less I/O.
         let progress = if computing > 0.0 { view.computing / computing } else { 1.0 };
         let limit = if before == 0 { settings.full * progress } else { settings.full };
         let hidden = view.workers.iter().any(|worker| worker.useful >= limit);
@@ -68,12 +69,12 @@ impl Wanted {
             (true, Some(known)) if known > seen * STILL => known.max(seen),
             (true, _) => seen * HIDDEN,
         };
-        // Requests that are not seen yet take longer as well.
+        // Hidden requests take longer as well.
         let alone = io + longer * if seen > 0.0 { io / seen } else { 1.0 };
         Self { io, alone, computing, cores, hidden }
     }
 
-    /// The I/O that so many cores serve within these bounds.
+    /// The I/O that this many cores serve within these bounds.
     fn served(&self, cores: usize, bounds: Bounds) -> f64 {
         if cores == 0 {
             let busy = self.alone.min(1.0);
@@ -88,7 +89,7 @@ impl Wanted {
         (cores as f64 * bound).min(self.io * progress)
     }
 
-    /// The fewest cores that serve as much as can be served.
+    /// The smallest number of cores with nearly the highest throughput.
     pub(super) fn cores(&self, bounds: Bounds, range: std::ops::RangeInclusive<usize>) -> usize {
         let served = |cores| self.served(cores, bounds);
         let best = range.clone().map(served).fold(0.0, f64::max);

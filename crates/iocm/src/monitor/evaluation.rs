@@ -84,7 +84,7 @@ impl Judged<'_> {
     }
 }
 
-/// Why a text is no evaluation.
+/// The reason why a text is not an evaluation.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoEvaluation {
@@ -94,7 +94,7 @@ pub enum NoEvaluation {
     /// Another version wrote it.
     #[error("It has format {0}, and this exitless reads {EVALUATION_FORMAT}; use the exitless that wrote it")]
     Format(u32),
-    /// A figure is none.
+    /// A figure is not valid.
     #[error("Its phase {phase:?} has {what}, which no measurement gives")]
     Figure {
         /// The phase.

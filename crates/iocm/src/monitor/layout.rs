@@ -1,4 +1,4 @@
-//! Which worker has which core and which queues, and what it takes to get there.
+//! The assignment of cores and queues to workers, and the actions that change it.
 
 use super::{QueueView, View};
 use serde::{Deserialize, Serialize};
@@ -8,35 +8,35 @@ use std::collections::{BTreeMap, BTreeSet};
 /// one, and runs wherever the kernel finds room.
 pub type WorkerCore = Option<u32>;
 
-/// One thing that is done to the workers. A worker is called by its place: no two have the same.
+/// A change of the workers. A worker is named by its core: no two have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "action")]
 pub enum Action {
-    /// A worker is made there.
+    /// A worker is created for this core.
     Add {
-        /// Its place.
+        /// Its core.
         at: WorkerCore,
     },
-    /// A queue goes to the worker there.
+    /// A queue moves to the worker of this core.
     Move {
         /// The queue's number.
         queue: u32,
-        /// The worker's place.
+        /// The worker's core.
         to: WorkerCore,
     },
-    /// The worker there is ended; it has no queues any more.
+    /// The worker of this core, which has no queues any more, is removed.
     Remove {
-        /// Its place.
+        /// Its core.
         at: WorkerCore,
     },
 }
 
-/// A way to serve all queues: by place, the queues that its worker has.
+/// An assignment of all queues: for each core, the queues of its worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout(pub BTreeMap<WorkerCore, BTreeSet<u32>>);
 
 impl Layout {
-    /// The one that is there now.
+    /// The present layout.
     #[must_use]
     pub fn of(view: &View) -> Self {
         let cores_by_queue: BTreeMap<u32, WorkerCore> =
@@ -50,13 +50,13 @@ impl Layout {
         layout
     }
 
-    /// Cores that a worker has for itself.
+    /// The cores that are dedicated to workers.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.0.keys().flatten().count()
     }
 
-    /// The place that each queue is served at.
+    /// The core on which each queue is served.
     #[must_use]
     pub fn cores_by_queue(&self) -> BTreeMap<u32, WorkerCore> {
         let each = |(&core, queues): (&WorkerCore, &BTreeSet<u32>)| {
@@ -65,13 +65,13 @@ impl Layout {
         self.0.iter().flat_map(each).collect()
     }
 
-    /// A place as it is told: `anywhere`, or the core's number.
+    /// The name of a core in messages: its number, or `anywhere`.
     #[must_use]
     pub fn core_name(core: WorkerCore) -> String {
         core.map_or_else(|| "anywhere".to_owned(), |core| core.to_string())
     }
 
-    /// The queues at each place, with their names.
+    /// The names of the queues on each core.
     #[must_use]
     pub fn named(&self, name_of: impl Fn(u32) -> String) -> BTreeMap<String, Vec<String>> {
         let names = |queues: &BTreeSet<u32>| queues.iter().map(|&queue| name_of(queue)).collect();
@@ -93,7 +93,7 @@ impl Layout {
         actions
     }
 
-    /// The load of the busiest worker and of the idlest one, as shares of a core.
+    /// The loads of the busiest and of the least busy worker, as shares of a core.
     #[must_use]
     pub fn extremes(&self, queues: &[QueueView]) -> (f64, f64) {
         let useful: BTreeMap<u32, f64> = queues.iter().map(|queue| (queue.number, queue.useful)).collect();

@@ -1,17 +1,17 @@
 //! The policy: the number of I/O cores, decided from figures alone, without a clock and without side effects.
 //!
-//! The time that workers spend on requests says how many cores they need, as long as none of them is full. A full
-//! worker hides the demand; then, and when vCPUs are short of CPUs, only a try tells. So every change of the number of
-//! cores is a try: the throughput before and after is compared, and a change that did not pay is taken back. After each
-//! that was taken back the next one is made later, until the load itself changes.
+//! The time that workers spend on requests shows how many cores they need, as long as none of them is full. A full
+//! worker hides the demand; then, and when vCPUs are short of CPUs, only a trial shows it. So every change of the number of
+//! cores is a trial: the throughput before and after is compared, and a change that did not pay is reverted. Each reverted
+//! change doubles the delay until the next trial, until the load itself changes.
 
-use super::demand::{Bounds, Wanted};
+use super::demand::{Bounds, Demand};
 use super::trial::{Direction, LoadProfile, SPARE_PERIODS, Trial, TrialResult};
 use super::{Core, Layout, PolicyState, QueueView, Settings, View, WorkerCore, balance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Decides by what was seen in the last period, and remembers.
+/// Decides from the figures of the last period, and updates the state of the policy.
 #[must_use]
 pub fn decide(settings: &Settings, memory: &mut PolicyState, view: &View) -> Decision {
     let now = Layout::of(view);
@@ -19,8 +19,8 @@ pub fn decide(settings: &Settings, memory: &mut PolicyState, view: &View) -> Dec
     memory.pass(load, now.cores(), view.useful());
     let tried = memory.trial.clone();
     let (cores, reason) = count(settings, memory, view, now.cores(), load);
-    // What was given back is taken again as it was. More cores showed what each queue wants, which full workers hide, so
-    // that those that remain are balanced by that.
+    // A reverted removal restores the earlier layout. A reverted addition has shown the demand of each queue, which full
+    // workers hide, so the queues are balanced over the remaining cores by that.
     let undone = match reason {
         Reason::Regret { direction: Direction::Fewer, .. } => tried.and_then(|trial| trial.undone(view)),
         _ => None,
@@ -45,14 +45,14 @@ fn count(
     load: LoadProfile,
 ) -> (usize, Reason) {
     let useful = view.useful();
-    // A core is always left to the vCPUs.
+    // At least one core is left to the vCPUs.
     let room = view.cores.len().saturating_sub(1);
     let most = settings.most_cores.map_or(room, |most| most.min(room));
     let least = settings.least_cores.min(most);
 
     let mut kept = None;
     if let Some(trial) = memory.trial.take() {
-        let seen = Wanted::of(settings, memory, None, view, before);
+        let seen = Demand::of(settings, memory, None, view, before);
         let hidden = trial.direction == Direction::More && seen.hidden;
         if trial.left > 0 && !hidden {
             memory.trial = Some(Trial { left: trial.left - 1, ..trial });
@@ -63,10 +63,10 @@ fn count(
             TrialResult::Another => {}
             TrialResult::Paid(ratio) => {
                 kept = Some(Reason::Kept { direction: trial.direction, ratio, cores: before });
-                memory.trust(trial.direction);
+                memory.reset_delay(trial.direction);
             }
             TrialResult::Harmed(ratio) => {
-                // It went too far, and showed how much is wanted: what lies between is tried before all is taken back.
+                // It added too many cores, but showed the demand: a number in between is tried before all are removed again.
                 let between = seen.cores(Bounds::adding(settings), least..=most);
                 if !seen.hidden {
                     memory.learn(load, seen.io);
@@ -75,7 +75,7 @@ fn count(
                     memory.trial = Some(Trial { left: settings.settle, ..trial });
                     return (between, Reason::Spare { useful, before, after: between });
                 }
-                let patience = memory.hesitate(trial.direction);
+                let patience = memory.double_delay(trial.direction);
                 let (direction, cores) = (trial.direction, trial.before.clamp(least, most));
                 return (cores, Reason::Regret { direction, ratio, cores, patience });
             }
@@ -83,24 +83,24 @@ fn count(
     }
 
     let known = memory.known(&load);
-    let wanted = Wanted::of(settings, memory, known, view, before);
-    if !wanted.hidden {
-        memory.learn(load, wanted.io);
+    let demand = Demand::of(settings, memory, known, view, before);
+    if !demand.hidden {
+        memory.learn(load, demand.io);
     }
-    let mut more = wanted.cores(Bounds::adding(settings), least..=most);
-    if wanted.hidden && more <= before && (before > 0 || known.is_none()) {
-        // By what is known it would not pay; but full workers do not show what their queues could do elsewhere.
+    let mut more = demand.cores(Bounds::adding(settings), least..=most);
+    if demand.hidden && more <= before && (before > 0 || known.is_none()) {
+        // The known demand does not justify more cores, but full workers hide what their queues could do elsewhere.
         more = (before + 1).min(most);
     }
-    let fewer = wanted.cores(Bounds::giving_back(settings), least..=most);
+    let fewer = demand.cores(Bounds::giving_back(settings), least..=most);
     let start = |memory: &mut PolicyState, direction| {
         memory.trial = Some(Trial::begin(direction, before, settings.settle, view, load));
         memory.spare = 0;
     };
     if more > before && !memory.is_patient(Direction::More) {
         if memory.since_fewer.take().is_some() {
-            // What was given back is wanted again.
-            memory.hesitate(Direction::Fewer);
+            // The cores that were given back are needed again.
+            memory.double_delay(Direction::Fewer);
         }
         start(memory, Direction::More);
         return (more, Reason::Busy { useful, before, after: more });
@@ -125,15 +125,15 @@ fn count(
 pub struct Decision {
     /// The layout from now on.
     pub layout: Layout,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Why a decision was made, with the figures that led to it.
+/// The reason for a decision, with the figures that led to it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "reason")]
 pub enum Reason {
-    /// Everything is as it should be.
+    /// Nothing needs to change.
     Fine {
         /// CPUs' worth of time spent on requests.
         useful: f64,
@@ -167,36 +167,36 @@ pub enum Reason {
         /// I/O cores after.
         after: usize,
     },
-    /// The change before did not pay and was taken back.
+    /// The last change did not pay and was reverted.
     Regret {
-        /// The way it went.
+        /// The direction of the change.
         direction: Direction,
         /// The throughput after it, as a share of that before.
         ratio: f64,
-        /// I/O cores again.
+        /// I/O cores after the reversal.
         cores: usize,
         /// Periods until it is tried again.
         patience: u32,
     },
-    /// The change before paid, or did no harm.
+    /// The last change paid, or did no harm.
     Kept {
-        /// The way it went.
+        /// The direction of the change.
         direction: Direction,
         /// The throughput after it, as a share of that before.
         ratio: f64,
         /// I/O cores.
         cores: usize,
     },
-    /// The cores are right, the queues were not evenly spread over them.
+    /// The number of cores is right, but the queues were not spread evenly.
     Uneven {
         /// The busiest worker's load, as a share of its core.
         most: f64,
-        /// The idlest worker's.
+        /// The least busy worker's.
         least: f64,
     },
 }
 
-/// The cores for the workers: those they have, and more or fewer by where the VMs are.
+/// Chooses the cores of the workers: the present ones, with cores added or removed by the nodes of the VMs.
 fn choose(view: &View, now: &Layout, wanted: usize) -> Vec<Core> {
     let mut chosen: Vec<Core> =
         view.cores.iter().copied().filter(|core| now.0.contains_key(&Some(core.number))).collect();
@@ -207,7 +207,7 @@ fn choose(view: &View, now: &Layout, wanted: usize) -> Vec<Core> {
     let crowd = |chosen: &[Core], node: u32| chosen.iter().filter(|core| core.node == node).count() as f64;
     while chosen.len() < wanted {
         let free = view.cores.iter().filter(|core| !chosen.contains(core));
-        // The node whose cores have most to do gets the next; the last core of a node is the farthest from CPU 0.
+        // The node with the most load per core gets the next one: its last core, the farthest from CPU 0.
         let need = |core: &Core| load_of(core.node) / (crowd(&chosen, core.node) + 1.0);
         let Some(&next) = free.max_by(|a, b| need(a).total_cmp(&need(b)).then(a.number.cmp(&b.number)))
         else {
@@ -229,15 +229,15 @@ fn choose(view: &View, now: &Layout, wanted: usize) -> Vec<Core> {
     chosen
 }
 
-/// A worker that is at least so busy on requests saves kicks and wake-ups by looking again at once.
+/// The share of its time on requests from which a worker polls, which saves kicks and wake-ups.
 const POLL_FROM: f64 = 0.3;
-/// One that does so goes on until it is less busy than this.
+/// The share below which a polling worker stops polling.
 const POLL_UNTIL: f64 = 0.15;
 
-/// Which workers should look again at once, by place; `now` says which do.
+/// The workers that should poll, by core; `now` has those that do.
 ///
-/// Looking costs the whole core. That is nobody's loss where the core is the worker's own and has much to do anyway, and
-/// no vCPU waits for one; a worker without a core of its own would take it from them.
+/// Polling uses the whole core. That costs nobody anything if the core is dedicated to the worker and busy anyway, and no
+/// vCPU waits for a CPU; a worker without a dedicated core would take the time from vCPUs.
 #[must_use]
 pub fn polling(
     settings: &Settings,

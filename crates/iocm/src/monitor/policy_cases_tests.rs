@@ -191,7 +191,7 @@ fn what_full_workers_hide_is_another_load_when_the_same_cores_do_much_more() {
     for _ in 0..3 {
         let _ = decide(&Settings::default(), &mut memory, &crowded(0.55));
     }
-    memory.hesitate(Direction::More);
+    memory.double_delay(Direction::More);
     assert!(memory.is_patient(Direction::More));
     let _ = decide(&Settings::default(), &mut memory, &crowded(0.57));
     assert!(memory.is_patient(Direction::More), "it is the same load");

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// The default path of the state file.
 pub const STATE: &str = "/run/exitless/iocm-monitor.json";
-/// So many decisions are told.
+/// The number of decisions that are kept.
 const DECISIONS: usize = 20;
-/// A file that is larger is none of a monitor's, bytes.
+/// The largest valid state file, bytes.
 const LARGEST: u64 = 64 << 20;
 
 /// A running monitor, as others see it.
@@ -23,37 +23,37 @@ pub struct State {
     pub format: u32,
     /// Its process.
     pub pid: i32,
-    /// When that started, in clock ticks since boot.
+    /// The start time of the process, in clock ticks since boot.
     pub start_ticks: u64,
     /// The target that it acts on.
     pub target: String,
-    /// It changes nothing.
+    /// It is a dry run.
     pub dry_run: bool,
     /// Seconds between two decisions.
     pub every: f64,
-    /// When this was written, in seconds since 1970.
+    /// The time at which this was written, in seconds since 1970.
     pub time: f64,
     /// The figures of the last period; `None` in trouble.
     pub figures: Option<Figures>,
-    /// The queues at each place: `anywhere`, or the core's number.
+    /// The queues by core: its number, or `anywhere`.
     pub queues: BTreeMap<String, Vec<String>>,
-    /// Each place's share of its time on requests, 0 to 1.
+    /// Each worker's share of its time on requests, by core, 0 to 1.
     pub loads: BTreeMap<String, f64>,
     /// The VMs in the last period.
     #[serde(default)]
     pub vms: Vec<VmFigures>,
-    /// Why VM exits are not counted.
+    /// The reason why VM exits are not counted.
     #[serde(default)]
     pub exits_missing: Option<String>,
     /// The VMs that are left alone, with the reason.
     pub notes: Vec<String>,
-    /// Why nothing is done.
+    /// The reason why nothing is done.
     pub trouble: Option<String>,
     /// The last decisions, the newest last.
     pub decisions: VecDeque<Decided>,
 }
 
-/// Why there is no state to read.
+/// A failure to read the state file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoState {
@@ -66,7 +66,7 @@ pub enum NoState {
         #[source]
         source: io::Error,
     },
-    /// It is none of a monitor's.
+    /// It is not a state file.
     #[error("{path} is not the state of a monitor: {why}")]
     Format {
         /// The file.
@@ -85,7 +85,7 @@ impl State {
         Self { format: MONITOR_FORMAT, pid, start_ticks, target, dry_run, every, ..Self::default() }
     }
 
-    /// Takes in a period. `name_of` says what a queue is called.
+    /// Adds a period. `name_of` returns the name of a queue.
     pub fn take(&mut self, time: f64, step: &Step, name_of: impl Fn(u32) -> String) {
         self.time = time;
         if let Some(seen) = &step.seen {
@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    /// Writes it: whoever reads the file sees the old one or the new one.
+    /// Writes the file atomically: readers see the old one or the new one.
     ///
     /// # Errors
     /// When the file or its directory cannot be written.

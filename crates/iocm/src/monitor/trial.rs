@@ -5,15 +5,15 @@ use super::{Layout, QueueView, Settings, View};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Periods in a row in which fewer cores must do before one is given back.
+/// The number of consecutive periods in which fewer cores must suffice before one is given back.
 pub(super) const SPARE_PERIODS: u32 = 3;
 
-/// A load that changed by this factor is another one.
+/// A load that changed by this factor counts as a different load.
 const ANOTHER: f64 = 1.3;
-/// Cores that went to I/O do not make vCPUs want so much less, and those that were given back not so much more.
+/// The same for the demand of vCPUs during a trial: moving cores to or from I/O changes it by less than this.
 const MUCH_ANOTHER: f64 = 1.5;
 
-/// Which way the number of cores goes.
+/// The direction of a change of the number of cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -26,11 +26,11 @@ pub enum Direction {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Trial {
     pub(super) direction: Direction,
-    /// The number of cores to go back to.
+    /// The number of cores before the trial.
     pub(super) before: usize,
-    /// Who was where.
+    /// The layout before the trial.
     pub(super) layout: Layout,
-    /// The requests per second of each queue, and its part of the load.
+    /// The requests per second of each queue, and its share of the load.
     pub(super) served: BTreeMap<u32, (f64, f64)>,
     pub(super) load: LoadProfile,
     pub(super) left: u32,
@@ -46,7 +46,7 @@ pub(super) struct LoadProfile {
 }
 
 pub(super) enum TrialResult {
-    /// The load is another one: the comparison means nothing.
+    /// The load is a different one: the comparison means nothing.
     Another,
     Paid(f64),
     Harmed(f64),
@@ -66,7 +66,7 @@ impl Trial {
         Self { direction, before, layout: Layout::of(view), served, load, left: settle }
     }
 
-    /// Who was where before, if that can be again: the same queues, on cores that are still there.
+    /// The layout before the trial, if it can be restored: the queues are the same, and its cores still exist.
     pub(super) fn undone(&self, view: &View) -> Option<Layout> {
         let queues: BTreeSet<u32> = view.queues.iter().map(|queue| queue.number).collect();
         let before: BTreeSet<u32> = self.layout.cores_by_queue().into_keys().collect();
@@ -74,7 +74,7 @@ impl Trial {
         (queues == before && self.layout.0.keys().flatten().all(has)).then(|| self.layout.clone())
     }
 
-    /// Seconds that a request takes longer without a core for I/O, where one of both sides had none.
+    /// The seconds that a request takes longer without a dedicated core, if one side of the trial had none.
     pub(super) fn longer_alone(&self, cores: usize, load: &LoadProfile) -> Option<f64> {
         let (alone, own) = match (self.before, cores) {
             (0, 1..) => (&self.load, load),
@@ -85,7 +85,7 @@ impl Trial {
         is_same.then(|| (alone.per_request - own.per_request).max(0.0))
     }
 
-    /// Each queue's requests now as a share of those before, weighted by its part of the load: queues with few large
+    /// Compares each queue's requests with those before, weighted by its share of the load, so that queues with few large
     /// requests count as much as those with many small ones.
     pub(super) fn judge(&self, settings: &Settings, view: &View, load: &LoadProfile) -> TrialResult {
         let (before, now) = (self.load.wanted + 0.5, load.wanted + 0.5);
@@ -110,7 +110,7 @@ impl Trial {
             return TrialResult::Another;
         }
         let ratio = ratio / weights;
-        // A core that vCPUs miss is given only for what it brings.
+        // A core that vCPUs need is kept for I/O only if it raises the throughput.
         let must_pay = self.direction == Direction::More && view.waiting >= settings.short;
         let enough = ratio >= if must_pay { 1.0 + settings.margin } else { 1.0 - settings.margin };
         if enough { TrialResult::Paid(ratio) } else { TrialResult::Harmed(ratio) }
@@ -128,7 +128,7 @@ impl LoadProfile {
         }
     }
 
-    /// Other requests than before, or from others: no change of cores does that.
+    /// Tests whether the requests are of another size or from other queues, which no change of cores causes.
     fn differs_in_kind(&self, other: &Self) -> bool {
         apart(self.bytes_per_request, other.bytes_per_request, ANOTHER)
             || apart(self.active as f64 + 1.0, other.active as f64 + 1.0, ANOTHER)
@@ -148,41 +148,41 @@ fn apart(one: f64, other: f64, factor: f64) -> bool {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PolicyState {
     pub(super) trial: Option<Trial>,
-    /// Periods until the next try without a cause, by direction.
+    /// The delay until the next trial, by direction.
     patience: BTreeMap<Direction, Patience>,
-    /// The load for which patience was learnt.
+    /// The load for which the delays were learnt.
     learnt: Option<LoadProfile>,
-    /// Loads that were there, and the CPUs' worth of I/O that they wanted when that was last seen whole; the latest last.
+    /// Earlier loads and their demand for I/O, in CPUs' worth, when it was last seen in full; the latest last.
     seen: Vec<(LoadProfile, f64)>,
-    /// Periods in a row in which fewer cores would do.
+    /// The number of consecutive periods in which fewer cores would suffice.
     pub(super) spare: u32,
     /// Periods since cores were given back.
     pub(super) since_fewer: Option<u32>,
-    /// The first I/O, in CPUs' worth, that was seen with each number of cores under the load for which patience was
+    /// The first I/O, in CPUs' worth, that was seen with each number of cores under the load for which the delays were
     /// learnt.
     shown: BTreeMap<usize, f64>,
-    /// Seconds that a request takes longer where workers have no core of their own: seen when they got one, or lost it.
+    /// The seconds that a request takes longer without dedicated cores, learnt whenever workers get or lose one.
     pub(super) longer_alone: f64,
 }
 
-/// I/O that changed by this factor with the same cores is another load.
+/// I/O that changed by this factor with the same cores is a different load.
 const ANOTHER_IO: f64 = 1.3;
-/// Less I/O than so many CPUs' worth is all alike.
+/// I/O below this, in CPUs' worth, is not distinguished.
 const LITTLE_IO: f64 = 0.05;
 
-/// So many loads are remembered.
+/// The number of loads that are remembered.
 const SEEN: usize = 16;
 
 impl PolicyState {
-    /// One period more has passed, with this load.
+    /// Accounts for one more period with this load.
     pub(super) fn pass(&mut self, load: LoadProfile, cores: usize, useful: f64) {
         if self.learnt.is_none_or(|learnt| learnt.differs(&load)) {
             self.patience.clear();
             self.learnt = Some(load);
             self.shown.clear();
         }
-        // Workers that are as full as before, or vCPUs that are as short of CPUs, hide how much more is wanted now; what is
-        // done by the same cores shows it.
+        // While workers are full or vCPUs short of CPUs, a change of the demand is hidden; the I/O that the same cores serve
+        // shows it.
         if self.trial.is_none() {
             let first = *self.shown.entry(cores).or_insert(useful);
             let (low, high) = (first.min(useful) + LITTLE_IO, first.max(useful) + LITTLE_IO);
@@ -197,22 +197,22 @@ impl PolicyState {
         self.since_fewer = self.since_fewer.map(|periods| periods + 1).filter(|&periods| periods < SOON);
     }
 
-    /// The decision was told and not carried out: nothing is on trial, and the next period wants the same.
+    /// The decision was reported and not carried out: no trial runs, and the next period decides the same.
     pub(super) fn only_said(&mut self) {
         if self.trial.take().is_some_and(|trial| trial.direction == Direction::Fewer) {
-            // The periods that fewer cores had to do for are over, however often this is said.
+            // The required periods have passed, however often the decision is reported.
             self.spare = SPARE_PERIODS;
         }
         self.since_fewer = None;
     }
 
-    /// Tests whether it is too early to try this direction again.
+    /// Tests whether a trial in this direction is still delayed.
     pub(super) fn is_patient(&self, direction: Direction) -> bool {
         self.patience.get(&direction).is_some_and(|patience| patience.left > 0)
     }
 
-    /// This way paid: no reason to wait with it.
-    pub(super) fn trust(&mut self, direction: Direction) {
+    /// Resets the delay after a trial in this direction paid.
+    pub(super) fn reset_delay(&mut self, direction: Direction) {
         self.patience.remove(&direction);
     }
 
@@ -221,15 +221,15 @@ impl PolicyState {
         self.seen.iter().rev().find(|(seen, _)| !seen.differs(load)).map(|&(_, io)| io)
     }
 
-    /// Makes the next try of this way later than the last one. The periods until then.
-    pub(super) fn hesitate(&mut self, direction: Direction) -> u32 {
+    /// Doubles the delay until the next trial in this direction. Returns it, in periods.
+    pub(super) fn double_delay(&mut self, direction: Direction) -> u32 {
         let patience = self.patience.entry(direction).or_default();
         patience.next = (patience.next * 2).clamp(*PATIENCE.start(), *PATIENCE.end());
         patience.left = patience.next;
         patience.next
     }
 
-    /// Keeps what a request takes longer without a core for I/O, where that was seen.
+    /// Records how much longer a request takes without a dedicated core, if that was seen.
     pub(super) fn learn_alone(&mut self, longer: Option<f64>) {
         self.longer_alone = longer.unwrap_or(self.longer_alone);
     }
@@ -249,7 +249,7 @@ struct Patience {
     next: u32,
 }
 
-/// Patience at first and at most, in periods.
+/// The first and the longest delay, in periods.
 const PATIENCE: std::ops::RangeInclusive<u32> = 8..=256;
-/// A core that is wanted again within so many periods should not have been given back.
+/// A core that is needed again within this many periods should not have been given back.
 const SOON: u32 = 20;

@@ -1,7 +1,7 @@
 //! A message channel to a front-end: whole messages with their file descriptors.
 
 use super::request::{Header, Request, RequestError};
-use super::{LARGEST_PAYLOAD, MOST_FILES};
+use super::{LARGEST_PAYLOAD, MAX_FILES};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -29,7 +29,7 @@ pub enum ConnectionError {
     Socket(#[from] io::Error),
     /// The bytes are not a message of this protocol, and the next message cannot be found.
     #[error("malformed message: {0}")]
-    Garbled(&'static str),
+    Malformed(&'static str),
     /// A request that needs a reply failed, and the protocol has no reply that says so.
     #[error("cannot reply to request {0}, which failed")]
     NoReply(u32),
@@ -57,11 +57,11 @@ impl Connection {
         self.socket.read_exact(&mut bytes[count..]).map_err(ended)?;
         let header = Header::parse(bytes);
         if !header.is_request() {
-            return Err(ConnectionError::Garbled("its flags are not those of a version 1 request"));
+            return Err(ConnectionError::Malformed("its flags are not those of a version 1 request"));
         }
         let size = header.size as usize;
         if size > LARGEST_PAYLOAD {
-            return Err(ConnectionError::Garbled("its payload is too large"));
+            return Err(ConnectionError::Malformed("its payload is too large"));
         }
         let mut payload = vec![0; size];
         self.socket.read_exact(&mut payload).map_err(ended)?;
@@ -69,7 +69,7 @@ impl Connection {
     }
 
     fn receive_some(&self, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), ConnectionError> {
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let flags = RecvFlags::CMSG_CLOEXEC;
         let received = loop {

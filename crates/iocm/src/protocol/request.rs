@@ -214,7 +214,7 @@ impl Request {
 
     fn memory_table(reader: &mut PayloadReader<'_>, files: &mut std::vec::IntoIter<OwnedFd>) -> Option<Self> {
         let (count, _padding) = (reader.double()?, reader.double()?);
-        if count as usize > super::MOST_FILES {
+        if count as usize > super::MAX_FILES {
             return None;
         }
         let regions = (0..count).map(|_| reader.region().zip(files.next()));

@@ -79,7 +79,7 @@ impl Virtqueue {
         }
         let popped = match self.inflight.is_some() {
             false => self.ring.pop(chain),
-            true => self.pop_and_remember(chain),
+            true => self.pop_and_record(chain),
         };
         match popped {
             Ok(popped) => popped && !self.is_lost(),
@@ -109,7 +109,7 @@ impl Virtqueue {
         self.broken = Some(RingError::Lost);
     }
 
-    fn pop_and_remember(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
+    fn pop_and_record(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
         self.settle();
         self.suspect = false;
         while let Some(Again { id, descriptors }) = self.again.pop() {

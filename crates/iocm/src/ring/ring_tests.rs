@@ -111,7 +111,7 @@ fn the_driver_is_called_when_it_wants_to_be() {
         let mut chain = Chain::new();
         for turn in 0..60 {
             let wanted = turn % 3 != 0;
-            driver.want_calls(wanted);
+            driver.enable_calls(wanted);
             for _ in 0..2 {
                 driver.add(&[(DATA, 4, true)]).unwrap();
                 ring.pop(&mut chain).unwrap();

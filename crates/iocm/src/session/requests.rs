@@ -4,7 +4,7 @@ use super::vring::eventfd;
 use super::{Reply, Session, pool_error};
 use crate::memory::{DirtyLog, GuestMemory};
 use crate::protocol::{
-    Connection, InflightDescription, MOST_REGIONS, ProtocolFeatures, Request, RequestError, RingAddresses,
+    Connection, InflightDescription, MAX_REGIONS, ProtocolFeatures, Request, RequestError, RingAddresses,
     RingState, VirtioFeatures,
 };
 use crate::queue::inflight::InflightMemory;
@@ -44,7 +44,7 @@ impl Session {
             Request::GetFeatures => Ok(number(self.offered())),
             Request::GetProtocolFeatures => Ok(number(self.offered_protocol())),
             Request::GetQueueNum => Ok(number(u64::from(self.backend.device.queue_number()))),
-            Request::GetMaxMemSlots => Ok(number(MOST_REGIONS)),
+            Request::GetMaxMemSlots => Ok(number(MAX_REGIONS)),
             Request::GetStatus => Ok(number(self.status)),
             Request::GetConfig { offset, size } => {
                 let mut payload: Vec<u8> =
@@ -94,15 +94,15 @@ impl Session {
                 self.with_queues_paused(|session| session.use_memory(memory))
             }
             Request::AddMemReg(description, _) if self.memory.has(&description) => {
-                if self.duplicate_regions.len() as u64 >= MOST_REGIONS * self.vrings.len() as u64 {
+                if self.duplicate_regions.len() as u64 >= MAX_REGIONS * self.vrings.len() as u64 {
                     return Err(invalid("a region was added more often than there are queues"));
                 }
                 self.duplicate_regions.push(description);
                 Ok(())
             }
             Request::AddMemReg(description, file) => {
-                if self.memory.regions() as u64 >= MOST_REGIONS {
-                    return Err(invalid(format!("there are {MOST_REGIONS} regions already")));
+                if self.memory.regions() as u64 >= MAX_REGIONS {
+                    return Err(invalid(format!("there are {MAX_REGIONS} regions already")));
                 }
                 let memory = self.memory.with(description, &File::from(file)).map_err(invalid)?;
                 self.use_memory_at_once(memory)

@@ -50,7 +50,7 @@ fn a_front_end_comes_works_and_goes() {
         let mut base = if packed { 0x8000_8000 } else { 0 };
         for _ in 0..3 {
             let (mut front, outcome) = connect(&backend, &pool);
-            front.agree(&driver.driver, 0).unwrap();
+            front.negotiate(&driver.driver, 0).unwrap();
             assert_eq!(front.ask(17).unwrap(), 2, "queues");
             assert!(front.start(1, &driver.driver.layout(), 64, base).unwrap());
             for _ in 0..50 {
@@ -77,7 +77,7 @@ fn the_configuration_is_told_and_its_change_too() {
     let (backend, pool) = (Backend::new(Box::new(Arc::clone(&device))), pool());
     let (mut front, _outcome) = connect(&backend, &pool);
     let driver = BlockDriver::new(8, FEATURES);
-    front.agree(&driver.driver, 0).unwrap();
+    front.negotiate(&driver.driver, 0).unwrap();
     let mut sectors = || {
         let payload = [[0_u32, 8, 0].map(u32::to_ne_bytes).concat(), vec![0; 8]].concat();
         front.send(24, 1, &payload, &[]).unwrap();
@@ -107,7 +107,7 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
         let mut driver = BlockDriver::new(64, RingFeatures { packed, ..FEATURES });
         let first = (null(1), pool());
         let (mut front, outcome) = connect(&first.0, &first.1);
-        front.agree(&driver.driver, 0).unwrap();
+        front.negotiate(&driver.driver, 0).unwrap();
         let (description, file) = front.inflight(1, 64).unwrap();
         assert!(front.start(0, &driver.driver.layout(), 64, if packed { 0x8000_8000 } else { 0 }).unwrap());
         driver.submit(0, 0, &[], 512).unwrap();
@@ -142,7 +142,7 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
         }
         let second = (null(1), pool());
         let (mut front, _outcome) = connect(&second.0, &second.1);
-        front.agree(&driver.driver, 0).unwrap();
+        front.negotiate(&driver.driver, 0).unwrap();
         assert!(front.tell(32, &description, &[file.as_fd()]).unwrap());
         assert!(front.start(0, &driver.driver.layout(), 64, base).unwrap());
         let mut back = [wait(&mut driver).0, wait(&mut driver).0];
@@ -159,7 +159,7 @@ fn writes_are_marked_while_the_guest_migrates() {
     let (backend, pool) = (null(1), pool());
     let mut driver = BlockDriver::new(64, FEATURES);
     let (mut front, _outcome) = connect(&backend, &pool);
-    front.agree(&driver.driver, 0).unwrap();
+    front.negotiate(&driver.driver, 0).unwrap();
     assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
     let log = crate::testing::memory_file(0x1000);
     let payload = [0x1000_u64, 0].map(u64::to_ne_bytes).concat();
@@ -191,7 +191,7 @@ fn memory_comes_and_goes_by_regions() {
     let (backend, pool) = (null(1), pool());
     let mut driver = BlockDriver::new(64, FEATURES);
     let (mut front, _outcome) = connect(&backend, &pool);
-    front.agree(&driver.driver, 0).unwrap();
+    front.negotiate(&driver.driver, 0).unwrap();
     assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
     assert!(front.ask(36).unwrap() > 100);
     let region = |guest: u64| {
@@ -219,7 +219,7 @@ fn what_cannot_be_is_refused_and_the_front_end_stays() {
     let (backend, pool) = (null(1), pool());
     let (mut front, outcome) = connect(&backend, &pool);
     let driver = BlockDriver::new(64, FEATURES);
-    front.agree(&driver.driver, 0).unwrap();
+    front.negotiate(&driver.driver, 0).unwrap();
     let layout = driver.driver.layout();
     let two = |a: u32, b: u32| [a, b].map(u32::to_ne_bytes).concat();
     assert!(!front.tell(8, &two(9, 64), &[]).unwrap(), "no such queue");
@@ -247,6 +247,6 @@ fn what_is_no_message_ends_the_connection() {
     for (code, flags) in [(1, 0), (1, 1 | 1 << 2)] {
         let (mut front, outcome) = connect(&backend, &pool);
         front.send(code, flags, &[], &[]).unwrap();
-        assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::Garbled(_))));
+        assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::Malformed(_))));
     }
 }

@@ -25,7 +25,7 @@ impl ByHand {
         Self { queue }
     }
 
-    /// Serves at most so many requests, makes those of the kernel until none is under way, and lets the driver see what
+    /// Serves at most so many requests, makes those of the kernel until none is in flight, and lets the driver see what
     /// came back.
     pub fn serve(&mut self, budget: u32) -> WorkDone {
         let mut made = VecDeque::new();

@@ -31,7 +31,7 @@ fn file() -> io::Result<OwnedFd> {
 }
 
 impl FrontEnd {
-    /// A front-end that has agreed on nothing.
+    /// A front-end that has negotiated nothing.
     ///
     /// # Errors
     /// When the kernel gives no more files.
@@ -66,7 +66,7 @@ impl FrontEnd {
     ///
     /// # Errors
     /// When the back-end is gone.
-    pub fn give_away(&mut self, code: u32, payload: &[u8], file: OwnedFd) -> io::Result<()> {
+    pub fn send_closed(&mut self, code: u32, payload: &[u8], file: OwnedFd) -> io::Result<()> {
         let header: Vec<u8> =
             [code, 1, payload.len() as u32].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -121,11 +121,11 @@ impl FrontEnd {
         Ok(self.receive()?.0 == 0_u64.to_ne_bytes())
     }
 
-    /// Agrees on features and shares the guest's memory.
+    /// Negotiates features and shares the guest's memory.
     ///
     /// # Errors
     /// When the back-end is gone, or refuses.
-    pub fn agree(&mut self, driver: &Driver, more: u64) -> io::Result<()> {
+    pub fn negotiate(&mut self, driver: &Driver, more: u64) -> io::Result<()> {
         let offered = self.ask(1)?;
         let mut wanted = VirtioFeatures::VERSION_1 | VirtioFeatures::PROTOCOL_FEATURES | more;
         for (is_wanted, bit) in [
@@ -184,7 +184,7 @@ impl FrontEnd {
         Ok(payload.last_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes)))
     }
 
-    /// Has memory made for requests under way; its place and its file.
+    /// Has memory made for requests in flight; its place and its file.
     ///
     /// # Errors
     /// When the back-end is gone, or gives no file.

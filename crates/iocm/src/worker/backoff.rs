@@ -22,11 +22,11 @@ pub enum Polling {
 
 /// The default for the longest nap: long enough that naps halve the cost of a request at some ten thousand requests a
 /// second, short enough that the slowest hundredth of requests waits no longer than for a thread of its own.
-pub const USUAL_NAP_NS: u64 = 60_000;
+pub const DEFAULT_NAP_NS: u64 = 60_000;
 
 impl Default for Polling {
     fn default() -> Self {
-        Self::Adaptive { nap_ns: USUAL_NAP_NS }
+        Self::Adaptive { nap_ns: DEFAULT_NAP_NS }
     }
 }
 
@@ -34,7 +34,7 @@ impl Default for Polling {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Idle {
     /// Poll all queues again.
-    Look,
+    Poll,
     /// Sleep for this many nanoseconds, or until a completion.
     Nap(u64),
     /// Sleep until a kick or a completion.
@@ -131,7 +131,7 @@ impl Backoff {
     /// The next step at `now`, when nothing was found.
     pub(super) fn idle(&self, polling: Polling, now: u64) -> Idle {
         let longest = match polling {
-            Polling::Always => return Idle::Look,
+            Polling::Always => return Idle::Poll,
             Polling::Never => return Idle::Sleep,
             Polling::Adaptive { nap_ns } => nap_ns,
         };
@@ -140,7 +140,7 @@ impl Backoff {
             return Idle::Sleep;
         }
         if rested < WAKE_UP_NS && self.gap < WAKE_UP_NS / 2 {
-            return Idle::Look;
+            return Idle::Poll;
         }
         // If several naps find nothing, the rate has changed.
         let is_over = self.gap > longest || rested > longest.max(self.gap * 4) * 4;
@@ -157,7 +157,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    const ADAPTIVE: Polling = Polling::Adaptive { nap_ns: USUAL_NAP_NS };
+    const ADAPTIVE: Polling = Polling::Adaptive { nap_ns: DEFAULT_NAP_NS };
 
     /// Plays a load: `next` gives the time of the next requests after those at `now`, and their number.
     fn play(polling: Polling, next: impl Fn(u64, Idle) -> (u64, u64)) -> (Backoff, u64, [u64; 3]) {
@@ -167,7 +167,7 @@ mod tests {
             backoff.found(found, now);
             let idle = backoff.idle(polling, now + 100);
             ways[match idle {
-                Idle::Look => 0,
+                Idle::Poll => 0,
                 Idle::Nap(_) => 1,
                 Idle::Sleep => 2,
             }] += 1;
@@ -202,9 +202,9 @@ mod tests {
         assert_eq!(mostly(200_000), 2, "kicks are cheaper than naps that find nothing");
         let (backoff, now, ways) = play(ADAPTIVE, open(25_000));
         assert!(matches!(backoff.way, WaitBy::Naps(_) | WaitBy::Checking(_)));
-        assert!(ways[1] * USUAL_NAP_NS > 1_500_000_000, "most of the time is napped: {ways:?}");
+        assert!(ways[1] * DEFAULT_NAP_NS > 1_500_000_000, "most of the time is napped: {ways:?}");
         assert!(
-            !matches!(backoff.idle(ADAPTIVE, now), Idle::Nap(nap) if nap > USUAL_NAP_NS),
+            !matches!(backoff.idle(ADAPTIVE, now), Idle::Nap(nap) if nap > DEFAULT_NAP_NS),
             "no longer than the longest"
         );
     }
@@ -229,7 +229,7 @@ mod tests {
     fn it_falls_asleep_when_nothing_comes_any_more() {
         let (mut backoff, now, _) = play(ADAPTIVE, open(5_000));
         backoff.way = WaitBy::Naps(9);
-        assert!(matches!(backoff.idle(ADAPTIVE, now + USUAL_NAP_NS), Idle::Nap(_)));
+        assert!(matches!(backoff.idle(ADAPTIVE, now + DEFAULT_NAP_NS), Idle::Nap(_)));
         assert_eq!(backoff.idle(ADAPTIVE, now + 500_000), Idle::Sleep);
         assert_eq!(Backoff::default().idle(ADAPTIVE, 1), Idle::Sleep);
         backoff.found(1, now + 1_000_000_000);

@@ -25,7 +25,7 @@ const EVENTS: usize = 64;
 const ACCOUNT_EVERY: u64 = 1024;
 /// The interval at which a worker that never waits checks for kicks of queues that it does not poll, nanoseconds. The
 /// check costs little against it.
-const LOOK_EVERY_NS: u64 = 50_000;
+const KICK_CHECK_NS: u64 = 50_000;
 
 /// A worker's thread.
 pub(super) struct Run {
@@ -103,7 +103,7 @@ impl Run {
             let now = now_ns();
             // A kick is seen in time, however busy the other queues are. This must come before commands are taken,
             // because it clears their eventfd.
-            if now.saturating_sub(self.kicks_checked) >= LOOK_EVERY_NS
+            if now.saturating_sub(self.kicks_checked) >= KICK_CHECK_NS
                 && self.entries.iter().any(|entry| !entry.polling_now)
             {
                 self.wait(Some(0));
@@ -140,7 +140,7 @@ impl Run {
                 continue;
             }
             let timeout = match self.backoff.idle(self.polling, now) {
-                Idle::Look if self.entries.iter().any(|entry| entry.polling_now) => {
+                Idle::Poll if self.entries.iter().any(|entry| entry.polling_now) => {
                     if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
                         awake = self.account(awake);
                     }

@@ -21,7 +21,7 @@ fn a_worker_ends_however_often_the_kernel_refuses_its_last_requests() {
     let notifiers = Notifiers { call: Some(call.try_clone().unwrap()), ..Notifiers::default() };
     let ring = driver.driver.ring().unwrap();
     let queue = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::<QueueState>::default());
-    driver.driver.want_calls(true);
+    driver.driver.enable_calls(true);
     driver.submit(1, 0, &[5; 4096], 0).unwrap();
     let (reply, queues) = channel();
     let worker = std::thread::spawn(move || {

@@ -5,7 +5,7 @@ use crate::queue::WorkDone;
 /// The units that a queue of the usual weight gets in a turn.
 const QUANTUM: i64 = 32;
 /// The most units that a queue gets at once, whatever its weight.
-const MOST: i64 = 256;
+const MAX: i64 = 256;
 
 /// The deficit counter of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,9 +18,9 @@ impl Share {
     /// The budget of this turn; 0 while a deficit is paid back.
     #[inline]
     pub(super) fn turn(&mut self, weight: u32) -> u32 {
-        let quantum = (QUANTUM * i64::from(weight) / i64::from(crate::queue::USUAL_WEIGHT)).max(1);
-        self.credit = (self.credit + quantum).min(quantum.max(MOST));
-        u32::try_from(self.credit.clamp(0, MOST)).unwrap_or(0)
+        let quantum = (QUANTUM * i64::from(weight) / i64::from(crate::queue::DEFAULT_WEIGHT)).max(1);
+        self.credit = (self.credit + quantum).min(quantum.max(MAX));
+        u32::try_from(self.credit.clamp(0, MAX)).unwrap_or(0)
     }
 
     /// Subtracts the work of a turn. An empty queue saves nothing for later.
@@ -80,7 +80,7 @@ mod tests {
             let mut greedy = Share::default();
             let mut units = 0;
             for turn in 1..=1_000_u64 {
-                let requests = greedy.turn(crate::queue::USUAL_WEIGHT);
+                let requests = greedy.turn(crate::queue::DEFAULT_WEIGHT);
                 assert!(i64::from(requests) <= QUANTUM, "{requests} requests of {size} bytes in a turn");
                 let bytes = u64::from(requests) * size;
                 greedy.used(used(requests, bytes), true);

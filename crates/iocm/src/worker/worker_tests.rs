@@ -39,7 +39,7 @@ impl Guest {
         let state = Arc::<QueueState>::default();
         let ring = driver.driver.ring().unwrap();
         let queue = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::clone(&state));
-        driver.driver.want_calls(true);
+        driver.driver.enable_calls(true);
         (Self { driver, kick, call, error, state }, queue)
     }
 
@@ -59,7 +59,7 @@ impl Guest {
             if let Some(ended) = self.driver.ended() {
                 return ended;
             }
-            self.driver.driver.want_calls(true);
+            self.driver.driver.enable_calls(true);
             if let Some(ended) = self.driver.ended() {
                 return ended;
             }

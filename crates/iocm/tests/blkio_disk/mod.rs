@@ -56,7 +56,7 @@ impl Disk {
     /// Tests whether all bytes of a block have this value.
     #[allow(dead_code, reason = "not all tests need it")]
     pub(crate) fn holds(&self, slot: usize, byte: u8) -> bool {
-        // SAFETY: as above; no request is under way.
+        // SAFETY: as above; no request is in flight.
         let bytes = unsafe { std::slice::from_raw_parts(self.block(slot), BLOCK) };
         bytes.iter().all(|one| *one == byte)
     }

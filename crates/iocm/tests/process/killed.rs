@@ -21,14 +21,14 @@ pub(crate) fn packed() {
 const BLOCK: usize = 4096;
 /// Descriptors of the ring.
 const SIZE: u16 = 64;
-/// Blocks that are written in turn: never one that a write is under way for.
+/// Blocks that are written in turn: never one that a write is in flight for.
 const BLOCKS: u64 = 512;
 const KILLS: u32 = 8;
 
 /// A guest that writes: which block each request is for, and what the blocks will have.
 struct Guest {
     driver: BlockDriver,
-    under_way: HashMap<u16, u64>,
+    in_flight: HashMap<u16, u64>,
     written: HashMap<u64, u8>,
     next: u64,
     ended: u64,
@@ -39,18 +39,18 @@ impl Guest {
     fn go_on(&mut self, front: &FrontEnd) {
         while let Some((id, status, _)) = self.driver.ended() {
             assert_eq!(status, 0);
-            assert!(self.under_way.remove(&id).is_some(), "request {id} ended, and was not under way");
+            assert!(self.in_flight.remove(&id).is_some(), "request {id} ended, and was not in flight");
             self.ended += 1;
         }
         let before = self.driver.driver.offered();
-        while self.under_way.len() < 8 {
+        while self.in_flight.len() < 8 {
             let block = self.next % BLOCKS;
-            if self.under_way.values().any(|busy| *busy == block) {
+            if self.in_flight.values().any(|busy| *busy == block) {
                 break;
             }
             let byte = (self.next / BLOCKS % 250) as u8 + 1;
             let Some(id) = self.driver.submit(1, block * 8, &[byte; BLOCK], 0) else { break };
-            self.under_way.insert(id, block);
+            self.in_flight.insert(id, block);
             self.written.insert(block, byte);
             self.next += 1;
         }
@@ -70,36 +70,36 @@ fn under_load(packed: bool) {
     );
     let features = RingFeatures { packed, event_index: true, indirect: true };
     let driver = BlockDriver::new(SIZE, features);
-    let mut guest = Guest { driver, under_way: HashMap::new(), written: HashMap::new(), next: 0, ended: 0 };
+    let mut guest = Guest { driver, in_flight: HashMap::new(), written: HashMap::new(), next: 0, ended: 0 };
     let begin = if packed { 0x8000_8000 } else { 0 };
     let mut kept = None;
     let mut replayed = 0;
     for turn in 0..=KILLS {
         let daemon = Daemon::start(&config);
         let mut front = connect(&socket);
-        front.agree(&guest.driver.driver, 0).unwrap();
+        front.negotiate(&guest.driver.driver, 0).unwrap();
         let (description, memory) = kept.take().unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
         let is_first = turn == 0;
         assert!(is_first || front.tell(32, &description, &[memory.as_fd()]).unwrap());
         // As QEMU does it: on from what came back, for nobody says where the daemon stood.
         let base = if packed || is_first { begin } else { u32::from(guest.driver.driver.given_back()) };
         assert!(front.start(0, &guest.driver.driver.layout(), SIZE.into(), base).unwrap());
-        replayed += guest.under_way.len();
+        replayed += guest.in_flight.len();
         front.kick().unwrap();
         let wanted = guest.ended + 300 + u64::from(turn) * 37;
         let end = Instant::now() + Duration::from_secs(60);
         while guest.ended < wanted {
             guest.go_on(&front);
-            assert!(Instant::now() < end, "requests are lost: {:?}", guest.under_way);
+            assert!(Instant::now() < end, "requests are lost: {:?}", guest.in_flight);
         }
         kept = Some((description, memory));
         if turn == KILLS {
-            while !guest.under_way.is_empty() {
+            while !guest.in_flight.is_empty() {
                 if let Some((id, status, _)) = guest.driver.ended() {
-                    assert!(status == 0 && guest.under_way.remove(&id).is_some());
+                    assert!(status == 0 && guest.in_flight.remove(&id).is_some());
                     guest.ended += 1;
                 }
-                assert!(Instant::now() < end, "requests are lost: {:?}", guest.under_way);
+                assert!(Instant::now() < end, "requests are lost: {:?}", guest.in_flight);
             }
         }
         // Dropping it kills it.
@@ -112,6 +112,6 @@ fn under_load(packed: bool) {
         file.read_exact_at(&mut bytes, block * BLOCK as u64).unwrap();
         assert!(bytes.iter().all(|one| one == byte), "block {block}");
     }
-    println!("killed {KILLS} times, {} writes, {replayed} of them under way when it was killed", guest.ended);
+    println!("killed {KILLS} times, {} writes, {replayed} of them in flight when it was killed", guest.ended);
     assert!(replayed > 0);
 }

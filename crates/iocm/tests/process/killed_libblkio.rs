@@ -30,7 +30,7 @@ struct Held {
     perhaps: Option<u8>,
 }
 
-/// Writes blocks in turn until so many ended, and leaves others under way.
+/// Writes blocks in turn until so many ended, and leaves others in flight.
 fn write(disk: &mut Disk, held: &mut [Held], begin: usize, count: usize, byte: u8) -> usize {
     let mut slots = [None; AT_ONCE];
     let (mut next, mut ended) = (begin, 0);
@@ -87,7 +87,7 @@ pub(crate) fn finds_what_was_told() {
         let mut disk = connect(&socket);
         check(&mut disk, &mut held);
         next = write(&mut disk, &mut held, next, 400 + 37 * usize::from(turn), turn);
-        // Dropping it kills it, with requests under way.
+        // Dropping it kills it, with requests in flight.
         drop(daemon);
     }
     let _daemon = Daemon::start(&config);

@@ -180,7 +180,7 @@ fn method(evaluation: &Evaluation) -> Markup {
         section {
             h2 { "How it was measured" }
             p {
-                "Front-ends are libblkio's, each with a disk that forgets, 16 requests at once and requests that are due at a fixed "
+                "Front-ends are libblkio's, each with a null disk, 16 requests at once and requests that are due at a fixed "
                 "rate; a phase takes " (time(evaluation.phase_seconds * 1e9)) " and is counted in windows of "
                 (time(evaluation.window_seconds * 1e9)) ". Arrangements were measured one after the other, once each. Back-ends and "
                 "front-ends shared " (counted(evaluation.cpus as u64, "CPU")) ", so that the arrangements compete with the load itself: "

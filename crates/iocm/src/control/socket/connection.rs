@@ -22,7 +22,7 @@ pub(super) struct PeerConnection {
 }
 
 /// The result of waiting for a line.
-enum Heard {
+enum Received {
     Line(Vec<u8>),
     TooLong,
     Nothing,
@@ -48,11 +48,11 @@ impl PeerConnection {
         let _ = self.stream.set_write_timeout(Some(WRITE_TIMEOUT));
         let mut next = None;
         let outcome: io::Result<()> = (|| loop {
-            let heard = match next.take() {
-                Some(heard) => heard,
-                None => self.hear(None)?,
+            let received = match next.take() {
+                Some(received) => received,
+                None => self.receive(None)?,
             };
-            let Heard::Line(line) = heard else {
+            let Received::Line(line) = received else {
                 let why = format!("A line has {LONGEST_LINE} bytes at most");
                 return self.send(None, Err(ControlError::new(Errno::TooLarge, why)));
             };
@@ -86,7 +86,7 @@ impl PeerConnection {
         request: &ControlRequest,
         interval: Duration,
         count: Option<u64>,
-    ) -> io::Result<Option<Heard>> {
+    ) -> io::Result<Option<Received>> {
         let mut due = Instant::now();
         let mut told: u64 = 0;
         while count.is_none_or(|count| told < count) {
@@ -105,9 +105,9 @@ impl PeerConnection {
             // A slow peer does not get the samples that it missed.
             due = due.max(Instant::now());
             while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-                match self.hear(Some(left))? {
-                    Heard::Nothing => {}
-                    heard => return Ok(Some(heard)),
+                match self.receive(Some(left))? {
+                    Received::Nothing => {}
+                    received => return Ok(Some(received)),
                 }
             }
         }
@@ -115,23 +115,23 @@ impl PeerConnection {
     }
 
     /// Waits for a line.
-    fn hear(&mut self, timeout: Option<Duration>) -> io::Result<Heard> {
+    fn receive(&mut self, timeout: Option<Duration>) -> io::Result<Received> {
         // The kernel's resolution is a microsecond, and zero would mean no timeout.
         self.stream.set_read_timeout(timeout.map(|left| left.max(Duration::from_millis(1))))?;
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let rest = self.read.split_off(end + 1);
                 let line = std::mem::replace(&mut self.read, rest);
-                return Ok(if line.len() > LONGEST_LINE { Heard::TooLong } else { Heard::Line(line) });
+                return Ok(if line.len() > LONGEST_LINE { Received::TooLong } else { Received::Line(line) });
             }
             if self.read.len() > LONGEST_LINE {
-                return Ok(Heard::TooLong);
+                return Ok(Received::TooLong);
             }
             let mut bytes = [0; 4096];
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.read.extend_from_slice(&bytes[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Heard::Nothing),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

@@ -110,7 +110,7 @@ fn a_hostile_peer_harms_nobody() {
     assert_eq!(many.lines().filter(|line| line.contains("\"id\":1,\"ok\":true")).count(), 100, "{many}");
     // Peers that say nothing take no other's place but the last one's.
     let silent: Vec<_> =
-        (0..MOST_PEERS + 8).filter_map(|_| UnixStream::connect(&running.socket).ok()).collect();
+        (0..MAX_PEERS + 8).filter_map(|_| UnixStream::connect(&running.socket).ok()).collect();
     let mut last = String::new();
     let _ = BufReader::new(silent.last().unwrap()).read_line(&mut last);
     assert!(last.contains("EACCES"), "{last}");

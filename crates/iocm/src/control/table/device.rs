@@ -64,7 +64,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
         plain(
             "state",
             "word",
-            "`waiting` for a front-end, `connected`, or `removing`: its last requests are under way.",
+            "`waiting` for a front-end, `connected`, or `removing`: its last requests are in flight.",
             |device| text(state(device)),
         ),
         plain("socket", "path", "Where it waits for its front-end.", |device| {
@@ -83,12 +83,9 @@ pub(super) fn attributes() -> Vec<Attribute> {
         plain("queues", "queues", "Its queues, one a line.", |device| {
             Some(Value::Names(device.queues.iter().map(|queue| queue.name.to_string()).collect()))
         }),
-        plain(
-            "path",
-            "path",
-            "The file or block device of a disk; a disk that forgets everything has none.",
-            |device| text(device.config.path.as_ref()?.to_string_lossy()),
-        ),
+        plain("path", "path", "The file or block device of a disk; a null disk has none.", |device| {
+            text(device.config.path.as_ref()?.to_string_lossy())
+        }),
         plain("serial", "text", "The serial number of a disk.", |device| {
             device.size.and_then(|_| text(device.config.serial.as_str()))
         }),

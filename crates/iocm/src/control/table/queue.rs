@@ -36,8 +36,8 @@ pub(super) fn attributes() -> Vec<Attribute> {
         plain(
             "state",
             "word",
-            "`idle` while no front-end has it served, `served`, or `broken`: its ring broke the rules and \
-              is no longer looked at.",
+            "`idle` while no front-end has it served, `served`, or `broken`: its ring violated the format and \
+              is no longer served.",
             |queue| Value::Text(state(queue).to_owned()),
         ),
         written(
@@ -56,7 +56,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
             plain(
                 "poll",
                 "word",
-                "`auto`: it is looked at all the time or left to its guest's kicks, as its worker sees fit. \
+                "`auto`: it is polled all the time or left to its guest's kicks, as its worker decides. \
                   `always`: it is never left to kicks, and its worker never sleeps.",
                 |queue| Value::Text(if queue.polled { "always" } else { "auto" }.to_owned()),
             ),

@@ -4,7 +4,7 @@
 const SIZE: u64 = 128 << 10;
 /// The number of buffers of a queue. A request that finds none waits for another one of its queue, and no other queue
 /// is affected.
-const MOST: usize = 4;
+const MAX: usize = 4;
 
 /// A buffer with the alignment that the disk requires.
 pub(super) struct Bounce {
@@ -35,7 +35,7 @@ impl Bounces {
 
     /// The number of buffers that can be taken now.
     pub(super) fn available(&self) -> usize {
-        self.free.len() + MOST - self.made
+        self.free.len() + MAX - self.made
     }
 
     /// Takes a buffer; `None` when all are in use.
@@ -43,7 +43,7 @@ impl Bounces {
         if let Some(bounce) = self.free.pop() {
             return Some(bounce);
         }
-        if self.made == MOST {
+        if self.made == MAX {
             return None;
         }
         self.made += 1;

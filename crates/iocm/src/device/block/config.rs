@@ -8,7 +8,7 @@ const SEGMENT_BYTES: u32 = 1 << 20;
 const SEGMENTS: u32 = 254;
 /// The largest request, bytes: all that a driver within both limits can ask for. Larger ones are answered with an
 /// error.
-pub(super) const MOST_BYTES: u64 = SEGMENT_BYTES as u64 * SEGMENTS as u64;
+pub(super) const MAX_BYTES: u64 = SEGMENT_BYTES as u64 * SEGMENTS as u64;
 /// The most sectors of a discard or write-zeroes range.
 pub(super) const RANGE_SECTORS: u32 = 1 << 22;
 /// The most ranges of a discard or write-zeroes request.

@@ -2,7 +2,7 @@
 
 use super::bounce::Bounces;
 use super::request::{BlockRequest, HEADER, Status};
-use super::slot::{Progress, RangeWay, Slot, Work, in_turn};
+use super::slot::{Progress, RangeMethod, Slot, SlotKind, in_turn};
 use super::{BlockDevice, SERIAL_BYTES, Storage};
 use crate::clock::now_ns;
 use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The most requests of a queue in flight. The memory for each of them is bounded, and so is that for all.
-const UNDER_WAY: u16 = 256;
+const MAX_IN_FLIGHT: u16 = 256;
 
 /// The handler of one queue of a block device.
 pub struct BlockQueue {
@@ -30,7 +30,7 @@ pub struct BlockQueue {
 impl BlockQueue {
     pub(super) fn new(device: Arc<BlockDevice>, size: u16) -> Self {
         // A request takes a descriptor at least.
-        let count = size.min(UNDER_WAY);
+        let count = size.min(MAX_IN_FLIGHT);
         let slots = (0..count).map(|_| Slot::default()).collect();
         let bounces = Bounces::new(device.storage.alignment());
         let free = (0..u32::from(count)).rev().collect();
@@ -92,22 +92,22 @@ impl BlockQueue {
             Self::answer(queue, &self.chain, Status::Ok, written, size);
             return size;
         }
-        let work = match request {
+        let kind = match request {
             BlockRequest::Read(..) | BlockRequest::Write(..) if size == 0 => {
                 Self::answer(queue, &self.chain, Status::Ok, 0, 0);
                 return 0;
             }
-            BlockRequest::Read(offset, _) => Work::Read(offset),
-            BlockRequest::Write(offset, _) => Work::Write(offset),
-            BlockRequest::Discard(ranges) => in_turn(ranges, RangeWay::Discard),
-            BlockRequest::WriteZeroes(ranges) => in_turn(ranges, RangeWay::Zero),
-            BlockRequest::Flush | BlockRequest::Identify => Work::Flush,
+            BlockRequest::Read(offset, _) => SlotKind::Read(offset),
+            BlockRequest::Write(offset, _) => SlotKind::Write(offset),
+            BlockRequest::Discard(ranges) => in_turn(ranges, RangeMethod::Discard),
+            BlockRequest::WriteZeroes(ranges) => in_turn(ranges, RangeMethod::Zero),
+            BlockRequest::Flush | BlockRequest::Identify => SlotKind::Flush,
         };
-        if matches!(&work, Work::Ranges { left, .. } if left.is_empty()) {
+        if matches!(&kind, SlotKind::Ranges { left, .. } if left.is_empty()) {
             Self::answer(queue, &self.chain, Status::Ok, 0, 0);
             return 0;
         }
-        self.begin(queue, submitter, work, size)
+        self.begin(queue, submitter, kind, size)
     }
 
     fn identify(&self, queue: &mut Virtqueue) {
@@ -121,19 +121,25 @@ impl BlockQueue {
         Self::answer(queue, &self.chain, Status::Ok, fits as u64, 0);
     }
 
-    fn begin(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, work: Work, size: u64) -> u64 {
+    fn begin(
+        &mut self,
+        queue: &mut Virtqueue,
+        submitter: &mut Submitter<'_>,
+        kind: SlotKind,
+        size: u64,
+    ) -> u64 {
         // `serve` has checked that there is one.
         let Some(token) = self.free.pop() else { return 0 };
         let slot = &mut self.slots[token as usize];
-        let (side, skip) = match &work {
-            Work::Write(_) => (Side::Readable, HEADER),
+        let (side, skip) = match &kind {
+            SlotKind::Write(_) => (Side::Readable, HEADER),
             _ => (Side::Writable, 0),
         };
         let room = self.chain.bytes(Side::Writable);
         slot.id = self.chain.id;
         slot.status = self.chain.pieces(Side::Writable, room.saturating_sub(1), 1).next();
         slot.parts.extend(self.chain.pieces(side, skip, size));
-        slot.begin(work, size, queue.memory());
+        slot.begin(kind, size, queue.memory());
         self.submit(queue, submitter, token)
     }
 
@@ -170,14 +176,14 @@ impl BlockQueue {
     /// Completes a request.
     fn finish(&mut self, queue: &mut Virtqueue, token: u32, status: Status) {
         let slot = &mut self.slots[token as usize];
-        let read = matches!(slot.work, Work::Read(_)) && status == Status::Ok;
+        let read = matches!(slot.kind, SlotKind::Read(_)) && status == Status::Ok;
         if let Some(part) = slot.status {
             // SAFETY: one mapped byte of the guest's memory.
             unsafe { part.pointer.write_volatile(status as u8) };
         }
         let written = u64::from(slot.status.is_some()) + if read { slot.size } else { 0 };
         if queue.memory().is_logged() {
-            let parts = if matches!(slot.work, Work::Read(_)) { &slot.parts[..] } else { &[] };
+            let parts = if matches!(slot.kind, SlotKind::Read(_)) { &slot.parts[..] } else { &[] };
             for part in parts.iter().chain(&slot.status) {
                 queue.memory().wrote(part.guest, u64::from(part.size));
             }

@@ -1,6 +1,6 @@
 //! Requests of a block device (VIRTIO 1.3, 5.2.6).
 
-use super::config::{MOST_BYTES, RANGE_SECTORS, RANGES};
+use super::config::{MAX_BYTES, RANGE_SECTORS, RANGES};
 use super::{BlockDevice, SECTOR};
 use crate::ring::{Chain, Side};
 
@@ -68,7 +68,7 @@ impl BlockRequest {
         let read_only = device.options.read_only;
         let out = chain.bytes(Side::Readable) - HEADER;
         let back = chain.bytes(Side::Writable).saturating_sub(1);
-        if out > MOST_BYTES || back > MOST_BYTES {
+        if out > MAX_BYTES || back > MAX_BYTES {
             return Err(Status::Failed);
         }
         match word(0) {

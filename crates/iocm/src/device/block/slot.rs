@@ -31,7 +31,7 @@ pub(super) struct Slot {
     /// The data's pieces in the guest.
     pub(super) parts: Vec<Part>,
     /// The kind of the request.
-    pub(super) work: Work,
+    pub(super) kind: SlotKind,
     /// Bytes of data.
     pub(super) size: u64,
     /// Bytes that have completed.
@@ -51,7 +51,7 @@ unsafe impl Send for Slot {}
 
 /// The kind of a request.
 #[derive(Default)]
-pub(super) enum Work {
+pub(super) enum SlotKind {
     /// Flushes all earlier writes to the disk.
     #[default]
     Flush,
@@ -64,13 +64,13 @@ pub(super) enum Work {
         /// The ranges that are left, the last one first.
         left: Vec<Range>,
         /// The way in which it is done.
-        way: RangeWay,
+        method: RangeMethod,
     },
 }
 
 /// The way in which ranges are discarded or zeroed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RangeWay {
+pub(super) enum RangeMethod {
     /// Their content does not matter afterwards.
     Discard,
     /// They must read as zeroes; the file system is asked to do it.
@@ -95,8 +95,8 @@ static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
 impl Slot {
     /// Starts a request whose data pieces are in `parts`.
-    pub(super) fn begin(&mut self, work: Work, size: u64, memory: &Arc<GuestMemory>) {
-        (self.work, self.size, self.done, self.retries) = (work, size, 0, 0);
+    pub(super) fn begin(&mut self, kind: SlotKind, size: u64, memory: &Arc<GuestMemory>) {
+        (self.kind, self.size, self.done, self.retries) = (kind, size, 0, 0);
         if !self.memory.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, memory)) {
             self.memory = Some(Arc::clone(memory));
         }
@@ -119,14 +119,14 @@ impl Slot {
         }
         self.pieces.clear();
         self.step = 0;
-        let (at, is_write) = match &self.work {
-            Work::Flush => return Some((Submission::Sync { file }, 0)),
-            Work::Ranges { left, way } => {
-                let (range, way) = (*left.last()?, *way);
-                return Some(self.next_of_range(file, range, way));
+        let (at, is_write) = match &self.kind {
+            SlotKind::Flush => return Some((Submission::Sync { file }, 0)),
+            SlotKind::Ranges { left, method } => {
+                let (range, method) = (*left.last()?, *method);
+                return Some(self.next_of_range(file, range, method));
             }
-            Work::Read(at) => (*at, false),
-            Work::Write(at) => (*at, true),
+            SlotKind::Read(at) => (*at, false),
+            SlotKind::Write(at) => (*at, true),
         };
         if !self.gather(alignment) {
             self.bounce = Some(bounces.take()?);
@@ -140,9 +140,9 @@ impl Slot {
         Some((submission, self.step))
     }
 
-    fn next_of_range(&mut self, file: RawFd, range: Range, way: RangeWay) -> (Submission, u64) {
+    fn next_of_range(&mut self, file: RawFd, range: Range, method: RangeMethod) -> (Submission, u64) {
         let offset = range.offset;
-        if way == RangeWay::WriteZeroes {
+        if method == RangeMethod::WriteZeroes {
             self.step = range.size.min(STEP);
             let mut left = self.step as usize;
             while left > 0 {
@@ -155,7 +155,7 @@ impl Slot {
             return (Submission::Write { file, pieces, count, offset }, self.step);
         }
         self.step = range.size.min(RANGE_STEP);
-        let mode = match way == RangeWay::Discard || range.may_discard {
+        let mode = match method == RangeMethod::Discard || range.may_discard {
             true => libc::FALLOC_FL_PUNCH_HOLE,
             false => libc::FALLOC_FL_ZERO_RANGE,
         };
@@ -210,13 +210,15 @@ impl Slot {
             return if self.retries > RETRIES { Progress::Ended(Status::Failed) } else { Progress::More };
         }
         self.retries = 0;
-        if let Work::Ranges { left, way } = &mut self.work {
-            match (result, *way) {
+        if let SlotKind::Ranges { left, method } = &mut self.kind {
+            match (result, *method) {
                 // A discard is advice: without support nothing is done.
-                (result, RangeWay::Discard) if result == -libc::EOPNOTSUPP => left.clear(),
-                (result, RangeWay::Zero) if result == -libc::EOPNOTSUPP => *way = RangeWay::WriteZeroes,
-                (..0, _) | (0, RangeWay::WriteZeroes) => return Progress::Ended(Status::Failed),
-                (written, RangeWay::WriteZeroes) => pass(left, u64::from(written.unsigned_abs())),
+                (result, RangeMethod::Discard) if result == -libc::EOPNOTSUPP => left.clear(),
+                (result, RangeMethod::Zero) if result == -libc::EOPNOTSUPP => {
+                    *method = RangeMethod::WriteZeroes
+                }
+                (..0, _) | (0, RangeMethod::WriteZeroes) => return Progress::Ended(Status::Failed),
+                (written, RangeMethod::WriteZeroes) => pass(left, u64::from(written.unsigned_abs())),
                 _ => pass(left, self.step),
             }
             return if left.is_empty() { Progress::Ended(Status::Ok) } else { Progress::More };
@@ -224,11 +226,11 @@ impl Slot {
         if result < 0 {
             return Progress::Ended(Status::Failed);
         }
-        if matches!(self.work, Work::Flush) {
+        if matches!(self.kind, SlotKind::Flush) {
             return Progress::Ended(Status::Ok);
         }
         let done = u64::from(result.unsigned_abs()).min(self.step);
-        if matches!(self.work, Work::Read(_)) {
+        if matches!(self.kind, SlotKind::Read(_)) {
             self.empty_bounce(done);
         }
         self.done += done;
@@ -258,7 +260,7 @@ impl Slot {
         if let Some(bounce) = self.bounce.take() {
             bounces.give(bounce);
         }
-        self.work = Work::Flush;
+        self.kind = SlotKind::Flush;
         self.parts.clear();
         self.pieces.clear();
         self.parts.shrink_to(KEPT);
@@ -279,6 +281,6 @@ fn pass(left: &mut Vec<Range>, done: u64) {
 }
 
 /// Drops empty ranges, and reverses the order, because they are taken from the end.
-pub(super) fn in_turn(ranges: Vec<Range>, way: RangeWay) -> Work {
-    Work::Ranges { left: ranges.into_iter().rev().filter(|range| range.size > 0).collect(), way }
+pub(super) fn in_turn(ranges: Vec<Range>, method: RangeMethod) -> SlotKind {
+    SlotKind::Ranges { left: ranges.into_iter().rev().filter(|range| range.size > 0).collect(), method }
 }

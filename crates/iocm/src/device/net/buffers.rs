@@ -17,7 +17,7 @@ pub enum Delivery {
 
 /// The most buffers for a packet: those of 256 bytes for the largest one. With more, a guest could make this process
 /// keep that many lists of pieces.
-const MOST_MERGED: usize = 256;
+const MAX_MERGED: usize = 256;
 
 /// The number of buffers that are taken together.
 const TOGETHER: usize = 16;
@@ -111,7 +111,7 @@ impl Buffers {
         let needs = (self.header + frame.len()) as u64;
         let mut taken = 1;
         while room < needs {
-            if taken == MOST_MERGED {
+            if taken == MAX_MERGED {
                 self.put_back(queue, taken);
                 return Delivery::TooLarge;
             }
@@ -150,10 +150,10 @@ impl Buffers {
     /// Asks for a kick for more buffers than the present ones, which are too few. `true` if there are more already.
     pub fn enable_kicks(&mut self, queue: &mut Virtqueue) -> bool {
         let mut taken = 0;
-        while taken < MOST_MERGED && queue.pop(self.chain(taken)) {
+        while taken < MAX_MERGED && queue.pop(self.chain(taken)) {
             taken += 1;
         }
-        let more = taken == MOST_MERGED || queue.enable_kicks();
+        let more = taken == MAX_MERGED || queue.enable_kicks();
         self.put_back(queue, taken);
         more
     }

@@ -22,7 +22,7 @@ impl ControlQueue {
     }
 
     /// Handles a command: its class, its number, and its data.
-    fn obey(&self, bytes: &[u8]) -> u8 {
+    fn handle(&self, bytes: &[u8]) -> u8 {
         match bytes {
             // `VIRTIO_NET_CTRL_MQ`.
             [4, 0, low, high, ..] => match u16::from_le_bytes([*low, *high]) {
@@ -45,7 +45,7 @@ impl Handler for ControlQueue {
             let mut bytes = [0; 8];
             let count = self.chain.read(0, &mut bytes);
             let room = self.chain.bytes(Side::Writable);
-            let answer = self.obey(&bytes[..count]);
+            let answer = self.handle(&bytes[..count]);
             if answer != OK {
                 queue.count_error();
             }

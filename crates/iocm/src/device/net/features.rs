@@ -28,7 +28,7 @@ const HOST_USO: u64 = 1 << 56;
 /// `VIRTIO_NET_S_LINK_UP`.
 const LINK_UP: u16 = 1;
 /// The MTU of Ethernet.
-const USUAL_MTU: u16 = 1500;
+const DEFAULT_MTU: u16 = 1500;
 
 impl NetDevice {
     /// The feature bits of the device type.
@@ -61,7 +61,7 @@ impl NetDevice {
     /// Reads the configuration space; bytes after its end are zero.
     pub(super) fn read_config(&self, offset: u32, size: u32) -> Vec<u8> {
         let mtu = match self.mtu() {
-            0 => USUAL_MTU,
+            0 => DEFAULT_MTU,
             mtu => mtu,
         };
         let words = [LINK_UP, self.options.pairs, mtu].map(u16::to_le_bytes);

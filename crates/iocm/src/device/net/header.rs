@@ -4,7 +4,7 @@
 //! and then written anew from the values that were understood.
 
 use super::offload::Offloads;
-use super::packet::{Layers, Version};
+use super::packet::{HeaderOffsets, Version};
 
 /// The size of a header with `num_buffers`.
 pub const SIZE: usize = 12;
@@ -20,11 +20,11 @@ const ECN: u8 = 0x80;
 /// thousands.
 const LEAST_TCP_SEGMENT: u16 = 48;
 /// The most datagrams of one packet, as Linux's `UDP_MAX_SEGMENTS`.
-const MOST_DATAGRAMS: usize = 128;
+const MAX_DATAGRAMS: usize = 128;
 
 /// The segmentation of a large packet (`gso_type`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Cut {
+pub enum Segmentation {
     /// None.
     #[default]
     None,
@@ -44,7 +44,7 @@ pub struct NetHeader {
     /// The checksum that is still missing: the byte at which it starts, and the offset of its field from there.
     pub checksum: Option<(u16, u16)>,
     /// The segmentation of the packet.
-    pub cut: Cut,
+    pub segmentation: Segmentation,
     /// The packet has a congestion mark (ECN) that only the first segment keeps.
     pub ecn: bool,
     /// The data in each segment, bytes (`gso_size`).
@@ -65,7 +65,7 @@ pub enum Malformed {
     Large(u64),
     /// It asks for an offload that was not negotiated, or does not exist.
     #[error("a packet asks for an offload of type {0:#x} that was not negotiated")]
-    NotAgreed(u8),
+    NotNegotiated(u8),
     /// The field of its checksum is outside of the packet.
     #[error("a packet of {size} bytes cannot have its checksum {offset} bytes after byte {start}")]
     Checksum {
@@ -78,12 +78,13 @@ pub enum Malformed {
     },
     /// It cannot be segmented as it asks.
     #[error("a packet cannot be segmented: {0}")]
-    Cut(&'static str),
+    Segmentation(&'static str),
 }
 
 impl NetHeader {
     /// The header of a packet that needs no offload.
-    pub const NOTHING: Self = Self { checksum: None, cut: Cut::None, ecn: false, segment: 0, headers: 0 };
+    pub const NOTHING: Self =
+        Self { checksum: None, segmentation: Segmentation::None, ecn: false, segment: 0, headers: 0 };
 
     /// Reads a header and checks it against its packet: `head` has the packet's first bytes, `size` is all of them.
     ///
@@ -94,76 +95,77 @@ impl NetHeader {
         bytes: [u8; LEGACY_SIZE],
         head: &[u8],
         size: usize,
-        agreed: Offloads,
+        negotiated: Offloads,
     ) -> Result<Self, Malformed> {
         let [flags, kind, ..] = bytes;
         // Nearly all small packets.
         if flags & NEEDS_CHECKSUM == 0 && kind == 0 {
             return Ok(Self::NOTHING);
         }
-        Self::check_work(bytes, head, size, agreed)
+        Self::check_work(bytes, head, size, negotiated)
     }
 
     fn check_work(
         [flags, kind, _, _, s0, s1, c0, c1, o0, o1]: [u8; LEGACY_SIZE],
         head: &[u8],
         size: usize,
-        agreed: Offloads,
+        negotiated: Offloads,
     ) -> Result<Self, Malformed> {
         let (segment, start, offset) =
             (u16::from_le_bytes([s0, s1]), u16::from_le_bytes([c0, c1]), u16::from_le_bytes([o0, o1]));
         if flags & NEEDS_CHECKSUM == 0 {
-            return Err(Malformed::Cut("without a checksum to be made"));
+            return Err(Malformed::Segmentation("without a checksum to be made"));
         }
-        if !agreed.checksum {
-            return Err(Malformed::NotAgreed(kind));
+        if !negotiated.checksum {
+            return Err(Malformed::NotNegotiated(kind));
         }
         let end = usize::from(start) + usize::from(offset) + 2;
         if usize::from(start) < super::packet::ETHERNET || end > size {
             return Err(Malformed::Checksum { size, start, offset });
         }
         let ecn = kind & ECN != 0;
-        let (cut, allowed) = match kind & !ECN {
-            0 => (Cut::None, true),
-            1 => (Cut::Tcp4, agreed.tcp4),
-            3 => (Cut::Fragments, agreed.fragments),
-            4 => (Cut::Tcp6, agreed.tcp6),
-            5 => (Cut::Datagrams, agreed.datagrams4 || agreed.datagrams6),
-            _ => return Err(Malformed::NotAgreed(kind)),
+        let (segmentation, allowed) = match kind & !ECN {
+            0 => (Segmentation::None, true),
+            1 => (Segmentation::Tcp4, negotiated.tcp4),
+            3 => (Segmentation::Fragments, negotiated.fragments),
+            4 => (Segmentation::Tcp6, negotiated.tcp6),
+            5 => (Segmentation::Datagrams, negotiated.datagrams4 || negotiated.datagrams6),
+            _ => return Err(Malformed::NotNegotiated(kind)),
         };
-        let is_tcp = matches!(cut, Cut::Tcp4 | Cut::Tcp6);
-        if !allowed || ecn && !(is_tcp && agreed.ecn) {
-            return Err(Malformed::NotAgreed(kind));
+        let is_tcp = matches!(segmentation, Segmentation::Tcp4 | Segmentation::Tcp6);
+        if !allowed || ecn && !(is_tcp && negotiated.ecn) {
+            return Err(Malformed::NotNegotiated(kind));
         }
         let checksum = Some((start, offset));
-        if cut == Cut::None {
+        if segmentation == Segmentation::None {
             return Ok(Self { checksum, ..Self::NOTHING });
         }
-        let layers = Layers::of(head).ok_or(Malformed::Cut("it is not whole up to its transport header"))?;
-        let right = match cut {
-            Cut::Tcp4 => layers.is(Version::V4, 6),
-            Cut::Tcp6 => layers.is(Version::V6, 6),
-            _ => layers.protocol == 17,
+        let offsets = HeaderOffsets::of(head)
+            .ok_or(Malformed::Segmentation("it is not whole up to its transport header"))?;
+        let right = match segmentation {
+            Segmentation::Tcp4 => offsets.is(Version::V4, 6),
+            Segmentation::Tcp6 => offsets.is(Version::V6, 6),
+            _ => offsets.protocol == 17,
         };
-        if !right || layers.transport != usize::from(start) {
-            return Err(Malformed::Cut("it is another protocol's, or its checksum is elsewhere"));
+        if !right || offsets.transport != usize::from(start) {
+            return Err(Malformed::Segmentation("it is another protocol's, or its checksum is elsewhere"));
         }
         if offset != if is_tcp { 16 } else { 6 } {
-            return Err(Malformed::Cut("its checksum is not where the protocol has it"));
+            return Err(Malformed::Segmentation("its checksum is not where the protocol has it"));
         }
-        let headers = layers.headers(head).filter(|headers| *headers < size);
-        let headers = headers.ok_or(Malformed::Cut("it has no data"))?;
-        let is_small = match cut {
-            Cut::Datagrams => {
-                segment == 0 || (size - headers).div_ceil(usize::from(segment)) > MOST_DATAGRAMS
+        let headers = offsets.headers(head).filter(|headers| *headers < size);
+        let headers = headers.ok_or(Malformed::Segmentation("it has no data"))?;
+        let is_small = match segmentation {
+            Segmentation::Datagrams => {
+                segment == 0 || (size - headers).div_ceil(usize::from(segment)) > MAX_DATAGRAMS
             }
             _ => segment < LEAST_TCP_SEGMENT,
         };
         if is_small {
-            return Err(Malformed::Cut("its pieces are smaller than any are"));
+            return Err(Malformed::Segmentation("its pieces are smaller than any are"));
         }
         // At most the length of `head`.
-        Ok(Self { checksum, cut, ecn, segment, headers: headers as u16 })
+        Ok(Self { checksum, segmentation, ecn, segment, headers: headers as u16 })
     }
 
     /// The header of a packet from the host's kernel, which is trusted.
@@ -184,12 +186,12 @@ impl NetHeader {
             bytes[LEGACY_SIZE] = 1;
             return bytes;
         };
-        let kind = match self.cut {
-            Cut::None => 0,
-            Cut::Tcp4 => 1,
-            Cut::Fragments => 3,
-            Cut::Tcp6 => 4,
-            Cut::Datagrams => 5,
+        let kind = match self.segmentation {
+            Segmentation::None => 0,
+            Segmentation::Tcp4 => 1,
+            Segmentation::Fragments => 3,
+            Segmentation::Tcp6 => 4,
+            Segmentation::Datagrams => 5,
         };
         let kind = kind | if self.ecn { ECN } else { 0 };
         let [h0, h1] = self.headers.to_le_bytes();

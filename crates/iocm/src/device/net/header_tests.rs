@@ -30,8 +30,8 @@ fn bytes(flags: u8, kind: u8, segment: u16, start: u16, offset: u16) -> [u8; LEG
     [flags, kind, 0xff, 0xff, s0, s1, c0, c1, o0, o1]
 }
 
-fn check(bytes: [u8; LEGACY_SIZE], packet: &[u8], agreed: Offloads) -> Result<NetHeader, Malformed> {
-    NetHeader::check(bytes, &packet[..packet.len().min(HEAD)], packet.len(), agreed)
+fn check(bytes: [u8; LEGACY_SIZE], packet: &[u8], negotiated: Offloads) -> Result<NetHeader, Malformed> {
+    NetHeader::check(bytes, &packet[..packet.len().min(HEAD)], packet.len(), negotiated)
 }
 
 use super::super::packet::HEAD;
@@ -66,11 +66,11 @@ fn what_is_not_agreed_on_or_cannot_be_is_refused() {
     let tcp = packet(6, 5000);
     let refused = |bytes, packet: &[u8]| check(bytes, packet, ALL).unwrap_err();
     let no_ecn = Offloads { ecn: false, ..ALL };
-    assert!(matches!(check(bytes(1, 0x81, 1448, 34, 16), &tcp, no_ecn), Err(Malformed::NotAgreed(0x81))));
+    assert!(matches!(check(bytes(1, 0x81, 1448, 34, 16), &tcp, no_ecn), Err(Malformed::NotNegotiated(0x81))));
     for kind in [2, 6, 7, 0x40, 0x7f] {
-        assert_eq!(refused(bytes(1, kind, 1448, 34, 16), &tcp), Malformed::NotAgreed(kind));
+        assert_eq!(refused(bytes(1, kind, 1448, 34, 16), &tcp), Malformed::NotNegotiated(kind));
     }
-    assert_eq!(refused(bytes(1, 0x83, 1480, 34, 6), &packet(17, 5000)), Malformed::NotAgreed(0x83));
+    assert_eq!(refused(bytes(1, 0x83, 1480, 34, 6), &packet(17, 5000)), Malformed::NotNegotiated(0x83));
     for (start, offset) in [(13, 0), (0, 0), (u16::MAX, u16::MAX), (34, 5100), (5074, 0), (5073, 0)] {
         let error = refused(bytes(1, 0, 0, start, offset), &tcp);
         assert!(matches!(error, Malformed::Checksum { .. }), "{start} {offset}: {error}");
@@ -88,14 +88,20 @@ fn what_is_not_agreed_on_or_cannot_be_is_refused() {
         (bytes(1, 5, 1448, 34, 6), &tcp),
     ];
     for (bytes, packet) in cuts {
-        assert!(matches!(refused(bytes, packet), Malformed::Cut(_)), "{bytes:?}");
+        assert!(matches!(refused(bytes, packet), Malformed::Segmentation(_)), "{bytes:?}");
     }
-    assert!(matches!(refused(bytes(1, 5, 0, 34, 6), &packet(17, 9)), Malformed::Cut(_)));
-    assert!(matches!(refused(bytes(1, 5, 5, 34, 6), &packet(17, 5000)), Malformed::Cut(_)));
-    assert!(matches!(refused(bytes(1, 1, 1448, 34, 16), &packet(6, 0)), Malformed::Cut(_)), "no data");
+    assert!(matches!(refused(bytes(1, 5, 0, 34, 6), &packet(17, 9)), Malformed::Segmentation(_)));
+    assert!(matches!(refused(bytes(1, 5, 5, 34, 6), &packet(17, 5000)), Malformed::Segmentation(_)));
+    assert!(
+        matches!(refused(bytes(1, 1, 1448, 34, 16), &packet(6, 0)), Malformed::Segmentation(_)),
+        "no data"
+    );
     let mut odd = tcp;
     odd[34 + 12] = 4 << 4;
-    assert!(matches!(refused(bytes(1, 1, 1448, 34, 16), &odd), Malformed::Cut(_)), "a short TCP header");
+    assert!(
+        matches!(refused(bytes(1, 1, 1448, 34, 16), &odd), Malformed::Segmentation(_)),
+        "a short TCP header"
+    );
 }
 
 proptest! {
@@ -124,7 +130,7 @@ proptest! {
             if let Some((start, offset)) = header.checksum {
                 prop_assert!(usize::from(start) + usize::from(offset) + 2 <= packet.len());
             }
-            if header.cut != Cut::None {
+            if header.segmentation != Segmentation::None {
                 prop_assert!(usize::from(header.headers) < packet.len());
                 prop_assert!(header.segment > 0);
             }

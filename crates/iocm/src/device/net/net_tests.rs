@@ -29,9 +29,9 @@ fn serve(queue: &mut ByHand, budget: u32) -> WorkDone {
 impl Guest {
     fn new(device: &Arc<NetDevice>, size: u16, features: u64, ring: RingFeatures) -> Self {
         let driver = NetDriver::new(size, ring);
-        let agreed = VirtioFeatures(features & (device.offered() | VERSION));
-        let receive = ByHand::new(&driver.receive, Box::new(device.receive(0, agreed)));
-        let transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, agreed)));
+        let negotiated = VirtioFeatures(features & (device.offered() | VERSION));
+        let receive = ByHand::new(&driver.receive, Box::new(device.receive(0, negotiated)));
+        let transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, negotiated)));
         Self { driver, receive, transmit }
     }
 

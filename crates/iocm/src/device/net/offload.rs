@@ -1,7 +1,7 @@
 //! Checksum and segmentation offloads: the work that one side leaves to the other, and software fallbacks for it.
 
-use super::header::{Cut, NetHeader};
-use super::packet::{HEAD, Layers, Version};
+use super::header::{NetHeader, Segmentation};
+use super::packet::{HEAD, HeaderOffsets, Version};
 use crate::protocol::VirtioFeatures;
 
 /// The offloads that one side carries out for the other.
@@ -86,17 +86,17 @@ impl Offloads {
         if header.checksum.is_none() {
             return true;
         }
-        let cut = match header.cut {
-            Cut::None => true,
-            Cut::Tcp4 => self.tcp4,
-            Cut::Tcp6 => self.tcp6,
-            Cut::Fragments => self.fragments,
-            Cut::Datagrams => match Layers::of(frame).map(|layers| layers.version) {
+        let segments = match header.segmentation {
+            Segmentation::None => true,
+            Segmentation::Tcp4 => self.tcp4,
+            Segmentation::Tcp6 => self.tcp6,
+            Segmentation::Fragments => self.fragments,
+            Segmentation::Datagrams => match HeaderOffsets::of(frame).map(|offsets| offsets.version) {
                 Some(Version::V4) => self.datagrams4,
                 _ => self.datagrams6,
             },
         };
-        self.checksum && cut && (!header.ecn || self.ecn)
+        self.checksum && segments && (!header.ecn || self.ecn)
     }
 }
 
@@ -134,7 +134,8 @@ pub fn make_checksum(frame: &mut [u8], start: u16, offset: u16) {
 /// Segments a checked packet, and passes each segment to `each`, headers and data apart.
 pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
     let headers = usize::from(header.headers);
-    let (Some(layers), Some(data)) = (Layers::of(&frame[..frame.len().min(HEAD)]), frame.get(headers..))
+    let (Some(offsets), Some(data)) =
+        (HeaderOffsets::of(&frame[..frame.len().min(HEAD)]), frame.get(headers..))
     else {
         return;
     };
@@ -145,8 +146,8 @@ pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8]))
     for (index, data) in data.chunks(size).enumerate() {
         head.copy_from_slice(&frame[..headers]);
         let segment = Segment { index, is_last: index + 1 == count, before: index * size };
-        layers.set_network(head, segment, data.len());
-        layers.set_transport(head, segment, data);
+        offsets.set_network(head, segment, data.len());
+        offsets.set_transport(head, segment, data);
         each(head, data);
     }
 }
@@ -166,7 +167,7 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-impl Layers {
+impl HeaderOffsets {
     fn set_network(&self, head: &mut [u8], segment: Segment, data: usize) {
         // A segment is no larger than the packet, whose size fits in 16 bits.
         let size = |from: usize, head: &[u8]| (head.len() - from + data) as u16;

@@ -39,14 +39,14 @@ fn packet(version: Version, protocol: u8, data: &[u8]) -> (NetHeader, Vec<u8>) {
     let pseudo = fold(add(u64::from(protocol) + u64::from(size), addresses));
     let offset = if protocol == 6 { 16 } else { 6 };
     put(&mut packet, transport + offset, pseudo);
-    let cut = match (version, protocol) {
-        (Version::V4, 6) => Cut::Tcp4,
-        (Version::V6, 6) => Cut::Tcp6,
-        _ => Cut::Datagrams,
+    let segmentation = match (version, protocol) {
+        (Version::V4, 6) => Segmentation::Tcp4,
+        (Version::V6, 6) => Segmentation::Tcp6,
+        _ => Segmentation::Datagrams,
     };
     let header = NetHeader {
         checksum: Some((transport as u16, offset as u16)),
-        cut,
+        segmentation,
         ecn: false,
         segment: 1000,
         headers: (transport + transport_size) as u16,
@@ -61,8 +61,8 @@ fn is_right(packet: &[u8]) -> bool {
             bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
         pairs.fold(0_u32, |sum, word| (sum + word) % 0xffff)
     };
-    let layers = Layers::of(packet).unwrap();
-    let (ip_right, addresses, end) = match layers.version {
+    let offsets = HeaderOffsets::of(packet).unwrap();
+    let (ip_right, addresses, end) = match offsets.version {
         Version::V4 => {
             let size = usize::from(u16::from_be_bytes([packet[16], packet[17]]));
             (slow(&packet[14..34]) == 0, &packet[26..34], 14 + size)
@@ -71,8 +71,8 @@ fn is_right(packet: &[u8]) -> bool {
             (true, &packet[22..54], 54 + usize::from(u16::from_be_bytes([packet[18], packet[19]])))
         }
     };
-    let transport = &packet[layers.transport..];
-    let sum = slow(addresses) + u32::from(layers.protocol) + transport.len() as u32 + slow(transport);
+    let transport = &packet[offsets.transport..];
+    let sum = slow(addresses) + u32::from(offsets.protocol) + transport.len() as u32 + slow(transport);
     ip_right && sum.is_multiple_of(0xffff) && end == packet.len()
 }
 
@@ -144,7 +144,7 @@ fn who_does_what_is_told_by_features() {
     let (header, packet) = packet(Version::V4, 17, &[0; 3000]);
     assert!(guest.takes(&header, &packet));
     assert!(!Offloads { datagrams4: false, ..guest }.takes(&header, &packet));
-    let tcp = NetHeader { cut: Cut::Tcp4, ecn: true, ..header };
+    let tcp = NetHeader { segmentation: Segmentation::Tcp4, ecn: true, ..header };
     assert!(!guest.takes(&tcp, &packet), "not with a mark");
     assert!(guest.takes(&NetHeader { ecn: false, ..tcp }, &packet));
     assert!(Offloads::default().takes(&NetHeader::NOTHING, &packet));

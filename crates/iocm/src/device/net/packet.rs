@@ -21,7 +21,7 @@ pub enum Version {
 
 /// The offsets of the headers of an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layers {
+pub struct HeaderOffsets {
     /// Version of IP.
     pub version: Version,
     /// The offset of the IP header.
@@ -38,7 +38,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-impl Layers {
+impl HeaderOffsets {
     /// Finds the headers of an IP packet in its first bytes; `None` for other packets, or if the headers before the
     /// transport header are not complete.
     #[must_use]
@@ -139,35 +139,35 @@ mod tests {
             let mut tcp = [0; 24];
             tcp[12] = 6 << 4;
             let packet = ipv4(tags, 6, &tcp);
-            let layers = Layers::of(&packet).unwrap();
-            assert_eq!((layers.network, layers.transport), (14 + 4 * tags, 34 + 4 * tags));
-            assert!(layers.is(Version::V4, 6));
-            assert_eq!(layers.headers(&packet), Some(58 + 4 * tags));
+            let offsets = HeaderOffsets::of(&packet).unwrap();
+            assert_eq!((offsets.network, offsets.transport), (14 + 4 * tags, 34 + 4 * tags));
+            assert!(offsets.is(Version::V4, 6));
+            assert_eq!(offsets.headers(&packet), Some(58 + 4 * tags));
         }
-        assert_eq!(Layers::of(&ipv4(3, 6, &[])), None, "three tags");
+        assert_eq!(HeaderOffsets::of(&ipv4(3, 6, &[])), None, "three tags");
         let mut packet = vec![0; 12];
         packet.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 0, 64]);
         packet.extend([0; 32]);
         packet.extend([17, 1, 0, 0, 0, 0, 0, 0]);
         packet.extend([0; 8 + 8]);
-        let layers = Layers::of(&packet).unwrap();
-        assert_eq!((layers.transport, layers.protocol), (14 + 40 + 16, 17));
-        assert_eq!(layers.headers(&packet), Some(packet.len()));
-        assert_eq!(layers.headers(&packet[..packet.len() - 1]), None);
+        let offsets = HeaderOffsets::of(&packet).unwrap();
+        assert_eq!((offsets.transport, offsets.protocol), (14 + 40 + 16, 17));
+        assert_eq!(offsets.headers(&packet), Some(packet.len()));
+        assert_eq!(offsets.headers(&packet[..packet.len() - 1]), None);
     }
 
     #[test]
     fn a_fragment_has_no_transport_header() {
         let mut packet = ipv4(0, 17, &[0; 8]);
         packet[20] = 0x20;
-        let layers = Layers::of(&packet).unwrap();
-        assert!(layers.is_fragment);
-        assert_eq!(layers.headers(&packet), None);
+        let offsets = HeaderOffsets::of(&packet).unwrap();
+        assert!(offsets.is_fragment);
+        assert_eq!(offsets.headers(&packet), None);
     }
 
     #[test]
     fn a_flow_is_told_by_addresses_and_ports() {
-        let flow = |packet: &[u8]| Layers::of(packet).unwrap().flow(packet);
+        let flow = |packet: &[u8]| HeaderOffsets::of(packet).unwrap().flow(packet);
         let (a, b) = (ipv4(0, 17, &[0, 1, 0, 2, 9]), ipv4(0, 17, &[0, 1, 0, 3, 9]));
         assert_ne!(flow(&a), flow(&b));
         assert_eq!(flow(&a), flow(&ipv4(0, 17, &[0, 1, 0, 2, 7])));
@@ -181,11 +181,11 @@ mod tests {
                 head[12..14].copy_from_slice(&kind);
                 head[14] = first;
             }
-            if let Some(layers) = Layers::of(&head) {
-                prop_assert_eq!(layers.flow(&head), layers.flow(&head));
-                prop_assert!(layers.network >= ETHERNET && layers.transport >= layers.network + 20);
-                if let Some(headers) = layers.headers(&head) {
-                    prop_assert!(headers <= head.len() && headers >= layers.transport + 8);
+            if let Some(offsets) = HeaderOffsets::of(&head) {
+                prop_assert_eq!(offsets.flow(&head), offsets.flow(&head));
+                prop_assert!(offsets.network >= ETHERNET && offsets.transport >= offsets.network + 20);
+                if let Some(headers) = offsets.headers(&head) {
+                    prop_assert!(headers <= head.len() && headers >= offsets.transport + 8);
                 }
             }
         }

@@ -5,7 +5,7 @@ use super::buffers::{Buffers, Delivery};
 use super::header::{LEGACY_SIZE, NetHeader, SIZE};
 use super::offload::Offloads;
 use super::packet::LARGEST;
-use super::switch::{Batch, ReceiveQueue};
+use super::switch::{Batch, PortBacklog};
 use super::tap::TapQueue;
 use crate::clock::now_ns;
 use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
@@ -19,7 +19,7 @@ pub(super) enum Source {
     /// A tap of the host.
     Tap(Arc<TapQueue>),
     /// The other ports of a switch.
-    Switch(Arc<ReceiveQueue>),
+    Switch(Arc<PortBacklog>),
 }
 
 /// The handler of a receive queue.
@@ -116,11 +116,11 @@ impl Receive {
                 }
                 Some(bytes)
             }
-            Source::Switch(receive_queue) => {
+            Source::Switch(backlog) => {
                 let batch = match &mut self.batch {
                     Some(batch) if self.next < batch.len() => batch,
                     batch => {
-                        *batch = receive_queue.take(batch.take());
+                        *batch = backlog.take(batch.take());
                         self.next = 0;
                         batch.as_mut()?
                     }
@@ -153,8 +153,8 @@ impl Handler for Receive {
         if work.throttled_ns.is_some() {
             return work;
         }
-        if let Source::Switch(receive_queue) = &self.source {
-            let dropped = receive_queue.take_dropped();
+        if let Source::Switch(backlog) = &self.source {
+            let dropped = backlog.take_dropped();
             if dropped > 0 {
                 queue.count_dropped(dropped);
             }
@@ -189,7 +189,7 @@ impl Handler for Receive {
         match &self.source {
             Source::Nothing => None,
             Source::Tap(tap) => Some(tap.file()),
-            Source::Switch(receive_queue) => Some(receive_queue.wake()),
+            Source::Switch(backlog) => Some(backlog.wake()),
         }
     }
 
@@ -197,9 +197,9 @@ impl Handler for Receive {
         match &self.source {
             Source::Nothing => {}
             Source::Tap(tap) => tap.attach(enabled),
-            Source::Switch(receive_queue) if enabled => receive_queue.open(self.offloads),
-            Source::Switch(receive_queue) => {
-                receive_queue.close();
+            Source::Switch(backlog) if enabled => backlog.open(self.offloads),
+            Source::Switch(backlog) => {
+                backlog.close();
                 self.batch = None;
             }
         }
@@ -210,8 +210,8 @@ impl Handler for Receive {
             // Buffers would be of no use.
             Source::Nothing => return false,
             Source::Tap(_) => self.waits.is_some() || !self.is_empty,
-            Source::Switch(receive_queue) => {
-                self.batch.as_ref().is_some_and(|batch| self.next < batch.len()) || receive_queue.sleep()
+            Source::Switch(backlog) => {
+                self.batch.as_ref().is_some_and(|batch| self.next < batch.len()) || backlog.sleep()
             }
         };
         match waits {
@@ -228,8 +228,8 @@ impl Handler for Receive {
 
 impl Drop for Receive {
     fn drop(&mut self) {
-        if let Source::Switch(receive_queue) = &self.source {
-            receive_queue.close();
+        if let Source::Switch(backlog) = &self.source {
+            backlog.close();
         }
     }
 }

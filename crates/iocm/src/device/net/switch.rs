@@ -1,11 +1,11 @@
 //! A learning switch between the network devices of one daemon.
 //!
 //! It learns the port of an address, floods group and unknown addresses, and ignores VLAN tags. The path of a packet:
-//! the worker of the sender's virtqueue copies it to the receiver's [`ReceiveQueue`], and the worker of the receiver's
+//! the worker of the sender's virtqueue copies it to the receiver's [`PortBacklog`], and the worker of the receiver's
 //! virtqueue copies it from there to the buffers.
 
+mod backlog;
 mod batch;
-mod receive_queue;
 mod sender;
 mod table;
 
@@ -13,8 +13,8 @@ use super::NetError;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
+pub use backlog::PortBacklog;
 pub use batch::Batch;
-pub use receive_queue::ReceiveQueue;
 pub use sender::{Forwarded, Sender};
 pub use table::{Address, Table};
 
@@ -28,7 +28,7 @@ pub struct Port {
     /// Drop packets from another address than its own.
     pub checks_source: bool,
     /// The receive queues of its guest, one for each queue pair.
-    pub receive_queues: Vec<Arc<ReceiveQueue>>,
+    pub backlogs: Vec<Arc<PortBacklog>>,
     switch: Arc<Switch>,
 }
 
@@ -44,7 +44,7 @@ impl Port {
 #[derive(Debug, Clone)]
 struct Plugged {
     number: u32,
-    receive_queues: Vec<Arc<ReceiveQueue>>,
+    backlogs: Vec<Arc<PortBacklog>>,
 }
 
 impl Drop for Port {
@@ -96,17 +96,17 @@ impl Switch {
         address: Option<Address>,
         checks_source: bool,
     ) -> Result<Arc<Port>, NetError> {
-        let receive_queues = (0..pairs).map(|_| ReceiveQueue::new().map(Arc::new));
-        let receive_queues = receive_queues.collect::<Result<Vec<_>, _>>().map_err(NetError::File)?;
+        let backlogs = (0..pairs).map(|_| PortBacklog::new().map(Arc::new));
+        let backlogs = backlogs.collect::<Result<Vec<_>, _>>().map_err(NetError::File)?;
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let number = *next;
         if let Some(address) = address.filter(|address| !self.table.give(*address, number)) {
             return Err(NetError::Address(address));
         }
         *next += 1;
-        let plugged = Plugged { number, receive_queues: receive_queues.clone() };
+        let plugged = Plugged { number, backlogs: backlogs.clone() };
         self.change(|ports| ports.push(plugged));
-        Ok(Arc::new(Port { number, address, checks_source, receive_queues, switch: Arc::clone(self) }))
+        Ok(Arc::new(Port { number, address, checks_source, backlogs, switch: Arc::clone(self) }))
     }
 
     fn unplug(&self, number: u32) {

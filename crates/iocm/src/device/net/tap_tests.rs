@@ -108,7 +108,7 @@ impl Guest {
         std::thread::spawn(move || session.run(there));
         let mut front = FrontEnd::new(here).unwrap();
         let driver = NetDriver::new(64, RING);
-        front.agree(&driver.receive, features).unwrap();
+        front.negotiate(&driver.receive, features).unwrap();
         assert!(front.start(0, &driver.receive.layout(), 64, 0).unwrap());
         assert!(front.start(1, &driver.transmit.layout(), 64, 0).unwrap());
         let mut guest = Self { driver, front, backend, _pool: pool, host };

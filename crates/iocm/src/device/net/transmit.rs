@@ -30,7 +30,7 @@ pub struct Transmit {
     /// The size of the guest's header.
     header: u64,
     /// The offloads that the guest negotiated.
-    agreed: Offloads,
+    negotiated: Offloads,
 }
 
 /// The number of buffers that are taken together.
@@ -45,9 +45,9 @@ enum Transmitted {
 }
 
 impl Transmit {
-    pub(super) fn new(device: Arc<NetDevice>, target: Target, header: usize, agreed: Offloads) -> Self {
+    pub(super) fn new(device: Arc<NetDevice>, target: Target, header: usize, negotiated: Offloads) -> Self {
         let chains = (0..TOGETHER).map(|_| Chain::default()).collect();
-        Self { device, target, chains, header: header as u64, agreed }
+        Self { device, target, chains, header: header as u64, negotiated }
     }
 
     /// Sends the packet in a buffer.
@@ -69,7 +69,7 @@ impl Transmit {
         }
         match &mut self.target {
             Target::Switch(sender) => {
-                let sent = sender.send(chain, self.header, size as usize, bytes, self.agreed, now)?;
+                let sent = sender.send(chain, self.header, size as usize, bytes, self.negotiated, now)?;
                 Ok(match sent {
                     Forwarded::Sent => Transmitted::Sent(size),
                     Forwarded::Filtered => Transmitted::Filtered,
@@ -83,7 +83,7 @@ impl Transmit {
                     [0, 0, ..] => 0,
                     _ => chain.read(self.header, &mut head),
                 };
-                let header = NetHeader::check(bytes, &head[..count], size as usize, self.agreed)?;
+                let header = NetHeader::check(bytes, &head[..count], size as usize, self.negotiated)?;
                 match target {
                     Target::Tap(tap) => {
                         let parts = chain.pieces(Side::Readable, self.header, size);

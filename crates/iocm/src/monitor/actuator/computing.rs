@@ -1,4 +1,4 @@
-//! Who computes: the threads of VMs' vCPUs, how long they ran and waited, and on which NUMA node they are.
+//! The threads of VMs' vCPUs: the time that they ran and waited, and their NUMA nodes.
 
 use host::CpuSet;
 use host::scheduling::{ThreadId, ThreadTimes};
@@ -17,7 +17,7 @@ pub(super) struct Used {
 }
 
 impl Meter {
-    /// The CPU time of these threads over so many seconds, without threads that are new since the last look or have
+    /// The CPU time of these threads over this many seconds, without threads that are new since the last look or have
     /// ended.
     pub(super) fn read(
         &mut self,
@@ -31,7 +31,7 @@ impl Meter {
             let Some(times) = thread.times(root) else { continue };
             let before = self.0.get(&thread).copied().unwrap_or(times);
             let share = |now: u64, before: u64| {
-                // The kernel gives what ran since the last tick late, and then more than there was time for.
+                // The kernel accounts for the time since the last tick late, and then for more than has passed.
                 if seconds > 0.0 { (now.saturating_sub(before) as f64 / 1e9 / seconds).min(1.0) } else { 0.0 }
             };
             let (ran, waited) =
@@ -44,7 +44,7 @@ impl Meter {
     }
 }
 
-/// The node that all these threads may run on, where it is one.
+/// The node to which all these threads are bound, if there is one.
 pub(super) fn node_of(
     root: &Path,
     nodes: &BTreeMap<u32, u32>,

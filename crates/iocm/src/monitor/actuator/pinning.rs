@@ -131,8 +131,8 @@ impl<A: Actions> Pinning<A> {
         Ok(())
     }
 
-    /// Threads that others moved since, or whose process is no more, are theirs again: what the journal says of them is
-    /// left for the end.
+    /// Threads that others moved since, or whose process has ended, are no longer managed: their journal entries
+    /// are left for the end.
     pub(super) fn forget(&mut self, thread: ThreadId) {
         self.held.retain(|what, _| !what.is_of(thread));
     }
@@ -143,7 +143,7 @@ impl<A: Actions> Pinning<A> {
         CpuSet::parse(cpus)
     }
 
-    /// Puts everything back. What could not be.
+    /// Restores everything. Returns what could not be restored.
     pub(super) fn release(&mut self) -> Vec<String> {
         self.held.clear();
         let told = |(entry, outcome): (Entry, Result<Outcome, Error>)| match outcome {

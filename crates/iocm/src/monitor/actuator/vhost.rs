@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// VMs come and go slowly, and to look for them is to look at every process.
+/// The interval of searches for VMs, each of which reads every process.
 const DISCOVER_EVERY: Duration = Duration::from_secs(1);
 
 /// The threads of the kernel's vhost and of QEMU on a stock host.
@@ -79,7 +79,7 @@ impl<A: Actions> Vhost<A> {
             let runs = first.start_ticks(&self.root) == Some(vm.start_ticks);
             for thread in vm.vcpus.iter().copied().chain(vm.io.iter().map(|io| io.thread)) {
                 if let Some(pinning) = &mut self.pinning {
-                    // It is others' now: what they did stays, and what cannot be put back is tried once more at the end.
+                    // Others have changed it: their change stays, and what cannot be restored is tried once more at the end.
                     let _ = if runs { pinning.thread_back(thread) } else { Ok(()) };
                     pinning.forget(thread);
                 }
@@ -145,7 +145,7 @@ impl<A: Actions> Vhost<A> {
             if self.refused.contains(&name) {
                 continue;
             }
-            // The kernel refuses those that it spreads over CPUs itself: the rest is worth having.
+            // The kernel refuses managed interrupts: the others still help.
             if let Err(error) = pinning.interrupt(interrupt.number, &cores) {
                 told.push(format!("The {name} stays where it is: {error}"));
                 self.refused.insert(name);
@@ -200,7 +200,7 @@ impl<A: Actions> Actuator for Vhost<A> {
                 let Used { ran, .. } = of(&io.thread);
                 let number = self.number(io.thread);
                 let core = self.layout.get(&number).copied().flatten();
-                // Which tap a thread is of nobody says; what those of the VM carried is parted by what each ran.
+                // The kernel does not tell which thread serves which tap, so the VM's traffic is divided by CPU time.
                 let part =
                     if io.is_vhost && vhost > 0.0 && seconds > 0.0 { ran / vhost / seconds } else { 0.0 };
                 numbers.push(number);
@@ -228,7 +228,7 @@ impl<A: Actions> Actuator for Vhost<A> {
         let mut workers = vec![WorkerView {
             number: worker_at(None),
             core: None,
-            // Each has as much of a CPU as it wants: the busiest tells whether one is full.
+            // No thread is limited by a core here: the busiest one shows whether a CPU is full.
             useful: at(&queues, None).fold(0.0, f64::max),
         }];
         workers.retain(|_| at(&queues, None).next().is_some());
@@ -284,7 +284,7 @@ impl<A: Actions> Actuator for Vhost<A> {
     }
 }
 
-/// Workers are called by their cores here; the one that is no core comes first.
+/// Workers are named by their cores here; the one without a core comes first.
 fn worker_at(core: WorkerCore) -> u32 {
     core.map_or(0, |core| core.saturating_add(1))
 }

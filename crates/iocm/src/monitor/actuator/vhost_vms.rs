@@ -9,7 +9,7 @@ use host::vms::{Vm, Vms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A VM that is the monitor's to place.
+/// A VM that the monitor may place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ManagedVm {
     pub(super) pid: i32,
@@ -121,7 +121,7 @@ fn io_threads(vm: &Vm) -> Vec<IoThread> {
     vhost.chain(own).collect()
 }
 
-/// Somebody else has a say in where these threads run: libvirt's `vcpupin`, `taskset`, another program.
+/// Others set the affinity of these threads: libvirt's `vcpupin`, `taskset`, another program.
 fn others_say(
     root: &Path,
     groups: &Groups,
@@ -133,7 +133,7 @@ fn others_say(
         let Some(allowed) = thread.allowed(root) else { continue };
         let ours = pinned(thread);
         let is_fine = match &ours {
-            // CPUs that went off since are not others' doing.
+            // CPUs that went offline since are not a change by others.
             Some(ours) => {
                 left.iter().all(|cpu| ours.contains(cpu) == allowed.contains(cpu)) || !ours.meets(left)
             }

@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// VMs come and go slowly, and to look for them is to look at every process.
+/// The interval of searches for VMs, each of which reads every process.
 const DISCOVER_EVERY: Duration = Duration::from_secs(1);
 
-/// Queues that one request moves at most: a line of the socket holds the names of some thousands.
+/// The most queues that one request moves: a line of the socket holds the names of some thousands.
 const MOVED_AT_ONCE: usize = 1000;
 
 /// Our own I/O workers.
@@ -30,9 +30,9 @@ pub struct Workers {
     before: Option<(Instant, Json)>,
     /// The numbers of queues, for as long as this runs.
     numbers: BTreeMap<String, u32>,
-    /// The workers at each place.
+    /// The workers by core.
     at: BTreeMap<WorkerCore, Vec<String>>,
-    /// Workers by place that wait as they see fit or never do; not those that are told to sleep always.
+    /// Workers by core that poll adaptively or always; not those that are set to sleep always.
     polled: BTreeMap<WorkerCore, bool>,
     front_ends: BTreeMap<i32, Vec<ThreadId>>,
     discovered: Option<Instant>,
@@ -243,13 +243,13 @@ impl Actuator for Workers {
         for group in actions.chunk_by(go_together) {
             let mut answers = vec![self.together(group)];
             if group.len() > 1 && matches!(answers[..], [Err(ClientError::Refused(_))]) {
-                // One that is gone is no reason to leave the others where they are.
+                // The others still move if one queue or worker was removed.
                 answers = group.chunks(1).map(|one| self.together(one)).collect();
             }
             for answer in answers {
                 match answer {
                     Ok(()) => {}
-                    // A queue or a worker is no more, or something is under way: the next look shows it as it is.
+                    // A queue or a worker was removed, or a change is in progress: the next period shows the result.
                     Err(ClientError::Refused(error)) => left_out.push(error.to_string()),
                     Err(error) => return Err(self.lose(error)),
                 }

@@ -97,7 +97,7 @@ impl PackedInflight {
     ///
     /// # Errors
     ///
-    /// [`RingError::Remembered`]: the front-end may have written anything there.
+    /// [`RingError::InflightMemory`]: the front-end may have written anything there.
     pub fn left(&mut self, ring: &PackedRing) -> Result<Vec<PackedLeft>, RingError> {
         let cells = &self.cells;
         let old = (cells.word(OLD_USED_AT), cells.byte(OLD_WRAP_AT) != 0);
@@ -133,9 +133,9 @@ impl PackedInflight {
         let mut descriptors = Vec::new();
         let mut index = head;
         for _ in 0..count {
-            let is_read = is_read.get_mut(usize::from(index)).ok_or(RingError::Remembered)?;
+            let is_read = is_read.get_mut(usize::from(index)).ok_or(RingError::InflightMemory)?;
             if std::mem::replace(is_read, true) {
-                return Err(RingError::Remembered);
+                return Err(RingError::InflightMemory);
             }
             descriptors.push(RawDescriptor {
                 guest: cells.quad(Self::entry(index, ADDRESS)),
@@ -145,8 +145,8 @@ impl PackedInflight {
             });
             index = cells.word(Self::entry(index, NEXT));
         }
-        let id = descriptors.last().ok_or(RingError::Remembered)?.id;
-        *self.heads.get_mut(usize::from(id)).ok_or(RingError::Remembered)? = Some(head);
+        let id = descriptors.last().ok_or(RingError::InflightMemory)?.id;
+        *self.heads.get_mut(usize::from(id)).ok_or(RingError::InflightMemory)? = Some(head);
         Ok(PackedLeft { id, descriptors })
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 impl Driver {
     /// Asks to be called for the next buffer that comes back, or for none.
-    pub fn want_calls(&self, wanted: bool) {
+    pub fn enable_calls(&self, wanted: bool) {
         match (self.features.packed, self.features.event_index) {
             (false, true) if wanted => {
                 self.word(self.shift + DRIVER + 4 + 2 * u64::from(self.size))

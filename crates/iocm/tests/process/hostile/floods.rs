@@ -86,16 +86,16 @@ pub(crate) fn half_messages() {
 /// Messages with more descriptors than any has.
 pub(crate) fn descriptors_without_number() {
     /// The most descriptors that the kernel passes with a message (`SCM_MAX_FD`).
-    const MOST: usize = 253;
+    const MAX: usize = 253;
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));
     let file = memory(4096);
-    let files: Vec<BorrowedFd<'_>> = vec![file.as_fd(); MOST];
+    let files: Vec<BorrowedFd<'_>> = vec![file.as_fd(); MAX];
     let before = entries(&stage, "fd");
     for _ in 0..50 {
         let stream = UnixStream::connect(stage.socket(0)).unwrap();
         for _ in 0..4 {
-            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
             let mut control = SendAncillaryBuffer::new(&mut room);
             assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
             let message = [2_u32, 1, 8, 0, 0].map(u32::to_ne_bytes).concat();

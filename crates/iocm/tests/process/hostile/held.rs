@@ -105,7 +105,7 @@ pub(crate) fn by_a_socket() {
         let mut neighbour = Neighbour::new(&stage.socket(1));
         let mut attacker = Attacker::new(&stage.socket(0), 64, None);
         assert!(attacker.start(64));
-        attacker.front.give_away(code, &payload, stream.into()).unwrap();
+        attacker.front.send_closed(code, &payload, stream.into()).unwrap();
         std::thread::sleep(Duration::from_millis(100));
         goes_on(&mut stage, &mut neighbour);
     }
@@ -167,7 +167,7 @@ pub(crate) fn by_the_back_ends_connection() {
     while rustix::net::send(&filler, &[0; 4096], SendFlags::DONTWAIT).is_ok() {}
     while rustix::net::send(&filler, &[0], SendFlags::DONTWAIT).is_ok() {}
     drop(filler);
-    attacker.front.give_away(21, &[], theirs.into()).unwrap();
+    attacker.front.send_closed(21, &[], theirs.into()).unwrap();
     assert!(attacker.front.ask(1).is_ok(), "it was taken");
     for size in ["2147483648", "3221225472"] {
         let mut control = stage.control();

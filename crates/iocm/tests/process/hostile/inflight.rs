@@ -1,4 +1,4 @@
-//! Requests under way, as a front-end gives them to the next daemon.
+//! Requests in flight, as a front-end gives them to the next daemon.
 
 use super::stage::{Attacker, Neighbour, PLACE, Stage, memory};
 use iocm::ring::RingFeatures;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The payload that names memory for one queue's requests under way.
+/// The payload that names memory for one queue's requests in flight.
 fn description(size: u64, queue_size: u16) -> Vec<u8> {
     [&size.to_ne_bytes()[..], &[0; 8], &1_u16.to_ne_bytes(), &queue_size.to_ne_bytes()].concat()
 }
 
-/// A packed ring's memory in which each entry is a request under way, and the list of each goes through all.
+/// A packed ring's memory in which each entry is a request in flight, and the list of each goes through all.
 pub(crate) fn looping_lists() {
     const SIZE: u16 = 8192;
     let mut stage = Stage::new(&["", ""]);
@@ -22,7 +22,7 @@ pub(crate) fn looping_lists() {
     let features = RingFeatures { packed: true, event_index: false, indirect: true };
     let driver = Driver::new(SIZE, features);
     let mut front = super::stage::connect(&stage.socket(0));
-    front.agree(&driver, 0).unwrap();
+    front.negotiate(&driver, 0).unwrap();
     let mut bytes = vec![0; 32 + 32 * usize::from(SIZE)];
     // The version, and how many entries there are; the list of free ones is empty.
     bytes[8..12].copy_from_slice(&[1_u16.to_ne_bytes(), SIZE.to_ne_bytes()].concat());
@@ -74,7 +74,7 @@ fn kills(packed: bool) {
     let mut statuses = Vec::new();
     for turn in 0..6 {
         let mut front = super::stage::connect(&stage.socket(0));
-        front.agree(&guest.driver, 0).unwrap();
+        front.negotiate(&guest.driver, 0).unwrap();
         let (description, memory) = kept.take().unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
         assert!(turn == 0 || front.tell(32, &description, &[memory.as_fd()]).unwrap());
         if turn == 0 {
@@ -111,7 +111,7 @@ fn kills(packed: bool) {
     assert!(Neighbour::new(&stage.socket(1)).read(LIMIT).is_some());
 }
 
-/// Memory for requests under way that is cut while it is used.
+/// Memory for requests in flight that is cut while it is used.
 pub(crate) fn cut() {
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));

@@ -86,7 +86,7 @@ impl Neighbour {
     pub(crate) fn new(socket: &Path) -> Self {
         let driver = BlockDriver::new(64, SPLIT);
         let mut front = connect(socket);
-        front.agree(&driver.driver, 0).unwrap();
+        front.negotiate(&driver.driver, 0).unwrap();
         assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
         Self { driver, front }
     }
@@ -95,7 +95,7 @@ impl Neighbour {
     pub(crate) fn read(&mut self, limit: Duration) -> Option<Duration> {
         let began = Instant::now();
         let before = self.driver.driver.offered();
-        self.driver.driver.want_calls(true);
+        self.driver.driver.enable_calls(true);
         self.driver.submit(0, 0, &[], 4096).unwrap();
         if self.driver.driver.must_kick(before) {
             self.front.kick().unwrap();
@@ -134,7 +134,7 @@ impl Attacker {
         let front = connect(socket);
         let error = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
         let mut attacker = Self { driver, front, error };
-        attacker.front.agree(&attacker.driver, 0).unwrap();
+        attacker.front.negotiate(&attacker.driver, 0).unwrap();
         if let Some((file, size)) = far {
             assert!(attacker.share(file, size), "the memory is taken");
         }

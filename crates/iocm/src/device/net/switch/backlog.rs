@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most packets that wait, as in a tap's queue by default.
-const MOST_PACKETS: usize = 1000;
+const MAX_PACKETS: usize = 1000;
 /// The most bytes that wait.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 /// The number of empty batches that are kept.
 const SPARE: usize = 8;
 
 /// Packets that wait for a guest's virtqueue.
 #[derive(Debug)]
-pub struct ReceiveQueue {
+pub struct PortBacklog {
     waiting: Mutex<Waiting>,
     /// The number of waiting packets and their bytes, readable without the lock.
     packets: AtomicUsize,
@@ -44,7 +44,7 @@ struct Waiting {
     spare: Vec<Batch>,
 }
 
-impl ReceiveQueue {
+impl PortBacklog {
     /// A closed queue.
     ///
     /// # Errors
@@ -99,8 +99,8 @@ impl ReceiveQueue {
     #[inline]
     #[must_use]
     pub fn has_room(&self, batch: &Batch) -> bool {
-        self.packets.load(Ordering::Relaxed) + batch.len() < MOST_PACKETS
-            && self.bytes.load(Ordering::Relaxed) + batch.bytes() < MOST_BYTES
+        self.packets.load(Ordering::Relaxed) + batch.len() < MAX_PACKETS
+            && self.bytes.load(Ordering::Relaxed) + batch.bytes() < MAX_BYTES
     }
 
     /// Counts a packet that was dropped.
@@ -118,7 +118,7 @@ impl ReceiveQueue {
     }
 
     /// Adds packets. Returns an empty batch for the next ones.
-    pub fn bring(&self, batch: Batch) -> Batch {
+    pub fn add(&self, batch: Batch) -> Batch {
         let spare = {
             let mut waiting = self.waiting();
             if !self.is_open() {
@@ -189,36 +189,36 @@ mod tests {
 
     #[test]
     fn packets_wait_within_bounds_and_wake_once() {
-        let receive_queue = ReceiveQueue::new().unwrap();
-        receive_queue.bring(batch(3, 60));
-        assert!(receive_queue.take(None).is_none(), "nobody takes them");
-        receive_queue.open(Offloads::default());
+        let backlog = PortBacklog::new().unwrap();
+        backlog.add(batch(3, 60));
+        assert!(backlog.take(None).is_none(), "nobody takes them");
+        backlog.open(Offloads::default());
         let mut count = [0; 8];
         let mut wakes =
-            || rustix::io::read(receive_queue.wake(), &mut count).map_or(0, |_| u64::from_ne_bytes(count));
-        assert!(!receive_queue.sleep());
-        receive_queue.bring(batch(3, 60));
-        receive_queue.bring(batch(4, 60));
+            || rustix::io::read(backlog.wake(), &mut count).map_or(0, |_| u64::from_ne_bytes(count));
+        assert!(!backlog.sleep());
+        backlog.add(batch(3, 60));
+        backlog.add(batch(4, 60));
         assert_eq!(wakes(), 1);
-        assert!(receive_queue.sleep(), "there is something");
-        receive_queue.bring(batch(1, 60));
+        assert!(backlog.sleep(), "there is something");
+        backlog.add(batch(1, 60));
         assert_eq!(wakes(), 0, "it was not asleep");
-        let first = receive_queue.take(None).unwrap();
+        let first = backlog.take(None).unwrap();
         assert_eq!(first.len(), 3);
-        assert_eq!(receive_queue.take(Some(first)).unwrap().len(), 4);
-        assert!(receive_queue.has_room(&batch(MOST_PACKETS - 2, 0)));
-        assert!(!receive_queue.has_room(&batch(MOST_PACKETS - 1, 0)));
-        assert!(!receive_queue.has_room(&batch(1, MOST_BYTES)));
-        receive_queue.close();
-        assert!(receive_queue.take(None).is_none());
-        assert!(receive_queue.has_room(&batch(MOST_PACKETS - 1, 0)), "nothing waits any more");
+        assert_eq!(backlog.take(Some(first)).unwrap().len(), 4);
+        assert!(backlog.has_room(&batch(MAX_PACKETS - 2, 0)));
+        assert!(!backlog.has_room(&batch(MAX_PACKETS - 1, 0)));
+        assert!(!backlog.has_room(&batch(1, MAX_BYTES)));
+        backlog.close();
+        assert!(backlog.take(None).is_none());
+        assert!(backlog.has_room(&batch(MAX_PACKETS - 1, 0)), "nothing waits any more");
     }
 
     #[test]
     fn what_was_dropped_is_told_once() {
-        let receive_queue = ReceiveQueue::new().unwrap();
-        receive_queue.drop_one();
-        receive_queue.drop_one();
-        assert_eq!((receive_queue.take_dropped(), receive_queue.take_dropped()), (2, 0));
+        let backlog = PortBacklog::new().unwrap();
+        backlog.drop_one();
+        backlog.drop_one();
+        assert_eq!((backlog.take_dropped(), backlog.take_dropped()), (2, 0));
     }
 }

@@ -1,12 +1,12 @@
 //! The transmit side of a switch port: forwarding of packets.
 
+use super::backlog::PortBacklog;
 use super::batch::Batch;
-use super::receive_queue::ReceiveQueue;
 use super::table::{Address, LookupCache};
 use super::{Plugged, Port};
-use crate::device::net::header::{Cut, LEGACY_SIZE, Malformed, NetHeader};
+use crate::device::net::header::{LEGACY_SIZE, Malformed, NetHeader, Segmentation};
 use crate::device::net::offload::{Offloads, cut, make_checksum};
-use crate::device::net::packet::{ETHERNET, HEAD, Layers};
+use crate::device::net::packet::{ETHERNET, HEAD, HeaderOffsets};
 use crate::ring::{Chain, Side};
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Sender {
         (self.ports_by_address, self.learnt) = (LookupCache::new(), LookupCache::new());
         let ports = self.port.switch.ports();
         if !Arc::ptr_eq(&ports, &self.ports) {
-            let batches = |port: &Plugged| port.receive_queues.iter().map(|_| Batch::default()).collect();
+            let batches = |port: &Plugged| port.backlogs.iter().map(|_| Batch::default()).collect();
             self.outbox = ports.iter().map(batches).collect();
             self.ports = ports;
         }
@@ -90,32 +90,32 @@ impl Sender {
         skip: u64,
         size: usize,
         header: [u8; LEGACY_SIZE],
-        agreed: Offloads,
+        negotiated: Offloads,
         now: u64,
     ) -> Result<Forwarded, Malformed> {
         let mut first = [0; ETHERNET];
         chain.read(skip, &mut first);
         let index = match self.route(&first, now) {
-            Some(ALL) => return self.flood(chain, skip, size, header, agreed, &first),
+            Some(ALL) => return self.flood(chain, skip, size, header, negotiated, &first),
             Some(index) => index as usize,
             None => return Ok(Forwarded::Filtered),
         };
-        let receive_queues = &self.ports[index].receive_queues;
-        let pair = match receive_queues.len() {
+        let backlogs = &self.ports[index].backlogs;
+        let pair = match backlogs.len() {
             1 => 0,
             _ => {
                 let mut head = [0; HEAD];
                 let count = chain.read(skip, &mut head);
-                choose(receive_queues, &head[..count])
+                choose(backlogs, &head[..count])
             }
         };
-        let receive_queue = &receive_queues[pair];
-        if !receive_queue.is_open() {
+        let backlog = &backlogs[pair];
+        if !backlog.is_open() {
             return Ok(Forwarded::Filtered);
         }
         let batch = &mut self.outbox[index][pair];
-        if !receive_queue.has_room(batch) {
-            receive_queue.drop_one();
+        if !backlog.has_room(batch) {
+            backlog.drop_one();
             return Ok(Forwarded::NoRoom);
         }
         if batch.is_empty() {
@@ -123,9 +123,9 @@ impl Sender {
         }
         let start = batch.bytes();
         let whole = batch.begin(&first, chain.pieces(Side::Readable, skip, size as u64));
-        let checked = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed);
+        let checked = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated);
         match checked {
-            Ok(header) if header == NetHeader::NOTHING || receive_queue.offloads().takes(&header, whole) => {
+            Ok(header) if header == NetHeader::NOTHING || backlog.offloads().takes(&header, whole) => {
                 batch.end(start, header);
             }
             Ok(header) => {
@@ -133,7 +133,7 @@ impl Sender {
                 scratch.clear();
                 scratch.add(header, whole, &[]);
                 batch.cut(start);
-                adapt(receive_queue, batch, &header, scratch.from(0));
+                adapt(backlog, batch, &header, scratch.from(0));
             }
             Err(error) => {
                 batch.cut(start);
@@ -190,30 +190,30 @@ impl Sender {
         skip: u64,
         size: usize,
         header: [u8; LEGACY_SIZE],
-        agreed: Offloads,
+        negotiated: Offloads,
         first: &[u8; ETHERNET],
     ) -> Result<Forwarded, Malformed> {
         self.scratch.clear();
         let whole = self.scratch.begin(first, chain.pieces(Side::Readable, skip, size as u64));
-        let header = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), agreed)?;
-        Ok(self.bring_to_all(&header))
+        let header = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated)?;
+        Ok(self.flood_checked(&header))
     }
 
     /// Floods the packet in the scratch batch.
-    fn bring_to_all(&mut self, header: &NetHeader) -> Forwarded {
+    fn flood_checked(&mut self, header: &NetHeader) -> Forwarded {
         let mut verdict = Forwarded::Filtered;
         let head = self.scratch.bytes().min(HEAD);
         for (index, port) in self.ports.iter().enumerate() {
             if port.number == self.port.number {
                 continue;
             }
-            let pair = choose(&port.receive_queues, &self.scratch.from(0)[..head]);
-            let (receive_queue, batch) = (&port.receive_queues[pair], &mut self.outbox[index][pair]);
-            if !receive_queue.is_open() {
+            let pair = choose(&port.backlogs, &self.scratch.from(0)[..head]);
+            let (backlog, batch) = (&port.backlogs[pair], &mut self.outbox[index][pair]);
+            if !backlog.is_open() {
                 continue;
             }
-            if !receive_queue.has_room(batch) {
-                receive_queue.drop_one();
+            if !backlog.has_room(batch) {
+                backlog.drop_one();
                 verdict = if verdict == Forwarded::Filtered { Forwarded::NoRoom } else { verdict };
                 continue;
             }
@@ -221,9 +221,9 @@ impl Sender {
                 self.filled.push((index, pair));
             }
             let frame = self.scratch.from(0);
-            match receive_queue.offloads().takes(header, frame) {
+            match backlog.offloads().takes(header, frame) {
                 true => batch.add(*header, frame, &[]),
-                false => adapt_copy(receive_queue, batch, header, frame),
+                false => adapt_copy(backlog, batch, header, frame),
             }
             verdict = Forwarded::Sent;
         }
@@ -244,7 +244,7 @@ impl Sender {
         self.begin();
         self.scratch.clear();
         self.scratch.add(NetHeader::NOTHING, frame, &[]);
-        self.bring_to_all(&NetHeader::NOTHING);
+        self.flood_checked(&NetHeader::NOTHING);
         self.flush();
         true
     }
@@ -257,19 +257,19 @@ impl Sender {
             // The only packet of a batch may have been dropped.
             if !batch.is_empty() {
                 let full = std::mem::take(batch);
-                *batch = self.ports[index].receive_queues[pair].bring(full);
+                *batch = self.ports[index].backlogs[pair].add(full);
             }
         }
     }
 }
 
 /// Chooses the receive queue of a packet: the same one for all packets of a connection.
-fn choose(receive_queues: &[Arc<ReceiveQueue>], head: &[u8]) -> usize {
-    let open = receive_queues.iter().take_while(|receive_queue| receive_queue.is_open()).count();
+fn choose(backlogs: &[Arc<PortBacklog>], head: &[u8]) -> usize {
+    let open = backlogs.iter().take_while(|backlog| backlog.is_open()).count();
     match open {
         0 | 1 => 0,
         _ => {
-            let flow = Layers::of(head).map_or(0, |layers| layers.flow(head));
+            let flow = HeaderOffsets::of(head).map_or(0, |offsets| offsets.flow(head));
             // The upper half of the hash is mixed better.
             (flow >> 32) as usize % open
         }
@@ -277,19 +277,19 @@ fn choose(receive_queues: &[Arc<ReceiveQueue>], head: &[u8]) -> usize {
 }
 
 /// Adds a packet to a batch, after carrying out the offloads that its receiver lacks, in place.
-fn adapt(receive_queue: &ReceiveQueue, batch: &mut Batch, header: &NetHeader, frame: &mut [u8]) {
+fn adapt(backlog: &PortBacklog, batch: &mut Batch, header: &NetHeader, frame: &mut [u8]) {
     let Some((start, offset)) = header.checksum else { return batch.add(*header, frame, &[]) };
-    if header.cut == Cut::None {
+    if header.segmentation == Segmentation::None {
         make_checksum(frame, start, offset);
         return batch.add(NetHeader::NOTHING, frame, &[]);
     }
-    cut(header, frame, |head, data| match receive_queue.has_room(batch) {
+    cut(header, frame, |head, data| match backlog.has_room(batch) {
         true => batch.add(NetHeader::NOTHING, head, data),
-        false => receive_queue.drop_one(),
+        false => backlog.drop_one(),
     });
 }
 
 /// The same with a copy of the packet, for flooding.
-fn adapt_copy(receive_queue: &ReceiveQueue, batch: &mut Batch, header: &NetHeader, frame: &[u8]) {
-    adapt(receive_queue, batch, header, &mut frame.to_vec());
+fn adapt_copy(backlog: &PortBacklog, batch: &mut Batch, header: &NetHeader, frame: &[u8]) {
+    adapt(backlog, batch, header, &mut frame.to_vec());
 }

@@ -30,7 +30,7 @@ impl Guest {
         std::thread::spawn(move || session.run(there));
         let mut front = FrontEnd::new(here).unwrap();
         let driver = NetDriver::new(64, ring);
-        front.agree(&driver.receive, MODERN).unwrap();
+        front.negotiate(&driver.receive, MODERN).unwrap();
         assert_eq!(front.ask(17).unwrap(), 1, "pairs of queues");
         let base = if ring.packed { 0x8000_8000 } else { 0 };
         assert!(front.start(0, &driver.receive.layout(), 64, base).unwrap());

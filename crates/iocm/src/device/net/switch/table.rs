@@ -10,7 +10,7 @@ pub type Address = [u8; 6];
 /// The ageing time of an address without packets, nanoseconds: IEEE 802.1Q, 8.8.3, as in other bridges.
 const AGE_NS: u64 = 300 * 1_000_000_000;
 /// The most addresses that are learnt on one port: a guest that makes up addresses must not take the others' room.
-const MOST_OF_A_PORT: usize = 1024;
+const MAX_OF_A_PORT: usize = 1024;
 /// The time after which a full port is searched again for aged addresses, nanoseconds.
 const FULL_NS: u64 = 1_000_000_000;
 
@@ -91,7 +91,7 @@ impl Table {
             }
         }
         let mut entries = self.write();
-        if entries.count(port) >= MOST_OF_A_PORT && !entries.forget_old(port, now) {
+        if entries.count(port) >= MAX_OF_A_PORT && !entries.forget_old(port, now) {
             entries.learnt.entry(port).or_default().full_until = now + FULL_NS;
             return;
         }
@@ -146,7 +146,7 @@ impl Entries {
     }
 
     fn is_full(&self, port: u32, now: u64) -> bool {
-        self.learnt.get(&port).is_some_and(|learnt| learnt.count >= MOST_OF_A_PORT && now < learnt.full_until)
+        self.learnt.get(&port).is_some_and(|learnt| learnt.count >= MAX_OF_A_PORT && now < learnt.full_until)
     }
 
     fn put(&mut self, address: Address, entry: Entry) {
@@ -155,11 +155,11 @@ impl Entries {
         }
         let before = self.by_address.insert(address, entry);
         if let Some(before) = before.filter(|before| !before.given) {
-            self.unlearn(before.port, 1);
+            self.age_out(before.port, 1);
         }
     }
 
-    fn unlearn(&mut self, port: u32, count: usize) {
+    fn age_out(&mut self, port: u32, count: usize) {
         if let Some(learnt) = self.learnt.get_mut(&port) {
             learnt.count = learnt.count.saturating_sub(count);
         }
@@ -173,7 +173,7 @@ impl Entries {
             entry.port != port || entry.given || !is_old
         });
         let forgotten = before - self.by_address.len();
-        self.unlearn(port, forgotten);
+        self.age_out(port, forgotten);
         forgotten > 0
     }
 }
@@ -266,7 +266,7 @@ mod tests {
         for number in 0..5000 {
             table.learn(address(number), 1, 0);
         }
-        assert_eq!(table.len(), MOST_OF_A_PORT);
+        assert_eq!(table.len(), MAX_OF_A_PORT);
         table.learn(address(6000), 2, 0);
         assert_eq!(table.find(address(6000), 0), Some(2));
         // One that has no room is found out without a search, and for a while.
