@@ -36,15 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let width = console::width();
     if arguments.list {
-        let recorded = Journal::read(root)?;
-        if arguments.json {
-            serde_json::to_writer_pretty(&mut out, &report::json::kept(&recorded))?;
-            writeln!(out)?;
-        } else {
-            out.write_all(report::terminal::kept(&recorded, width).as_bytes())?;
-        }
-        let is_damaged = recorded.damage.iter().any(|damage| !damage.cut);
-        return Ok(ExitCode::from(if is_damaged { status::SOME_FAILED } else { 0 }));
+        return Ok(ExitCode::from(list(root, arguments.json, width, &mut out)?));
     }
     // A change is undone whole or not at all; a second signal ends it all the same, and what is left stays recorded.
     let _signals = crate::interrupt::flag()?;
@@ -58,4 +50,45 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         out.write_all(report::terminal::restored(&restored, width).as_bytes())?;
     }
     Ok(ExitCode::from(if restored.incomplete() { status::SOME_FAILED } else { 0 }))
+}
+
+/// Shows all that the journal keeps. A line that a crash cut announced no change that was made, which is no damage.
+fn list(root: &Path, json: bool, width: usize, out: &mut impl Write) -> anyhow::Result<u8> {
+    let recorded = Journal::read(root)?;
+    if json {
+        serde_json::to_writer_pretty(&mut *out, &report::json::kept(&recorded))?;
+        writeln!(out)?;
+    } else {
+        out.write_all(report::terminal::kept(&recorded, width).as_bytes())?;
+    }
+    let is_damaged = recorded.damage.iter().any(|damage| !damage.cut);
+    Ok(if is_damaged { status::SOME_FAILED } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The status, and what is said, of a journal of these bytes.
+    fn listed(bytes: &str, json: bool) -> (u8, String) {
+        let root = tempfile::tempdir().unwrap();
+        Journal::open(root.path()).unwrap();
+        std::fs::write(root.path().join("var/lib/exitless/journal"), bytes).unwrap();
+        let mut out = Vec::new();
+        let status = list(root.path(), json, 100, &mut out).unwrap();
+        (status, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn the_list_of_a_damaged_journal_says_so_by_its_status_too() {
+        for json in [false, true] {
+            let (status, said) = listed("{\"format\":1,\"undone\":{\"id\":1,\"how\":\"by hand\"}}\n", json);
+            assert_eq!(status, status::SOME_FAILED, "{said}");
+            assert!(said.contains("journal, byte 0") || json && said.contains("\"offset\": 0"), "{said}");
+            for whole in ["", "{\"format\":1,\"und"] {
+                let (status, said) = listed(whole, json);
+                assert_eq!(status, 0, "{said}");
+            }
+        }
+    }
 }
