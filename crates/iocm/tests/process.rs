@@ -63,9 +63,9 @@ const TESTS: &[(&str, fn())] = &[
     ("huge_pages_that_are_not_there_end_nobody", process::hostile::memory::huge_pages_that_are_not_there),
     ("a_file_that_is_no_memory_is_refused", process::hostile::memory::no_memory),
     ("memory_that_can_be_sealed_is", process::hostile::memory::sealed),
-    ("lists_of_requests_under_way_that_loop_are_refused", process::hostile::inflight::looping_lists),
+    ("lists_of_requests_in_flight_that_loop_are_refused", process::hostile::inflight::looping_lists),
     ("a_request_that_kills_is_an_error_at_last", process::hostile::inflight::a_request_that_kills),
-    ("memory_of_requests_under_way_that_is_cut_ends_nobody", process::hostile::inflight::cut),
+    ("memory_of_requests_in_flight_that_is_cut_ends_nobody", process::hostile::inflight::cut),
     ("without_descriptors_the_daemon_waits", process::hostile::connections::no_descriptor_left),
     ("without_rights_files_and_directories_are_refused", process::safe::refused),
 ];

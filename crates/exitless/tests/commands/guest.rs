@@ -134,7 +134,8 @@ fn the_program_alone_is_enough_to_start_a_guest() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("exitless");
     std::fs::copy(EXITLESS, &alone).unwrap();
-    let table = "accel = \"tcg\"\nmemory = \"256M\"\nvcpus = 1";
+    // Without optimization the program is large, and half of the memory is for files.
+    let table = "accel = \"tcg\"\nmemory = \"384M\"\nvcpus = 1";
     let (status, tried, said) = guest_run_of(&alone, &["--set", table, "--", "echo $((6 * 7))"]);
     assert_eq!(status, 0, "{said}");
     assert_eq!(tried["guests"][0]["stdout"], "42\n", "{said}");
