@@ -75,7 +75,7 @@ fn the_page_leads_from_a_real_vm_to_its_registers_and_gives_the_terminal_back() 
     typist.until("# ");
     typist.types("stty rows 24 cols 80; export TERM=xterm; before=$(stty -g)\n");
     typist.until("# ");
-    let load = "exitless probe --measure eoi --samples 300000 --json > /dev/null 2>&1 &";
+    let load = "exitless probe --measure eoi --samples 30000 --blocks 10 --json > /dev/null 2>&1 &";
     typist.types(&format!("{load} exitless top --ascii\n"));
     typist.until(TAKEN_OVER);
     // The reason of most exits of the only VM.
