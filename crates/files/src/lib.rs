@@ -15,5 +15,5 @@ mod replacement;
 pub use directory::{Directory, Missing};
 pub use error::Error;
 pub use look::{look, look_at_files, look_into};
-pub use open::{read, regular};
+pub use open::{read, read_start, regular};
 pub use replacement::{Replacement, sync_parent, write};

@@ -72,17 +72,8 @@ pub fn look_at_files<T: Send + 'static>(
 /// # Errors
 /// As of [`look`], and of open(2) and read(2).
 pub fn look_into(home: &Path, name: &str, most: u64) -> io::Result<Vec<u8>> {
-    use std::io::Read as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
     let path = home.join(name);
-    look(home, move || {
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        // Without waiting: a FIFO in a made-up tree would hold too.
-        let file = std::fs::File::options().read(true).custom_flags(flags).open(path)?;
-        let mut bytes = Vec::new();
-        file.take(most).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    })?
+    look(home, move || crate::read_start(&path, most))?
 }
 
 #[derive(Debug)]

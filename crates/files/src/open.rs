@@ -5,13 +5,28 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+/// Opens a file for reading, without waiting at a FIFO.
+fn unblocked(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// Reads the first bytes of a file of any kind, at most `most`. Nobody waits at a FIFO.
+///
+/// # Errors
+/// Of open(2) and read(2).
+pub fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    unblocked(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Opens a regular file for reading. Nobody waits at a FIFO, and no device is touched by more than being opened.
 ///
 /// # Errors
 /// Of open(2); [`io::ErrorKind::InvalidInput`] for what is no regular file.
 pub fn regular(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let file = unblocked(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),

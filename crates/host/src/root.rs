@@ -11,9 +11,9 @@ mod tree;
 
 use crate::facts::read_error;
 use crate::{AbsenceKind, Error, Fact};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -116,7 +116,7 @@ impl Root {
         let found = match &self.source {
             Source::Directory(_) => match holder(path) {
                 Some((home, name)) => files::look_into(&self.place(home), name, LONGEST_FILE),
-                None => read_file(&self.place(path)),
+                None => files::read_start(&self.place(path), LONGEST_FILE),
             },
             Source::Kept(tree) => tree.read(path),
         };
@@ -355,14 +355,6 @@ fn why(path: &str, expected: &str, error: &io::Error) -> String {
         }
         _ => format!("{path} cannot be read: {error}"),
     }
-}
-
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    // Without waiting: a pipe in a made-up tree would hold for ever.
-    let file = File::options().read(true).custom_flags(NONBLOCK).open(path)?;
-    let mut bytes = Vec::new();
-    file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Files of a process that the kernel makes without any lock of that process (fs/proc/base.c and array.c).
