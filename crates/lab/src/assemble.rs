@@ -66,15 +66,13 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
 }
 
 fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
-    let (path, release) = find_kernel(root)?;
-    let compressed = fs::read(&path).map_err(Error::file("Could not read", &path))?;
-    let elf = kernel::unpack_bzimage(&path, &compressed)?;
+    let PackedKernel { path, release, compressed, elf } = PackedKernel::of(root)?;
     let flat = kernel::flatten(&path, &elf)?;
     write(&image.join(KERNEL), &flat.bytes)?;
-    copy(&path, &image.join(COMPRESSED_KERNEL))?;
+    write(&image.join(COMPRESSED_KERNEL), &compressed)?;
     write(&root.join(GUEST).join("vmlinux"), &elf)?;
-    copy(&path, &root.join(GUEST).join("vmlinuz"))?;
-    write(&root.join(GUEST).join("initrd.img"), &guest_initial_ram_disk(root)?)?;
+    write(&root.join(GUEST).join("vmlinuz"), &compressed)?;
+    write(&root.join(GUEST).join("initrd.img"), &reporting_guest(root, Path::new(""), &[])?)?;
 
     let folder = root.join("usr/lib/modules").join(&release);
     let available = files_below(&folder);
@@ -107,8 +105,27 @@ pub(crate) fn unpacked_module(folder: &Path, available: &[PathBuf], module: &str
     Ok(without_signature(unpacked))
 }
 
+/// The newest kernel of a tree.
+pub(crate) struct PackedKernel {
+    pub(crate) path: PathBuf,
+    /// As `uname -r` prints it.
+    pub(crate) release: String,
+    /// As Debian packs it.
+    pub(crate) compressed: Vec<u8>,
+    pub(crate) elf: Vec<u8>,
+}
+
+impl PackedKernel {
+    pub(crate) fn of(root: &Path) -> Result<Self, Error> {
+        let (path, release) = find_kernel(root)?;
+        let compressed = fs::read(&path).map_err(Error::file("Could not read", &path))?;
+        let elf = kernel::unpack_bzimage(&path, &compressed)?;
+        Ok(Self { path, release, compressed, elf })
+    }
+}
+
 /// The newest kernel of the tree, and its release.
-pub(crate) fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
+fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
     let boot = root.join("boot");
     let entries = fs::read_dir(&boot).map_err(Error::file("Could not list", &boot))?;
     let kernels = entries.filter_map(Result::ok).filter_map(|entry| {
@@ -129,23 +146,32 @@ pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A guest that says when it is up, runs /job.sh if a second archive brings one, and powers off.
-fn guest_initial_ram_disk(root: &Path) -> Result<Vec<u8>, Error> {
-    const INIT: &str = "#!/bin/busybox sh\n\
-        /bin/busybox --install -s /bin\n\
-        mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev\n\
-        read up rest < /proc/uptime; echo \"exitless guest up after $up s\"\n\
-        [ -f /job.sh ] && sh /job.sh\n\
-        poweroff -f\n";
-    let path = root.join("usr/bin/busybox");
-    let busybox = fs::read(&path).map_err(Error::file("Could not read", &path))?;
+/// The initial RAM disk of a guest that loads these modules of a folder, says when it is up, runs /job.sh if a second
+/// archive brings one, and powers off.
+pub(crate) fn reporting_guest(root: &Path, folder: &Path, modules: &[String]) -> Result<Vec<u8>, Error> {
+    let load: String = modules.iter().map(|file| format!("insmod /modules/{file}\n")).collect();
+    let init = format!(
+        "#!/bin/busybox sh\n\
+         /bin/busybox --install -s /bin\n\
+         mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev\n\
+         {load}\
+         read up rest < /proc/uptime; echo \"exitless guest up after $up s\"\n\
+         [ -f /job.sh ] && sh /job.sh\n\
+         poweroff -f\n"
+    );
+    let in_memory = || Error::file("Could not make the guest's", "initial RAM disk");
+    let read = |path: PathBuf| fs::read(&path).map_err(Error::file("Could not read", path));
     let mut archive = Archive::default();
-    let made = ["/proc", "/sys", "/dev"]
-        .iter()
-        .try_for_each(|folder| archive.folder(folder))
-        .and_then(|()| archive.file("/bin/busybox", 0o755, &busybox))
-        .and_then(|()| archive.file("/init", 0o755, INIT.as_bytes()));
-    made.and_then(|()| archive.finish()).map_err(Error::file("Could not make the guest's", GUEST))
+    for folder in ["/proc", "/sys", "/dev"] {
+        archive.folder(folder).map_err(in_memory())?;
+    }
+    archive.file("/bin/busybox", 0o755, &read(root.join("usr/bin/busybox"))?).map_err(in_memory())?;
+    for file in modules {
+        let contents = read(folder.join(file))?;
+        archive.file(&format!("/modules/{file}"), 0o644, &contents).map_err(in_memory())?;
+    }
+    archive.file("/init", 0o755, init.as_bytes()).map_err(in_memory())?;
+    archive.finish().map_err(in_memory())
 }
 
 /// What packages' scripts would have made, as far as an emulated host needs it.

@@ -33,14 +33,6 @@ impl RunFolder {
     }
 }
 
-/// Folders of images begin with this; the key of their recipe follows.
-const IMAGE_PREFIX: &str = "image-";
-/// Folders of guest images begin with this; the key of their recipe follows.
-const GUEST_PREFIX: &str = "guest-";
-/// Folders of images of the Xen host begin with this; the key of their recipe follows.
-const XEN_PREFIX: &str = "xen-";
-/// Folders of what hosts with devices boot begin with this; the key of their recipe follows.
-const DEVICE_PREFIX: &str = "devices-";
 /// Folders that are being removed begin with this.
 const REMOVED_PREFIX: &str = "removed-";
 const RUN_LOCK: &str = "lock";
@@ -77,46 +69,6 @@ impl Cache {
 
     pub(crate) fn packages(&self) -> PathBuf {
         self.root.join("packages")
-    }
-
-    /// The finished image with this content key.
-    pub(crate) fn image(&self, key: &str) -> PathBuf {
-        self.root.join(format!("{IMAGE_PREFIX}{key}"))
-    }
-
-    /// The finished guest image with this content key.
-    pub(crate) fn guest_image(&self, key: &str) -> PathBuf {
-        self.root.join(format!("{GUEST_PREFIX}{key}"))
-    }
-
-    /// The finished image of the Xen host with this content key.
-    pub(crate) fn xen_image(&self, key: &str) -> PathBuf {
-        self.root.join(format!("{XEN_PREFIX}{key}"))
-    }
-
-    /// What hosts with devices boot, with this content key.
-    pub(crate) fn device_image(&self, key: &str) -> PathBuf {
-        self.root.join(format!("{DEVICE_PREFIX}{key}"))
-    }
-
-    /// Removes the laboratories' images of other recipes.
-    pub(crate) fn remove_other_images(&self, kept: &Path) {
-        self.remove_others(IMAGE_PREFIX, kept);
-    }
-
-    /// Removes the guest images of other recipes.
-    pub(crate) fn remove_other_guest_images(&self, kept: &Path) {
-        self.remove_others(GUEST_PREFIX, kept);
-    }
-
-    /// Removes the images of the Xen host of other recipes.
-    pub(crate) fn remove_other_xen_images(&self, kept: &Path) {
-        self.remove_others(XEN_PREFIX, kept);
-    }
-
-    /// Removes what hosts with devices booted by other recipes.
-    pub(crate) fn remove_other_device_images(&self, kept: &Path) {
-        self.remove_others(DEVICE_PREFIX, kept);
     }
 
     /// Other recipes serve no version of this program that is likely to come back.

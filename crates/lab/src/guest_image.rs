@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::{copy, find_kernel, list_modules, make_disk, write};
-use crate::cache::{Cache, disk_usage};
+use crate::assemble::{PackedKernel, copy, list_modules, make_disk, write};
+use crate::cache::Cache;
 use crate::error::Error;
 use crate::guest_initial_ram_disk;
 use crate::guest_recipe;
-use crate::kernel::unpack_bzimage;
 use crate::packages::Package;
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe;
 pub(crate) use crate::recorded::MANIFEST;
-use crate::recorded::{self, Building, FileRecord, PackageRecord, Recorded, remove, take_place};
+use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded, remove};
 use crate::unpack;
 
 /// What building the guest image takes. With the laboratories' packages in the cache 4 MiB are downloaded.
@@ -57,123 +56,95 @@ impl Recorded for GuestManifest {
     fn files(&self) -> &[FileRecord] {
         &self.files
     }
+
+    fn packages(&self) -> &[PackageRecord] {
+        &self.packages
+    }
 }
 
 /// A finished guest image.
-#[derive(Debug, Clone)]
-pub struct GuestImage {
-    folder: PathBuf,
-    manifest: GuestManifest,
-}
+pub type GuestImage = Built<GuestManifest>;
 
-impl GuestImage {
-    /// The image of the current recipe, if it is there: in an emulated host the one that it was given.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] when files are missing or have another size than was recorded.
-    pub fn find(cache: &Cache) -> Result<Option<Self>, Error> {
-        match Self::in_folder(Path::new(IN_LABORATORY))? {
-            Some(given) => Ok(Some(given)),
-            None => Self::in_folder(&cache.guest_image(&guest_recipe::content_key())),
-        }
+impl Recipe for GuestManifest {
+    const PREFIX: &'static str = "guest-";
+    const SPACE_MIB: u64 = SPACE_TO_BUILD;
+    const PACKAGES: &'static [&'static str] = &guest_recipe::PACKAGES;
+    const PROVEN: &'static [(&'static str, &'static str)] = &[];
+    const BUILDING: &'static str = "building-guest";
+
+    fn content_key() -> String {
+        guest_recipe::content_key()
     }
 
-    fn in_folder(folder: &Path) -> Result<Option<Self>, Error> {
-        let Some(manifest) = recorded::find(folder)? else { return Ok(None) };
-        if let Err(error) = folder.join(ROOT).metadata() {
-            return Err(Error::Damaged { path: folder.join(ROOT), problem: error.to_string() });
-        }
-        Ok(Some(Self { folder: folder.to_owned(), manifest }))
-    }
-
-    /// The image, built first if it is not there. Nothing half-built is ever taken for an image.
-    ///
-    /// # Errors
-    /// When packages cannot be fetched or unpacked, when the disk is too small, or when the kernel is not bootable.
-    pub fn find_or_build(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Self, Error> {
-        let building = Building {
-            space_mib: SPACE_TO_BUILD,
-            packages: &guest_recipe::PACKAGES,
-            folder: "building-guest",
-        };
-        recorded::find_or_build(
-            cache,
-            &building,
-            on_progress,
-            Self::find,
-            |packages, work, on_progress| Self::build(cache, packages, work, on_progress),
-            |image| cache.remove_other_guest_images(&image.folder),
-        )
-    }
-
-    fn build(
-        cache: &Cache,
+    fn make(
         packages: &[Package],
-        work: &Path,
+        root: &Path,
+        folder: &Path,
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
-        let (root, folder) = (work.join("root"), work.join("image"));
         let modules_and_kernel = |folder: &&str| !matches!(*folder, "boot" | "usr/lib/modules");
         let left_out = recipe::LEFT_OUT.iter().chain(&guest_recipe::LEFT_OUT).copied();
         let at_once: Vec<&str> = left_out.filter(modules_and_kernel).collect();
-        unpack::unpack(packages, &root, &at_once, on_progress)?;
+        unpack::unpack(packages, root, &at_once, on_progress)?;
         let mut done = 0;
         let mut step = || {
             on_progress(Progress { step: Step::Assemble, done, total: 3 });
             done += 1;
         };
         step();
-        let (path, kernel_release) = find_kernel(&root)?;
-        let compressed = fs::read(&path).map_err(Error::file("Could not read", &path))?;
-        write(&folder.join(KERNEL), &unpack_bzimage(&path, &compressed)?)?;
-        write(&folder.join(COMPRESSED_KERNEL), &compressed)?;
-        list_modules(&root, &kernel_release)?;
-        write(&folder.join(INITIAL_RAM_DISK), &guest_initial_ram_disk::make(&root, &kernel_release)?)?;
+        let kernel = PackedKernel::of(root)?;
+        write(&folder.join(KERNEL), &kernel.elf)?;
+        write(&folder.join(COMPRESSED_KERNEL), &kernel.compressed)?;
+        list_modules(root, &kernel.release)?;
+        write(&folder.join(INITIAL_RAM_DISK), &guest_initial_ram_disk::make(root, &kernel.release)?)?;
         ["boot", "usr/lib/modules"].iter().try_for_each(|below| remove(&root.join(below)))?;
         step();
-        let manifest = manifest(&folder, packages, kernel_release)?;
-        recorded::write_manifest(&folder, &manifest)?;
-        prepare_tree(&root)?;
-        for file in [MANIFEST, KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK] {
-            let to = root.join(BESIDE_THE_ROOT);
-            fs::create_dir_all(&to).map_err(Error::file("Could not make", &to))?;
-            copy(&folder.join(file), &to.join(file))?;
+        let manifest = manifest(folder, packages, kernel.release)?;
+        prepare_tree(root)?;
+        let beside = root.join(BESIDE_THE_ROOT);
+        fs::create_dir_all(&beside).map_err(Error::file("Could not make", &beside))?;
+        recorded::write_manifest(&beside, &manifest)?;
+        for file in [KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK] {
+            copy(&folder.join(file), &beside.join(file))?;
         }
         step();
-        make_disk(&root, &folder.join(ROOT), ROOM)?;
-        let place = cache.guest_image(&manifest.key);
-        take_place(&folder, &place)?;
-        Ok(Self { folder: place, manifest })
+        make_disk(root, &folder.join(ROOT), ROOM)?;
+        Ok(manifest)
     }
 
-    /// What it is made of.
-    pub fn manifest(&self) -> &GuestManifest {
-        &self.manifest
+    /// In an emulated host the one that it was given.
+    fn find(cache: &Cache) -> Result<Option<GuestImage>, Error> {
+        let image = match GuestImage::in_folder(Path::new(IN_LABORATORY))? {
+            Some(given) => Some(given),
+            None => GuestImage::in_folder(&GuestImage::place(cache))?,
+        };
+        // The root holds the manifest, which cannot record it.
+        if let Some(path) = image.as_ref().map(GuestImage::root) {
+            path.metadata().map_err(|error| Error::Damaged { path, problem: error.to_string() })?;
+        }
+        Ok(image)
     }
+}
 
-    /// Bytes that it takes on the disk.
-    pub fn disk_usage(&self) -> u64 {
-        disk_usage(&self.folder)
-    }
-
+impl GuestImage {
     /// The kernel as an ELF file with a PVH entry, which no guest has to decompress.
     pub fn kernel(&self) -> PathBuf {
-        self.folder.join(KERNEL)
+        self.path(KERNEL)
     }
 
     /// The same kernel as Debian packs it.
     pub fn compressed_kernel(&self) -> PathBuf {
-        self.folder.join(COMPRESSED_KERNEL)
+        self.path(COMPRESSED_KERNEL)
     }
 
     /// The initial RAM disk, without this program.
     pub fn initial_ram_disk(&self) -> PathBuf {
-        self.folder.join(INITIAL_RAM_DISK)
+        self.path(INITIAL_RAM_DISK)
     }
 
     /// The root: a file or a block device with an ext4 file system.
     pub fn root(&self) -> PathBuf {
-        self.folder.join(ROOT)
+        self.path(ROOT)
     }
 }
 

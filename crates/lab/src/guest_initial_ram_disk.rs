@@ -19,12 +19,7 @@ pub(crate) type Loading = BTreeMap<String, Vec<String>>;
 /// Makes it from the tree, in which depmod has run.
 pub(crate) fn make(root: &Path, release: &str) -> Result<Vec<u8>, Error> {
     let folder = root.join("usr/lib/modules").join(release);
-    let path = folder.join("modules.dep");
-    let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
-    let loading = loading(&dependencies, &MODULES);
-    if let Some(missing) = MODULES.iter().find(|&&name| !loading.contains_key(name)) {
-        return Err(Error::Kernel { path, problem: format!("it has no module {missing}") });
-    }
+    let loading = loading(&folder, &MODULES)?;
     let in_memory = || Error::file("Could not make the", "initial RAM disk");
     let available = files_below(&folder);
     let mut archive = Archive::default();
@@ -43,9 +38,31 @@ pub(crate) fn make(root: &Path, release: &str) -> Result<Vec<u8>, Error> {
     archive.finish().map_err(in_memory())
 }
 
+/// These modules, all of which must be there, as depmod has listed them in the kernel's folder.
+pub(crate) fn loading(folder: &Path, wanted: &[&str]) -> Result<Loading, Error> {
+    let path = folder.join("modules.dep");
+    let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
+    let found = among(&dependencies, wanted);
+    match wanted.iter().find(|&&name| !found.contains_key(name)) {
+        Some(missing) => Err(Error::Kernel { path, problem: format!("it has no module {missing}") }),
+        None => Ok(found),
+    }
+}
+
+/// The files of these modules and of what they need, each once, in the order of loading.
+pub(crate) fn with_needs(order: &Loading, names: &[&str]) -> Vec<String> {
+    let mut files: Vec<String> = Vec::new();
+    for file in names.iter().filter_map(|&name| order.get(name)).flatten() {
+        if !files.contains(file) {
+            files.push(file.clone());
+        }
+    }
+    files
+}
+
 /// These modules in depmod's `PATH: PATH PATH` lines. depmod names what a module needs in such an order that
 /// the last must be loaded first (modules.dep(5)).
-pub(crate) fn loading(dependencies: &str, wanted: &[&str]) -> Loading {
+fn among(dependencies: &str, wanted: &[&str]) -> Loading {
     let file = |path: &str| {
         let name = path.trim().rsplit('/').next().unwrap_or_default();
         name.strip_suffix(".xz").unwrap_or(name).to_owned()
@@ -76,6 +93,19 @@ mod tests {
             ("virtio_net".to_owned(), order(&["failover.ko", "net_failover.ko", "virtio_net.ko"])),
             ("virtio_rng".to_owned(), order(&["virtio-rng.ko"])),
         ]);
-        assert_eq!(loading(dependencies, &MODULES), expected);
+        assert_eq!(among(dependencies, &MODULES), expected);
+    }
+
+    #[test]
+    fn a_module_that_two_need_is_loaded_once_and_first() {
+        let order = |files: &[&str]| files.iter().map(|&file| file.to_owned()).collect::<Vec<_>>();
+        let loading = Loading::from([
+            ("igb".to_owned(), order(&["dca.ko", "igb.ko"])),
+            ("igbvf".to_owned(), order(&["dca.ko", "igbvf.ko"])),
+        ]);
+        assert_eq!(
+            with_needs(&loading, &["igbvf", "igb", "absent"]),
+            order(&["dca.ko", "igbvf.ko", "igb.ko"])
+        );
     }
 }

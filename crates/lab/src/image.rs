@@ -1,19 +1,17 @@
 //! The image that all laboratories share: a kernel ready to enter, modules, a disk with Debian, and the firmware of the
 //! emulators.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::assemble;
-use crate::cache::{Cache, disk_usage};
 use crate::error::Error;
 use crate::kernel::FlatKernel;
 use crate::packages::Package;
 use crate::progress::OnProgress;
 use crate::recipe;
-use crate::recorded::{self, Building, FileRecord, PackageRecord, Recorded, take_place};
+use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
 use crate::unpack;
 
 /// What building needs on the disk while the packages, the unpacked tree and the image stand side by side, in MiB.
@@ -42,14 +40,14 @@ impl Recorded for Manifest {
     fn files(&self) -> &[FileRecord] {
         &self.files
     }
+
+    fn packages(&self) -> &[PackageRecord] {
+        &self.packages
+    }
 }
 
 /// A finished image in the cache.
-#[derive(Debug, Clone)]
-pub struct Image {
-    folder: PathBuf,
-    manifest: Manifest,
-}
+pub type Image = Built<Manifest>;
 
 pub(crate) const KERNEL: &str = "kernel.flat";
 pub(crate) const COMPRESSED_KERNEL: &str = "vmlinuz";
@@ -58,88 +56,35 @@ pub(crate) const BUSYBOX: &str = "busybox";
 pub(crate) const MODULES: &str = "modules";
 pub(crate) const TOOLS: &str = "tools";
 
-impl Image {
-    /// The image of the current recipe, if it is there and whole by the sizes of its files.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] when files are missing or have another size than was recorded.
-    pub fn find(cache: &Cache) -> Result<Option<Self>, Error> {
-        let folder = cache.image(&recipe::content_key());
-        Ok(recorded::find(&folder)?.map(|manifest| Self { folder, manifest }))
+impl Recipe for Manifest {
+    const PREFIX: &'static str = "image-";
+    const SPACE_MIB: u64 = SPACE_TO_BUILD;
+    const PACKAGES: &'static [&'static str] = &recipe::PACKAGES;
+    const PROVEN: &'static [(&'static str, &'static str)] = &recipe::PROVEN;
+    const BUILDING: &'static str = "building";
+
+    fn content_key() -> String {
+        recipe::content_key()
     }
 
-    /// The image, built first if it is not there. Nothing half-built is ever taken for an image: it is assembled beside
-    /// its place and renamed when whole.
-    ///
-    /// # Errors
-    /// When packages cannot be fetched or unpacked, when the disk is too small, or when the kernel is not bootable.
-    pub fn find_or_build(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Self, Error> {
-        let building =
-            Building { space_mib: SPACE_TO_BUILD, packages: &recipe::PACKAGES, folder: "building" };
-        recorded::find_or_build(
-            cache,
-            &building,
-            on_progress,
-            Self::find,
-            |packages, work, on_progress| Self::build(cache, packages, work, on_progress),
-            |image| cache.remove_other_images(&image.folder),
-        )
-    }
-
-    fn build(
-        cache: &Cache,
+    fn make(
         packages: &[Package],
-        work: &Path,
+        root: &Path,
+        folder: &Path,
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
-        let (root, folder) = (work.join("root"), work.join("image"));
-        unpack::unpack(packages, &root, &recipe::LEFT_OUT, on_progress)?;
-        fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
-        let kernel = assemble::assemble(&root, &folder, on_progress)?;
-        let manifest = manifest(&folder, packages, &kernel)?;
-        recorded::write_manifest(&folder, &manifest)?;
-        let place = cache.image(&manifest.key);
-        take_place(&folder, &place)?;
-        Ok(Self { folder: place, manifest })
+        unpack::unpack(packages, root, &recipe::LEFT_OUT, on_progress)?;
+        let kernel = assemble::assemble(root, folder, on_progress)?;
+        manifest(folder, packages, &kernel)
     }
+}
 
-    /// Compares the hash of every recorded file.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] naming the first file that differs.
-    pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
-        recorded::verify(&self.folder, &self.manifest.files, on_progress)
-    }
-
-    /// What it is made of.
-    pub fn manifest(&self) -> &Manifest {
-        &self.manifest
-    }
-
-    /// Bytes that it takes on the disk.
-    pub fn disk_usage(&self) -> u64 {
-        disk_usage(&self.folder)
-    }
-
-    /// Packages whose version is not the one with which the laboratories were proven: name, here, proven.
-    pub fn drift(&self) -> Vec<(&str, &str, &str)> {
-        recorded::drift(&self.manifest.packages, &recipe::PROVEN)
-    }
-
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.folder.join(below)
-    }
-
-    pub(crate) fn read(&self, below: &str) -> Result<Vec<u8>, Error> {
-        let path = self.path(below);
-        fs::read(&path).map_err(Error::file("Could not read", path))
-    }
-
+impl Image {
     pub(crate) fn kernel(&self) -> Result<FlatKernel, Error> {
         Ok(FlatKernel {
-            address: self.manifest.kernel_address,
+            address: self.manifest().kernel_address,
             bytes: self.read(KERNEL)?,
-            entry: self.manifest.kernel_entry,
+            entry: self.manifest().kernel_entry,
         })
     }
 }
@@ -161,12 +106,15 @@ fn manifest(folder: &Path, packages: &[Package], kernel: &assemble::Kernel) -> R
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::cache::Cache;
 
     fn image_with(size: u64) -> (tempfile::TempDir, Cache) {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
-        let folder = cache.image(&recipe::content_key());
+        let folder = Image::place(&cache);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(DISK), b"disk").unwrap();
         let record = FileRecord { path: DISK.into(), bytes: size, sha256: "00".into() };

@@ -3,14 +3,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::assemble::write;
-use crate::cache::Cache;
+use crate::cache::{Cache, disk_usage};
 use crate::error::Error;
 use crate::packages::{self, Package};
 use crate::progress::{OnProgress, Progress, Step};
@@ -47,6 +47,11 @@ pub(crate) trait Recorded: DeserializeOwned {
 
     /// Files that are checked.
     fn files(&self) -> &[FileRecord];
+
+    /// Everything that went in.
+    fn packages(&self) -> &[PackageRecord] {
+        &[]
+    }
 }
 
 /// The manifest in `folder`, if there is one and the files have the sizes that it records.
@@ -86,7 +91,7 @@ pub(crate) fn write_manifest<M: Recorded + Serialize>(folder: &Path, manifest: &
 ///
 /// # Errors
 /// [`Error::Damaged`] naming the first file that differs.
-pub(crate) fn verify(folder: &Path, files: &[FileRecord], on_progress: OnProgress<'_>) -> Result<(), Error> {
+fn verify(folder: &Path, files: &[FileRecord], on_progress: OnProgress<'_>) -> Result<(), Error> {
     let total = files.len() as u64;
     for (record, done) in files.iter().zip(0..) {
         on_progress(Progress { step: Step::Assemble, done, total });
@@ -101,7 +106,7 @@ pub(crate) fn verify(folder: &Path, files: &[FileRecord], on_progress: OnProgres
 }
 
 /// Packages whose version is not the proven one: name, here, proven.
-pub(crate) fn drift<'a>(
+fn drift<'a>(
     packages: &'a [PackageRecord],
     proven: &[(&'static str, &'static str)],
 ) -> Vec<(&'a str, &'a str, &'static str)> {
@@ -136,46 +141,137 @@ pub(crate) fn packages(packages: &[Package]) -> Result<Vec<PackageRecord>, Error
     packages.iter().map(record).collect()
 }
 
-/// What an image is built from, and where.
-pub(crate) struct Building {
+/// What an image is built from, where it lies, and how it is made.
+pub(crate) trait Recipe: Recorded + Serialize {
+    /// Folders of such images begin with this; the key of their recipe follows.
+    const PREFIX: &'static str;
     /// What building needs on the disk, in MiB.
-    pub(crate) space_mib: u64,
+    const SPACE_MIB: u64;
     /// Debian's packages, whose dependencies come with them.
-    pub(crate) packages: &'static [&'static str],
+    const PACKAGES: &'static [&'static str];
+    /// Versions with which it was proven.
+    const PROVEN: &'static [(&'static str, &'static str)];
     /// Folder in the cache for what is not whole yet; removed in the end.
-    pub(crate) folder: &'static str,
+    const BUILDING: &'static str;
+
+    /// Identifies the recipe.
+    fn content_key() -> String;
+
+    /// Makes the image's files in `folder` of the packages, which are unpacked in `root`.
+    fn make(
+        packages: &[Package],
+        root: &Path,
+        folder: &Path,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Self, Error>;
+
+    /// The image of the current recipe, if it is there.
+    fn find(cache: &Cache) -> Result<Option<Built<Self>>, Error> {
+        Built::in_folder(&Built::<Self>::place(cache))
+    }
 }
 
-/// An image that `find` finds, or that `build` makes of the packages in a folder for the work; then `settle` sees it.
-///
-/// # Errors
-/// Those of both, and when packages cannot be fetched or the disk is too small.
-pub(crate) fn find_or_build<I>(
-    cache: &Cache,
-    building: &Building,
-    on_progress: OnProgress<'_>,
-    find: impl Fn(&Cache) -> Result<Option<I>, Error>,
-    build: impl FnOnce(&[Package], &Path, OnProgress<'_>) -> Result<I, Error>,
-    settle: impl FnOnce(&I),
-) -> Result<I, Error> {
-    if let Some(image) = find(cache)? {
-        return Ok(image);
+/// A finished image.
+#[derive(Debug, Clone)]
+pub struct Built<M> {
+    folder: PathBuf,
+    manifest: M,
+}
+
+impl<M> Built<M> {
+    /// What it is made of.
+    pub fn manifest(&self) -> &M {
+        &self.manifest
     }
-    let _lock = cache.lock_building()?;
-    // Another process may have built it while this one waited.
-    if let Some(image) = find(cache)? {
-        return Ok(image);
+
+    /// Bytes that it takes on the disk.
+    pub fn disk_usage(&self) -> u64 {
+        disk_usage(&self.folder)
     }
-    cache.require_space(building.space_mib)?;
-    let packages = packages::fetch(cache, building.packages, on_progress)?;
-    let work = cache.root().join(building.folder);
-    cache.discard(&work)?;
-    let built = build(&packages, &work, on_progress);
-    let removed = cache.discard(&work);
-    let image = built?;
-    removed?;
-    settle(&image);
-    Ok(image)
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.folder.join(below)
+    }
+
+    pub(crate) fn read(&self, below: &str) -> Result<Vec<u8>, Error> {
+        let path = self.path(below);
+        fs::read(&path).map_err(Error::file("Could not read", path))
+    }
+}
+
+#[expect(private_bounds, reason = "the kinds of images are this crate's")]
+impl<M: Recipe> Built<M> {
+    /// The image of the current recipe, if it is there and whole by the sizes of its files. In an emulated host the guest
+    /// image is the one that it was given.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when files are missing or have another size than was recorded.
+    pub fn find(cache: &Cache) -> Result<Option<Self>, Error> {
+        M::find(cache)
+    }
+
+    /// The image, built first if it is not there. Nothing half-built is ever taken for an image: it is assembled beside
+    /// its place and renamed when whole.
+    ///
+    /// # Errors
+    /// When packages cannot be fetched or unpacked, when the disk is too small, or when what is to be booted cannot be.
+    pub fn find_or_build(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Self, Error> {
+        if let Some(image) = Self::find(cache)? {
+            return Ok(image);
+        }
+        let _lock = cache.lock_building()?;
+        // Another process may have built it while this one waited.
+        if let Some(image) = Self::find(cache)? {
+            return Ok(image);
+        }
+        cache.require_space(M::SPACE_MIB)?;
+        let packages = packages::fetch(cache, M::PACKAGES, on_progress)?;
+        let work = cache.root().join(M::BUILDING);
+        cache.discard(&work)?;
+        let built = Self::build(cache, &packages, &work, on_progress);
+        let removed = cache.discard(&work);
+        let image = built?;
+        removed?;
+        cache.remove_others(M::PREFIX, &image.folder);
+        Ok(image)
+    }
+
+    fn build(
+        cache: &Cache,
+        packages: &[Package],
+        work: &Path,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Self, Error> {
+        let folder = work.join("image");
+        fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
+        let manifest = M::make(packages, &work.join("root"), &folder, on_progress)?;
+        write_manifest(&folder, &manifest)?;
+        let place = Self::place(cache);
+        take_place(&folder, &place)?;
+        Ok(Self { folder: place, manifest })
+    }
+
+    /// Where the image of the current recipe lies.
+    pub(crate) fn place(cache: &Cache) -> PathBuf {
+        cache.root().join(format!("{}{}", M::PREFIX, M::content_key()))
+    }
+
+    pub(crate) fn in_folder(folder: &Path) -> Result<Option<Self>, Error> {
+        Ok(find(folder)?.map(|manifest| Self { folder: folder.to_owned(), manifest }))
+    }
+
+    /// Compares the hash of every recorded file.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] naming the first file that differs.
+    pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        verify(&self.folder, self.manifest.files(), on_progress)
+    }
+
+    /// Packages whose version is not the one with which it was proven: name, here, proven.
+    pub fn drift(&self) -> Vec<(&str, &str, &str)> {
+        drift(self.manifest.packages(), M::PROVEN)
+    }
 }
 
 /// Moves what is whole in `folder` to its place.

@@ -218,11 +218,7 @@ impl Laboratory<'_> {
         folder: &Path,
         saved: Option<&Path>,
     ) -> Result<PowerOn, Error> {
-        let initial_ram_disk = self.initial_ram_disk(
-            &self.setup(request, machine),
-            machine.device_image.as_ref(),
-            machine.guest_agent.as_ref(),
-        )?;
+        let initial_ram_disk = self.initial_ram_disk(&self.setup(request, machine), machine)?;
         if initial_ram_disk.len() as u64 > machine.room() {
             return Err(Error::TooLarge {
                 needed_mib: (initial_ram_disk.len() as u64 >> 20) + 1,
@@ -313,12 +309,7 @@ impl Laboratory<'_> {
         setup.modules.iter().map(read).collect()
     }
 
-    fn initial_ram_disk(
-        &self,
-        setup: &Setup,
-        devices: Option<&DeviceImage>,
-        guest_agent: Option<&GuestAgent>,
-    ) -> Result<Vec<u8>, Error> {
+    fn initial_ram_disk(&self, setup: &Setup, machine: &Machine<'_>) -> Result<Vec<u8>, Error> {
         let program = own_program()?;
         let in_memory = || Error::file("Could not make the", "initial RAM disk");
         let mut archive = Archive::default();
@@ -326,16 +317,16 @@ impl Laboratory<'_> {
             archive.folder(folder).map_err(in_memory())?;
         }
         archive.file("/init", 0o755, &program).map_err(in_memory())?;
-        if let Some(agent) = guest_agent {
+        if let Some(agent) = &machine.guest_agent {
             archive.file(job::GUEST_AGENT, 0o755, &agent.program).map_err(in_memory())?;
         }
         archive.file(job::BUSYBOX, 0o755, &self.image.read(BUSYBOX)?).map_err(in_memory())?;
-        for (module, contents) in self.module_files(setup, devices)? {
+        for (module, contents) in self.module_files(setup, machine.device_image.as_ref())? {
             archive
                 .file(&format!("{}/{module}", job::MODULE_FOLDER), 0o644, &contents)
                 .map_err(in_memory())?;
         }
-        if let Some(image) = devices {
+        if let Some(image) = &machine.device_image {
             for name in device_image::GUEST {
                 let path = format!("{}/{name}", job::DEVICE_GUEST);
                 archive.file(&path, 0o644, &image.read(name)?).map_err(in_memory())?;

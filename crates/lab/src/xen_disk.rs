@@ -6,11 +6,10 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::assemble::{copy, files_below, find_kernel, list_modules, make_disk, unpacked_module, write};
+use crate::assemble::{PackedKernel, files_below, list_modules, make_disk, unpacked_module, write};
 use crate::error::Error;
-use crate::guest_initial_ram_disk::loading;
+use crate::guest_initial_ram_disk::{loading, with_needs};
 use crate::image::{DISK, MODULES};
-use crate::kernel::unpack_bzimage;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::recorded::remove;
 use crate::tools::Invocation;
@@ -39,23 +38,21 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
     };
     step();
     unpack_hypervisor(root, image)?;
-    let (path, kernel_release) = find_kernel(root)?;
-    let compressed = fs::read(&path).map_err(Error::file("Could not read", &path))?;
-    let elf = unpack_bzimage(&path, &compressed)?;
-    write(&image.join(KERNEL), &elf)?;
+    let kernel = PackedKernel::of(root)?;
+    write(&image.join(KERNEL), &kernel.elf)?;
     let guest = root.join(xen_guest::FOLDER);
-    write(&guest.join("vmlinux"), &elf)?;
-    copy(&path, &guest.join("vmlinuz"))?;
+    write(&guest.join("vmlinux"), &kernel.elf)?;
+    write(&guest.join("vmlinuz"), &kernel.compressed)?;
     let busybox = root.join("usr/bin/busybox");
     let busybox = fs::read(&busybox).map_err(Error::file("Could not read", &busybox))?;
     xen_guest::write_below(root, &busybox)?;
     step();
-    let modules = keep_modules(root, image, &kernel_release)?;
+    let modules = keep_modules(root, image, &kernel.release)?;
     remove(&root.join("boot"))?;
     prepare_tree(root)?;
     step();
     make_disk(root, &image.join(DISK), ROOM)?;
-    Ok(Assembled { kernel_release, modules })
+    Ok(Assembled { kernel_release: kernel.release, modules })
 }
 
 /// The hypervisor as QEMU's multiboot loader takes it: Debian packs it with gzip.
@@ -98,28 +95,14 @@ fn unpack_hypervisor(root: &Path, image: &Path) -> Result<(), Error> {
 fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<XenModules, Error> {
     list_modules(root, release)?;
     let folder = root.join("usr/lib/modules").join(release);
-    let path = folder.join("modules.dep");
-    let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
     let early = EARLY_MODULES.iter().chain(&VIRTIO_MODULES).chain(&ATA_MODULES);
     let wanted: Vec<&str> = early.chain(&LATER_MODULES).copied().collect();
-    let order = loading(&dependencies, &wanted);
-    if let Some(missing) = wanted.iter().find(|&&name| !order.contains_key(name)) {
-        return Err(Error::Kernel { path, problem: format!("it has no module {missing}") });
-    }
+    let order = loading(&folder, &wanted)?;
     let available = files_below(&folder);
-    let with_needs = |names: &[&str]| {
-        let mut files: Vec<String> = Vec::new();
-        for file in names.iter().filter_map(|&name| order.get(name)).flatten() {
-            if !files.contains(file) {
-                files.push(file.clone());
-            }
-        }
-        files
-    };
     let early = XenModules {
-        always: with_needs(&EARLY_MODULES),
-        virtio: with_needs(&VIRTIO_MODULES),
-        ata: with_needs(&ATA_MODULES),
+        always: with_needs(&order, &EARLY_MODULES),
+        virtio: with_needs(&order, &VIRTIO_MODULES),
+        ata: with_needs(&order, &ATA_MODULES),
     };
     for file in early.all() {
         write(&image.join(MODULES).join(file), &unpacked_module(&folder, &available, file)?)?;

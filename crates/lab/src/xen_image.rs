@@ -1,20 +1,18 @@
 //! The image of the Xen host: the hypervisor, the kernel and the modules of its privileged domain, and that domain's
 //! disk. The emulator is that of the image which all laboratories share.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{Cache, disk_usage};
 use crate::definition::Emulator;
 use crate::error::Error;
 use crate::image::{DISK, MODULES};
 use crate::packages::Package;
 use crate::progress::{Effort, OnProgress};
 use crate::recipe;
-use crate::recorded::{self, Building, FileRecord, PackageRecord, Recorded, take_place};
+use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
 use crate::unpack;
 use crate::xen_disk::{self, Assembled};
 use crate::xen_recipe;
@@ -81,96 +79,47 @@ impl Recorded for XenManifest {
     fn files(&self) -> &[FileRecord] {
         &self.files
     }
+
+    fn packages(&self) -> &[PackageRecord] {
+        &self.packages
+    }
 }
 
 /// A finished image of the Xen host.
-#[derive(Debug, Clone)]
-pub struct XenImage {
-    folder: PathBuf,
-    manifest: XenManifest,
+pub type XenImage = Built<XenManifest>;
+
+impl Recipe for XenManifest {
+    const PREFIX: &'static str = "xen-";
+    const SPACE_MIB: u64 = SPACE_TO_BUILD;
+    const PACKAGES: &'static [&'static str] = &xen_recipe::PACKAGES;
+    const PROVEN: &'static [(&'static str, &'static str)] = &xen_recipe::PROVEN;
+    const BUILDING: &'static str = "building-xen";
+
+    fn content_key() -> String {
+        xen_recipe::content_key()
+    }
+
+    fn make(
+        packages: &[Package],
+        root: &Path,
+        folder: &Path,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Self, Error> {
+        let left_out: Vec<&str> = recipe::LEFT_OUT.iter().chain(&xen_recipe::LEFT_OUT).copied().collect();
+        unpack::unpack(packages, root, &left_out, on_progress)?;
+        manifest(folder, packages, xen_disk::assemble(root, folder, on_progress)?)
+    }
 }
 
 impl XenImage {
-    /// The image of the current recipe, if it is there and whole by the sizes of its files.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] when files are missing or have another size than was recorded.
-    pub fn find(cache: &Cache) -> Result<Option<Self>, Error> {
-        let folder = cache.xen_image(&xen_recipe::content_key());
-        Ok(recorded::find(&folder)?.map(|manifest| Self { folder, manifest }))
-    }
-
-    /// The image, built first if it is not there. Nothing half-built is ever taken for an image.
-    ///
-    /// # Errors
-    /// When packages cannot be fetched or unpacked, when the disk is too small, or when the hypervisor or its kernel is
-    /// not what can be booted.
-    pub fn find_or_build(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Self, Error> {
-        let building =
-            Building { space_mib: SPACE_TO_BUILD, packages: &xen_recipe::PACKAGES, folder: "building-xen" };
-        recorded::find_or_build(
-            cache,
-            &building,
-            on_progress,
-            Self::find,
-            |packages, work, on_progress| Self::build(cache, packages, work, on_progress),
-            |image| cache.remove_other_xen_images(&image.folder),
-        )
-    }
-
-    fn build(
-        cache: &Cache,
-        packages: &[Package],
-        work: &Path,
-        on_progress: OnProgress<'_>,
-    ) -> Result<Self, Error> {
-        let (root, folder) = (work.join("root"), work.join("image"));
-        let left_out: Vec<&str> = recipe::LEFT_OUT.iter().chain(&xen_recipe::LEFT_OUT).copied().collect();
-        unpack::unpack(packages, &root, &left_out, on_progress)?;
-        let assembled = xen_disk::assemble(&root, &folder, on_progress)?;
-        let manifest = manifest(&folder, packages, assembled)?;
-        recorded::write_manifest(&folder, &manifest)?;
-        let place = cache.xen_image(&manifest.key);
-        take_place(&folder, &place)?;
-        Ok(Self { folder: place, manifest })
-    }
-
-    /// Compares the hash of every recorded file.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] naming the first file that differs.
-    pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
-        recorded::verify(&self.folder, &self.manifest.files, on_progress)
-    }
-
-    /// What it is made of.
-    pub fn manifest(&self) -> &XenManifest {
-        &self.manifest
-    }
-
-    /// Bytes that it takes on the disk.
-    pub fn disk_usage(&self) -> u64 {
-        disk_usage(&self.folder)
-    }
-
     /// The hypervisor's version, as Debian's package has it.
     pub fn hypervisor_version(&self) -> Option<&str> {
-        recorded::version_of(&self.manifest.packages, xen_recipe::PROVEN[0].0)
-    }
-
-    /// Packages whose version is not the one with which the laboratory was proven: name, here, proven.
-    pub fn drift(&self) -> Vec<(&str, &str, &str)> {
-        recorded::drift(&self.manifest.packages, &xen_recipe::PROVEN)
-    }
-
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.folder.join(below)
+        recorded::version_of(&self.manifest().packages, xen_recipe::PROVEN[0].0)
     }
 
     /// A module that the privileged domain loads first.
     pub(crate) fn module(&self, file: &str) -> Result<Vec<u8>, Error> {
-        let path = self.folder.join(MODULES).join(file);
-        fs::read(&path).map_err(Error::file("Could not read", path))
+        self.read(&format!("{MODULES}/{file}"))
     }
 }
 

@@ -1,10 +1,12 @@
 use super::*;
 use crate::assemble::write;
+use crate::cache::Cache;
+use crate::guest_image::GuestManifest;
 
 fn image_with(bytes: u64) -> (tempfile::TempDir, Cache) {
     let root = tempfile::tempdir().unwrap();
     let cache = Cache::at(root.path());
-    let folder = cache.xen_image(&xen_recipe::content_key());
+    let folder = XenImage::place(&cache);
     write(&folder.join(DISK), b"disk").unwrap();
     let record = FileRecord { path: DISK.into(), bytes, sha256: "00".into() };
     let package =
@@ -39,10 +41,11 @@ fn another_content_and_other_versions_are_found() {
 #[test]
 fn images_of_other_recipes_are_removed_and_guests_are_not() {
     let (root, cache) = image_with(4);
-    let (other, guest) = (cache.xen_image("other"), cache.guest_image("other"));
+    let [other, guest] = [XenManifest::PREFIX, GuestManifest::PREFIX]
+        .map(|prefix| cache.root().join(format!("{prefix}other")));
     write(&other.join(DISK), b"").unwrap();
     write(&guest.join(DISK), b"").unwrap();
-    cache.remove_other_xen_images(&cache.xen_image(&xen_recipe::content_key()));
+    cache.remove_others(XenManifest::PREFIX, &XenImage::place(&cache));
     assert!(!other.exists() && guest.exists() && XenImage::find(&cache).unwrap().is_some());
     drop(root);
 }
