@@ -147,6 +147,14 @@ fn the_disk_has_the_tools() {
 }
 
 #[test]
+fn opening_the_node_of_a_device_loads_its_module() {
+    let script = "for node in net/tun vhost-net; do stat -c '%n %t:%T' /dev/$node && : <>/dev/$node; done; \
+                  grep -o '^tun \\|^vhost_net ' /proc/modules | sort";
+    let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", script]);
+    assert_eq!(said.out, "/dev/net/tun a:c8\n/dev/vhost-net a:ee\ntun \nvhost_net \n", "{}", said.err);
+}
+
+#[test]
 fn a_nested_linux_guest_boots_and_exits_are_recorded() {
     let qemu = "qemu-system-x86_64 -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split \
                 -cpu host -smp 2 -m 256 -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
