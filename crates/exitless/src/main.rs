@@ -56,8 +56,9 @@ enum Command {
     Stat(stat::Arguments),
     /// Record every VM exit of this host's VMs, or only their sums, for `report`, `diff` and `timeline`.
     ///
-    /// Exit status: 0, or that of the command; 1 when the recording could not be written to its end; 2 for a wrong
-    /// command line or a VM that is not there; 125 when exits cannot be recorded here.
+    /// Exit status: 0, or that of the command; 1 when the recording could not be written to its end, or the VMs that were
+    /// asked for by --vm ended before it; 2 for a wrong command line or a VM that is not there; 125 when exits cannot be
+    /// recorded here.
     Record(record::Arguments),
     /// Watch the VM exits of this host's VMs on a page: by VM, by reason, by vCPU, down to ports and registers.
     ///

@@ -18,7 +18,7 @@ use serde::Serialize;
 use traces::exitless::Header;
 
 use super::quantity;
-use super::watching::{HOST, WatchArguments};
+use super::watching::{HOST, WatchArguments, Watched};
 use super::workload::Workload;
 use super::xen::XenHost;
 use crate::{interrupt, status};
@@ -69,6 +69,8 @@ struct Course {
     end: Option<Instant>,
     workload: Option<Workload>,
     status: Option<ExitCode>,
+    /// Without them there is nothing left to record.
+    watched: Option<Watched>,
 }
 
 impl Course {
@@ -79,7 +81,8 @@ impl Course {
                 self.status = Some(status);
                 return Ok(false);
             }
-        } else if self.stop.load(Ordering::Relaxed) {
+        } else if self.stop.load(Ordering::Relaxed) || self.watched.as_ref().is_some_and(Watched::have_ended)
+        {
             return Ok(false);
         }
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -89,6 +92,12 @@ impl Course {
         std::thread::sleep(left.map_or(step, |left| left.min(step)));
         Ok(true)
     }
+
+    /// The status of a recording that is whole: its command's, or whether the VMs are still there.
+    fn end(&self) -> ExitCode {
+        let watched = self.watched.as_ref().map_or(0, Watched::status);
+        self.status.unwrap_or(ExitCode::from(watched))
+    }
 }
 
 /// Runs the subcommand.
@@ -97,38 +106,39 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let default = if arguments.profile { "recording.profile" } else { "recording.exits" };
     let output = arguments.output.as_deref().unwrap_or(Path::new(default));
     let stop = interrupt::flag()?;
-    let begin = |stop: &std::sync::Arc<AtomicBool>| -> anyhow::Result<Course> {
+    let begin = |watched: Option<Watched>| -> anyhow::Result<Course> {
         let began = Instant::now();
         Ok(Course {
-            stop: std::sync::Arc::clone(stop),
+            stop: std::sync::Arc::clone(&stop),
             began,
             end: arguments.duration.map(|ns| began + Duration::from_nanos(ns)),
             workload: Workload::start(&arguments.command)?,
             status: None,
+            watched,
         })
     };
     let (recorded, course) = if let Some(host) = xen {
         super::xen::refuse(!arguments.watch.wanted().is_empty(), "--vm of record")?;
         super::xen::refuse(arguments.no_accesses, "--no-accesses")?;
-        let mut course = begin(&stop)?;
+        let mut course = begin(None)?;
         let record = if arguments.profile { xen::profile } else { xen::record };
         (record(host, output, &mut course)?, course)
     } else if arguments.profile {
         let watch = arguments.watch.watch(!arguments.no_accesses)?;
         let Some(collector) = arguments.watch.attach(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
-        let mut course = begin(&stop)?;
+        let mut course = begin(Some(Watched::of(&watch, &arguments.watch)))?;
         (profile::record(collector, output, &mut course)?, course)
     } else {
         let watch = arguments.watch.watch(!arguments.no_accesses)?;
         let Some(recorder) = arguments.watch.record(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
-        let mut course = begin(&stop)?;
+        let mut course = begin(Some(Watched::of(&watch, &arguments.watch)))?;
         (exits::record(recorder, output, &mut course)?, course)
     };
     tell(&recorded, arguments.json)?;
     if !recorded.whole {
         return Ok(ExitCode::from(status::SOME_FAILED));
     }
-    Ok(course.status.unwrap_or(ExitCode::SUCCESS))
+    Ok(course.end())
 }
 
 fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {

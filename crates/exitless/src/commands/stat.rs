@@ -19,7 +19,7 @@ use super::table::TableArguments;
 use super::watching::{LiveSource, VmNames, WatchArguments, Watched};
 use super::workload::Workload;
 use super::xen::XenHost;
-use crate::{console, interrupt, status};
+use crate::{console, interrupt};
 
 /// Arguments of `stat`.
 #[derive(Debug, Args)]
@@ -66,24 +66,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut pace = Pace::begin(arguments);
     let mut tables =
         Tables { names: VmNames::default(), grouping, source: LiveSource::of(&collector), arguments };
+    let watched = Watched::of(&watch, &arguments.watch);
     if let Some(workload) = Workload::start(&arguments.command)? {
         let status = workload.wait(&stop)?;
         tables.show_last(collector)?;
+        watched.status();
         return Ok(status);
     }
-    let watched = Watched::of(&watch);
     // What was counted until a signal is shown too.
-    while pause(pace.next(), &stop) && !pace.is_over() {
-        if watched.have_ended() {
-            tables.show_last(collector)?;
-            tracing::warn!("The VM that was asked for has ended: {}", arguments.watch.wanted().join(", "));
-            return Ok(ExitCode::from(status::SOME_FAILED));
-        }
+    while pause(pace.next(), &stop) && !pace.is_over() && !watched.have_ended() {
         let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
         tables.show(collector.take()?, cost.as_ref())?;
     }
     tables.show_last(collector)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(watched.status()))
 }
 
 /// When the tables are due, and when the last of them was.

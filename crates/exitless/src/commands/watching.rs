@@ -14,6 +14,7 @@ use live::{Collector, Error, Mechanism, Recorder, Watch};
 use traces::{Format, Options, Origin, Reading, Recordings};
 
 use crate::console::StatusLine;
+use crate::status;
 
 /// The host that commands watch.
 pub(crate) const HOST: &str = "/";
@@ -93,14 +94,23 @@ impl WatchArguments {
 
 /// The processes of the VMs that were asked for: when all of them have ended, there is nothing left to watch.
 #[derive(Debug)]
-pub(crate) struct Watched(Vec<(ThreadId, Option<u64>)>);
+pub(crate) struct Watched {
+    threads: Vec<(ThreadId, Option<u64>)>,
+    /// As they were asked for.
+    names: Vec<String>,
+}
 
 impl Watched {
     /// Those of a watch; none where all VMs are watched.
-    pub(crate) fn of(watch: &Watch) -> Self {
+    pub(crate) fn of(watch: &Watch, arguments: &WatchArguments) -> Self {
+        Self::new(watch, arguments.wanted())
+    }
+
+    fn new(watch: &Watch, names: &[String]) -> Self {
         let pids = watch.processes.iter().flatten().filter_map(|pid| i32::try_from(*pid).ok());
         let threads = pids.map(|pid| ThreadId { pid, tid: pid });
-        Self(threads.map(|thread| (thread, thread.start_ticks(Path::new(HOST)))).collect())
+        let threads = threads.map(|thread| (thread, thread.start_ticks(Path::new(HOST)))).collect();
+        Self { threads, names: names.to_vec() }
     }
 
     /// Whether VMs were asked for, and none of them runs any more. Another process that got a number is another one.
@@ -108,7 +118,18 @@ impl Watched {
         let runs = |(thread, start): &(ThreadId, Option<u64>)| {
             start.is_some() && thread.start_ticks(Path::new(HOST)) == *start
         };
-        !self.0.is_empty() && !self.0.iter().any(runs)
+        !self.threads.is_empty() && !self.threads.iter().any(runs)
+    }
+
+    /// The status of a command that has watched until now, after saying that the VMs ended where they did: also in its
+    /// last moments, which nothing else tells of.
+    pub(crate) fn status(&self) -> u8 {
+        if !self.have_ended() {
+            return 0;
+        }
+        let (vm, has) = if self.names.len() == 1 { ("VM", "has") } else { ("VMs", "have") };
+        tracing::warn!("The {vm} asked for by --vm {has} ended: {}", self.names.join(", "));
+        status::SOME_FAILED
     }
 }
 
@@ -177,11 +198,13 @@ mod tests {
     fn a_vm_that_ended_is_noticed_and_all_vms_never_end() {
         let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let watch = Watch { processes: Some([process.id()].into()), ..Watch::default() };
-        let watched = Watched::of(&watch);
+        let watched = Watched::new(&watch, &[process.id().to_string()]);
         assert!(!watched.have_ended());
+        assert_eq!(watched.status(), 0);
         process.kill().unwrap();
         process.wait().unwrap();
         assert!(watched.have_ended());
-        assert!(!Watched::of(&Watch::default()).have_ended());
+        assert_eq!(watched.status(), status::SOME_FAILED);
+        assert!(!Watched::new(&Watch::default(), &[]).have_ended());
     }
 }

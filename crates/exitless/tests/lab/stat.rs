@@ -136,3 +136,27 @@ fn a_kernel_without_kvm_is_said_and_can_be_waited_for() {
     let (by_reason, _) = exits(&table(after(&said, "table ")));
     assert!(by_reason["cpuid"] >= 200, "{by_reason:?}");
 }
+
+/// The VM ends in the middle of the only interval of a table, and long before recordings are due to. A recorder has its
+/// file once it is attached, which takes seconds in an emulator; until then
+/// the VM is stopped, for an idle emulator is a quick one.
+#[test]
+fn whoever_watches_a_vm_is_told_of_its_end() {
+    let script = "mkdir -p /tmp/w; cd /tmp/w; \
+         vm() { exitless probe --measure cpuid --samples 1000000 --blocks 1 >/dev/null 2>&1 & vm=$!; \
+         until exitless vms 2>/dev/null | grep -q $vm; do kill -0 $vm || exit 9; sleep 0.2; done; kill -STOP $vm; }; \
+         watch() { word=$1; sign=$2; shift 2; vm; \
+         (until $sign; do sleep 0.2; done; kill -CONT $vm; sleep 0.5; kill -9 $vm) & \
+         \"$@\" --vm $vm >out 2>log; echo $word $? $(grep -c 'asked for by --vm has ended' log); wait; }; \
+         watch last 'sleep 7' exitless stat --interval 6s --count 1; \
+         watch exits 'test -s exits' exitless record --duration 100s -o exits; \
+         watch sums 'test -s sums' exitless record --profile --duration 100s -o sums; \
+         vm; exitless record --duration 500ms -o whole --vm $vm >out 2>log; echo there $? $(grep -c ended log); \
+         kill -9 $vm; echo recorded $(exitless report exits | grep -c cpuid)";
+    let said = bare("amd-svm", script);
+    for (word, told) in
+        [("last ", "1 1"), ("exits ", "1 1"), ("sums ", "1 1"), ("there ", "0 0"), ("recorded ", "1")]
+    {
+        assert_eq!(after(&said, word), told, "{word}{}\n{}", said.out, said.err);
+    }
+}

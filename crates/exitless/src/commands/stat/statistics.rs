@@ -36,24 +36,23 @@ pub(super) fn run(arguments: &Arguments, error: Error, stop: &AtomicBool) -> any
         print(&running, arguments.json)?;
         Ok(ExitCode::from(exit_code(&running)))
     };
+    let processes = vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok());
+    let asked = (!arguments.watch.wanted().is_empty()).then(|| processes.collect());
+    let watched = Watched::of(&Watch { processes: asked, ..Watch::default() }, &arguments.watch);
     if let Some(workload) = Workload::start(&arguments.command)? {
         let status = workload.wait(stop)?;
         show()?;
+        watched.status();
         return Ok(status);
     }
-    let processes = vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok());
-    let asked = (!arguments.watch.wanted().is_empty()).then(|| processes.collect());
-    let watched = Watched::of(&Watch { processes: asked, ..Watch::default() });
     let mut pace = Pace::begin(arguments);
     loop {
         let goes_on = pause(pace.next(), stop);
         let status = show()?;
-        if watched.have_ended() {
-            tracing::warn!("The VM that was asked for has ended: {}", arguments.watch.wanted().join(", "));
-            return Ok(ExitCode::from(crate::status::SOME_FAILED));
-        }
-        if !goes_on || pace.is_over() {
-            return Ok(status);
+        match watched.status() {
+            0 if goes_on && !pace.is_over() => {}
+            0 => return Ok(status),
+            ended => return Ok(ExitCode::from(ended)),
         }
     }
 }
