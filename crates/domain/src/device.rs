@@ -70,6 +70,25 @@ pub struct Device {
     pub place: Place,
 }
 
+impl Device {
+    /// A device of which only kind, model and place are known.
+    pub(crate) fn new(kind: DeviceKind, model: impl Into<String>, place: Place) -> Self {
+        Self {
+            kind,
+            model: model.into(),
+            id: None,
+            backend: None,
+            queues: None,
+            iothreads: Vec::new(),
+            aio: None,
+            cache: None,
+            source: None,
+            properties: Vec::new(),
+            place,
+        }
+    }
+}
+
 /// An IOMMU that the guest sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestIommu {

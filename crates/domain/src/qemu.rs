@@ -22,6 +22,7 @@ mod options;
 pub(crate) mod properties;
 mod readconfig;
 mod reader;
+mod reading;
 mod words;
 
 use crate::{Change, Definition, Edited, Error, Files, NoFiles, Text};

@@ -5,53 +5,15 @@
 //! the rest is read all the same, with a doubt for each mistake.
 
 mod devices;
+mod guest_type;
+mod pins;
 mod reading;
 mod settings;
 mod words;
 
 use crate::{Definition, Error, Form, Text};
-use serde::{Deserialize, Serialize};
 
-/// What kind of guest a definition of Xen's makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GuestType {
-    /// Paravirtual: neither VMX nor SVM.
-    Pv,
-    /// Hardware-virtualized without a device model.
-    Pvh,
-    /// Hardware-virtualized with a device model.
-    Hvm,
-}
-
-impl GuestType {
-    /// As people write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pv => "PV",
-            Self::Pvh => "PVH",
-            Self::Hvm => "HVM",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "pv" | "generic" => Some(Self::Pv),
-            "pvh" => Some(Self::Pvh),
-            "hvm" => Some(Self::Hvm),
-            _ => None,
-        }
-    }
-}
-
-impl Definition {
-    /// What kind of guest xl.cfg makes; PV where it says nothing, as on x86 (xl.cfg(5), `type`).
-    #[must_use]
-    pub fn xen_type(&self) -> GuestType {
-        self.machine.kind.as_ref().and_then(|kind| GuestType::parse(&kind.value)).unwrap_or(GuestType::Pv)
-    }
-}
+pub use guest_type::GuestType;
 
 /// Settings of which a definition has one; a shell's script has variables of other names.
 const TELLING: &[&str] =

@@ -2,7 +2,7 @@
 
 use super::items::Item;
 use super::properties::{Property, switch};
-use super::reader::Reading;
+use super::reading::Reading;
 use crate::{Backend, Device, Set};
 use std::collections::HashMap;
 

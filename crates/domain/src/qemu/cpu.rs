@@ -1,7 +1,7 @@
 //! `-cpu`: the model and what is given or withheld besides.
 
 use super::properties::switch;
-use super::reader::Reading;
+use super::reading::Reading;
 use crate::{CpuModel, FeatureState, Set};
 use std::ops::Range;
 

@@ -4,30 +4,13 @@ use super::backends::Backends;
 use super::items::Item;
 use super::machine::iommu_model;
 use super::models;
-use super::reader::{Origin, Reading};
+use super::reading::{Origin, Reading};
 use super::{drives, networks};
-use crate::{Backend, Device, DeviceKind, Place, Set};
-
-/// A device of which nothing but the model is known.
-pub(super) fn plain(kind: DeviceKind, model: &str, place: Place) -> Device {
-    Device {
-        kind,
-        model: model.to_owned(),
-        id: None,
-        backend: None,
-        queues: None,
-        iothreads: Vec::new(),
-        aio: None,
-        cache: None,
-        source: None,
-        properties: Vec::new(),
-        place,
-    }
-}
+use crate::{Backend, Device, DeviceKind, Set};
 
 /// A device that an option is short for.
 fn of_option(item: &Item, kind: DeviceKind, model: &str) -> Device {
-    Device { id: item.text("id"), properties: item.pairs(), ..plain(kind, model, item.place.clone()) }
+    Device { id: item.text("id"), properties: item.pairs(), ..Device::new(kind, model, item.place.clone()) }
 }
 
 /// Puts all devices of the command into the definition, in its order.
@@ -68,7 +51,7 @@ fn short(reading: &Reading<'_>, item: &Item) -> Vec<Device> {
             let serial = item.name == "serial";
             let (kind, model) =
                 if serial { (DeviceKind::Serial, "isa-serial") } else { (DeviceKind::Other, "isa-parallel") };
-            let device = plain(kind, model, item.place.clone());
+            let device = Device::new(kind, model, item.place.clone());
             vec![Device { source: Some(Set::new(said.to_owned(), item.place.clone())), ..device }]
         }
         "soundhw" => {

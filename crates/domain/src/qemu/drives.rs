@@ -2,9 +2,8 @@
 
 use super::argument::place;
 use super::backends::Backends;
-use super::devices::plain;
 use super::items::Item;
-use super::reader::Reading;
+use super::reading::Reading;
 use crate::{Backend, Device, DeviceKind, Set};
 
 /// The interface of a `-drive` that names none: IDE on PCs (`block_default_type` of the machine).
@@ -39,7 +38,7 @@ pub(super) fn device(
         ("drive", "none" | "pflash" | "mtd") => return None,
         _ => "ide-hd",
     };
-    let mut device = plain(DeviceKind::Disk, model, item.place.clone());
+    let mut device = Device::new(DeviceKind::Disk, model, item.place.clone());
     device.backend = Some(Set::new(Backend::Vmm, item.place.clone()));
     if item.name == "drive" {
         device.id = item.text("id");
@@ -55,7 +54,7 @@ pub(super) fn device(
 pub(super) fn image(reading: &Reading<'_>, argument: usize) -> Device {
     let image = &reading.command.arguments[argument];
     let place = place(image.written.clone(), image.line, &reading.text.bytes);
-    let device = plain(DeviceKind::Disk, "ide-hd", place.clone());
+    let device = Device::new(DeviceKind::Disk, "ide-hd", place.clone());
     let backend = Some(Set::new(Backend::Vmm, place.clone()));
     Device { backend, source: Some(Set::new(image.text.clone(), place)), ..device }
 }

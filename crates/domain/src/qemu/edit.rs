@@ -9,7 +9,8 @@ mod model;
 mod platform;
 
 use super::command::cut;
-use super::reader::{self, Reading};
+use super::reader;
+use super::reading::Reading;
 use crate::{Change, Edited, Error, Files, Refusal, Text};
 use draft::Draft;
 use editor::Editor;

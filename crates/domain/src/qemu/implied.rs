@@ -2,8 +2,7 @@
 //!
 //! The rules are those of `qemu_disable_default_devices`, `default_list` and `default_drive` in QEMU's `system/vl.c`.
 
-use super::devices::plain;
-use super::reader::{Origin, Reading};
+use super::reading::{Origin, Reading};
 use crate::{Device, DeviceKind, Place};
 
 /// Drivers that stand for a default device, as `-device` or `-global`.
@@ -39,7 +38,7 @@ pub(super) fn add(reading: &mut Reading<'_>) {
             || globals.any(|driver| names.contains(&driver))
     };
     let mut found = Vec::new();
-    let mut push = |kind, model: &str| found.push(plain(kind, model, Place::default()));
+    let mut push = |kind, model: &str| found.push(Device::new(kind, model, Place::default()));
     if !microvm && !reading.has(&["vga"]) && !drivers(DISPLAY) {
         push(DeviceKind::Display, "VGA");
     }

@@ -3,7 +3,7 @@
 use super::command::cut;
 use super::items::Item;
 use super::properties::{same_name, switch};
-use super::reader::Reading;
+use super::reading::Reading;
 use crate::{Accelerator, GuestIommu, IoThread, Irqchip, Place, Set, TickPolicy};
 
 /// Reads all of them, in their order: later ones replace earlier ones.

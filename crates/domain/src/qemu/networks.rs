@@ -1,10 +1,9 @@
 //! Network interfaces and what they work on.
 
 use super::backends::Backends;
-use super::devices::plain;
 use super::items::Item;
 use super::models;
-use super::reader::{Origin, Reading};
+use super::reading::{Origin, Reading};
 use crate::{Device, DeviceKind, Set};
 
 /// Puts what the backend says into an interface.
@@ -28,7 +27,7 @@ pub(super) fn device(reading: &Reading<'_>, number: usize) -> Option<(Device, Or
         Some(model) => models::network(model),
         None => reading.definition.default_network_model().unwrap_or("e1000"),
     };
-    let mut device = plain(DeviceKind::Network, model, item.place.clone());
+    let mut device = Device::new(DeviceKind::Network, model, item.place.clone());
     device.id = item.text("id");
     device.properties = item.pairs();
     // `-net` joins all its interfaces and backends in one hub.

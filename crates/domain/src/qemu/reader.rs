@@ -1,78 +1,11 @@
 //! Makes a definition of the items of a command.
 
 use super::argument::place;
-use super::command::{self, Command, Given, cut};
-use super::items::{self, Item};
-use super::properties::Property;
+use super::command::{self, Given, cut};
+use super::items;
+use super::reading::Reading;
 use super::{backends, cpu, devices, implied, machine};
-use crate::{Definition, Error, Files, Form, Place, Set, Text};
-
-/// What a device comes from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Origin {
-    /// Position of the item that says it; `None` for what the machine brings along.
-    pub(super) item: Option<usize>,
-    /// Position of the item of its backend: `-drive`, `-blockdev`, `-netdev`.
-    pub(super) backend: Option<usize>,
-    /// The image among the arguments, for a disk without an option.
-    pub(super) image: Option<usize>,
-}
-
-/// A command that was read.
-#[derive(Debug)]
-pub(super) struct Reading<'a> {
-    /// The text.
-    pub(super) text: &'a Text,
-    /// The command in it.
-    pub(super) command: Command,
-    /// Its options.
-    pub(super) items: Vec<Item>,
-    /// What they say.
-    pub(super) definition: Definition,
-    /// What each device comes from.
-    pub(super) origins: Vec<Origin>,
-}
-
-impl Reading<'_> {
-    /// The place of a property.
-    pub(super) fn place(&self, item: &Item, property: &Property) -> Place {
-        items::property_place(item, property, &self.command, &self.text.bytes)
-    }
-
-    /// The value of a property, with its place.
-    pub(super) fn set(&self, item: &Item, key: &str) -> Option<Set<String>> {
-        Some(self.said(item, item.properties.get(key)?))
-    }
-
-    /// What a property says, with its place.
-    pub(super) fn said(&self, item: &Item, property: &Property) -> Set<String> {
-        Set::new(property.value.clone(), self.place(item, property))
-    }
-
-    /// The value of a switch, with its place.
-    pub(super) fn switch(&self, item: &Item, key: &str) -> Option<Set<bool>> {
-        let value = item.properties.switch(key)?;
-        let property = item.properties.get(key)?;
-        Some(Set::new(value, self.place(item, property)))
-    }
-
-    /// The value of a number, with its place.
-    pub(super) fn number(&self, item: &Item, key: &str) -> Option<Set<u32>> {
-        let value = item.properties.number(key)?;
-        let property = item.properties.get(key)?;
-        Some(Set::new(value, self.place(item, property)))
-    }
-
-    /// The last item of that name with that `id` (or another key's value).
-    pub(super) fn named(&self, name: &str, key: &str, id: &str) -> Option<usize> {
-        self.items.iter().rposition(|item| item.name == name && item.value(key) == Some(id))
-    }
-
-    /// Whether an option is given, under one of some names.
-    pub(super) fn has(&self, names: &[&str]) -> bool {
-        self.items.iter().any(|item| names.contains(&item.name.as_str()))
-    }
-}
+use crate::{Definition, Error, Files, Form, Set, Text};
 
 /// Reads a command.
 ///

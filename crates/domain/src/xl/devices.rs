@@ -1,7 +1,7 @@
 //! Devices of xl.cfg: what guests see, by QEMU's names where QEMU emulates them.
 
-use super::GuestType;
-use super::reading::pin_list;
+use super::guest_type::GuestType;
+use super::pins;
 use super::settings::{Setting, Value};
 use crate::{Backend, Definition, Device, DeviceKind, Place, Set};
 
@@ -13,7 +13,7 @@ pub(super) fn add(vm: &mut Definition, setting: &Setting) -> bool {
         "pci" => assigned,
         "usbdevice" => usb,
         "cpus" if matches!(setting.value, Value::List(_)) => {
-            pin_list(vm, &setting.value);
+            pins::fill_from_list(vm, &setting.value);
             return false;
         }
         _ => return false,
@@ -83,17 +83,11 @@ struct Made {
 impl Made {
     fn at(self, place: Place) -> Device {
         Device {
-            kind: self.kind.unwrap_or(DeviceKind::Other),
-            model: self.model,
             id: self.id,
             backend: self.backend.map(|backend| Set::new(backend, place.clone())),
-            queues: None,
-            iothreads: Vec::new(),
-            aio: None,
-            cache: None,
             source: self.source.map(|source| Set::new(source, place.clone())),
             properties: self.properties,
-            place,
+            ..Device::new(self.kind.unwrap_or(DeviceKind::Other), self.model, place)
         }
     }
 

@@ -1,15 +1,10 @@
 //! From settings to a definition.
 
-use super::devices;
-use super::settings::{Setting, Value};
+use super::guest_type::GuestType;
+use super::settings::Setting;
+use super::{devices, pins};
 use crate::{Accelerator, Definition, Place, Set};
 use std::str::FromStr;
-
-/// More vCPUs than `xl` gives a guest.
-const MOST_VCPUS: u32 = 4096;
-
-/// A list of processors that is longer is for nobody, in bytes.
-const LONGEST_LIST: usize = 4096;
 
 /// Puts settings where the definition has a field for them.
 pub(super) fn fill(vm: &mut Definition, settings: &[Setting]) {
@@ -20,7 +15,7 @@ pub(super) fn fill(vm: &mut Definition, settings: &[Setting]) {
             vm.machine.kind = Some(Set::new(setting.value.text(), setting.place.clone()));
         }
     }
-    if vm.machine.kind.as_ref().is_some_and(|kind| super::GuestType::parse(&kind.value).is_none()) {
+    if vm.machine.kind.as_ref().is_some_and(|kind| GuestType::parse(&kind.value).is_none()) {
         vm.doubts.push("The guest's type is none of pv, pvh and hvm; `xl` refuses the file.".to_owned());
     }
     for setting in settings {
@@ -28,7 +23,7 @@ pub(super) fn fill(vm: &mut Definition, settings: &[Setting]) {
             vm.other.push(Set::new((setting.name.clone(), setting.value.text()), setting.place.clone()));
         }
     }
-    pins(vm);
+    pins::fill(vm);
 }
 
 fn known(vm: &mut Definition, setting: &Setting) -> bool {
@@ -57,24 +52,4 @@ fn number<N: FromStr>(vm: &mut Definition, setting: &Setting) -> Option<Set<N>> 
         vm.doubts.push(format!("Line {}: {} wants a number.", setting.place.line, setting.name));
     }
     Some(Set::new(value?, setting.place.clone()))
-}
-
-/// `cpus`: a text holds for all vCPUs, of a list each item for one. It stays among the other settings too.
-fn pins(vm: &mut Definition) {
-    let Some(cpus) = vm.other.iter().find(|set| set.value.0 == "cpus") else { return };
-    // A list's items were given to their vCPUs already; they have commas of their own.
-    if cpus.place.text.contains('[') || cpus.value.1.len() > LONGEST_LIST {
-        return;
-    }
-    let vcpus = vm.vcpus.count.as_ref().map_or(1, |set| set.value).min(MOST_VCPUS);
-    let (value, place) = (cpus.value.1.clone(), cpus.place.clone());
-    vm.vcpu_pins = (0..vcpus).map(|vcpu| Set::new((vcpu, value.clone()), place.clone())).collect();
-}
-
-/// Pins of a list: the first item is the first vCPU's.
-pub(super) fn pin_list(vm: &mut Definition, value: &Value) {
-    let Value::List(items) = value else { return };
-    let numbered = (0..MOST_VCPUS).zip(items);
-    vm.vcpu_pins =
-        numbered.map(|(vcpu, (item, place))| Set::new((vcpu, item.text()), place.clone())).collect();
 }

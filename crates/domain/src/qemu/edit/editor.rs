@@ -5,7 +5,7 @@ use super::super::command::Given;
 use super::super::items::Item;
 use super::super::json;
 use super::super::properties::{Property, escaped, same_name, switch};
-use super::super::reader::Reading;
+use super::super::reading::Reading;
 use std::ops::Range;
 
 /// A property's value.

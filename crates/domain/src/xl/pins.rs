@@ -1,0 +1,30 @@
+//! The processors of vCPUs: `cpus` (xl.cfg(5)).
+
+use super::settings::Value;
+use crate::{Definition, Set};
+
+/// More vCPUs than `xl` gives a guest.
+const MOST_VCPUS: u32 = 4096;
+
+/// A list of processors that is longer is for nobody, in bytes.
+const LONGEST_LIST: usize = 4096;
+
+/// `cpus`: a text holds for all vCPUs, of a list each item for one. It stays among the other settings too.
+pub(super) fn fill(vm: &mut Definition) {
+    let Some(cpus) = vm.other.iter().find(|set| set.value.0 == "cpus") else { return };
+    // A list's items were given to their vCPUs already; they have commas of their own.
+    if cpus.place.text.contains('[') || cpus.value.1.len() > LONGEST_LIST {
+        return;
+    }
+    let vcpus = vm.vcpus.count.as_ref().map_or(1, |set| set.value).min(MOST_VCPUS);
+    let (value, place) = (cpus.value.1.clone(), cpus.place.clone());
+    vm.vcpu_pins = (0..vcpus).map(|vcpu| Set::new((vcpu, value.clone()), place.clone())).collect();
+}
+
+/// Pins of a list: the first item is the first vCPU's.
+pub(super) fn fill_from_list(vm: &mut Definition, value: &Value) {
+    let Value::List(items) = value else { return };
+    let numbered = (0..MOST_VCPUS).zip(items);
+    vm.vcpu_pins =
+        numbered.map(|(vcpu, (item, place))| Set::new((vcpu, item.text()), place.clone())).collect();
+}
