@@ -4,7 +4,7 @@
 //! `cpuset` (Documentation/admin-guide/cgroup-v1/cpusets.rst).
 
 use crate::CpuSet;
-use crate::scheduling::{ThreadId, below};
+use crate::thread_id::{ThreadId, below};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -38,3 +38,15 @@ pub enum Error {
         path: PathBuf,
     },
 }
+
+impl Error {
+    /// A failed read of a file that should hold `expected`.
+    pub(crate) fn read(path: PathBuf, expected: &'static str, source: std::io::Error) -> Self {
+        let next = match source.kind() {
+            std::io::ErrorKind::PermissionDenied => "run as root",
+            std::io::ErrorKind::NotFound => "the kernel or its configuration does not offer it",
+            _ => "see the cause",
+        };
+        Self::Read { path, expected, next, source }
+    }
+}

@@ -1,7 +1,6 @@
 //! Reading single facts under a root, and keeping account of those that are not there.
 
 use crate::{Error, Root};
-use std::path::PathBuf;
 
 /// Longest part of a file's content that an error repeats, in characters.
 const QUOTE: usize = 80;
@@ -55,15 +54,6 @@ impl<'a> Facts<'a> {
     pub(crate) fn into_missing(self) -> Vec<String> {
         self.missing
     }
-}
-
-pub(crate) fn read_error(path: PathBuf, expected: &'static str, source: std::io::Error) -> Error {
-    let next = match source.kind() {
-        std::io::ErrorKind::PermissionDenied => "run as root",
-        std::io::ErrorKind::NotFound => "the kernel or its configuration does not offer it",
-        _ => "see the cause",
-    };
-    Error::Read { path, expected, next, source }
 }
 
 fn with_source(error: &Error) -> String {

@@ -2,7 +2,7 @@
 
 use crate::cpuinfo::Cpu;
 use crate::lack::{APICV_PARTS, Lack};
-use crate::{Root, kvm};
+use crate::{Root, modules};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -37,9 +37,9 @@ impl InterruptVirtualization {
     pub(crate) fn read(root: &Root, cpu: &Cpu) -> Option<Self> {
         let (name, lack, module, file) = if cpu.has("svm") {
             let name = if cpu.has("x2avic") { "x2AVIC" } else { "AVIC" };
-            (name, Ok(avic(cpu)), kvm::AMD, "avic")
+            (name, Ok(avic(cpu)), modules::AMD, "avic")
         } else if cpu.has("vmx") {
-            ("APICv", apicv(cpu), kvm::INTEL, "enable_apicv")
+            ("APICv", apicv(cpu), modules::INTEL, "enable_apicv")
         } else {
             return None;
         };

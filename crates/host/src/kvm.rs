@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Intel's vendor module.
-pub const INTEL: &str = "kvm_intel";
-/// AMD's vendor module.
-pub const AMD: &str = "kvm_amd";
+pub use crate::modules::{AMD, INTEL};
 
 /// The device file.
 pub(crate) const DEVICE: &str = "/dev/kvm";

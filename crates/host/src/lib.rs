@@ -25,6 +25,7 @@ mod root;
 pub mod scheduling;
 pub mod snapshot;
 pub mod taps;
+mod thread_id;
 pub mod vms;
 mod xen_control;
 mod xen_devices;

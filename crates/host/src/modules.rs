@@ -3,6 +3,11 @@
 use crate::Root;
 use std::collections::BTreeMap;
 
+/// Intel's vendor module.
+pub const INTEL: &str = "kvm_intel";
+/// AMD's vendor module.
+pub const AMD: &str = "kvm_amd";
+
 /// Parameters of one module, name to value as sysfs prints it. `None` is a value that may not be read.
 pub type Parameters = BTreeMap<String, Option<String>>;
 

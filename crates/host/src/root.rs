@@ -9,7 +9,6 @@ mod message;
 mod msr;
 mod tree;
 
-use crate::facts::read_error;
 use crate::{AbsenceKind, Error, Fact};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -290,7 +289,7 @@ impl Root {
 
     /// A file's text without the blanks around it.
     pub(crate) fn text(&self, path: &str, expected: &'static str) -> Result<String, Error> {
-        let bytes = self.read(path).map_err(|source| read_error(self.place(path), expected, source))?;
+        let bytes = self.read(path).map_err(|source| Error::read(self.place(path), expected, source))?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 

@@ -2,19 +2,13 @@
 //!
 //! Everything is `None` for threads that have ended, and where the kernel does not say it.
 
-use crate::{ControlGroup, CpuSet, Root};
+use crate::thread_id::below;
+use crate::{ControlGroup, CpuSet};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A thread: its process and its own number, which is the same for processes of the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ThreadId {
-    /// The process.
-    pub pid: i32,
-    /// The thread.
-    pub tid: i32,
-}
+pub use crate::thread_id::ThreadId;
 
 /// How long a thread ran and waited since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,12 +20,6 @@ pub struct ThreadTimes {
 }
 
 impl ThreadId {
-    pub(crate) fn text(self, root: &Path, name: &str) -> Option<String> {
-        let path = format!("/proc/{}/task/{}/{name}", self.pid, self.tid);
-        let bytes = Root::directory(root).read(&path).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
     /// The thread's times: the first two fields of `schedstat` (Documentation/scheduler/sched-stats.rst). Without
     /// `CONFIG_SCHED_INFO` there are none.
     #[must_use]
@@ -97,10 +85,6 @@ pub fn busy_and_all_ticks(root: &Path) -> Option<(u64, u64)> {
     let all = ticks.iter().fold(0u64, |sum, &value| sum.saturating_add(value));
     let idle = ticks.get(3)?.saturating_add(ticks.get(4).copied().unwrap_or(0));
     Some((all.saturating_sub(idle), all))
-}
-
-pub(crate) fn below(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
 }
 
 #[cfg(test)]

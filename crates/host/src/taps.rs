@@ -1,6 +1,6 @@
 //! The network interfaces behind a VM: its taps, what they carried, and the interrupts of the host's adapters beside them.
 
-use crate::scheduling::below;
+use crate::thread_id::below;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -63,7 +63,7 @@ impl Evidence {
                 let add = |sum: &mut u64, counts: bool| {
                     *sum = sum.saturating_add(if counts { exits.count } else { 0 });
                 };
-                add(&mut evidence.halts, super::row::is_idle(basic));
+                add(&mut evidence.halts, is_idle(basic));
                 add(&mut evidence.windows, WINDOWS.contains(&basic));
                 add(&mut evidence.page_exits, basic == APIC_ACCESS);
                 add(&mut evidence.by_hardware, BY_HARDWARE.contains(&basic));
@@ -91,6 +91,20 @@ impl Evidence {
         add(&mut self.x2apic, register.mode == Mode::X2apic);
         add(&mut self.xapic, register.mode == Mode::Xapic);
     }
+}
+
+/// Basic reasons with which a vCPU goes to sleep: HLT, MWAIT and MONITOR's; `hlt`, `mwait`, `idle-halt`.
+const IDLE: [ExitReason; 5] = [
+    ExitReason::vmx(12),
+    ExitReason::vmx(36),
+    ExitReason::svm(0x78),
+    ExitReason::svm(0x8b),
+    ExitReason::svm(0xa6),
+];
+
+/// Whether a vCPU sleeps in exits of this reason.
+pub(super) fn is_idle(reason: ExitReason) -> bool {
+    IDLE.contains(&reason.basic())
 }
 
 /// How often the event occurred in the source; `None` where it is not in it. Readers differ in whether they

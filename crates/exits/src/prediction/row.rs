@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use super::evidence::{is_idle, recorded};
 use super::{Range, Rule};
 use crate::{Access, ExitReason, Isa};
 
@@ -51,20 +52,6 @@ pub struct PredictedRow {
     pub becomes: Option<ExitReason>,
 }
 
-/// Basic reasons with which a vCPU goes to sleep: HLT, MWAIT and MONITOR's; `hlt`, `mwait`, `idle-halt`.
-const IDLE: [ExitReason; 5] = [
-    ExitReason::vmx(12),
-    ExitReason::vmx(36),
-    ExitReason::svm(0x78),
-    ExitReason::svm(0x8b),
-    ExitReason::svm(0xa6),
-];
-
-/// Whether a vCPU sleeps in exits of this reason.
-pub(super) fn is_idle(reason: ExitReason) -> bool {
-    IDLE.contains(&reason.basic())
-}
-
 impl PredictedRow {
     /// What becomes of them, in a word.
     #[must_use]
@@ -94,7 +81,7 @@ impl PredictedRow {
             (Rule::Eoi, ..) => &["kvm:kvm_ack_irq"],
             _ => &[],
         };
-        wanted.iter().copied().filter(|event| super::evidence::recorded(events, event).is_none()).collect()
+        wanted.iter().copied().filter(|event| recorded(events, event).is_none()).collect()
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::already::{is_active, is_active_throughout};
-use super::evidence::{Evidence, accesses, is_msr};
+use super::evidence::{Evidence, accesses, is_idle, is_msr};
 use super::kicks::{host_rate, is_interrupt, kicks};
 use super::register::{Mode, Register, other_msr};
-use super::row::{Rows, is_idle};
+use super::row::Rows;
 use super::share::time_of_part;
 use super::split::{Piece, split};
 use super::{Assumption, Part, PredictedRow, Range, Rule};

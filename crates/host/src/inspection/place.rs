@@ -1,23 +1,10 @@
 //! Who meets on a processor.
 
 use super::interrupt::Interrupt;
-use super::running::RunningVm;
+use super::running::{Role, RunningVm};
 use super::topology::Topology;
 use crate::{CpuSet, Fact};
 use std::collections::BTreeMap;
-
-/// What a thread does for a VM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Runs the vCPU of this number.
-    Vcpu(u32),
-    /// vhost's worker.
-    Vhost,
-    /// An I/O thread of QEMU.
-    IoThread,
-    /// All else of the VMM.
-    Emulator,
-}
 
 /// A thread on a processor.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! VMs that run, with where their threads do.
 
-use super::place::Role;
 use crate::root::kind_of;
 use crate::vms::{HeldProcess, LikelyVm, NamedThread, Vm, Vmm, Vms};
 use crate::{CpuSet, Fact, Root};
@@ -39,6 +38,19 @@ pub struct RunningVm {
     /// KVM's counters of this VM in debugfs (`exits`, `irq_window_exits`, ...), summed over its directories; empty
     /// where debugfs cannot be read.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// The work that a thread does for a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Runs the vCPU of this number.
+    Vcpu(u32),
+    /// vhost's worker.
+    Vhost,
+    /// An I/O thread of QEMU.
+    IoThread,
+    /// All else of the VMM.
+    Emulator,
 }
 
 /// A domain of libvirt.

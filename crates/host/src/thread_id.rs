@@ -1,0 +1,27 @@
+//! Names of threads, and their files below a root directory.
+
+use crate::Root;
+use std::path::{Path, PathBuf};
+
+/// A thread: its process and its own number, which is the same for processes of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadId {
+    /// The process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+}
+
+impl ThreadId {
+    /// A file of the thread's directory in `/proc`; `None` for a thread that has ended.
+    pub(crate) fn text(self, root: &Path, name: &str) -> Option<String> {
+        let path = format!("/proc/{}/task/{}/{name}", self.pid, self.tid);
+        let bytes = Root::directory(root).read(&path).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// A path of the host below its root directory.
+pub(crate) fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
