@@ -1,4 +1,4 @@
-//! Adding handling times to their histogram, and quantiles out of it.
+//! Benchmarks of adding handling times to their histogram, and of quantiles.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use exits::HandlingTime;
 
 const TIMES: u64 = 10_000;
 
-/// Times as exits have them: most between 400 ns and 2 us, one in a hundred up to a millisecond.
+/// Times as of real exits: most between 400 ns and 2 us, one in a hundred up to a millisecond.
 fn times() -> Vec<u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..TIMES)

@@ -1,4 +1,4 @@
-//! What an exit was about, below its reason: a port, an address, a register.
+//! The target of an exit, in addition to its reason: a port, an address, a register.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::{apic_register, msr};
 
-/// Whether the guest read or wrote.
+/// The direction of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -16,10 +16,10 @@ pub enum Direction {
     Write,
 }
 
-/// What the guest tried to reach when it left: the breakdown of I/O, MMIO, MSR and APIC exits.
+/// The target of the access that caused an exit: the breakdown of I/O, MMIO, MSR and APIC exits.
 ///
-/// The text form is what `perf kvm stat --event=ioport,mmio` prints (`0x3f8:POUT`, `0x3fd:PIN`,
-/// `0xd0000490:W`), with names where registers have them (`ICR:W`, `msr 0x1b:R`).
+/// The text form is that of `perf kvm stat --event=ioport,mmio` (`0x3f8:POUT`, `0x3fd:PIN`, `0xd0000490:W`),
+/// with names for registers that have one (`ICR:W`, `msr 0x1b:R`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Access {
@@ -51,8 +51,8 @@ pub enum Access {
         /// Read or write.
         direction: Direction,
     },
-    /// An IPI that AVIC could not deliver (`kvm_avic_incomplete_ipi`), by the cause that the processor gives
-    /// (AMD64 APM volume 2, 15.29.9.1).
+    /// An IPI that AVIC could not deliver (`kvm_avic_incomplete_ipi`), by the processor's cause (AMD64 APM
+    /// volume 2, 15.29.9.1).
     IncompleteIpi {
         /// The cause's number, EXITINFO2 bits 63:32.
         id: u32,
@@ -64,11 +64,11 @@ pub enum Access {
         /// Read or write.
         direction: Direction,
     },
-    /// All further accesses of a recording that has more different ones than are kept apart.
+    /// All further accesses of a recording that has more different ones than the limit.
     Other,
 }
 
-/// The kinds of [`Access`], which reports list apart.
+/// The kinds of [`Access`], which reports list separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -90,7 +90,7 @@ pub enum AccessKind {
 }
 
 impl Access {
-    /// Which kind it is.
+    /// The kind of the access.
     #[must_use]
     pub const fn kind(self) -> AccessKind {
         match self {
@@ -105,8 +105,8 @@ impl Access {
     }
 }
 
-/// The causes of AVIC's incomplete IPIs: AMD64 APM volume 2, table 15-22; names as
-/// `enum avic_ipi_failure_cause` in `arch/x86/include/asm/svm.h` has them.
+/// The causes of AVIC's incomplete IPIs: AMD64 APM volume 2, table 15-22; names as in `enum
+/// avic_ipi_failure_cause` in `arch/x86/include/asm/svm.h`.
 const INCOMPLETE_IPI: &[&str] = &[
     "INVALID_INT_TYPE",
     "TARGET_NOT_RUNNING",
@@ -115,8 +115,8 @@ const INCOMPLETE_IPI: &[&str] = &[
     "INVALID_IPI_VECTOR",
 ];
 
-/// The kernel's name of the cause of an incomplete IPI, EXITINFO2 bits 63:32 (AMD64 APM volume 2,
-/// 15.29.9.1), without `AVIC_IPI_FAILURE_`; `None` for a number that has none.
+/// The kernel's name of the cause of an incomplete IPI, EXITINFO2 bits 63:32 (AMD64 APM volume 2, 15.29.9.1),
+/// without `AVIC_IPI_FAILURE_`; `None` for a number without a name.
 #[must_use]
 pub fn incomplete_ipi_cause(id: u32) -> Option<&'static str> {
     INCOMPLETE_IPI.get(usize::try_from(id).ok()?).copied()
@@ -166,7 +166,7 @@ const fn letter(direction: Direction) -> char {
     }
 }
 
-/// A text that names no access.
+/// The error of a text that is not an access.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no port, address or register; write 0x3f8:POUT, 0xd0000490:W, ICR:W or `msr 0x1b:R`")]
 pub struct UnknownAccess(pub String);
@@ -174,7 +174,7 @@ pub struct UnknownAccess(pub String);
 impl FromStr for Access {
     type Err = UnknownAccess;
 
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the output of [`fmt::Display`].
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).ok_or_else(|| UnknownAccess(text.to_owned()))
     }
@@ -218,7 +218,7 @@ fn parse(text: &str) -> Option<Access> {
 
 fn hexadecimal(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x")?;
-    // from_str_radix takes a leading '+', which no writer of ours produces.
+    // from_str_radix accepts a leading '+', which this crate never writes.
     digits.starts_with(|c: char| c.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 

@@ -1,4 +1,4 @@
-//! Whether interrupt virtualization is active for a VM now: what can be seen of it, and what follows.
+//! Activation of interrupt virtualization for a VM: evidence and verdict.
 
 mod devices;
 mod ipi;

@@ -2,9 +2,9 @@
 
 /// Offset in the APIC page to name, ordered by offset. An offset is 16 times the x2APIC MSR less 0x800.
 ///
-/// Offsets: Intel SDM volume 3, table 11-1, and AMD64 APM volume 2, table 16-2. Names: as the kernel's
-/// `kvm_apic` event prints them (`kvm_trace_symbol_apic` in `arch/x86/kvm/trace.h`) for those that kernel
-/// engineers use, in full for the local vector table.
+/// Offsets: Intel SDM volume 3, table 11-1, and AMD64 APM volume 2, table 16-2. Names: those in the kernel's
+/// `kvm_apic` event (`kvm_trace_symbol_apic` in `arch/x86/kvm/trace.h`) for registers that kernel engineers
+/// use, full names for the local vector table.
 pub(crate) const NAMES: &[(u32, &str)] = &[
     (0x020, "ID"),
     (0x030, "VERSION"),
@@ -35,7 +35,7 @@ pub(crate) const NAMES: &[(u32, &str)] = &[
     (0x420, "SEOI"),
 ];
 
-/// Eight registers of 32 bits each.
+/// Banks of eight registers of 32 bits each.
 const BANKS: &[(u32, &[&str; 8])] = &[
     (0x100, &["ISR0", "ISR1", "ISR2", "ISR3", "ISR4", "ISR5", "ISR6", "ISR7"]),
     (0x180, &["TMR0", "TMR1", "TMR2", "TMR3", "TMR4", "TMR5", "TMR6", "TMR7"]),

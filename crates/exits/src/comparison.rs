@@ -4,13 +4,13 @@ use crate::{ExitCounts, ExitReason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// How much one figure changed.
+/// The change of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// Relative to the first figure, in percent: -100 is "gone", 100 is "doubled".
     Percent(f64),
-    /// From nothing to something, which no percentage expresses.
+    /// From zero to a positive figure, which has no percentage.
     FromNothing,
     /// Zero before and after.
     StillNothing,
@@ -27,7 +27,7 @@ impl Change {
         }
     }
 
-    /// The percentage, if there is one.
+    /// The percentage, if defined.
     #[must_use]
     pub fn percent(self) -> Option<f64> {
         match self {
@@ -42,13 +42,13 @@ impl Change {
 pub struct Side {
     /// The exits.
     pub counts: ExitCounts,
-    /// Operations of the workload during them (requests, IPIs, ...); `None` when not counted.
+    /// Operations of the workload during them (requests, IPIs, ...); `None` if not counted.
     pub operations: Option<u64>,
 }
 
 impl Side {
     fn figure(&self, count: u64, per_operation: bool) -> f64 {
-        // Exact up to 2^53, far above any count of exits a host reaches.
+        // Exact up to 2^53, far above the number of exits of any host.
         let count = count as f64;
         match self.operations {
             Some(operations) if per_operation => count / operations as f64,
@@ -62,11 +62,11 @@ impl Side {
 pub struct Difference {
     /// The reason.
     pub reason: ExitReason,
-    /// Exits before: a count, or exits per operation when [`Comparison::per_operation`].
+    /// Exits before: a count, or exits per operation if [`Comparison::per_operation`].
     pub before: f64,
     /// Exits after, in the same unit.
     pub after: f64,
-    /// From `before` to `after`.
+    /// The change from `before` to `after`.
     pub change: Change,
 }
 
@@ -84,7 +84,8 @@ impl Comparison {
         Self { before, after }
     }
 
-    /// Whether figures are exits per operation: both sides counted their operations and did at least one.
+    /// Tests whether figures are exits per operation: both sides counted their operations and did at least
+    /// one.
     #[must_use]
     pub fn per_operation(&self) -> bool {
         [&self.before, &self.after].iter().all(|side| side.operations.is_some_and(|count| count > 0))

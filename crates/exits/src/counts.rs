@@ -1,17 +1,17 @@
-//! How often each reason occurred.
+//! Exits by reason.
 
 use crate::ExitReason;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Exits by reason, and how many exits the recorder had to drop.
+/// Exits by reason, and the number of exits that the recorder dropped.
 ///
-/// All sums saturate: a count that would pass `u64::MAX` stays there rather than wrapping to a small lie.
+/// All sums saturate: a count above `u64::MAX` stays there instead of wrapping to a small number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitCounts {
     /// Exits seen, by reason. A reason that was never seen has no entry.
     counts: BTreeMap<ExitReason, u64>,
-    /// Exits (or records that may have been exits) that the recorder lost; not part of `counts`.
+    /// Exits (or records that may have been exits) that the recorder lost; not included in `counts`.
     pub lost: u64,
 }
 
@@ -44,13 +44,13 @@ impl ExitCounts {
         self.counts.get(&reason).copied().unwrap_or(0)
     }
 
-    /// All exits seen; lost ones are not in it.
+    /// All exits seen, without lost ones.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.values().fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// Whether no exit was seen (some may be lost).
+    /// Tests whether no exit was seen (some may be lost).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()

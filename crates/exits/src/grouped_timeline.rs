@@ -1,19 +1,19 @@
-//! Exits over time by what a [`Timeline`] does not tell apart: vCPUs, ports, addresses, registers.
+//! Exits over time by dimensions that a [`Timeline`] does not have: vCPUs, ports, addresses, registers.
 
 use std::collections::BTreeMap;
 
 use crate::{Access, ExitReason, Grouping, Isa, Key, SeriesIndex, SeriesKey, Slice, Timeline, Vcpu, What};
 
-/// So many different keys have slices, at up to 32 KiB each; those that come later have none.
+/// The most keys with slices, at up to 32 KiB each; later keys have none.
 const MOST_KEYS: usize = 1024;
 
-/// Exits over time by any [`Grouping`], for as many keys as there is room for.
+/// Exits over time by any [`Grouping`], up to a limit of keys.
 #[derive(Debug, Clone)]
 pub struct GroupedTimeline {
     grouping: Grouping,
-    /// Its series are numbered, so that one kind of timeline does for all keys.
+    /// Its series are numbered, so that one type of timeline works for all keys.
     timeline: Timeline,
-    /// By VM too, whatever the grouping: which VMs are wanted may be known only when all has been read.
+    /// Also by VM, whatever the grouping: the selected VMs may be known only after everything has been read.
     series: BTreeMap<(Option<u32>, Key), SeriesIndex>,
     keys: Vec<(Option<u32>, Key)>,
 }
@@ -25,8 +25,8 @@ impl GroupedTimeline {
         Self { grouping, timeline: Timeline::default(), series: BTreeMap::new(), keys: Vec::new() }
     }
 
-    /// Counts an exit that began at `time_ns`, if the grouping has a row for it: one without an access of the
-    /// kinds that rows are made of has none.
+    /// Counts an exit that began at `time_ns`, if the grouping has a row for it: a grouping by accesses has
+    /// none for an exit without an access of its kinds.
     pub fn add(
         &mut self,
         vcpu: Vcpu,
@@ -55,20 +55,20 @@ impl GroupedTimeline {
         self.timeline.add(index, time_ns, Slice { count: 1, handling_ns: handling_ns.unwrap_or(0) });
     }
 
-    /// When the first slice begins, nanoseconds of the source's clock.
+    /// The start of the first slice, in nanoseconds of the source's clock.
     #[must_use]
     pub fn start_ns(&self) -> u64 {
         self.timeline.start_ns()
     }
 
-    /// A slice's width in nanoseconds.
+    /// The width of a slice in nanoseconds.
     #[must_use]
     pub fn width_ns(&self) -> u64 {
         self.timeline.width_ns()
     }
 
-    /// Keys with their slices, of the VMs that `keep` wants. Where rows are not told apart by VM, a key comes once
-    /// for each of them.
+    /// Keys with their slices, of the VMs that `keep` selects. If rows are not grouped by VM, a key occurs
+    /// once for each of them.
     pub fn of_vms(&self, keep: impl Fn(Option<u32>) -> bool) -> impl Iterator<Item = (Key, Vec<Slice>)> {
         self.timeline.iter().filter_map(move |(series, slices)| {
             let &(vm, key) = self.keys.get(series.vm? as usize)?;

@@ -1,4 +1,4 @@
-//! What the rows of a table are told apart by.
+//! The grouping of a table's rows.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -7,16 +7,16 @@ use std::str::FromStr;
 
 use crate::{Access, AccessKind, ExitReason, Vcpu};
 
-/// One property of exits that rows can be told apart by.
+/// A dimension of exits by which rows can be grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Dimension {
     /// The VM.
     Vm,
-    /// The vCPU, and so its VM too.
+    /// The vCPU, which implies its VM.
     Vcpu,
-    /// Why the guest was left.
+    /// The exit reason.
     Reason,
     /// I/O ports.
     Port,
@@ -24,18 +24,18 @@ pub enum Dimension {
     Mmio,
     /// Model-specific registers.
     Msr,
-    /// Registers of the local APIC, as KVM emulated them or as AVIC left them to it.
+    /// Registers of the local APIC, emulated by KVM or left to it by AVIC.
     Apic,
     /// Causes of IPIs that AVIC could not deliver.
     Ipi,
 }
 
 impl Dimension {
-    /// All of them, in the order in which a manual lists them.
+    /// All dimensions, in the order of the manual.
     pub const ALL: [Self; 8] =
         [Self::Reason, Self::Vm, Self::Vcpu, Self::Port, Self::Mmio, Self::Msr, Self::Apic, Self::Ipi];
 
-    /// The word for it.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Dimension {
         }
     }
 
-    /// Whether it is about what the guest tried to reach, which exits alone do not say.
+    /// Tests whether it is a kind of access, which a recording of exits only does not contain.
     #[must_use]
     pub const fn is_access(self) -> bool {
         !self.access_kinds().is_empty()
@@ -74,7 +74,7 @@ impl fmt::Display for Dimension {
     }
 }
 
-/// A word that is no [`Dimension`].
+/// The error of a word that is not a [`Dimension`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is nothing to group by; write reason, vm, vcpu, port, mmio, msr, apic or ipi")]
 pub struct UnknownDimension(pub String);
@@ -88,19 +88,19 @@ impl FromStr for Dimension {
     }
 }
 
-/// Whose exits a row counts.
+/// The vCPUs whose exits a row counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Whose {
-    /// Those of all VMs together.
+    /// All VMs.
     Everyone,
-    /// Those of one VM; `None` where the source does not say which.
+    /// One VM; `None` if the source does not name it.
     Vm(Option<u32>),
-    /// Those of one vCPU.
+    /// One vCPU.
     Vcpu(Vcpu),
 }
 
 impl Whose {
-    /// The VM, where there is one and the source says which.
+    /// The VM, if there is one and the source names it.
     #[must_use]
     pub const fn vm(self) -> Option<u32> {
         match self {
@@ -110,7 +110,7 @@ impl Whose {
         }
     }
 
-    /// The vCPU, where rows are told apart by it.
+    /// The vCPU, if rows are grouped by vCPU.
     #[must_use]
     pub const fn vcpu(self) -> Option<Vcpu> {
         match self {
@@ -120,19 +120,19 @@ impl Whose {
     }
 }
 
-/// What kind of exits a row counts.
+/// The exits that a row counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
-    /// All of them.
+    /// All exits.
     Everything,
-    /// Those of one reason.
+    /// Exits of one reason.
     Reason(ExitReason),
-    /// Those about one port, address or register.
+    /// Exits for one port, address or register.
     Access(Access),
 }
 
 impl What {
-    /// The reason, where rows are told apart by it.
+    /// The reason, if rows are grouped by reason.
     #[must_use]
     pub const fn reason(self) -> Option<ExitReason> {
         match self {
@@ -141,7 +141,7 @@ impl What {
         }
     }
 
-    /// The port, address or register, where rows are told apart by it.
+    /// The port, address or register, if rows are grouped by access.
     #[must_use]
     pub const fn access(self) -> Option<Access> {
         match self {
@@ -161,27 +161,27 @@ impl fmt::Display for What {
     }
 }
 
-/// What tells a row from the others.
+/// The key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Whose exits it counts.
+    /// The vCPUs whose exits it counts.
     pub whose: Whose,
-    /// Of which kind.
+    /// The exits that it counts.
     pub what: What,
 }
 
-/// A choice of dimensions that gives a table.
+/// A valid combination of dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grouping(BTreeSet<Dimension>);
 
-/// Dimensions that give no table.
+/// The reason why dimensions cannot be combined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadGrouping {
-    /// There are none.
+    /// There are no dimensions.
     #[error("There is nothing to group by; write reason, vm, vcpu, port, mmio, msr, apic or ipi")]
     Nothing,
-    /// Reasons and accesses are counted side by side, not one within the other.
+    /// Reasons and accesses are counted separately, not one within the other.
     #[error(
         "Exits cannot be grouped by reason and by {0} at once: ports, addresses and registers are counted for \
          all reasons together; leave one of the two out"
@@ -190,10 +190,10 @@ pub enum BadGrouping {
 }
 
 impl Grouping {
-    /// A grouping by all of `dimensions`, in whatever order.
+    /// A grouping by all of `dimensions`, in any order.
     ///
     /// # Errors
-    /// When there are none, or such as cannot be combined.
+    /// If there are none, or if they cannot be combined.
     pub fn new(dimensions: impl IntoIterator<Item = Dimension>) -> Result<Self, BadGrouping> {
         let chosen: BTreeSet<_> = dimensions.into_iter().collect();
         if chosen.is_empty() {
@@ -206,7 +206,7 @@ impl Grouping {
         }
     }
 
-    /// By reason alone.
+    /// By reason only.
     #[must_use]
     pub fn by_reason() -> Self {
         Self(BTreeSet::from([Dimension::Reason]))
@@ -217,25 +217,25 @@ impl Grouping {
         self.0.iter().copied()
     }
 
-    /// Whether rows are told apart by it.
+    /// Tests whether rows are grouped by this dimension.
     #[must_use]
     pub fn has(&self, dimension: Dimension) -> bool {
         self.0.contains(&dimension)
     }
 
-    /// Whether rows are told apart by VM, be it that they are by vCPU.
+    /// Tests whether rows are grouped by VM, directly or because they are by vCPU.
     #[must_use]
     pub fn tells_vms_apart(&self) -> bool {
         self.has(Dimension::Vm) || self.has(Dimension::Vcpu)
     }
 
-    /// The kinds of accesses that rows are made of; none where they are made of exits.
+    /// The kinds of accesses that rows count; empty if rows count exits.
     #[must_use]
     pub fn access_kinds(&self) -> BTreeSet<AccessKind> {
         self.0.iter().flat_map(|dimension| dimension.access_kinds()).copied().collect()
     }
 
-    /// Whose exits a row of this vCPU counts.
+    /// The part of a row's key for this vCPU.
     #[must_use]
     pub fn whose(&self, vcpu: Vcpu) -> Whose {
         if self.has(Dimension::Vcpu) {
@@ -247,7 +247,7 @@ impl Grouping {
         }
     }
 
-    /// What a row of exits of this reason counts.
+    /// The part of a row's key for this reason.
     #[must_use]
     pub fn what(&self, reason: ExitReason) -> What {
         if self.has(Dimension::Reason) { What::Reason(reason) } else { What::Everything }

@@ -1,4 +1,4 @@
-//! How long the host took over exits of one reason.
+//! The time that the host took for exits of one reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +8,8 @@ use crate::parsing::{self, TooMuch};
 
 /// Times from an exit to the next entry of the same vCPU, in nanoseconds.
 ///
-/// Keeps count, sum, sum of squares and extremes exactly, and a log-linear histogram (32 buckets an
-/// octave) from which quantiles follow with an error below 3.2 %. Sums saturate.
+/// Keeps count, sum, sum of squares and extremes exactly, and a log-linear histogram (32 buckets for each
+/// octave), which gives quantiles with an error below 3.2 %. Sums saturate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct HandlingTime {
@@ -51,7 +51,7 @@ impl HandlingTime {
         self.histogram.merge(&other.histogram);
     }
 
-    /// Adds the times of one octave, as exactly as if they had been added one by one.
+    /// Adds the times of one octave, as exactly as one by one.
     pub fn add_octave(&mut self, octave: &Octave) {
         let count = octave.buckets.iter().map(|&count| u64::from(count)).sum();
         let mut histogram = Histogram::default();
@@ -66,38 +66,38 @@ impl HandlingTime {
         });
     }
 
-    /// How many times were added.
+    /// The number of times.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum in nanoseconds.
+    /// The sum in nanoseconds.
     #[must_use]
     pub const fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
-    /// The shortest in nanoseconds, `None` without any.
+    /// The shortest in nanoseconds; `None` if empty.
     #[must_use]
     pub fn min_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min_ns)
     }
 
-    /// The longest in nanoseconds, `None` without any.
+    /// The longest in nanoseconds; `None` if empty.
     #[must_use]
     pub fn max_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max_ns)
     }
 
-    /// The mean in nanoseconds, `None` without any.
+    /// The mean in nanoseconds; `None` if empty.
     #[must_use]
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.total_ns as f64 / self.count as f64)
     }
 
-    /// The sample standard deviation in nanoseconds (divisor count - 1), `None` below two times, or when
-    /// these times come from a file of an earlier version, which kept no squares.
+    /// The sample standard deviation in nanoseconds (divisor count - 1); `None` below two times, or if the
+    /// times come from a file of an earlier version, which kept no squares.
     #[must_use]
     pub fn standard_deviation_ns(&self) -> Option<f64> {
         if self.count < 2 || (self.squares == 0 && self.total_ns > 0) {
@@ -112,16 +112,16 @@ impl HandlingTime {
         Some((spread.max(0.0) / (self.count - 1) as f64).sqrt())
     }
 
-    /// The standard error of the mean relative to the mean, in percent: the `+-` of `perf kvm stat`.
-    /// `None` when there is no standard deviation or the mean is zero.
+    /// The standard error of the mean relative to the mean, in percent: the `+-` of `perf kvm stat`. `None`
+    /// if there is no standard deviation or the mean is zero.
     #[must_use]
     pub fn relative_error_percent(&self) -> Option<f64> {
         let mean = self.mean_ns().filter(|&mean| mean > 0.0)?;
         Some(self.standard_deviation_ns()? / (self.count as f64).sqrt() / mean * 100.0)
     }
 
-    /// A time that at least the share `quantile` of the times do not exceed, in nanoseconds: the upper end
-    /// of its bucket, at most 3.2 % above the true one. `quantile` is clamped to 0..=1.
+    /// A quantile in nanoseconds: the upper end of its bucket, at most 3.2 % too high. `quantile` is clamped
+    /// to 0..=1.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         let wanted = (quantile.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0);
@@ -129,15 +129,14 @@ impl HandlingTime {
         for (upper_end, count) in self.histogram.iter() {
             seen = seen.saturating_add(count);
             if seen as f64 >= wanted {
-                // Not clamp(), which panics where a file claims a minimum above the maximum.
+                // clamp() would panic if a file claims a minimum above the maximum.
                 return Some(upper_end.min(self.max_ns).max(self.min_ns));
             }
         }
         self.max_ns()
     }
 
-    /// How many times lie in each bucket that has any: the largest time that the bucket takes, in
-    /// nanoseconds, and the count; in rising order.
+    /// The non-empty buckets in rising order: the largest time of the bucket, in nanoseconds, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         self.histogram.iter().filter(|&(_, count)| count > 0)
     }
@@ -150,13 +149,13 @@ struct Stored {
     total_ns: u64,
     min_ns: u64,
     max_ns: u64,
-    /// In decimal digits: readers of JSON need not know integers of 128 bits.
+    /// In decimal digits, because readers of JSON may not support integers of 128 bits.
     #[serde(default)]
     squares_ns2: String,
-    /// Largest time of a bucket, and how many times it took.
+    /// The largest time of a bucket, and its count.
     #[serde(default, deserialize_with = "parsing::list")]
     histogram: Vec<(u64, u64)>,
-    /// Eight buckets an octave by number: what the first version wrote.
+    /// Buckets of an eighth of an octave, by number: the form of the first version.
     #[serde(default, skip_serializing, deserialize_with = "parsing::map")]
     buckets: std::collections::BTreeMap<u16, u64>,
 }
@@ -179,7 +178,7 @@ impl TryFrom<Stored> for HandlingTime {
     type Error = TooMuch;
 
     fn try_from(stored: Stored) -> Result<Self, TooMuch> {
-        // No times have no sum and no extremes, whatever the file says.
+        // Without times, sums and extremes of the file are ignored.
         if stored.count == 0 {
             return Ok(Self::default());
         }
@@ -199,7 +198,7 @@ impl TryFrom<Stored> for HandlingTime {
     }
 }
 
-/// The largest time in a bucket of the first version: eight an octave, the first eight one wide.
+/// The largest time in a bucket of the first version: eight for each octave, the first eight one wide.
 fn upper_end_of_eighth(bucket: u16) -> u64 {
     let bucket = u64::from(bucket);
     if bucket < 8 {

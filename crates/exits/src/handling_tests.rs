@@ -94,7 +94,7 @@ proptest! {
     fn octaves_add_up_to_the_times_one_by_one(all in proptest::collection::vec(0u64..1 << 40, 1..40)) {
         let mut octaves = std::collections::BTreeMap::new();
         for &ns in &all {
-            // What the programs in the kernel do.
+            // As the programs in the kernel do.
             let (number, bucket) = match ns {
                 0..32 => (0, ns),
                 _ => (ns.ilog2() - 4, ns >> (ns.ilog2() - 5) & 31),

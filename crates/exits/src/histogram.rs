@@ -1,10 +1,11 @@
 //! Counts of times in buckets whose width grows with the time.
 
-/// Buckets an octave: a bucket's width is at most a 32nd of its lower bound.
+/// The number of buckets for each octave, as a power of two: a bucket's width is at most 1/32 of its lower
+/// bound.
 const PER_OCTAVE_BITS: u32 = 5;
 const PER_OCTAVE: u64 = 1 << PER_OCTAVE_BITS;
 
-/// A log-linear histogram. Room is kept only between the lowest and the highest bucket in use.
+/// A log-linear histogram. Memory is allocated only between the lowest and the highest bucket in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Histogram {
     first: u16,
@@ -12,7 +13,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// The bytes that times from the shortest to the longest of these take.
+    /// The size in bytes of a histogram with times from the shortest to the longest of these.
     pub(crate) fn size_of(times: impl Iterator<Item = u64>) -> usize {
         let buckets = times.map(bucket).fold(None, |range: Option<(u16, u16)>, at| {
             Some(range.map_or((at, at), |(first, last)| (first.min(at), last.max(at))))
@@ -52,7 +53,7 @@ impl Histogram {
     }
 
     fn counter(&mut self, at: u16) -> &mut u64 {
-        // One comparison decides the usual case: below `first` wraps to a large number.
+        // One comparison in the common case: below `first` wraps to a large number.
         let index = usize::from(at.wrapping_sub(self.first));
         if index >= self.counts.len() {
             return self.grown(at);
@@ -78,7 +79,7 @@ impl Histogram {
     }
 }
 
-/// Times below 32 ns have a bucket each; from there on 32 buckets an octave.
+/// Times below 32 ns have a bucket each; above, there are 32 buckets for each octave.
 fn bucket(ns: u64) -> u16 {
     if ns < PER_OCTAVE {
         return ns as u16;

@@ -1,4 +1,4 @@
-//! Why KVM turns interrupt virtualization off for a VM that could have it.
+//! The reasons for which KVM inhibits interrupt virtualization.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 /// One reason for which KVM inhibits APICv or AVIC for a VM, or for one vCPU of it.
 ///
-/// From `enum kvm_apicv_inhibit` in Linux's `arch/x86/include/asm/kvm_host.h`. The numbers behind these
-/// names changed with Linux 5.19, 6.0 and 6.3, so a number is turned into a reason by an
+/// From `enum kvm_apicv_inhibit` in Linux's `arch/x86/include/asm/kvm_host.h`. The numbers of these names
+/// changed with Linux 5.19, 6.0 and 6.3, so a number is converted to a reason by an
 /// [`crate::InhibitNumbering`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum InhibitReason {
-    /// Interrupt virtualization is off in the module, or the CPU has none.
+    /// Interrupt virtualization is off in the module, or the CPU does not support it.
     Disabled,
     /// The guest uses AutoEOI of Hyper-V's SynIC.
     HyperV,
@@ -42,7 +42,7 @@ pub enum InhibitReason {
     X2Apic,
 }
 
-/// What is known of one reason; one row a reason.
+/// The facts of one reason; one row for each reason.
 struct Facts {
     reason: InhibitReason,
     name: &'static str,
@@ -144,30 +144,30 @@ impl InhibitReason {
         FACTS.iter().find(|facts| facts.reason == self).expect("every reason has a row; a test holds it so")
     }
 
-    /// Every reason that any kernel has had.
+    /// The reasons of all kernels.
     pub fn all() -> impl Iterator<Item = Self> {
         FACTS.iter().map(|facts| facts.reason)
     }
 
-    /// The kernel's name without `APICV_INHIBIT_REASON_`, as `kvm_apicv_inhibit_changed` prints it.
+    /// The kernel's name without `APICV_INHIBIT_REASON_`, as in `kvm_apicv_inhibit_changed`.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// What sets it, in one line.
+    /// Its cause, in one line.
     #[must_use]
     pub fn set_by(self) -> &'static str {
         self.facts().set_by
     }
 
-    /// What takes it away, in one line.
+    /// Its fix, in one line.
     #[must_use]
     pub fn cure(self) -> &'static str {
         self.facts().cure
     }
 
-    /// Whether it comes and goes in a healthy VM, so that one occurrence says nothing.
+    /// Tests whether it is temporary in a healthy VM, so that one occurrence means nothing.
     #[must_use]
     pub fn is_passing(self) -> bool {
         matches!(self, Self::Absent | Self::IrqWindow)
@@ -180,7 +180,7 @@ impl fmt::Display for InhibitReason {
     }
 }
 
-/// A word that names no inhibit reason.
+/// The error of a word that is not an inhibit reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an APICv inhibit reason; expected a name such as IRQWIN or PIT_REINJ")]
 pub struct UnknownInhibit(pub String);
@@ -188,7 +188,7 @@ pub struct UnknownInhibit(pub String);
 impl FromStr for InhibitReason {
     type Err = UnknownInhibit;
 
-    /// Reads the short name, the enumerator's full name, and `DISABLE` (the spelling before Linux 6.11).
+    /// Parses the short name, the enumerator's full name, and `DISABLE` (the spelling before Linux 6.11).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let short = text.strip_prefix("APICV_INHIBIT_REASON_").unwrap_or(text);
         let short = if short == "DISABLE" { "DISABLED" } else { short };

@@ -1,20 +1,20 @@
-//! What each program that runs VMs has to be told, so that an inhibit reason goes away.
+//! Fixes of inhibit reasons for each program that runs VMs.
 
 use crate::{InhibitReason, Isa};
 use serde::Serialize;
 
-/// One change that takes an inhibit reason away.
+/// A change that removes an inhibit reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Cure {
-    /// Where the change is made.
+    /// The place of the change.
     pub place: CurePlace,
-    /// The change, as it is written there.
+    /// The change, in the syntax of its place.
     pub change: &'static str,
-    /// What says so.
+    /// The source of this fact.
     pub source: &'static str,
 }
 
-/// Where a change is made.
+/// The place of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -29,14 +29,14 @@ pub enum CurePlace {
     Qemu,
     /// libvirt's definition of the domain.
     Libvirt,
-    /// Calls of a VMM to KVM, whichever VMM it is.
+    /// KVM API calls of any VMM.
     Vmm,
     /// The guest.
     Guest,
 }
 
 impl CurePlace {
-    /// Whether a host of this kind has it; `None` for a host of which that is not known.
+    /// Tests whether a host of this instruction set has it; if that is unknown, neither vendor module counts.
     #[must_use]
     pub fn is_of(self, isa: Option<Isa>) -> bool {
         match self {
@@ -46,7 +46,7 @@ impl CurePlace {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -192,7 +192,8 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
 ];
 
 impl InhibitReason {
-    /// The changes that take it away, each enough alone; the least invasive first. Empty where nothing does.
+    /// The changes that remove the reason, each sufficient alone; the least invasive first. Empty if nothing
+    /// removes it.
     #[must_use]
     pub fn cures(self) -> &'static [Cure] {
         ROWS.iter().find(|(reason, _)| *reason == self).map_or(&[], |(_, cures)| cures)

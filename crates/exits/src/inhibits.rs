@@ -4,7 +4,7 @@ use crate::{InhibitNumbering, InhibitReason};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The mask of inhibit reasons, one bit a number, as `kvm_apicv_inhibit_changed` gives it.
+/// The mask of inhibit reasons, one bit for each number, as in `kvm_apicv_inhibit_changed`.
 ///
 /// Interrupt virtualization is active for a VM while the mask is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,14 +14,14 @@ pub struct Inhibits(pub u64);
 /// One bit of an [`Inhibits`] mask under a numbering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Inhibit {
-    /// The numbering has a name for it.
+    /// A reason that the numbering names.
     Named(InhibitReason),
-    /// A number that the numbering does not know; kept, never merged with another.
+    /// A number without a name in the numbering; never merged with another.
     Number(u32),
 }
 
 impl Inhibits {
-    /// Whether nothing inhibits.
+    /// Tests whether nothing inhibits.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -37,7 +37,7 @@ impl Inhibits {
         self.numbers().map(|number| numbering.reason(number).map_or(Inhibit::Number(number), Inhibit::Named))
     }
 
-    /// Whether this reason is in force; `None` when the numbering does not know the reason.
+    /// Tests whether this reason is in force; `None` if the numbering does not contain it.
     #[must_use]
     pub fn holds(self, reason: InhibitReason, numbering: &InhibitNumbering) -> Option<bool> {
         numbering.number(reason).map(|number| self.0 & (1 << number) != 0)

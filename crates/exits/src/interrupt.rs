@@ -1,24 +1,25 @@
-//! What interrupt virtualization does to each exit reason.
+//! The effect of interrupt virtualization on each exit reason.
 
 use crate::{ExitReason, Isa};
 use serde::{Deserialize, Serialize};
 
-/// What becomes of a reason's exits when APICv or AVIC is active and not inhibited.
+/// The effect on a reason's exits when APICv or AVIC is active and not inhibited.
 ///
-/// From the hardware's rules, for a VM whose interrupts all come by its local APICs: those of an emulated PIC
-/// (ExtINT) are still injected by the host, with a window where the guest cannot take them. Sources: Intel
-/// SDM volume 3, chapter 30 "APIC Virtualization and Virtual Interrupts"; AMD64 APM volume 2, section 15.29
-/// "Advanced Virtual Interrupt Controller"; Linux `arch/x86/kvm/vmx/vmx.c`, `arch/x86/kvm/svm/avic.c`.
+/// From the hardware's rules, for a VM whose interrupts all come through its local APICs: those of an
+/// emulated PIC (ExtINT) are still injected by the host, with a window if the guest cannot take them.
+/// Sources: Intel SDM volume 3, chapter 30 "APIC Virtualization and Virtual Interrupts"; AMD64 APM volume 2,
+/// section 15.29 "Advanced Virtual Interrupt Controller"; Linux `arch/x86/kvm/vmx/vmx.c`,
+/// `arch/x86/kvm/svm/avic.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Virtualized {
-    /// These exits exist only without it: the hardware delivers instead.
+    /// These exits are avoided: the hardware delivers instead.
     Gone,
-    /// A part of these exits goes: which part depends on the registers the guest touches.
+    /// Some of these exits are avoided, depending on the accessed registers.
     Partly,
-    /// These exits exist only with it: what the hardware hands back to the hypervisor.
+    /// These exits exist only with it: the hardware leaves the work to the hypervisor.
     Appears,
-    /// It does not concern these exits.
+    /// These exits do not change.
     Unchanged,
 }
 
@@ -98,13 +99,13 @@ impl ExitReason {
         ROWS.iter().find(|row| row.reason == basic)
     }
 
-    /// What the exit means for interrupts, in one line; `None` for reasons that have nothing to do with them.
+    /// The meaning of the exit for interrupts, in one line; `None` for reasons unrelated to interrupts.
     #[must_use]
     pub fn about(self) -> Option<&'static str> {
         self.row().map(|row| row.about)
     }
 
-    /// What APICv or AVIC does to exits of this reason; `None` for a number without a name.
+    /// The effect of APICv or AVIC on exits of this reason; `None` for a number without a name.
     #[must_use]
     pub fn under_interrupt_virtualization(self) -> Option<Virtualized> {
         match self.row() {
@@ -113,8 +114,8 @@ impl ExitReason {
         }
     }
 
-    /// Whether an active APICv or AVIC leaves no exits of this reason; `None` when it depends, or the number
-    /// has no name.
+    /// Tests whether an active APICv or AVIC avoids all exits of this reason; `None` if it depends, or for a
+    /// number without a name.
     #[must_use]
     pub fn removed_by_interrupt_virtualization(self) -> Option<bool> {
         match self.under_interrupt_virtualization()? {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which vendor's virtualization a VM exit belongs to; exit numbers mean nothing without it.
+/// The instruction set of a VM exit, without which exit numbers have no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isa {
@@ -15,7 +15,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// From the `isa` field of `kvm_exit`: `KVM_ISA_VMX` is 1, `KVM_ISA_SVM` is 2
+    /// Converts the `isa` field of `kvm_exit`: `KVM_ISA_VMX` is 1, `KVM_ISA_SVM` is 2
     /// (`arch/x86/kvm/trace.h`). `None` for any other number.
     #[must_use]
     pub const fn from_kvm(number: u32) -> Option<Self> {
@@ -36,7 +36,7 @@ impl fmt::Display for Isa {
     }
 }
 
-/// A word that is neither `vmx` nor `svm`.
+/// The error of a word that is neither `vmx` nor `svm`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an instruction set; write `vmx` (Intel) or `svm` (AMD)")]
 pub struct UnknownIsa(pub String);

@@ -1,4 +1,4 @@
-//! The part of a kernel's release that decides how its events are numbered.
+//! The part of a kernel's release that determines the numbering of its events.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 /// Major and minor version of a Linux kernel; `6.12.107-cloud` is 6.12.
 ///
-/// Vendor kernels carry later code under an earlier version, so a table chosen by version is a guess;
-/// what the running kernel prints about itself goes first.
+/// Vendor kernels contain later code under an earlier version, so a table chosen by version is a guess;
+/// information from the running kernel itself has priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KernelVersion {
     /// The first number.
@@ -30,7 +30,7 @@ impl fmt::Display for KernelVersion {
     }
 }
 
-/// A text that does not begin with two numbers and a dot between them.
+/// The error of a text that does not begin with two numbers and a dot between them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a kernel release; expected something like 6.12.0-amd64, as `uname -r` prints")]
 pub struct BadKernelVersion(pub String);

@@ -1,42 +1,42 @@
-//! What a source did not see, or what does not fit together.
+//! Losses and inconsistencies of a source.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts of everything that is missing from a profile or doubtful in it; all zero when it is whole.
+/// Counts of all missing or doubtful data of a profile; all zero if it is complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Losses {
-    /// Events of any kind that the recorder dropped, as it says itself.
+    /// Events of any kind that the recorder reported as dropped.
     pub lost_events: u64,
-    /// How many of them were exits, where the recorder says so event by event (perf does since Linux 6.1).
+    /// Exits among them, if the recorder reports each lost event (perf since Linux 6.1).
     pub lost_exits: u64,
-    /// Exits with no entry after them: the next event of the vCPU is another exit.
+    /// Exits without an entry after them: the next event of the vCPU is another exit.
     pub exits_without_entry: u64,
-    /// Exits that the recording ends with: at most one for each vCPU.
+    /// Exits at the end of the recording: at most one for each vCPU.
     pub exits_at_the_end: u64,
-    /// Entries with no exit before them; a vCPU that ran when the recording began has one.
+    /// Entries without an exit before them; a vCPU that was running at the start of the recording has one.
     pub entries_without_exit: u64,
-    /// Exits left without a handling time because events were lost between them and the next entry, so
-    /// that it may not be theirs.
+    /// Exits without a handling time because events were lost before the next entry, which may belong to
+    /// another exit.
     pub pairs_across_loss: u64,
-    /// Exits whose next entry lies before them in time: clocks of processors that differ.
+    /// Exits whose next entry has an earlier time, because the clocks of processors differ.
     pub pairs_back_in_time: u64,
-    /// Events that came too late to be put in order.
+    /// Events that came too late to be sorted.
     pub out_of_order: u64,
-    /// Events of interest whose fields could not be read.
+    /// Relevant events whose fields could not be decoded.
     pub undecoded: u64,
 }
 
 impl Losses {
-    /// Adds those of another source. Commutative and associative.
+    /// Adds the losses of another source. Commutative and associative.
     pub fn merge(&mut self, other: &Self) {
         for (ours, theirs) in self.all_mut().into_iter().zip(other.all()) {
             *ours = ours.saturating_add(theirs);
         }
     }
 
-    /// Whether the recorder lost nothing and everything could be read. Exits and entries at the ends of a
-    /// recording are no loss.
+    /// Tests whether the recorder lost nothing and everything could be decoded. Exits and entries at the ends
+    /// of a recording do not count as losses.
     #[must_use]
     pub const fn is_whole(&self) -> bool {
         self.lost_events == 0

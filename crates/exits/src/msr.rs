@@ -1,4 +1,4 @@
-//! Names of the model-specific registers that guests reach through exits.
+//! Names of the model-specific registers that guests access through exits.
 
 use crate::apic_register;
 
@@ -143,8 +143,8 @@ const NAMES: &[(u32, &str)] = &[
     (0xc001_1029, "AMD64_DE_CFG"),
 ];
 
-/// The name of this register; those of the x2APIC (Intel SDM volume 3, table 11-6) are named after the
-/// register at the same place of the APIC page.
+/// The name of this register; those of the x2APIC (Intel SDM volume 3, table 11-6) have the names of the
+/// registers at the same position in the APIC page.
 pub(crate) fn name(number: u32) -> Option<&'static str> {
     if X2APIC.contains(&number) {
         return apic_register::name((number - X2APIC.start()) << 4);

@@ -1,4 +1,4 @@
-//! Which number means which inhibit reason, by kernel.
+//! The kernels' numberings of inhibit reasons.
 
 use crate::{InhibitReason, KernelVersion};
 use InhibitReason::{
@@ -6,12 +6,12 @@ use InhibitReason::{
     Nested, PhysicalIdAliased, PhysicalIdTooBig, PitReinject, Sev, X2Apic,
 };
 
-/// Tables of `enum kvm_apicv_inhibit` (before 5.18: macros), each from the version named until the next.
+/// Tables of `enum kvm_apicv_inhibit` (before 5.18: macros), each valid from its version up to the next.
 ///
-/// Kernels of one order only append, so the longest list of an order serves all of them: BLOCKIRQ, ABSENT and
-/// SEV came to the first order by and by, PHYSICAL_ID_TOO_BIG to the last in 6.17. Checked against the headers
-/// of Linux 5.10, 6.1, 6.12 and 6.16 and, for the order of 5.19, the change that made it (a9603ae0e4ee). The
-/// order of 6.0 is also what Oracle's UEK 7 (5.15) prints.
+/// Kernels with the same order only append, so the longest list of an order serves all of them: BLOCKIRQ,
+/// ABSENT and SEV were added to the first order over time, PHYSICAL_ID_TOO_BIG to the last in 6.17. Checked
+/// against the headers of Linux 5.10, 6.1, 6.12 and 6.16 and, for the order of 5.19, the commit that
+/// introduced it (a9603ae0e4ee). The order of 6.0 is also that of Oracle's UEK 7 (5.15).
 const BY_VERSION: &[(KernelVersion, &[InhibitReason])] = &[
     (
         KernelVersion::new(5, 6),
@@ -68,7 +68,7 @@ const BY_VERSION: &[(KernelVersion, &[InhibitReason])] = &[
     ),
 ];
 
-/// How one kernel numbers its inhibit reasons.
+/// The numbering of inhibit reasons in one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InhibitNumbering {
     names: Vec<Option<InhibitReason>>,
@@ -84,12 +84,11 @@ impl InhibitNumbering {
         Self { names, stated: false }
     }
 
-    /// The table that the running kernel states in the `print fmt` of `kvm_apicv_inhibit_changed`.
+    /// The table from the running kernel's `print fmt` of `kvm_apicv_inhibit_changed`.
     ///
-    /// `None` when the format holds no names (before Linux 6.11). There the names follow the enumeration
-    /// in its order (`APICV_INHIBIT_REASONS` in `kvm_host.h`) and the bit is given by enumerator, not by
-    /// number, so the position is the number unless a number is written. Names unknown to us keep their
-    /// place and stay unnamed.
+    /// `None` if the format has no names (before Linux 6.11). The names are in the order of the enumeration
+    /// (`APICV_INHIBIT_REASONS` in `kvm_host.h`) and the bit is given by enumerator, not by number, so the
+    /// position is the number unless a number is written. Unknown names keep their position and stay unnamed.
     #[must_use]
     pub fn from_print_fmt(print_fmt: &str) -> Option<Self> {
         let list = &print_fmt[print_fmt.find("__print_flags")?..];
@@ -109,13 +108,13 @@ impl InhibitNumbering {
         (!names.is_empty()).then_some(Self { names, stated: true })
     }
 
-    /// Whether the running kernel stated this table itself; otherwise it is the mainline table of a version.
+    /// Tests whether the running kernel stated this table; otherwise it is the mainline table of a version.
     #[must_use]
     pub fn is_stated(&self) -> bool {
         self.stated
     }
 
-    /// The reason behind a number, `None` when this kernel's table has no such number.
+    /// The reason with a number; `None` if this kernel's table does not contain the number.
     #[must_use]
     pub fn reason(&self, number: u32) -> Option<InhibitReason> {
         *self.names.get(usize::try_from(number).ok()?)?
@@ -137,7 +136,7 @@ impl InhibitReason {
     }
 }
 
-/// The shift in `((((1UL))) << (3))`, or `None` where the kernel printed the enumerator's name.
+/// The shift in `((((1UL))) << (3))`, or `None` if the kernel printed the enumerator's name.
 fn written_shift(bit: &str) -> Option<usize> {
     let (_, shift) = bit.rsplit_once("<<")?;
     shift.trim_matches(|c: char| c == '(' || c == ')' || c.is_whitespace()).parse().ok()

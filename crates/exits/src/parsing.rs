@@ -1,7 +1,7 @@
-//! How much memory may be made of a file.
+//! The limit of memory that is allocated for a file.
 //!
-//! A limit of a file's size does not do: one bucket of a histogram is ten bytes of text, and room for two thousand
-//! buckets. So what reads a foreign file sets a [`limit`], and what is made of it is counted while it is made.
+//! A limit of the file's size is not enough: a bucket of a histogram has ten bytes of text, and may allocate
+//! two thousand buckets. So a reader of files from outside sets a [`limit`], which allocations count against.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
@@ -13,10 +13,11 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// What each entry of a map, or each row, takes beside its own bytes: a part of a node, and an allocation.
+/// The overhead of each entry of a map, or each row, in addition to its own bytes: a part of a node, and an
+/// allocation.
 const OVERHEAD: usize = 64;
 
-/// A limit that holds for what this thread reads until it is dropped.
+/// A limit for everything that this thread parses until it is dropped.
 #[derive(Debug)]
 #[must_use = "the limit ends when this is dropped"]
 pub struct Limit {
@@ -24,13 +25,13 @@ pub struct Limit {
     bytes: u64,
 }
 
-/// Lets this thread make at most so many bytes, about, of what it reads.
+/// Limits the memory that this thread allocates for parsed data to approximately this number of bytes.
 pub fn limit(bytes: u64) -> Limit {
     Limit { before: LEFT.replace(bytes), bytes }
 }
 
 impl Limit {
-    /// Whether something was refused for it.
+    /// Tests whether something was refused because of the limit.
     #[must_use]
     pub fn was_reached(&self) -> bool {
         LEFT.get() == 0
@@ -49,12 +50,12 @@ impl Drop for Limit {
     }
 }
 
-/// More memory would be made of a file than may be.
+/// The error that parsing would exceed the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("reading it would take more memory than the limit")]
 pub(crate) struct TooMuch;
 
-/// Counts bytes that are about to be made.
+/// Counts bytes before they are allocated.
 pub(crate) fn spend(bytes: usize) -> Result<(), TooMuch> {
     match LEFT.get().checked_sub(bytes as u64) {
         Some(left @ 1..) => {
@@ -68,10 +69,10 @@ pub(crate) fn spend(bytes: usize) -> Result<(), TooMuch> {
     }
 }
 
-/// Reads a list element by element, each of which counts.
+/// Parses a list element by element, counting each.
 ///
 /// # Errors
-/// Those of the elements, and when the [`limit`] is reached.
+/// Those of the elements, or that the [`limit`] is reached.
 pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     struct List<T>(PhantomData<T>);
 
@@ -85,7 +86,7 @@ pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> 
         fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
             let mut all = Vec::new();
             while let Some(one) = from.next_element()? {
-                // A vector that grows has room for twice what is in it.
+                // A growing vector may have twice the capacity it needs.
                 spend(2 * size_of::<T>()).map_err(A::Error::custom)?;
                 all.push(one);
             }
@@ -96,10 +97,10 @@ pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> 
     deserializer.deserialize_seq(List(PhantomData))
 }
 
-/// Reads a map entry by entry, each of which counts.
+/// Parses a map entry by entry, counting each.
 ///
 /// # Errors
-/// Those of the entries, and when the [`limit`] is reached.
+/// Those of the entries, or that the [`limit`] is reached.
 pub fn map<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
     D: Deserializer<'de>,
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
     use crate::{HandlingTime, Profile, Timeline};
 
-    /// The most bytes of a text that are read within the limit.
+    /// Tests whether parsing the text within the limit is refused.
     fn is_refused<T: for<'de> Deserialize<'de>>(text: &str, bytes: u64) -> bool {
         let limit = limit(bytes);
         let refused = serde_json::from_str::<T>(text).is_err();

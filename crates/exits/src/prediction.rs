@@ -1,8 +1,8 @@
-//! Which of today's exits would go with interrupt virtualization, and which would stay.
+//! Prediction of the current exits that interrupt virtualization would avoid.
 //!
-//! A recording without APICv or AVIC holds the exits that these would take away, but not always what each
-//! was for. So a prediction is a range: `low` and `high` are what the counts allow, `expected` is what the
-//! rule of the row makes of them. `docs/predict.md` has the reasoning and the formula of each row.
+//! A recording without APICv or AVIC contains the exits that these would avoid, but not always the purpose of
+//! each. So a prediction is a range: `low` and `high` are the bounds from the counts, `expected` is the
+//! estimate of the row's rule. `docs/predict.md` has the reasoning and the formula of each row.
 
 mod already;
 mod assumption;
@@ -30,44 +30,46 @@ pub use split::{Piece, split};
 use evidence::Evidence;
 use row::Rows;
 
-/// What would become of the exits of a profile.
+/// The prediction for the exits of a profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// What was assumed of the host.
+    /// The assumptions about the host.
     pub assumption: Assumption,
-    /// For how long the exits were observed, nanoseconds.
+    /// The time of observation, in nanoseconds.
     pub observed_ns: u64,
     /// The instruction sets of the exits, in order.
     pub isas: Vec<Isa>,
-    /// The exits by reason, and by register where that decides; those of which most go first.
+    /// The exits by reason, and by register if the rule depends on it; ordered by the number that would be
+    /// avoided.
     pub rows: Vec<PredictedRow>,
     /// Sums of the rows.
     pub totals: Totals,
-    /// VMs that show signs of interrupt virtualization being active already.
+    /// VMs with signs that interrupt virtualization is already active.
     pub already: Vec<Already>,
-    /// Events of the kernel that would have made the ranges narrower.
+    /// Events of the kernel that would have made the ranges narrower, to record next time.
     pub record: Vec<String>,
 }
 
 /// Sums over all rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Exits of today.
+    /// Current exits.
     pub exits: u64,
-    /// How many of them would go.
+    /// The number of them that would be avoided.
     pub gone_exits: Range,
-    /// Handling times of today, nanoseconds, without those of [`Self::idle_ns`].
+    /// Current handling time in nanoseconds, without [`Self::idle_ns`].
     pub time_ns: u64,
-    /// How much of that would go, nanoseconds.
+    /// The part of it that would be avoided, in nanoseconds.
     pub gone_time_ns: Range,
-    /// Handling times of exits in which the vCPU sleeps, nanoseconds: no cost, so in no other sum.
+    /// Handling time of exits in which the vCPU sleeps, in nanoseconds: not a cost, so not included in other
+    /// sums.
     pub idle_ns: u64,
 }
 
 /// Predicts for `profile`, which was observed for `observed_ns` nanoseconds.
 ///
-/// VMs are predicted one by one and summed up. Counts of events are of a whole source, so they serve as
-/// upper bounds only: a part of a profile may be given.
+/// VMs are predicted separately and summed up. Counts of events cover a whole source, so they are used only
+/// as upper bounds: `profile` may be a part of the source.
 #[must_use]
 pub fn predict(profile: &Profile, observed_ns: u64, assumption: &Assumption) -> Prediction {
     let mut vms: BTreeMap<Option<u32>, Vec<&VcpuExits>> = BTreeMap::new();

@@ -1,11 +1,11 @@
-//! What a recording, or a time of watching, says about exits.
+//! The exits of a recording, or of a live observation.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, Timeline, parsing};
 
-/// Whose exits they are. What the source does not say is `None`.
+/// The vCPU of exits. Facts that the source lacks are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Vcpu {
     /// The VM: under KVM the process that owns it, under Xen the domain.
@@ -19,15 +19,15 @@ pub struct Vcpu {
 /// Exits of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exits {
-    /// How many were seen.
+    /// The number of exits.
     pub count: u64,
-    /// How long the host took over those whose next entry was seen too. For an [`Access`], the time from
-    /// the event to its end as `perf kvm stat` defines it.
+    /// The handling times of the exits whose next entry was seen too. For an [`Access`], the time from the
+    /// event to its end as `perf kvm stat` defines it.
     pub handling: HandlingTime,
 }
 
 impl Exits {
-    /// Adds others of the same kind. Commutative and associative.
+    /// Adds exits of the same kind. Commutative and associative.
     pub fn merge(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.handling.merge(&other.handling);
@@ -37,17 +37,17 @@ impl Exits {
 /// The exits of one vCPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuExits {
-    /// Whose they are.
+    /// The vCPU.
     pub vcpu: Vcpu,
-    /// By reason.
+    /// Exits by reason.
     #[serde(deserialize_with = "parsing::map")]
     pub reasons: BTreeMap<ExitReason, Exits>,
-    /// By port, address or register, for the exits that are about one.
+    /// Exits by port, address or register, for the exits that have one.
     #[serde(deserialize_with = "parsing::map")]
     pub accesses: BTreeMap<Access, Exits>,
 }
 
-/// From when to when something was seen, nanoseconds of the source's clock.
+/// The period of observation, in nanoseconds of the source's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// The first event.
@@ -63,36 +63,36 @@ impl Span {
         self.last_ns.saturating_sub(self.first_ns)
     }
 
-    /// The span of both.
+    /// The smallest span that contains both.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self { first_ns: self.first_ns.min(other.first_ns), last_ns: self.last_ns.max(other.last_ns) }
     }
 }
 
-/// Exits by vCPU and reason with their handling times: the form in which recordings, live watching and
-/// comparisons share them.
+/// Exits by vCPU and reason with their handling times: the common form of recordings, live observations and
+/// comparisons.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// From the first event to the last, `None` without events.
+    /// From the first event to the last; `None` without events.
     pub span: Option<Span>,
-    /// The exits, ordered by vCPU, each vCPU once.
+    /// The exits, ordered by vCPU, with one entry for each vCPU.
     #[serde(deserialize_with = "in_order")]
     vcpus: Vec<VcpuExits>,
-    /// Names of VMs, where the source has them.
+    /// Names of VMs, if the source has them.
     #[serde(deserialize_with = "parsing::map")]
     pub names: BTreeMap<u32, String>,
-    /// How often each event of the source occurred, exits included, by its name.
+    /// The number of each event of the source by name, including exits.
     #[serde(deserialize_with = "parsing::map")]
     pub events: BTreeMap<String, u64>,
     /// Exits over time.
     pub timeline: Timeline,
-    /// What is missing or doubtful.
+    /// Missing or doubtful data.
     pub losses: Losses,
 }
 
 impl Profile {
-    /// No exits.
+    /// An empty profile.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -104,7 +104,7 @@ impl Profile {
         &self.vcpus
     }
 
-    /// The exits of one vCPU, to add to; a new vCPU has none.
+    /// The exits of one vCPU, for adding; created if it does not exist.
     pub fn vcpu(&mut self, vcpu: Vcpu) -> &mut VcpuExits {
         let at = match self.vcpus.binary_search_by_key(&vcpu, |exits| exits.vcpu) {
             Ok(at) => at,
@@ -116,8 +116,8 @@ impl Profile {
         &mut self.vcpus[at]
     }
 
-    /// Adds another profile. VMs and vCPUs of the same numbers are taken to be the same. Commutative and
-    /// associative, except that the first of two different names of a VM stays.
+    /// Adds another profile. VMs and vCPUs with equal numbers are the same. Commutative and associative,
+    /// except that the first of two different names of a VM is kept.
     pub fn merge(&mut self, other: &Self) {
         self.span = match (self.span, other.span) {
             (Some(ours), Some(theirs)) => Some(ours.join(theirs)),
@@ -140,7 +140,7 @@ impl Profile {
         self.losses.merge(&other.losses);
     }
 
-    /// The vCPU that `theirs` is here: a thread's number in its VM may be known to one side only.
+    /// The local key of the vCPU `theirs`: the vCPU number of a thread may be known to one side only.
     fn same_vcpu(&mut self, theirs: Vcpu) -> Vcpu {
         let same_thread =
             |ours: &Vcpu| ours.thread.is_some() && ours.thread == theirs.thread && ours.vm == theirs.vm;
@@ -173,7 +173,7 @@ impl Profile {
         all
     }
 
-    /// Counts alone, over all vCPUs; `lost` is [`Losses::lost_events`].
+    /// Counts over all vCPUs; `lost` is [`Losses::lost_events`].
     #[must_use]
     pub fn counts(&self) -> ExitCounts {
         let rows = self.vcpus.iter().flat_map(|vcpu| &vcpu.reasons);
@@ -182,20 +182,20 @@ impl Profile {
         counts
     }
 
-    /// All exits seen.
+    /// The number of all exits.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts().total()
     }
 
-    /// Whether no exit was seen.
+    /// Tests whether no exit was seen.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.vcpus.iter().all(|vcpu| vcpu.reasons.is_empty())
     }
 
-    /// Only the vCPUs that `keep` wants, and their part of the timeline as far as it is kept by VM. Counts
-    /// of events and losses stay: they are of the whole source.
+    /// The vCPUs that `keep` selects, and their part of the timeline, which is kept by VM. Counts of events
+    /// and losses are unchanged: they cover the whole source.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&Vcpu) -> bool) -> Self {
         let mut part = self.clone();
@@ -207,7 +207,7 @@ impl Profile {
     }
 }
 
-/// The vCPUs of a file, which may have them in any order and more than once.
+/// The vCPUs of a file, in which they may be in any order and repeated.
 fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<VcpuExits>, D::Error> {
     let mut vcpus: Vec<VcpuExits> = parsing::list(deserializer)?;
     vcpus.sort_by_key(|exits| exits.vcpu);

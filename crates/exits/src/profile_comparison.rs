@@ -1,8 +1,8 @@
-//! Two profiles, or two sets of them, side by side: how each reason's rate and handling time changed, and how sure
-//! that is.
+//! Compares two profiles, or two sets of them: the changes of each reason's rate and handling time, with
+//! intervals.
 //!
-//! Every figure comes as before, after, and a relative change with a 95 % interval, or with none where nothing can
-//! be said. Which interval it is depends on what there is, best first:
+//! Every figure has a value before, a value after, and a relative change with a 95 % interval if one can be
+//! computed. The method depends on the data, best first:
 //!
 //! 1. three recordings or more on each side: Student's t over recordings ([`Basis::Recordings`]);
 //! 2. exits known over time, and [`FEWEST_EXITS`] of them on each side: the block bootstrap ([`Basis::Blocks`]);
@@ -10,8 +10,8 @@
 //!    ([`Basis::Poisson`]);
 //! 4. for mean times without exits over time: Welch's interval ([`Basis::Times`]).
 //!
-//! Intervals of one recording a side speak of these recordings only: what differs from run to run (where memory
-//! lies, which core the VM has, what else the host does) is the same in all of their time.
+//! Intervals of one recording on each side apply only to these recordings: differences between runs (memory
+//! layout, the VM's cores, other load on the host) are constant within each of them.
 
 mod cells;
 mod doubt;
@@ -40,12 +40,12 @@ use subject::Vms;
 /// One recording of a side.
 #[derive(Debug, Clone, Copy)]
 pub struct Recording<'a> {
-    /// What it holds.
+    /// The exits.
     pub profile: &'a Profile,
-    /// From when to when its exits were counted: its span, or the part of it that was asked for.
+    /// The period in which its exits were counted: its span, or the selected part of it.
     pub observed: Option<Span>,
-    /// Its exits over time by the grouping of the comparison, where the profile's own timeline does not tell
-    /// them apart: by vCPU, port, address or register.
+    /// Its exits over time by the grouping of the comparison, if the profile's own timeline does not have it:
+    /// by vCPU, port, address or register.
     pub grouped: Option<&'a GroupedTimeline>,
 }
 
@@ -55,14 +55,14 @@ impl<'a> From<&'a Profile> for Recording<'a> {
     }
 }
 
-/// How to compare.
+/// The settings of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComparisonOptions {
-    /// What rows are told apart by.
+    /// The grouping of rows.
     pub grouping: Grouping,
     /// Operations of the workload before and after (requests, transactions, IPIs); both or neither.
     pub operations: Option<(u64, u64)>,
-    /// Decides the draws of the bootstrap. The same seed gives the same intervals.
+    /// The seed of the bootstrap. The same seed gives the same intervals.
     pub seed: u64,
 }
 
@@ -72,7 +72,7 @@ impl Default for ComparisonOptions {
     }
 }
 
-/// What exits and times are divided by.
+/// The unit by which exits and times are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Per {
@@ -80,45 +80,45 @@ pub enum Per {
     Second,
     /// One operation of the workload.
     Operation,
-    /// One recording, because one of them does not say how long it lasted.
+    /// One recording, because the duration of some recording is unknown.
     Recording,
 }
 
-/// What a side consists of.
+/// A summary of one side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
-    /// How many recordings.
+    /// The number of recordings.
     pub recordings: usize,
-    /// How long they lasted together, seconds.
+    /// Their total duration in seconds.
     pub seconds: f64,
     /// Operations of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
-    /// VMs with exits, those of all recordings together.
+    /// The number of VMs with exits, over all recordings.
     pub vms: usize,
     /// The most vCPUs with exits in any recording.
     pub vcpus: usize,
-    /// Time slices that intervals can be made of.
+    /// The number of time slices for intervals.
     pub slices: usize,
-    /// Exits in which the guest slept. They are among the exits, and their times in no sum.
+    /// Exits in which the guest slept. They are included in the exits, but their times are in no sum.
     pub idle: Exits,
-    /// What is missing or doubtful.
+    /// Missing or doubtful data.
     pub losses: Losses,
 }
 
-/// What the comparison as a whole says, from its sums.
+/// The verdict on the whole comparison, from its sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Fewer exits, or less time in the host, and no more of the other.
+    /// Fewer exits or less time in the host, and no increase of the other.
     Less,
-    /// More exits, or more time in the host, and no less of the other.
+    /// More exits or more time in the host, and no decrease of the other.
     More,
     /// Fewer exits that take more time, or more that take less.
     Mixed,
-    /// Nothing that could be told from no change, or was worth it.
+    /// No significant or relevant change.
     Same,
-    /// There is no interval to tell it by.
+    /// There is no interval.
     Unsure,
     /// There are no exits.
     Nothing,
@@ -127,34 +127,34 @@ pub enum Verdict {
 /// Two sides, compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProfileComparison {
-    /// What exits and times are divided by.
+    /// The unit by which exits and times are divided.
     pub per: Per,
     /// The side that changes are relative to.
     pub before: SideSummary,
     /// The other side.
     pub after: SideSummary,
-    /// Everything together; times without those of [`SideSummary::idle`].
+    /// The total; times are without those of [`SideSummary::idle`].
     pub total: ComparedRow,
     /// The rows, in order.
     pub rows: Vec<ComparedRow>,
-    /// The rows that [`Self::keep_top`] took out, in one.
+    /// The rows that [`Self::keep_top`] removed, as one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Remainder>,
     /// The VMs that [`Subject::vm`] numbers.
     pub vms: Vec<ComparedVm>,
-    /// What makes the figures worth less.
+    /// Doubts about the figures.
     pub doubts: Vec<Doubt>,
-    /// What it all says.
+    /// The verdict.
     pub verdict: Verdict,
     /// The seed of the bootstrap.
     pub seed: u64,
-    /// How often the bootstrap drew.
+    /// The number of bootstrap resamples.
     pub resamples: usize,
 }
 
 impl ProfileComparison {
-    /// Compares `after` against `before`; a side without recordings has no exits. Rows are ordered by how much
-    /// host time they gained.
+    /// Compares `after` with `before`; a side without recordings has no exits. Rows are ordered by the
+    /// increase of host time.
     #[must_use]
     pub fn new(before: &[Recording<'_>], after: &[Recording<'_>], options: &ComparisonOptions) -> Self {
         let recordings = [before, after];
@@ -199,7 +199,7 @@ impl ProfileComparison {
         comparison
     }
 
-    /// Whether any handling time is known on both sides.
+    /// Tests whether handling times are known on both sides.
     #[must_use]
     pub fn has_times(&self) -> bool {
         self.total.mean.is_some()

@@ -9,7 +9,7 @@ const IO: ExitReason = ExitReason::svm(0x7b);
 const VINTR: ExitReason = ExitReason::svm(0x64);
 const PORT: Access = Access::Port { port: 0x3f8, direction: Direction::Write };
 
-/// Exits of a reason in a cell of time, of so many nanoseconds each.
+/// Exits of a reason in a cell of time, with this handling time in nanoseconds each.
 type Some = (ExitReason, u64, u64, u64);
 
 fn profile(vm: u32, cells: u64, exits: &[Some]) -> Profile {
@@ -73,7 +73,7 @@ fn time_asleep_is_in_no_sum() {
     assert!(hlt.idle && hlt.before.time_percent.is_none() && hlt.before.mean_ns.is_some());
     assert!((found.total.time.unwrap().change.percent().unwrap() - 99.9).abs() < 0.1);
     assert_eq!(found.verdict, Verdict::More);
-    // Idling comes last, however long.
+    // Idle exits come last, however long.
     assert_eq!(found.rows.last().unwrap().subject.reason, Some(HLT));
     let by_vm = ComparisonOptions {
         grouping: Grouping::new([Dimension::Vm]).unwrap(),
@@ -210,7 +210,7 @@ fn the_largest_change_comes_first_whichever_way_it_went() {
 
 #[test]
 fn what_is_gone_for_sure_comes_before_what_changed_by_chance() {
-    // A load that comes and goes: twice as much here and there, and nothing can be said of it.
+    // A bursty load: twice as many exits in the bursts, and no significant change.
     let bursts = |cells: &[u64], count: u64| -> Vec<Some> {
         cells.iter().flat_map(|&cell| (0..5).map(move |step| (MSR, cell + step, count, 2000))).collect()
     };
@@ -262,7 +262,7 @@ proptest! {
         for grouping in [vec![Dimension::Reason], vec![Dimension::Vm], vec![Dimension::Vcpu], vec![Dimension::Port]] {
             let options = ComparisonOptions { grouping: Grouping::new(grouping).unwrap(), ..ComparisonOptions::default() };
             let found = ProfileComparison::new(&[(&before).into()], &[(&after).into()], &options);
-            // JSON has neither infinities nor NaN: they would be null where a figure belongs.
+            // JSON has neither infinities nor NaN: they would become null.
             let json = serde_json::to_value(&found).unwrap();
             serde_json::from_value::<ProfileComparison>(json).unwrap();
             for estimate in found.rows.iter().chain([&found.total]).flat_map(estimates) {
@@ -279,7 +279,7 @@ proptest! {
     fn exchanging_the_sides_exchanges_the_ends(before in some_exits(), after in some_exits()) {
         let (before, after) = (profile(1, 120, &before), profile(1, 120, &after));
         let (there, back) = (compared(&before, &after), compared(&after, &before));
-        // Near -100 % a percentage has few digits left of its ratio.
+        // Near -100 % a percentage has fewer significant digits than its ratio.
         let near = |a: f64, b: f64| {
             let [a, b] = [a, b].map(|percent| 1.0 + percent / 100.0);
             (a.ln() + b.ln()).abs() < 1e-6 + 1e-13 / a.min(b)

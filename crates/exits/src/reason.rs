@@ -11,12 +11,12 @@ const VMX_BASIC: u32 = 0xffff;
 const VMX_FAILED_ENTRY: u32 = 1 << 31;
 const FAILED_ENTRY_WORD: &str = "FAILED_VMENTRY";
 
-/// Why the processor left the guest: the number in the hardware's register, unaltered.
+/// The reason of an exit: the number in the hardware's register, unaltered.
 ///
-/// Its text form is the name that the kernel's `kvm_exit` event prints: upper case for VMX, lower case
-/// for SVM, so the text says the instruction set too. A number without a name is `vmx:77` or `svm:0x7f`.
-/// VMX flags follow the name as the kernel prints them (`INVALID_STATE FAILED_VMENTRY`); other high
-/// bits follow as a hexadecimal sum (`EXTERNAL_INTERRUPT +0x4000000`).
+/// Its text form is the name in the kernel's `kvm_exit` event: upper case for VMX, lower case for SVM, which
+/// also identifies the instruction set. A number without a name is `vmx:77` or `svm:0x7f`. VMX flags follow
+/// the name as the kernel prints them (`INVALID_STATE FAILED_VMENTRY`); other high bits follow as a
+/// hexadecimal sum (`EXTERNAL_INTERRUPT +0x4000000`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExitReason {
     /// The instruction set that gives `code` its meaning.
@@ -54,7 +54,7 @@ impl ExitReason {
         self.code & !self.basic().code
     }
 
-    /// Whether this exit reports a VM entry that the processor refused.
+    /// Tests whether this exit reports a failed VM entry.
     ///
     /// VMX: bit 31. SVM: `VMEXIT_INVALID`, -1.
     #[must_use]
@@ -65,10 +65,10 @@ impl ExitReason {
         }
     }
 
-    /// Whether the guest reached for a device: by a port, or by an address that no memory is behind.
+    /// Tests whether the guest accessed a device: by a port, or by an address without memory.
     ///
-    /// VMX: `IO_INSTRUCTION`, and `EPT_MISCONFIG`, by which KVM marks such addresses. SVM: `io` and `npf`; the latter also
-    /// brings in memory that a guest touches for the first time.
+    /// VMX: `IO_INSTRUCTION`, and `EPT_MISCONFIG`, which KVM uses for such addresses. SVM: `io` and `npf`;
+    /// the latter also occurs when a guest touches memory for the first time.
     #[must_use]
     pub const fn reaches_device(self) -> bool {
         match self.isa {
@@ -77,7 +77,7 @@ impl ExitReason {
         }
     }
 
-    /// The kernel's name of the basic reason, `None` when this version of the tables has none.
+    /// The kernel's name of the basic reason; `None` if these tables have none.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         let table = match self.isa {
@@ -88,7 +88,7 @@ impl ExitReason {
         table.binary_search_by_key(&code, |entry| entry.0).ok().map(|at| table[at].1)
     }
 
-    /// Every reason that has a name, VMX first, ordered by code.
+    /// Every reason with a name, VMX first, ordered by code.
     pub fn known() -> impl Iterator<Item = Self> {
         let vmx = vmx::NAMES.iter().map(|&(code, _)| Self::vmx(code));
         vmx.chain(svm::NAMES.iter().map(|&(code, _)| Self::svm(code)))
@@ -123,7 +123,7 @@ impl fmt::Display for ExitReason {
     }
 }
 
-/// A text that is no exit reason.
+/// The error of a text that is not an exit reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not an exit reason; write a name as `kvm_exit` prints it (MSR_WRITE on Intel, msr on AMD), \
@@ -134,16 +134,16 @@ pub struct UnknownReason(pub String);
 impl FromStr for ExitReason {
     type Err = UnknownReason;
 
-    /// Reads what [`fmt::Display`] writes, plus names of earlier kernels (`PENDING_INTERRUPT`) and
-    /// numbers in either base.
+    /// Parses the output of [`fmt::Display`], names of earlier kernels (`PENDING_INTERRUPT`) and numbers in
+    /// either base.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).ok_or_else(|| UnknownReason(text.to_owned()))
     }
 }
 
-// Each flag is written once, so none is looked for twice: recursion would let a long text use up the stack.
+// Each flag may occur once, so that a long text cannot exhaust the stack by recursion.
 fn parse(text: &str) -> Option<ExitReason> {
-    // "DE excp" holds a space, so the whole text is tried before flags are split off.
+    // "DE excp" contains a space, so the whole text is tried before flags are split off.
     if let Some(reason) = plain(text) {
         return Some(reason);
     }
@@ -163,7 +163,7 @@ fn parse(text: &str) -> Option<ExitReason> {
     free.then_some(ExitReason::vmx(reason.code | others | failed))
 }
 
-/// A reason without flags behind it.
+/// A reason without flags.
 fn plain(text: &str) -> Option<ExitReason> {
     ExitReason::from_name(text).or_else(|| {
         let (isa, code) = text.split_once(':')?;
@@ -176,7 +176,7 @@ fn number(text: &str) -> Option<u32> {
         Some(hex) => (hex, 16),
         None => (text, 10),
     };
-    // from_str_radix takes a leading '+', which no writer of ours produces.
+    // from_str_radix accepts a leading '+', which this crate never writes.
     digits.starts_with(|c: char| c.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, radix).ok())?
 }
 

@@ -1,41 +1,41 @@
-//! The part of a profile that someone asked for.
+//! The selected part of a profile.
 
 use std::collections::BTreeSet;
 
 use crate::{Profile, Vcpu};
 
-/// VMs and vCPUs by what a user calls them. Nothing chosen is everything.
+/// VMs and vCPUs by the names that users give. Without any, everything is selected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// VMs by their number (process or domain) or their name. Several VMs may have one name: all are meant.
+    /// VMs by number (process or domain) or by name. If several VMs have a name, all are selected.
     pub vms: Vec<String>,
     /// vCPUs by their number in their VM.
     pub vcpus: Vec<u32>,
 }
 
-/// Something was chosen that a profile does not have.
+/// The selection contains something that the profile does not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotThere {
     /// A VM.
     #[error("There is no VM `{wanted}`; there {}", listed(there, "VM"))]
     Vm {
-        /// What was asked for.
+        /// The selected VM.
         wanted: String,
-        /// What there is.
+        /// The VMs of the profile.
         there: Vec<String>,
     },
     /// A vCPU.
     #[error("There is no vCPU {wanted}; there {}", listed(there, "vCPU with a number"))]
     Vcpu {
-        /// What was asked for.
+        /// The selected vCPU.
         wanted: u32,
-        /// What there is, in the VMs that were chosen.
+        /// The vCPUs of the selected VMs.
         there: Vec<String>,
     },
 }
 
-/// So many are named in a message.
+/// The most names in a message.
 const MOST_NAMED: usize = 8;
 
 fn listed(there: &[String], what: &str) -> String {
@@ -48,16 +48,16 @@ fn listed(there: &[String], what: &str) -> String {
 }
 
 impl Selection {
-    /// Whether everything is meant.
+    /// Tests whether everything is selected.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.vms.is_empty() && self.vcpus.is_empty()
     }
 
-    /// The part of `profile` that is meant.
+    /// The selected part of `profile`.
     ///
     /// # Errors
-    /// When something was chosen that it does not have.
+    /// If it lacks a selected VM or vCPU.
     pub fn of(&self, profile: &Profile) -> Result<Profile, NotThere> {
         if self.is_everything() {
             return Ok(profile.clone());
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(selected(&[], &[]), Ok(4));
         assert_eq!(selected(&["web"], &[]), Ok(2));
         assert_eq!(selected(&["20"], &[]), Ok(1));
-        // A number of one VM that is the name of another means both.
+        // A number of one VM that is also the name of another selects both.
         assert_eq!(selected(&["10"], &[]), Ok(3));
         assert_eq!(selected(&[], &[0]), Ok(2));
         assert_eq!(selected(&["web"], &[1, 0]), Ok(2));

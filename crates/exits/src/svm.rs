@@ -2,10 +2,9 @@
 
 /// Exit code (low 32 bits) to name, ordered by code.
 ///
-/// Codes: AMD64 APM volume 2, appendix C. Names: `SVM_EXIT_REASONS` in
-/// `arch/x86/include/uapi/asm/svm.h` up to Linux 6.12, read back from the print format of a 6.12
-/// `kvm_exit` event, spelled as there (`read_rt` is the kernel's). `idle-halt` and `buslock` are later
-/// additions of the same header.
+/// Codes: AMD64 APM volume 2, appendix C. Names: `SVM_EXIT_REASONS` in `arch/x86/include/uapi/asm/svm.h` up
+/// to Linux 6.12, checked against the print format of a 6.12 `kvm_exit` event, in its spelling (`read_rt` is
+/// the kernel's). `idle-halt` and `buslock` are later additions of the same header.
 pub(crate) const NAMES: &[(u32, &str)] = &[
     (0x000, "read_cr0"),
     (0x002, "read_cr2"),

@@ -1,4 +1,4 @@
-//! A profile as rows: grouped, ordered, and cut to the most important ones.
+//! A profile as rows: grouped, sorted, and reduced to the most important ones.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -11,22 +11,22 @@ use crate::{AccessKind, Exits, Grouping, Key, Profile, What};
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// What tells it from the others.
+    /// Its key.
     pub key: Key,
     /// Its exits, or accesses.
     pub exits: Exits,
 }
 
-/// The rows that [`Table::keep_top`] took out, in one.
+/// The rows that [`Table::keep_top`] removed, as one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rest {
-    /// How many they were.
+    /// The number of rows.
     pub rows: usize,
     /// Their exits, or accesses.
     pub exits: Exits,
 }
 
-/// What rows are ordered by: the largest first, those without the figure last; names in their own order.
+/// The order of rows: the largest first, those without the figure last; names in their own order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -40,11 +40,11 @@ pub enum Order {
     Time,
     /// The shortest handling time.
     Min,
-    /// The longest.
+    /// The longest handling time.
     Max,
-    /// Their mean.
+    /// The mean handling time.
     Mean,
-    /// Their 99th percentile.
+    /// The 99th percentile of handling times.
     P99,
     /// The name.
     Name,
@@ -62,7 +62,7 @@ impl Order {
         (Self::Name, "name"),
     ];
 
-    /// The figure that the largest of comes first; `None` for names, and for a row that has none.
+    /// The figure of a row; `None` for the order by name, and for a row without it.
     fn figure(self, exits: &Exits) -> Option<u64> {
         let times = &exits.handling;
         match self {
@@ -71,7 +71,7 @@ impl Order {
             Self::Time => Some(times.total_ns()),
             Self::Min => times.min_ns(),
             Self::Max => times.max_ns(),
-            // The bits of numbers that are not negative are ordered as the numbers are.
+            // The bits of non-negative floating-point numbers have the order of the numbers.
             Self::Mean => times.mean_ns().map(f64::to_bits),
             Self::P99 => times.quantile_ns(0.99),
             Self::Name => None,
@@ -85,7 +85,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// A word that is no [`Order`].
+/// The error of a word that is not an [`Order`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is nothing to sort by; write samples, exits, time, min, max, mean, p99 or name")]
 pub struct UnknownOrder(pub String);
@@ -110,7 +110,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The exits of `profile`, or its accesses, by `grouping`; ordered by samples.
+    /// The exits of `profile`, or its accesses, by `grouping`; sorted by samples.
     #[must_use]
     pub fn new(profile: &Profile, grouping: Grouping) -> Self {
         let kinds = grouping.access_kinds();
@@ -140,9 +140,10 @@ impl Table {
         table
     }
 
-    /// Orders the rows. Rows of equal figures are ordered by samples, then by exits, then by key.
+    /// Sorts the rows. Rows with equal figures are sorted by samples, then by exits, then by key.
     pub fn sort(&mut self, order: Order) {
-        // A quantile is a walk over a histogram and a name an allocation: once a row, not once a comparison.
+        // A quantile walks over a histogram and a name is an allocation, so they are made once for each row,
+        // not for each comparison.
         self.rows.sort_by_cached_key(|Row { key, exits }| {
             let name = (order == Order::Name).then(|| (key.whose, key.what.to_string()));
             let figures = [order.figure(exits), Some(exits.handling.count()), Some(exits.count)];
@@ -150,7 +151,7 @@ impl Table {
         });
     }
 
-    /// Keeps the first `count` rows as they are ordered now; the others become one.
+    /// Keeps the first `count` rows in their current order; the others become one.
     pub fn keep_top(&mut self, count: usize) {
         if self.rows.len() <= count {
             return;
@@ -162,7 +163,7 @@ impl Table {
         }
     }
 
-    /// What the rows are told apart by.
+    /// The grouping of the rows.
     #[must_use]
     pub fn grouping(&self) -> &Grouping {
         &self.grouping
@@ -174,38 +175,38 @@ impl Table {
         &self.rows
     }
 
-    /// What [`Self::keep_top`] left out.
+    /// The rows that [`Self::keep_top`] removed.
     #[must_use]
     pub fn rest(&self) -> Option<&Rest> {
         self.rest.as_ref()
     }
 
-    /// All rows together, those of the rest included.
+    /// The total, including the rest.
     #[must_use]
     pub fn total(&self) -> &Exits {
         &self.total
     }
 
-    /// Accesses that belong to no row: the reader keeps so many different ones apart and no more. Of which
-    /// kind they were is not known.
+    /// Accesses that belong to no row, because the reader keeps a limited number of different ones. Their
+    /// kinds are unknown.
     #[must_use]
     pub fn unsorted(&self) -> &Exits {
         &self.unsorted
     }
 
-    /// Whether there is no row.
+    /// Tests whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.rest.is_none()
     }
 
-    /// Which part of all samples these are, in percent; `None` without any.
+    /// The share of all samples, in percent; `None` without samples.
     #[must_use]
     pub fn samples_percent(&self, exits: &Exits) -> Option<f64> {
         percent(exits.handling.count(), self.total.handling.count())
     }
 
-    /// Which part of all handling time these took, in percent; `None` without any.
+    /// The share of all handling time, in percent; `None` without handling time.
     #[must_use]
     pub fn time_percent(&self, exits: &Exits) -> Option<f64> {
         percent(exits.handling.total_ns(), self.total.handling.total_ns())

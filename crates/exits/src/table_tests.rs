@@ -29,7 +29,7 @@ fn two_vms() -> Profile {
         (vcpu(10, 1), HLT, &[500]),
         (vcpu(20, 0), NPF, &[70, 70, 70, 70]),
     ]);
-    // One whose entry was not seen.
+    // An exit without an entry.
     profile.vcpu(vcpu(20, 0)).reasons.entry(HLT).or_default().count += 1;
     for (vcpu, access, count) in [(vcpu(10, 0), PORT, 3), (vcpu(10, 1), ICR, 2), (vcpu(20, 0), ICR, 1)] {
         profile.vcpu(vcpu).accesses.entry(access).or_default().count += count;
@@ -51,7 +51,7 @@ fn reasons_by(order: Order) -> Vec<ExitReason> {
 #[test]
 fn every_order_puts_its_own_first() {
     assert_eq!(reasons_by(Order::Samples), [NPF, HLT, IO]);
-    // As many exits; the reason with more samples is first.
+    // With equal exits, the reason with more samples is first.
     assert_eq!(reasons_by(Order::Exits), [NPF, HLT, IO]);
     assert_eq!(reasons_by(Order::Time), [HLT, NPF, IO]);
     assert_eq!(reasons_by(Order::Min), [HLT, NPF, IO]);
@@ -83,7 +83,7 @@ fn vms_and_vcpus_are_told_apart() {
     let counts: Vec<_> = by_vm.rows().iter().map(|row| (row.key.whose.vm(), row.exits.count)).collect();
     assert_eq!(counts, [(Some(10), 6), (Some(20), 5)]);
     assert_eq!(by_vm.rows()[0].key.what, What::Everything);
-    // A vCPU's number means nothing without its VM.
+    // A vCPU's number has no meaning without its VM.
     let by_vcpu = grouped(&[Dimension::Vcpu, Dimension::Reason]);
     assert_eq!(by_vcpu.rows().len(), 5);
     assert_eq!(by_vcpu.rows()[0].key, Key { whose: Whose::Vcpu(vcpu(20, 0)), what: What::Reason(NPF) });

@@ -1,7 +1,8 @@
-//! Texts that come from outside.
+//! Texts from outside.
 
-/// Whether a character speaks to the reader's terminal, or turns what stands around it: control characters, the marks of
-/// Unicode's bidirectional algorithm (UAX #9), the separators of lines and paragraphs, and the byte order mark.
+/// Tests whether a character controls the reader's terminal, or reorders the text around it: control
+/// characters, the marks of Unicode's bidirectional algorithm (UAX #9), the separators of lines and
+/// paragraphs, and the byte order mark.
 #[must_use]
 pub fn is_harmful(character: char) -> bool {
     character.is_control()
@@ -11,13 +12,13 @@ pub fn is_harmful(character: char) -> bool {
         )
 }
 
-/// The text with the replacement character for each that [`is_harmful`].
+/// Replaces each harmful character by the replacement character.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().map(|character| if is_harmful(character) { '\u{fffd}' } else { character }).collect()
 }
 
-/// Of one thing "1 exit", of others "34592 exits".
+/// A number with its noun: "1 exit", "34592 exits".
 #[must_use]
 pub fn counted(number: u64, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }

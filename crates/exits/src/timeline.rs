@@ -8,7 +8,7 @@ use crate::parsing::{self, TooMuch};
 
 /// The narrowest slice: 2^20 ns, about a millisecond.
 const NARROWEST: u32 = 20;
-/// The most slices from the first exit to the last; slices double in width rather than pass it.
+/// The most slices from the first exit to the last; their width is doubled to stay below it.
 const MOST_SLICES: u64 = 2048;
 
 /// The exits of one time slice.
@@ -16,50 +16,50 @@ const MOST_SLICES: u64 = 2048;
 pub struct Slice {
     /// Exits that began in it.
     pub count: u64,
-    /// How long the host took over them, nanoseconds; those without a handling time add nothing.
+    /// The host's handling time of them, in nanoseconds; exits without a handling time add nothing.
     pub handling_ns: u64,
 }
 
 impl Slice {
-    /// Adds another one. Commutative and associative.
+    /// Adds another slice. Commutative and associative.
     pub fn merge(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.handling_ns = self.handling_ns.saturating_add(other.handling_ns);
     }
 }
 
-/// Which exits a series counts.
+/// The key of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SeriesKey {
-    /// The VM (process or domain), when known.
+    /// The VM (process or domain), if known.
     pub vm: Option<u32>,
     /// The reason.
     pub reason: ExitReason,
 }
 
-/// A number that [`Timeline::series`] gives, for quick adding. It holds for that timeline alone.
+/// An index from [`Timeline::series`], for fast adding. It is valid only for that timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesIndex(usize);
 
-/// Exits by VM and reason in slices of equal width: a power of two nanoseconds, from 2^20 (about a
-/// millisecond) on, so wide that at most 2048 slices lie between the first exit and the last.
+/// Exits by VM and reason in slices of equal width: a power of two nanoseconds, at least 2^20 (about a
+/// millisecond), so wide that there are at most 2048 slices between the first exit and the last.
 ///
-/// Slices begin at multiples of their width, so that timelines of parts of a recording merge to that of
-/// the whole, exactly.
+/// Slices begin at multiples of their width, so that timelines of parts of a recording merge exactly to that
+/// of the whole.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Timeline {
     width_bits: u32,
-    /// The number (time divided by width) of the first slice and of the last, once there is one.
+    /// The number (time divided by width) of the first slice and of the last, if there are any.
     range: Option<(u64, u64)>,
-    /// The number of every series' first slice.
+    /// The number of the first slice of every series.
     origin: u64,
     series: Vec<(SeriesKey, Vec<Slice>)>,
     index: BTreeMap<SeriesKey, usize>,
 }
 
 impl Timeline {
-    /// The series of these exits, created when it is not there.
+    /// The series of these exits, created if it does not exist.
     pub fn series(&mut self, key: SeriesKey) -> SeriesIndex {
         let next = self.series.len();
         let index = *self.index.entry(key).or_insert(next);
@@ -75,7 +75,7 @@ impl Timeline {
         let within = slot.wrapping_sub(self.origin);
         let slices = &mut self.series[series.0].1;
         if let (Some(slice), Some((first, last))) = (slices.get_mut(within as usize), self.range) {
-            // Any slice in this range was made room for; the range itself may still end inside of it.
+            // Every slice in this range is allocated; the range itself may end within it.
             if (first..=last).contains(&slot) {
                 slice.merge(exits);
                 return;
@@ -95,7 +95,7 @@ impl Timeline {
         slices[within].merge(exits);
     }
 
-    /// Adds those of another timeline. Commutative and associative.
+    /// Adds another timeline. Commutative and associative.
     pub fn merge(&mut self, other: &Self) {
         let Some((mut first, mut last)) = other.range else { return };
         while self.width() < other.width() {
@@ -120,7 +120,7 @@ impl Timeline {
         }
     }
 
-    /// Makes the range hold these slots (of today's width), doubling the width where it must.
+    /// Extends the range to these slots (of the current width), doubling the width if necessary.
     fn cover(&mut self, first: u64, last: u64) {
         let (mut first, mut last) = (first, last);
         loop {
@@ -162,25 +162,25 @@ impl Timeline {
         self.width_bits.max(NARROWEST)
     }
 
-    /// A slice's width in nanoseconds.
+    /// The width of a slice in nanoseconds.
     #[must_use]
     pub fn width_ns(&self) -> u64 {
         1 << self.width()
     }
 
-    /// How many slices there are from the first exit to the last.
+    /// The number of slices from the first exit to the last.
     #[must_use]
     pub fn len(&self) -> usize {
         self.range.map_or(0, |(first, last)| (last - first + 1) as usize)
     }
 
-    /// Whether it has no exits.
+    /// Tests whether it has no exits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_none()
     }
 
-    /// When the first slice begins, nanoseconds.
+    /// The start of the first slice, in nanoseconds.
     #[must_use]
     pub fn start_ns(&self) -> u64 {
         self.range.map_or(0, |(first, _)| first << self.width())
@@ -207,7 +207,7 @@ impl Timeline {
         all
     }
 
-    /// Only the series of VMs that `keep` wants; range and width stay.
+    /// The series of VMs that `keep` selects; range and width are unchanged.
     #[must_use]
     pub fn only(&self, keep: impl Fn(Option<u32>) -> bool) -> Self {
         let mut part = Self { width_bits: self.width_bits, range: self.range, ..Self::default() };
@@ -277,7 +277,7 @@ impl TryFrom<Stored> for Timeline {
         timeline.cover(origin, origin.saturating_add(stored.slices.min(MOST_SLICES) - 1));
         for series in &stored.series {
             let index = timeline.series(series.key);
-            // Each series has room from the first slice of all.
+            // Each series allocates slices from the common origin on.
             parsing::spend(MOST_SLICES as usize * size_of::<Slice>())?;
             for (at, (&count, &handling_ns)) in series.count.iter().zip(&series.handling_ns).enumerate() {
                 let time_ns = stored.start_ns.saturating_add((at as u64).saturating_mul(stored.width_ns));

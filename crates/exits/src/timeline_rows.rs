@@ -1,4 +1,4 @@
-//! A timeline as rows: grouped, ordered, and summed up to as many columns as there is room for.
+//! A timeline as rows: grouped, sorted, and summed to as many columns as fit.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,21 +8,21 @@ use crate::{Grouping, Key, Slice, Span, Timeline, Vcpu};
 /// Exits of one kind over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineRow {
-    /// What tells it from the others.
+    /// Its key.
     pub key: Key,
     /// Its slices, as many as the timeline has.
     pub slices: Vec<Slice>,
-    /// All slices together.
+    /// The sum of all slices.
     pub total: Slice,
 }
 
-/// What rows of a timeline are ordered and drawn by.
+/// The figure by which rows of a timeline are sorted and drawn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TimelineFigure {
     /// Exits.
     #[default]
     Exits,
-    /// The time that handling them took.
+    /// Handling time.
     Time,
 }
 
@@ -37,14 +37,14 @@ impl TimelineFigure {
     }
 }
 
-/// The rows that [`TimelineRows::keep_top`] took out, in one.
+/// The rows that [`TimelineRows::keep_top`] removed, as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineRest {
-    /// How many they were.
+    /// The number of rows.
     pub rows: usize,
-    /// Their slices together.
+    /// Their summed slices.
     pub slices: Vec<Slice>,
-    /// All slices together.
+    /// The sum of all slices.
     pub total: Slice,
 }
 
@@ -58,12 +58,12 @@ pub struct TimelineRows {
     rest: Option<TimelineRest>,
 }
 
-/// Slices that are drawn as one, and how much of their time was watched.
+/// Slices that are drawn as one, and their observed time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Their numbers.
+    /// Their indices.
     pub slices: Range<usize>,
-    /// How long the recording lasted in them, nanoseconds; never zero.
+    /// The observed time of the recording in them, in nanoseconds; never zero.
     pub observed_ns: u64,
 }
 
@@ -77,8 +77,8 @@ impl Column {
 }
 
 impl TimelineRows {
-    /// The exits of `timeline` by VM, by reason or by both, as `grouping` says; the largest `figure` first.
-    /// A timeline knows neither vCPUs nor accesses: by those it has one row.
+    /// The exits of `timeline` by VM, by reason or by both, according to `grouping`; the largest `figure`
+    /// first. A timeline has neither vCPUs nor accesses: for those there is one row.
     #[must_use]
     pub fn new(timeline: &Timeline, grouping: &Grouping, figure: TimelineFigure) -> Self {
         let mut rows: BTreeMap<Key, (Vec<Slice>, Slice)> = BTreeMap::new();
@@ -120,40 +120,40 @@ impl TimelineRows {
         &self.rows
     }
 
-    /// What [`Self::keep_top`] left out.
+    /// The rows that [`Self::keep_top`] removed.
     #[must_use]
     pub fn rest(&self) -> Option<&TimelineRest> {
         self.rest.as_ref()
     }
 
-    /// When the first slice begins, nanoseconds of the source's clock.
+    /// The start of the first slice, in nanoseconds of the source's clock.
     #[must_use]
     pub fn start_ns(&self) -> u64 {
         self.start_ns
     }
 
-    /// A slice's width in nanoseconds.
+    /// The width of a slice in nanoseconds.
     #[must_use]
     pub fn width_ns(&self) -> u64 {
         self.width_ns
     }
 
-    /// How many slices each row has.
+    /// The number of slices of each row.
     #[must_use]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are no exits.
+    /// Tests whether there are no exits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.rest.is_none()
     }
 
-    /// At most `count` columns that hold each slice once, all of the same number of slices or one more.
+    /// At most `count` columns that contain each slice once, with equal numbers of slices or one more.
     ///
-    /// A source begins and ends within a slice. A column that it lasted for less than half of is one with its
-    /// neighbour: a rate over so short a time would be chance.
+    /// A source begins and ends within a slice. A column that was observed for less than half of its time is
+    /// merged with its neighbour, because a rate over so short a time would be random.
     #[must_use]
     pub fn columns(&self, count: usize, observed: Span) -> Vec<Column> {
         let count = count.clamp(1, self.length.max(1)).min(self.length);

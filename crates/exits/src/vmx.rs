@@ -2,10 +2,9 @@
 
 /// Basic exit reason to name, ordered by number.
 ///
-/// Numbers: Intel SDM volume 3, appendix C. Names: `VMX_EXIT_REASONS` in
-/// `arch/x86/include/uapi/asm/vmx.h` up to Linux 6.12, read back from the print format of a 6.12
-/// `kvm_exit` event. `SEAMCALL`, `TDCALL`, `MSR_READ_IMM` and `MSR_WRITE_IMM` are later additions of
-/// the same header.
+/// Numbers: Intel SDM volume 3, appendix C. Names: `VMX_EXIT_REASONS` in `arch/x86/include/uapi/asm/vmx.h` up
+/// to Linux 6.12, checked against the print format of a 6.12 `kvm_exit` event. `SEAMCALL`, `TDCALL`,
+/// `MSR_READ_IMM` and `MSR_WRITE_IMM` are later additions of the same header.
 pub(crate) const NAMES: &[(u32, &str)] = &[
     (0, "EXCEPTION_NMI"),
     (1, "EXTERNAL_INTERRUPT"),

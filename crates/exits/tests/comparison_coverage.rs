@@ -1,4 +1,4 @@
-//! How often the 95 % intervals of a comparison hold the truth, over simulated recordings whose truth is known.
+//! Coverage of a comparison's 95 % intervals, over simulated recordings with a known truth.
 //!
 //! `cargo test -p exits --test comparison_coverage -- --nocapture` prints the shares.
 
@@ -15,7 +15,7 @@ const REASON: ExitReason = ExitReason::svm(0x7c);
 /// The truth: the rate after is 0.8 of that before, mean times are the same.
 const RATIO: f64 = 0.8;
 
-/// Exits of each cell at an overall mean of `mean` a cell.
+/// Exits of each cell, with this overall mean for each cell.
 type Load = fn(f64, &mut ChaCha8Rng) -> Vec<u64>;
 
 fn poisson(mean: f64, random: &mut ChaCha8Rng) -> u64 {
@@ -75,19 +75,19 @@ struct Shares {
     rate: f64,
     time: f64,
     mean: f64,
-    /// Of the interval that takes each exit for an independent one.
+    /// The coverage of the interval that assumes independent exits.
     naive: f64,
     blocks: f64,
 }
 
-/// Whether the interval holds the truth, if there is one.
+/// Tests whether the interval contains the truth, if there is one.
 fn holds(estimate: Option<Estimate>, ratio: f64) -> Option<bool> {
     let truth = (ratio - 1.0) * 100.0;
     let interval = estimate?.interval?;
     Some(interval.holds(truth))
 }
 
-/// The share of those that hold the truth, in percent.
+/// The share of intervals that contain the truth, in percent.
 fn share(held: &[Option<bool>]) -> f64 {
     let intervals = held.iter().flatten().count();
     100.0 * held.iter().filter(|&&held| held == Some(true)).count() as f64 / intervals as f64
@@ -153,7 +153,7 @@ fn few_exits_are_covered_in_clumps_or_not() {
     assert!(alone.blocks + clumped.blocks < 50.0);
 }
 
-/// A busy side tells how exits come, but in so coarse parts only as few exits cannot: their own count there.
+/// A busy side shows the clustering of exits, but too coarsely for few exits, whose own counts are used.
 #[test]
 fn few_exits_against_many_are_covered_and_not_lost_in_width() {
     let mut random = ChaCha8Rng::seed_from_u64(17);
@@ -200,6 +200,7 @@ fn three_recordings_a_side_cover_what_differs_from_run_to_run() {
     }
     println!("four runs: {held}, one run: {held_by_one} of {EXPERIMENTS}");
     assert!((0.91..=0.99).contains(&(f64::from(held) / f64::from(EXPERIMENTS))), "{held}");
-    // What the documentation warns of: one recording a side cannot know.
+    // The limit in the documentation: a single recording on each side does not show the variation between
+    // runs.
     assert!(f64::from(held_by_one) < 0.6 * f64::from(EXPERIMENTS), "{held_by_one}");
 }

@@ -1,82 +1,83 @@
-//! How the interrupts of an assigned device reach its VM.
+//! The delivery of an assigned device's interrupts to its VM.
 
 use super::Status;
 use serde::Serialize;
 
-/// Why the hardware cannot post a device's interrupts.
+/// The reason why the hardware cannot post a device's interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PostingObstacle {
     /// Interrupt virtualization is not active for the VM.
     Inhibited,
-    /// The IOMMU cannot (Intel: capability bit 59; AMD: GASup and GAMSup).
+    /// The IOMMU does not support it (Intel: capability bit 59; AMD: GASup and GAMSup).
     Iommu,
     /// KVM's `enable_device_posted_irqs` is off.
     Parameter,
-    /// The host's kernel is told not to (`intremap=nopost`, `amd_iommu_intr=legacy`).
+    /// Disabled by an argument of the host's kernel (`intremap=nopost`, `amd_iommu_intr=legacy`).
     KernelArgument,
     /// A level-triggered interrupt (INTx), which is never posted.
     LevelTriggered,
 }
 
-/// What was seen of one device's interrupts.
+/// Evidence on one device's interrupts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceEvidence {
-    /// What stands in the way of posting; `None` when nothing that was looked at does.
+    /// The obstacle to posting; `None` if none was found.
     pub obstacle: Option<PostingObstacle>,
-    /// Whether the IOMMU can post; `None` when that cannot be told.
+    /// The IOMMU supports posting; `None` if unknown.
     pub iommu_posts: Option<bool>,
     /// Interrupts of the device that are set up on the host (`vfio-msi` and others in `/proc/interrupts`).
     pub host_vectors: usize,
-    /// How many of its interrupts the host itself took while it was watched.
+    /// The number of its interrupts that the host handled during the observation.
     pub host_interrupts: u64,
-    /// The last change that KVM made to its remapping entries while it was watched: posted or not.
+    /// KVM's last change of its remapping entries during the observation: posted or not.
     pub last_update_posts: Option<bool>,
-    /// Whether KVM keeps posted interrupts for a vCPU of the VM (AMD's `ir_list`).
+    /// KVM keeps posted interrupts for a vCPU of the VM (AMD's `ir_list`).
     pub vm_has_posted: Option<bool>,
-    /// Whether it is the VM's only device, so that what is known of the VM is known of it.
+    /// It is the VM's only device, so that facts about the VM's devices apply to it.
     pub only_device: bool,
 }
 
-/// How they come.
+/// The delivery of a device's interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceDelivery {
-    /// From the device to the vCPU.
+    /// Posted: from the device to the vCPU.
     Posted,
-    /// The host takes them and injects them.
+    /// Handled by the host, which injects them.
     ByHost,
-    /// It has none set up.
+    /// No interrupts are set up.
     None,
-    /// None came, or what would tell is missing.
+    /// There were none, or the evidence is missing.
     Unknown,
 }
 
-/// One device's verdict, with what it rests on.
+/// One device's verdict, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceVerdict {
     /// The device's PCI address, or its name.
     pub device: String,
-    /// The answer.
+    /// The verdict.
     pub delivery: DeviceDelivery,
-    /// What was seen.
+    /// The evidence.
     pub evidence: DeviceEvidence,
 }
 
 impl DeviceEvidence {
-    /// What stands in the way whatever the host's devices do.
+    /// The obstacle that follows from the VM's status, for all its devices.
     #[must_use]
     pub fn obstacle_of(status: Status) -> Option<PostingObstacle> {
         (status == Status::Inhibited).then_some(PostingObstacle::Inhibited)
     }
 
-    /// The answer that follows.
+    /// The verdict that follows from the evidence.
     #[must_use]
     pub fn judge(&self) -> DeviceDelivery {
         if self.host_vectors == 0 {
             return DeviceDelivery::None;
         }
-        // A posted interrupt does not reach the host as the device's own, so one that did was not posted.
+        // A posted interrupt does not reach the host under the device's own vector, so an interrupt that did
+        // was not posted.
         if self.host_interrupts > 0 || self.obstacle.is_some() {
             return DeviceDelivery::ByHost;
         }

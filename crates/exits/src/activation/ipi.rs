@@ -1,28 +1,29 @@
-//! Whether IPIs go from vCPU to vCPU without an exit: a state of its own beside the delivery of interrupts.
+//! IPI virtualization: whether IPIs reach other vCPUs without an exit, separately from the delivery of
+//! interrupts.
 
 use super::{Controls, Status};
 use crate::Isa;
 use serde::Serialize;
 
-/// What bears on IPI virtualization.
+/// Evidence on IPI virtualization.
 #[derive(Debug, Clone, Copy)]
 pub struct IpiEvidence {
-    /// The host's kind of virtualization.
+    /// The host's instruction set.
     pub isa: Option<Isa>,
-    /// Whether interrupt virtualization is active for the VM.
+    /// The status of interrupt virtualization for the VM.
     pub status: Status,
-    /// The module's `enable_ipiv`; `None` when it has no such parameter or it may not be read. Read back after loading,
-    /// it is off where the CPU cannot.
+    /// The module's `enable_ipiv`; `None` if the module has no such parameter or it cannot be read. The
+    /// kernel clears it at loading if the CPU does not support it.
     pub parameter: Option<bool>,
-    /// Whether the CPU has it (Intel's `ipi_virt`); `None` when that cannot be told.
+    /// The CPU supports it (Intel's `ipi_virt`); `None` if unknown.
     pub cpu: Option<bool>,
     /// The CPU's family.
     pub family: Option<u32>,
-    /// What the CPU is told for one vCPU of the VM.
+    /// The CPU's controls for one vCPU of the VM.
     pub controls: Option<Controls>,
 }
 
-/// Why there is none.
+/// The reason why IPI virtualization is not active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoIpiVirtualization {
@@ -30,13 +31,14 @@ pub enum NoIpiVirtualization {
     Inhibited,
     /// `enable_ipiv` is off.
     Parameter,
-    /// `enable_ipiv` is off, as the kernel leaves it on AMD's family 17h and Hygon's 18h for erratum 1235.
+    /// `enable_ipiv` is off, which is the kernel's default on AMD's family 17h and Hygon's 18h because of
+    /// erratum 1235.
     Erratum1235,
-    /// The CPU's controls for this VM leave it out.
+    /// The CPU's controls for this VM exclude it.
     Controls,
-    /// The CPU has none.
+    /// The CPU does not support it.
     Cpu,
-    /// This kernel's module has none (Intel before Linux 6.0).
+    /// This kernel's module does not support it (Intel before Linux 6.0).
     Kernel,
 }
 
@@ -46,16 +48,16 @@ pub enum NoIpiVirtualization {
 pub enum IpiVirtualization {
     /// IPIs to running vCPUs take no exit.
     On,
-    /// It could be on.
+    /// Off, although it could be on.
     Off(NoIpiVirtualization),
-    /// It cannot be on here.
+    /// Not available on this host.
     NotAvailable(NoIpiVirtualization),
-    /// What would tell is missing.
+    /// The evidence is missing.
     Unknown,
 }
 
 impl IpiEvidence {
-    /// The state that follows.
+    /// The state that follows from the evidence.
     #[must_use]
     pub fn judge(&self) -> IpiVirtualization {
         use IpiVirtualization::{NotAvailable, Off, On, Unknown};
@@ -76,7 +78,7 @@ impl IpiEvidence {
                 (_, Some(true)) => On,
                 (Isa::Vmx, None) if parameter == Some(true) => On,
                 (Isa::Vmx, None) => Unknown,
-                // Before the parameter came it was a part of AVIC.
+                // Before the parameter was introduced, it was a part of AVIC.
                 (Isa::Svm, None) => On,
             },
         }

@@ -4,26 +4,26 @@ use super::{ExitSigns, InhibitSeen, VcpuState, VmState};
 use crate::{Inhibit, InhibitNumbering, InhibitReason, Isa};
 use serde::Serialize;
 
-/// All that was seen of one VM.
+/// The evidence on one VM.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The host's kind of virtualization; `None` when no vendor module of KVM is loaded.
+    /// The host's instruction set; `None` if no vendor module of KVM is loaded.
     pub isa: Option<Isa>,
-    /// Whether the vendor module has interrupt virtualization on; `None` when that cannot be told.
+    /// The vendor module's switch of interrupt virtualization; `None` if unknown.
     pub enabled: Option<bool>,
-    /// Whether the CPU says that it has none, whatever KVM believes.
+    /// The CPU does not announce the feature, whatever KVM uses.
     pub cpu_denies: bool,
-    /// KVM's own state, in order of time; empty when it could not be read.
+    /// KVM's own state, in order of time; empty if it could not be read.
     pub samples: &'a [VmState],
-    /// Changes seen meanwhile, in order of time.
+    /// Changes during the observation, in order of time.
     pub changes: &'a [InhibitSeen],
-    /// Its exits meanwhile; `None` when they were not counted.
+    /// Its exits during the observation; `None` if they were not counted.
     pub signs: Option<&'a ExitSigns>,
-    /// How this kernel numbers its reasons.
+    /// This kernel's numbering of reasons.
     pub numbering: &'a InhibitNumbering,
 }
 
-/// Whether interrupt virtualization is active.
+/// The status of interrupt virtualization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
@@ -33,11 +33,11 @@ pub enum Status {
     Partly,
     /// For none.
     Inhibited,
-    /// What would tell is missing.
+    /// The evidence is missing.
     Unknown,
 }
 
-/// What delivers interrupts.
+/// The mechanism that delivers interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -49,60 +49,60 @@ pub enum Mode {
     X2avic,
     /// AMD's AVIC delivers, while accesses of the guest's x2APIC registers exit.
     HybridAvic,
-    /// The host injects them.
+    /// Injection by the host.
     None,
 }
 
 /// A reason in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InForce {
-    /// Its number in this kernel; `None` when it follows from the module's parameter alone.
+    /// Its number in this kernel; `None` if it follows from the module's parameter only.
     pub number: Option<u32>,
-    /// Which reason that is; `None` for a number that this kernel's numbering does not name.
+    /// The reason; `None` if this kernel's numbering has no name for the number.
     pub reason: Option<InhibitReason>,
-    /// In how many samples it was set.
+    /// The number of samples in which it was set.
     pub samples: usize,
-    /// When it was last set, if that was seen: nanoseconds since watching began.
+    /// The time when it was last set, if observed: nanoseconds since the start of the observation.
     pub since_ns: Option<u64>,
-    /// How often it was set and cleared meanwhile.
+    /// The number of its changes during the observation.
     pub changes: usize,
 }
 
-/// What does not fit, or weakens the verdict.
+/// An observation that contradicts or weakens the verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doubt {
-    /// A reason that comes and goes was set in some samples.
+    /// A temporary reason was set in some samples.
     Passing(InForce),
-    /// A reason was in force at first and is no more.
+    /// A reason was in force at first and then cleared.
     Lifted(InForce),
-    /// No reason is in force, but these vCPUs do not use it: they take the change up when they next run, or a reason of
-    /// their own holds (a disabled APIC, a nested guest).
+    /// No reason is in force, but these vCPUs do not use interrupt virtualization: they apply the change when
+    /// they next run, or a reason of their own is in force (a disabled APIC, a nested guest).
     InactiveVcpus(Vec<u32>),
-    /// KVM says active for these vCPUs, but the CPU is not told to deliver.
+    /// KVM says active for these vCPUs, but the CPU's controls do not enable delivery.
     ControlsDisagree(Vec<u32>),
-    /// KVM says active, yet exits were seen that it takes away: so many interrupt windows.
+    /// KVM says active, yet there were exits that it avoids: this number of interrupt windows.
     WindowsSeen(u64),
-    /// KVM says active all the time, yet so many writes of CR8 left the guest: KVM keeps their intercept, a fault of
-    /// kernels without 87d0f901a9bd (7.0-rc4).
+    /// KVM says active all the time, yet this number of CR8 writes caused exits: KVM keeps their intercept, a
+    /// bug of kernels without 87d0f901a9bd (7.0-rc4).
     Cr8WritesSeen(u64),
-    /// KVM says inhibited, yet exits were seen that exist only with it: so many.
+    /// KVM says inhibited, yet there were exits that exist only with it: this number.
     OnlyWithItSeen(u64),
-    /// KVM uses it, but the CPU says that it has none (`kvm_amd.force_avic`), and no exit was seen that would show that
-    /// it works all the same.
+    /// KVM uses it, but the CPU does not announce it (`kvm_amd.force_avic`), and no exits showed that it
+    /// works nevertheless.
     CpuDenies,
-    /// KVM's own state could not be read: the verdict follows from exits alone.
+    /// KVM's own state could not be read: the verdict follows from exits only.
     ByExitsAlone,
-    /// KVM's own state could not be read: the verdict follows from the module's parameter alone.
+    /// KVM's own state could not be read: the verdict follows from the module's parameter only.
     ByParameterAlone,
 }
 
 /// The verdict on one VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Activation {
-    /// The answer.
+    /// The status.
     pub status: Status,
-    /// What delivers interrupts; `None` when that cannot be told.
+    /// The mechanism that delivers interrupts; `None` if unknown.
     pub mode: Option<Mode>,
     /// Reasons in force, ascending by number.
     pub reasons: Vec<InForce>,
@@ -110,12 +110,12 @@ pub struct Activation {
     pub active_vcpus: usize,
     /// vCPUs whose state was read.
     pub vcpus: usize,
-    /// What does not fit.
+    /// Doubts about the verdict.
     pub doubts: Vec<Doubt>,
 }
 
-/// Judges one VM. KVM's own state goes before exits, exits before the module's parameter; a parameter that is off
-/// leaves no doubt either way.
+/// Judges one VM. KVM's own state has priority over exits, and exits over the module's parameter; a parameter
+/// that is off leaves no doubt.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Activation {
     match evidence.samples.last().map(|last| (last, last.inhibits, known(last))) {
@@ -146,7 +146,7 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
     let passing_now = reasons.is_empty() && last.inhibits.is_some_and(|mask| !mask.is_empty());
     let status = match (reasons.is_empty(), active.len(), inactive.len()) {
         (false, _, _) => Status::Inhibited,
-        // vCPUs follow a passing reason, so that they say no more than it does.
+        // vCPUs follow a temporary reason, so their state gives no further information.
         (true, _, _) if passing_now => Status::Active,
         (true, 0, 0) => Status::Unknown,
         (true, _, 0) => Status::Active,
@@ -165,7 +165,7 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
         doubts.push(Doubt::ControlsDisagree(disagreeing));
     }
     doubts.extend(contradicting(status, evidence.signs));
-    // While it is inhibited in passing, KVM intercepts them with good reason.
+    // While it is temporarily inhibited, KVM intercepts them for good reason.
     let passed = evidence.changes.iter().any(|change| change.set)
         || doubts.iter().any(|doubt| matches!(doubt, Doubt::Passing(_) | Doubt::Lifted(_)));
     let cr8_writes = evidence.signs.map_or(0, |signs| signs.cr8_writes);
@@ -193,7 +193,7 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
     }
 }
 
-/// Every reason that was set in a sample or changed meanwhile.
+/// Every reason that was set in a sample or changed during the observation.
 fn seen_reasons(evidence: &Evidence<'_>) -> Vec<InForce> {
     let masks = || evidence.samples.iter().filter_map(|sample| sample.inhibits);
     let in_samples = masks().fold(0, |all, mask| all | mask.0);
@@ -201,7 +201,7 @@ fn seen_reasons(evidence: &Evidence<'_>) -> Vec<InForce> {
         let mut changes = evidence.changes.iter().filter(|change| change.number == number).peekable();
         let mut since_ns = None;
         let mut count = 0;
-        // The kernel reports requests that change nothing, too.
+        // The kernel also reports requests that change nothing.
         let mut state = masks().next().map(|mask| mask.0 & 1 << number != 0);
         for change in changes.by_ref() {
             if state != Some(change.set) {
@@ -281,7 +281,8 @@ fn without_state(evidence: &Evidence<'_>) -> Activation {
     let active = signs.only_with_it() > 0;
     let inhibited = match isa {
         Isa::Vmx => signs.eoi_writes > 0,
-        // An x2APIC guest on AVIC without x2AVIC writes EOIs by exits although interrupts are delivered.
+        // An x2APIC guest on AVIC without x2AVIC causes exits by EOI writes although interrupts are
+        // delivered.
         Isa::Svm => signs.windows > 0,
     };
     let (status, mode) = match (active, inhibited) {

@@ -1,28 +1,29 @@
-//! What a VM's exits say about interrupt virtualization.
+//! Signs of interrupt virtualization in a VM's exits.
 
 use crate::{Access, Direction, ExitReason, Exits, Profile};
 use serde::Serialize;
 
-/// Exits that interrupt virtualization takes away, and those that exist only with it.
+/// Exits that interrupt virtualization avoids, and those that exist only with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ExitSigns {
-    /// All exits seen.
+    /// All exits.
     pub exits: u64,
-    /// `INTERRUPT_WINDOW`, `vintr`: gone with it.
+    /// `INTERRUPT_WINDOW`, `vintr`: avoided.
     pub windows: u64,
-    /// Writes of the EOI register that the host emulated: gone with it, but for x2APIC guests on AVIC without x2AVIC.
+    /// Emulated writes of the EOI register: avoided, except for x2APIC guests on AVIC without x2AVIC.
     pub eoi_writes: u64,
-    /// Writes of the task priority: gone with it.
+    /// Writes of the task priority: avoided.
     pub tpr_writes: u64,
-    /// `write_cr8`: AMD's writes of the task priority by CR8. Gone with it, but where KVM keeps their intercept.
+    /// `write_cr8`: AMD's writes of the task priority through CR8. Avoided, unless KVM keeps their intercept.
     pub cr8_writes: u64,
-    /// Writes of the interrupt command: gone with IPI virtualization.
+    /// Writes of the interrupt command register: avoided with IPI virtualization.
     pub icr_writes: u64,
-    /// `APIC_WRITE`, `avic_unaccelerated_access`: registers that the hardware hands back. Only with it.
+    /// `APIC_WRITE`, `avic_unaccelerated_access`: registers that the hardware leaves to the host. Only with
+    /// it.
     pub handed_back: u64,
-    /// `EOI_INDUCED`: the end of an interrupt that the host must see. Only with it.
+    /// `EOI_INDUCED`: the end of an interrupt that the host must handle. Only with it.
     pub eoi_induced: u64,
-    /// `avic_incomplete_ipi`: IPIs that the hardware hands back. Only with it.
+    /// `avic_incomplete_ipi`: IPIs that the hardware leaves to the host. Only with it.
     pub incomplete_ipis: u64,
 }
 
@@ -32,7 +33,7 @@ const EOI: u32 = 0xb0;
 const ICR: u32 = 0x300;
 
 impl ExitSigns {
-    /// Those in a profile taken with accesses.
+    /// The signs in a profile with accesses.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
         let reasons = profile.reasons();
@@ -44,7 +45,7 @@ impl ExitSigns {
         let writes = |register: u32| {
             let count = |access| accesses.get(&access).map_or(0, |exits: &Exits| exits.count);
             let direction = Direction::Write;
-            // KVM reports an x2APIC write as both, an xAPIC write as the second alone.
+            // KVM reports an x2APIC write as both, an xAPIC write only as the second.
             let msr = count(Access::Msr { number: 0x800 + register / 16, direction });
             msr.max(count(Access::Apic { register, direction }))
         };

@@ -1,4 +1,4 @@
-//! What KVM keeps of a VM's interrupt virtualization.
+//! KVM's state of a VM's interrupt virtualization.
 
 use crate::Inhibits;
 use serde::Serialize;
@@ -11,15 +11,15 @@ pub enum Irqchip {
     None,
     /// All of them: local APICs, I/O APIC and PIC.
     Kernel,
-    /// Local APICs alone.
+    /// Only local APICs.
     Split,
 }
 
-/// What the CPU is told about interrupts when it enters the guest.
+/// The CPU's interrupt controls at entry into the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Controls {
-    /// Execution controls of the VMCS, as KVM last wrote them (Intel SDM volume 3, 26.6).
+    /// Execution controls in the VMCS, as KVM last wrote them (Intel SDM volume 3, 26.6).
     Vmx {
         /// Pin-based.
         pin: u32,
@@ -28,7 +28,7 @@ pub enum Controls {
         /// Tertiary processor-based; `None` before Linux 6.0.
         tertiary: Option<u64>,
     },
-    /// Of the VMCB (AMD64 APM volume 2, 15.29 and appendix B).
+    /// Controls in the VMCB (AMD64 APM volume 2, 15.29 and appendix B).
     Svm {
         /// The word at offset 60h.
         int_ctl: u32,
@@ -36,7 +36,7 @@ pub enum Controls {
 }
 
 impl Controls {
-    /// Whether they let the CPU deliver virtual interrupts.
+    /// Tests whether they enable the delivery of virtual interrupts.
     #[must_use]
     pub const fn delivers(self) -> bool {
         match self {
@@ -47,7 +47,7 @@ impl Controls {
         }
     }
 
-    /// Whether the guest's x2APIC registers are virtualized: x2AVIC's bit, or "virtualize x2APIC mode".
+    /// Tests whether the guest's x2APIC registers are virtualized: x2AVIC's bit, or "virtualize x2APIC mode".
     #[must_use]
     pub const fn virtualizes_x2apic(self) -> bool {
         match self {
@@ -56,7 +56,7 @@ impl Controls {
         }
     }
 
-    /// Whether they let the CPU send IPIs to other vCPUs; `None` where they do not tell.
+    /// Tests whether the CPU sends IPIs to other vCPUs; `None` if the controls do not contain that.
     #[must_use]
     pub fn sends_ipis(self) -> Option<bool> {
         match self {
@@ -71,15 +71,15 @@ impl Controls {
 pub struct VcpuState {
     /// KVM's number.
     pub number: u32,
-    /// Whether KVM uses interrupt virtualization for it (`apicv_active`).
+    /// KVM uses interrupt virtualization for it (`apicv_active`).
     pub active: Option<bool>,
-    /// Whether its local APIC is in the kernel.
+    /// Its local APIC is in the kernel.
     pub in_kernel_apic: Option<bool>,
-    /// Whether the guest put its APIC into x2APIC mode (bit 10 of the APIC base).
+    /// The guest switched its APIC to x2APIC mode (bit 10 of the APIC base).
     pub x2apic: Option<bool>,
-    /// What the CPU is told.
+    /// The CPU's controls.
     pub controls: Option<Controls>,
-    /// Whether interrupts of assigned devices are posted to it (AMD's `ir_list`).
+    /// Interrupts of assigned devices are posted to it (AMD's `ir_list`).
     pub posted_to: Option<bool>,
 }
 
@@ -88,20 +88,20 @@ pub struct VcpuState {
 pub struct VmState {
     /// Reasons in force (`kvm->arch.apicv_inhibit_reasons`).
     pub inhibits: Option<Inhibits>,
-    /// Where its interrupt controllers are.
+    /// Its irqchip mode.
     pub irqchip: Option<Irqchip>,
-    /// Whether the in-kernel PIT reinjects lost ticks; `None` without one.
+    /// The in-kernel PIT reinjects lost ticks; `None` without a PIT.
     pub pit_reinjects: Option<bool>,
     /// Its vCPUs, by number.
     pub vcpus: Vec<VcpuState>,
 }
 
-/// One change of a reason that was seen as it happened.
+/// An observed change of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct InhibitSeen {
-    /// Time since watching began, nanoseconds.
+    /// Time since the start of the observation, in nanoseconds.
     pub after_ns: u64,
-    /// Whether the reason was set; otherwise cleared.
+    /// The reason was set; otherwise cleared.
     pub set: bool,
     /// The reason's number in this kernel.
     pub number: u32,

@@ -4,29 +4,29 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::Evidence;
 
-/// So many IPIs and timers without one EOI are no chance: each interrupt has to be ended.
+/// So many IPIs and timers without a single EOI are not chance, because each interrupt has to be ended.
 const INTERRUPTS: u64 = 8;
 
-/// A VM that has it already.
+/// A VM for which it is already active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Already {
     /// The VM.
     pub vm: Option<u32>,
-    /// Exits that exist with interrupt virtualization only: APIC_WRITE, EOI_INDUCED and those of AVIC.
+    /// Exits that exist only with interrupt virtualization: APIC_WRITE, EOI_INDUCED and those of AVIC.
     pub by_hardware: u64,
-    /// EOIs that left the guest all the same, as they do where it was active for a part of the time.
+    /// EOIs that caused exits nevertheless, as when it was active for a part of the time.
     pub eois: u64,
 }
 
 impl Already {
-    /// What the counts of a VM show.
+    /// The signs in the counts of a VM.
     pub(super) fn of(vm: Option<u32>, evidence: &Evidence) -> Option<Self> {
         let Evidence { by_hardware, eois, .. } = *evidence;
         is_active(evidence).then_some(Self { vm, by_hardware, eois })
     }
 }
 
-/// Whether it was active, at least for a part of the time.
+/// Tests whether it was active, at least for a part of the time.
 pub(super) fn is_active(evidence: &Evidence) -> bool {
     let sent = evidence.ipis.saturating_add(evidence.self_ipis);
     let interrupts = sent.saturating_add(evidence.timer_arms);
@@ -34,12 +34,12 @@ pub(super) fn is_active(evidence: &Evidence) -> bool {
     evidence.by_hardware > 0 || (silent && interrupts >= INTERRUPTS)
 }
 
-/// Whether it was active all the time: nothing shows that it was not.
+/// Tests whether it was active all the time: nothing shows that it was not.
 pub(super) fn is_active_throughout(evidence: &Evidence) -> bool {
     is_active(evidence) && shows_none_of_its_absence(evidence)
 }
 
-/// No end of an interrupt, nor an exit that may be one, nor a window.
+/// Tests for no EOI, no exit that may be one, and no window.
 fn shows_none_of_its_absence(evidence: &Evidence) -> bool {
     evidence.eois == 0 && evidence.windows == 0 && evidence.page_exits == 0
 }

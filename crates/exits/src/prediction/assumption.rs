@@ -1,23 +1,23 @@
-//! What a prediction assumes of the host.
+//! The assumptions of a prediction about the host.
 
 use serde::{Deserialize, Serialize};
 
-/// The interrupt virtualization that is to be active, by instruction set, and the host's own interrupts.
+/// The assumed interrupt virtualization by instruction set, and the host's own interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Assumption {
     /// For exits of VMX.
     pub apicv: Apicv,
     /// For exits of SVM.
     pub avic: Avic,
-    /// How often the host's own timer interrupts a processor that runs a guest, times a second: `CONFIG_HZ`
-    /// of the host's kernel, or 0 where the tick is stopped (`nohz_full`). Only the expected value of
-    /// kicks depends on it.
+    /// The rate of the host's timer interrupts on a processor that runs a guest, in a second: `CONFIG_HZ` of
+    /// the host's kernel, or 0 if the tick is stopped (`nohz_full`). Only the expected value of kicks depends
+    /// on it.
     pub host_tick_hz: u32,
 }
 
 impl Default for Assumption {
-    /// What most hosts can have: Intel without IPI virtualization, which begins with Sapphire Rapids; AMD
-    /// with x2AVIC; and 250 ticks a second.
+    /// What most hosts support: Intel without IPI virtualization, which starts with Sapphire Rapids; AMD with
+    /// x2AVIC; and 250 ticks a second.
     fn default() -> Self {
         Self {
             apicv: Apicv { posted_interrupts: true, ipi_virtualization: false },
@@ -27,12 +27,11 @@ impl Default for Assumption {
     }
 }
 
-/// Intel's: virtual-interrupt delivery and APIC-register virtualization, which KVM uses together or not at
-/// all.
+/// Intel's: virtual-interrupt delivery and APIC-register virtualization, of which KVM uses both or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Apicv {
-    /// A running vCPU gets interrupts without being made to leave the guest. KVM needs it for APICv
-    /// (`cpu_has_vmx_apicv` in `arch/x86/kvm/vmx/capabilities.h`); other hypervisors may do without.
+    /// Interrupts are delivered to a running vCPU without an exit. KVM requires it for APICv
+    /// (`cpu_has_vmx_apicv` in `arch/x86/kvm/vmx/capabilities.h`); other hypervisors may not.
     pub posted_interrupts: bool,
     /// The processor sends IPIs itself (`enable_ipiv` of `kvm_intel`).
     pub ipi_virtualization: bool,
@@ -41,14 +40,15 @@ pub struct Apicv {
 /// AMD's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Avic {
-    /// x2AVIC: guests in x2APIC mode are helped too. Without it, KVM of Linux 6.0 or later delivers
-    /// interrupts to them, and emulates their registers.
+    /// x2AVIC: also virtualizes the APIC of guests in x2APIC mode. Without it, KVM of Linux 6.0 or later
+    /// delivers interrupts to them, and emulates their registers.
     pub x2apic: bool,
-    /// The processor sends IPIs itself. Not so on family 17h (Zen 1 and 2), for erratum 1235: KVM turns it
-    /// off there (`avic_hardware_setup` in `arch/x86/kvm/svm/avic.c`).
+    /// The processor sends IPIs itself. KVM turns it off on family 17h (Zen 1 and 2) because of erratum 1235
+    /// (`avic_hardware_setup` in `arch/x86/kvm/svm/avic.c`).
     pub ipi_virtualization: bool,
-    /// The host's kernel has a fault by which KVM can go on to intercept writes of CR8 while AVIC is active: those of a
-    /// vCPU that was reset, or had an interrupt pending, while AVIC was inhibited. Mainline has the fix since 7.0-rc4
-    /// (87d0f901a9bd), stable series in later releases of theirs. `None` where the kernel is not known.
+    /// The host's kernel has a bug by which KVM can keep intercepting writes of CR8 while AVIC is active:
+    /// those of a vCPU that was reset, or had an interrupt pending, while AVIC was inhibited. Fixed in
+    /// mainline 7.0-rc4 (87d0f901a9bd), and in later releases of stable series. `None` if the kernel is
+    /// unknown.
     pub keeps_cr8_intercept: Option<bool>,
 }

@@ -1,46 +1,46 @@
-//! What the counts of one VM say about its interrupts.
+//! Evidence on a VM's interrupts in its counts.
 
 use std::collections::BTreeMap;
 
 use super::register::{Mode, Register, arms_timer};
 use crate::{Access, Direction, ExitReason, Exits, Isa, VcpuExits};
 
-/// Counts of one VM that the rules draw on.
+/// Counts of one VM that the rules use.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Writes of the ICR.
     pub(super) ipis: u64,
     /// Writes of the x2APIC's register for IPIs to oneself.
     pub(super) self_ipis: u64,
-    /// Ends of interrupts that left the guest.
+    /// EOIs that caused exits.
     pub(super) eois: u64,
-    /// Times that the guest's timer was armed.
+    /// The number of times that the guest armed its timer.
     pub(super) timer_arms: u64,
-    /// Exits in which a vCPU went to sleep.
+    /// Exits in which a vCPU goes to sleep.
     pub(super) halts: u64,
     /// Exits for an interrupt window.
     pub(super) windows: u64,
-    /// Exits that interrupt virtualization alone causes.
+    /// Exits that only interrupt virtualization causes.
     pub(super) by_hardware: u64,
-    /// Exits for the APIC's page. KVM may end an interrupt in one of them without an event for it.
+    /// Exits for the APIC's page. KVM may end an interrupt in one of them without an event.
     pub(super) page_exits: u64,
-    /// Accesses by MSR to the x2APIC, in whatever direction.
+    /// MSR accesses to the x2APIC, in either direction.
     pub(super) x2apic: u64,
     /// Accesses to the xAPIC's page.
     pub(super) xapic: u64,
-    /// Whether events of KVM tell accesses to the APIC's page apart from others.
+    /// The source has events that identify accesses to the APIC's page.
     pub(super) page_recorded: bool,
-    /// Upper bounds, of the whole source: interrupts that APICs accepted.
+    /// Upper bounds from the whole source: interrupts that APICs accepted.
     pub(super) accepted: Option<u64>,
-    /// EOIs of interrupts of which the host must know.
+    /// EOIs of interrupts that the host must handle.
     pub(super) acknowledged: Option<u64>,
     /// All EOIs.
     pub(super) all_eois: Option<u64>,
-    /// EOIs that a paravirtual guest made without an exit, in the source.
+    /// EOIs that a paravirtual guest made without an exit, in the whole source.
     pub(super) paravirtual_eois: u64,
 }
 
-/// Reasons that exist with interrupt virtualization only: EOI_INDUCED, APIC_WRITE and AVIC's two.
+/// Reasons that exist only with interrupt virtualization: EOI_INDUCED, APIC_WRITE and AVIC's two.
 const BY_HARDWARE: [ExitReason; 4] =
     [ExitReason::vmx(45), ExitReason::vmx(56), ExitReason::svm(0x401), ExitReason::svm(0x402)];
 const APIC_ACCESS: ExitReason = ExitReason::vmx(44);
@@ -75,8 +75,8 @@ impl Evidence {
         evidence
     }
 
-    /// EOIs that may be of level-triggered interrupts: IPIs and the guest's timer are edge-triggered, so they are
-    /// those of devices.
+    /// EOIs that may be of level-triggered interrupts: IPIs and the guest's timer are edge-triggered, so
+    /// these are of devices.
     pub(super) fn eois_of_devices(&self) -> u64 {
         [self.ipis, self.self_ipis, self.timer_arms].into_iter().fold(self.eois, u64::saturating_sub)
     }
@@ -102,27 +102,27 @@ const IDLE: [ExitReason; 5] = [
     ExitReason::svm(0xa6),
 ];
 
-/// Whether a vCPU sleeps in exits of this reason.
+/// Tests whether a vCPU sleeps in exits of this reason.
 pub(super) fn is_idle(reason: ExitReason) -> bool {
     IDLE.contains(&reason.basic())
 }
 
-/// How often the event occurred in the source; `None` where it is not in it. Readers differ in whether they
-/// name the system (`kvm:kvm_msr`, `kvm_msr`).
+/// The number of events in the source; `None` if it does not contain the event. Readers differ in whether
+/// they include the system in its name (`kvm:kvm_msr`, `kvm_msr`).
 pub(super) fn recorded(events: &BTreeMap<String, u64>, event: &str) -> Option<u64> {
     let plain = event.rsplit(':').next().unwrap_or(event);
     events.get(event).or_else(|| events.get(plain)).copied()
 }
 
-/// The accesses of a vCPU by which its exits can be split: to MSRs, and to the APIC's page.
+/// The accesses of a vCPU by which its exits can be split: those to MSRs, and to the APIC's page.
 ///
-/// The event of the emulated APIC stands in: for the page if there are no exits for MSRs, and for the x2APIC
-/// where a recording has no event for MSRs.
+/// The event of the emulated APIC is a substitute: for the page if there are no exits for MSRs, and for the
+/// x2APIC if a recording has no event for MSRs.
 pub(super) fn accesses(vcpu: &VcpuExits) -> Vec<(Access, &Exits)> {
     let by_msr = vcpu.reasons.keys().any(|&reason| is_msr(reason, None));
     let emulated = vcpu.accesses.keys().any(|access| matches!(access, Access::Apic { .. }));
-    // KVM ends an interrupt of the page's guest without an event for the page (`handle_apic_access` in
-    // `arch/x86/kvm/vmx/vmx.c`), so the emulated APIC's events are the better ones there.
+    // KVM ends an interrupt of an xAPIC guest without an event for the page (`handle_apic_access` in
+    // `arch/x86/kvm/vmx/vmx.c`), so the emulated APIC's events are more complete there.
     let direct = |access: &Access| match Register::of(*access) {
         Some(register) => register.mode == Mode::X2apic || by_msr || !emulated,
         None => matches!(access, Access::Msr { .. }),
@@ -143,7 +143,7 @@ pub(super) fn accesses(vcpu: &VcpuExits) -> Vec<(Access, &Exits)> {
     vcpu.accesses.iter().filter_map(|(access, exits)| Some((stands_for(access)?, exits))).collect()
 }
 
-/// Whether exits of this reason are for an MSR, in this direction if one is asked for.
+/// Tests whether exits of this reason are for an MSR, in this direction if one is given.
 pub(super) fn is_msr(reason: ExitReason, direction: Option<Direction>) -> bool {
     match (reason.isa, reason.basic().code) {
         (Isa::Vmx, 31 | 84) => direction != Some(Direction::Write),

@@ -1,8 +1,8 @@
 //! Kicks among the interrupts of the host.
 //!
-//! When an interrupt comes for a vCPU that is in the guest, KVM interrupts its processor, so that it leaves
-//! and takes it (`kvm_vcpu_kick`). The exit is the same as that of the host's timer or a device: only counts can
-//! tell how many were which.
+//! When an interrupt arrives for a vCPU in guest mode, KVM interrupts its processor so that the vCPU exits
+//! and takes it (`kvm_vcpu_kick`). The exit is the same as that for the host's timer or a device: only counts
+//! can separate them.
 
 use super::Range;
 use super::already::is_active_throughout;
@@ -10,14 +10,14 @@ use super::evidence::{Evidence, accesses, is_msr};
 use super::register::{Register, arms_timer};
 use crate::{ExitReason, VcpuExits};
 
-/// VMX's timer of the guest, which needs no interrupt of the host.
+/// VMX's preemption timer, which the guest's timer uses without an interrupt of the host.
 const PREEMPTION_TIMER: ExitReason = ExitReason::vmx(52);
 
-/// How many of the `interrupts` that one vCPU left the guest for were kicks.
+/// The number of kicks among the `interrupts` that caused exits of one vCPU.
 ///
-/// At most all of them, and not more than interrupts were accepted in the whole source, where that is known.
-/// Expected is what the host's own interrupts, and timers of the guest that run out on it, leave; the host's
-/// own come `tick_hz` times in a second of guest time.
+/// At most all of them, and not more than the interrupts accepted in the whole source, if known. The expected
+/// number is the rest after the host's own interrupts, and the guest's timers that expire on the host; the
+/// host's own have a rate of `tick_hz` in guest time.
 pub(super) fn kicks(
     vcpu: &VcpuExits,
     interrupts: u64,
@@ -35,9 +35,8 @@ pub(super) fn kicks(
     Range::within(0.0, expected, high, whole)
 }
 
-/// How often the host's own interrupts come, times a second of guest time: as often as its timer ticks, but not
-/// more often than the vCPU shows that is interrupted least. vCPUs that were in the guest for too short a time
-/// to tell are left out.
+/// The rate of the host's own interrupts in a second of guest time: that of its timer tick, but at most the
+/// rate of the vCPU that is interrupted least. vCPUs with too little guest time are ignored.
 pub(super) fn host_rate(vcpus: &[&VcpuExits], observed_ns: u64, tick_hz: u32) -> f64 {
     let ticks = f64::from(tick_hz);
     let rates = vcpus.iter().filter_map(|vcpu| {
@@ -49,7 +48,7 @@ pub(super) fn host_rate(vcpus: &[&VcpuExits], observed_ns: u64, tick_hz: u32) ->
     rates.fold(ticks, f64::min)
 }
 
-/// Below so many expected ticks their absence says nothing.
+/// The least number of expected ticks whose absence is significant.
 const ENOUGH_TICKS: f64 = 8.0;
 
 /// EXTERNAL_INTERRUPT and `interrupt`.
@@ -57,15 +56,15 @@ pub(super) fn is_interrupt(reason: ExitReason) -> bool {
     reason == ExitReason::vmx(1) || reason == ExitReason::svm(0x60)
 }
 
-/// For how long the vCPU was in the guest: all the time that no exit of it was handled.
+/// The time of the vCPU in guest mode: the time without the handling of its exits.
 fn guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> f64 {
     let handling =
         vcpu.reasons.values().fold(0u64, |sum, exits| sum.saturating_add(exits.handling.total_ns()));
     observed_ns.saturating_sub(handling) as f64 / 1e9
 }
 
-/// Timers of the guest that interrupted the host: those that were armed, but for those that a sleeping vCPU
-/// waited for or the preemption timer stood for.
+/// Timers of the guest that interrupted the host: armed ones, without those that ended a sleep or used the
+/// preemption timer.
 fn own_timers(vcpu: &VcpuExits) -> u64 {
     let arms = accesses(vcpu).into_iter().filter(|&(access, _)| arms_timer(access));
     let armed = arms.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
@@ -77,8 +76,8 @@ fn own_timers(vcpu: &VcpuExits) -> u64 {
     armed.saturating_sub(elsewhere)
 }
 
-/// How many interrupts the vCPU took, as far as its EOIs tell; no bound where they do not: without events for
-/// registers, or in a guest that ends interrupts without an exit.
+/// The number of interrupts that the vCPU took, from its EOIs; unbounded if these are not known: without
+/// events for registers, or in a guest that ends interrupts without an exit.
 fn delivered(vcpu: &VcpuExits, evidence: &Evidence) -> f64 {
     let split = vcpu.reasons.keys().any(|&reason| is_msr(reason, None)) && evidence.x2apic > 0;
     let tells = split && evidence.eois >= evidence.ipis && evidence.paravirtual_eois == 0;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Access, ExitReason, Exits, Vcpu};
 
-/// Exits of one vCPU: each reason or access with its count, 1 µs an exit.
+/// Exits of one vCPU: each reason or access with its count, 1 µs for each exit.
 fn vcpu(profile: &mut Profile, vm: u32, number: u32, rows: &[(&str, u64)]) {
     let vcpu = profile.vcpu(Vcpu { vm: Some(vm), number: Some(number), thread: Some(100 * vm + number) });
     for &(name, count) in rows {
@@ -27,7 +27,7 @@ fn without_ticks() -> Assumption {
     Assumption { host_tick_hz: 0, ..Assumption::default() }
 }
 
-/// Low, expected and high of the row with this reason and register, in exits.
+/// Low, expected and high number of avoided exits of the row with this reason or register.
 fn gone(prediction: &Prediction, name: &str) -> (f64, f64, f64) {
     let row = prediction.rows.iter().find(|row| match row.part {
         Part::Access(access) => access.to_string() == name,
@@ -38,7 +38,7 @@ fn gone(prediction: &Prediction, name: &str) -> (f64, f64, f64) {
     (gone.low, gone.expected, gone.high)
 }
 
-/// A sender and a target of 2000 IPIs without interrupt virtualization, as intel-apicv shows them.
+/// A sender and a target of 2000 IPIs without interrupt virtualization, as seen on intel-apicv.
 fn two_thousand_ipis() -> Profile {
     let mut profile = Profile::new();
     vcpu(
@@ -70,7 +70,7 @@ fn apicv_takes_eois_and_windows_and_leaves_icr_writes() {
     assert_eq!(gone(&prediction, "INTERRUPT_WINDOW"), (1996.0, 1996.0, 1996.0));
     assert_eq!(gone(&prediction, "ICR:W"), (0.0, 0.0, 0.0));
     assert_eq!(gone(&prediction, "SPIV:W"), (0.0, 0.0, 0.0));
-    // 20 interrupts of each vCPU are what the host's own make of the vCPU that nobody kicks.
+    // 20 interrupts of each vCPU are the host's own, by the rate of the vCPU that is not kicked.
     let (low, expected, high) = gone(&prediction, "EXTERNAL_INTERRUPT");
     assert!(low == 0.0 && expected < 0.1 && high == 40.0, "{expected}");
     let totals = prediction.totals;
@@ -180,7 +180,7 @@ fn kicks_are_what_ticks_and_timers_leave() {
     assert_eq!(kicks(&[], 10_000), (0.0, 0.0, 600.0));
     assert_eq!(kicks(&[("kvm:kvm_apic_accept_irq", 300)], 0), (0.0, 300.0, 300.0));
 
-    // A vCPU that nobody sends to shows how often the host's own interrupts come.
+    // A vCPU without IPIs shows the rate of the host's own interrupts.
     let mut both = profile(&rows, &[]);
     vcpu(&mut both, 1, 1, &[("MSR_WRITE", 400), ("ICR:W", 400), ("EXTERNAL_INTERRUPT", 100)]);
     let (_, expected, high) = gone(&predict(&both, SECOND, &Assumption::default()), "EXTERNAL_INTERRUPT");
@@ -217,12 +217,12 @@ fn writes_of_cr8_go_for_certain_only_with_a_kernel_that_lets_them() {
     assert_eq!(of(&before, Some(false)), (40.0, 40.0, 40.0));
     assert_eq!(of(&before, None), (0.0, 40.0, 40.0));
     assert_eq!(of(&before, Some(true)), (0.0, 0.0, 40.0));
-    // With AVIC active they are the fault itself, whatever is known of the kernel.
+    // With AVIC active they are the bug itself, whatever is known of the kernel.
     let with_it = [("write_cr8", 40), ("avic_incomplete_ipi", 3)];
     for known in [None, Some(true), Some(false)] {
         assert_eq!(of(&with_it, known), (0.0, 0.0, 0.0), "{known:?}");
     }
-    // Active for a part of the time: whose they are is not told.
+    // Active for a part of the time: it is unknown to which part they belong.
     let mixed = [("write_cr8", 40), ("avic_incomplete_ipi", 3), ("vintr", 9)];
     assert_eq!(of(&mixed, None), (0.0, 0.0, 40.0));
     let read = predict(&profile(&[("read_cr8", 5)], &[]), SECOND, &Assumption::default());

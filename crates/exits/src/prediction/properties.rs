@@ -1,4 +1,4 @@
-//! What holds of every prediction.
+//! Properties of every prediction.
 
 use proptest::prelude::*;
 

@@ -3,28 +3,28 @@
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-/// From the least to the most that the counts allow, and what is expected between.
+/// The least and the most that the counts allow, and the expected value between them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// The least.
     pub low: f64,
-    /// What the rule makes of the counts.
+    /// The estimate of the rule.
     pub expected: f64,
     /// The most.
     pub high: f64,
 }
 
 impl Range {
-    /// Nothing.
+    /// Zero.
     pub const NONE: Self = Self { low: 0.0, expected: 0.0, high: 0.0 };
 
-    /// Known without doubt.
+    /// A value that is known exactly.
     #[must_use]
     pub const fn exactly(value: f64) -> Self {
         Self { low: value, expected: value, high: value }
     }
 
-    /// Brought into order: within 0 and `whole`, and `expected` between `low` and `high`.
+    /// Clamps the values to 0 and `whole`, and `expected` to `low` and `high`.
     #[must_use]
     pub fn within(low: f64, expected: f64, high: f64, whole: f64) -> Self {
         let whole = whole.max(0.0);
@@ -33,7 +33,7 @@ impl Range {
         Self { low, expected: expected.max(low).min(high), high }
     }
 
-    /// Whether there is nothing to doubt.
+    /// Tests whether low and high are equal.
     #[must_use]
     pub fn is_exact(self) -> bool {
         self.low >= self.high
@@ -45,14 +45,14 @@ impl Range {
         Self { low: self.low * factor, expected: self.expected * factor, high: self.high * factor }
     }
 
-    /// What is left of `whole`: the most is left where the least goes.
+    /// The rest of `whole`: the most is left if the least is avoided.
     #[must_use]
     pub fn rest_of(self, whole: f64) -> Self {
         let left = |gone: f64| (whole - gone).max(0.0);
         Self { low: left(self.high), expected: left(self.expected), high: left(self.low) }
     }
 
-    /// In percent of `whole`; `None` when that is nothing.
+    /// In percent of `whole`; `None` if that is zero.
     #[must_use]
     pub fn percent_of(self, whole: f64) -> Option<Self> {
         (whole > 0.0).then(|| self.times(100.0 / whole))

@@ -1,9 +1,9 @@
-//! What becomes of one access to a register of the local APIC.
+//! The effect on one access to a register of the local APIC.
 
 use super::{Assumption, Rule};
 use crate::{Access, Direction, ExitReason, Isa};
 
-/// The page of the xAPIC, where the guest did not move it; KVM inhibits interrupt virtualization where it did.
+/// The default page of the xAPIC; KVM inhibits interrupt virtualization if the guest moved it.
 const APIC_PAGE: std::ops::Range<u64> = 0xfee0_0000..0xfee0_1000;
 /// The x2APIC's MSRs (Intel SDM volume 3, table 11-6).
 const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
@@ -22,10 +22,10 @@ const ICR2: u32 = 0x310;
 const TMICT: u32 = 0x380;
 const TMCCT: u32 = 0x390;
 const SELF_IPI: u32 = 0x3f0;
-/// The first register that is AMD's alone.
+/// The first register that exists only on AMD.
 const EXTENDED: u32 = 0x400;
 
-/// How the guest reaches its APIC.
+/// The guest's access to its APIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// By memory.
@@ -34,7 +34,7 @@ pub(super) enum Mode {
     X2apic,
 }
 
-/// An access that [`Access`] names in one of its forms.
+/// A register access, in either mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Register {
     /// The offset in the APIC page, bytes.
@@ -43,11 +43,11 @@ pub(super) struct Register {
     pub(super) mode: Mode,
 }
 
-/// What becomes of an access, the exits that it stays as included.
+/// The effect on an access, including its later exit reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fate {
     pub(super) rule: Rule,
-    /// The reason that exits have then, where it is another one.
+    /// The exit reason afterwards, if it differs.
     pub(super) becomes: Option<ExitReason>,
 }
 
@@ -58,7 +58,7 @@ const INCOMPLETE_IPI: ExitReason = ExitReason::svm(0x401);
 const UNACCELERATED: ExitReason = ExitReason::svm(0x402);
 
 impl Register {
-    /// The register behind `access`, if it is one of the APIC.
+    /// The APIC register of `access`, if it is one.
     pub(super) fn of(access: Access) -> Option<Self> {
         match access {
             Access::Msr { number, direction } if X2APIC.contains(&number) => {
@@ -93,7 +93,7 @@ impl Register {
         self.writes(TMICT)
     }
 
-    /// What becomes of it under what is assumed.
+    /// The effect under the assumptions.
     pub(super) fn fate(self, isa: Isa, assumption: &Assumption) -> Fate {
         if isa == Isa::Svm && self.mode == Mode::X2apic && !assumption.avic.x2apic {
             return Fate { rule: Rule::X2apicUnderAvic, becomes: None };
@@ -122,7 +122,7 @@ impl Register {
             TMCCT | APR | SELF_IPI | EXTENDED.. => true,
             RRR => isa == Isa::Vmx,
             PPR => isa == Isa::Vmx && self.mode == Mode::Xapic,
-            // Write-only in x2APIC mode, a reserved place below.
+            // Write-only in x2APIC mode, reserved in xAPIC mode.
             EOI => self.mode == Mode::X2apic,
             _ => false,
         };
@@ -158,7 +158,7 @@ impl Register {
     }
 }
 
-/// What becomes of an access to an MSR that is not the APIC's.
+/// The effect on an access to an MSR other than the APIC's.
 pub(super) fn other_msr(number: u32) -> Rule {
     match number {
         TSC_DEADLINE => Rule::TimerArm,
@@ -167,7 +167,7 @@ pub(super) fn other_msr(number: u32) -> Rule {
     }
 }
 
-/// Whether the access arms the guest's timer.
+/// Tests whether the access arms the guest's timer.
 pub(super) fn arms_timer(access: Access) -> bool {
     matches!(access, Access::Msr { number: TSC_DEADLINE, direction: Direction::Write })
         || Register::of(access).is_some_and(Register::is_timer_arm)

@@ -7,7 +7,7 @@ use super::evidence::{is_idle, recorded};
 use super::{Range, Rule};
 use crate::{Access, ExitReason, Isa};
 
-/// Which part of a reason's exits a row is about.
+/// The part of a reason's exits in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -15,45 +15,45 @@ pub enum Part {
     Whole,
     /// Those for this register.
     Access(Access),
-    /// Those that are in no other row of the reason.
+    /// Those that are not in another row of the reason.
     Rest,
 }
 
-/// What becomes of the exits of a row.
+/// The effect on the exits of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
-    /// All go.
+    /// All are avoided.
     Goes,
-    /// None goes.
+    /// None is avoided.
     Stays,
-    /// Some go, or some may.
+    /// Some are or may be avoided.
     Partly,
 }
 
-/// Exits of one reason, or for one register, and how many of them would go.
+/// Exits of one reason, or for one register, and the number that would be avoided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PredictedRow {
-    /// Their reason today, without flags.
+    /// Their current reason, without flags.
     pub reason: ExitReason,
-    /// Which of them.
+    /// The part of the reason's exits.
     pub part: Part,
-    /// What decides.
+    /// The rule.
     pub rule: Rule,
-    /// How many there are.
+    /// The number of exits.
     pub exits: u64,
-    /// How long they took, nanoseconds. Of a part of a reason it is estimated, see `docs/predict.md`.
+    /// Their handling time in nanoseconds. For a part of a reason it is estimated, see `docs/predict.md`.
     pub time_ns: u64,
-    /// How many would go.
+    /// The number that would be avoided.
     pub gone_exits: Range,
-    /// How much time would go, nanoseconds.
+    /// The handling time that would be avoided, in nanoseconds.
     pub gone_time_ns: Range,
-    /// The reason that those which stay have then, where it is another one.
+    /// The reason of the remaining exits afterwards, if it differs.
     pub becomes: Option<ExitReason>,
 }
 
 impl PredictedRow {
-    /// What becomes of them, in a word.
+    /// The effect on them.
     #[must_use]
     pub fn fate(&self) -> Fate {
         if self.gone_exits.high <= 0.0 {
@@ -65,13 +65,13 @@ impl PredictedRow {
         }
     }
 
-    /// Whether the vCPU sleeps in them, so that their time is no cost.
+    /// Tests whether the vCPU sleeps in them, so that their time is not a cost.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         is_idle(self.reason)
     }
 
-    /// Events that would make the row's range narrower and are not among `events`.
+    /// Events that would narrow the row's range and are not in `events`.
     pub(super) fn wanting(&self, events: &BTreeMap<String, u64>) -> Vec<&'static str> {
         let wanted: &[&'static str] = match (self.rule, self.reason.isa, self.reason.code) {
             _ if self.gone_exits.is_exact() => &[],
@@ -85,12 +85,12 @@ impl PredictedRow {
     }
 }
 
-/// Rows while they are made: those of several VMs are one.
+/// Rows under construction: those of several VMs are merged.
 #[derive(Debug, Default)]
 pub(super) struct Rows(BTreeMap<(ExitReason, Part, Rule), PredictedRow>);
 
 impl Rows {
-    /// Adds to the row that is like it.
+    /// Adds to the row with the same key.
     pub(super) fn add(&mut self, row: PredictedRow) {
         if row.exits == 0 {
             return;
@@ -109,7 +109,7 @@ impl Rows {
         }
     }
 
-    /// Those of which most go first, then those of which there are most.
+    /// Ordered by the number that would be avoided, then by the number of exits.
     pub(super) fn sorted(self) -> Vec<PredictedRow> {
         let mut rows: Vec<_> = self.0.into_values().collect();
         rows.sort_by(|one, other| {

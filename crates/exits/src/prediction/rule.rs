@@ -1,9 +1,9 @@
-//! Why an exit goes or stays, with the source that says so.
+//! The rules by which exits are avoided or remain, with their sources.
 
 use serde::{Deserialize, Serialize};
 
-/// What decides a row. Sections are those of the Intel SDM, volume 3, with chapter 30 "APIC Virtualization
-/// and Virtual Interrupts", and of the AMD64 APM, volume 2; kernel files are those of Linux 6.12 or later.
+/// The rule of a row. Sections are those of the Intel SDM, volume 3, with chapter 30 "APIC Virtualization and
+/// Virtual Interrupts", and of the AMD64 APM, volume 2; kernel files are those of Linux 6.12 or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -12,7 +12,7 @@ pub enum Rule {
     Eoi,
     /// The task priority.
     TaskPriority,
-    /// The task priority by CR8, where KVM may go on to intercept its writes.
+    /// The task priority through CR8, whose intercept KVM may keep.
     Cr8Intercept,
     /// The x2APIC's register for an IPI to oneself.
     SelfIpi,
@@ -20,50 +20,50 @@ pub enum Rule {
     IpiBySoftware,
     /// An IPI that an Intel processor sends.
     IpiByProcessor,
-    /// An IPI that an AMD processor sends to vCPUs that run.
+    /// An IPI that an AMD processor sends to running vCPUs.
     IpiToRunning,
     /// A read that the virtual APIC page answers.
     RegisterRead,
     /// The upper half of the xAPIC's ICR.
     IcrHigh,
-    /// A register whose write, or read, needs the host.
+    /// A register access that needs the host.
     RegisterOfTheHost,
     /// Arming the guest's timer.
     TimerArm,
-    /// A register of Hyper-V's interface that stands for one of the APIC.
+    /// A register of Hyper-V's interface that corresponds to one of the APIC.
     HyperVRegister,
     /// A register of the x2APIC under AVIC without x2AVIC.
     X2apicUnderAvic,
-    /// Accesses to registers that were not recorded one by one.
+    /// Accesses to registers without an event for each.
     NotSplit,
-    /// MSRs that are not of the APIC.
+    /// MSRs other than the APIC's.
     OtherRegister,
-    /// The guest became able to take an interrupt.
+    /// An interrupt window: the guest became able to take an interrupt.
     InterruptWindow,
-    /// Interrupts of the host, and kicks among them.
+    /// Interrupts of the host, including kicks.
     Kick,
-    /// The same without posted interrupts, or where they are active already.
+    /// Interrupts of the host without kicks to avoid: without posted interrupts, or with them already active.
     HostInterrupt,
     /// Accesses to memory and devices.
     NotTheApicPage,
-    /// The guest sleeps.
+    /// The guest goes to sleep.
     Idle,
-    /// The guest's timer ran out.
+    /// The guest's timer expired.
     TimerFires,
-    /// Exits that exist with interrupt virtualization only.
+    /// Exits that exist only with interrupt virtualization.
     LeftByHardware,
-    /// Nothing to do with interrupts.
+    /// Unrelated to interrupts.
     Unrelated,
 }
 
 impl Rule {
-    /// One line for people.
+    /// The explanation in one line.
     #[must_use]
     pub const fn why(self) -> &'static str {
         self.words().0
     }
 
-    /// Where that is written.
+    /// The source.
     #[must_use]
     pub const fn source(self) -> &'static str {
         self.words().1

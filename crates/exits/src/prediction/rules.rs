@@ -12,7 +12,7 @@ use super::split::{Piece, split};
 use super::{Assumption, Part, PredictedRow, Range, Rule};
 use crate::{Access, Direction, ExitReason, Exits, HandlingTime, Isa, VcpuExits};
 
-/// Adds the rows of a VM, whose vCPUs these are.
+/// Adds the rows of a VM with these vCPUs.
 pub(super) fn predict_vm(
     vcpus: &[&VcpuExits],
     evidence: &Evidence,
@@ -72,7 +72,7 @@ fn row(
     PredictedRow { reason, part, rule, exits, time_ns, gone_exits, gone_time_ns, becomes: None }
 }
 
-/// What the rows of all reasons of a VM draw on.
+/// The facts of a VM that the rows of all reasons use.
 struct Vm<'a> {
     evidence: &'a Evidence,
     assumption: &'a Assumption,
@@ -95,7 +95,7 @@ impl Vm<'_> {
             let ours = by_access.iter().filter(|(access, _)| {
                 matches!(access, Access::Msr { direction, .. } if is_msr(reason, Some(*direction)))
             });
-            // Both forms of the instruction share the events, which fit the older form.
+            // Both forms of the instruction share the events, which belong to the older form.
             let shared = matches!((reason.isa, reason.code), (Isa::Vmx, 84 | 85));
             let ours = ours.filter(|_| !shared).map(|(&access, exits)| (access, exits)).collect::<Vec<_>>();
             return self.pieces(reason, split(exits, &ours, true));
@@ -108,7 +108,7 @@ impl Vm<'_> {
             return self.pieces(reason, split(exits, &page, false));
         }
         match (reason.isa, reason.code) {
-            // With interrupt virtualization active, windows are for a PIC's interrupts alone.
+            // With interrupt virtualization active, windows are only for a PIC's interrupts.
             (Isa::Vmx, 7) | (Isa::Svm, 0x64) => whole(Rule::InterruptWindow, 1.0),
             (Isa::Vmx, 43) | (Isa::Svm, 0x08) => whole(Rule::TaskPriority, 1.0),
             (Isa::Svm, 0x18) => vec![self.cr8_writes(reason, exits)],
@@ -120,11 +120,11 @@ impl Vm<'_> {
         }
     }
 
-    /// Writes of CR8: the processor needs none of these exits, and KVM can keep them all the same.
+    /// Writes of CR8: the processor needs none of these exits, but KVM can keep the intercept.
     fn cr8_writes(&self, reason: ExitReason, exits: &Exits) -> PredictedRow {
         let whole = exits.count as f64;
         let (rule, gone) = match self.assumption.avic.keeps_cr8_intercept {
-            // They are there although AVIC is active.
+            // They occur although AVIC is active.
             _ if is_active_throughout(self.evidence) => (Rule::Cr8Intercept, Range::NONE),
             Some(false) => (Rule::TaskPriority, Range::exactly(whole)),
             None if !is_active(self.evidence) => {
@@ -136,8 +136,8 @@ impl Vm<'_> {
         row(reason, Part::Whole, rule, exits.count, time_ns, times, gone)
     }
 
-    /// Whether exits of this reason may be accesses to the APIC's page: those made for it, and faults where it
-    /// is ordinary memory without a page behind it.
+    /// Tests whether exits of this reason may be accesses to the APIC's page: those of that reason, and
+    /// faults if the page is ordinary memory without backing.
     fn may_be_the_page(&self, reason: ExitReason) -> bool {
         let x2apic_only = self.evidence.x2apic > 0 && self.evidence.xapic == 0;
         match (reason.isa, reason.code) {
@@ -181,7 +181,7 @@ impl Vm<'_> {
         }
     }
 
-    /// What the events did not explain: in faults, that there was none says that it was no access to the APIC.
+    /// The rule of exits without an event: a fault without one was not an access to the APIC.
     fn rule_of_rest(&self, reason: ExitReason) -> Rule {
         let fault = matches!((reason.isa, reason.code), (Isa::Vmx, 49) | (Isa::Svm, 0x400));
         if fault && (self.evidence.page_recorded || self.evidence.xapic > 0) {
@@ -191,7 +191,7 @@ impl Vm<'_> {
         }
     }
 
-    /// How many of `exits` go.
+    /// The number of `exits` that are avoided.
     fn gone(&self, reason: ExitReason, rule: Rule, exits: u64) -> Range {
         let (whole, evidence) = (exits as f64, self.evidence);
         match rule {
@@ -201,7 +201,8 @@ impl Vm<'_> {
                 let level = evidence.acknowledged.map_or(of_devices, |seen| of_devices.min(seen));
                 Range::within(whole - level as f64, whole, whole, whole)
             }
-            // A guest may address by sets, broadcast, or send NMIs; Linux under KVM sends to one at a time.
+            // A guest may send to sets, broadcast, or send NMIs; Linux under KVM sends to one target at a
+            // time.
             Rule::IpiByProcessor => Range::within(0.0, whole, whole, whole),
             Rule::IpiToRunning => {
                 // A halt ends with one interrupt, which may be an IPI.
@@ -213,7 +214,7 @@ impl Vm<'_> {
         }
     }
 
-    /// Accesses without a register: all may go, or none.
+    /// Accesses without a known register: all may be avoided, or none.
     fn not_split(&self, reason: ExitReason, whole: f64) -> Range {
         if is_active_throughout(self.evidence) {
             return Range::NONE;
@@ -222,9 +223,9 @@ impl Vm<'_> {
         if x2apic_stays {
             return Range::NONE;
         }
-        // Faults are of memory and devices as a rule, and reads of MSRs of none that the APIC has.
+        // Faults are usually of memory and devices, and reads of MSRs usually not of the APIC's.
         let seldom = [ExitReason::svm(0x400), ExitReason::vmx(31), ExitReason::vmx(84)].contains(&reason);
-        // What comes to the APIC's page without an event for it is the end of an interrupt.
+        // An exit for the APIC's page without an event is the end of an interrupt.
         let ends_alone = reason == ExitReason::vmx(44) && self.evidence.page_recorded;
         let expected = match (seldom, ends_alone) {
             (true, _) => 0.0,
@@ -234,7 +235,7 @@ impl Vm<'_> {
         let ends = self.evidence.all_eois.map_or(whole, |eois| eois as f64);
         let writes = is_msr(reason, Some(Direction::Write)) && reason.isa == Isa::Vmx;
         let ipis = self.assumption.apicv.ipi_virtualization;
-        // Of writes without IPI virtualization, hardly anything goes but EOIs.
+        // Of writes without IPI virtualization, hardly anything except EOIs is avoided.
         let high = if writes && !ipis { whole.min(ends) } else { whole };
         let expected = if self.evidence.all_eois.is_some() && writes && !ipis { high } else { expected };
         Range::within(0.0, expected, high, whole)

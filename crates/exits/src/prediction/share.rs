@@ -1,12 +1,12 @@
-//! Which part of the time a part of the exits takes, when it is not known which of them these are.
+//! The time of a part of the exits, if it is unknown which exits these are.
 
 use super::Range;
 use crate::HandlingTime;
 
-/// How much of `time_ns` goes with `gone` of `exits` that took `times` each.
+/// The part of `time_ns` that is avoided with `gone` of `exits` with these `times`.
 ///
-/// Which of them go is unknown, so the least is that of the shortest ones and the most that of the longest
-/// ones; expected are exits of the mean.
+/// It is unknown which of them are avoided, so the least is the time of the shortest ones and the most that
+/// of the longest ones; the expected value is for exits with the mean time.
 pub(super) fn time_of_part(times: &HandlingTime, time_ns: u64, gone: Range, exits: u64) -> Range {
     let (whole, time) = (exits as f64, time_ns as f64);
     if exits == 0 {
@@ -22,8 +22,7 @@ pub(super) fn time_of_part(times: &HandlingTime, time_ns: u64, gone: Range, exit
     )
 }
 
-/// The share of all time that the shortest `part` of the exits takes. A bucket's times are taken to be
-/// alike.
+/// The share of all time that the shortest `part` of the exits takes. The times in a bucket count as equal.
 fn shortest(times: &HandlingTime, part: f64) -> f64 {
     let whole: f64 = times.buckets().map(|(ns, count)| ns as f64 * count as f64).sum();
     if part <= 0.0 || part >= 1.0 || whole <= 0.0 {

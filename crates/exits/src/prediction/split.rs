@@ -1,4 +1,4 @@
-//! The exits of a reason by the register that each was for.
+//! Splits the exits of a reason by the accessed register.
 
 use super::Part;
 use crate::{Access, Exits, HandlingTime};
@@ -6,22 +6,22 @@ use crate::{Access, Exits, HandlingTime};
 /// One part of a reason's exits.
 #[derive(Debug)]
 pub struct Piece<'a> {
-    /// Which part.
+    /// The part of the reason.
     pub part: Part,
-    /// How many exits it has.
+    /// The number of its exits.
     pub exits: u64,
-    /// How long they took, nanoseconds; an estimate.
+    /// Their handling time in nanoseconds; an estimate.
     pub time_ns: u64,
-    /// Times whose distribution is taken for that of the part.
+    /// Times whose distribution represents that of the part.
     pub times: &'a HandlingTime,
 }
 
-/// Splits `whole` by `accesses`; what they do not explain is [`Part::Rest`].
+/// Splits `whole` by `accesses`; exits without one are [`Part::Rest`].
 ///
-/// Exits and times of the pieces sum up to those of the whole. An access is timed from its event on (see
-/// `docs/recordings.md`), so a piece's mean is that of the access and what the mean exit takes beyond the mean
-/// access; `timed` says that accesses are timed so. Where there are more accesses than exits, as after losses,
-/// exits are dealt out in their proportion.
+/// Exits and times of the pieces sum up to those of the whole. The time of an access starts at its event (see
+/// `docs/recordings.md`), so a piece's mean is that of the access plus the difference of the mean exit and
+/// the mean access; `timed` means that accesses have such times. If there are more accesses than exits, as
+/// after losses, exits are distributed in proportion.
 #[must_use]
 pub fn split<'a>(whole: &'a Exits, accesses: &[(Access, &'a Exits)], timed: bool) -> Vec<Piece<'a>> {
     let explained = accesses.iter().fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
@@ -62,7 +62,7 @@ pub fn split<'a>(whole: &'a Exits, accesses: &[(Access, &'a Exits)], timed: bool
     pieces
 }
 
-/// Deals a whole number out in proportion to weights, to the last one.
+/// Distributes a whole number in proportion to weights, without a remainder.
 struct Dealer {
     whole: u64,
     weights: f64,

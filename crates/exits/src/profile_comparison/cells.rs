@@ -1,25 +1,25 @@
-//! The time of a recording in cells of one width, and the exits in each.
+//! The time of a recording in cells of equal width, and the exits in each.
 
 use stats::blocks::BLOCKS;
 
 use crate::{Slice, Span};
 
-/// No recording has more cells; they double in width rather than pass it.
+/// The most cells of a recording; their width is doubled to stay below it.
 const MOST_CELLS: u64 = 2048;
 
-/// The cells from the first event of a recording to its last. The first and the last one are watched for a part of
-/// their time only.
+/// The cells from the first event of a recording to its last. The first and the last one are observed for a
+/// part of their time only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grid {
     width_ns: u64,
     first: u64,
-    /// How long each was watched, nanoseconds.
+    /// The observed time of each cell, in nanoseconds.
     pub(super) observed_ns: Vec<u64>,
 }
 
 impl Grid {
-    /// Cells as wide as `width_ns`, a power of two, or wider where there would be too many. `None` for a span
-    /// without length.
+    /// Cells of width `width_ns`, a power of two, or wider if there would be too many. `None` for a span of
+    /// zero length.
     pub(super) fn new(span: Span, width_ns: u64) -> Option<Self> {
         if span.length_ns() == 0 {
             return None;
@@ -42,7 +42,8 @@ impl Grid {
         self.observed_ns.len()
     }
 
-    /// Slices of a timeline that begins at `start_ns` as cells. What lies outside goes to the ends.
+    /// Adds slices of a timeline that begins at `start_ns`. Slices outside are added to the cells at the
+    /// ends.
     pub(super) fn add(&self, cells: &mut Cells, start_ns: u64, width_ns: u64, slices: &[Slice]) {
         let last = self.len() - 1;
         cells.counts.resize(self.len(), 0.0);
@@ -57,14 +58,14 @@ impl Grid {
     }
 }
 
-/// The exits of one kind, cell by cell; empty where there are none.
+/// The exits of one kind by cell; empty if there are none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Cells {
     pub(super) counts: Vec<f64>,
     pub(super) handling_ns: Vec<f64>,
 }
 
-/// The sums over each tenth of `cells`: parts as long as the blocks of the bootstrap.
+/// The sums over each tenth of `cells`, which are as long as the blocks of the bootstrap.
 pub(super) fn tenths(cells: &[f64]) -> [f64; BLOCKS] {
     let edge = |part: usize| part * cells.len() / BLOCKS;
     std::array::from_fn(|part| cells[edge(part)..edge(part + 1)].iter().sum())
@@ -90,7 +91,7 @@ mod tests {
         let mut cells = Cells::default();
         let slices = [1, 2, 4, 8].map(|count| Slice { count, handling_ns: 10 * count });
         grid.add(&mut cells, WIDTH, WIDTH, &slices);
-        // The last slice lies beyond the recording's end.
+        // The last slice is beyond the recording's end.
         assert_eq!((cells.counts, cells.handling_ns), (vec![1.0, 14.0], vec![10.0, 140.0]));
     }
 

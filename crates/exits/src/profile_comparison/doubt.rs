@@ -1,4 +1,4 @@
-//! What makes the figures of a comparison worth less.
+//! Doubts about the figures of a comparison.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,49 +15,49 @@ pub enum Which {
     After,
 }
 
-/// A reason to trust a comparison less.
+/// A reason to doubt a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Doubt {
-    /// Events were lost, or could not be read or put in order: counts of this side are lower bounds.
+    /// Events were lost, or could not be decoded or sorted: counts of this side are lower bounds.
     Lost {
-        /// Where.
+        /// The side.
         side: Which,
         /// Events that the recorder dropped.
         lost: u64,
-        /// Events that could not be read or put in order.
+        /// Events that could not be decoded or sorted.
         unread: u64,
     },
-    /// Exits of more VMs or vCPUs on one side than on the other.
+    /// The sides have different numbers of VMs or vCPUs with exits.
     Vcpus {
         /// VMs before and after.
         vms: (usize, usize),
         /// vCPUs before and after.
         vcpus: (usize, usize),
     },
-    /// Rows are told apart by VM, and no VM is known to be on both sides.
+    /// Rows are by VM, and no VM was found on both sides.
     NoCommonVm,
-    /// A recording does not say how long it lasted, so exits are counted by recording.
+    /// The duration of a recording is unknown, so the unit is a recording.
     NoTime {
-        /// Where.
+        /// The side.
         side: Which,
     },
-    /// A recording is too short, or was seen in too few slices, to tell how exits are clumped.
+    /// A recording is too short, or has too few slices, to determine the clustering of exits.
     Short {
-        /// Where.
+        /// The side.
         side: Which,
     },
-    /// Accesses that belong to no row, as a recording had more different ones than are kept apart.
+    /// Accesses that belong to no row, because a recording had more different ones than the limit.
     Unsorted {
-        /// Where.
+        /// The side.
         side: Which,
-        /// How many.
+        /// The number of accesses.
         accesses: u64,
     },
-    /// A side has no exits at all.
+    /// A side has no exits.
     Empty {
-        /// Which.
+        /// The side.
         side: Which,
     },
 }
@@ -92,7 +92,7 @@ pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doub
         doubts.push(Doubt::NoCommonVm);
     }
     let counted = |summary: &SideSummary| (summary.vms, summary.vcpus);
-    // Without exits there is nothing to count them by.
+    // Without exits the numbers are not known.
     if counted(before) != counted(after) && sides.iter().all(|side| side.total.count > 0) {
         let (vms, vcpus) = ((before.vms, after.vms), (before.vcpus, after.vcpus));
         doubts.push(Doubt::Vcpus { vms, vcpus });

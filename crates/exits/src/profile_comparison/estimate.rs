@@ -1,4 +1,4 @@
-//! Which interval a figure gets: the best that its recordings bear out.
+//! The interval of a figure: the best that its recordings allow.
 
 use stats::Interval;
 use stats::blocks::{BLOCKS, FEWEST_CELLS, Resampling, offsets};
@@ -11,19 +11,20 @@ use super::side::{RecordingSums, Side, Sums, Time};
 use super::subject::Subject;
 use crate::{Change, HandlingTime};
 
-/// From so many recordings a side on, each is one figure: what differs from run to run is in the interval then.
+/// The least number of recordings on each side for which each recording is one figure: then the interval
+/// includes the variation between runs.
 pub const FEWEST_RECORDINGS: usize = 3;
-/// Fewer exits than these on a side are too few to be drawn in blocks.
+/// The least number of exits on a side for the block bootstrap.
 pub const FEWEST_EXITS: u64 = 50;
-/// From so many exits on, a side's own tell how they are clumped.
+/// The number of exits from which a side's own clustering is used.
 const ENOUGH_TO_TELL: u64 = 20;
 
-/// One row on both sides, and what its rates are divided by.
+/// One row on both sides, and the units of its rates.
 pub(super) struct Pair<'a> {
     pub(super) subject: Subject,
     pub(super) before: OneSide<'a>,
     pub(super) after: OneSide<'a>,
-    /// Whether rates are over time or operations, which are spread over time; else they are over recordings.
+    /// Rates are over time or operations, which are spread over time; otherwise over recordings.
     pub(super) over_time: bool,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct OneSide<'a> {
     pub(super) units: f64,
 }
 
-/// What a ratio divides.
+/// The numerator and denominator of a ratio.
 #[derive(Clone, Copy)]
 enum Ratio {
     ExitsByTime,
@@ -44,7 +45,7 @@ enum Ratio {
 }
 
 impl Pair<'_> {
-    /// How the exits a unit changed.
+    /// The change of the exits a unit.
     pub(super) fn rate(&self) -> Estimate {
         let counts = self.both(|one| one.sums.count as f64);
         let units = self.both(|one| one.units);
@@ -65,7 +66,7 @@ impl Pair<'_> {
         Estimate::new(change, log, Basis::Poisson { before, after, measured })
     }
 
-    /// How the handling time a unit changed; `None` without times on both sides.
+    /// The change of the handling time a unit; `None` without times on both sides.
     pub(super) fn time(&self) -> Option<Estimate> {
         let times = self.both(|one| one.sums.times.total_ns() as f64);
         let units = self.both(|one| one.units);
@@ -80,7 +81,7 @@ impl Pair<'_> {
         if let Some(found) = self.by_recordings_or_blocks(Ratio::HandlingByTime, centre, change) {
             return Some(found);
         }
-        // A sum of a Poisson number of times varies by their number and by their own spread.
+        // The variance of a sum of a Poisson number of times depends on their number and their variance.
         let ([before, after], measured) = self.dispersions();
         let variance = |times: &HandlingTime, dispersion: f64| {
             let count = times.count() as f64 / dispersion;
@@ -91,7 +92,7 @@ impl Pair<'_> {
         Some(by_welch(sides, centre, change, Basis::Poisson { before, after, measured }))
     }
 
-    /// How the mean handling time changed; `None` unless there are times on both sides.
+    /// The change of the mean handling time; `None` unless both sides have times.
     pub(super) fn mean(&self) -> Option<Estimate> {
         let means = [self.before.sums.times.mean_ns()?, self.after.sums.times.mean_ns()?];
         let change = Change::between(means[0], means[1]);
@@ -151,7 +152,7 @@ impl Pair<'_> {
         Some((log, Basis::Blocks { before: before.slices, after: after.slices }))
     }
 
-    /// How many exits come at a time on each side, and whether anything is known of that.
+    /// The dispersion of exits on each side, and whether it was measured.
     fn dispersions(&self) -> ([f64; 2], bool) {
         let own = self.both(|one| one.dispersion(self.subject, |cells| tenths(cells).to_vec()));
         let slices = self.both(|one| one.dispersion(self.subject, <[f64]>::to_vec));
@@ -159,27 +160,28 @@ impl Pair<'_> {
         let pooled = pooled(slices.into_iter().flatten());
         let of = |one: &OneSide<'_>, own: Option<(f64, f64)>| {
             let own = own.map_or(1.0, |own| own.0);
-            // Few exits say little of how they come; those of the other side say how they come within a slice.
+            // Few exits do not determine their own clustering; those of the other side determine it within a
+            // slice.
             if one.sums.count >= ENOUGH_TO_TELL { own.max(1.0) } else { own.max(pooled).max(1.0) }
         };
         ([of(&self.before, own[0]), of(&self.after, own[1])], measured)
     }
 
-    /// At most so many exits a unit may be hidden behind none at all.
+    /// The upper bound of the exits a unit if none was seen.
     pub(super) fn bound_of_none(&self, one: &OneSide<'_>) -> f64 {
         let slices = self.both(|one| one.dispersion(self.subject, <[f64]>::to_vec));
         poisson::upper_bound_of_none(pooled(slices.into_iter().flatten()).max(1.0)) / one.units
     }
 }
 
-/// The mean of dispersions, each with its weight.
+/// The weighted mean of dispersions.
 fn pooled(dispersions: impl Iterator<Item = (f64, f64)>) -> f64 {
     let (sum, weight) =
         dispersions.fold((0.0, 0.0), |sum, (found, weight)| (sum.0 + found * weight, sum.1 + weight));
     if weight > 0.0 { sum / weight } else { 1.0 }
 }
 
-/// A ratio of one side, as it was and as it might have been.
+/// A ratio of one side, and its bootstrap resamples.
 struct Resampled<'a> {
     draws: &'a Resampling,
     ratios: Vec<f64>,
@@ -187,11 +189,11 @@ struct Resampled<'a> {
     slices: usize,
 }
 
-/// The cells of each recording, by its number.
+/// The cells of each recording, by its index.
 type Series<'a> = dyn Fn(usize) -> &'a [f64] + 'a;
 
 impl<'a> OneSide<'a> {
-    /// The dispersion over the parts of its recordings, with the exits that it rests on; `None` without exits over
+    /// The dispersion over the parts of its recordings, with the number of exits; `None` without exits over
     /// time.
     fn dispersion(&self, subject: Subject, parts: impl Fn(&[f64]) -> Vec<f64>) -> Option<(f64, f64)> {
         let time = self.side.time.as_ref()?;
@@ -238,19 +240,20 @@ impl Ratio {
     }
 }
 
-/// Whether at least half of the tenths of the recordings have exits: else most blocks would be empty.
+/// Tests whether at least half of the tenths of the recordings have exits; otherwise most blocks would be
+/// empty.
 fn is_spread_out(cells: &[Cells]) -> bool {
     let some = |cells: &Cells| tenths(&cells.counts).iter().filter(|&&count| count > 0.0).count();
     2 * cells.iter().map(some).sum::<usize>() >= BLOCKS * cells.len()
 }
 
-/// How far the truth may lie from the difference of two logarithms, by Welch, given the variance of each with its degrees of
-/// freedom.
+/// The interval around the difference of two logarithms, by Welch, from the variance of each with its degrees
+/// of freedom.
 fn offset(sides: [(f64, f64); 2]) -> Option<Interval> {
     student::Error::welch(sides).interval(0.0)
 }
 
-/// By the variance of the logarithm of each side with its degrees of freedom.
+/// The estimate from the variance of each side's logarithm with its degrees of freedom.
 fn by_welch(sides: [Option<(f64, f64)>; 2], centre: f64, change: Change, basis: Basis) -> Estimate {
     let [before, after] = sides;
     let log = before.zip(after).and_then(|(before, after)| offset([before, after]));
@@ -267,7 +270,7 @@ fn variation(times: &HandlingTime) -> Option<f64> {
 }
 
 impl Time {
-    /// How many cells the recordings have, all together.
+    /// The number of cells of all recordings.
     pub(super) fn cell_count(&self) -> usize {
         self.grids.iter().map(super::cells::Grid::len).sum()
     }

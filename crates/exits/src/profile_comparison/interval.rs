@@ -1,47 +1,47 @@
-//! Changes with the interval that says how sure they are, and on what it rests.
+//! Changes with their intervals, and the basis of these.
 
 use serde::{Deserialize, Serialize};
 use stats::Interval;
 
 use crate::Change;
 
-/// A change smaller than this, in percent, is not worth a word, however sure it is.
+/// A smaller change, in percent, is negligible, however certain it is.
 const NEGLIGIBLE_PERCENT: f64 = 1.0;
 
-/// What an interval rests on.
+/// The basis of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "kebab-case")]
 pub enum Basis {
-    /// Student's t over recordings, each of which gives one figure: three or more on each side.
+    /// Student's t over recordings, each with one figure: three or more on each side.
     Recordings {
         /// Recordings before.
         before: usize,
         /// Recordings after.
         after: usize,
     },
-    /// A bootstrap that draws blocks of neighbouring time slices.
+    /// A bootstrap of blocks of neighbouring time slices.
     Blocks {
         /// Slices before.
         before: usize,
         /// Slices after.
         after: usize,
     },
-    /// The exact interval for Poisson counts, which supposes that exits come independently, or in clumps.
+    /// The exact interval for Poisson counts, which assumes that exits are independent, or come in clusters.
     Poisson {
-        /// How many exits come at a time before: the variance of their counts over the mean, as found in the slices,
-        /// but at least 1.
+        /// The dispersion before: the variance of counts over their mean, as measured in the slices, but at
+        /// least 1.
         before: f64,
-        /// The same after.
+        /// The dispersion after.
         after: f64,
-        /// Whether there were slices to find that out. Where there were none, both are 1, and the interval is too
-        /// narrow if exits come in clumps after all.
+        /// The dispersion was measured in slices. Otherwise both are 1, and the interval is too narrow if
+        /// exits come in clusters.
         measured: bool,
     },
-    /// Student's t over single handling times, supposing that they are independent.
+    /// Student's t over single handling times, assumed to be independent.
     Times,
 }
 
-/// What a change says, as far as its interval goes.
+/// The meaning of a change, by its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -49,24 +49,24 @@ pub enum Effect {
     Less,
     /// More than before.
     More,
-    /// Less or more, but by so little that it does not matter.
+    /// A difference too small to matter.
     Negligible,
-    /// The interval holds zero: the sides cannot be told apart.
+    /// The interval includes zero: no significant difference.
     Indistinguishable,
     /// There is no interval, or no figure.
     Unknown,
 }
 
-/// How one figure changed.
+/// The change of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// From before to after.
+    /// The change from before to after.
     pub change: Change,
-    /// Its 95 % interval, in percent of the figure before: from -100, where nothing at all is believable too, to infinity,
-    /// where there is no upper end because nothing was seen before.
+    /// Its 95 % interval, in percent of the figure before: from -100, if zero is possible, to infinity, if
+    /// there is no upper bound because nothing was seen before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// What the interval rests on.
+    /// The basis of the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basis: Option<Basis>,
 }
@@ -81,7 +81,7 @@ impl Estimate {
         Self { change, interval: None, basis: None }
     }
 
-    /// What it says.
+    /// The meaning of the change.
     #[must_use]
     pub fn effect(&self) -> Effect {
         let Some(interval) = self.interval else { return Effect::Unknown };

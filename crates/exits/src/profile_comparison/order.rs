@@ -1,4 +1,4 @@
-//! In which order rows are listed, and which are.
+//! The order of rows, and the selection of the first ones.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -9,13 +9,14 @@ use super::interval::{Effect, Estimate};
 use super::row::ComparedRow;
 use super::{ProfileComparison, Subject};
 
-/// What rows are ordered by. Where it is a change, those come first that cannot be told by chance from none, of these the
-/// largest, whichever way they went; then the others, in the same way.
+/// The order of rows. For changes, significant ones come first, by size in either direction; then the others,
+/// in the same order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ComparisonOrder {
-    /// The change of the handling time a unit, or of the exits a unit where no times are known. Idling comes last.
+    /// The change of the handling time a unit, or of the exits a unit if no times are known. Idle exits come
+    /// last.
     #[default]
     Time,
     /// The change of the exits a unit.
@@ -44,7 +45,7 @@ impl fmt::Display for ComparisonOrder {
     }
 }
 
-/// A word that is no [`ComparisonOrder`].
+/// The error of a word that is not a [`ComparisonOrder`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is nothing to sort a comparison by; write time, rate, mean, exits or name")]
 pub struct UnknownComparisonOrder(pub String);
@@ -59,10 +60,10 @@ impl FromStr for ComparisonOrder {
 }
 
 impl ProfileComparison {
-    /// Orders the rows. Rows of equal figures are ordered by their exits, then by subject.
+    /// Sorts the rows. Rows with equal figures are sorted by their exits, then by subject.
     pub fn sort(&mut self, order: ComparisonOrder) {
         let has_times = self.has_times();
-        // A name is an allocation: once a row, not once a comparison.
+        // A name is an allocation, so it is made once for each row, not for each comparison.
         let keyed = self.rows.drain(..).map(|row| {
             let name = if order == ComparisonOrder::Name { name(&row.subject) } else { String::new() };
             (name, figure(&row, order, has_times), row)
@@ -76,7 +77,7 @@ impl ProfileComparison {
         self.rows = keyed.into_iter().map(|(_, _, row)| row).collect();
     }
 
-    /// Keeps the `count` rows that come first in this order, as they are ordered now. The others become [`Self::rest`].
+    /// Keeps the first `count` rows in this order. The others become [`Self::rest`].
     pub fn keep_top(&mut self, count: usize, order: ComparisonOrder) {
         if self.rows.len() <= count {
             return;
@@ -99,10 +100,10 @@ impl ProfileComparison {
     }
 }
 
-/// What places a row: whether its change is certain, and how large its figure is.
+/// The sort key of a row: the significance of its change, and the size of its figure.
 type Weight = Option<(bool, f64)>;
 
-/// What is certain before what is not, of these the largest, and what has no weight last.
+/// Significant ones first, by size; rows without a key last.
 fn first(a: Weight, b: Weight) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)),

@@ -1,4 +1,4 @@
-//! One row: its figures on both sides and how they changed.
+//! One row: its figures on both sides and their changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,20 +10,20 @@ use super::subject::Subject;
 /// The figures of a row on one side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Exits that were seen.
+    /// The number of exits.
     pub exits: u64,
     /// Exits a unit ([`super::Per`]).
     pub rate: f64,
-    /// At most so many exits a unit, with 95 % certainty, where none was seen: the rule of three.
+    /// The upper bound of the exits a unit, with 95 % confidence, if none was seen: the rule of three.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bound: Option<f64>,
-    /// Exits whose handling time is known; in rows of several reasons without those that idle.
+    /// Exits with a handling time; in rows of several reasons without idle ones.
     pub timed: u64,
     /// The sum of their handling times, nanoseconds.
     pub time_ns: u64,
-    /// The same a unit, nanoseconds.
+    /// The handling time a unit, nanoseconds.
     pub time_rate_ns: f64,
-    /// Its share of the handling time of all exits but those that idle, in percent.
+    /// Its share of the handling time of all exits except idle ones, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_percent: Option<f64>,
     /// The mean handling time, nanoseconds.
@@ -40,21 +40,21 @@ pub struct Figures {
 /// A row of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparedRow {
-    /// What it is about.
+    /// The subject.
     #[serde(flatten)]
     pub subject: Subject,
-    /// Whether the guest slept in these exits, so that their time is nobody's work.
+    /// The guest slept in these exits, so that their time is not work.
     pub idle: bool,
     /// Before.
     pub before: Figures,
     /// After.
     pub after: Figures,
-    /// How the exits a unit changed.
+    /// The change of the exits a unit.
     pub rate: Estimate,
-    /// How the handling time a unit changed; `None` without times.
+    /// The change of the handling time a unit; `None` without times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Estimate>,
-    /// How the mean handling time changed; `None` unless there are times on both sides.
+    /// The change of the mean handling time; `None` unless both sides have times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<Estimate>,
 }
@@ -66,16 +66,16 @@ pub struct Sum {
     pub exits: u64,
     /// Exits a unit.
     pub rate: f64,
-    /// Handling time, nanoseconds; without exits that idle.
+    /// Handling time, nanoseconds; without idle exits.
     pub time_ns: u64,
-    /// The same a unit, nanoseconds.
+    /// The handling time a unit, nanoseconds.
     pub time_rate_ns: f64,
 }
 
 /// Rows that are not listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Remainder {
-    /// How many.
+    /// The number of rows.
     pub rows: usize,
     /// Their exits before.
     pub before: Sum,
@@ -84,8 +84,8 @@ pub struct Remainder {
 }
 
 impl ComparedRow {
-    /// The estimate that says whether it changed: of its time where times are known. What is new or gone has no interval for
-    /// its time; its count has one.
+    /// The estimate that shows whether the row changed: that of its time if times are known. A row without
+    /// exits on one side has no interval for its time, so the estimate of its count is used.
     #[must_use]
     pub fn telling(&self, has_times: bool) -> Estimate {
         let of_time = if has_times { self.time } else { None };

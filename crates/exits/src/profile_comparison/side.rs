@@ -1,4 +1,4 @@
-//! One side of a comparison: its recordings, summed up by subject, and their exits over time.
+//! One side of a comparison: its recordings, summed by subject, and their exits over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::subject::{Subject, Vms};
 use crate::{AccessKind, ExitReason, Exits, Grouping, HandlingTime, Key, Profile, What};
 
 /// The vCPU halted: `EXIT_REASON_HLT` (Intel SDM volume 3, appendix C) and `VMEXIT_HLT` (AMD64 APM volume 2,
-/// appendix C). Until the next entry the guest sleeps; that time is nobody's work.
+/// appendix C). Until the next entry the guest sleeps; that time is not work.
 const IDLE: [ExitReason; 2] = [ExitReason::vmx(12), ExitReason::svm(0x78)];
 
-/// Whether the guest sleeps in these exits, so that the time to the next entry is nobody's work.
+/// Tests whether the guest sleeps in these exits, so that the time to the next entry is not work.
 #[must_use]
 pub fn is_idle(reason: ExitReason) -> bool {
     IDLE.contains(&reason.basic())
@@ -22,11 +22,11 @@ pub fn is_idle(reason: ExitReason) -> bool {
 /// The exits of one row on one side.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sums {
-    /// All of them.
+    /// The number of exits.
     pub(super) count: u64,
-    /// Their handling times; in rows of more than one reason those of idling are not among them.
+    /// Their handling times; in rows of several reasons without idle exits.
     pub(super) times: HandlingTime,
-    /// The same, recording by recording.
+    /// The sums of each recording.
     pub(super) recordings: Vec<RecordingSums>,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Side {
     pub(super) total: Sums,
     /// Exits in which the guest slept.
     pub(super) idle: Exits,
-    /// Accesses of a kind that is not known.
+    /// Accesses of unknown kind.
     pub(super) unsorted: u64,
-    /// How long each recording lasted, nanoseconds.
+    /// The duration of each recording, in nanoseconds.
     pub(super) observed_ns: Vec<f64>,
     pub(super) time: Option<Time>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// The cells of a row, recording by recording; `None` where its exits are not known over time.
+    /// The cells of a row for each recording; `None` if its exits over time are not known.
     pub(super) fn cells(&self, subject: Subject) -> Option<&[Cells]> {
         if subject == Subject::default() {
             return Some(&self.total);
@@ -138,7 +138,7 @@ impl Sums {
     }
 }
 
-/// The exits in cells of time, as far as the recordings tell: all of them have to last for some time.
+/// The exits in cells of time, if all recordings have a duration.
 fn over_time(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed: u64) -> Option<Time> {
     let grids: Vec<Grid> = recordings
         .iter()

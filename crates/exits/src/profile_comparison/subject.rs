@@ -1,4 +1,4 @@
-//! What a row of a comparison is about, the same on both sides: VMs and threads have other numbers in every run.
+//! The subject of a row, which identifies it on both sides: VMs and threads have other numbers in every run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use super::Recording;
 use crate::{Access, ExitReason, Key, Profile, What, Whose};
 
-/// What the exits of a row have in common. The row over everything has nothing of it.
+/// The common properties of a row's exits. The total has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Subject {
-    /// The VM: its place in [`super::ProfileComparison::vms`].
+    /// The VM: its index in [`super::ProfileComparison::vms`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm: Option<usize>,
     /// The vCPU's number in its VM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcpu: Option<u32>,
-    /// The vCPU's thread, where its number is not known.
+    /// The vCPU's thread, if its number is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,
     /// The reason.
@@ -30,7 +30,7 @@ pub struct Subject {
 /// A VM of both sides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedVm {
-    /// Its name, where all recordings have different names for all their VMs.
+    /// Its name, if every recording has a unique name for each VM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its numbers (process or domain) before.
@@ -39,7 +39,7 @@ pub struct ComparedVm {
     pub after: BTreeSet<u32>,
 }
 
-/// By what a VM of one recording is known in another.
+/// The identity of a VM across recordings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Identity {
     Only,
@@ -55,7 +55,7 @@ enum Rule {
     Numbers,
 }
 
-/// Which VM of one recording is which of another.
+/// The correspondence of VMs between recordings.
 pub(super) struct Vms {
     rule: Rule,
     places: BTreeMap<Identity, usize>,
@@ -63,8 +63,8 @@ pub(super) struct Vms {
 }
 
 impl Vms {
-    /// Where every recording has one VM, all are the same one. Where all VMs of every recording have names of
-    /// their own, those of one name are the same one. Else those of one number are.
+    /// If every recording has one VM, they are the same VM. If every recording has a unique name for each VM,
+    /// VMs with equal names are the same. Otherwise those with equal numbers are.
     pub(super) fn new(before: &[Recording<'_>], after: &[Recording<'_>]) -> Self {
         let all: Vec<(bool, &Profile)> = before
             .iter()
@@ -127,7 +127,7 @@ impl Vms {
             Whose::Vcpu(vcpu) => Subject {
                 vm: place(vcpu.vm),
                 vcpu: vcpu.number,
-                // Another run has other threads, so it only tells apart what nothing else does.
+                // Another run has other threads, so the thread is used only if there is no vCPU number.
                 thread: if vcpu.number.is_none() { vcpu.thread } else { None },
                 ..Subject::default()
             },
