@@ -1,4 +1,4 @@
-//! How long it takes to look at a host: this machine, and a made-up one with 384 processors.
+//! Benchmarks of the inspection of a host: this machine, and a fake one with 384 processors.
 
 use divan::Bencher;
 use host::{Error, Inspection, Root, fake};

@@ -1,19 +1,19 @@
-//! Control groups, as far as they say on which CPUs threads may run.
+//! Control groups, as far as they restrict the CPUs of threads.
 //!
-//! Of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, "Cpuset"), or of the hierarchy of cgroup v1 that has the controller
-//! `cpuset` (Documentation/admin-guide/cgroup-v1/cpusets.rst).
+//! Supports cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, "Cpuset"), and the hierarchy of cgroup v1
+//! that has the controller `cpuset` (Documentation/admin-guide/cgroup-v1/cpusets.rst).
 
 use crate::CpuSet;
 use crate::thread_id::{ThreadId, below};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where cgroup v2 is, alone; where v1 is too it has no cpusets.
+/// The mount point of cgroup v2 without v1; with v1 it has no cpusets.
 const UNIFIED: &str = "/sys/fs/cgroup";
-/// Where the cpusets of cgroup v1 are.
+/// The mount point of cgroup v1's cpusets.
 const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
 
-/// The control group that decides on which CPUs a thread may run.
+/// The control group that restricts the CPUs of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControlGroup {
     unified: bool,
@@ -21,7 +21,7 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// The group of a thread; `None` where no group says anything of CPUs.
+    /// The group of a thread; `None` if no group restricts CPUs.
     #[must_use]
     pub fn of(root: &Path, thread: ThreadId) -> Option<Self> {
         let text = thread.text(root, "cgroup")?;
@@ -41,12 +41,12 @@ impl ControlGroup {
         &self.path
     }
 
-    /// The CPUs that it leaves to its threads: `cpuset.cpus.effective` of the nearest group that has one, with cgroup v1
+    /// The CPUs of its threads: `cpuset.cpus.effective` of the nearest group that has it, with cgroup v1
     /// `cpuset.effective_cpus`.
     #[must_use]
     pub fn cpus(&self, root: &Path) -> Option<CpuSet> {
         let name = if self.unified { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
-        // A path that leads upwards is of a group outside of this namespace.
+        // A path that leads upwards belongs to a group outside this namespace.
         let groups = self.path.ancestors().filter(|group| !group.starts_with("/.."));
         let mut found = groups.filter_map(|group| {
             let text = fs::read_to_string(below(root, &self.file(group, name))).ok()?;
@@ -55,14 +55,14 @@ impl ControlGroup {
         found.next()
     }
 
-    /// The nearest group that both are in; `None` for groups of two hierarchies.
+    /// The nearest common group; `None` for groups of two hierarchies.
     #[must_use]
     pub fn common(&self, other: &Self) -> Option<Self> {
         let path = self.path.ancestors().find(|group| other.path.starts_with(group))?;
         (self.unified == other.unified).then(|| Self { unified: self.unified, path: path.to_owned() })
     }
 
-    /// The threads in it, not those of groups below. Empty when that may not be read.
+    /// Its threads, without those of groups below. Empty if they cannot be read.
     #[must_use]
     pub fn threads(&self, root: &Path) -> Vec<i32> {
         let name = if self.unified { "cgroup.threads" } else { "tasks" };
@@ -70,9 +70,9 @@ impl ControlGroup {
         text.lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
-    /// The file of the CPUs that it is to have, where it has one: with cgroup v2, where the controller `cpuset` is given to
-    /// the group. The kernel takes what is written there
-    /// away again only from a group without threads. The path is one of a running host.
+    /// The file of its configured CPUs, if it has one: with cgroup v2, if the controller `cpuset` is enabled
+    /// for the group. The kernel allows the value to be cleared again only in a group without threads. The
+    /// path is one of a running host.
     #[must_use]
     pub fn cpus_file(&self, root: &Path) -> Option<String> {
         let file = self.file(&self.path, "cpuset.cpus");

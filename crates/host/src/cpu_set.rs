@@ -5,13 +5,13 @@ use std::fmt;
 /// Some of the host's processors, kept as ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet {
-    /// First and last of each range, ascending, apart from each other.
+    /// First and last of each range, ascending, with gaps between them.
     ranges: Vec<(u32, u32)>,
 }
 
 impl CpuSet {
-    /// Reads a list of the kernel (`lib/bitmap-str.c`, `bitmap_print_to_pagebuf`); an empty text is the empty set.
-    /// `None` for everything else.
+    /// Parses a list of the kernel (`lib/bitmap-str.c`, `bitmap_print_to_pagebuf`); an empty text is the
+    /// empty set. `None` for any other text.
     #[must_use]
     pub fn parse(list: &str) -> Option<Self> {
         let list = list.trim();
@@ -38,25 +38,25 @@ impl CpuSet {
         Self { ranges: joined }
     }
 
-    /// How many there are.
+    /// The number of CPUs.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.ranges.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
     }
 
-    /// Whether there is none.
+    /// Tests whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Whether this one is among them.
+    /// Tests whether it contains this CPU.
     #[must_use]
     pub fn contains(&self, cpu: u32) -> bool {
         self.ranges.iter().any(|&(first, last)| (first..=last).contains(&cpu))
     }
 
-    /// Whether all of the other are among these.
+    /// Tests whether it contains all CPUs of the other set.
     #[must_use]
     pub fn contains_all(&self, other: &Self) -> bool {
         let within =
@@ -64,14 +64,14 @@ impl CpuSet {
         other.ranges.iter().all(within)
     }
 
-    /// Whether the two have one in common.
+    /// Tests whether both have a common CPU.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
         let meets = |one: &(u32, u32)| other.ranges.iter().any(|two| one.0 <= two.1 && two.0 <= one.1);
         self.ranges.iter().any(meets)
     }
 
-    /// The only one, where there is only one.
+    /// The CPU of a set with one element.
     #[must_use]
     pub fn only(&self) -> Option<u32> {
         match self.ranges.as_slice() {
@@ -86,7 +86,7 @@ impl CpuSet {
         self.ranges.last().map(|range| range.1)
     }
 
-    /// All of them, ascending. A list can promise four thousand million: take what is needed.
+    /// All CPUs, ascending. A list may contain four thousand million, so take only as many as needed.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.ranges.iter().flat_map(|&(first, last)| first..=last)
     }
@@ -114,7 +114,7 @@ impl fmt::Display for CpuSet {
 
 fn number(text: &str) -> Option<u32> {
     let text = text.trim();
-    // `parse` alone would take a sign.
+    // `parse` would accept a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

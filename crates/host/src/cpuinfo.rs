@@ -1,8 +1,8 @@
-//! The parts of `/proc/cpuinfo` that name a CPU and its virtualization.
+//! The parts of `/proc/cpuinfo` that describe a CPU and its virtualization.
 
 use serde::{Deserialize, Serialize};
 
-/// One processor as `/proc/cpuinfo` describes the first one.
+/// A processor: the first one of `/proc/cpuinfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     /// `vendor_id`: GenuineIntel, AuthenticAMD, ...
@@ -17,7 +17,7 @@ pub struct Cpu {
     pub stepping: Option<u32>,
     /// `microcode`, as printed (`0xb000040`).
     pub microcode: Option<String>,
-    /// Whether CPUID says that a hypervisor is below (flag `hypervisor`); `None` without a flags line.
+    /// CPUID announces a hypervisor (flag `hypervisor`); `None` without a flags line.
     pub hypervisor: Option<bool>,
     /// The flags of the `flags` line that concern virtualization and interrupts, in the kernel's order.
     pub flags: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Cpu {
     pub vmx_flags: Option<String>,
 }
 
-/// Flags worth keeping: `arch/x86/include/asm/cpufeatures.h`, virtualization words and APIC modes.
+/// Flags that are kept: `arch/x86/include/asm/cpufeatures.h`, virtualization words and APIC modes.
 const KEPT_FLAGS: &[&str] = &[
     "vmx",
     "svm",
@@ -51,7 +51,7 @@ const KEPT_FLAGS: &[&str] = &[
 ];
 
 impl Cpu {
-    /// Reads the first processor's paragraph. Lines it does not know are passed over.
+    /// Parses the first processor's paragraph. Unknown lines are ignored.
     pub(crate) fn parse(cpuinfo: &str) -> Option<Self> {
         let first = cpuinfo.split("\n\n").find(|paragraph| paragraph.contains(':'))?;
         let field = |name: &str| {
@@ -80,13 +80,13 @@ impl Cpu {
         })
     }
 
-    /// Whether the `flags` line has this word (one of the kept ones).
+    /// Tests whether the `flags` line contains this word (one of those kept).
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|kept| kept == flag)
     }
 
-    /// Whether the `vmx flags` line has this word; `None` without the line.
+    /// Tests whether the `vmx flags` line contains this word; `None` without the line.
     #[must_use]
     pub fn has_vmx(&self, flag: &str) -> Option<bool> {
         self.vmx_flags.as_deref().map(|line| has_word(line, flag))
@@ -97,7 +97,7 @@ fn has_word(line: &str, word: &str) -> bool {
     line.split_whitespace().any(|candidate| candidate == word)
 }
 
-/// How many processors the file lists.
+/// The number of processors in the file.
 pub(crate) fn processors(cpuinfo: &str) -> u32 {
     let count = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
     u32::try_from(count).unwrap_or(u32::MAX)

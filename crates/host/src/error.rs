@@ -1,37 +1,37 @@
-//! What can go wrong while facts are read.
+//! Errors of reading facts.
 
 use std::path::PathBuf;
 
-/// A failure to read the host, with what was expected and what to do.
+/// A failure to read the host, with the expectation and the next step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file that should hold a fact could not be read.
+    /// A file could not be read.
     #[error("Cannot read {path}: expected {expected}; {next}")]
     Read {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Its expected content.
         expected: &'static str,
-        /// What to do.
+        /// The next step.
         next: &'static str,
         /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A file was read but does not say what it should.
+    /// A file does not have the expected content.
     #[error("{path} says `{found}`, expected {expected}; {next}")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What it says (its beginning).
+        /// Its content (the beginning).
         found: String,
-        /// What it should say.
+        /// The expected content.
         expected: &'static str,
-        /// What to do.
+        /// The next step.
         next: &'static str,
     },
-    /// The root is no directory, so there is no host to describe.
+    /// The root is not a directory.
     #[error("{path} is not a directory; give the directory that holds the host's proc and sys, usually /")]
     Root {
         /// The root as given.

@@ -1,56 +1,56 @@
-//! A fact, or why it is not known; and what says so.
+//! A fact with its evidence, or the reason why it is unknown.
 
-/// What a fact rests on: a place and its very text.
+/// The evidence of a fact: a place and its text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Evidence {
     /// A file as the host names it (`/sys/module/kvm_amd/parameters/avic`), an instruction (`CPUID 8000000Ah EDX`), a
     /// register (`MSR 48Bh`) or a command (`xl info`).
     pub place: String,
-    /// What it says, as it says it; of long texts the lines that matter.
+    /// Its literal text; for long texts the relevant lines.
     pub text: String,
 }
 
 impl Evidence {
-    /// `text` at `place`.
+    /// Evidence of `text` at `place`.
     #[must_use]
     pub fn new(place: impl Into<String>, text: impl Into<String>) -> Self {
         Self { place: place.into(), text: text.into() }
     }
 }
 
-/// What kind of absence it is; each asks for something else.
+/// The kind of an absence, which determines the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AbsenceKind {
-    /// The file is not there: the kernel, the hardware or the configuration does not offer it.
+    /// The file does not exist: the kernel, the hardware or the configuration does not provide it.
     NotThere,
-    /// This user may not read it; root may.
+    /// This user has no permission to read it; root may have.
     Denied,
-    /// Reading failed otherwise.
+    /// Reading failed for another reason.
     Unreadable,
-    /// It was read and says something else than expected.
+    /// The content is not as expected.
     Malformed,
-    /// The host that is looked at is not this machine, and nobody kept the answer.
+    /// The host is not this machine, and the answer was not kept.
     NotKept,
     /// The question has no meaning on this host (a register of the other vendor).
     NotApplicable,
 }
 
-/// Why a fact is not known.
+/// The reason why a fact is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Absence {
     /// The kind.
     pub kind: AbsenceKind,
-    /// A sentence without its full stop: what was tried, the cause, and the next step where there is one.
+    /// A sentence without its full stop: the attempt, the cause, and the next step if there is one.
     pub why: String,
 }
 
-/// A value or the reason of its absence, and what it rests on.
+/// A value with its evidence, or the reason of its absence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact<T> {
     /// The value.
     pub value: Result<T, Absence>,
-    /// What says so. Of an absent fact what was read all the same, often nothing.
+    /// The evidence. For an absent fact, whatever was read; often empty.
     pub evidence: Vec<Evidence>,
 }
 
@@ -61,37 +61,37 @@ impl<T> Default for Fact<T> {
 }
 
 impl<T> Fact<T> {
-    /// A known value and the one text it rests on.
+    /// A known value with one piece of evidence.
     pub fn known(value: T, place: impl Into<String>, text: impl Into<String>) -> Self {
         Self { value: Ok(value), evidence: vec![Evidence::new(place, text)] }
     }
 
-    /// An absent one without evidence.
+    /// An absent fact without evidence.
     pub fn absent(kind: AbsenceKind, why: impl Into<String>) -> Self {
         Self { value: Err(Absence { kind, why: why.into() }), evidence: Vec::new() }
     }
 
-    /// The value, when it is known.
+    /// The value, if known.
     pub fn get(&self) -> Option<&T> {
         self.value.as_ref().ok()
     }
 
-    /// Why it is not known.
+    /// The reason why it is unknown.
     pub fn absence(&self) -> Option<&Absence> {
         self.value.as_ref().err()
     }
 
-    /// Another value out of this one, resting on the same.
+    /// Converts the value, with the same evidence.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
         Fact { value: self.value.map(change), evidence: self.evidence }
     }
 
-    /// A part of this one, resting on the same.
+    /// A part of the value, with the same evidence.
     pub fn part<U>(&self, take: impl FnOnce(&T) -> U) -> Fact<U> {
         Fact { value: self.value.as_ref().map(take).map_err(Clone::clone), evidence: self.evidence.clone() }
     }
 
-    /// This one where it is known; else the other, and where that is absent too, this one's reason.
+    /// This fact if it is known; else the other, and if that is absent too, this fact's reason.
     #[must_use]
     pub fn or(self, other: impl FnOnce() -> Self) -> Self {
         if self.value.is_ok() {

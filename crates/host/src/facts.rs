@@ -1,11 +1,11 @@
-//! Reading single facts under a root, and keeping account of those that are not there.
+//! Reads single facts under a root, and records those that are missing.
 
 use crate::{Error, Root};
 
-/// Longest part of a file's content that an error repeats, in characters.
+/// The longest part of a file's content in an error, in characters.
 const QUOTE: usize = 80;
 
-/// A root directory and what could not be read under it.
+/// A root directory and the facts that could not be read under it.
 pub(crate) struct Facts<'a> {
     root: &'a Root,
     missing: Vec<String>,
@@ -16,7 +16,7 @@ impl<'a> Facts<'a> {
         Self { root, missing: Vec::new() }
     }
 
-    /// The content of a file named as on a running host (`/proc/cmdline`), trimmed.
+    /// The trimmed content of a file, by its path on a running host (`/proc/cmdline`).
     pub(crate) fn text(&self, path: &str, expected: &'static str) -> Result<String, Error> {
         self.root.text(path, expected)
     }
@@ -36,7 +36,7 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The fact, or `None` and a note under the field's name.
+    /// The value, or `None` with a note under the field's name.
     pub(crate) fn keep<T>(&mut self, field: &str, fact: Result<T, Error>) -> Option<T> {
         match fact {
             Ok(value) => Some(value),

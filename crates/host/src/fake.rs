@@ -1,4 +1,4 @@
-//! Made-up hosts for tests, each one text.
+//! Fake hosts for tests, each described by one text.
 //!
 //! ```text
 //! Everything before the first entry is a comment.
@@ -16,9 +16,9 @@
 //! == /dev/kvm mode=0660 group=36 error=13
 //! ```
 //!
-//! `repeat=N` writes the text N times into one file and `each=N` makes N entries; `{n}` counts from 0 in both, also in
-//! paths and targets of links. `arguments` puts a NUL behind each line. A path that ends with a slash is a directory.
-//! `error=N` is what reading, listing or opening gives.
+//! `repeat=N` writes the text N times into one file and `each=N` makes N entries; `{n}` counts from 0 in
+//! both, also in paths and targets of links. `arguments` adds a NUL after each line. A path that ends with a
+//! slash is a directory. `error=N` is the result of reading, listing or opening.
 
 use crate::Root;
 use crate::root::{Kind, Ownership, Tree};
@@ -27,7 +27,7 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-/// The hosts that come along, by name.
+/// The fake hosts of this crate, by name.
 pub const HOSTS: &[(&str, &str)] = &[
     ("container", include_str!("../tests/hosts/container.host")),
     ("guest", include_str!("../tests/hosts/guest.host")),
@@ -40,22 +40,22 @@ pub const HOSTS: &[(&str, &str)] = &[
     ("zen4", include_str!("../tests/hosts/zen4.host")),
 ];
 
-/// One of [`HOSTS`]; `None` when there is none of that name.
+/// One of [`HOSTS`]; `None` for another name.
 #[must_use]
 pub fn host(name: &str) -> Option<Root> {
     HOSTS.iter().find(|(known, _)| *known == name).map(|(_, text)| root(text))
 }
 
-/// The host that a text describes. Entries replace those of the same path before them, so a test can append its own.
+/// The host of a text. Entries replace earlier ones with the same path, so a test can append its own.
 #[must_use]
 pub fn root(text: &str) -> Root {
     Root::kept(tree(text))
 }
 
-/// Writes a host into a directory, for what takes nothing else. Errors and owners are left out.
+/// Writes a host into a directory, for code that needs one. Errors and owners are left out.
 ///
 /// # Errors
-/// When the directory cannot be written.
+/// If the directory cannot be written.
 pub fn unpack(text: &str, directory: &Path) -> io::Result<()> {
     for (path, node) in tree(text).nodes() {
         let place = directory.join(path.trim_start_matches('/'));

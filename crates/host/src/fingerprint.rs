@@ -1,4 +1,4 @@
-//! What must be equal before two measurements may be compared.
+//! The facts that must be equal before two measurements may be compared.
 
 use crate::cpuinfo::{Cpu, processors};
 use crate::facts::Facts;
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Modules whose parameters decide how KVM delivers interrupts.
+/// Modules whose parameters affect KVM's delivery of interrupts.
 const MODULES: &[&str] = &["kvm", kvm::INTEL, kvm::AMD];
 
-/// The host as far as it bears on virtual interrupts.
+/// The facts of a host that affect virtual interrupts.
 ///
-/// A field that could not be read is `None` (or empty), and `missing` says why.
+/// A field that could not be read is `None` (or empty), and `missing` has the reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// Kernel release, as `uname -r`.
@@ -26,11 +26,11 @@ pub struct Fingerprint {
     pub architecture: Option<String>,
     /// The first processor.
     pub cpu: Option<Cpu>,
-    /// Processors online.
+    /// The number of processors online.
     pub online_cpus: Option<u32>,
     /// Memory the kernel manages (`MemTotal`), in MiB.
     pub memory_mib: Option<u64>,
-    /// Loaded ones of `kvm`, `kvm_intel` and `kvm_amd`, with their parameters.
+    /// The loaded modules among `kvm`, `kvm_intel` and `kvm_amd`, with their parameters.
     pub modules: BTreeMap<String, Parameters>,
     /// The kernel's command line.
     pub cmdline: Option<String>,
@@ -38,10 +38,10 @@ pub struct Fingerprint {
     pub lockdown: Option<String>,
     /// The clocksource in use.
     pub clocksource: Option<String>,
-    /// What the machine itself runs on, when CPUID says that there is a hypervisor below: the firmware's
-    /// vendor and product.
+    /// The platform of the machine itself, if CPUID announces a hypervisor: the firmware's vendor and
+    /// product.
     pub virtualization: Option<String>,
-    /// Xen, where it is below and tells.
+    /// Xen, if it is below and its facts are available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<Hypervisor>,
     /// One line for each fact that could not be read: field, file, cause.
@@ -55,12 +55,12 @@ impl Fingerprint {
     /// Reads the host below `root` (`/` for this one).
     ///
     /// # Errors
-    /// Only when `root` is no directory; single facts that cannot be read are listed in `missing`.
+    /// Only if `root` is not a directory; single facts that cannot be read are listed in `missing`.
     pub fn read(root: &Path) -> Result<Self, Error> {
         Self::of(&Root::directory(root))
     }
 
-    /// The same through a root, which may be another machine's.
+    /// Reads the host of a root, which may be another machine's.
     ///
     /// # Errors
     /// Those of [`Self::read`].
@@ -69,7 +69,7 @@ impl Fingerprint {
         Ok(Self { hypervisor: Hypervisor::below(root), ..fingerprint })
     }
 
-    /// The same without the hypervisor, where `/proc/cpuinfo` was read already.
+    /// Reads the host without the hypervisor, with `/proc/cpuinfo` if it was read already.
     pub(crate) fn with(root: &Root, cpuinfo: Option<&str>) -> Result<Self, Error> {
         if !root.is_there() {
             return Err(Error::Root { path: root.place("") });
@@ -95,7 +95,7 @@ impl Fingerprint {
             facts.keep(field, text)
         };
         let architecture = facts.text("/proc/sys/kernel/arch", "an architecture such as x86_64");
-        // The file is young (Linux 6.1); flags of x86 alone say the rest.
+        // The file exists only since Linux 6.1; otherwise the flags identify x86.
         let architecture = match (architecture, &cpu) {
             (Ok(name), _) => Some(name),
             (Err(_), Some(cpu)) if cpu.hypervisor.is_some() => Some("x86_64".to_owned()),
@@ -143,19 +143,19 @@ impl Fingerprint {
         Ok(Self { missing: facts.into_missing(), ..fingerprint })
     }
 
-    /// Major and minor version out of the kernel's release.
+    /// The major and minor version from the kernel's release.
     #[must_use]
     pub fn kernel(&self) -> Option<KernelVersion> {
         self.kernel_release.as_deref()?.parse().ok()
     }
 
-    /// A module's parameter, when the module is loaded and the value could be read.
+    /// A module's parameter, if the module is loaded and the value could be read.
     #[must_use]
     pub fn parameter(&self, module: &str, name: &str) -> Option<&str> {
         self.modules.get(module)?.get(name)?.as_deref()
     }
 
-    /// Every field in which the two differ, by dotted name, ordered. What is `missing` is not compared.
+    /// Every field in which the two differ, by dotted name, ordered. The notes in `missing` are not compared.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<Difference> {
         let (ours, theirs) = (self.leaves(), other.leaves());
@@ -207,7 +207,7 @@ fn virtualization(facts: &mut Facts, cpu: Option<&Cpu>) -> Option<String> {
     if cpu.and_then(|cpu| cpu.hypervisor) != Some(true) {
         return None;
     }
-    // Xen names itself here, also where there is no firmware table.
+    // Xen is named here even without a firmware table.
     if let Ok(kind) = facts.text("/sys/hypervisor/type", "a hypervisor's name") {
         return Some(kind);
     }
@@ -217,7 +217,7 @@ fn virtualization(facts: &mut Facts, cpu: Option<&Cpu>) -> Option<String> {
     Some(product.map_or_else(|| vendor.clone(), |product| format!("{vendor} {product}")))
 }
 
-/// Processors in a list of the kernel; there is always one.
+/// The number of processors in a list of the kernel; there is at least one.
 fn count_cpus(list: &str) -> Option<u32> {
     let cpus = CpuSet::parse(list).filter(|cpus| !cpus.is_empty())?;
     u32::try_from(cpus.count()).ok()

@@ -7,7 +7,7 @@ fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Writes files under a new root; names are those of a running host.
+/// Writes files under a new root; paths are those of a running host.
 fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, content) in files {

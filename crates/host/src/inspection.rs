@@ -1,4 +1,4 @@
-//! All that is looked at before a host is judged: its processors, IOMMUs, kernel, KVM, Xen, and the VMs that run.
+//! All facts by which a host is judged: its processors, IOMMUs, kernel, KVM, Xen, and running VMs.
 
 mod arguments;
 mod config;
@@ -33,49 +33,49 @@ pub use vmx::VmxFeatures;
 pub(crate) use xen::addresses as xen_addresses;
 pub use xen::{Xen, XenDomain, XenFrequency, XenGuestType, XenInfo, XenLog, XenPool, XenVcpu};
 
-/// A host, looked at once.
+/// A host, inspected once.
 ///
-/// Reading changes nothing and takes some milliseconds; a fact that could not be read says why. Two inspections are
-/// equal when everything that was read is.
+/// Reading changes nothing and takes some milliseconds; a fact that could not be read has the reason. Two
+/// inspections are equal if everything read is equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inspection {
-    /// Whether it is the machine that this program runs on.
+    /// It is the machine on which this program runs.
     pub live: bool,
-    /// What measurements are compared by: release, first processor, modules with their parameters, command line,
-    /// lockdown.
+    /// The facts by which measurements are compared: release, first processor, modules with their parameters,
+    /// command line, lockdown.
     pub fingerprint: Fingerprint,
-    /// The processors and what they offer to hypervisors.
+    /// The processors and their features for hypervisors.
     pub processor: Processor,
-    /// How processors, nodes and idle states are laid out.
+    /// The topology of processors and nodes, and idle states.
     pub topology: Topology,
     /// The IOMMUs.
     pub iommus: Iommus,
-    /// The kernel and how it was configured.
+    /// The kernel and its configuration.
     pub kernel: Kernel,
     /// The lines of the kernel's log that concern virtualization and interrupts.
     pub log: KernelLog,
     /// `/dev/kvm`.
     pub kvm: KvmDevice,
-    /// Interrupts of devices, and where they are taken.
+    /// Interrupts of devices, and the processors that handle them.
     pub interrupts: Interrupts,
-    /// The VMs that run.
+    /// The running VMs.
     pub running: Running,
-    /// Who meets on which processor; only processors on which there is something of a VM or an interrupt bound to it.
+    /// The use of processors; only those with threads of VMs or interrupts bound to them.
     pub placements: Vec<Placement>,
-    /// Xen, where it is below.
+    /// Xen, if it is below.
     pub xen: Option<Xen>,
 }
 
 impl Inspection {
-    /// Looks at a host.
+    /// Inspects a host.
     ///
     /// # Errors
-    /// [`Error::Root`] when the root is no directory. Facts that cannot be read are absent, with the cause.
+    /// [`Error::Root`] if the root is not a directory. Facts that cannot be read are absent, with the cause.
     pub fn read(root: &Root) -> Result<Self, Error> {
         if !root.is_there() {
             return Err(Error::Root { path: root.place("") });
         }
-        // Hundreds of processors make these two files long; each is read once.
+        // With hundreds of processors these two files are long, so each is read once.
         let cpuinfo = root.line("/proc/cpuinfo", "a list of processors");
         let fingerprint = Fingerprint::with(root, cpuinfo.get().map(String::as_str))?;
         let processor = Processor::read(root, &cpuinfo);

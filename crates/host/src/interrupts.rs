@@ -1,4 +1,4 @@
-//! Whether the host can deliver guest interrupts in hardware, and whether it is told to.
+//! Hardware delivery of guest interrupts: the CPU's feature, and the module's switch.
 
 use crate::cpuinfo::Cpu;
 use crate::lack::{APICV_PARTS, Lack};
@@ -6,34 +6,34 @@ use crate::{Root, modules};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Whether the CPU has the feature.
+/// Availability of the CPU's feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Availability {
-    /// It has.
+    /// Available.
     Yes,
-    /// It has not, or that cannot be told; why.
+    /// Not available, or unknown; with the reason.
     No(String),
 }
 
 /// APICv or AVIC on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterruptVirtualization {
-    /// `APICv` (Intel), `AVIC` or `x2AVIC` (AMD; the latter also takes x2APIC guests).
+    /// `APICv` (Intel), `AVIC` or `x2AVIC` (AMD; the latter also supports x2APIC guests).
     pub name: String,
-    /// Whether the CPU has it, by the flags that the kernel prints.
+    /// Availability, from the flags that the kernel prints.
     pub available: Availability,
-    /// What to do where the CPU has none; `None` where it has, or that cannot be told.
+    /// What to do if the CPU lacks it; `None` if the CPU has it, or if that is unknown.
     #[serde(default)]
     pub next: Option<String>,
     /// The module parameter that switches it, below the root that was read.
     pub parameter: PathBuf,
-    /// The parameter's value; `None` when the module is not loaded or the file may not be read.
+    /// The parameter's value; `None` if the module is not loaded or the file cannot be read.
     pub value: Option<String>,
 }
 
 impl InterruptVirtualization {
-    /// Reads flags and parameter; `None` for a CPU that is neither Intel's nor AMD's kind of x86.
+    /// Reads flags and parameter; `None` for a CPU that has neither VMX nor SVM.
     pub(crate) fn read(root: &Root, cpu: &Cpu) -> Option<Self> {
         let (name, lack, module, file) = if cpu.has("svm") {
             let name = if cpu.has("x2avic") { "x2AVIC" } else { "AVIC" };
@@ -53,7 +53,7 @@ impl InterruptVirtualization {
         Some(Self { name: name.to_owned(), available, next, parameter: root.place(&parameter), value })
     }
 
-    /// What the CPU lacks, where that is certain.
+    /// The missing feature of the CPU, if that is certain.
     #[must_use]
     pub fn lack(&self) -> Option<Lack> {
         match (&self.available, &self.next) {
@@ -62,10 +62,10 @@ impl InterruptVirtualization {
         }
     }
 
-    /// Whether the module uses it; `None` when its parameter is unknown or not decided.
+    /// Tests whether the module uses it; `None` if its parameter is unknown or undecided.
     ///
-    /// Read back after loading, `Y` and `1` mean that the module found the CPU able: it clears the parameter
-    /// otherwise. `avic=auto` (Linux 6.18 and later) turns into one of them while the module loads.
+    /// Read back after loading, `Y` and `1` mean that the module found the CPU capable: it clears the
+    /// parameter otherwise. `avic=auto` (Linux 6.18 and later) becomes one of them while the module loads.
     #[must_use]
     pub fn enabled(&self) -> Option<bool> {
         match self.value.as_deref()? {
@@ -80,7 +80,7 @@ fn avic(cpu: &Cpu) -> Option<Lack> {
     (!cpu.has("avic")).then(|| Lack::of_avic(cpu.hypervisor == Some(true)))
 }
 
-/// `Err` where the flags do not tell.
+/// `Err` if the flags do not show it.
 fn apicv(cpu: &Cpu) -> Result<Option<Lack>, String> {
     match cpu.has_vmx("apicv") {
         Some(true) => Ok(None),

@@ -1,4 +1,4 @@
-//! Whether `/dev/kvm` can be used, and if not, what to do.
+//! Availability of `/dev/kvm`, and what to do if it cannot be used.
 
 use crate::cpuinfo::Cpu;
 use crate::interrupts::InterruptVirtualization;
@@ -14,13 +14,13 @@ pub use crate::modules::{AMD, INTEL};
 /// The device file.
 pub(crate) const DEVICE: &str = "/dev/kvm";
 
-/// What stands in the way, and the next step.
+/// An obstacle, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{why}; {next}")]
 pub struct Obstacle {
-    /// What was found.
+    /// The obstacle.
     pub why: String,
-    /// What to do about it.
+    /// The next step.
     pub next: String,
 }
 
@@ -29,15 +29,15 @@ pub struct Obstacle {
 pub struct Kvm {
     /// The device file.
     pub device: PathBuf,
-    /// `Ok` when it could be opened for reading and writing.
+    /// `Ok` if it could be opened for reading and writing.
     pub access: Result<(), Obstacle>,
-    /// The vendor module that is loaded: [`INTEL`] or [`AMD`].
+    /// The loaded vendor module: [`INTEL`] or [`AMD`].
     pub vendor_module: Option<&'static str>,
-    /// APICv or AVIC; `None` when the CPU shows no virtualization at all.
+    /// APICv or AVIC; `None` if the CPU has no virtualization.
     pub interrupt_virtualization: Option<InterruptVirtualization>,
 }
 
-/// The vendor module that is loaded on the host below `root`: [`INTEL`] or [`AMD`].
+/// The loaded vendor module on the host below `root`: [`INTEL`] or [`AMD`].
 #[must_use]
 pub fn vendor_module(root: &Path) -> Option<&'static str> {
     vendor_module_of(&Root::directory(root))
@@ -47,7 +47,7 @@ pub(crate) fn vendor_module_of(root: &Root) -> Option<&'static str> {
     [INTEL, AMD].into_iter().find(|module| root.exists(&format!("/sys/module/{module}")))
 }
 
-/// The instruction set that a host with this vendor module has.
+/// The instruction set of a host with this vendor module.
 #[must_use]
 pub fn isa_of(vendor_module: &str) -> Option<Isa> {
     match vendor_module {
@@ -66,7 +66,7 @@ pub const fn module_of(isa: Isa) -> &'static str {
     }
 }
 
-/// Looks at the KVM of the host below `root` (`/` for this one). Opens the device, and closes it again.
+/// Examines the KVM of the host below `root` (`/` for this one). Opens the device, and closes it again.
 #[must_use]
 pub fn usable(root: &Path) -> Kvm {
     let root = &Root::directory(root);
@@ -89,8 +89,8 @@ pub(crate) fn access(
         .map_err(|error| (kind_of(&error), obstacle(&root.place(DEVICE), &error, cpu, vendor_module)))
 }
 
-/// A switch of a module of KVM; `None` when the module has no such parameter, is not loaded, or the file may not be
-/// read.
+/// A boolean parameter of a KVM module; `None` if the module has no such parameter, is not loaded, or the
+/// file cannot be read.
 #[must_use]
 pub fn switch(root: &Path, module: &str, parameter: &str) -> Option<bool> {
     let path = format!("/sys/module/{module}/parameters/{parameter}");

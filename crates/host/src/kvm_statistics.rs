@@ -1,7 +1,7 @@
-//! KVM's binary statistics: what KVM itself counted for a vCPU or a VM, as a file.
+//! KVM's binary statistics: KVM's own counters of a vCPU or a VM, as a file.
 //!
-//! Linux has them since 5.14 (Documentation/virt/kvm/api.rst, "KVM_GET_STATS_FD"). Who made the VM asks KVM for
-//! the file; others can read it where they are given it.
+//! Supported since Linux 5.14 (Documentation/virt/kvm/api.rst, "KVM_GET_STATS_FD"). The creator of the VM
+//! gets the file from KVM; others can read it if they get the descriptor.
 
 mod format;
 
@@ -18,7 +18,7 @@ pub struct StatisticsFile {
     file: File,
     data_at: u64,
     block_size: usize,
-    /// Those with one value.
+    /// Statistics with a single value.
     scalars: Vec<Descriptor>,
 }
 
@@ -26,7 +26,7 @@ impl StatisticsFile {
     /// Reads header and descriptors of a file in the documented format.
     ///
     /// # Errors
-    /// [`StatisticsError`] when the file is shorter than it promises, or promises what no kernel does.
+    /// [`StatisticsError`] if the file is shorter than its header states, or has values that no kernel uses.
     pub fn new(file: File) -> Result<Self, StatisticsError> {
         let read = |bytes: &mut [u8], at: u64, what| {
             file.read_exact_at(bytes, at).map_err(|source| StatisticsError::Read { what, source })
@@ -42,15 +42,15 @@ impl StatisticsFile {
         Ok(Self { file, data_at: header.data_at.into(), block_size, scalars })
     }
 
-    /// The value of every statistic that has one, by the kernel's name.
+    /// The values of all statistics with a single value, by the kernel's names.
     ///
     /// # Errors
-    /// [`StatisticsError::Read`] when the kernel gives no values any more.
+    /// [`StatisticsError::Read`] if the kernel no longer provides values.
     pub fn read(&self) -> Result<BTreeMap<String, u64>, StatisticsError> {
         self.read_kinds(|_| true)
     }
 
-    /// The same of those that only grow: the ones whose difference means something.
+    /// The values of cumulative statistics, whose differences are meaningful.
     ///
     /// # Errors
     /// Those of [`Self::read`].

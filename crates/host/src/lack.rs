@@ -1,19 +1,19 @@
-//! Why a CPU delivers no interrupts of guests, and what to do about it: one text for all who say it.
+//! The reason why a CPU does not deliver guest interrupts, and what to do: one text for all commands.
 
 use crate::inspection::{Processor, VmxFeatures};
 use exits::Isa;
 
-/// What a CPU lacks that APICv or AVIC takes, and the next step.
+/// A CPU feature that APICv or AVIC requires and the CPU lacks, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lack {
-    /// What is not there.
+    /// The missing feature.
     pub why: String,
-    /// What to do about it.
+    /// The next step.
     pub next: String,
 }
 
-/// What Linux calls APICv: the words of the `vmx flags` line and what they stand for (`arch/x86/kernel/cpu/feat_ctl.c`
-/// prints `apicv` when all are there).
+/// The features that Linux calls APICv: the words of the `vmx flags` line and their meanings
+/// (`arch/x86/kernel/cpu/feat_ctl.c` prints `apicv` if it has all of them).
 pub(crate) const APICV_PARTS: [(&str, &str); 4] = [
     ("vtpr", "TPR shadow"),
     ("vapic_reg", "APIC-register virtualization"),
@@ -26,7 +26,7 @@ impl Lack {
         Self { why: why.into(), next: next.into() }
     }
 
-    /// AVIC is not offered; `below` says whether a hypervisor is below.
+    /// AVIC is missing; `below` is true if there is a hypervisor below.
     pub(crate) fn of_avic(below: bool) -> Self {
         if below {
             // KVM hides it from guests: arch/x86/kvm/cpuid.c, the word CPUID_8000_000A_EDX.
@@ -39,11 +39,11 @@ impl Lack {
         )
     }
 
-    /// Parts of APICv, by the names of [`APICV_PARTS`], are not offered.
+    /// Parts of APICv, by the names of [`APICV_PARTS`], are missing.
     pub(crate) fn of_apicv(parts: &[&str], below: bool) -> Self {
         let parts = parts.join(", ");
         if below {
-            // KVM offers its guests these controls while it uses them itself: arch/x86/kvm/vmx/nested.c,
+            // KVM offers these controls to its guests while it uses them itself: arch/x86/kvm/vmx/nested.c,
             // nested_vmx_setup_pinbased_ctls.
             let next = "switch APICv on in the hypervisor below (KVM: kvm_intel enable_apicv=1 there), or run guests \
                         on the host below";
@@ -55,7 +55,7 @@ impl Lack {
         )
     }
 
-    /// By all that was found of a processor. `None` where it has what it takes, and where that is not certain.
+    /// From all facts of a processor. `None` if nothing is missing, or if that is uncertain.
     #[must_use]
     pub fn of(processor: &Processor, isa: Isa) -> Option<Self> {
         let below = matches!(processor.hypervisor.get(), Some(Some(_)));
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::{Cpu, Inspection, InterruptVirtualization, Root};
 
-    /// By the inspection, and by the flags alone.
+    /// From the inspection, and from the flags alone.
     fn both(cpuinfo: &str, isa: Isa) -> [Option<Lack>; 2] {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("proc")).unwrap();
@@ -121,7 +121,7 @@ mod tests {
             let found = inspected.clone().unwrap();
             assert!(found.why.starts_with(why), "{found:?}");
             assert_eq!(inspected, by_flags, "{cpuinfo}");
-            // What is below is not changed in this machine's firmware.
+            // A hypervisor below is not changed in this machine's firmware.
             assert_eq!(found.next.contains("below"), cpuinfo.contains("hypervisor"), "{found:?}");
         }
         let whole = format!("{intel}\nvmx flags : vtpr vapic_reg vid posted_intr apicv\n");

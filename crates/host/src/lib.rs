@@ -1,6 +1,6 @@
-//! Facts about a host: its kernel, CPU, KVM modules and whether KVM can be used.
+//! Facts about a host: its kernel, CPU and KVM modules, and the availability of KVM.
 //!
-//! Every reader takes the directory that stands for `/`, so a tree of plain files can play any machine.
+//! Every reader takes the directory that stands for `/`, so a tree of plain files can represent any machine.
 //! Nothing here changes the host.
 
 mod control_group;

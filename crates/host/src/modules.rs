@@ -8,10 +8,10 @@ pub const INTEL: &str = "kvm_intel";
 /// AMD's vendor module.
 pub const AMD: &str = "kvm_amd";
 
-/// Parameters of one module, name to value as sysfs prints it. `None` is a value that may not be read.
+/// Parameters of one module: names and values as in sysfs. `None` is a value that cannot be read.
 pub type Parameters = BTreeMap<String, Option<String>>;
 
-/// The parameters of a module, `None` when it is not loaded (or built in without parameters).
+/// The parameters of a module; `None` if it is not loaded (or built in without parameters).
 pub(crate) fn parameters(root: &Root, module: &str) -> Option<Parameters> {
     let home = format!("/sys/module/{module}");
     if !root.is_directory(&home) {
@@ -19,7 +19,7 @@ pub(crate) fn parameters(root: &Root, module: &str) -> Option<Parameters> {
     }
     let home = format!("{home}/parameters");
     let mut parameters = Parameters::new();
-    // A module without parameters has no such directory; it is loaded all the same.
+    // A module without parameters has no such directory, although it is loaded.
     for name in root.entries(&home, |_| true).unwrap_or_default() {
         let value = root.read(&format!("{home}/{name}")).ok();
         let value = value.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());

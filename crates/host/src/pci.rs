@@ -1,24 +1,24 @@
-//! Where a VM's PCI devices are in its address space.
+//! Address regions of a VM's PCI devices.
 
 use exits::Access;
 use serde::{Deserialize, Serialize};
 
-/// A region of memory or ports that a PCI device of a VM answers at: one base address register, as the guest set it.
+/// A region of memory or ports of a VM's PCI device: one base address register, as set by the guest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Bar {
-    /// The device's place: `00:03.0`, bus, slot and function.
+    /// The device's address: `00:03.0`, bus, slot and function.
     pub address: String,
-    /// The name that it was given (`id=`); empty where it has none.
+    /// Its name (`id=`); empty without one.
     pub id: String,
-    /// The vendor by PCI.
+    /// The PCI vendor ID.
     pub vendor: u16,
-    /// The device by PCI.
+    /// The PCI device ID.
     pub device: u16,
-    /// What it is by PCI: class and subclass.
+    /// The PCI class and subclass.
     pub class: u16,
-    /// Which of its registers.
+    /// The number of the register.
     pub number: u8,
-    /// Whether it is of I/O ports; else of memory.
+    /// A region of I/O ports; otherwise of memory.
     pub is_ports: bool,
     /// Its first address or port.
     pub start: u64,
@@ -27,7 +27,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Whether an access is to it.
+    /// Tests whether an access is within it.
     #[must_use]
     pub fn has(&self, access: Access) -> bool {
         let (is_ports, address) = match access {

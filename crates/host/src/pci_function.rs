@@ -1,4 +1,5 @@
-//! PCI functions of the host as they matter to whoever gives one to a guest: virtual or physical, and whose they are.
+//! PCI functions of the host, as candidates for assignment to guests: virtual or physical, with their
+//! drivers.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,14 +12,16 @@ const DEVICES: &str = "/sys/bus/pci/devices";
 pub struct PciFunction {
     /// `0000:03:10.0`.
     pub address: String,
-    /// What it is by SR-IOV.
+    /// Its SR-IOV role.
     pub role: FunctionRole,
-    /// The driver that has it; `pciback` where it waits for a guest of Xen, `vfio-pci` where it waits for one of KVM.
+    /// The bound driver; `pciback` if it is ready for a guest of Xen, `vfio-pci` if it is ready for one of
+    /// KVM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
 }
 
-/// What a function is by SR-IOV (Linux Documentation/ABI/testing/sysfs-bus-pci, `physfn` and `sriov_numvfs`).
+/// The SR-IOV role of a function (Linux Documentation/ABI/testing/sysfs-bus-pci, `physfn` and
+/// `sriov_numvfs`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunctionRole {
@@ -29,15 +32,15 @@ pub enum FunctionRole {
     },
     /// A physical function, or a device without SR-IOV.
     Physical {
-        /// Virtual functions that it has now (`sriov_numvfs`).
+        /// The number of its virtual functions (`sriov_numvfs`).
         virtual_functions: u32,
-        /// Virtual functions that it can have (`sriov_totalvfs`); 0 without SR-IOV.
+        /// The most virtual functions that it can have (`sriov_totalvfs`); 0 without SR-IOV.
         possible: u32,
     },
 }
 
 impl PciFunction {
-    /// `None` where there is no such device.
+    /// `None` if there is no such device.
     #[must_use]
     pub fn read(root: &Root, address: &str) -> Option<Self> {
         let address = whole_address(address)?;
@@ -63,22 +66,22 @@ impl PciFunction {
         Some(Self { driver: target("driver"), role, address })
     }
 
-    /// All of them, in the order of their addresses.
+    /// All functions, in the order of their addresses.
     #[must_use]
     pub fn all(root: &Root) -> Vec<Self> {
         let addresses = root.entries(DEVICES, |name| whole_address(name).is_some()).unwrap_or_default();
         addresses.iter().filter_map(|address| Self::read(root, address)).collect()
     }
 
-    /// Whether it is a virtual one.
+    /// Tests whether it is a virtual function.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         matches!(self.role, FunctionRole::Virtual { .. })
     }
 }
 
-/// An address as the kernel writes it, of one whose domain may be left out as `xl` and QEMU allow; `None` for what is no
-/// address of one function.
+/// The address in the kernel's form; the domain may be missing, as `xl` and QEMU allow; `None` if the text is
+/// not the address of one function.
 #[must_use]
 pub fn whole_address(text: &str) -> Option<String> {
     let text = text.trim().to_ascii_lowercase();

@@ -1,5 +1,5 @@
-//! Interrupts of devices that VMs have for themselves: whether the host's IOMMU can post them, and how many of them the
-//! host takes itself.
+//! Interrupts of assigned devices: the IOMMU's support for posting them, and the number that the host handles
+//! itself.
 
 use crate::Root;
 use crate::inspection::iommu::hexadecimal;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// An IOMMU and whether it can deliver interrupts to vCPUs.
+/// An IOMMU and its support for posted interrupts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Iommu {
     /// Its name in `/sys/class/iommu`.
     pub name: String,
-    /// Whether it can; `None` when its register could not be read.
+    /// It supports posting; `None` if its register could not be read.
     pub posts: Option<bool>,
-    /// The register as the kernel shows it.
+    /// The register as the kernel prints it.
     pub register: Option<String>,
 }
 
@@ -27,13 +27,13 @@ pub struct DeviceInterrupt {
     pub number: u32,
     /// The device's PCI address.
     pub device: String,
-    /// Whether it is level-triggered (INTx).
+    /// It is level-triggered (INTx).
     pub level: bool,
-    /// How often the host took it since it was set up.
+    /// The number of times that the host handled it since it was set up.
     pub count: u64,
 }
 
-/// The IOMMUs of the host below `root`; empty when there are none or they are off.
+/// The IOMMUs of the host below `root`; empty if there are none or they are off.
 #[must_use]
 pub fn iommus(root: &Path) -> Vec<Iommu> {
     let root = &Root::directory(root);
@@ -50,14 +50,14 @@ fn iommu(root: &Root, name: String) -> Option<Iommu> {
     } else if known("amd-iommu") {
         (read("amd-iommu/features"), |features| Some(AmdFeatures::parse(features)?.posts()))
     } else {
-        // virtio-iommu and others have nothing to do with posting.
+        // virtio-iommu and others have no posting.
         return None;
     };
     Some(Iommu { name, posts: register.as_deref().and_then(posts), register })
 }
 
-/// The PCI addresses, or other names, of the devices that `vm` has: those of the VFIO groups and devices that it has
-/// open, and those on its command line.
+/// The PCI addresses, or other names, of the devices of `vm`: those of its open VFIO groups and devices, and
+/// those on its command line.
 #[must_use]
 pub fn devices_of(root: &Path, vm: &Vm) -> Vec<String> {
     devices_in(&Root::directory(root), vm)
@@ -84,15 +84,15 @@ pub(crate) fn devices_in(root: &Root, vm: &Vm) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// A group can also hold bridges, which stay with the host.
+/// A group may also contain bridges, which stay with the host.
 fn is_vfios(root: &Root, device: &str) -> bool {
     let driver = root.link(&format!("/sys/bus/pci/devices/{device}/driver")).ok();
     let name = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     name.is_none_or(|name| name.contains("vfio"))
 }
 
-/// The interrupts of all assigned devices, by number (`drivers/vfio/pci/vfio_pci_intrs.c` names them). Those that are
-/// posted are in the list, but not counted in it.
+/// The interrupts of all assigned devices, by number (names by `drivers/vfio/pci/vfio_pci_intrs.c`). Posted
+/// interrupts are in the list, but not in its counts.
 #[must_use]
 pub fn device_interrupts(root: &Path) -> Vec<DeviceInterrupt> {
     let text =

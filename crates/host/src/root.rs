@@ -1,7 +1,7 @@
-//! The directory that stands for `/`, through which everything of a host is read.
+//! The directory that stands for `/`, through which all facts of a host are read.
 //!
-//! It can be this machine, a tree of files, or files kept in memory: an archive, or a made-up host. Since all reading
-//! goes through it, a recording root knows exactly what was looked at.
+//! It can be this machine, a tree of files, or files in memory: an archive, or a fake host. All reading goes
+//! through it, so a recording root knows exactly which files were read.
 
 mod command;
 mod cpuid;
@@ -20,7 +20,7 @@ pub(crate) use cpuid::{HYPERVISOR, hypervisor_name};
 pub use tree::Ownership;
 pub(crate) use tree::{Kind, Node, Tree};
 
-/// Files are cut beyond this, in bytes. The longest that is read, `/proc/interrupts` of hundreds of processors, has some
+/// The limit of a file, in bytes. The longest one, `/proc/interrupts` with hundreds of processors, has some
 /// ten million.
 const LONGEST_FILE: u64 = 64 << 20;
 
@@ -30,10 +30,11 @@ enum Source {
     Kept(Tree),
 }
 
-/// Where a host is read.
+/// The source of a host's facts.
 ///
-/// Only on the live machine are instructions executed, registers read and commands run. Of another host the answers are
-/// in files below `exitless/`: `cpuid`, `msr`, `dmesg` and `commands/NAME`, as `exitless snapshot` writes them.
+/// Instructions are executed, registers read and commands run only on the live machine. For another host the
+/// answers are in files below `exitless/`: `cpuid`, `msr`, `dmesg` and `commands/NAME`, as `exitless
+/// snapshot` writes them.
 #[derive(Debug)]
 pub struct Root {
     source: Source,
@@ -48,7 +49,7 @@ impl Root {
         Self { source: Source::Directory(PathBuf::from("/")), live: true, record: None }
     }
 
-    /// The host whose files are below `directory`; the machine itself when that is `/`.
+    /// The host whose files are below `directory`; this machine if that is `/`.
     #[must_use]
     pub fn directory(directory: &Path) -> Self {
         let live = directory == Path::new("/");
@@ -59,18 +60,18 @@ impl Root {
         Self { source: Source::Kept(tree), live: false, record: None }
     }
 
-    /// The same host, with account kept of everything that is read.
+    /// The same host, with a record of everything that is read.
     pub(crate) fn recording(self) -> Self {
         Self { record: Some(Mutex::default()), ..self }
     }
 
-    /// All that was read since [`Self::recording`].
+    /// Everything read since [`Self::recording`].
     pub(crate) fn into_record(self) -> Tree {
         let record = self.record.unwrap_or_default();
         record.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// All paths of files kept in memory.
+    /// All paths of files in memory.
     #[cfg(test)]
     pub(crate) fn into_tree_paths(self) -> Vec<String> {
         match self.source {
@@ -79,13 +80,13 @@ impl Root {
         }
     }
 
-    /// Whether it is the machine that this program runs on.
+    /// Tests whether it is the machine on which this program runs.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// The directory, where it is one.
+    /// The directory, if it is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
@@ -94,7 +95,7 @@ impl Root {
         }
     }
 
-    /// Where a path of the host lies for this process; of files in memory the path itself.
+    /// The path of a host's file for this process; for files in memory the path itself.
     pub(crate) fn place(&self, path: &str) -> PathBuf {
         match &self.source {
             Source::Directory(root) => root.join(path.trim_start_matches('/')),
@@ -102,7 +103,7 @@ impl Root {
         }
     }
 
-    /// Whether there is a host at all.
+    /// Tests whether the directory exists.
     pub(crate) fn is_there(&self) -> bool {
         match &self.source {
             Source::Directory(path) => path.is_dir(),
@@ -123,7 +124,7 @@ impl Root {
         found
     }
 
-    /// The names in a directory that are wanted, sorted.
+    /// The names in a directory that `wanted` selects, sorted.
     pub(crate) fn entries(&self, path: &str, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut found = match &self.source {
             Source::Directory(_) => names(&self.place(path)),
@@ -143,7 +144,7 @@ impl Root {
         found
     }
 
-    /// What a symbolic link points to.
+    /// The target of a symbolic link.
     pub(crate) fn link(&self, path: &str) -> io::Result<PathBuf> {
         let found = match &self.source {
             Source::Directory(_) => match holder(path) {
@@ -159,8 +160,8 @@ impl Root {
         found
     }
 
-    /// The links in a directory of a process that are wanted, sorted by name, each with what it points to. An error of
-    /// the directory is one of the whole.
+    /// The links in a directory of a process that `wanted` selects, sorted by name, each with its target. An
+    /// error of the directory fails the whole call.
     pub(crate) fn links(
         &self,
         path: &str,
@@ -178,7 +179,7 @@ impl Root {
             return Ok(Vec::new());
         }
         let folder = self.place(path);
-        // All in one look, for there may be thousands.
+        // In one call of `look`, because there may be thousands.
         let all = move || {
             let link = |name: String| {
                 let target = fs::read_link(folder.join(&name));
@@ -194,7 +195,7 @@ impl Root {
         found
     }
 
-    /// Whether there is a directory.
+    /// Tests whether there is a directory.
     pub(crate) fn is_directory(&self, path: &str) -> bool {
         let found = match &self.source {
             Source::Directory(_) => self.place(path).is_dir(),
@@ -216,7 +217,7 @@ impl Root {
         found
     }
 
-    /// Whether there is anything.
+    /// Tests whether a file or directory exists.
     pub(crate) fn exists(&self, path: &str) -> bool {
         let found = match &self.source {
             Source::Directory(_) => self.place(path).exists(),
@@ -228,7 +229,7 @@ impl Root {
         found
     }
 
-    /// Who owns a file.
+    /// The owner and permissions of a file.
     pub(crate) fn ownership(&self, path: &str) -> io::Result<Ownership> {
         let found = match &self.source {
             Source::Directory(_) => fs::metadata(self.place(path)).map(|metadata| Ownership {
@@ -259,7 +260,7 @@ impl Root {
         found
     }
 
-    /// Takes back what was recorded of a path and all below it: it says nothing of a VM.
+    /// Removes a path and everything below it from the record: it is unrelated to VMs.
     pub(crate) fn forget(&self, path: &str) {
         if let Some(record) = &self.record {
             record.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(path);
@@ -278,7 +279,7 @@ impl Root {
         }
         match found {
             Ok(value) => self.keep(path, |node| node.kind = kind(value)),
-            // What is not there leaves no trace.
+            // A missing file is not recorded.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let number = error.raw_os_error().unwrap_or(EIO);
@@ -287,13 +288,13 @@ impl Root {
         }
     }
 
-    /// A file's text without the blanks around it.
+    /// A file's text, trimmed.
     pub(crate) fn text(&self, path: &str, expected: &'static str) -> Result<String, Error> {
         let bytes = self.read(path).map_err(|source| Error::read(self.place(path), expected, source))?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// A file's text without the blanks around it, as a fact.
+    /// A file's text, trimmed, as a fact.
     pub(crate) fn line(&self, path: &str, expected: &'static str) -> Fact<String> {
         match self.read(path) {
             Ok(bytes) => {
@@ -304,7 +305,7 @@ impl Root {
         }
     }
 
-    /// A file's text, understood.
+    /// A file's text, parsed.
     pub(crate) fn fact<T>(
         &self,
         path: &str,
@@ -318,10 +319,10 @@ impl Root {
 
 /// `ENOENT`.
 const NOT_THERE: i32 = 2;
-/// `EIO`, for errors that have no number.
+/// `EIO`, for errors without a number.
 const EIO: i32 = 5;
 
-/// A text, understood.
+/// A text, parsed.
 pub(crate) fn understood<T>(
     line: Fact<String>,
     path: &str,
@@ -356,10 +357,11 @@ fn why(path: &str, expected: &str, error: &io::Error) -> String {
     }
 }
 
-/// Files of a process that the kernel makes without any lock of that process (fs/proc/base.c and array.c).
+/// Files of a process that the kernel generates without taking any lock of that process (fs/proc/base.c and
+/// array.c).
 const NEVER_HELD: &[&str] = &["comm", "status", "schedstat", "cgroup"];
 
-/// The folder in `/proc` of the process that may hold whoever reads this path, and the rest of the path.
+/// The folder in `/proc` of a process that may block the reader of this path, and the rest of the path.
 fn holder(path: &str) -> Option<(&str, &str)> {
     let below = path.strip_prefix("/proc/")?;
     let (process, rest) = below.split_once('/')?;
@@ -376,7 +378,7 @@ const NONBLOCK: i32 = 0o4000;
 fn names(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
-        // Names that are no UTF-8 are none of the kernel's.
+        // The kernel's names are valid UTF-8.
         names.extend(entry?.file_name().into_string());
     }
     Ok(names)

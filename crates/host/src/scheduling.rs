@@ -1,6 +1,6 @@
-//! What the scheduler says of threads: how long they ran and waited, and where they may run.
+//! The scheduler's facts of threads: run time, waiting time, and affinity.
 //!
-//! Everything is `None` for threads that have ended, and where the kernel does not say it.
+//! Everything is `None` for threads that have ended, and if the kernel does not provide it.
 
 use crate::thread_id::below;
 use crate::{ControlGroup, CpuSet};
@@ -10,18 +10,18 @@ use std::path::Path;
 
 pub use crate::thread_id::ThreadId;
 
-/// How long a thread ran and waited since it began.
+/// The run time and waiting time of a thread since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadTimes {
-    /// Nanoseconds on a CPU; in a vCPU's thread the guest's time is among them.
+    /// Nanoseconds on a CPU; for a vCPU's thread including the guest's time.
     pub ran_ns: u64,
-    /// Nanoseconds in which it could have run and waited for a CPU.
+    /// Nanoseconds in which it was runnable and waited for a CPU.
     pub waited_ns: u64,
 }
 
 impl ThreadId {
-    /// The thread's times: the first two fields of `schedstat` (Documentation/scheduler/sched-stats.rst). Without
-    /// `CONFIG_SCHED_INFO` there are none.
+    /// The thread's times: the first two fields of `schedstat` (Documentation/scheduler/sched-stats.rst).
+    /// `None` without `CONFIG_SCHED_INFO`.
     #[must_use]
     pub fn times(self, root: &Path) -> Option<ThreadTimes> {
         let text = self.text(root, "schedstat")?;
@@ -29,36 +29,36 @@ impl ThreadId {
         Some(ThreadTimes { ran_ns: fields.next()??, waited_ns: fields.next()?? })
     }
 
-    /// When it started, in clock ticks since boot (proc_pid_stat(5), field 22).
+    /// Its start, in clock ticks since boot (proc_pid_stat(5), field 22).
     #[must_use]
     pub fn start_ticks(self, root: &Path) -> Option<u64> {
         let text = self.text(root, "stat")?;
-        // The name may have blanks and brackets itself; the last bracket ends it.
+        // The name may contain blanks and brackets; the last bracket ends it.
         let (_, rest) = text.rsplit_once(')')?;
         rest.split_whitespace().nth(22 - 3)?.parse().ok()
     }
 
-    /// The CPUs on which it may run now (`Cpus_allowed_list`).
+    /// The CPUs on which it may currently run (`Cpus_allowed_list`).
     #[must_use]
     pub fn allowed(self, root: &Path) -> Option<CpuSet> {
         let text = self.text(root, "status")?;
         CpuSet::parse(text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
     }
 
-    /// The CPUs that its control group leaves to it; `None` where no group says anything.
+    /// The CPUs that its control group allows; `None` if no group restricts them.
     #[must_use]
     pub fn cpuset(self, root: &Path) -> Option<CpuSet> {
         ControlGroup::of(root, self)?.cpus(root)
     }
 }
 
-/// The CPUs that are on; `None` when that cannot be read.
+/// The online CPUs; `None` if they cannot be read.
 #[must_use]
 pub fn online(root: &Path) -> Option<CpuSet> {
     CpuSet::parse(&fs::read_to_string(below(root, "/sys/devices/system/cpu/online")).ok()?)
 }
 
-/// The NUMA node of each CPU; all are on node 0 where the kernel knows of none.
+/// The NUMA node of each CPU; node 0 for all if the kernel has no nodes.
 #[must_use]
 pub fn nodes(root: &Path) -> BTreeMap<u32, u32> {
     let mut nodes = BTreeMap::new();
@@ -67,20 +67,20 @@ pub fn nodes(root: &Path) -> BTreeMap<u32, u32> {
         let number = name.to_str().and_then(|name| name.strip_prefix("node")?.parse::<u32>().ok());
         let list = fs::read_to_string(entry.path().join("cpulist")).ok();
         if let (Some(number), Some(cpus)) = (number, list.as_deref().and_then(CpuSet::parse)) {
-            // No kernel has more CPUs than 8192 (NR_CPUS).
+            // No kernel has more than 8192 CPUs (NR_CPUS).
             nodes.extend(cpus.iter().take(8192).map(|cpu| (cpu, number)));
         }
     }
     nodes
 }
 
-/// CPUs' worth of all time since boot that was not idle, in clock ticks of 1/100 s, and of all time: the first line of
-/// `/proc/stat` (proc_stat(5)).
+/// The non-idle time of all CPUs since boot, in clock ticks of 1/100 s, and their total time: from the first
+/// line of `/proc/stat` (proc_stat(5)).
 #[must_use]
 pub fn busy_and_all_ticks(root: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(below(root, "/proc/stat")).ok()?;
     let line = text.lines().next()?.strip_prefix("cpu ")?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; what follows is counted among these.
+    // user, nice, system, idle, iowait, irq, softirq, steal; the following fields are included in these.
     let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();
     let all = ticks.iter().fold(0u64, |sum, &value| sum.saturating_add(value));
     let idle = ticks.get(3)?.saturating_add(ticks.get(4).copied().unwrap_or(0));

@@ -1,7 +1,7 @@
-//! Snapshots: all that is read to judge a host, in one archive, so that it can be judged elsewhere.
+//! Snapshots: all facts by which a host is judged, in one archive, so that it can be judged elsewhere.
 //!
-//! What goes in is what [`Inspection::read`] looked at, as it was when it looked, and nothing else. Secrets are taken
-//! out, and the archive's manifest lists what was.
+//! It contains exactly the files that [`Inspection::read`] read, with their contents at that time. Secrets
+//! are removed, and the archive's manifest lists them.
 
 mod archive;
 mod error;
@@ -19,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use error::SnapshotError;
 pub use manifest::{Manifest, Removed};
 
-/// A host as it was, without its secrets.
+/// A host at one time, without its secrets.
 #[derive(Debug)]
 pub struct Snapshot {
     tree: Tree,
@@ -28,7 +28,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Looks at a host and keeps what was read. `tool` is the name and version of the program, for the manifest.
+    /// Inspects a host and keeps the files that were read. `tool` is the name and version of the program, for
+    /// the manifest.
     ///
     /// # Errors
     /// Those of [`Inspection::read`].
@@ -37,25 +38,25 @@ impl Snapshot {
         let inspection = Inspection::read(&root)?;
         let mut tree = root.into_record();
         let removed = secrets::remove(&mut tree);
-        // A clock before 1970 has no right to stop anything.
+        // A clock before 1970 is not an error.
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let manifest = Manifest::of(&tree, tool, created, removed);
         Ok(Self { tree, manifest, inspection })
     }
 
-    /// What the archive says of itself.
+    /// The archive's manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The host that was looked at; with its secrets, which the archive lacks.
+    /// The inspected host, with its secrets, which the archive lacks.
     #[must_use]
     pub fn inspection(&self) -> &Inspection {
         &self.inspection
     }
 
-    /// Writes the archive: tar, packed by zstd.
+    /// Writes the archive: tar, compressed with zstd.
     ///
     /// # Errors
     /// Those of the writer.
@@ -63,11 +64,11 @@ impl Snapshot {
         archive::write(&self.tree, &self.manifest, writer)
     }
 
-    /// Writes the archive to a file that only its owner may read: all of it or nothing, in place of one that is there.
-    /// A path that is no ordinary file (`/dev/stdout`, a pipe) is written to as it is.
+    /// Writes the archive completely or not at all to a file that only its owner may read, replacing an
+    /// existing one. A path that is not a regular file (`/dev/stdout`, a pipe) is written directly.
     ///
     /// # Errors
-    /// When the file or its directory cannot be written.
+    /// If the file or its directory cannot be written.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return self.write(File::options().write(true).open(path)?);
@@ -79,21 +80,21 @@ impl Snapshot {
     }
 }
 
-/// A host out of an archive or a directory.
+/// A host from an archive or a directory.
 #[derive(Debug)]
 pub struct Opened {
     /// The host.
     pub root: Root,
-    /// What the archive says of itself; `None` of a directory.
+    /// The archive's manifest; `None` for a directory.
     pub manifest: Option<Manifest>,
-    /// What is wrong with the archive, with byte offsets; what was whole is there.
+    /// Faults of the archive, with byte offsets; the undamaged part is available.
     pub warnings: Vec<String>,
 }
 
-/// Opens an archive, or takes a directory as it is (`/` is this machine).
+/// Opens an archive, or a directory (`/` is this machine).
 ///
 /// # Errors
-/// [`SnapshotError`] when there is nothing, or nothing that is a snapshot.
+/// [`SnapshotError`] if it does not exist or is not a snapshot.
 pub fn open(path: &Path) -> Result<Opened, SnapshotError> {
     let read = |source| SnapshotError::Read { path: path.to_owned(), source };
     if fs::metadata(path).map_err(read)?.is_dir() {
@@ -102,7 +103,7 @@ pub fn open(path: &Path) -> Result<Opened, SnapshotError> {
     self::read(File::open(path).map_err(read)?, path)
 }
 
-/// Reads an archive; `name` is what messages call it.
+/// Reads an archive; `name` is its name in messages.
 ///
 /// # Errors
 /// Those of [`open`].

@@ -28,7 +28,7 @@ fn a_host_and_its_archive_are_judged_alike() {
         let again = Inspection::read(&archive.root).unwrap();
         assert_eq!(&again, &Inspection::read(&fake::root(text)).unwrap(), "{name}");
         assert_eq!(&again, snapshot.inspection(), "{name}");
-        // And an archive of the archive is the same again.
+        // An archive of the archive is equal.
         let second = Snapshot::take(archive.root, TOOL).unwrap();
         assert_eq!(second.manifest().files, snapshot.manifest().files, "{name}");
         assert_eq!(second.tree, snapshot.tree, "{name}");
@@ -106,14 +106,14 @@ fn what_is_no_snapshot_is_named() {
     assert!(matches!(open(Path::new("/no/such")), Err(SnapshotError::Read { .. })));
 }
 
-/// An archive with the entries given, behind a manifest.
+/// An archive with these entries after a manifest.
 fn hostile(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     let manifest = br#"{"format":1,"tool":"t","created":0,"files":{},"errors":{"/../x":5,"relative":5}}"#;
     let all = [("MANIFEST.json", tar::EntryType::Regular, &manifest[..])];
     for (path, kind, bytes) in all.iter().chain(entries) {
         let mut header = tar::Header::new_gnu();
-        // Not by the library's own way, which refuses such paths.
+        // Written directly, because the library refuses such paths.
         header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_entry_type(*kind);
         header.set_size(bytes.len() as u64);
@@ -168,7 +168,7 @@ fn a_cut_archive_gives_what_was_whole() {
         last = there;
     }
     assert!(last > 50);
-    // Cut in the packed bytes, too.
+    // Cut in the compressed bytes, too.
     let bytes = packed(&snapshot);
     match opened(&bytes[..bytes.len() - 7]) {
         Ok(archive) => assert!(!archive.warnings.is_empty()),
@@ -217,7 +217,7 @@ fn this_machine_and_its_archive_tell_the_same() {
     assert_eq!(archive.warnings, [""; 0]);
     let again = Inspection::read(&archive.root).unwrap();
     assert!(snapshot.inspection().live && !again.live);
-    // The kernel's command line may hold what is taken out.
+    // The kernel's command line may contain a secret.
     if snapshot.manifest().removed.is_empty() {
         assert_eq!(again, Inspection { live: false, ..snapshot.inspection().clone() });
     } else {

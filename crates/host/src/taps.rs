@@ -1,16 +1,17 @@
-//! The network interfaces behind a VM: its taps, what they carried, and the interrupts of the host's adapters beside them.
+//! The network interfaces of a VM: its taps, their traffic, and the interrupts of the host's adapters behind
+//! them.
 
 use crate::thread_id::below;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What an interface carried since it was made.
+/// The traffic of an interface since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Packets both ways.
+    /// Packets in both directions.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes in both directions.
     pub bytes: u64,
 }
 
@@ -24,11 +25,11 @@ pub struct AdapterInterrupt {
 }
 
 const INTERFACES: &str = "/sys/class/net";
-/// A VM with more descriptors than these is not looked through to the end.
+/// The most descriptors of a VM that are examined.
 const MOST_DESCRIPTORS: usize = 65_536;
 
-/// The taps that a process has open, ascending: `iff:` of `/proc/PID/fdinfo/N` (drivers/net/tun.c,
-/// `tun_chr_show_fdinfo`), and for macvtap the interface that `/dev/tapN` is named by.
+/// The open taps of a process, ascending: `iff:` of `/proc/PID/fdinfo/N` (drivers/net/tun.c,
+/// `tun_chr_show_fdinfo`), and for macvtap the interface of `/dev/tapN`.
 #[must_use]
 pub fn of_process(root: &Path, pid: i32) -> Vec<String> {
     let (home, root) = (below(root, &format!("/proc/{pid}")), root.to_owned());
@@ -70,7 +71,7 @@ fn interfaces(root: &Path) -> Vec<String> {
     all.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// What an interface carried; `None` when it is not there, or is in another network namespace.
+/// The traffic of an interface; `None` if it does not exist, or is in another network namespace.
 #[must_use]
 pub fn carried(root: &Path, interface: &str) -> Option<Carried> {
     let counter = |name: &str| {
@@ -83,7 +84,8 @@ pub fn carried(root: &Path, interface: &str) -> Option<Carried> {
     })
 }
 
-/// The interrupts of the adapters that carry the packets of a tap on: those of its bridge, or the one below a macvtap.
+/// The interrupts of the adapters that forward the packets of a tap: those of its bridge, or the one below a
+/// macvtap.
 #[must_use]
 pub fn adapter_interrupts(root: &Path, tap: &str) -> Vec<AdapterInterrupt> {
     let home = below(root, &format!("{INTERFACES}/{tap}"));
@@ -101,7 +103,7 @@ pub fn adapter_interrupts(root: &Path, tap: &str) -> Vec<AdapterInterrupt> {
     let mut found = BTreeSet::new();
     for adapter in beside.into_iter().filter(|name| is_name(name)) {
         let device = below(root, &format!("{INTERFACES}/{adapter}/device"));
-        // A virtio adapter's interrupts are those of the PCI device above it.
+        // A virtio adapter's interrupts belong to its parent PCI device.
         for place in [device.join("msi_irqs"), device.join("../msi_irqs")] {
             for entry in fs::read_dir(place).into_iter().flatten().flatten() {
                 let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
@@ -112,7 +114,7 @@ pub fn adapter_interrupts(root: &Path, tap: &str) -> Vec<AdapterInterrupt> {
     found.into_iter().collect()
 }
 
-/// Names of interfaces have no slash and are no directories of their own (`dev_valid_name`).
+/// Names of interfaces contain no slash and are not `.` or `..` (`dev_valid_name`).
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains('/')
 }

@@ -3,7 +3,7 @@
 use crate::Root;
 use std::path::{Path, PathBuf};
 
-/// A thread: its process and its own number, which is the same for processes of the kernel.
+/// A thread: its process and its thread ID, which are equal for kernel threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId {
     /// The process.

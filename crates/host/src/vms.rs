@@ -1,7 +1,7 @@
-//! The VMs that run on a KVM host, and what of each can be told from outside.
+//! The running VMs of a KVM host, and their facts as seen from the host.
 //!
-//! A VM is found by the descriptors that KVM gives to who makes it: `/proc/PID/fd` names them
-//! `anon_inode:kvm-vm` and `anon_inode:kvm-vcpu:N` (virt/kvm/kvm_main.c). Names of programs decide nothing.
+//! A VM is found by the descriptors that KVM gives to its creator: `/proc/PID/fd` shows them as
+//! `anon_inode:kvm-vm` and `anon_inode:kvm-vcpu:N` (virt/kvm/kvm_main.c). Names of programs are not used.
 
 mod arguments;
 mod debugfs;
@@ -32,68 +32,69 @@ pub use vcpu::Vcpu;
 /// The VMs of a host, by process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vms {
-    /// Those that were found, by process ascending.
+    /// The VMs, by process ascending.
     pub vms: Vec<Vm>,
-    /// Processes whose descriptors may not be looked at; each may be one more. Root sees all.
+    /// Processes whose descriptors cannot be read; each may be another VM. Root can read all.
     pub unreadable: u32,
-    /// Those among them whose threads are named as vCPUs are.
+    /// Those whose threads have names of vCPUs.
     pub likely: Vec<LikelyVm>,
-    /// Processes that could not be looked into, or not wholly, because they hold whoever looks. Each may be one more.
+    /// Processes that could not be examined completely, because they block the reader. Each may be another
+    /// VM.
     #[serde(default)]
     pub held: Vec<HeldProcess>,
 }
 
-/// A process that holds one VM, or several: KVM's descriptors do not tell which vCPU is of which.
+/// A process with one VM or several: KVM's descriptors do not show to which VM a vCPU belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vm {
     /// The process.
     pub pid: i32,
-    /// What runs it.
+    /// Its VMM.
     pub vmm: Vmm,
     /// The process's own name (`comm`, at most 15 characters).
     pub command: String,
-    /// What its user calls it, by the command line; else `command`.
+    /// Its name for the user, from the command line; else `command`.
     pub name: String,
-    /// The command line, without what the process may have put over it.
+    /// The command line, without text that the process may have written over it.
     pub arguments: Vec<String>,
-    /// When the process started, in clock ticks since boot: with `pid` it names the process once and for all
+    /// The start of the process, in clock ticks since boot: with `pid` it identifies the process
     /// (proc_pid_stat(5), field 22).
     pub start_ticks: u64,
-    /// The same in seconds since 1970; `None` when the boot's time is unknown.
+    /// The start in seconds since 1970; `None` if the time of the boot is unknown.
     pub started: Option<u64>,
-    /// Descriptors of VMs, ascending. More than one in programs that run several micro VMs.
+    /// Descriptors of VMs, ascending. Programs that run several micro VMs have several.
     pub vm_fds: Vec<i32>,
     /// vCPUs by number, ascending; a number occurs once for each VM that has it.
     pub vcpus: Vec<Vcpu>,
     /// All threads of the process, ascending.
     pub threads: Vec<i32>,
-    /// Workers of vhost: threads of the process, or of the kernel where `kernel` says so.
+    /// vhost workers: threads of the process, or of the kernel if `kernel` is set.
     pub vhost: Vec<NamedThread>,
-    /// QEMU's threads for I/O, by the names of their objects (`iothread1`).
+    /// QEMU's I/O threads, by the names of their objects (`iothread1`).
     pub iothreads: Vec<NamedThread>,
-    /// Sockets on which QEMU can be asked.
+    /// Sockets of QEMU's monitors.
     pub monitors: Vec<Monitor>,
-    /// Devices of the host that the VM has for itself.
+    /// Devices of the host that are assigned to the VM.
     pub devices: Vec<AssignedDevice>,
-    /// VFIO groups and devices that the process has open (`/dev/vfio/12`, `/dev/vfio/devices/vfio0`).
+    /// Open VFIO groups and devices of the process (`/dev/vfio/12`, `/dev/vfio/devices/vfio0`).
     pub vfio: Vec<PathBuf>,
-    /// Its directories in KVM's part of debugfs, below the root that was read; empty when that may not be
-    /// read or is not there.
+    /// Its directories in KVM's part of debugfs, below the root; empty if that cannot be read or does not
+    /// exist.
     pub debugfs: Vec<PathBuf>,
 }
 
-/// A process that looks like a VM but may not be looked into.
+/// A process that looks like a VM but cannot be examined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LikelyVm {
     /// The process.
     pub pid: i32,
     /// Its name (`comm`).
     pub command: String,
-    /// Threads named as vCPUs are.
+    /// The number of threads with names of vCPUs.
     pub vcpu_threads: u32,
 }
 
-/// A process that holds whoever looks into it: it waits in the kernel, with a lock, for a file system that does not
+/// A process that blocks its readers: it waits in the kernel, with a lock, for a file system that does not
 /// answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldProcess {
@@ -104,10 +105,11 @@ pub struct HeldProcess {
 }
 
 impl Vms {
-    /// Finds the VMs of the host below `root` (`/` for this one). Processes that end meanwhile are left out.
+    /// Finds the VMs of the host below `root` (`/` for this one). Processes that end during the search are
+    /// left out.
     ///
     /// # Errors
-    /// [`Error::Read`] when the root has no readable `proc`.
+    /// [`Error::Read`] if the root has no readable `proc`.
     pub fn discover(root: &Path) -> Result<Self, Error> {
         let root = &Root::directory(root);
         let mut found = Self::discover_in(root)?;
@@ -117,7 +119,8 @@ impl Vms {
         Ok(found)
     }
 
-    /// The same through a root, which may be another machine's: `debugfs` of each VM as that machine names it.
+    /// Finds the VMs of a root, which may be another machine's: `debugfs` of each VM has that machine's
+    /// paths.
     ///
     /// # Errors
     /// Those of [`Self::discover`].
@@ -140,7 +143,7 @@ impl Vms {
             match Descriptors::read(&process) {
                 Listing::Gone => process.forget(),
                 Listing::Denied => found.count_unreadable(&process),
-                // What may be of a VM is kept.
+                // Facts that may belong to a VM are kept in the record.
                 Listing::Held => {}
                 Listing::Read(descriptors) if descriptors.has_vm() => {
                     found.vms.extend(Vm::read(&process, descriptors, boot, &kernel_workers, &directories));
@@ -170,7 +173,7 @@ impl Vms {
     }
 }
 
-/// The name of the VM that process `pid` owns, as its command line says it; whether it owns one is not looked at.
+/// The name of the VM of process `pid`, from its command line, without a check that it has one.
 #[must_use]
 pub fn name_of(root: &Path, pid: i32) -> Option<String> {
     let root = &Root::directory(root);
@@ -185,7 +188,7 @@ fn is_number(name: &str) -> bool {
 }
 
 impl Vm {
-    /// `None` when the process ended meanwhile.
+    /// `None` if the process has ended.
     fn read(
         process: &Process,
         descriptors: Descriptors,

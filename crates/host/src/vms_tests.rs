@@ -2,7 +2,7 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// A root with processes as the kernel shows them.
+/// A root with processes in the kernel's format.
 struct Host(tempfile::TempDir);
 
 impl Host {
@@ -114,7 +114,7 @@ fn workers_of_vhost_in_both_layouts() {
     let host = Host::new();
     qemu(&host, 4000, "web");
     host.thread(4000, 4009, "vhost-4000");
-    // Before Linux 6.4: processes of the kernel, by the thread that set them up.
+    // Before Linux 6.4: kernel threads, named after the thread that set them up.
     for (pid, name) in [(4010, "vhost-4003"), (4011, "vhost-5000")] {
         host.process(pid, "/kthread", &[]);
         host.write(&format!("proc/{pid}/comm"), &format!("{name}\n"));

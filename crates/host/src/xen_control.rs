@@ -1,4 +1,4 @@
-//! What a program must know that watches Xen's guests from the control domain.
+//! Facts for programs that observe Xen's guests from the control domain.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::{Cpu, Root};
 /// Xen, seen from its control domain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct XenControl {
-    /// Ticks of the time stamp counter in a second: `cpu_mhz` of `xl info`, which has three decimals.
+    /// The TSC frequency in Hz: `cpu_mhz` of `xl info`, which has three decimals.
     pub tsc_hz: Option<u64>,
-    /// The instruction set of its exits, by the processor's vendor.
+    /// The instruction set of its exits, from the processor's vendor.
     pub isa: Option<Isa>,
     /// Xen's version (`xen_version` of `xl info`).
     pub version: Option<String>,
     /// Xen's own command line (`xen_commandline` of `xl info`).
     pub command_line: Option<String>,
-    /// Whether it uses an IOMMU, so that devices can be given to guests (`virt_caps` of `xl info`).
+    /// It uses an IOMMU, so that devices can be assigned to guests (`virt_caps` of `xl info`).
     pub iommu: Option<bool>,
 }
 
 impl XenControl {
-    /// `None` where this is no control domain: `/proc/xen/capabilities` does not say `control_d`.
+    /// `None` if this is not a control domain: `/proc/xen/capabilities` lacks `control_d`.
     #[must_use]
     pub fn read(root: &Root) -> Option<Self> {
         let capabilities = root.text("/proc/xen/capabilities", "control_d in the control domain").ok()?;
@@ -43,7 +43,7 @@ impl XenControl {
         })
     }
 
-    /// The names of the domains that there are now, by number; none when `xl` cannot be asked.
+    /// The names of the current domains, by number; empty if `xl` cannot be run.
     #[must_use]
     pub fn domain_names(root: &Root) -> BTreeMap<u32, String> {
         let listed = root.command("xl list");
@@ -52,11 +52,11 @@ impl XenControl {
     }
 }
 
-/// `2095.075` in MHz.
+/// Converts `2095.075` in MHz.
 fn hertz(mhz: &str) -> Option<u64> {
     let mhz: f64 = mhz.parse().ok()?;
     let hz = (mhz * 1e6).round();
-    // Beyond that no processor is; zero is no frequency.
+    // Larger values are not frequencies of a processor, and zero is none.
     (1.0..1e12).contains(&hz).then_some(hz as u64)
 }
 

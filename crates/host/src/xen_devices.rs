@@ -1,21 +1,21 @@
-//! Which devices of a host of Xen are ready to be given to a guest.
+//! Devices of a Xen host that are ready for assignment to guests.
 
 use serde::{Deserialize, Serialize};
 
 use crate::pci_function::PciFunction;
 use crate::{Root, inspection};
 
-/// A function of the host, seen from Xen's control domain.
+/// A function of the host, from the view of Xen's control domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XenDevice {
     /// The function.
     pub function: PciFunction,
-    /// Whether `xl pci-assignable-list` lists it.
+    /// `xl pci-assignable-list` lists it.
     pub ready: bool,
 }
 
 impl XenDevice {
-    /// All functions of the host below `root`; `None` where `xl` cannot be asked.
+    /// All functions of the host below `root`; `None` if `xl` cannot be run.
     #[must_use]
     pub fn all(root: &Root) -> Option<Vec<Self>> {
         let listed = root.command("xl pci-assignable-list");

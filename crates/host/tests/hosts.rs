@@ -1,4 +1,4 @@
-//! What is found on made-up hosts.
+//! Inspections of fake hosts.
 
 use host::inspection::{DeviceKind, Inspection, IommuRegisters, OptionState, Role, XenGuestType};
 use host::{AbsenceKind, fake};

@@ -5,7 +5,7 @@
 pub struct Argument {
     /// Its name, as written.
     pub name: String,
-    /// What follows the `=`, without quotes.
+    /// The text after the `=`, without quotes.
     pub value: Option<String>,
 }
 
@@ -14,8 +14,8 @@ pub struct Argument {
 pub struct Arguments(pub Vec<Argument>);
 
 impl Arguments {
-    /// Reads a command line: words apart by blanks, except inside double quotes (`lib/cmdline.c`, `next_arg`). What
-    /// follows `--` is for init and left out.
+    /// Parses a command line: words separated by blanks, except inside double quotes (`lib/cmdline.c`,
+    /// `next_arg`). Words after `--` are for init and left out.
     #[must_use]
     pub fn parse(line: &str) -> Self {
         let mut found = Vec::new();
@@ -37,26 +37,28 @@ impl Arguments {
             }
         }
         if !word.is_empty() {
-            // A quote that is never closed.
+            // The quote is not closed.
             found.push(Argument::of(word.trim_end()));
         }
         Self(found)
     }
 
-    /// All values of an argument, in order: `None` for one without `=`. `-` and `_` are the same, as to the kernel.
+    /// All values of an argument, in order: `None` for one without `=`. `-` and `_` are equal, as in the
+    /// kernel.
     pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = Option<&'a str>> + use<'a> {
         let name = name.replace('-', "_");
         let same = move |one: &&Argument| one.name.replace('-', "_") == name;
         self.0.iter().filter(same).map(|one| one.value.as_deref())
     }
 
-    /// The last of them, which is the one that counts for most arguments.
+    /// The last value, which is the effective one for most arguments.
     #[must_use]
     pub fn last(&self, name: &str) -> Option<Option<&str>> {
         self.all(name).last()
     }
 
-    /// Whether one of the comma-separated words of an argument is this: `amd_iommu_intr=legacy`, `iommu=pt,force`.
+    /// Tests whether this is one of the comma-separated words of an argument: `amd_iommu_intr=legacy`,
+    /// `iommu=pt,force`.
     #[must_use]
     pub fn has_word(&self, name: &str, word: &str) -> bool {
         self.all(name).flatten().any(|value| value.split(',').any(|one| one == word))

@@ -1,18 +1,18 @@
-//! How the kernel was configured.
+//! The kernel's configuration.
 
 use crate::root::understood;
 use crate::{AbsenceKind, Fact, Root};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-/// Whether an option is in the kernel.
+/// The state of an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionState {
     /// `=y`.
     BuiltIn,
     /// `=m`.
     Module,
-    /// `is not set`, or not mentioned at all.
+    /// `is not set`, or absent.
     Off,
     /// Another value: a number or a text.
     Value(String),
@@ -28,7 +28,7 @@ pub struct KernelConfig {
 }
 
 impl KernelConfig {
-    /// The state of an option, with or without `CONFIG_`. Meaningful for options of the areas kept:
+    /// The state of an option, with or without `CONFIG_`. Only options of the areas that are kept are known:
     /// KVM, IOMMUs, VFIO, vhost, APIC, Xen, Hyper-V, lockdown, preemption, timers, tracing and debugfs.
     #[must_use]
     pub fn option(&self, name: &str) -> OptionState {
@@ -41,7 +41,7 @@ impl KernelConfig {
     }
 }
 
-/// Beginnings of the options that are kept: of some ten thousand some hundred.
+/// Prefixes of the options that are kept: some hundred of some ten thousand.
 const KEPT: &[&str] = &[
     "KVM",
     "HAVE_KVM",
@@ -96,16 +96,16 @@ const KEPT: &[&str] = &[
     "AMD_MEM_ENCRYPT",
     "INTEL_TDX",
 ];
-/// An unpacked configuration is cut beyond this, in bytes; they have some 300 KiB.
+/// The limit of an unpacked configuration, in bytes; typical ones have some 300 KiB.
 const LONGEST: u64 = 8 << 20;
 
 impl KernelConfig {
-    /// From the kernel itself, else from where distributions put it.
+    /// From the kernel itself, else from the places where distributions put it.
     pub(super) fn read(root: &Root, release: Option<&str>) -> Fact<Self> {
         let own = "/proc/config.gz";
         if let Ok(bytes) = root.read(own) {
             let mut text = Vec::new();
-            // What was whole before a damage is as good as all of it.
+            // The part before any damage is usable.
             let _ = flate2::read::GzDecoder::new(bytes.as_slice()).take(LONGEST).read_to_end(&mut text);
             return Self::fact(own, Fact::known(String::from_utf8_lossy(&text).into_owned(), own, ""));
         }
@@ -134,7 +134,7 @@ impl KernelConfig {
             let options = parse(text);
             (!options.is_empty()).then(|| Self { file: path.to_owned(), options })
         });
-        // The whole file is no evidence; a rule names the option that it means.
+        // The whole file is too long as evidence; a rule quotes the option.
         found.evidence.clear();
         found
     }

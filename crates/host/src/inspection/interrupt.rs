@@ -1,4 +1,4 @@
-//! Interrupts of devices, and the processors that take them.
+//! Interrupts of devices, and the processors that handle them.
 
 use crate::root::kind_of;
 use crate::{AbsenceKind, CpuSet, Evidence, Fact, Root};
@@ -6,25 +6,25 @@ use crate::{AbsenceKind, CpuSet, Evidence, Fact, Root};
 /// The interrupts of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupts {
-    /// Those of network, storage and assigned devices, by number.
+    /// Interrupts of network, storage and assigned devices, by number.
     pub devices: Fact<Vec<Interrupt>>,
-    /// How many interrupts of devices there are whose chip remaps them (`IR-`), and how many in all.
+    /// The number of device interrupts whose chip remaps them (`IR-`), and the number of all.
     pub remapped: Fact<(u32, u32)>,
-    /// `PIN`: posted-interrupt notifications of all processors since boot
-    /// (Intel; `arch/x86/kernel/irq.c`); absent where the kernel does not count it.
+    /// `PIN`: posted-interrupt notifications of all processors since boot (Intel; `arch/x86/kernel/irq.c`);
+    /// absent if the kernel does not count them.
     pub posted: Option<u64>,
     /// `PIW`: posted-interrupt wakeups.
     pub posted_wakeups: Option<u64>,
 }
 
-/// What an interrupt is of.
+/// The kind of an interrupt's device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
     /// A network device.
     Network,
     /// A storage device (NVMe, virtio-blk, host adapters).
     Storage,
-    /// A device that a VM has for itself (VFIO).
+    /// A device assigned to a VM (VFIO).
     Assigned,
 }
 
@@ -35,20 +35,20 @@ pub struct Interrupt {
     pub number: u32,
     /// The chip that delivers it (`IR-PCI-MSIX-0000:65:00.0`).
     pub chip: String,
-    /// Who asked for it (`mlx5_comp3@pci:0000:65:00.0`, `nvme0q4`, `vfio-msix[0](0000:65:00.0)`).
+    /// The action name (`mlx5_comp3@pci:0000:65:00.0`, `nvme0q4`, `vfio-msix[0](0000:65:00.0)`).
     pub action: String,
-    /// What it is of.
+    /// The kind of its device.
     pub kind: DeviceKind,
-    /// How often it came since boot, on all processors.
+    /// Its number since boot, on all processors.
     pub count: u64,
-    /// Where it may go (`/proc/irq/N/smp_affinity_list`).
+    /// The allowed processors (`/proc/irq/N/smp_affinity_list`).
     pub affinity: Option<CpuSet>,
-    /// Where it goes (`/proc/irq/N/effective_affinity_list`).
+    /// The effective processors (`/proc/irq/N/effective_affinity_list`).
     pub effective: Option<CpuSet>,
 }
 
 const FILE: &str = "/proc/interrupts";
-/// Affinities of more interrupts than this are not asked for, each of which is two files.
+/// The most interrupts whose affinities are read, two files each.
 const MOST_ASKED: usize = 4096;
 
 impl Interrupts {
@@ -124,7 +124,7 @@ impl Interrupts {
     }
 }
 
-/// The sum over the processors and what follows.
+/// The sum over the processors, and the rest of the line.
 fn counts(text: &str, columns: usize) -> (u64, &str) {
     let (mut sum, mut rest) = (0u64, text.trim_start());
     for _ in 0..columns {
@@ -136,14 +136,14 @@ fn counts(text: &str, columns: usize) -> (u64, &str) {
     (sum, rest)
 }
 
-/// An interrupt of a chip, and what it is of where that is of interest. After the counts come the chip, the number in
-/// the chip with its trigger (`0-edge`), and who asked for it (`kernel/irq/proc.c`, `show_interrupts`); before Linux 6.9
-/// or so chips of PCI had no address in their name.
+/// An interrupt with its chip, and the kind of its device if it is a relevant one. After the counts there are
+/// the chip, the number in the chip with its trigger (`0-edge`), and the action name (`kernel/irq/proc.c`,
+/// `show_interrupts`); before about Linux 6.9, names of PCI chips had no address.
 fn interrupt(number: u32, count: u64, rest: &str) -> Option<(Interrupt, Option<DeviceKind>)> {
     let mut words = rest.splitn(2, char::is_whitespace);
     let chip = words.next().filter(|chip| !chip.is_empty())?.to_owned();
     let rest = words.next().unwrap_or_default().trim();
-    // The number in the chip and its trigger may be apart.
+    // The number in the chip and its trigger may be separate words.
     let action = rest
         .find("edge")
         .or_else(|| rest.find("fasteoi"))
@@ -156,7 +156,7 @@ fn interrupt(number: u32, count: u64, rest: &str) -> Option<(Interrupt, Option<D
     Some((one, kind))
 }
 
-/// By the names that drivers give: what else there is has no queue for each processor, and seldom matters.
+/// By the names that drivers use: other devices have no queue for each processor, and seldom matter.
 fn kind(action: &str) -> Option<DeviceKind> {
     const NETWORK: &[&str] = &[
         "mlx5",
@@ -196,7 +196,7 @@ fn kind(action: &str) -> Option<DeviceKind> {
     let of_interface = action
         .split(['-', '@', ' ', ':'])
         .any(|part| NETWORK.iter().any(|name| part.starts_with(name)) || is_interface(part));
-    // virtio's queues are called by what they do.
+    // virtio's queues have names by their purpose.
     if action.starts_with("virtio") {
         if action.contains("req.") || action.contains("request") {
             return Some(DeviceKind::Storage);
@@ -206,7 +206,7 @@ fn kind(action: &str) -> Option<DeviceKind> {
     of_interface.then_some(DeviceKind::Network)
 }
 
-/// `eth0`, `enp65s0f0np0`, `eno1`, `ens3f1`: names of the kernel and of systemd.
+/// Names of the kernel and of systemd: `eth0`, `enp65s0f0np0`, `eno1`, `ens3f1`.
 fn is_interface(part: &str) -> bool {
     let after = ["eth", "enp", "eno", "ens", "enP"].into_iter().find_map(|before| part.strip_prefix(before));
     after.is_some_and(|after| after.bytes().next().is_some_and(|byte| byte.is_ascii_digit()))

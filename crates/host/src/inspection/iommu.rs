@@ -1,4 +1,4 @@
-//! IOMMUs: what they are able to, and whether interrupts go through them.
+//! IOMMUs: their features, and the remapping of interrupts.
 
 use super::interrupt::Interrupts;
 use crate::root::kind_of;
@@ -7,14 +7,14 @@ use crate::{AbsenceKind, Fact, Root};
 /// The IOMMUs of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Iommus {
-    /// Those that the kernel drives, by name; empty when there are none or they are off.
+    /// The IOMMUs with a kernel driver, by name; empty if there are none or they are off.
     pub units: Vec<IommuUnit>,
-    /// How many groups there are in `/sys/kernel/iommu_groups`; 0 when DMA is not remapped.
+    /// The number of groups in `/sys/kernel/iommu_groups`; 0 if DMA is not remapped.
     pub groups: Fact<u32>,
-    /// Which tables the firmware gave.
+    /// The tables of the firmware.
     pub tables: AcpiTables,
-    /// Whether device interrupts go through remapping: chips called `IR-` in `/proc/interrupts`, and those of Hyper-V
-    /// and Xen not. `Ok(false)` when there are device interrupts and none is remapped.
+    /// Device interrupts are remapped: their chips are called `IR-` in `/proc/interrupts`, not counting those
+    /// of Hyper-V and Xen. `Ok(false)` if there are device interrupts and none is remapped.
     pub remapped: Fact<bool>,
 }
 
@@ -32,18 +32,18 @@ pub struct AcpiTables {
 pub struct IommuUnit {
     /// Its name in `/sys/class/iommu`: `ivhd0`, `dmar0`.
     pub name: String,
-    /// What its registers say.
+    /// Its registers.
     pub registers: IommuRegisters,
 }
 
-/// The registers that sysfs shows.
+/// The registers in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IommuRegisters {
-    /// AMD's, by the extended feature register.
+    /// AMD's extended feature register.
     Amd(Fact<AmdFeatures>),
-    /// Intel's, by the capability and extended capability registers.
+    /// Intel's capability and extended capability registers.
     Intel(Fact<IntelCapabilities>),
-    /// Another one (virtio-iommu), of which sysfs tells nothing.
+    /// Another IOMMU (virtio-iommu), without registers in sysfs.
     Other,
 }
 
@@ -52,13 +52,13 @@ pub enum IommuRegisters {
 pub struct AmdFeatures {
     /// The register.
     pub value: u64,
-    /// The second one (offset 1A0h), which Linux 6.1 and later put after the first and a colon.
+    /// The second register (offset 1A0h), which Linux 6.1 and later print too, separated by a colon.
     pub second: Option<u64>,
     /// XTSup, bit 2: interrupts can be remapped to x2APIC.
     pub x2apic: bool,
     /// GASup, bit 7: guest virtual APIC.
     pub guest_apic: bool,
-    /// GAMSup, bits 23:21: 1 when the guest virtual APIC can be used for posting.
+    /// GAMSup, bits 23:21: 1 if the guest virtual APIC can be used for posting.
     pub guest_apic_modes: u8,
     /// PPRSup, bit 1.
     pub page_requests: bool,
@@ -66,13 +66,13 @@ pub struct AmdFeatures {
     pub guest_translation: bool,
     /// SNPSup, bit 63.
     pub secure_nested_paging: bool,
-    /// SNPAVICSup of the second register, bits 7:5: how AVIC may be used while SNP is on; 1 when it may.
+    /// SNPAVICSup of the second register, bits 7:5: support of AVIC while SNP is on; 1 if supported.
     pub snp_avic: Option<u8>,
 }
 
 impl AmdFeatures {
-    /// Whether it can deliver device interrupts to vCPUs (specification, table 21; `drivers/iommu/amd/init.c`,
-    /// `FEATURE_GAM_VAPIC`).
+    /// Tests whether it can deliver device interrupts to vCPUs (specification, table 21;
+    /// `drivers/iommu/amd/init.c`, `FEATURE_GAM_VAPIC`).
     #[must_use]
     pub fn posts(&self) -> bool {
         self.guest_apic && self.guest_apic_modes & 1 != 0
@@ -84,13 +84,13 @@ impl AmdFeatures {
 pub struct IntelCapabilities {
     /// The capability register.
     pub capability: u64,
-    /// The extended one; `None` when it could not be read.
+    /// The extended capability register; `None` if it could not be read.
     pub extended: Option<u64>,
     /// Posted interrupts, bit 59 of the capability register.
     pub posts: bool,
-    /// Interrupt remapping, bit 3 of the extended one.
+    /// Interrupt remapping, bit 3 of the extended register.
     pub interrupt_remapping: Option<bool>,
-    /// Extended interrupt mode (x2APIC), bit 4 of the extended one.
+    /// Extended interrupt mode (x2APIC), bit 4 of the extended register.
     pub extended_interrupts: Option<bool>,
 }
 
@@ -160,9 +160,10 @@ impl IommuUnit {
 }
 
 impl AmdFeatures {
-    /// All formats of sysfs: the register alone; since Linux 6.1 the second one, a colon, and the first; since 6.7 the
-    /// other way round (`drivers/iommu/amd/init.c`, `amd_iommu_show_features`, 7b7563a93437). The first has bits up to
-    /// 63 on all processors with AVIC, the second few and low ones: the greater is the first.
+    /// Parses all formats of sysfs: the register alone; since Linux 6.1 the second one, a colon, and the
+    /// first; since 6.7 in the reverse order (`drivers/iommu/amd/init.c`, `amd_iommu_show_features`,
+    /// 7b7563a93437). The first has bits up to 63 on all processors with AVIC, the second only few low bits:
+    /// the greater is the first.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (second, first) = match text.split_once(':') {
             Some((one, other)) => {
@@ -201,7 +202,7 @@ impl IntelCapabilities {
 pub(crate) fn hexadecimal(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    // `from_str_radix` alone would take a sign.
+    // `from_str_radix` would accept a sign.
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 

@@ -1,4 +1,4 @@
-//! The kernel, how it was built, and what it was told.
+//! The kernel, its configuration, and its arguments.
 
 use super::arguments::Arguments;
 use super::config::KernelConfig;
@@ -14,30 +14,30 @@ pub struct Kernel {
     pub release: Fact<String>,
     /// `/proc/sys/kernel/version`.
     pub version: Fact<String>,
-    /// Whose kernel and system it is, by `/etc/os-release`.
+    /// The distribution, from `/etc/os-release`.
     pub distribution: Fact<Distribution>,
-    /// How it was configured.
+    /// Its configuration.
     pub config: Fact<KernelConfig>,
-    /// What it was told when it booted.
+    /// Its boot arguments.
     pub arguments: Fact<Arguments>,
     /// The lockdown mode: `none`, `integrity`, `confidentiality`.
     pub lockdown: Fact<String>,
     /// `/proc/sys/kernel/tainted`, a set of bits (Documentation/admin-guide/tainted-kernels.rst).
     pub tainted: Fact<u64>,
-    /// Modules that are loaded (`/proc/modules`).
+    /// Loaded modules (`/proc/modules`).
     pub loaded: Fact<BTreeSet<String>>,
     /// Modules that are built in (`/lib/modules/RELEASE/modules.builtin`).
     pub built_in: Fact<BuiltIn>,
-    /// Parameters of `kvm`, `kvm_amd`, `kvm_intel`, `vfio_iommu_type1`, `vhost` and `irqbypass` where they are there,
-    /// loaded or built in, by `/sys/module/NAME/parameters`.
+    /// Parameters of `kvm`, `kvm_amd`, `kvm_intel`, `vfio_iommu_type1`, `vhost` and `irqbypass`, if loaded or
+    /// built in, from `/sys/module/NAME/parameters`.
     pub parameters: BTreeMap<String, Parameters>,
-    /// Lines of modprobe.d about these modules, in the order in which modprobe reads the files.
+    /// Lines of modprobe.d on these modules, in the order in which modprobe reads the files.
     pub modprobe: Vec<ModprobeLine>,
-    /// `/sys/devices/system/cpu/vulnerabilities`: what the kernel does about each.
+    /// `/sys/devices/system/cpu/vulnerabilities`: the kernel's mitigation of each.
     pub vulnerabilities: BTreeMap<String, String>,
 }
 
-/// Whose system it is.
+/// A distribution.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// `ID`: `debian`, `ol`, `rhel`, `ubuntu`.
@@ -50,14 +50,14 @@ pub struct Distribution {
     pub name: Option<String>,
 }
 
-/// Modules that are part of the kernel's image; only those that concern virtualization are kept.
+/// Modules in the kernel's image; only those that concern virtualization are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BuiltIn(pub BTreeSet<String>);
 
-/// Modules whose parameters and lines in modprobe.d matter.
+/// Modules whose parameters and lines in modprobe.d are read.
 const MODULES: &[&str] =
     &["kvm", "kvm_amd", "kvm_intel", "vfio_iommu_type1", "vfio_pci", "vhost", "vhost_net", "irqbypass"];
-/// Beginnings of the built-in modules that are kept.
+/// Prefixes of the built-in modules that are kept.
 const KEPT: &[&str] =
     &["kvm", "vfio", "vhost", "irqbypass", "iommufd", "msr", "cpuid", "haltpoll", "xen", "tun", "tap"];
 

@@ -7,9 +7,9 @@ use crate::{AbsenceKind, Cpu, Evidence, Fact, Ownership, Root, kvm};
 pub struct KvmDevice {
     /// Permission bits, owner and group of the device file.
     pub owner: Fact<Ownership>,
-    /// Whether this process could open it for reading and writing; the reason holds the next step.
+    /// The result of opening it for reading and writing; the reason contains the next step.
     pub opened: Fact<()>,
-    /// The vendor's module that is loaded: `kvm_intel` or `kvm_amd`.
+    /// The loaded vendor module: `kvm_intel` or `kvm_amd`.
     pub vendor_module: Option<&'static str>,
 }
 

@@ -1,15 +1,15 @@
-//! What the kernel's log says of virtualization and interrupts.
+//! Messages of the kernel's log on virtualization and interrupts.
 
 use crate::{Evidence, Fact, Root};
 
 /// Lines of the kernel's log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelLog {
-    /// Those that concern KVM, IOMMUs, APICs, Xen, microcode and lockdown, and warnings of the kernel, oldest first. The
-    /// log is a ring: an early line that is not there need not mean that it was never written.
+    /// Lines on KVM, IOMMUs, APICs, Xen, microcode and lockdown, and warnings of the kernel, oldest first.
+    /// The log is a ring buffer: an early line may have been overwritten.
     pub lines: Fact<Vec<LogLine>>,
-    /// Whether the log begins with the kernel's first message, so that a line's absence means something. `false` where
-    /// that is unknown.
+    /// The log begins with the kernel's first message, so that the absence of a line is significant. `false`
+    /// if unknown.
     pub whole: bool,
 }
 
@@ -22,7 +22,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// Parts of the lines that are kept, in lower case.
+/// Parts of lines that are kept, in lower case.
 const KEPT: &[&str] = &[
     "amd-vi",
     "dmar",
@@ -46,9 +46,9 @@ const KEPT: &[&str] = &[
     "rip: 0010:",
     "hyper-v",
 ];
-/// Of those, what says nothing and is there hundreds of times.
+/// Parts of meaningless lines among these, of which there are hundreds.
 const LEFT_OUT: &[&str] = &["lapic_nmi", "x2apic[0x", "command line:", "acpi: apic"];
-/// More lines than this are not kept: an IOMMU can write one for each device that is plugged.
+/// The most lines that are kept: an IOMMU can write one for each hotplugged device.
 const MOST: usize = 2000;
 
 impl KernelLog {
@@ -59,13 +59,13 @@ impl KernelLog {
         Self { lines, whole }
     }
 
-    /// The first line that contains the text, case counting.
+    /// The first line that contains the text, case-sensitive.
     #[must_use]
     pub fn line_with(&self, text: &str) -> Option<&LogLine> {
         self.lines.get()?.iter().find(|line| line.text.contains(text))
     }
 
-    /// The same as evidence.
+    /// That line as evidence.
     #[must_use]
     pub fn evidence(&self, text: &str) -> Option<Evidence> {
         Some(Evidence::new("kernel log", self.line_with(text)?.text.clone()))

@@ -1,4 +1,4 @@
-//! What modprobe was told of KVM's modules.
+//! The configuration of modprobe for KVM's modules.
 
 use crate::Root;
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ pub struct ModprobeLine {
     pub line: u32,
     /// Its first word: `options`, `blacklist`, `install`, `softdep`, `alias`, `remove`.
     pub command: String,
-    /// The module, with `_` for `-`.
+    /// The module, with `_` instead of `-`.
     pub module: String,
-    /// The rest of the line: of `options` the parameters.
+    /// The rest of the line: for `options` the parameters.
     pub rest: String,
-    /// The file of the same name that is read instead, when this one is not.
+    /// The file of the same name that is read instead of this one, if any.
     pub hidden_by: Option<String>,
 }
 
-/// In the order of precedence: a file hides all of the same name in later ones (modprobe.d(5)).
+/// In the order of precedence: a file hides those of the same name in later folders (modprobe.d(5)).
 const FOLDERS: &[&str] = &[
     "/etc/modprobe.d",
     "/run/modprobe.d",
@@ -31,7 +31,8 @@ const FOLDERS: &[&str] = &[
 const COMMANDS: &[&str] = &["options", "blacklist", "install", "remove", "softdep", "weakdep", "alias"];
 
 impl ModprobeLine {
-    /// The lines about these modules (names with `_`), files in the order of their names as modprobe reads them.
+    /// The lines on these modules (names with `_`), with files in the order of their names, as modprobe reads
+    /// them.
     pub(super) fn read(root: &Root, modules: &[&str]) -> Vec<Self> {
         let mut first: BTreeMap<String, String> = BTreeMap::new();
         let mut files: Vec<(String, String, Option<String>)> = Vec::new();
@@ -39,7 +40,7 @@ impl ModprobeLine {
         for folder in FOLDERS {
             let names = root.entries(folder, |name| name.ends_with(".conf")).unwrap_or_default();
             if *folder == "/lib/modprobe.d" && names == before {
-                // `/lib` is mostly a link to `/usr/lib`: a file is not its own shadow.
+                // `/lib` is usually a link to `/usr/lib`: a file does not hide itself.
                 root.forget(folder);
                 continue;
             }
@@ -59,7 +60,7 @@ impl ModprobeLine {
             let lines: Vec<Self> =
                 lines.map(|line| Self { file: path.clone(), hidden_by: hidden_by.clone(), ..line }).collect();
             if lines.is_empty() {
-                // Files about other modules are nobody's business.
+                // Files on other modules are not recorded.
                 root.forget(&path);
             }
             found.extend(lines);

@@ -1,4 +1,4 @@
-//! Who meets on a processor.
+//! The threads and interrupts of a processor.
 
 use super::interrupt::Interrupt;
 use super::running::{Role, RunningVm};
@@ -11,35 +11,36 @@ use std::collections::BTreeMap;
 pub struct Occupant {
     /// The VM's process.
     pub pid: i32,
-    /// What the VM is called.
+    /// The VM's name.
     pub vm: String,
     /// The thread.
     pub tid: i32,
-    /// What it does.
+    /// Its role.
     pub role: Role,
-    /// Whether it may run nowhere else.
+    /// It may run on no other processor.
     pub pinned: bool,
 }
 
-/// A processor and all that is there: threads that are bound to it or ran on it last, interrupts that go to it alone.
+/// A processor with its threads, which are bound to it or ran on it last, and the interrupts that only it
+/// handles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// The processor.
     pub cpu: u32,
     /// Its NUMA node.
     pub node: Option<u32>,
-    /// Whether the scheduler leaves it alone (`isolcpus=`).
+    /// The scheduler does not use it for other threads (`isolcpus=`).
     pub isolated: bool,
-    /// Whether it runs without the timer's tick (`nohz_full=`).
+    /// It runs without the timer tick (`nohz_full=`).
     pub nohz_full: bool,
     /// Threads of VMs.
     pub occupants: Vec<Occupant>,
-    /// Interrupts of devices that go to it alone, by number.
+    /// Interrupts of devices that only it handles, by number.
     pub interrupts: Vec<u32>,
 }
 
 impl Placement {
-    /// Who is where, by what was found of VMs and interrupts.
+    /// The placements of the VMs' threads and the interrupts.
     pub(super) fn of(
         vms: &[RunningVm],
         interrupts: &[Interrupt],
@@ -62,7 +63,7 @@ impl Placement {
             }
         }
         for one in interrupts {
-            // Where it goes says more than where it may go.
+            // The effective affinity is more exact than the allowed one.
             let only = one.effective.as_ref().or(one.affinity.as_ref()).and_then(CpuSet::only);
             let Some(cpu) = only.filter(|&cpu| on(cpu)) else { continue };
             found.entry(cpu).or_insert_with(|| Self::empty(cpu, topology)).interrupts.push(one.number);

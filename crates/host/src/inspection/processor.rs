@@ -1,4 +1,4 @@
-//! What the processors are, and what they offer to hypervisors.
+//! The processors, and their features for hypervisors.
 
 use super::vmx::VmxFeatures;
 use crate::root::{HYPERVISOR, hypervisor_name};
@@ -8,57 +8,57 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The processors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// The first one, by `/proc/cpuinfo`.
+    /// The first processor of `/proc/cpuinfo`.
     pub first: Fact<Cpu>,
     /// All words of its `flags` line.
     pub flags: Fact<BTreeSet<String>>,
-    /// How many processors run which microcode; more than one revision is a fault of the firmware or of an update that
-    /// went halfway.
+    /// The number of processors by microcode revision; more than one revision is a fault of the firmware or
+    /// of an incomplete update.
     pub microcode: Fact<BTreeMap<String, u32>>,
-    /// Those that are switched on (`/sys/devices/system/cpu/online`).
+    /// Online processors (`/sys/devices/system/cpu/online`).
     pub online: Fact<CpuSet>,
-    /// Those that the kernel has room for (`possible`).
+    /// Possible processors (`possible`).
     pub possible: Fact<CpuSet>,
-    /// The greatest `apicid` of `/proc/cpuinfo`.
+    /// The largest `apicid` of `/proc/cpuinfo`.
     pub largest_apic_id: Fact<u32>,
-    /// Leaves of CPUID as one processor gives them: 0, 1h, 40000000h, 80000000h, 80000001h, 8000000Ah, as far as it has
-    /// them.
+    /// Leaves of CPUID of one processor: 0, 1h, 40000000h, 80000000h, 80000001h, 8000000Ah, as far as they
+    /// exist.
     pub cpuid: Fact<Vec<CpuidLeaf>>,
-    /// Whether CPUID says that there is a hypervisor below, and its signature (`KVMKVMKVM`, `XenVMMXenVMM`,
-    /// `Microsoft Hv`); the inner `None` on bare metal, an empty text when there is one that is not named.
+    /// The signature of the hypervisor that CPUID announces (`KVMKVMKVM`, `XenVMMXenVMM`, `Microsoft Hv`);
+    /// the inner value is `None` on bare metal, and an empty text for a hypervisor without a name.
     pub hypervisor: Fact<Option<String>>,
-    /// What SVM offers, by CPUID 8000000Ah; where that was not read, by the flags of `/proc/cpuinfo`, which lack what
-    /// the kernel hides.
+    /// SVM's features, from CPUID 8000000Ah; if that was not read, from the flags of `/proc/cpuinfo`, which
+    /// lack those that the kernel hides.
     pub svm: Fact<SvmFeatures>,
-    /// What VMX offers, by its capability MSRs; where they cannot be read, by the `vmx flags` line.
+    /// VMX's features, from its capability MSRs; if they cannot be read, from the `vmx flags` line.
     pub vmx: Fact<VmxFeatures>,
-    /// VM_CR of AMD: whether the firmware locked SVM.
+    /// AMD's VM_CR: the firmware's lock of SVM.
     pub vm_cr: Fact<VmCr>,
-    /// IA32_FEATURE_CONTROL of Intel: whether the firmware lets VMX be used.
+    /// Intel's IA32_FEATURE_CONTROL: the firmware's permission to use VMX.
     pub feature_control: Fact<FeatureControl>,
-    /// Whether erratum 1235 concerns it: AMD family 17h (Zen 1 and 2) and Hygon family 18h may miss that a vCPU
-    /// stopped running, so Linux takes their IPIs itself (`arch/x86/kvm/svm/avic.c`, `avic_hardware_setup`; since 6.17,
-    /// and in stable kernels that took it).
+    /// It is affected by erratum 1235: AMD family 17h (Zen 1 and 2) and Hygon family 18h may miss that a vCPU
+    /// stopped running, so Linux handles their IPIs itself (`arch/x86/kvm/svm/avic.c`, `avic_hardware_setup`;
+    /// since 6.17, and in stable kernels with that change).
     pub erratum_1235: Fact<bool>,
 }
 
-/// What one leaf of CPUID said.
+/// One leaf of CPUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuidLeaf {
-    /// EAX as asked.
+    /// EAX of the query.
     pub leaf: u32,
-    /// ECX as asked.
+    /// ECX of the query.
     pub subleaf: u32,
-    /// EAX, EBX, ECX, EDX as answered.
+    /// EAX, EBX, ECX, EDX of the answer.
     pub registers: [u32; 4],
 }
 
-/// What SVM offers: CPUID Fn8000_000A (AMD64 Architecture Programmer's Manual, volume 3, E.4.9).
+/// SVM's features: CPUID Fn8000_000A (AMD64 Architecture Programmer's Manual, volume 3, E.4.9).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SvmFeatures {
-    /// EDX as read; `None` when only flags are known.
+    /// EDX; `None` if only flags are known.
     pub edx: Option<u32>,
-    /// Address space identifiers (EBX); `None` when only flags are known.
+    /// Address space identifiers (EBX); `None` if only flags are known.
     pub asids: Option<u32>,
     /// Nested paging, bit 0.
     pub npt: bool,
@@ -81,7 +81,7 @@ pub struct VmCr {
     pub value: u64,
     /// SVMDIS, bit 4: SVM cannot be switched on.
     pub disabled: bool,
-    /// LOCK, bit 3: and that cannot be changed before the next reset.
+    /// LOCK, bit 3: SVMDIS cannot be changed before the next reset.
     pub locked: bool,
 }
 
@@ -152,7 +152,7 @@ impl Processor {
 
 const CPUINFO: &str = "/proc/cpuinfo";
 
-/// Something out of all of `/proc/cpuinfo`, which is too long to be evidence as it is.
+/// A fact from all of `/proc/cpuinfo`, which is too long to be evidence as it is.
 fn whole<T>(cpuinfo: &Fact<String>, expected: &str, take: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
     let value = cpuinfo.value.as_ref().map_err(Clone::clone).and_then(|text| {
         take(text).ok_or_else(|| Absence {
@@ -163,7 +163,7 @@ fn whole<T>(cpuinfo: &Fact<String>, expected: &str, take: impl FnOnce(&str) -> O
     Fact { value, evidence: Vec::new() }
 }
 
-/// The values of all lines called `name`, one a processor.
+/// The values of all lines called `name`, one for each processor.
 fn values<'a>(cpuinfo: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     cpuinfo.lines().filter_map(move |line| {
         let (key, value) = line.strip_prefix(name)?.split_once(':')?;
@@ -219,7 +219,7 @@ fn leaves(root: &Root) -> Fact<Vec<CpuidLeaf>> {
     let extended = ask(0x8000_0000);
     let last = extended.map_or(0, |leaf| leaf.registers[0]);
     found.extend(extended);
-    // An unknown leaf is answered with that of the last basic one on Intel.
+    // On Intel an unknown leaf returns the values of the last basic leaf.
     found.extend([0x8000_0001, SVM_LEAF].into_iter().filter(|&leaf| leaf <= last).filter_map(ask));
     Fact { value: Ok(found), evidence: Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! VMs that run, with where their threads do.
+//! Running VMs, and the placement of their threads.
 
 use crate::root::kind_of;
 use crate::vms::{HeldProcess, LikelyVm, NamedThread, Vm, Vmm, Vms};
@@ -8,24 +8,24 @@ use std::collections::BTreeMap;
 /// The VMs of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Running {
-    /// Those found, by process.
+    /// The VMs, by process.
     pub vms: Fact<Vec<RunningVm>>,
-    /// Processes that may not be looked into; each may be one more VM.
+    /// Processes that cannot be examined; each may be another VM.
     pub unreadable: u32,
-    /// Those among them that look like VMs.
+    /// Those that look like VMs.
     pub likely: Vec<LikelyVm>,
-    /// Processes that hold whoever looks into them; each may be one more VM.
+    /// Processes that block those who examine them; each may be another VM.
     pub held: Vec<HeldProcess>,
     /// libvirt's domains that are defined but have no process here.
     pub defined: Vec<LibvirtDomain>,
 }
 
-/// A VM that runs. `vm.arguments` is its definition; `vm.debugfs` are directories as the host names them.
+/// A running VM. `vm.arguments` is its definition; `vm.debugfs` are directories by their names on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningVm {
-    /// What the process tells.
+    /// Facts from the process.
     pub vm: Vm,
-    /// libvirt's domain, where libvirt made it.
+    /// libvirt's domain, if libvirt started it.
     pub libvirt: Option<LibvirtDomain>,
     /// Its threads and vhost's workers, by number.
     pub threads: Vec<ThreadPlace>,
@@ -33,23 +33,23 @@ pub struct RunningVm {
     pub cgroup: Fact<String>,
     /// The processors that the group may use (`cpuset.cpus.effective`, or `cpuset.effective_cpus` of the old hierarchy).
     pub cpuset: Fact<CpuSet>,
-    /// The PCI addresses, or other names, of the devices that it has for itself.
+    /// The PCI addresses, or other names, of the devices assigned to it.
     pub assigned: Vec<String>,
-    /// KVM's counters of this VM in debugfs (`exits`, `irq_window_exits`, ...), summed over its directories; empty
-    /// where debugfs cannot be read.
+    /// KVM's counters of this VM in debugfs (`exits`, `irq_window_exits`, ...), summed over its directories;
+    /// empty if debugfs cannot be read.
     pub counters: BTreeMap<String, u64>,
 }
 
-/// The work that a thread does for a VM.
+/// The role of a thread for a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Runs the vCPU of this number.
+    /// Runs the vCPU with this number.
     Vcpu(u32),
-    /// vhost's worker.
+    /// A vhost worker.
     Vhost,
     /// An I/O thread of QEMU.
     IoThread,
-    /// All else of the VMM.
+    /// Another thread of the VMM.
     Emulator,
 }
 
@@ -60,26 +60,26 @@ pub struct LibvirtDomain {
     pub name: String,
     /// Its definition: the text of `/etc/libvirt/qemu/NAME.xml`.
     pub definition: Fact<String>,
-    /// What runs: the text of `/run/libvirt/qemu/NAME.xml`, a `<domstatus>` around a `<domain>`.
+    /// Its running state: the text of `/run/libvirt/qemu/NAME.xml`, a `<domstatus>` around a `<domain>`.
     pub status: Fact<String>,
 }
 
-/// A thread, and where it runs.
+/// A thread with its placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadPlace {
     /// The thread.
     pub tid: i32,
     /// Its name.
     pub name: String,
-    /// What it does for the VM.
+    /// Its role for the VM.
     pub role: Role,
     /// The processors it may use (`Cpus_allowed_list`).
     pub allowed: Option<CpuSet>,
-    /// The processor it ran on last (proc_pid_stat(5), field 39).
+    /// The processor on which it ran last (proc_pid_stat(5), field 39).
     pub last: Option<u32>,
 }
 
-/// Definitions, and states of what runs.
+/// Folders of definitions, and of states of running domains.
 const DEFINED: &str = "/etc/libvirt/qemu";
 const STATUS: &str = "/run/libvirt/qemu";
 
@@ -107,7 +107,7 @@ impl Running {
     }
 }
 
-/// Domains by name, with their process where one is noted.
+/// Domains by name, with their process if libvirt recorded one.
 fn domains(root: &Root) -> BTreeMap<String, (Option<i32>, LibvirtDomain)> {
     let names_in = |folder: &str| {
         let files = root.entries(folder, |name| name.ends_with(".xml")).unwrap_or_default();
@@ -146,7 +146,7 @@ impl RunningVm {
     }
 }
 
-/// By the process that libvirt noted, else by the name, which QEMU got from libvirt.
+/// Found by the process that libvirt recorded, else by the name, which QEMU got from libvirt.
 fn libvirt(vm: &Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>) -> Option<LibvirtDomain> {
     let noted = domains.iter().find(|(_, (pid, _))| *pid == Some(vm.pid)).map(|(name, _)| name.clone());
     let named = || (vm.vmm == Vmm::Qemu && domains.contains_key(&vm.name)).then(|| vm.name.clone());
@@ -154,7 +154,7 @@ fn libvirt(vm: &Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>
     domains.remove(&name).map(|(_, domain)| domain)
 }
 
-/// More threads of one VM than this are not looked at.
+/// The most threads of one VM that are examined.
 const MOST_THREADS: usize = 16_384;
 
 fn threads(root: &Root, vm: &Vm) -> Vec<ThreadPlace> {
@@ -191,12 +191,12 @@ fn threads(root: &Root, vm: &Vm) -> Vec<ThreadPlace> {
     found
 }
 
-/// Field 39; the name, field 2, ends with the last bracket.
+/// Field 39; the name, field 2, ends at the last bracket.
 fn last_cpu(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
 }
 
-/// The group and the file with its processors.
+/// The group, and the file with its processors.
 fn cgroup(root: &Root, pid: i32) -> Fact<(String, String)> {
     root.fact(&format!("/proc/{pid}/cgroup"), "lines such as 0::/machine.slice", |text| {
         let mut parts = text.lines().filter_map(|line| {
@@ -224,7 +224,7 @@ fn cpuset(root: &Root, group: Option<&(String, String)>) -> Fact<CpuSet> {
     }
 }
 
-/// Counters of debugfs worth a look before anything is recorded (`arch/x86/kvm/x86.c`).
+/// Counters of debugfs that are useful before anything is recorded (`arch/x86/kvm/x86.c`).
 const COUNTERS: &[&str] = &[
     "exits",
     "io_exits",
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_last_processor_of_a_thread() {
-        // Each field holds its own number.
+        // Each field contains its own number.
         let rest: Vec<String> = (4..=52).map(|field: u32| field.to_string()).collect();
         assert_eq!(last_cpu(&format!("133 (CPU 0/KVM) S {}", rest.join(" "))), Some(39));
         assert_eq!(last_cpu("133 (cut) S 1"), None);

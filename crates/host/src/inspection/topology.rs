@@ -1,9 +1,9 @@
-//! How processors are laid out, and what they do when they have nothing to do.
+//! The topology of processors, and their idle states.
 
 use crate::{AbsenceKind, CpuSet, Fact, Root};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The layout of processors.
+/// The topology of processors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     /// NUMA nodes.
@@ -29,14 +29,15 @@ pub struct Node {
     pub cpus: CpuSet,
 }
 
-/// What processors do at rest.
+/// The idle states of processors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Idle {
     /// `cpuidle/current_driver`: `intel_idle`, `acpi_idle`, `haltpoll`, `none`.
     pub driver: Fact<String>,
     /// `cpuidle/current_governor`.
     pub governor: Fact<String>,
-    /// How many frequency policies (mostly one a processor) are driven by which governor (`performance`, `powersave`, `schedutil`).
+    /// The number of frequency policies (usually one for each processor) by governor (`performance`,
+    /// `powersave`, `schedutil`).
     pub frequency_governors: Fact<BTreeMap<String, u32>>,
     /// `cpufreq/policy0/scaling_driver`.
     pub frequency_driver: Fact<String>,
@@ -49,7 +50,7 @@ impl Topology {
     pub(super) fn read(root: &Root, online: Option<&CpuSet>) -> Self {
         let list = |name: &str| root.fact(&format!("{CPUS}/{name}"), "a list such as 2-7", list_or_none);
         let smt = root.line(&format!("{CPUS}/smt/control"), "a state such as on");
-        // Without SMT there is nothing to ask hundreds of processors for.
+        // Without SMT the hundreds of files need not be read.
         let siblings = match smt.get().map(String::as_str) {
             Some("on") | None => siblings(root, online),
             Some(_) => Vec::new(),
@@ -65,7 +66,7 @@ impl Topology {
     }
 }
 
-/// Kernels without the feature print `(null)`, those that have it and do not use it nothing.
+/// Kernels without the feature print `(null)`; those with it print nothing if it is unused.
 fn list_or_none(text: &str) -> Option<CpuSet> {
     if text == "(null)" { Some(CpuSet::default()) } else { CpuSet::parse(text) }
 }
@@ -75,7 +76,7 @@ fn siblings(root: &Root, online: Option<&CpuSet>) -> Vec<CpuSet> {
     let mut found: Vec<CpuSet> = Vec::new();
     let mut seen = BTreeSet::new();
     for cpu in online.iter().take(MOST_CPUS) {
-        // A core is asked for once.
+        // Each core is read once.
         if seen.contains(&cpu) {
             continue;
         }
@@ -88,7 +89,7 @@ fn siblings(root: &Root, online: Option<&CpuSet>) -> Vec<CpuSet> {
     found
 }
 
-/// More processors than this no x86 kernel has (`NR_CPUS_RANGE_END`, `arch/x86/Kconfig`).
+/// The most processors of any x86 kernel (`NR_CPUS_RANGE_END`, `arch/x86/Kconfig`).
 const MOST_CPUS: usize = 8192;
 
 fn nodes(root: &Root) -> Fact<Vec<Node>> {

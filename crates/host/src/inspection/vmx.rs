@@ -1,9 +1,9 @@
-//! What VMX offers.
+//! VMX's features.
 
 use crate::{AbsenceKind, Cpu, Fact, Root};
 
-/// Controls of VMX that can be switched on (Intel SDM volume 3, 25.6 and appendix A.3). `None` where neither the MSR
-/// nor the `vmx flags` line tells.
+/// Controls of VMX that can be enabled (Intel SDM volume 3, 25.6 and appendix A.3). `None` if neither the MSR
+/// nor the `vmx flags` line shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VmxFeatures {
     /// Use TPR shadow: primary control, bit 21.
@@ -35,8 +35,9 @@ pub struct VmxFeatures {
 }
 
 impl VmxFeatures {
-    /// What Linux calls APICv (`arch/x86/kvm/vmx/capabilities.h`, `cpu_has_vmx_apicv`): registers, delivery and posted
-    /// interrupts, on top of the TPR shadow. `None` when one of them is not known and none is lacking.
+    /// The features that Linux calls APICv (`arch/x86/kvm/vmx/capabilities.h`, `cpu_has_vmx_apicv`):
+    /// registers, delivery and posted interrupts, in addition to the TPR shadow. `None` if one of them is
+    /// unknown and none is missing.
     #[must_use]
     pub fn apicv(&self) -> Option<bool> {
         let parts = [self.tpr_shadow, self.apic_registers, self.interrupt_delivery, self.posted_interrupts];
@@ -57,12 +58,12 @@ const TRUE_PRIMARY: u32 = 0x48e;
 const TERTIARY: u32 = 0x492;
 
 impl VmxFeatures {
-    /// By the capability MSRs; where they cannot be read, by the `vmx flags` line.
+    /// From the capability MSRs; if they cannot be read, from the `vmx flags` line.
     pub(super) fn read(root: &Root, cpu: Option<&Cpu>, amd: bool) -> Fact<Self> {
         if amd {
             return Fact::absent(AbsenceKind::NotApplicable, "VMX is Intel's");
         }
-        // Reading registers that are not there fills the kernel's log with nothing, but is not free either.
+        // Without VMX the registers do not exist, and each read of one has a cost.
         let has_vmx = cpu.is_none_or(|cpu| cpu.has("vmx"));
         if !has_vmx {
             return Fact::absent(AbsenceKind::NotApplicable, "the flags in /proc/cpuinfo have no `vmx`");
@@ -71,7 +72,7 @@ impl VmxFeatures {
     }
 }
 
-/// The high half of a capability MSR holds the controls that may be 1 (SDM volume 3, A.3).
+/// The high half of a capability MSR has the controls that may be 1 (SDM volume 3, A.3).
 fn by_registers(root: &Root) -> Fact<VmxFeatures> {
     let basic = root.msr(BASIC);
     let Some(&value) = basic.get() else { return basic.map(|_| VmxFeatures::default()) };
@@ -81,12 +82,12 @@ fn by_registers(root: &Root) -> Fact<VmxFeatures> {
         evidence.extend(fact.evidence);
         fact.value.ok()
     };
-    // Bit 55: the TRUE registers say more of the same.
+    // Bit 55: the TRUE registers contain more of these controls.
     let has_true = value & 1 << 55 != 0;
     let pin = ask(if has_true { TRUE_PIN } else { PIN });
     let primary = ask(if has_true { TRUE_PRIMARY } else { PRIMARY });
     let allowed = |register: Option<u64>, bit: u32| register.map(|value| value >> 32 & 1 << bit != 0);
-    // The further registers are there only where the primary control that uses them is.
+    // The further registers exist only if the primary control that uses them does.
     let beyond = |used: Option<bool>, value: Option<u64>| if used == Some(false) { Some(0) } else { value };
     let secondary_used = allowed(primary, 31);
     let secondary = if secondary_used == Some(true) { ask(SECONDARY) } else { None };
@@ -104,7 +105,7 @@ fn by_registers(root: &Root) -> Fact<VmxFeatures> {
         apic_registers: allowed(secondary, 8),
         interrupt_delivery: allowed(secondary, 9),
         posted_interrupts: allowed(pin, 7),
-        // All 64 bits of this one are controls that may be 1.
+        // All 64 bits of this register are controls that may be 1.
         ipi_virtualization: tertiary.map(|value| value & 1 << 4 != 0),
         ept: allowed(secondary, 1),
         vpid: allowed(secondary, 5),
@@ -116,8 +117,8 @@ fn by_registers(root: &Root) -> Fact<VmxFeatures> {
     Fact { value: Ok(features), evidence }
 }
 
-/// Words of the line: `arch/x86/include/asm/vmxfeatures.h`. Those of x2APIC mode are never printed; `flexpriority` and
-/// `apicv` stand for several controls, but `vtpr` and `vapic` are printed beside them.
+/// Words of the line: `arch/x86/include/asm/vmxfeatures.h`. That of x2APIC mode is never printed;
+/// `flexpriority` and `apicv` stand for several controls, but `vtpr` and `vapic` are printed too.
 fn by_flags(cpu: Option<&Cpu>) -> Fact<VmxFeatures> {
     let Some(line) = cpu.and_then(|cpu| cpu.vmx_flags.as_deref()) else {
         return Fact::absent(

@@ -1,4 +1,4 @@
-//! Xen, where it is below.
+//! Xen, if it is below.
 
 mod domains;
 mod frequency;
@@ -15,10 +15,10 @@ pub use frequency::XenFrequency;
 pub use log::XenLog;
 pub use processors::{XenPool, XenVcpu};
 
-/// Xen as its guest sees it, and as its control domain does.
+/// Xen, from the view of its guest and of its control domain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Xen {
-    /// Whether this is the control domain: `/proc/xen/capabilities` says `control_d`.
+    /// This is the control domain: `/proc/xen/capabilities` contains `control_d`.
     pub control: Fact<bool>,
     /// `/sys/hypervisor/guest_type`: `PV`, `PVH`, `HVM`.
     pub guest_type: Fact<String>,
@@ -28,29 +28,29 @@ pub struct Xen {
     pub info: Fact<XenInfo>,
     /// `xl dmesg`.
     pub log: Fact<XenLog>,
-    /// `xl list`, with the types of guests from `xl list -l` where that could be asked.
+    /// `xl list`, with the types of guests from `xl list -l` if that is available.
     pub domains: Fact<Vec<XenDomain>>,
     /// `xl vcpu-list`.
     pub vcpus: Fact<Vec<XenVcpu>>,
     /// `xl cpupool-list`.
     pub pools: Fact<Vec<XenPool>>,
-    /// Devices that can be given to a guest, by their addresses: `xl pci-assignable-list`.
+    /// Devices that can be assigned to a guest, by address: `xl pci-assignable-list`.
     pub assignable: Fact<Vec<String>>,
-    /// Functions that can be given to a guest, and virtual ones that could be, as sysfs shows them.
+    /// Functions that can be assigned to a guest, and virtual functions that could be, from sysfs.
     pub functions: Vec<PciFunction>,
     /// `xenpm get-cpufreq-para`.
     pub frequencies: Fact<Vec<XenFrequency>>,
 }
 
-/// What `xl info` says.
+/// The output of `xl info`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct XenInfo {
-    /// All of it, name to value: `xen_version`, `virt_caps`, `xen_commandline`, `xen_scheduler`, `nr_cpus`, ...
+    /// All fields by name: `xen_version`, `virt_caps`, `xen_commandline`, `xen_scheduler`, `nr_cpus`, ...
     pub fields: BTreeMap<String, String>,
 }
 
 impl Xen {
-    /// `None` where no Xen is below.
+    /// `None` if there is no Xen below.
     pub(super) fn read(root: &Root, hypervisor: &Fact<Option<String>>) -> Option<Self> {
         let named = root.text("/sys/hypervisor/type", "a hypervisor's name").is_ok_and(|name| name == "xen");
         let by_cpuid = matches!(hypervisor.get(), Some(Some(name)) if name == "XenVMMXenVMM");
@@ -85,11 +85,11 @@ impl Xen {
     }
 }
 
-/// Commands that the control domain alone answers.
+/// Commands that only the control domain can run.
 struct Asked<'a> {
     root: &'a Root,
     control: bool,
-    /// Why one was not answered that has the same prerequisites as all others: root, and xenstored.
+    /// The reason why a command failed, if it applies to all others: it needs root, and xenstored.
     silent: RefCell<Option<String>>,
 }
 
@@ -110,7 +110,7 @@ impl Asked<'_> {
         }
         let said = self.root.command_in_part(line, part);
         let unanswered = said.absence().is_some_and(|absence| absence.why.contains(TIMED_OUT));
-        // Whoever waited once for nothing need not wait for each of the others.
+        // After one timeout the other commands are not waited for.
         if self.root.is_live() && unanswered {
             *self.silent.borrow_mut() = Some(format!("`{line}` gave no answer"));
         }
@@ -118,17 +118,17 @@ impl Asked<'_> {
     }
 }
 
-/// Takes the last word off a line of `xl`'s tables: their first column, a name, can have blanks.
+/// Removes the last word of a line of `xl`'s tables, whose first column, a name, may contain blanks.
 fn last_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
     let (before, word) = rest.rsplit_once(char::is_whitespace)?;
     *rest = before.trim_end();
     Some(word)
 }
 
-/// What the system says of a wait that took too long.
+/// The system's message for a timeout.
 const TIMED_OUT: &str = "timed out";
 
-/// Lines of `xl pci-assignable-list`: `0000:03:10.0`, with a name behind.
+/// The addresses in lines of `xl pci-assignable-list`: `0000:03:10.0`, optionally followed by a name.
 pub(crate) fn addresses(text: &str) -> Vec<String> {
     let first = text.lines().filter_map(|line| line.split_whitespace().next());
     first.filter(|word| word.matches(':').count() == 2 && word.contains('.')).map(str::to_owned).collect()
@@ -158,13 +158,13 @@ impl XenInfo {
         Self { fields: text.lines().filter_map(field).collect() }
     }
 
-    /// One field.
+    /// The value of a field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name).map(String::as_str)
     }
 
-    /// Xen's own command line (`xen_commandline`), where `apicv=`, `iommu=` and `x2apic=` are.
+    /// Xen's own command line (`xen_commandline`), with `apicv=`, `iommu=` and `x2apic=`.
     #[must_use]
     pub fn arguments(&self) -> Arguments {
         Arguments::parse(self.field("xen_commandline").unwrap_or_default())
@@ -181,7 +181,7 @@ mod tests {
             XenInfo::parse("xen_version : 4.17.5\nxen_commandline : placeholder apicv=0 iommu=no-intpost\n");
         assert_eq!(info.field("xen_version"), Some("4.17.5"));
         assert!(info.arguments().has_word("apicv", "0") && info.arguments().has_word("iommu", "no-intpost"));
-        // RELEASE-4.20.0, tools/xl/xl_pci.c, pciassignable_list: a name follows, empty for none.
+        // RELEASE-4.20.0, tools/xl/xl_pci.c, pciassignable_list: the name follows, empty if there is none.
         assert_eq!(
             addresses("0000:03:10.0 \n0000:03:10.2 vf2\nlibxl: error\n"),
             ["0000:03:10.0", "0000:03:10.2"]

@@ -6,25 +6,25 @@ use std::io;
 pub(super) const HEADER_SIZE: usize = 24;
 /// A descriptor without its name.
 const DESCRIPTOR_SIZE: usize = 16;
-// Bounds on what we believe: today's kernels have about 60 descriptors with 48 bytes of name, and the largest
+// Limits of accepted values: current kernels have about 60 descriptors with 48 bytes of name, and the largest
 // statistic, a histogram, has 32 values.
 const MAX_NAME: u32 = 256;
 const MAX_DESCRIPTORS: u32 = 4096;
 const MAX_BLOCK: u64 = 1 << 20;
 
-/// What is wrong with the statistics.
+/// An error of the statistics.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatisticsError {
-    /// The kernel gave fewer bytes than the header promises, or an error.
+    /// The kernel returned fewer bytes than the header states, or an error.
     #[error("the {what} could not be read")]
     Read {
-        /// Which part.
+        /// The part of the file.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A size or an offset is beyond everything the kernel has ever used.
+    /// A size or an offset is beyond anything that the kernel has used.
     #[error("{field} is {found}, expected at most {most}: this kernel's format is not the documented one")]
     Bound {
         /// The field of the header or of a descriptor.
@@ -37,25 +37,25 @@ pub enum StatisticsError {
     /// There are too few bytes.
     #[error("{what} has {found} bytes, expected {expected}")]
     Short {
-        /// Which part.
+        /// The part of the file.
         what: &'static str,
-        /// What there is.
+        /// The number of bytes.
         found: usize,
-        /// What the header promises.
+        /// The number that the header states.
         expected: usize,
     },
 }
 
-/// The form of a statistic (KVM_STATS_TYPE_*).
+/// The type of a statistic (KVM_STATS_TYPE_*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows.
+    /// It only increases.
     Cumulative,
-    /// It goes up and down.
+    /// It increases and decreases.
     Instant,
-    /// The largest value seen.
+    /// The largest value so far.
     Peak,
-    /// Several values, or a type this program does not know.
+    /// Several values, or an unknown type.
     Other,
 }
 
@@ -64,24 +64,24 @@ pub enum Kind {
 pub struct Descriptor {
     /// The kernel's name.
     pub name: String,
-    /// The form of its values.
+    /// The type of its values.
     pub kind: Kind,
-    /// How many 64-bit values it has.
+    /// The number of its 64-bit values.
     pub values: u16,
-    /// Where they begin in the data block, in bytes.
+    /// Their offset in the data block, in bytes.
     pub offset: u32,
 }
 
-/// Where the parts of the file are (struct kvm_stats_header).
+/// The offsets of the parts of the file (struct kvm_stats_header).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Length of the name in each descriptor, in bytes.
     pub name_size: u32,
     /// Number of descriptors.
     pub descriptors: u32,
-    /// Where they begin in the file.
+    /// Their offset in the file.
     pub descriptors_at: u32,
-    /// Where the values begin in the file.
+    /// The offset of the values in the file.
     pub data_at: u32,
 }
 
@@ -97,7 +97,7 @@ fn bound(field: &'static str, found: u64, most: u64) -> Result<(), StatisticsErr
     if found <= most { Ok(()) } else { Err(StatisticsError::Bound { field, found, most }) }
 }
 
-/// Reads the header.
+/// Parses the header.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, StatisticsError> {
     let short = || StatisticsError::Short { what: "the header", found: bytes.len(), expected: HEADER_SIZE };
     let field = |at| word(bytes, at).ok_or_else(short);
@@ -119,13 +119,13 @@ impl Header {
         DESCRIPTOR_SIZE + self.name_size as usize
     }
 
-    /// The length of all descriptors, in bytes; [`parse_header`] has bounded it.
+    /// The length of all descriptors, in bytes; [`parse_header`] has limited it.
     pub(super) fn descriptors_size(&self) -> usize {
         self.stride() * self.descriptors as usize
     }
 }
 
-/// Reads the descriptors, `bytes` being the part of the file where they are.
+/// Parses the descriptors; `bytes` is the part of the file with them.
 pub fn parse_descriptors(header: &Header, bytes: &[u8]) -> Result<Vec<Descriptor>, StatisticsError> {
     bound("name_size", header.name_size.into(), MAX_NAME.into())?;
     bound("num_desc", header.descriptors.into(), MAX_DESCRIPTORS.into())?;

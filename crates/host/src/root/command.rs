@@ -1,4 +1,4 @@
-//! Commands whose output is a fact: run on the live machine, kept of others.
+//! Commands whose output is a fact: run on the live machine, read from files for others.
 
 use super::{Root, kind_of};
 use crate::{AbsenceKind, Evidence, Fact};
@@ -7,20 +7,20 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than this no command is waited for. `xl info` takes 6 s in the emulated host of Xen while a guest boots, and
+/// The time limit of commands. `xl info` takes 6 s in the emulated host of Xen while a guest boots, and
 /// without xenstored `xl` waits for ever.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// Output is cut beyond this, in bytes.
+/// The limit of output, in bytes.
 const LONGEST_OUTPUT: u64 = 4 << 20;
 
 impl Root {
-    /// What a command prints. `line` is the command with its arguments, which needs no shell.
+    /// The output of a command. `line` is the command with its arguments, which are passed without a shell.
     pub(crate) fn command(&self, line: &str) -> Fact<String> {
         self.command_in_part(line, str::to_owned)
     }
 
-    /// The same of a command that says more than anybody needs, such as passwords: `part` is what is kept of it, and of
-    /// what is kept it leaves nothing out.
+    /// The output of a command that prints more than is needed, such as passwords: `part` reduces it, and
+    /// must leave reduced output unchanged.
     pub(crate) fn command_in_part(&self, line: &str, part: impl Fn(&str) -> String) -> Fact<String> {
         let kept = format!("/exitless/commands/{}", line.replace(' ', "-"));
         if self.live {
@@ -52,7 +52,7 @@ fn known(line: &str, text: String) -> Fact<String> {
 
 fn refusal(line: &str, error: &io::Error) -> Fact<String> {
     let kind = match kind_of(error) {
-        // A command without a file says nothing of what it would have told.
+        // The absence of a file does not show the command's result.
         AbsenceKind::NotThere => AbsenceKind::Unreadable,
         kind => kind,
     };
@@ -60,7 +60,7 @@ fn refusal(line: &str, error: &io::Error) -> Fact<String> {
     Fact::absent(kind, format!("`{line}` failed: {error}; {next}"))
 }
 
-/// Programs for root are not on everybody's `PATH`.
+/// Programs for root may not be on `PATH`.
 const FOLDERS: &[&str] = &["", "/usr/sbin/", "/usr/local/sbin/"];
 
 fn start(line: &str) -> io::Result<Child> {
@@ -81,8 +81,8 @@ fn start(line: &str) -> io::Result<Child> {
     Err(last)
 }
 
-/// Whether this is not root, which is what commands that fail mostly lack. A process's folder in `/proc` belongs to its
-/// effective user (`proc(5)`).
+/// Tests whether this process lacks root, the most common reason of failures. A process's folder in `/proc`
+/// belongs to its effective user (`proc(5)`).
 fn lacks_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|folder| folder.uid() != 0)
 }
@@ -90,7 +90,7 @@ fn lacks_root() -> bool {
 fn run(line: &str) -> io::Result<String> {
     let mut child = start(line)?;
     let output = child.stdout.take();
-    // The pipe is read beside the waiting, or a command that says much would wait for its reader for ever.
+    // The pipe is read during the wait, because a command with much output would block otherwise.
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = output.map(|output| output.take(LONGEST_OUTPUT).read_to_end(&mut bytes));

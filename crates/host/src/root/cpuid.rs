@@ -1,11 +1,11 @@
-//! CPUID: of the live machine the instruction, of another the lines that `cpuid -r` prints.
+//! CPUID: the instruction on the live machine, the output of `cpuid -r` for another.
 
 use super::{Kind, Root};
 
-/// Where the answers of another machine are.
+/// The file of another machine's answers.
 const KEPT: &str = "/exitless/cpuid";
 
-/// Leaf of the hypervisor's name, in the space that processors leave to hypervisors.
+/// Leaf of the hypervisor's name, in the range that is reserved for hypervisors.
 pub(crate) const HYPERVISOR: u32 = 0x4000_0000;
 
 /// The name in [`HYPERVISOR`]'s leaf.
@@ -15,8 +15,8 @@ pub(crate) fn hypervisor_name([_, ebx, ecx, edx]: [u32; 4]) -> String {
 }
 
 impl Root {
-    /// What the hypervisor below this machine calls itself: `KVMKVMKVM`, `XenVMMXenVMM`, `TCGTCGTCGTCG` (QEMU's emulator).
-    /// `None` without one, and where CPUID cannot be asked.
+    /// The signature of the hypervisor below this machine: `KVMKVMKVM`, `XenVMMXenVMM`, `TCGTCGTCGTCG`
+    /// (QEMU's emulator). `None` without one, or if CPUID is not available.
     #[must_use]
     pub fn hypervisor(&self) -> Option<String> {
         let [_, _, ecx, _] = self.cpuid(1, 0)?;
@@ -26,7 +26,7 @@ impl Root {
         self.cpuid(HYPERVISOR, 0).map(hypervisor_name)
     }
 
-    /// EAX, EBX, ECX and EDX of a leaf; `None` when that is not known.
+    /// EAX, EBX, ECX and EDX of a leaf; `None` if unknown.
     pub(crate) fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         if self.live {
             let registers = execute(leaf, subleaf)?;
@@ -73,8 +73,8 @@ fn hexadecimal(text: &str) -> Option<u32> {
 #[cfg(target_arch = "x86_64")]
 fn execute(leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
     use std::arch::x86_64::__cpuid_count;
-    // SAFETY: every x86-64 processor has the instruction, it touches nothing but its registers, and an unknown leaf is
-    // answered, not refused. (Newer compilers call the function safe for this reason.)
+    // SAFETY: every x86-64 processor has the instruction, it affects only its registers, and an unknown leaf
+    // returns values instead of faulting. (Newer compilers call the function safe for this reason.)
     #[allow(unused_unsafe)]
     let found = unsafe { __cpuid_count(leaf, subleaf) };
     Some([found.eax, found.ebx, found.ecx, found.edx])

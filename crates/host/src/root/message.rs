@@ -1,4 +1,4 @@
-//! The kernel's log: of the live machine `/dev/kmsg`, of another the lines that were kept.
+//! The kernel's log: `/dev/kmsg` of the live machine, the kept lines of another.
 
 use super::{NONBLOCK, Root, kind_of};
 use crate::inspection::LogLine;
@@ -8,25 +8,27 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 const DEVICE: &str = "/dev/kmsg";
-/// Where the lines of another machine are: `SEQUENCE,MICROSECONDS;TEXT`, or as `dmesg` prints them.
+/// The file of another machine's lines: `SEQUENCE,MICROSECONDS;TEXT`, or the format of `dmesg`.
 const KEPT: &str = "/exitless/dmesg";
-/// A record of the device is at most this long (`kernel/printk/internal.h`, `PRINTK_MESSAGE_MAX`), with room to spare.
+/// The buffer for one record of the device, longer than any record (`kernel/printk/internal.h`,
+/// `PRINTK_MESSAGE_MAX`).
 const LONGEST_RECORD: usize = 16 << 10;
-/// Records are read up to this many: a log that is written faster than it is read has no end.
+/// The most records that are read: a log that is written faster than it is read has no end.
 const MOST_RECORDS: usize = 200_000;
-/// `EPIPE`: records were overwritten before they were read. Reading goes on behind them.
+/// `EPIPE`: records were overwritten before they were read. Reading continues after them.
 const OVERWRITTEN: i32 = 32;
 
-/// What was read of the log.
+/// The result of reading the log.
 pub(crate) struct Messages {
-    /// Those that were wanted.
+    /// The selected lines.
     pub(crate) wanted: Vec<LogLine>,
-    /// The first record's number: 0 when nothing was overwritten.
+    /// The first record's number: 0 if nothing was overwritten.
     pub(crate) first: Option<u64>,
 }
 
 impl Root {
-    /// The wanted lines of the kernel's log. Only these are kept: the rest says much of a host that is nobody's business.
+    /// The selected lines of the kernel's log. Others are not kept, because they contain private facts of the
+    /// host.
     pub(crate) fn messages(&self, wanted: impl Fn(&str) -> bool) -> Fact<Messages> {
         if self.live {
             return self.live_messages(wanted);
@@ -78,13 +80,14 @@ impl Messages {
     }
 }
 
-/// A record without its text: that there was one tells whether the log is whole.
+/// A record without its text, which is kept to show that the log is complete.
 fn numbers(record: &str) -> &str {
     record.split_inclusive(';').next().unwrap_or_default()
 }
 
-/// Records of the device (Documentation/ABI/testing/dev-kmsg) as `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT`, of which
-/// the priority is taken away; lines of `dmesg` as `[SECONDS.FRACTION] TEXT`.
+/// Parses records of the device (Documentation/ABI/testing/dev-kmsg),
+/// `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT` without the priority, and lines of `dmesg`,
+/// `[SECONDS.FRACTION] TEXT`.
 fn parse(line: &str) -> Option<(Option<u64>, u64, &str)> {
     if let Some(rest) = line.strip_prefix('[') {
         let (time, text) = rest.split_once(']')?;
@@ -107,7 +110,7 @@ fn records(mut each: impl FnMut(&str)) -> io::Result<()> {
             Ok(0) => break,
             Ok(length) => {
                 let record = String::from_utf8_lossy(&bytes[..length]);
-                // Further lines hold the device's properties.
+                // Further lines contain the device's properties.
                 each(record.lines().next().unwrap_or_default());
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -1,5 +1,5 @@
-//! Model-specific registers: of the live machine through the device of the first processor, of another one the lines
-//! that were kept.
+//! Model-specific registers: read from the first processor of the live machine, or from the kept lines of
+//! another machine.
 
 use super::{Root, kind_of};
 use crate::{AbsenceKind, Fact};
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 
 /// The first processor's registers (`arch/x86/kernel/msr.c`).
 const DEVICE: &str = "/dev/cpu/0/msr";
-/// Where the answers of another machine are.
+/// The file of another machine's answers.
 const KEPT: &str = "/exitless/msr";
 
 impl Root {
@@ -73,7 +73,7 @@ fn refusal(place: &str, error: &io::Error) -> (AbsenceKind, String) {
             AbsenceKind::NotThere,
             format!("{place} needs {DEVICE}, which is not there; run `modprobe msr` as root"),
         ),
-        // Lockdown leaves reading alone; a container does not.
+        // Lockdown permits reading; a container does not.
         (AbsenceKind::Denied, _) => {
             (AbsenceKind::Denied, format!("{place} needs {DEVICE}, which may not be read; run as root"))
         }

@@ -1,10 +1,10 @@
-//! Files kept in memory: what a recording root has seen, and what an archive or a made-up host holds.
+//! Files in memory: the record of a root, and the content of an archive or a fake host.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-/// Who owns a file, and who may do what with it.
+/// The owner and permissions of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ownership {
     /// Permission bits, as of `chmod`.
@@ -15,10 +15,10 @@ pub struct Ownership {
     pub group: u32,
 }
 
-/// What is at a path.
+/// The kind of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A name in a directory of which nothing more is known.
+    /// A name in a directory about which nothing more is known.
     #[default]
     Name,
     File(Vec<u8>),
@@ -30,11 +30,11 @@ pub(crate) enum Kind {
 pub(crate) struct Node {
     pub(crate) kind: Kind,
     pub(crate) ownership: Option<Ownership>,
-    /// The error number that reading, listing or opening gave.
+    /// The error number of reading, listing or opening.
     pub(crate) error: Option<i32>,
 }
 
-/// Paths as the host names them (`/proc/cpuinfo`), with what is there.
+/// Nodes by their paths on the host (`/proc/cpuinfo`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
@@ -53,7 +53,7 @@ impl Tree {
         self.nodes.iter_mut().map(|(path, node)| (path.as_str(), node))
     }
 
-    /// The node at `path`, made if need be, as are the directories above it.
+    /// The node at `path`, created if necessary, with the directories above it.
     pub(crate) fn make(&mut self, path: &str) -> &mut Node {
         let mut above = path;
         while let Some(at) = above.rfind('/').filter(|&at| at > 0) {
@@ -81,7 +81,7 @@ impl Tree {
         }
     }
 
-    /// Removes a path and all below it.
+    /// Removes a path and everything below it.
     pub(crate) fn remove(&mut self, path: &str) {
         self.nodes.remove(path);
         let below: Vec<String> = self.below(path).map(str::to_owned).collect();
@@ -135,8 +135,8 @@ fn not_there() -> io::Error {
     io::Error::from_raw_os_error(NOT_THERE)
 }
 
-// Numbers as the kernel gives them, so that what is recorded of them is the same when it is read again: `ENOENT`,
-// `ENOTDIR`, `EISDIR`, `EINVAL`.
+// The kernel's error numbers, so that a record is the same when it is read again: `ENOENT`, `ENOTDIR`,
+// `EISDIR`, `EINVAL`.
 const NOT_THERE: i32 = 2;
 const NO_DIRECTORY: i32 = 20;
 const IS_A_DIRECTORY: i32 = 21;

@@ -1,4 +1,4 @@
-//! The archive: tar, packed by zstd, the manifest first.
+//! The archive: tar, compressed with zstd, the manifest first.
 
 use super::SnapshotError;
 use super::manifest::{FORMAT, Manifest, NAME};
@@ -8,13 +8,14 @@ use std::io::{self, Read, Write};
 use std::path::{Component, Path};
 use std::rc::Rc;
 
-/// Unpacked, an archive may have so many bytes: hosts with hundreds of processors and VMs have some tens of millions.
+/// The most bytes of an unpacked archive: hosts with hundreds of processors and VMs have some tens of
+/// millions.
 const MOST_BYTES: u64 = 512 << 20;
-/// And so many entries.
+/// The most entries of an archive.
 const MOST_ENTRIES: usize = 1_000_000;
-/// And one file so many bytes.
+/// The most bytes of one file.
 const LONGEST_FILE: u64 = 64 << 20;
-/// zstd's window, as a power of two: what its own tool takes without being asked.
+/// zstd's window, as a power of two: the default limit of its own tool.
 const WINDOW: u32 = 27;
 
 pub(super) fn write(tree: &Tree, manifest: &Manifest, writer: impl Write) -> io::Result<()> {
@@ -53,7 +54,7 @@ pub(super) fn write(tree: &Tree, manifest: &Manifest, writer: impl Write) -> io:
     archive.into_inner()?.finish()?.flush()
 }
 
-/// Counts what was unpacked, for the offsets of warnings, and stops a stream that has no end.
+/// Counts unpacked bytes, for the offsets of warnings, and stops an endless stream.
 struct Counted<R> {
     inner: R,
     count: Rc<Cell<u64>>,
@@ -70,7 +71,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Nothing is written anywhere, links are never followed, and paths are keys: so none can lead outside.
+/// Nothing is written to disk, links are never followed, and paths are only keys: none can lead outside.
 pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Vec<String>), SnapshotError> {
     let no_snapshot = |why: String| SnapshotError::NoSnapshot { path: name.to_owned(), why };
     let mut packed = zstd::Decoder::new(reader).map_err(|error| no_snapshot(error.to_string()))?;
@@ -110,7 +111,8 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
                 _ => continue,
             },
             tar::EntryType::Regular if entry.size() <= LONGEST_FILE => {
-                // Not with room for the size that it claims: a damaged header may claim anything.
+                // The buffer is not allocated by the claimed size, because a damaged header may claim
+                // anything.
                 let mut bytes = Vec::new();
                 if let Err(error) = entry.read_to_end(&mut bytes) {
                     let at = count.get();
@@ -159,7 +161,7 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
     Ok((tree, manifest, warnings))
 }
 
-/// The path of the host, of one below the archive's top; `None` for what leads elsewhere.
+/// The host's path of an entry below the archive's top; `None` if it leads elsewhere.
 fn key(path: &Path) -> Option<String> {
     let mut key = String::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! Why a snapshot cannot be used.
+//! Errors of opening a snapshot.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ pub enum SnapshotError {
         #[source]
         source: io::Error,
     },
-    /// It is no snapshot.
+    /// It is not a snapshot.
     #[error(
         "{path} is no archive of `exitless snapshot` ({why}); make one with `exitless snapshot OUT.tar.zst` on the host"
     )]
     NoSnapshot {
         /// The file.
         path: PathBuf,
-        /// What was found instead.
+        /// The reason.
         why: String,
     },
     /// A later version wrote it.
@@ -37,9 +37,9 @@ pub enum SnapshotError {
         path: PathBuf,
         /// The format's number.
         found: u32,
-        /// The greatest that is known.
+        /// The latest known format.
         known: u32,
-        /// Who wrote it.
+        /// The program that wrote it.
         tool: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What an archive says of itself: `MANIFEST.json`, its first file.
+//! The manifest of an archive: `MANIFEST.json`, its first file.
 
 use crate::root::{Kind, Ownership, Tree};
 use serde::{Deserialize, Serialize};
@@ -9,39 +9,39 @@ pub(super) const NAME: &str = "MANIFEST.json";
 /// Within one number fields are added, never changed.
 pub(super) const FORMAT: u32 = 1;
 
-/// What an archive says of itself.
+/// The manifest of an archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The format's number: 1.
+    /// The format number: 1.
     pub format: u32,
     /// The program that wrote it and its version.
     pub tool: String,
-    /// When, in seconds since 1970.
+    /// The time of the snapshot, in seconds since 1970.
     pub created: u64,
-    /// Every file, with the bytes that it has in the archive. Paths are the host's.
+    /// Every file, with its size in the archive. Paths are the host's.
     pub files: BTreeMap<String, u64>,
-    /// Secrets that were taken out.
+    /// Secrets that were removed.
     #[serde(default)]
     pub removed: Vec<Removed>,
     /// Paths that could not be read, listed or opened, with the error's number (errno(3)).
     #[serde(default)]
     pub errors: BTreeMap<String, i32>,
-    /// Paths that are there, of which nothing more was asked.
+    /// Paths that exist, about which nothing more is known.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Owners of files, where they matter: permission bits, user and group.
+    /// Owners of files, if relevant: permission bits, user and group.
     #[serde(default)]
     pub owners: BTreeMap<String, [u32; 3]>,
 }
 
-/// Secrets that were taken out of one file.
+/// Secrets that were removed from one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// The file.
     pub path: String,
-    /// What it was, by the name beside it: `password`, `data of secret`, `password in a URL`.
+    /// The kind of secret, by its name: `password`, `data of secret`, `password in a URL`.
     pub what: String,
-    /// How many of these.
+    /// The number of these.
     pub count: u32,
 }
 
@@ -67,14 +67,14 @@ impl Manifest {
         manifest
     }
 
-    /// Paths that the user who took it might not read.
+    /// Paths that could not be read for lack of permission.
     pub fn denied(&self) -> impl Iterator<Item = &str> {
         /// `EPERM` and `EACCES`.
         const DENIED: [i32; 2] = [1, 13];
         self.errors.iter().filter(|(_, error)| DENIED.contains(error)).map(|(path, _)| path.as_str())
     }
 
-    /// Puts into a tree what the archive's own entries cannot say.
+    /// Adds to a tree the facts that the archive's own entries cannot contain.
     pub(super) fn complete(&self, tree: &mut Tree, is_path: impl Fn(&str) -> bool) {
         for path in self.names.iter().filter(|path| is_path(path)) {
             tree.make(path);

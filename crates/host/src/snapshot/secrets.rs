@@ -1,9 +1,9 @@
-//! Taking secrets out of what is kept.
+//! Removes secrets from the files of a snapshot.
 //!
-//! Of command lines, definitions of VMs, and arguments of kernels and modules, only values are kept that are known to tell
-//! how things are made up ([`kept`]): which option holds a secret next year, nobody knows today. Of the kernel's messages
-//! and of what programs print, a value beside a name that sounds like a secret goes, whatever it is. Addresses of network
-//! cards and names of VMs stay: they tell VMs and devices apart.
+//! From command lines, definitions of VMs, and arguments of kernels and modules, only values are kept that
+//! are known to be configuration ([`kept`]), because future options may contain secrets. From the kernel's
+//! messages and the output of programs, values whose names sound like a secret are removed, whatever they
+//! are. Addresses of network cards and names of VMs are kept: they identify VMs and devices.
 
 mod command_line;
 mod kept;
@@ -14,7 +14,7 @@ use super::manifest::Removed;
 use crate::root::{Kind, Tree};
 use std::collections::BTreeMap;
 
-/// What stands for a secret.
+/// The replacement of a secret.
 const MARK: &str = "REMOVED";
 /// Parts of a name between dots, dashes and underscores, in lower case, which make its value a secret.
 const SECRET: &[&str] = &[
@@ -36,10 +36,10 @@ const SECRET: &[&str] = &[
     "authkey",
     "privatekey",
 ];
-/// Switches, which are no secrets: `-vnc :1,password=on`.
+/// Switches, which are not secrets: `-vnc :1,password=on`.
 const SWITCHES: &[&str] = &["on", "off", "yes", "no", "true", "false", "none", "auto"];
 
-/// Takes the secrets out of all files that can hold any.
+/// Removes the secrets from all files that may contain any.
 pub(super) fn remove(tree: &mut Tree) -> Vec<Removed> {
     let mut removed = Vec::new();
     for (path, node) in tree.nodes_mut() {
@@ -63,7 +63,7 @@ pub(super) fn remove(tree: &mut Tree) -> Vec<Removed> {
     removed
 }
 
-/// Tells that something was taken out, by the name that it had.
+/// Counts a removed secret, by its name.
 type Count<'a> = dyn FnMut(&str) + 'a;
 
 fn cleaned(path: &str, text: &str, count: &mut Count<'_>) -> String {
@@ -91,7 +91,7 @@ fn can_hold(path: &str) -> bool {
         || FOLDERS.iter().any(|one| path.starts_with(one))
 }
 
-/// Goes through a text once: names with `=`, names of JSON, elements of XML, and addresses with `user:password@`.
+/// Scans a text once: names with `=`, names in JSON, elements of XML, and addresses with `user:password@`.
 fn clean(text: &str, count: &mut Count<'_>) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;
@@ -136,8 +136,8 @@ fn clean(text: &str, count: &mut Count<'_>) -> String {
     cleaned
 }
 
-/// What goes before a place, as far as a name or a tag can reach: looking back to the beginning each time would take the
-/// square of a long text's time.
+/// The text before a position, as long as a name or a tag can be: searching back to the beginning each time
+/// would take quadratic time.
 fn behind(text: &str, end: usize) -> &str {
     const LONGEST_TAG: usize = 1024;
     let mut begin = end.saturating_sub(LONGEST_TAG);
@@ -147,12 +147,12 @@ fn behind(text: &str, end: usize) -> &str {
     &text[begin..end]
 }
 
-/// systemd's credentials, as firmware strings give them to guests.
+/// systemd's credentials, which are passed to guests in firmware strings.
 fn is_credential(value: &str) -> bool {
     value.trim_start_matches(['"', '\'']).starts_with("io.systemd.credential")
 }
 
-/// `password-secret=ID` and `key-secret=ID` name an object, and are needed.
+/// `password-secret=ID` and `key-secret=ID` contain the name of an object, which is needed.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let mut parts = name.split(['.', '-', '_']).rev();
@@ -163,7 +163,7 @@ fn is_secret(name: &str) -> bool {
     SECRET.contains(&last) || parts.any(|part| SECRET.contains(&part) && part != "auth" && part != "key")
 }
 
-/// The name that ends a text.
+/// The name at the end of a text.
 fn last_name(text: &str) -> &str {
     let is_name = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
     let begin = text
@@ -172,7 +172,7 @@ fn last_name(text: &str) -> &str {
     &text[begin..]
 }
 
-/// The name of the element whose tag ends here; empty for an end tag or one without content.
+/// The name of the element whose tag ends here; empty for an end tag or an element without content.
 fn element(before: &str) -> &str {
     let tag = before.rsplit('<').next().unwrap_or_default();
     if tag.len() == before.len() || tag.starts_with('/') || tag.ends_with('/') {
@@ -181,7 +181,7 @@ fn element(before: &str) -> &str {
     tag.split(char::is_whitespace).next().unwrap_or_default()
 }
 
-/// Bytes before the value (blanks and a quote), and its own.
+/// The number of bytes before the value (blanks and a quote), and its length.
 fn value(text: &str, sign: &str) -> (usize, usize) {
     if sign == ">" {
         return (0, text.find('<').unwrap_or(text.len()));
@@ -197,7 +197,7 @@ fn value(text: &str, sign: &str) -> (usize, usize) {
         });
         return (blanks + 1, end.unwrap_or(text.len() - 1));
     }
-    // A comma inside a value is written twice.
+    // A comma within a value is doubled.
     let mut length = 0;
     while let Some(at) = text[length..].find(|one: char| ",\0\"'<>&".contains(one) || one.is_whitespace()) {
         length += at;
@@ -209,7 +209,7 @@ fn value(text: &str, sign: &str) -> (usize, usize) {
     (blanks, text.len())
 }
 
-/// Of `user:password@host/...`: where the user ends, and where the password does.
+/// In `user:password@host/...`, the ends of the user and of the password.
 fn credentials(text: &str) -> Option<(usize, usize)> {
     let end = text.find(|one: char| "/\"'<>,\0".contains(one) || one.is_whitespace()).unwrap_or(text.len());
     let all = text[..end].rfind('@')?;

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What a file of this path becomes, and how much was taken out.
+/// The cleaned content of a file with this path, and the number of removed secrets.
 fn of_file(path: &str, text: &str) -> (String, u32) {
     let mut count = 0;
     (super::cleaned(path, text, &mut |_| count += 1), count)
@@ -106,8 +106,7 @@ fn xml_and_kernel_arguments() {
 
 const SECRET_WORD: &str = "hunter2Marker";
 
-/// Texts in which every value is put to the test, and where values are: between a sign that begins one and one that ends
-/// it.
+/// Texts in which every value is tested, between a sign that begins one and one that ends it.
 const EVERYWHERE: &[(&str, &str)] = &[
     (
         "/proc/7/cmdline",
@@ -140,7 +139,7 @@ const EVERYWHERE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Where the values of a text are, with the name beside each.
+/// The positions of a text's values, with their names.
 fn values(text: &str) -> Vec<(usize, usize, String)> {
     let mut found = Vec::new();
     let begins = |at: usize, sign: char| match sign {
@@ -168,7 +167,7 @@ fn values(text: &str) -> Vec<(usize, usize, String)> {
 
 #[test]
 fn a_marker_in_any_value_is_found_nowhere() {
-    // Names of things, of which a snapshot keeps words.
+    // Names, of which a snapshot keeps words.
     let words = |path: &str, name: &str| {
         let name = name.trim_start_matches('-');
         kept::property(name, "word")

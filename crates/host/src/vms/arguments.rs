@@ -1,6 +1,6 @@
-//! Reading command lines: options with values, and QEMU's lists of properties.
+//! Parses command lines: options with values, and QEMU's lists of properties.
 
-/// The values of every option called one of `names` (without dashes), as `-name VALUE`, `--name VALUE` or
+/// The values of every option in `names` (without dashes), given as `-name VALUE`, `--name VALUE` or
 /// `--name=VALUE`, in order.
 pub(super) fn values<'a>(arguments: &'a [String], names: &[&str]) -> Vec<&'a str> {
     let mut found = Vec::new();
@@ -12,7 +12,7 @@ pub(super) fn values<'a>(arguments: &'a [String], names: &[&str]) -> Vec<&'a str
         if names.contains(&option) {
             found.extend(rest.next().map(String::as_str));
         } else if let Some((name, value)) = option.split_once('=') {
-            // Long options alone take it; QEMU's never do.
+            // Only long options have this form; QEMU's never do.
             if argument.starts_with("--") && names.contains(&name) {
                 found.push(value);
             }
@@ -21,9 +21,9 @@ pub(super) fn values<'a>(arguments: &'a [String], names: &[&str]) -> Vec<&'a str
     found
 }
 
-/// QEMU's `value,key=value,...`: a comma inside a value is written twice.
+/// Parses QEMU's `value,key=value,...`, in which a comma within a value is doubled.
 ///
-/// The first part may lack its key, which is `implied` then; later parts without `=` are switches, with the
+/// The first part may lack its key, which is then `implied`; later parts without `=` are switches with the
 /// value `on`.
 pub(super) fn properties(text: &str, implied: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
 //! KVM's directories in debugfs, one for each VM.
 //!
-//! They are called `TID-FD` by the thread that made the VM and the descriptor it got, and have a directory
-//! `vcpuN` for each vCPU with the thread that runs it in `pid` (virt/kvm/kvm_main.c, arch/x86/kvm/debugfs.c;
+//! Their names are `TID-FD`, from the thread that created the VM and its descriptor, and they contain a
+//! directory `vcpuN` for each vCPU with its thread in `pid` (virt/kvm/kvm_main.c, arch/x86/kvm/debugfs.c;
 //! older kernels lack `pid`).
 
 use crate::Root;
@@ -13,11 +13,11 @@ pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) maker: i32,
     pub(super) fd: i32,
-    /// Threads by vCPU; 0 before its first entry.
+    /// Threads by vCPU; 0 before the vCPU's first entry.
     pub(super) vcpus: BTreeMap<u32, i32>,
 }
 
-/// All of them; none where debugfs is not there or may not be read.
+/// All directories; empty if debugfs is not mounted or cannot be read.
 pub(super) fn directories(root: &Root) -> Vec<Directory> {
     let names = root.entries("/sys/kernel/debug/kvm", |name| name.contains('-')).unwrap_or_default();
     let mut found: Vec<Directory> = names.iter().filter_map(|name| directory(root, name)).collect();
@@ -38,8 +38,8 @@ fn directory(root: &Root, name: &str) -> Option<Directory> {
     Some(Directory { path: PathBuf::from(path), maker, fd, vcpus })
 }
 
-/// Those of one process. Threads of vCPUs decide where there are any, for the maker may have ended since, and
-/// its number be another's by now.
+/// The directories of one process. Identified by the threads of vCPUs if there are any, because the creator
+/// may have ended and its thread ID may have been reused.
 pub(super) fn of_process<'a>(all: &'a [Directory], threads: &[i32], vm_fds: &[i32]) -> Vec<&'a Directory> {
     let is_own = |one: &&Directory| {
         let mut running = one.vcpus.values().filter(|&&thread| thread > 0).peekable();

@@ -3,14 +3,14 @@
 use super::process::{Listing, Process};
 use std::path::{Path, PathBuf};
 
-/// Descriptors by what they link to.
+/// Descriptors by their link targets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Descriptors {
-    /// Of VMs (`kvm-vm`).
+    /// Descriptors of VMs (`kvm-vm`).
     pub(super) vms: Vec<i32>,
-    /// Of vCPUs (`kvm-vcpu:N`): their number and the descriptor, in this order.
+    /// Descriptors of vCPUs (`kvm-vcpu:N`): number and descriptor.
     pub(super) vcpus: Vec<(u32, i32)>,
-    /// Of statistics of vCPUs (`kvm-vcpu-stats:N`).
+    /// Descriptors of vCPUs' statistics (`kvm-vcpu-stats:N`).
     pub(super) vcpu_statistics: Vec<(u32, i32)>,
     /// Paths below `/dev/vfio` except that of the container.
     pub(super) vfio: Vec<PathBuf>,
@@ -68,7 +68,7 @@ fn is_kvm(target: &Path) -> bool {
     target.to_str().is_some_and(|target| target.starts_with("anon_inode:kvm-"))
 }
 
-/// `/dev/vfio/vfio` is the container of groups, which says nothing of a device.
+/// `/dev/vfio/vfio` is the container of groups, which identifies no device.
 fn is_vfio(target: &Path) -> bool {
     target.starts_with("/dev/vfio") && target != Path::new("/dev/vfio/vfio")
 }

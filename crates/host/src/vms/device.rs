@@ -1,21 +1,21 @@
-//! Devices of the host that a VM has for itself, by its command line.
+//! Devices of the host that are assigned to a VM, from its command line.
 
 use super::Vmm;
 use super::arguments::{properties, property, values};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A device that is assigned through VFIO.
+/// A device assigned through VFIO.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AssignedDevice {
-    /// A PCI device, as `0000:65:00.0` or as the command line has it.
+    /// A PCI device, as `0000:65:00.0` or as in the command line.
     Pci(String),
     /// Another one, or a mediated one, by its directory in sysfs.
     Sysfs(String),
 }
 
-/// All of them, in the command line's order. Those plugged in later are not on it; their groups are open.
+/// All devices, in the order of the command line. It lacks hotplugged devices, whose groups are open.
 pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Vec<AssignedDevice> {
     match vmm {
         Vmm::Qemu => values(arguments, &["device"]).into_iter().filter_map(of_qemu).collect(),
@@ -25,7 +25,7 @@ pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Vec<AssignedDevice> {
     }
 }
 
-/// `vfio-pci,host=65:00.0`, `vfio-pci,sysfsdev=/sys/...`, or an object of JSON with the same names, which
+/// Parses `vfio-pci,host=65:00.0`, `vfio-pci,sysfsdev=/sys/...`, or a JSON object with the same names, which
 /// libvirt writes.
 fn of_qemu(text: &str) -> Option<AssignedDevice> {
     let found = if text.starts_with('{') { from_json(text)? } else { properties(text, "driver") };
@@ -60,7 +60,7 @@ fn is_address(name: &str) -> bool {
     name.split(':').count() == 3 && name.contains('.')
 }
 
-/// QEMU takes addresses without the domain, which is 0 then.
+/// QEMU accepts addresses without the domain, which is then 0.
 fn whole_address(address: &str) -> String {
     if address.split(':').count() == 2 { format!("0000:{address}") } else { address.to_owned() }
 }

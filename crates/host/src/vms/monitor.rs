@@ -1,34 +1,33 @@
-//! QEMU's monitors for programs (QMP), by its command line.
+//! QEMU's machine monitors (QMP), from its command line.
 
 use super::arguments::{properties, property, values};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A monitor. QEMU talks to one program at a time on each.
+/// A monitor. QEMU accepts one connection at a time on each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Monitor {
-    /// The socket as the command line names it, in QEMU's own file system; `None` when QEMU was given an open
-    /// descriptor instead.
+    /// The path of the socket in QEMU's own file system; `None` if QEMU inherited an open descriptor.
     pub path: Option<String>,
-    /// Whether it can be asked.
+    /// Its use.
     pub used: MonitorUse,
 }
 
-/// Who uses a monitor, as far as the command line tells.
+/// The use of a monitor, from the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MonitorUse {
-    /// It waits for whoever connects.
+    /// Open for connections.
     Open,
-    /// libvirt made it, and is connected as long as it runs.
+    /// libvirt created it, and stays connected while it runs.
     Libvirt,
-    /// QEMU itself connected to a program that listens there.
+    /// QEMU connects as a client to a listening program.
     Client,
-    /// Its descriptor came from whoever started QEMU, who uses it.
+    /// The descriptor was inherited from the program that started QEMU and uses it.
     Inherited,
 }
 
-/// All monitors on UNIX sockets, in the command line's order. Those on TCP, pipes and terminals are left out.
+/// All monitors on UNIX sockets, in the order of the command line, without those on TCP, pipes and terminals.
 pub(super) fn of(arguments: &[String]) -> Vec<Monitor> {
     let devices: BTreeMap<String, Vec<(String, String)>> = values(arguments, &["chardev"])
         .into_iter()

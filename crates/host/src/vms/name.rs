@@ -1,4 +1,4 @@
-//! What runs a VM, and what its user calls it.
+//! The VMM of a VM, and the VM's name.
 
 use super::arguments::{properties, property, values};
 use serde::{Deserialize, Serialize};
@@ -17,13 +17,13 @@ pub enum Vmm {
     Crosvm,
     /// firecracker, also inside its jailer.
     Firecracker,
-    /// Another one; the process's name says which.
+    /// Another one, identified by the process's name.
     Other,
 }
 
 impl Vmm {
-    /// By the file that runs, else by the first argument, else by the process's name, of which any program can
-    /// choose its own.
+    /// By the executable, else by the first argument, else by the process's name, which any program can
+    /// change.
     pub(super) fn of(executable: Option<&str>, command: &str, arguments: &[String]) -> Self {
         let names = [executable, arguments.first().map(String::as_str), Some(command)];
         let known = |path: &str| Self::by_name(Path::new(path).file_name()?.to_str()?);
@@ -31,7 +31,7 @@ impl Vmm {
     }
 
     fn by_name(name: &str) -> Option<Self> {
-        // Names of threads are cut at 15 characters, hence the beginnings.
+        // Names of threads are cut at 15 characters, so prefixes are compared.
         match name {
             "kvm" => Some(Self::Qemu),
             name if name.starts_with("qemu-system-") || name.starts_with("qemu-kvm") => Some(Self::Qemu),
@@ -43,7 +43,7 @@ impl Vmm {
     }
 }
 
-/// The name that the command line gives.
+/// The name in the command line.
 pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Option<String> {
     let name = match vmm {
         Vmm::Qemu => {
@@ -63,7 +63,7 @@ fn last(arguments: &[String], names: &[&str]) -> Option<String> {
     values(arguments, names).last().map(|&value| value.to_owned())
 }
 
-/// `/run/web.sock`, also as `path=/run/web.sock`, is called `web`.
+/// The name from a socket: `/run/web.sock`, also as `path=/run/web.sock`, gives `web`.
 fn socket_stem(arguments: &[String], names: &[&str]) -> Option<String> {
     let value = properties(values(arguments, names).last()?, "path");
     let stem = Path::new(property(&value, "path")?).file_stem()?;

@@ -6,19 +6,19 @@ use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// Ticks of the times in `/proc`: `USER_HZ`, which is 100 on every x86 kernel (include/asm-generic/param.h).
+/// Ticks of times in `/proc`: `USER_HZ`, which is 100 on every x86 kernel (include/asm-generic/param.h).
 pub(super) const TICKS_PER_SECOND: u64 = 100;
-/// A command line is cut beyond this; the longest of QEMU are some tens of KiB.
+/// The limit of a command line; the longest of QEMU have some tens of KiB.
 const LONGEST_ARGUMENTS: usize = 1 << 20;
-/// `ESRCH`: the process ended while it was looked at.
+/// `ESRCH`: the process ended during the examination.
 const NO_SUCH_PROCESS: i32 = 3;
 
-/// What came of looking at something of a process.
+/// The result of listing something of a process.
 pub(super) enum Listing<T> {
     Read(T),
-    /// It is another user's.
+    /// It belongs to another user.
     Denied,
-    /// It holds whoever looks.
+    /// It blocks its readers.
     Held,
     /// It ended.
     Gone,
@@ -28,7 +28,7 @@ pub(super) struct Process<'a> {
     root: &'a Root,
     home: String,
     pub(super) pid: i32,
-    /// Whether it held one of the looks.
+    /// It blocked one of the readers.
     held: Cell<bool>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Process<'a> {
         Self { root, home: format!("/proc/{pid}"), pid, held: Cell::new(false) }
     }
 
-    /// Whether something of it could not be read because it holds whoever looks.
+    /// Tests whether something could not be read because the process blocks its readers.
     pub(super) fn is_held(&self) -> bool {
         self.held.get()
     }
@@ -49,10 +49,10 @@ impl<'a> Process<'a> {
         found
     }
 
-    /// The open descriptors with what they link to, by number ascending.
+    /// The open descriptors with their link targets, by number ascending.
     pub(super) fn links(&self) -> Listing<Vec<(i32, PathBuf)>> {
         let home = format!("{}/fd", self.home);
-        // A directory that can be opened but not listed is that of a process that changed its user meanwhile.
+        // A directory that can be opened but not listed belongs to a process that has changed its user.
         let found = match self.noting(self.root.links(&home, super::is_number)) {
             Ok(found) => found,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -74,19 +74,19 @@ impl<'a> Process<'a> {
         Listing::Read(links)
     }
 
-    /// Leaves a descriptor out of what is recorded: which files a VM has open concerns nobody.
+    /// Removes a descriptor from the record: the open files of a VM are private.
     pub(super) fn forget_descriptor(&self, number: i32) {
         self.root.forget(&format!("{}/fd/{number}", self.home));
     }
 
-    /// Leaves the threads and their names out of what is recorded, and keeps that the process may not be looked into.
+    /// Removes the threads and their names from the record, but keeps that the process cannot be examined.
     pub(super) fn forget_threads(&self) {
         for below in ["task", "comm", "cmdline"] {
             self.root.forget(&format!("{}/{below}", self.home));
         }
     }
 
-    /// Leaves the process out of what is recorded.
+    /// Removes the process from the record.
     pub(super) fn forget(&self) {
         self.root.forget(&self.home);
     }
@@ -95,7 +95,7 @@ impl<'a> Process<'a> {
         self.text("comm")
     }
 
-    /// The file that the process runs, without the kernel's note that it was removed since.
+    /// The executable of the process, without the kernel's note that it was deleted.
     pub(super) fn executable(&self) -> Option<String> {
         let target = self.noting(self.root.link(&format!("{}/exe", self.home))).ok()?;
         let target = target.to_string_lossy();
@@ -107,7 +107,7 @@ impl<'a> Process<'a> {
         bytes.truncate(LONGEST_ARGUMENTS);
         let mut arguments: Vec<String> =
             bytes.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect();
-        // What follows the last NUL is nothing, or blanks of a process that wrote its title there.
+        // Nothing follows the last NUL, or blanks of a process that wrote its title there.
         if arguments.last().is_some_and(|last| last.trim().is_empty()) {
             arguments.pop();
         }
@@ -118,7 +118,7 @@ impl<'a> Process<'a> {
         start_ticks(&self.text("stat")?)
     }
 
-    /// All threads, ascending. Everybody may see these.
+    /// All threads, ascending. They are readable by everyone.
     pub(super) fn threads(&self) -> Vec<NamedThread> {
         let home = format!("{}/task", self.home);
         let named = |name: String| {
@@ -137,13 +137,13 @@ impl<'a> Process<'a> {
     }
 }
 
-/// Field 22. Field 2, the name, may have blanks and brackets itself; the last bracket ends it.
+/// Field 22. Field 2, the name, may contain blanks and brackets; the last bracket ends it.
 fn start_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(22 - 3)?.parse().ok()
 }
 
-/// When the host booted, in seconds since 1970.
+/// The time of the host's boot, in seconds since 1970.
 pub(super) fn boot_time(root: &Root) -> Option<u64> {
     let stat = root.text("/proc/stat", "a line `btime SECONDS`").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())

@@ -1,23 +1,23 @@
-//! Choosing VMs by process or name.
+//! Selects VMs by process or name.
 
 use super::{Vm, Vms};
 
-/// No VM has the name or process that was asked for.
+/// No VM has the requested name or process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("No VM is called {wanted:?} nor has it as its process; {there}")]
 pub struct NoSuchVm {
     wanted: String,
-    /// What could be chosen, or why nothing can.
+    /// The available VMs, or the reason why there are none.
     there: String,
 }
 
 impl Vms {
-    /// The VMs that `wanted` names, each once and in the host's order; all of them when it names none.
+    /// The VMs in `wanted`, each once and in the host's order; all if it is empty.
     ///
-    /// A number that is a process chooses that one; everything else is a name, which several can have.
+    /// A number that is a process selects that one; everything else is a name, which several VMs may have.
     ///
     /// # Errors
-    /// [`NoSuchVm`] for the first name that nothing has, with those that are there.
+    /// [`NoSuchVm`] for the first name without a VM, with the available ones.
     pub fn select(&self, wanted: &[String]) -> Result<Vec<&Vm>, NoSuchVm> {
         if wanted.is_empty() {
             return Ok(self.vms.iter().collect());

@@ -1,4 +1,4 @@
-//! What the threads of a VM's process took of the host's CPUs, by what they do.
+//! The host CPU time of the threads of a VM's process, by their work.
 
 use super::Vm;
 use crate::scheduling::ThreadId;
@@ -10,15 +10,15 @@ use std::path::Path;
 /// Clock ticks of `/proc` in nanoseconds: USER_HZ is 100 on x86 (include/asm-generic/param.h).
 const TICK_NS: u64 = 10_000_000;
 
-/// What a thread does for its VM.
+/// The work of a thread for its VM.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
     /// Runs vCPUs: the guest, and KVM and QEMU while they handle its exits.
     Vcpus,
-    /// QEMU's main loop: timers, monitors, and devices that have no thread.
+    /// QEMU's main loop: timers, monitors, and devices without a thread.
     MainLoop,
-    /// An I/O thread of QEMU, by its object's name.
+    /// An I/O thread of QEMU, with its object's name.
     IoThread(String),
     /// Workers of vhost.
     Vhost,
@@ -26,7 +26,7 @@ pub enum Work {
     Others,
 }
 
-/// What threads got since they began.
+/// The counters of a thread since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counters {
     start_ticks: u64,
@@ -39,23 +39,23 @@ struct Counters {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadReading(BTreeMap<ThreadId, (Work, Counters)>);
 
-/// What the threads that do one kind of work got between two readings.
+/// The CPU time of the threads with one kind of work between two readings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
-    /// What they do.
+    /// The work.
     pub work: Work,
-    /// How many there were.
+    /// The number of threads.
     pub threads: u32,
-    /// On CPUs, nanoseconds; the guest's time is not among them.
+    /// Time on CPUs in nanoseconds, without the guest's.
     pub host_ns: u64,
-    /// In the guest, nanoseconds; counted by the kernel in clock ticks of 10 ms.
+    /// Time in the guest in nanoseconds; the kernel counts it in clock ticks of 10 ms.
     pub guest_ns: u64,
-    /// How often they slept and were woken (`voluntary_ctxt_switches`).
+    /// The number of wake-ups from sleep (`voluntary_ctxt_switches`).
     pub wake_ups: u64,
 }
 
 impl ThreadReading {
-    /// The threads of `vm` on the host below `root`, now. Those that end meanwhile are left out.
+    /// The threads of `vm` on the host below `root`. Those that end during the reading are left out.
     #[must_use]
     pub fn of(vm: &Vm, root: &Path) -> Self {
         let home = root.join(format!("proc/{}/task", vm.pid));
@@ -68,7 +68,8 @@ impl ThreadReading {
         Self(own.chain(kernel).filter_map(read).collect())
     }
 
-    /// What was spent since an earlier reading, the most first. A thread that came meanwhile has spent all that it has.
+    /// The CPU time since an earlier reading, the most first. All time of a thread that started since then is
+    /// included.
     #[must_use]
     pub fn since(&self, before: &Self) -> Vec<Spent> {
         let mut sums: BTreeMap<&Work, Spent> = BTreeMap::new();
@@ -102,7 +103,7 @@ impl Counters {
     }
 }
 
-/// Time in guests: field 43 of proc_pid_stat(5). Field 2, the name, may have blanks and brackets itself.
+/// Time in guests: field 43 of proc_pid_stat(5). Field 2, the name, may contain blanks and brackets.
 fn guest_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(43 - 3)?.parse().ok()
@@ -121,7 +122,7 @@ fn work(vm: &Vm, tid: i32) -> Work {
     }
     match vm.iothreads.iter().find(|one| one.tid == tid) {
         Some(thread) => Work::IoThread(thread.name.clone()),
-        // A program's first thread has the number of its process; QEMU's runs the main loop.
+        // The first thread of a program has the ID of its process; QEMU's runs the main loop.
         None if tid == vm.pid => Work::MainLoop,
         None => Work::Others,
     }

@@ -1,4 +1,4 @@
-//! Threads that work for a VM beside its vCPUs.
+//! Threads that work for a VM, other than its vCPUs.
 
 use super::process::Process;
 use crate::Root;
@@ -9,30 +9,30 @@ use serde::{Deserialize, Serialize};
 pub struct NamedThread {
     /// The thread.
     pub tid: i32,
-    /// Its name; of an I/O thread that of QEMU's object.
+    /// Its name; for an I/O thread that of QEMU's object.
     pub name: String,
-    /// Whether it is a process of the kernel's own, as vhost's are before Linux 6.4.
+    /// It is a kernel thread outside the process, as vhost workers are before Linux 6.4.
     pub kernel: bool,
 }
 
-/// vhost's worker is named by the thread that set it up (drivers/vhost/vhost.c).
+/// A vhost worker's name contains the thread that set it up (drivers/vhost/vhost.c).
 fn vhost_owner(name: &str) -> Option<i32> {
     name.strip_prefix("vhost-")?.parse().ok()
 }
 
-/// All of vhost's workers that are processes of the kernel. Linux from 6.17 can have them again.
+/// All vhost workers that are kernel threads. They are possible again since Linux 6.17.
 pub(super) fn kernel_workers(root: &Root, pids: &[i32]) -> Vec<NamedThread> {
     let worker = |&tid: &i32| {
         let process = Process::new(root, tid);
         let name = process.command()?;
-        // A program can take such a name too, but only the kernel's have no command line.
+        // A program can have such a name too, but only kernel threads have no command line.
         let is_kernels = vhost_owner(&name).is_some() && process.arguments().is_empty() && !process.is_held();
         is_kernels.then_some(NamedThread { tid, name, kernel: true })
     };
     pids.iter().filter_map(worker).collect()
 }
 
-/// vhost's workers for a process: among its own threads, and those of the kernel named by one of them.
+/// The vhost workers of a process: its own threads, and kernel threads named after one of them.
 pub(super) fn vhost(own: &[NamedThread], kernel: &[NamedThread], threads: &[i32]) -> Vec<NamedThread> {
     let within = own.iter().filter(|one| vhost_owner(&one.name).is_some());
     let beside =

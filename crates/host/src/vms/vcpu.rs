@@ -1,4 +1,4 @@
-//! vCPUs: their descriptors joined with their threads.
+//! vCPUs: their descriptors with their threads.
 
 use super::debugfs::Directory;
 use super::{Descriptors, NamedThread};
@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One vCPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Vcpu {
-    /// KVM's number: the one in tracepoints, on x86 the APIC ID. QEMU's own index differs from it where the
-    /// numbers of cores or threads are no powers of two.
+    /// KVM's number: the one in tracepoints, on x86 the APIC ID. QEMU's own index differs if the numbers of
+    /// cores or threads are not powers of two.
     pub number: u32,
-    /// Its descriptor; `None` for a thread that is named as a vCPU without one.
+    /// Its descriptor; `None` for a thread with a vCPU's name but no descriptor.
     pub fd: Option<i32>,
-    /// The thread that runs it; `None` when neither debugfs nor names tell.
+    /// The thread that runs it; `None` if neither debugfs nor names identify it.
     pub thread: Option<i32>,
-    /// The VMM's descriptor of its statistics, if it keeps one.
+    /// The VMM's descriptor of its statistics, if open.
     pub statistics_fd: Option<i32>,
 }
 
-/// What threads of vCPUs are called, before and after the number: QEMU (system/cpus.c and accel/kvm), crosvm,
+/// Names of vCPU threads, before and after the number: QEMU (system/cpus.c and accel/kvm), crosvm,
 /// firecracker, kvmtool, cloud-hypervisor, and this program.
 const NAMES: [(&str, &str); 6] =
     [("CPU ", "/KVM"), ("crosvm_vcpu", ""), ("fc_vcpu ", ""), ("kvm-vcpu-", ""), ("vcpu", ""), ("vcpu ", "")];
@@ -28,7 +28,7 @@ const NAMES: [(&str, &str); 6] =
 pub(super) fn number_of(name: &str) -> Option<u32> {
     let number = |&(before, after): &(&str, &str)| {
         let digits = name.strip_prefix(before)?.strip_suffix(after)?;
-        // `parse` alone would take a sign.
+        // `parse` would accept a sign.
         digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
     };
     NAMES.iter().find_map(number)
@@ -36,7 +36,7 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
 
 /// The vCPUs of a process, by number.
 ///
-/// KVM's debugfs says which thread runs which vCPU once it has run; names are the second choice, since their
+/// KVM's debugfs shows the thread of each vCPU once it has run; names are the second choice, because their
 /// numbers are the VMM's own.
 pub(super) fn joined(
     descriptors: &Descriptors,
@@ -68,8 +68,8 @@ fn named_only((number, thread): (u32, i32)) -> Vcpu {
     Vcpu { number, fd: None, thread: Some(thread), statistics_fd: None }
 }
 
-/// As many names as vCPUs belong together in order: APIC IDs grow with QEMU's index. Where there are fewer,
-/// as with vCPUs that were unplugged, only numbers that occur on both sides are believed.
+/// If there are as many names as vCPUs, they correspond in order: APIC IDs increase with QEMU's index. If
+/// there are fewer, as after vCPUs were unplugged, only numbers on both sides are used.
 fn by_name(numbers: &[u32], names: &[(u32, i32)]) -> BTreeMap<u32, Vec<i32>> {
     if numbers.len() == names.len() {
         return queues(numbers.iter().zip(names).map(|(&number, &(_, thread))| (number, thread)));
@@ -80,7 +80,7 @@ fn by_name(numbers: &[u32], names: &[(u32, i32)]) -> BTreeMap<u32, Vec<i32>> {
     BTreeMap::new()
 }
 
-/// Values by number, so that of several VMs in one process each vCPU gets its own.
+/// Values by number, so that with several VMs in one process each vCPU gets its own.
 fn queues(pairs: impl Iterator<Item = (u32, i32)>) -> BTreeMap<u32, Vec<i32>> {
     let mut queues: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
     for (number, value) in pairs {

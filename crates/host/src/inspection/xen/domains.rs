@@ -1,14 +1,14 @@
-//! The domains that run.
+//! The running domains.
 
 use super::last_word;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What kind of guest a domain is (`c_info.type` of `xl list -l`).
+/// The type of a domain (`c_info.type` of `xl list -l`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum XenGuestType {
-    /// Paravirtual: it runs without VMX or SVM, so that it has neither exits nor APICv.
+    /// Paravirtual: it runs without VMX or SVM, so it has neither exits nor APICv.
     Pv,
     /// Hardware-virtualized without a device model.
     Pvh,
@@ -17,7 +17,7 @@ pub enum XenGuestType {
 }
 
 impl XenGuestType {
-    /// As people write it.
+    /// The name in upper case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,12 +39,12 @@ pub struct XenDomain {
     pub vcpus: u32,
     /// State letters (`r-----`).
     pub state: String,
-    /// Its type, where `xl list -l` says it: not of a domain that something else than `xl` started.
+    /// Its type, from `xl list -l`: `None` for a domain that was not started by `xl`.
     pub guest_type: Option<XenGuestType>,
 }
 
 impl XenDomain {
-    /// A line of `xl list`: `Name ID Mem VCPUs State Time(s)`. A name can have blanks.
+    /// Parses a line of `xl list`: `Name ID Mem VCPUs State Time(s)`. A name may contain blanks.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut rest = line.trim_end();
         let mut last = || last_word(&mut rest);
@@ -59,13 +59,13 @@ impl XenDomain {
     }
 }
 
-/// The domains of `xl list`.
+/// Parses the output of `xl list`.
 pub(super) fn domains(text: &str, types: &BTreeMap<u32, XenGuestType>) -> Vec<XenDomain> {
     let found = text.lines().filter_map(XenDomain::parse);
     found.map(|domain| XenDomain { guest_type: types.get(&domain.id).copied(), ..domain }).collect()
 }
 
-/// A domain of `xl list -l`; its definition has more, the password of its screen among it.
+/// A domain of `xl list -l`, whose definition has more fields, such as the password of its display.
 #[derive(Debug, Serialize, Deserialize)]
 struct Listed {
     domid: u32,
@@ -85,16 +85,16 @@ struct Creation {
 
 fn listed(text: &str) -> Vec<Listed> {
     let all: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
-    // One that is not understood takes none of the others along.
+    // An entry that cannot be parsed does not affect the others.
     all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect()
 }
 
-/// Of `xl list -l` the types alone, in the same form.
+/// The output of `xl list -l` reduced to the types, in the same format.
 pub(super) fn types_alone(text: &str) -> String {
     serde_json::to_string(&listed(text)).unwrap_or_default()
 }
 
-/// The types of `xl list -l` by the domains' numbers.
+/// The types from `xl list -l`, by domain number.
 pub(super) fn types(text: &str) -> BTreeMap<u32, XenGuestType> {
     listed(text).into_iter().map(|one| (one.domid, one.config.c_info.guest_type)).collect()
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of Xen 4.20 in the laboratory, shortened.
+    /// Output of Xen 4.20 in the laboratory, shortened.
     const LISTED: &str = r#"[
         { "domid": 0, "config": { "c_info": { "type": "pv", "name": "Domain-0" }, "b_info": {} } },
         { "domid": 1, "config": { "c_info": { "type": "pvh", "name": "pvh", "domid": 4294967295 },

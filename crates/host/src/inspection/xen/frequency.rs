@@ -1,4 +1,4 @@
-//! How Xen sets frequencies.
+//! Xen's frequency drivers and governors.
 
 /// A processor's frequencies, as `xenpm get-cpufreq-para` shows them (`tools/misc/xenpm.c`, `print_cpufreq_para`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,11 +7,11 @@ pub struct XenFrequency {
     pub cpu: u32,
     /// The driver: `acpi-cpufreq`, `hwp`.
     pub driver: String,
-    /// The governor: `performance`, `ondemand`. `None` where the driver decides by itself (`hwp`).
+    /// The governor: `performance`, `ondemand`. `None` if the driver decides itself (`hwp`).
     pub governor: Option<String>,
 }
 
-/// The processors of `xenpm get-cpufreq-para`; none where Xen sets no frequencies.
+/// The processors of `xenpm get-cpufreq-para`; empty if Xen sets no frequencies.
 pub(super) fn frequencies(text: &str) -> Vec<XenFrequency> {
     let mut found: Vec<XenFrequency> = Vec::new();
     for line in text.lines() {
@@ -48,7 +48,7 @@ mod tests {
             XenFrequency { cpu: 1, driver: "hwp".to_owned(), governor: None },
         ];
         assert_eq!(frequencies(text), expected);
-        // What Xen 4.20 says on standard error in the laboratory, where there is no frequency to set.
+        // Standard error of Xen 4.20 in the laboratory, which has no frequencies to set.
         assert!(frequencies("[CPU0] failed to get cpufreq parameter\n").is_empty());
     }
 }

@@ -1,22 +1,23 @@
 //! Xen's own log, which `xl dmesg` prints.
 
-/// What Xen's own log says of virtualization.
+/// Messages of Xen's own log on virtualization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct XenLog {
-    /// What Xen lists under "VMX: Supported advanced features" or "SVM: Supported advanced features", without the dash
-    /// (`xen/arch/x86/hvm/vmx/vmcs.c`, `vmx_display_features`; `xen/arch/x86/hvm/svm/svm.c`, `start_svm`).
+    /// Features that Xen lists under "VMX: Supported advanced features" or "SVM: Supported advanced
+    /// features", without the dash (`xen/arch/x86/hvm/vmx/vmcs.c`, `vmx_display_features`;
+    /// `xen/arch/x86/hvm/svm/svm.c`, `start_svm`).
     pub features: Vec<String>,
-    /// Lines of the log that concern HVM, IOMMUs, APICs and interrupts, oldest first.
+    /// Lines on HVM, IOMMUs, APICs and interrupts, oldest first.
     pub lines: Vec<String>,
-    /// "Intel VT-d Posted Interrupt supported" or "enabled" and its like: the word after it.
+    /// The last word of "Intel VT-d Posted Interrupt supported" or similar.
     pub posted_interrupts: Option<String>,
-    /// Whether an IOMMU is used: "I/O virtualisation enabled" (`xen/drivers/passthrough/iommu.c`, `iommu_setup`).
+    /// An IOMMU is used: "I/O virtualisation enabled" (`xen/drivers/passthrough/iommu.c`, `iommu_setup`).
     pub iommu: Option<bool>,
-    /// Whether it remaps interrupts: "Interrupt remapping enabled", said where there is an IOMMU.
+    /// The IOMMU remaps interrupts: "Interrupt remapping enabled", printed if there is an IOMMU.
     pub interrupt_remapping: Option<bool>,
 }
 
-/// Parts of the log's lines that are kept, in lower case.
+/// Parts of lines that are kept, in lower case.
 const KEPT: &[&str] = &[
     "vmx",
     "svm",
@@ -36,7 +37,7 @@ const KEPT: &[&str] = &[
     "altp2m",
     "avic",
 ];
-/// More lines than this are not kept.
+/// The most lines that are kept.
 const MOST_LINES: usize = 1000;
 
 impl XenLog {
@@ -44,7 +45,7 @@ impl XenLog {
         let mut found = Self::default();
         let mut in_features = false;
         for line in text.lines() {
-            // Times may go before the mark, others after it.
+            // Times may precede the mark, or follow it.
             let line = line.split_once("(XEN)").map_or(line, |(_, line)| line);
             let line = line
                 .trim_start()
@@ -77,7 +78,7 @@ impl XenLog {
         found
     }
 
-    /// Whether Xen lists a feature, by its beginning: `Virtual Interrupt Delivery`.
+    /// Tests whether Xen lists a feature, by its first words: `Virtual Interrupt Delivery`.
     #[must_use]
     pub fn has(&self, feature: &str) -> bool {
         self.features.iter().any(|one| one.starts_with(feature))

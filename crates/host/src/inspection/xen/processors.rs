@@ -1,4 +1,4 @@
-//! Where vCPUs may run, and the pools of processors with their schedulers.
+//! Affinities of vCPUs, and the pools of processors with their schedulers.
 
 use super::last_word;
 use crate::CpuSet;
@@ -10,11 +10,11 @@ pub struct XenVcpu {
     pub domain: String,
     /// The domain's number.
     pub id: u32,
-    /// The vCPU's.
+    /// The vCPU's number.
     pub vcpu: u32,
-    /// The processor that it is on, or was last; `None` while it is offline.
+    /// The processor on which it runs, or ran last; `None` while it is offline.
     pub cpu: Option<u32>,
-    /// The processors that it may use; `None` for all of them.
+    /// The processors that it may use; `None` for all.
     pub hard: Option<CpuSet>,
 }
 
@@ -23,15 +23,15 @@ pub struct XenVcpu {
 pub struct XenPool {
     /// Its name.
     pub name: String,
-    /// How many processors are in it.
+    /// The number of its processors.
     pub cpus: u32,
     /// Its scheduler: `credit2`.
     pub scheduler: String,
-    /// How many domains are in it.
+    /// The number of its domains.
     pub domains: u32,
 }
 
-/// The vCPUs of `xl vcpu-list`: `Name ID VCPU CPU State Time(s) Affinity (Hard / Soft)`.
+/// Parses the output of `xl vcpu-list`: `Name ID VCPU CPU State Time(s) Affinity (Hard / Soft)`.
 pub(super) fn vcpus(text: &str) -> Vec<XenVcpu> {
     text.lines().filter_map(vcpu).collect()
 }
@@ -50,7 +50,7 @@ fn vcpu(line: &str) -> Option<XenVcpu> {
     })
 }
 
-/// The pools of `xl cpupool-list`: `Name CPUs Sched Active Domain count`.
+/// Parses the output of `xl cpupool-list`: `Name CPUs Sched Active Domain count`.
 pub(super) fn pools(text: &str) -> Vec<XenPool> {
     let pool = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -70,7 +70,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // Xen 4.20 in the laboratory; the last two lines by print_vcpuinfo and print_bitmap of RELEASE-4.20.0.
+    // Output of Xen 4.20 in the laboratory; the last two lines follow print_vcpuinfo and print_bitmap of
+    // RELEASE-4.20.0.
     const VCPUS: &str = "\
 Name                                ID  VCPU   CPU State   Time(s) Affinity (Hard / Soft)
 Domain-0                             0     0    1   r--      48.3  all / all

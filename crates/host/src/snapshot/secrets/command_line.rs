@@ -1,24 +1,24 @@
-//! The arguments of a process that runs a VM.
+//! The arguments of a VM's process.
 
 use super::kept;
 use super::{Count, MARK, kernel};
 
-/// Goes through arguments, each of which may belong to the one before.
+/// Scans arguments, each of which may be the value of the one before.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
-    /// The option before; empty where there is none.
+    /// The previous option; empty if there is none.
     option: String,
     begun: bool,
 }
 
 impl Arguments {
-    /// All of a command line, apart by NULs.
+    /// Cleans a command line, whose arguments are separated by NULs.
     pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
         let mut arguments = Self::default();
         text.split('\0').map(|one| arguments.next(one, count)).collect::<Vec<_>>().join("\0")
     }
 
-    /// The next one.
+    /// Cleans the next argument.
     pub(super) fn next(&mut self, argument: &str, count: &mut Count<'_>) -> String {
         if !std::mem::replace(&mut self.begun, true) && !argument.starts_with('-') {
             return if kept::is_word(argument) { argument.to_owned() } else { removed("program", count) };
@@ -55,7 +55,7 @@ fn removed(what: &str, count: &mut Count<'_>) -> String {
     MARK.to_owned()
 }
 
-/// The value of an option.
+/// Cleans the value of an option.
 fn of_option(option: &str, value: &str, count: &mut Count<'_>) -> String {
     if option == "-append" || option == "--cmdline" {
         return kernel::clean(value, count);
@@ -80,10 +80,10 @@ fn of_option(option: &str, value: &str, count: &mut Count<'_>) -> String {
     cleaned.collect::<Vec<_>>().join(",")
 }
 
-/// Words without a value that older command lines have.
+/// Words without a value, from older command lines.
 const KNOWN_FLAGS: &[&str] = &["server", "nowait", "nodelay", "share", "multifunction", "readonly", "strict"];
 
-/// What lies between commas; one that is written twice is part of a value.
+/// Splits a value at commas; a doubled comma is part of a value.
 fn parts(value: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut at) = (Vec::new(), 0, 0);
     let bytes = value.as_bytes();
@@ -102,7 +102,7 @@ fn parts(value: &str) -> Vec<&str> {
     parts
 }
 
-/// A JSON text with the values of properties that are kept; `None` for what is none.
+/// A JSON text with only the values of properties that are kept; `None` if it is not JSON.
 pub(super) fn json(text: &str, count: &mut Count<'_>) -> Option<String> {
     let mut value: serde_json::Value = serde_json::from_str(text).ok()?;
     let mut found = false;
@@ -110,7 +110,7 @@ pub(super) fn json(text: &str, count: &mut Count<'_>) -> Option<String> {
         found = true;
         count(what);
     });
-    // What is clean stays byte for byte.
+    // A clean text is unchanged, byte for byte.
     if found { serde_json::to_string(&value).ok() } else { Some(text.to_owned()) }
 }
 

@@ -1,8 +1,9 @@
-//! What is kept: names whose values tell how a VM or a kernel is made up, and the forms that those values have.
+//! The values that are kept: names of configuration options of VMs and kernels, and the forms of their
+//! values.
 //!
-//! All else goes. A list of what is secret would lack the option that somebody adds next year.
+//! All others are removed. A list of secrets would lack future options.
 
-/// Switches, and words like them, which are kept beside any name.
+/// Switches and similar words, which are kept for any name.
 const SWITCHES: &[&str] = &[
     "on",
     "off",
@@ -41,7 +42,8 @@ const SWITCHES: &[&str] = &[
     "enabled",
 ];
 
-/// Properties of QEMU and options of other VMMs whose values are names, models, places of devices, or numbers.
+/// Properties of QEMU and options of other VMMs whose values are names, models, places of devices, or
+/// numbers.
 const PROPERTIES: &[&str] = &[
     "accel",
     "addr",
@@ -161,7 +163,7 @@ const PROPERTIES: &[&str] = &[
     "rerror",
 ];
 
-/// Options of VMMs whose first word, without a name, says what kind of thing follows, or is a number.
+/// Options of VMMs whose first word, without a name, is a kind of device or a number.
 const KINDS: &[&str] = &[
     "-M",
     "-accel",
@@ -211,7 +213,7 @@ const PATHS: &[&str] =
 const PATH_PROPERTIES: &[&str] =
     &["file", "filename", "mem-path", "path", "romfile", "script", "downscript", "socket"];
 
-/// Attributes of libvirt's XML beside those of the same names above.
+/// Attributes of libvirt's XML in addition to those with the names above.
 const ATTRIBUTES: &[&str] = &[
     "arch",
     "associativity",
@@ -442,7 +444,7 @@ const MODULES: &[&str] = &[
     "ice",
 ];
 
-/// Whether a value is so short of meaning that no name is needed: a switch, a number with its unit, a list of CPUs.
+/// Tests whether a value is harmless with any name: a switch, a number with its unit, a list of CPUs.
 pub(super) fn is_plain(value: &str) -> bool {
     let number =
         value.trim_end_matches(['%', 'B', 'b', 'i', 'K', 'k', 'M', 'm', 'G', 'g', 'T', 't', 's', 'n', 'u']);
@@ -459,48 +461,48 @@ pub(super) fn is_plain(value: &str) -> bool {
         || value.len() <= 64 && value.len() - number.len() <= 3 && is_number(number)
 }
 
-/// A word: no sign that parts an address from who asks, or a name from a value.
+/// Tests for a word, without the signs that separate a user from an address, or a name from a value.
 pub(super) fn is_word(value: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+:/-".contains(&byte);
     value.len() <= 256 && !value.contains("//") && value.bytes().all(fits)
 }
 
-/// The absolute path of a file, and no address.
+/// Tests for the absolute path of a file, which is not an address.
 pub(super) fn is_path(value: &str) -> bool {
     value.starts_with('/') && is_word(value) && !value.contains(':')
 }
 
-/// Whether a property of a VM is kept with this value.
+/// Tests whether a property of a VM is kept with this value.
 pub(super) fn property(name: &str, value: &str) -> bool {
-    // Of `-global kvm-pit.lost_tick_policy=delay` the last part is the property.
+    // In `-global kvm-pit.lost_tick_policy=delay` the last part is the property.
     let last = name.rsplit('.').next().unwrap_or(name);
     is_plain(value)
         || PATH_PROPERTIES.contains(&last) && is_path(value)
         || (PROPERTIES.contains(&last) || PROPERTIES.contains(&name)) && is_word(value)
-        // Names of objects that hold secrets.
+        // Names of objects that contain secrets.
         || (name.ends_with("-secret") || name == "tls-creds") && is_word(value)
 }
 
-/// Whether the first word of an option's value is kept.
+/// Tests whether the first word of an option's value is kept.
 pub(super) fn first_word(option: &str, value: &str) -> bool {
     is_plain(value) || KINDS.contains(&option) && is_word(value) || PATHS.contains(&option) && is_path(value)
 }
 
-/// Whether an attribute of libvirt's XML is kept with this value.
+/// Tests whether an attribute of libvirt's XML is kept with this value.
 pub(super) fn attribute(name: &str, value: &str) -> bool {
     property(name, value) || ATTRIBUTES.contains(&name) && is_word(value) || name.starts_with("xmlns")
 }
 
-/// Whether the text of an element of libvirt's XML is kept.
+/// Tests whether the text of an element of libvirt's XML is kept.
 pub(super) fn text(element: &str, value: &str) -> bool {
     let is_name = element == "name" && value.len() <= 256 && !value.contains(['=', '@', '%', '\n']);
     is_name || is_plain(value) || TEXTS.contains(&element) && is_word(value)
 }
 
-/// Whether an argument of a kernel, or of a hypervisor, is kept with this value.
+/// Tests whether an argument of a kernel, or of a hypervisor, is kept with this value.
 pub(super) fn argument(name: &str, value: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+:/-,()\"".contains(&byte);
-    // How a file system is named (`root=UUID=`).
+    // The name of a file system (`root=UUID=`).
     let value =
         ["UUID=", "PARTUUID=", "LABEL="].iter().find_map(|kind| value.strip_prefix(kind)).unwrap_or(value);
     let module = name.split('.').next().unwrap_or_default().replace('-', "_");
@@ -509,7 +511,7 @@ pub(super) fn argument(name: &str, value: &str) -> bool {
         || known && value.len() <= 256 && !value.contains("//") && value.bytes().all(fits)
 }
 
-/// Whether a parameter of a module is kept with this value.
+/// Tests whether a parameter of a module is kept with this value.
 pub(super) fn parameter(module: &str, value: &str) -> bool {
     is_plain(value) || MODULES.contains(&&module.replace('-', "_")[..]) && is_word(value)
 }

@@ -3,7 +3,8 @@
 use super::kept;
 use super::{Count, MARK};
 
-/// A command line: words apart by blanks, of which those of the form `name=value` can hold anything.
+/// Cleans a command line: words separated by blanks, of which those of the form `name=value` may contain
+/// secrets.
 pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for word in words(text) {
@@ -30,7 +31,8 @@ pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
     cleaned
 }
 
-/// Words with the blanks behind them. Inside double quotes blanks are part of a word (lib/cmdline.c, `next_arg`).
+/// Words with the blanks after them. Inside double quotes blanks are part of a word (lib/cmdline.c,
+/// `next_arg`).
 fn words(text: &str) -> Vec<&str> {
     let (mut words, mut begin, mut quoted, mut ended) = (Vec::new(), 0, false, false);
     for (at, character) in text.char_indices() {
@@ -45,7 +47,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// The kernel's messages: lines that repeat its command line.
+/// Cleans the kernel's messages, some of which repeat its command line.
 pub(super) fn messages(text: &str, count: &mut Count<'_>) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -61,7 +63,7 @@ pub(super) fn messages(text: &str, count: &mut Count<'_>) -> String {
     cleaned
 }
 
-/// A file of modprobe.d.
+/// Cleans a file of modprobe.d.
 pub(super) fn modprobe(text: &str, count: &mut Count<'_>) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -83,7 +85,7 @@ pub(super) fn modprobe(text: &str, count: &mut Count<'_>) -> String {
                     cleaned.push_str(end);
                 }
             }
-            // A command can be anything; that there is one is what counts.
+            // A command may contain anything; its presence is the relevant fact.
             (Some(word @ ("install" | "remove")), Some(module)) => {
                 let command = words.collect::<Vec<_>>().join(" ");
                 let known =

@@ -1,14 +1,14 @@
-//! libvirt's definitions of VMs, and what it keeps of those that run.
+//! libvirt's definitions and states of VMs.
 
 use super::command_line::Arguments;
 use super::kept;
 use super::{Count, MARK, kernel};
 
-/// Goes through a text once: tags with their attributes, and what stands between them. Comments go.
+/// Scans a text once: tags with their attributes, and the text between them. Comments are removed.
 pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let (mut rest, mut element, mut arguments) = (text, String::new(), Arguments::default());
-    // The arguments of libvirt's list begin with none of a program.
+    // libvirt's list of arguments does not begin with the program.
     let _ = arguments.next("qemu", count);
     while !rest.is_empty() {
         let (between, tag) = rest.split_at(rest.find('<').unwrap_or(rest.len()));
@@ -19,7 +19,7 @@ pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
         if tag.starts_with("<!") || tag.starts_with("<?") && !tag.starts_with("<?xml ") {
             let end = if tag.starts_with("<!--") { "-->" } else { ">" };
             rest = tag.find(end).map_or("", |at| &tag[at + end.len()..]);
-            // What is empty says nothing.
+            // An empty comment contains nothing.
             if !tag[4.min(tag.len())..].starts_with("-->") {
                 count("comment");
             }
@@ -54,7 +54,7 @@ fn push_text(cleaned: &mut String, element: &str, text: &str, count: &mut Count<
     cleaned.push_str(&text[before + trimmed.len()..]);
 }
 
-/// Bytes of a tag; a `>` inside quotes does not end it.
+/// The length of a tag; a `>` inside quotes does not end it.
 fn tag_length(tag: &str) -> usize {
     let mut quote = None;
     for (at, byte) in tag.bytes().enumerate() {
@@ -102,7 +102,7 @@ fn of_attribute(
 ) -> String {
     let is_kept = match (element, attribute) {
         ("qemu:arg", "value") => return arguments.next(value, count),
-        // A variable of the environment is where programs get their secrets from.
+        // Environment variables often contain secrets.
         ("qemu:env", "value") => value == MARK,
         ("?xml", _) => kept::is_word(value),
         _ => value == MARK || kept::attribute(attribute, value),
