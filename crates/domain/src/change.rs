@@ -1,63 +1,64 @@
-//! What can be changed in a definition.
+//! Changes of a definition.
 
 use super::cpu::{CpuModel, FeatureState};
 use super::machine::{Irqchip, TickPolicy};
 use serde::{Deserialize, Serialize};
 
-/// One change to a definition, whatever text it is written in.
+/// One change of a definition, independent of the form of its text.
 ///
-/// Making a change that the text already has changes no byte.
+/// A change that the text already contains changes no byte.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Change {
-    /// Where the interrupt controllers are emulated.
+    /// Sets the irqchip mode.
     Irqchip(Irqchip),
-    /// What the PIT does with lost ticks.
+    /// Sets the PIT's policy for lost ticks.
     PitTickPolicy(TickPolicy),
-    /// Whether there is an HPET.
+    /// Adds or removes the HPET.
     Hpet(bool),
-    /// Which CPU the guest sees.
+    /// Sets the CPU model.
     CpuModel(CpuModel),
-    /// A feature of the CPU, by QEMU's name with dashes.
+    /// Sets a feature of the CPU, by QEMU's name with dashes.
     CpuFeature(String, FeatureState),
-    /// An enlightenment, by QEMU's name without its prefix.
+    /// Switches an enlightenment, by QEMU's name without its prefix.
     HyperV(String, bool),
-    /// An Intel IOMMU that remaps interrupts and takes APIC IDs above 255: added, or switched so.
+    /// Adds an Intel IOMMU with interrupt remapping and APIC IDs above 255, or enables these.
     InterruptRemapping,
-    /// A device's model; the device is named by its position in [`Definition::devices`](super::Definition::devices).
+    /// Sets a device's model; the device is identified by its index in
+    /// [`Definition::devices`](super::Definition::devices).
     DeviceModel {
-        /// Position of the device.
+        /// The index of the device.
         device: usize,
-        /// QEMU's name of the model it shall be.
+        /// QEMU's name of the new model.
         model: String,
     },
-    /// Who does a network interface's work: the kernel, or the VMM.
+    /// Sets the backend of a network interface: the kernel, or the VMM.
     Vhost {
-        /// Position of the device.
+        /// The index of the device.
         device: usize,
-        /// Whether the kernel does.
+        /// The kernel.
         on: bool,
     },
-    /// How many queues a device has.
+    /// Sets the number of a device's queues.
     Queues {
-        /// Position of the device.
+        /// The index of the device.
         device: usize,
-        /// Queues, or queue pairs of a network interface.
+        /// The number of queues, or of queue pairs of a network interface.
         queues: u32,
     },
-    /// An I/O thread of its own for a disk.
+    /// Gives a disk its own I/O thread.
     IoThread {
-        /// Position of the device.
+        /// The index of the device.
         device: usize,
-        /// Name of the thread; made when it is not there.
+        /// The name of the thread; created if it does not exist.
         iothread: String,
     },
-    /// How a disk is read and written (`native`, `io_uring`, `threads`).
+    /// Sets the I/O method of a disk (`native`, `io_uring`, `threads`).
     Aio {
-        /// Position of the device.
+        /// The index of the device.
         device: usize,
-        /// The way.
+        /// The method.
         aio: String,
     },
 }

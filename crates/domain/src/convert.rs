@@ -1,4 +1,4 @@
-//! QEMU's arguments out of libvirt's XML, and the other way round.
+//! Converts libvirt's XML to QEMU's arguments, and the reverse.
 
 mod arguments;
 mod document;
@@ -8,27 +8,27 @@ mod shell;
 use crate::{Error, Files, Text};
 use serde::{Deserialize, Serialize};
 
-/// What the other form has no word for.
+/// A part that the other form cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// The part, as it is written in the old form.
+    /// The part, in the syntax of the old form.
     pub what: String,
-    /// Why it has no equal, and what stands in for it where something does: a sentence.
+    /// The reason, and a substitute if there is one: a sentence.
     pub why: String,
 }
 
 /// A definition in the other form.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Converted {
-    /// QEMU's arguments, the program first; empty when XML was made.
+    /// QEMU's arguments, the program first; empty if the result is XML.
     pub arguments: Vec<String>,
-    /// The whole text: the arguments as a shell command, one option a line, or an XML document.
+    /// The whole text: the arguments as a shell command with an option on each line, or an XML document.
     pub text: String,
-    /// Arguments that libvirt has no element for and that stand in `<qemu:commandline>`, in order.
+    /// Arguments without an element in libvirt, which are in `<qemu:commandline>`, in order.
     pub passed_through: Vec<String>,
-    /// What is not in the new text.
+    /// Parts that are not in the new text.
     pub losses: Vec<Loss>,
-    /// What the reader should know of the new text: whole sentences.
+    /// Notes on the new text: whole sentences.
     pub notes: Vec<String>,
 }
 

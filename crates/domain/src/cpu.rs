@@ -4,39 +4,39 @@ use super::place::Set;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Which CPU the guest sees.
+/// The CPU model for the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuModel {
-    /// The host's, all of it (`-cpu host`, `host-passthrough`).
+    /// All features of the host's CPU (`-cpu host`, `host-passthrough`).
     Host,
-    /// The most that the accelerator can do (`-cpu max`, `maximum`).
+    /// All features that the accelerator supports (`-cpu max`, `maximum`).
     Maximum,
-    /// The named model nearest the host's (`host-model`, libvirt alone).
+    /// The named model nearest to the host's (`host-model`, libvirt only).
     HostModel,
     /// A model by name (`EPYC-Genoa`, `qemu64`).
     Named(String),
 }
 
-/// Whether a feature is given to the guest.
+/// The state of a CPU feature for the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FeatureState {
     /// Given (`+x`, `x=on`, `force`, `require`).
     On,
-    /// Given when the host has it (libvirt `optional`).
+    /// Given if the host has it (libvirt `optional`).
     Optional,
     /// Withheld (`-x`, `x=off`, `disable`, `forbid`).
     Off,
 }
 
-/// Enlightenments for Windows (QEMU `hv-*`, libvirt `<hyperv>`). `None` is what the text does not say.
+/// Enlightenments for Windows (QEMU `hv-*`, libvirt `<hyperv>`). `None` if the text does not set it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HyperV {
-    /// All that the host has (`hv-passthrough`, libvirt `mode='passthrough'`).
+    /// All enlightenments of the host (`hv-passthrough`, libvirt `mode='passthrough'`).
     pub passthrough: Option<Set<bool>>,
-    /// Each by QEMU's name without its prefix and with dashes: `synic`, `stimer`, `stimer-direct`, `vapic`, `avic`,
-    /// `vpindex`, `relaxed`, `time`, `spinlocks`...
+    /// Each by QEMU's name without its prefix and with dashes: `synic`, `stimer`, `stimer-direct`, `vapic`,
+    /// `avic`, `vpindex`, `relaxed`, `time`, `spinlocks`...
     pub features: BTreeMap<String, Set<bool>>,
 }
 
@@ -55,7 +55,7 @@ pub struct GuestCpu {
 }
 
 impl GuestCpu {
-    /// What the text says of a feature.
+    /// The state of a feature in the text.
     #[must_use]
     pub fn feature(&self, name: &str) -> Option<FeatureState> {
         self.features.get(name).map(|set| set.value)

@@ -1,31 +1,31 @@
-//! What holds where a definition says nothing.
+//! The effective values of settings that a definition does not contain.
 //!
-//! The rules are QEMU's, since libvirt leaves them to it as well; each method names the function that has them.
+//! The rules are QEMU's, because libvirt leaves these settings to it too; each method names QEMU's function.
 
 use super::cpu::{CpuModel, FeatureState};
 use super::definition::Definition;
 use super::machine::{Accelerator, Irqchip, TickPolicy};
 
 impl Definition {
-    /// The machine type; `pc` where none is said, as on x86.
+    /// The machine type; `pc` by default on x86.
     #[must_use]
     pub fn machine_kind(&self) -> &str {
         self.machine.kind.as_ref().map_or("pc", |kind| kind.value.as_str())
     }
 
-    /// The machine type without what Proxmox adds to it (`q35+pve0`).
+    /// The machine type without the suffix of Proxmox (`q35+pve0`).
     fn qemus_kind(&self) -> &str {
         let kind = self.machine_kind();
         kind.split_once('+').map_or(kind, |(kind, _)| kind)
     }
 
-    /// Whether the machine is a Q35.
+    /// Tests whether the machine is a Q35.
     #[must_use]
     pub fn is_q35(&self) -> bool {
         self.qemus_kind() == "q35" || self.qemus_kind().starts_with("pc-q35-")
     }
 
-    /// Whether the machine is an i440FX.
+    /// Tests whether the machine is an i440FX.
     #[must_use]
     pub fn is_i440fx(&self) -> bool {
         let kind = self.qemus_kind();
@@ -37,13 +37,13 @@ impl Definition {
             || versioned
     }
 
-    /// Whether the machine is a microvm.
+    /// Tests whether the machine is a microvm.
     #[must_use]
     pub fn is_microvm(&self) -> bool {
         self.qemus_kind() == "microvm" || self.qemus_kind().starts_with("microvm-")
     }
 
-    /// Version of QEMU that the machine type is that of (`pc-q35-8.2`, `pc-i440fx-9.0+pve0`); `None` where the name has
+    /// The QEMU version of the machine type (`pc-q35-8.2`, `pc-i440fx-9.0+pve0`); `None` if the name has
     /// none, and for types of distributions (`pc-q35-rhel9.4.0`).
     #[must_use]
     pub fn machine_version(&self) -> Option<(u32, u32)> {
@@ -52,7 +52,7 @@ impl Definition {
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
 
-    /// What runs the vCPUs: QEMU without a word translates, unless its program's name ends in `kvm`
+    /// The effective accelerator: by default QEMU translates, unless its program's name ends in `kvm`
     /// (`configure_accelerators` in `system/vl.c`).
     #[must_use]
     pub fn accelerator_in_force(&self) -> Accelerator {
@@ -61,8 +61,9 @@ impl Definition {
         self.machine.accelerator.as_ref().map_or(default, |set| set.value)
     }
 
-    /// Where the interrupt controllers are. Split without a word on `microvm` (`hw/i386/microvm.c`) and on
-    /// `pc-q35-4.0` alone (`hw/i386/pc_q35.c`; 4.0.1 took it back); else in the kernel with KVM, and in the VMM without.
+    /// The effective irqchip mode. The default is split on `microvm` (`hw/i386/microvm.c`) and on
+    /// `pc-q35-4.0` only (`hw/i386/pc_q35.c`; 4.0.1 reverted it); otherwise in the kernel with KVM, and in
+    /// the VMM without.
     #[must_use]
     pub fn irqchip_in_force(&self) -> Irqchip {
         if self.accelerator_in_force() == Accelerator::Tcg {
@@ -73,29 +74,31 @@ impl Definition {
         self.machine.irqchip.as_ref().map_or(default, |set| set.value)
     }
 
-    /// Whether the guest has a PIT, in the kernel or in the VMM (`pc_basic_device_init` in `hw/i386/pc.c`).
+    /// Tests whether the guest has a PIT, in the kernel or in the VMM (`pc_basic_device_init` in
+    /// `hw/i386/pc.c`).
     #[must_use]
     pub fn has_pit(&self) -> bool {
         self.machine.pit.as_ref().is_none_or(|set| set.value)
     }
 
-    /// What KVM's own PIT does with lost ticks; `None` where there is none (`kvm_pit_in_kernel` in
-    /// `target/i386/kvm/kvm_i386.h`). `delay` without a word (`kvm_pit_properties` in `hw/i386/kvm/i8254.c`): KVM
-    /// "reinjects".
+    /// The policy of KVM's own PIT for lost ticks; `None` if there is no such PIT (`kvm_pit_in_kernel` in
+    /// `target/i386/kvm/kvm_i386.h`). The default is `delay` (`kvm_pit_properties` in `hw/i386/kvm/i8254.c`),
+    /// which KVM calls "reinject".
     #[must_use]
     pub fn kernel_pit_in_force(&self) -> Option<TickPolicy> {
         let in_kernel = self.irqchip_in_force() == Irqchip::Kernel && self.has_pit();
         in_kernel.then(|| self.timers.pit.as_ref().map_or(TickPolicy::Delay, |set| set.value))
     }
 
-    /// Whether the guest has an HPET: all PCs do without a word (`pc_machine_initfn` in `hw/i386/pc.c`), a microvm never.
+    /// Tests whether the guest has an HPET: by default all PCs do (`pc_machine_initfn` in `hw/i386/pc.c`), a
+    /// microvm never.
     #[must_use]
     pub fn has_hpet(&self) -> bool {
         !self.is_microvm() && self.timers.hpet.as_ref().is_none_or(|set| set.value)
     }
 
-    /// vCPUs at start (`machine_parse_smp_config` in `hw/core/machine-smp.c`): the number said, or the product of the
-    /// topology, or one.
+    /// vCPUs at start (`machine_parse_smp_config` in `hw/core/machine-smp.c`): the given number, or the
+    /// product of the topology, or one.
     #[must_use]
     pub fn vcpus_in_force(&self) -> u32 {
         let vcpus = &self.vcpus;
@@ -107,32 +110,33 @@ impl Definition {
         said.max(1)
     }
 
-    /// vCPUs at most, those that can be added counted as well.
+    /// The most vCPUs, including those that can be hotplugged.
     #[must_use]
     pub fn most_vcpus(&self) -> u32 {
         self.vcpus_in_force().max(self.vcpus.maximum.as_ref().map_or(0, |set| set.value))
     }
 
-    /// Whether an enlightenment is on, by QEMU's name without its prefix. With `hv-passthrough` all are that the host
-    /// has and the text does not withhold.
+    /// Tests whether an enlightenment is on, by QEMU's name without its prefix. With `hv-passthrough` all
+    /// that the host has are on, unless the text disables them.
     #[must_use]
     pub fn hyperv(&self, name: &str) -> bool {
         let passthrough = self.cpu.hyperv.passthrough.as_ref().is_some_and(|set| set.value);
         self.cpu.hyperv.features.get(name).map_or(passthrough, |set| set.value)
     }
 
-    /// Whether the guest is offered x2APIC, on a host whose KVM has it. With KVM it is on without a word for every model,
-    /// unless the local APICs are in the VMM (`kvm_default_props` and `kvm_cpu_instance_init` in
-    /// `target/i386/kvm/kvm-cpu.c`).
+    /// Tests whether the guest is offered x2APIC, on a host whose KVM supports it. With KVM it is on by
+    /// default for every model, unless the local APICs are in the VMM (`kvm_default_props` and
+    /// `kvm_cpu_instance_init` in `target/i386/kvm/kvm-cpu.c`).
     #[must_use]
     pub fn x2apic_in_force(&self) -> bool {
         let default = self.irqchip_in_force() != Irqchip::UserSpace;
         self.cpu.feature("x2apic").map_or(default, |state| state != FeatureState::Off)
     }
 
-    /// Whether the guest is offered 15-bit destinations in its interrupt messages (`kvm-msi-ext-dest-id`), which reach
-    /// APIC IDs above 255 without remapping. On without a word with a split irqchip, since machine types of 5.2
-    /// (`kvm_cpu_instance_init`, and `pc_compat_5_1` in `hw/i386/pc.c`); QEMU 7.0 and later are assumed.
+    /// Tests whether the guest is offered 15-bit destinations in its interrupt messages
+    /// (`kvm-msi-ext-dest-id`), which reach APIC IDs above 255 without remapping. On by default with a split
+    /// irqchip, since machine types of 5.2 (`kvm_cpu_instance_init`, and `pc_compat_5_1` in `hw/i386/pc.c`);
+    /// QEMU 7.0 and later are assumed.
     #[must_use]
     pub fn extended_destinations_in_force(&self) -> bool {
         let split = self.irqchip_in_force() == Irqchip::Split;
@@ -141,14 +145,14 @@ impl Definition {
         !hidden && self.cpu.feature("kvm-msi-ext-dest-id").map_or(default, |state| state != FeatureState::Off)
     }
 
-    /// Whether the guest gets all that the host's CPU has, but for single features.
+    /// Tests whether the guest gets all features of the host's CPU, except single ones.
     #[must_use]
     pub fn passes_host_cpu(&self) -> bool {
         self.cpu.model.as_ref().is_some_and(|model| matches!(model.value, CpuModel::Host | CpuModel::Maximum))
     }
 
-    /// The model of a network interface of which none is said, in QEMU's arguments (`default_nic` of the machine in
-    /// `hw/i386/pc_piix.c` and `hw/i386/pc_q35.c`); `None` where the machine brings none.
+    /// The default model of a network interface in QEMU's arguments (`default_nic` of the machine in
+    /// `hw/i386/pc_piix.c` and `hw/i386/pc_q35.c`); `None` if the machine has no default.
     #[must_use]
     pub fn default_network_model(&self) -> Option<&'static str> {
         if self.is_q35() {
@@ -161,7 +165,7 @@ impl Definition {
     }
 }
 
-/// Whether a program of QEMU's runs guests of another architecture.
+/// Tests whether a QEMU program runs guests of another architecture.
 fn runs_other_than_x86(program: &str) -> bool {
     let target = program.rsplit_once("qemu-system-").map(|(_, target)| target);
     target.is_some_and(|target| !target.starts_with("x86_64") && !target.starts_with("i386"))

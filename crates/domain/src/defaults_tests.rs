@@ -1,4 +1,4 @@
-//! The rules, on command lines.
+//! Tests of the rules on command lines.
 
 use crate::{Accelerator, Definition, Irqchip, NoFiles, Text, TickPolicy, qemu};
 

@@ -1,4 +1,4 @@
-//! A VM as its definition says.
+//! A VM as described by its definition.
 
 use super::cpu::GuestCpu;
 use super::device::{Device, GuestIommu};
@@ -6,7 +6,7 @@ use super::machine::{Machine, Timers};
 use super::place::Set;
 use serde::{Deserialize, Serialize};
 
-/// What a definition was read from.
+/// The form of a definition's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum Form {
 pub struct Vcpus {
     /// vCPUs at start.
     pub count: Option<Set<u32>>,
-    /// vCPUs at most.
+    /// The most vCPUs.
     pub maximum: Option<Set<u32>>,
     /// Sockets.
     pub sockets: Option<Set<u32>>,
@@ -38,20 +38,19 @@ pub struct Vcpus {
     pub threads: Option<Set<u32>>,
 }
 
-/// A thread for I/O.
+/// An I/O thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoThread {
-    /// Its name, as devices refer to it.
+    /// Its name, to which devices refer.
     pub id: String,
-    /// Host CPUs it may run on, as a list such as `0-3,6`; `None` when the text does not say.
+    /// Host CPUs on which it may run, as a list such as `0-3,6`; `None` if not given.
     pub cpus: Option<Set<String>>,
 }
 
-/// A VM as its definition says. Nothing in it is a default that the text does not say, except where a field's
-/// description tells otherwise.
+/// A VM as described by its definition. Fields contain no defaults, except where their description says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
-    /// What it was read from.
+    /// The form of its text.
     pub form: Form,
     /// Its name.
     pub name: Option<Set<String>>,
@@ -69,26 +68,26 @@ pub struct Definition {
     pub cpu: GuestCpu,
     /// IOMMUs that the guest sees.
     pub iommus: Vec<GuestIommu>,
-    /// Threads for I/O.
+    /// I/O threads.
     pub iothreads: Vec<IoThread>,
-    /// Devices, in the order of the text; those that the machine brings along by default follow.
+    /// Devices, in the order of the text, followed by the default devices of the machine.
     pub devices: Vec<Device>,
-    /// Where each vCPU may run, as `(vCPU, host CPU list)`.
+    /// The affinity of each vCPU, as `(vCPU, host CPU list)`.
     pub vcpu_pins: Vec<Set<(u32, String)>>,
-    /// Where the VMM's other threads, vhost's among them, may run.
+    /// The affinity of the VMM's other threads, including vhost's.
     pub emulator_cpus: Option<Set<String>>,
-    /// Properties set for every device of a driver, as driver, property and value (QEMU `-global`), as far as no other
-    /// field has them.
+    /// Properties for all devices of a driver, as driver, property and value (QEMU `-global`), unless they
+    /// are in another field.
     pub globals: Vec<Set<(String, String, String)>>,
-    /// What the text says and the model has no field for, in order: an option's name without dashes and its argument,
-    /// or an element's path and its text.
+    /// Settings without a field, in order: an option's name without dashes and its argument, or an element's
+    /// path and its text.
     pub other: Vec<Set<(String, String)>>,
-    /// Parts of the text that were not understood, each as a sentence; nothing in them is lost when it is written.
+    /// Parts of the text that were not understood, each as a sentence; writing the definition keeps them.
     pub doubts: Vec<String>,
 }
 
 impl Definition {
-    /// A definition that says nothing.
+    /// A definition without any settings.
     #[must_use]
     pub fn empty(form: Form) -> Self {
         Self {

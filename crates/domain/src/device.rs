@@ -3,7 +3,7 @@
 use super::place::{Place, Set};
 use serde::{Deserialize, Serialize};
 
-/// What a device is for.
+/// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -14,7 +14,7 @@ pub enum DeviceKind {
     Network,
     /// A display adapter.
     Display,
-    /// A controller that other devices hang on: SCSI, USB, IDE, PCI bridges.
+    /// A controller with a bus for other devices: SCSI, USB, IDE, PCI bridges.
     Controller,
     /// A serial line or console.
     Serial,
@@ -28,7 +28,7 @@ pub enum DeviceKind {
     Other,
 }
 
-/// Who does the device's work on the host.
+/// The backend of a device on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
@@ -45,28 +45,28 @@ pub enum Backend {
 /// A device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// What it is for.
+    /// Its kind.
     pub kind: DeviceKind,
-    /// QEMU's name of its driver (`virtio-net-pci`, `e1000e`, `ide-hd`, `VGA`, `vfio-pci`), also where the text is
-    /// libvirt's.
+    /// QEMU's name of its driver (`virtio-net-pci`, `e1000e`, `ide-hd`, `VGA`, `vfio-pci`), also in libvirt's
+    /// text.
     pub model: String,
     /// Its name (`id=`, libvirt's alias or target).
     pub id: Option<String>,
-    /// Who does its work; `None` when the text does not say.
+    /// Its backend; `None` if the text does not set it.
     pub backend: Option<Set<Backend>>,
     /// Number of queues (queue pairs of a network interface).
     pub queues: Option<Set<u32>>,
-    /// The I/O threads that serve it; empty when the main loop does.
+    /// The I/O threads that serve it; empty if the main loop does.
     pub iothreads: Vec<Set<String>>,
-    /// How the VMM reads and writes a disk: `threads`, `native`, `io_uring`.
+    /// The I/O method of a disk: `threads`, `native`, `io_uring`.
     pub aio: Option<Set<String>>,
     /// Its cache mode: `none`, `writeback`...
     pub cache: Option<Set<String>>,
-    /// What it is on the host: a file, a tap, a PCI address.
+    /// Its resource on the host: a file, a tap, a PCI address.
     pub source: Option<Set<String>>,
-    /// All properties as written, in order.
+    /// All properties in the text, in order.
     pub properties: Vec<(String, String)>,
-    /// Where it is said. Empty for what the machine brings along by default.
+    /// Its place in the text. Empty for default devices of the machine.
     pub place: Place,
 }
 
@@ -94,12 +94,12 @@ impl Device {
 pub struct GuestIommu {
     /// `intel-iommu`, `amd-iommu`, `virtio-iommu`.
     pub model: String,
-    /// Whether it remaps interrupts (`intremap`).
+    /// It remaps interrupts (`intremap`).
     pub interrupt_remapping: Option<Set<bool>>,
-    /// Whether it takes APIC IDs above 255 (`eim`).
+    /// It supports APIC IDs above 255 (`eim`).
     pub extended_interrupt_mode: Option<Set<bool>>,
-    /// Whether it can be used with assigned devices (`caching-mode`).
+    /// It supports assigned devices (`caching-mode`).
     pub caching_mode: Option<Set<bool>>,
-    /// Where it is said.
+    /// Its place in the text.
     pub place: Place,
 }

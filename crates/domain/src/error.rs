@@ -1,17 +1,18 @@
-//! What stands in the way of reading a definition or of changing it.
+//! Errors of reading or changing a definition.
 
 use std::fmt;
 
-/// Why a text is no definition, or why it cannot be changed.
+/// The reason why a text is not a definition, or cannot be changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// The text's name: a path, `process 4711`, `libvirt domain web`.
     pub name: String,
-    /// The line where it went wrong, from 1; `None` where the text as a whole is meant.
+    /// The line of the error, from 1; `None` if it concerns the whole text.
     pub line: Option<usize>,
-    /// What is wrong, with the value found and the one expected: a sentence's second half, without a full stop.
+    /// The problem, with the found and the expected value: the second half of a sentence, without a full
+    /// stop.
     pub problem: String,
-    /// What to do next: a sentence without a full stop.
+    /// The next step: a sentence without a full stop.
     pub advice: String,
 }
 
@@ -21,7 +22,7 @@ impl Error {
         Self { name: name.into(), line: None, problem: problem.into(), advice: advice.into() }
     }
 
-    /// The same error, of one line.
+    /// The error with its line.
     #[must_use]
     pub fn at_line(mut self, line: usize) -> Self {
         self.line = Some(line);

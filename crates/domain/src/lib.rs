@@ -1,8 +1,8 @@
-//! One model of a VM's definition: what a QEMU command line, a running process or libvirt's XML says of a VM, as far as
-//! it bears on interrupts and I/O.
+//! A common model of VM definitions: the settings of a QEMU command line, a running process or libvirt's XML
+//! that concern interrupts and I/O.
 //!
-//! A [`Definition`] is read from a text, and every value in it knows its [`Place`] there. A [`Change`] is written back
-//! into the same text, and all bytes that it does not concern stay as they are.
+//! A [`Definition`] is read from a text, and every value in it has its [`Place`] there. A [`Change`] is
+//! written back into the same text, and all other bytes are unchanged.
 
 mod change;
 pub mod convert;

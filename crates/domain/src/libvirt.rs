@@ -21,14 +21,15 @@ pub(crate) use find::domain as domain_of;
 pub(crate) use overrides::element as qemu_element;
 pub(crate) use processor::libvirt_name;
 
-/// Reads a definition out of libvirt's XML.
+/// Reads a definition from libvirt's XML.
 ///
-/// Files that `<qemu:commandline>` refers to come through `files`.
+/// Files to which `<qemu:commandline>` refers are read through `files`.
 ///
 /// # Errors
 ///
-/// The text is no well-formed XML in UTF-8, has a document type definition, is nested too deeply, has more than
-/// 100 MiB, or holds no domain or more than one. Unknown elements and values are doubts in the definition.
+/// If the text is not well-formed XML in UTF-8, has a document type definition, is nested too deeply, has
+/// more than 100 MiB, or contains no domain or more than one. Unknown elements and values become doubts in
+/// the definition.
 pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
     let tree = Tree::read(&text.name, &text.bytes)?;
     let domain = find::domain(&text.name, &tree)?;
@@ -55,11 +56,11 @@ pub(crate) fn iothreads_of(domain: Node<'_>) -> Vec<String> {
     reading.definition.iothreads.into_iter().map(|thread| thread.id).collect()
 }
 
-/// Makes changes in libvirt's XML; all bytes that they do not concern stay as they are.
+/// Makes changes in libvirt's XML; all other bytes are unchanged.
 ///
 /// # Errors
 ///
-/// Those of [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
+/// Those of [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are still made.
 pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
     apply::apply(text, changes)
 }

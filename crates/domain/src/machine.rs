@@ -1,9 +1,9 @@
-//! The machine: its type, what runs it, its interrupt controllers and its timers.
+//! The machine: its type, accelerator, irqchip mode and timers.
 
 use super::place::Set;
 use serde::{Deserialize, Serialize};
 
-/// What runs the vCPUs.
+/// The accelerator of the vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -18,23 +18,24 @@ pub enum Accelerator {
     Other,
 }
 
-/// Where the interrupt controllers are emulated (QEMU `-machine kernel-irqchip=`).
+/// The irqchip mode (QEMU `-machine kernel-irqchip=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Irqchip {
-    /// All in the kernel: local APICs, I/O APIC, PIC and PIT.
+    /// All interrupt controllers in the kernel: local APICs, I/O APIC, PIC and PIT.
     Kernel,
     /// Local APICs in the kernel, the rest in the VMM.
     Split,
-    /// All in the VMM: interrupt virtualization cannot be used.
+    /// All in the VMM: interrupt virtualization is not possible.
     UserSpace,
 }
 
-/// What a timer does with ticks that the guest missed.
+/// A timer's policy for ticks that the guest missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TickPolicy {
-    /// Injects them later, at the usual rate (QEMU `delay`, libvirt `delay`). KVM's PIT "reinjects" then.
+    /// Injects them later, at the usual rate (QEMU `delay`, libvirt `delay`). KVM's PIT calls this
+    /// "reinject".
     Delay,
     /// Drops them (`discard`).
     Discard,
@@ -44,36 +45,36 @@ pub enum TickPolicy {
     Merge,
 }
 
-/// The machine. `None` is what the text does not say; the methods give what holds then.
+/// The machine. `None` if the text does not set it; the methods return the effective values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its type as written: `q35`, `pc-i440fx-9.2`, `microvm`.
+    /// Its type as given: `q35`, `pc-i440fx-9.2`, `microvm`.
     pub kind: Option<Set<String>>,
-    /// What runs it.
+    /// Its accelerator.
     pub accelerator: Option<Set<Accelerator>>,
-    /// Where the interrupt controllers are.
+    /// Its irqchip mode.
     pub irqchip: Option<Set<Irqchip>>,
-    /// Whether a PIT is there (`-machine pit=`, microvm), or libvirt's `<timer name='pit' present=>`.
+    /// The PIT is present (`-machine pit=`, microvm), or libvirt's `<timer name='pit' present=>`.
     pub pit: Option<Set<bool>>,
-    /// Whether a PIC is there (`-machine pic=`, microvm; libvirt `<pic>` is no such thing).
+    /// The PIC is present (`-machine pic=`, microvm; libvirt's `<pic>` is something else).
     pub pic: Option<Set<bool>>,
-    /// Whether `vmport` is emulated.
+    /// `vmport` is emulated.
     pub vmport: Option<Set<bool>>,
     /// All other properties of `-machine`, in order.
     pub properties: Vec<Set<(String, String)>>,
 }
 
-/// The timers. `None` is what the text does not say.
+/// The timers. `None` if the text does not set it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {
-    /// What the PIT does with lost ticks.
+    /// The PIT's policy for lost ticks.
     pub pit: Option<Set<TickPolicy>>,
-    /// What the RTC does with lost ticks.
+    /// The RTC's policy for lost ticks.
     pub rtc: Option<Set<TickPolicy>>,
-    /// Whether there is an HPET.
+    /// The HPET is present.
     pub hpet: Option<Set<bool>>,
-    /// Whether KVM's paravirtual clock is offered (`kvmclock`).
+    /// KVM's paravirtual clock is offered (`kvmclock`).
     pub kvm_clock: Option<Set<bool>>,
-    /// Whether the Hyper-V reference clock is offered (`hypervclock`, `hv-time`).
+    /// The Hyper-V reference clock is offered (`hypervclock`, `hv-time`).
     pub hyperv_clock: Option<Set<bool>>,
 }

@@ -1,4 +1,4 @@
-//! Where in its text a value is said.
+//! The place of a value in its text.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,18 +9,18 @@ pub struct Place {
     pub start: usize,
     /// The byte after the last.
     pub end: usize,
-    /// The line it begins in, from 1; 1 always for command lines without line ends.
+    /// Its line, from 1; always 1 for command lines without line ends.
     pub line: usize,
-    /// The part as it is written there, shortened when it is long: what is shown as evidence.
+    /// The part as in the text, shortened if long: the evidence for messages.
     pub text: String,
 }
 
-/// A value that the text says, with the place that says it.
+/// A value from the text, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Set<T> {
     /// The value.
     pub value: T,
-    /// Where it is said. Where it is said more than once, the place that counts.
+    /// Its place. If it is given several times, the effective place.
     pub place: Place,
 }
 

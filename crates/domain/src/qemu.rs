@@ -1,7 +1,7 @@
 //! QEMU's command line: read from a running process, a script, a log or a unit file, and changed in place.
 //!
-//! Texts with a NUL byte are what `/proc/PID/cmdline` gives. All others are texts that people or programs wrote: shell
-//! scripts, `qm showcmd` of Proxmox, libvirt's logs, systemd units, or one argument a line.
+//! Texts with a NUL byte are from `/proc/PID/cmdline`. All others were written by people or programs: shell
+//! scripts, `qm showcmd` of Proxmox, libvirt's logs, systemd units, or one argument on each line.
 
 mod argument;
 mod arrays;
@@ -27,33 +27,34 @@ mod words;
 
 use crate::{Change, Definition, Edited, Error, Files, NoFiles, Text};
 
-/// Reads a definition out of QEMU's arguments.
+/// Reads a definition from QEMU's arguments.
 ///
-/// Files that the arguments refer to (`-readconfig`) come through `files`; one that cannot be read is a doubt.
+/// Files to which the arguments refer (`-readconfig`) are read through `files`; one that cannot be read
+/// becomes a doubt.
 ///
 /// # Errors
 ///
-/// The text has no QEMU command line, or a quotation mark in it is not closed. Unknown options and values are doubts
-/// in the definition, never errors.
+/// If the text has no QEMU command line, or a quotation mark in it is not closed. Unknown options and values
+/// become doubts in the definition.
 pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
     reader::read(text, files).map(|reading| reading.definition)
 }
 
-/// Makes changes in QEMU's arguments; all bytes that they do not concern stay as they are.
+/// Makes changes in QEMU's arguments; all other bytes are unchanged.
 ///
-/// Devices are named by their positions in the definition that [`read`] gives for the same text. For a running process
-/// the result is a new command line with a NUL after each argument. A text that refers to other files (`-readconfig`)
-/// has devices in them: changes of devices are refused then; see [`apply_with`].
+/// Devices are identified by their indices in the definition that [`read`] returns for the same text. For a
+/// running process the result is a new command line with a NUL after each argument. A text that refers to
+/// other files (`-readconfig`) has devices in them: then changes of devices are refused; see [`apply_with`].
 ///
 /// # Errors
 ///
-/// Those of [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are made all the same.
+/// Those of [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are still made.
 pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
     apply_with(text, &NoFiles, changes)
 }
 
-/// Makes changes as [`apply`], in a text that may refer to other files. Those are read, for devices in them have
-/// positions too, and never changed.
+/// Makes changes like [`apply`], in a text that may refer to other files. The files are read, because devices
+/// in them have indices too, but never changed.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Texts that definitions are read from, and what became of one after changes.
+//! Texts of definitions, and the results of changes.
 
 use super::change::Change;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 /// A text that a definition is read from and that changes are written into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// What errors and doubts call it: a path, `process 4711`, `libvirt domain web`.
+    /// Its name in errors and doubts: a path, `process 4711`, `libvirt domain web`.
     pub name: String,
     /// Its bytes, as they are in the file or in `/proc/PID/cmdline`.
     pub bytes: Vec<u8>,
@@ -21,17 +21,17 @@ impl Text {
     }
 }
 
-/// Gives the files that a definition refers to (QEMU `-readconfig`). Nothing is opened but through it.
+/// Reads the files to which a definition refers (QEMU `-readconfig`). No file is opened in any other way.
 pub trait Files {
-    /// The contents of a file by the path that the definition names it with.
+    /// The content of a file, by its path in the definition.
     ///
     /// # Errors
     ///
-    /// What stands in the way of reading it; the definition gets a doubt then.
+    /// The error of reading it; the definition then gets a doubt.
     fn contents(&self, path: &Path) -> io::Result<Vec<u8>>;
 }
 
-/// Gives no files: every reference to one becomes a doubt.
+/// Provides no files: every reference to one becomes a doubt.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFiles;
 
@@ -41,10 +41,10 @@ impl Files for NoFiles {
     }
 }
 
-/// The most bytes that are taken of a file that a definition refers to.
+/// The most bytes of a file to which a definition refers.
 const FILE_LIMIT: u64 = 1 << 20;
 
-/// Gives the files below a root directory: absolute paths begin there, relative ones in a folder of it.
+/// Provides the files below a root directory: absolute paths begin there, relative ones in a folder of it.
 #[derive(Debug, Clone)]
 pub struct FilesBelow {
     root: PathBuf,
@@ -53,13 +53,13 @@ pub struct FilesBelow {
 }
 
 impl FilesBelow {
-    /// Files below `root`, where relative paths begin in `folder` (a path as seen from the root).
+    /// Files below `root`, with relative paths from `folder` (a path as seen from the root).
     pub fn new(root: impl Into<PathBuf>, folder: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), folder: folder.into(), process: None }
     }
 
-    /// The same for a definition that a process made up, whose folder in `/proc` is `home`: a file that it names may be
-    /// on a file system that does not answer, and is not waited for without end then.
+    /// For a definition from a process whose folder in `/proc` is `home`: a file that it names may be on a
+    /// file system that does not answer, so the wait for it is limited.
     #[must_use]
     pub fn named_by(self, home: impl Into<PathBuf>) -> Self {
         Self { process: Some(home.into()), ..self }
@@ -87,7 +87,7 @@ impl FilesBelow {
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
             }
         }
-        // What a link says holds for the machine that the tree is of, and leads elsewhere here.
+        // The target of a link is valid on the tree's machine, and may lead elsewhere here.
         let whole = whole.canonicalize()?;
         if !whole.starts_with(self.root.canonicalize()?) {
             return Err(io::Error::new(
@@ -95,7 +95,7 @@ impl FilesBelow {
                 "a link leads out of the root directory",
             ));
         }
-        // A FIFO would wait for ever.
+        // Reading a FIFO would block for ever.
         if !std::fs::metadata(&whole)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
         }
@@ -111,31 +111,31 @@ impl FilesBelow {
 /// A part of a text that was replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edit {
-    /// First byte of the replaced part, in the text as it was.
+    /// The first byte of the replaced part, in the original text.
     pub start: usize,
-    /// The byte after its last; `start` when something was put in.
+    /// The byte after its last; `start` for an insertion.
     pub end: usize,
-    /// What stands there now.
+    /// The new text.
     pub new: Vec<u8>,
 }
 
-/// A change that the text cannot take.
+/// A change that cannot be made in the text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The change.
     pub change: Change,
-    /// Why not, and what to do instead: whole sentences.
+    /// The reason, and what to do instead: whole sentences.
     pub reason: String,
 }
 
 /// A text after changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edited {
-    /// The new text; all bytes outside of `edits` are the old ones.
+    /// The new text; all bytes outside of `edits` are unchanged.
     pub bytes: Vec<u8>,
-    /// What was replaced, in the order of the text, without overlaps.
+    /// The replacements, in the order of the text, without overlaps.
     pub edits: Vec<Edit>,
-    /// What else the reader should know, such as properties that a new device model does not have: whole sentences.
+    /// Notes, such as properties that a new device model does not have: whole sentences.
     pub notes: Vec<String>,
     /// Changes that were not made.
     pub refused: Vec<Refusal>,

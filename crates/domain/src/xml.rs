@@ -1,4 +1,4 @@
-//! XML with the place of every part, for texts of which only a few bytes shall change.
+//! XML with the place of every part, for texts in which only a few bytes change.
 
 mod node;
 mod pieces;

@@ -1,4 +1,4 @@
-//! libvirt's XML as QEMU's arguments, in the order in which libvirt gives them (`qemuBuildCommandLine`).
+//! Converts libvirt's XML to QEMU's arguments, in libvirt's order (`qemuBuildCommandLine`).
 
 mod block;
 mod character;
@@ -20,7 +20,7 @@ use crate::{Error, Text};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// An argument of several properties, as it is put together.
+/// An argument with several properties, under construction.
 #[derive(Debug, Clone)]
 struct Properties(String);
 
@@ -29,13 +29,13 @@ impl Properties {
         Self(escaped(first))
     }
 
-    /// With a property more.
+    /// Appends a property.
     fn with(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         let _ = write!(self.0, ",{name}={}", escaped(&value.to_string()));
         self
     }
 
-    /// With a property that may not be said.
+    /// Appends a property if it has a value.
     fn maybe(self, name: &str, value: Option<impl std::fmt::Display>) -> Self {
         match value {
             Some(value) => self.with(name, value),
@@ -44,12 +44,12 @@ impl Properties {
     }
 }
 
-/// The arguments as they grow.
+/// The arguments under construction.
 struct Writing<'t, 's> {
     domain: Part<'t, 's>,
     q35: bool,
     kvm: bool,
-    /// By kind of device, how many there were: the numbers in libvirt's aliases.
+    /// The number of devices so far by kind: the numbers in libvirt's aliases.
     counted: HashMap<&'static str, usize>,
     /// `<qemu:override>`: properties by alias.
     overrides: HashMap<String, Vec<(String, String)>>,
@@ -65,7 +65,7 @@ impl<'t> Writing<'t, '_> {
         self.out.arguments.extend([name.to_owned(), value.into()]);
     }
 
-    /// A device with what all devices have: its name, address, boot order, and what overrides say.
+    /// A device with the common properties of all devices: its name, address, boot order, and overrides.
     fn device(&mut self, element: Part<'t, '_>, id: &str, properties: Properties) {
         let properties = properties.with("id", id);
         let properties = properties.maybe("bootindex", element.get("boot@order"));
@@ -88,7 +88,7 @@ impl<'t> Writing<'t, '_> {
         element.get("alias@name").map_or(id, str::to_owned)
     }
 
-    /// What virtio's own driver can be told.
+    /// Properties of virtio's driver.
     fn virtio(&self, element: Part<'t, '_>, mut properties: Properties) -> Properties {
         for (path, name) in
             [("driver@iommu", "iommu_platform"), ("driver@ats", "ats"), ("driver@packed", "packed")]
@@ -157,7 +157,7 @@ fn overrides(root: Part<'_, '_>) -> HashMap<String, Vec<(String, String)>> {
 }
 
 impl Writing<'_, '_> {
-    /// `<qemu:commandline>`: its arguments stand last, as libvirt puts them. Gives its environment.
+    /// `<qemu:commandline>`: its arguments come last, as in libvirt. Returns its environment.
     fn passed_through(&mut self) -> Vec<(String, String)> {
         let mut environment = Vec::new();
         let Some(element) = qemu_element(self.domain.node, "commandline") else { return environment };

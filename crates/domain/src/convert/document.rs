@@ -1,4 +1,4 @@
-//! QEMU's arguments as libvirt's XML, in the order in which libvirt writes it.
+//! Converts QEMU's arguments to libvirt's XML, in libvirt's order.
 
 mod buses;
 mod character;
@@ -17,11 +17,11 @@ use crate::xml::{New, Style};
 use crate::{Definition, Device, Error, Files, Text};
 use buses::Buses;
 
-/// libvirt refuses more vCPUs than these without an IOMMU that has `eim` (`QEMU_MAX_VCPUS_WITHOUT_EIM`,
+/// The most vCPUs that libvirt allows without an IOMMU that has `eim` (`QEMU_MAX_VCPUS_WITHOUT_EIM`,
 /// `src/qemu/qemu_validate.c`).
 const VCPUS_WITHOUT_EIM: u32 = 255;
 
-/// What libvirt does itself, for every domain or by its own choice.
+/// Options that libvirt sets itself, for every domain or by its own choice.
 const OWN: [(&str, &str); 19] = [
     ("S", "libvirt starts the vCPUs."),
     ("daemonize", "libvirt watches over QEMU."),
@@ -44,19 +44,19 @@ const OWN: [(&str, &str); 19] = [
     ("writeconfig", "It changes nothing for the VM."),
 ];
 
-/// The document as it grows.
+/// The document under construction.
 struct Writing<'a> {
     definition: &'a Definition,
     options: &'a [GivenOption],
     buses: Buses,
     q35: bool,
     out: Converted,
-    /// `<qemu:commandline>`'s arguments that no option says as they stand here.
+    /// Arguments for `<qemu:commandline>` that are not in the options.
     added: Vec<String>,
     devices: Vec<New>,
     /// The number of each I/O thread, by its name.
     threads: Vec<(String, u32)>,
-    /// Names of disks in the guest that are taken.
+    /// Names of disks in the guest that are in use.
     targets: Vec<String>,
 }
 
@@ -91,17 +91,17 @@ pub(super) fn convert(text: &Text, files: &dyn Files) -> Result<Converted, Error
 }
 
 impl<'a> Writing<'a> {
-    /// The last option of a name.
+    /// The last option with a name.
     fn option(&self, name: &str) -> Option<&'a GivenOption> {
         self.options.iter().rev().find(|option| option.name == name)
     }
 
-    /// All options of a name, in order.
+    /// All options with a name, in order.
     fn all(&self, name: &'a str) -> impl Iterator<Item = &'a GivenOption> + use<'a> {
         self.options.iter().filter(move |option| option.name == name)
     }
 
-    /// Takes the last option of a name.
+    /// Takes the last option with a name.
     fn take(&self, name: &str) -> Option<&'a GivenOption> {
         let found = self.option(name)?;
         for option in self.options.iter().filter(|option| option.name == name) {
@@ -110,7 +110,7 @@ impl<'a> Writing<'a> {
         Some(found)
     }
 
-    /// Takes the option of a name with that `id`, or another key's value.
+    /// Takes the option with this name and this `id`, or value of another key.
     fn named(&self, name: &str, key: &str, value: &str) -> Option<&'a GivenOption> {
         let found =
             self.options.iter().find(|option| option.name == name && option.get(key) == Some(value))?;
@@ -118,7 +118,7 @@ impl<'a> Writing<'a> {
         Some(found)
     }
 
-    /// The option that a device comes from.
+    /// The option that defines a device.
     fn origin(&self, device: &Device) -> Option<&'a GivenOption> {
         let place = &device.place;
         let same =
@@ -126,7 +126,7 @@ impl<'a> Writing<'a> {
         self.options.iter().find(same).filter(|_| place.end > place.start)
     }
 
-    /// Whether it has more vCPUs than libvirt takes without an IOMMU that has `eim`.
+    /// Tests whether it has more vCPUs than libvirt allows without an IOMMU that has `eim`.
     fn is_wide(&self) -> bool {
         self.definition.most_vcpus() > VCPUS_WITHOUT_EIM
     }
@@ -139,7 +139,8 @@ impl<'a> Writing<'a> {
         self.out.losses.push(Loss { what: what.into(), why: why.to_owned() });
     }
 
-    /// Properties of a device that its element does not say are lost, except those that libvirt chooses itself.
+    /// Properties of a device that its element does not contain are losses, except those that libvirt chooses
+    /// itself.
     fn unsaid(&mut self, device: &Device, said: &[&str]) {
         const CHOSEN: [&str; 14] = [
             "driver",
@@ -157,7 +158,7 @@ impl<'a> Writing<'a> {
             "unit",
             "port",
         ];
-        // A device of a short option has that option's properties, not a driver's.
+        // A device of a short option has the properties of that option, not of a driver.
         let own = self.origin(device).is_none_or(|option| option.name == "device");
         for (name, value) in device.properties.iter().filter(|_| own) {
             let same = |other: &&str| other.replace('_', "-") == name.replace('_', "-");
@@ -171,7 +172,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Options that nothing was made of: libvirt's own, or passed through.
+    /// Options without a counterpart: libvirt's own, or passed through.
     fn remaining(&mut self) {
         for option in self.options {
             if option.used.get() {
@@ -185,12 +186,12 @@ impl<'a> Writing<'a> {
             if let Some((_, why)) = OWN.iter().find(|(name, _)| *name == option.name) {
                 option.used.set(true);
                 let said = if option.said.is_empty() { String::new() } else { format!(" {}", option.said) };
-                // What every domain has is no loss.
+                // An option that libvirt sets for every domain is not a loss.
                 if why.contains("for every domain") || why.contains("starts the vCPUs") {
                     continue;
                 }
                 self.loss(format!("-{}{said}", option.name), why);
-                // A monitor's end is its own alone.
+                // Only the monitor uses its character device.
                 if let (true, Some(id)) = (option.name == "mon", option.get("chardev")) {
                     self.named("chardev", "id", id);
                 }

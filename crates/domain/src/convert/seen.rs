@@ -1,15 +1,15 @@
-//! Which parts of libvirt's XML a conversion has looked at: the others are its losses.
+//! Records the parts of libvirt's XML that a conversion has read: the others are losses.
 
 use super::Loss;
 use crate::xml::{Node, SECRET};
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-/// The parts that were looked at, by the byte that each begins with.
+/// The parts that were read, by their first byte.
 #[derive(Debug, Default)]
 pub(super) struct Seen(RefCell<HashSet<usize>>);
 
-/// An element whose parts are seen when they are read.
+/// An element that records the parts that are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part<'t, 's> {
     pub(super) node: Node<'t>,
@@ -35,7 +35,7 @@ impl<'t, 's> Part<'t, 's> {
         Self { node, seen: self.seen }
     }
 
-    /// The value at a path (`driver@cache`, `source@file`, `name`), which is seen by that.
+    /// The value at a path (`driver@cache`, `source@file`, `name`), recorded as read.
     pub(super) fn get(self, path: &str) -> Option<&'t str> {
         let (below, name) = path.split_once('@').map_or((path, None), |(below, name)| (below, Some(name)));
         let node = if below.is_empty() { self.node } else { self.node.child(below)? };
@@ -47,12 +47,12 @@ impl<'t, 's> Part<'t, 's> {
         node.get(name)
     }
 
-    /// Whether a switch is on.
+    /// Tests whether a switch is on.
     pub(super) fn on(self, path: &str) -> bool {
         matches!(self.get(path), Some("on" | "yes"))
     }
 
-    /// Whether an element is there.
+    /// Tests whether an element exists.
     pub(super) fn has(self, path: &str) -> bool {
         self.child(path).is_some()
     }
@@ -69,7 +69,7 @@ impl<'t, 's> Part<'t, 's> {
         self.node.children().map(move |node| self.at(node))
     }
 
-    /// The children of a name, in order.
+    /// The children with a name, in order.
     pub(super) fn all(self, name: &str) -> Vec<Self> {
         let found = self.node.children().filter(|child| child.full_name() == name);
         found
@@ -78,14 +78,14 @@ impl<'t, 's> Part<'t, 's> {
             .collect()
     }
 
-    /// Takes all below an element for seen: it changes nothing for QEMU.
+    /// Marks everything below an element as read: it has no effect on QEMU.
     pub(super) fn ignore(self, path: &str) {
         for child in self.node.children().filter(|child| child.full_name() == path) {
             self.at(child).ignore_all();
         }
     }
 
-    /// The same for the element itself.
+    /// Marks the element itself as read, with everything below it.
     pub(super) fn ignore_all(self) {
         self.seen.mark(self.node.element().tag.start);
         for attribute in &self.node.element().attributes {
@@ -96,7 +96,7 @@ impl<'t, 's> Part<'t, 's> {
         }
     }
 
-    /// What was not looked at, as the topmost elements of which nothing was, and as single attributes.
+    /// The parts that were not read, as the topmost elements without a read part, and as single attributes.
     pub(super) fn losses(self) -> Vec<Loss> {
         let mut losses = Vec::new();
         self.unseen("", &mut losses);
@@ -128,7 +128,7 @@ impl<'t, 's> Part<'t, 's> {
         }
     }
 
-    /// Whether anything in it was looked at.
+    /// Tests whether any part of it was read.
     fn is_seen(self) -> bool {
         let element = self.node.element();
         self.seen.has(element.tag.start)
@@ -137,7 +137,7 @@ impl<'t, 's> Part<'t, 's> {
     }
 }
 
-/// Why a part has no equal among QEMU's arguments.
+/// The reason why a part has no counterpart in QEMU's arguments.
 fn why(path: &str) -> String {
     const WHY: [(&str, &str); 20] = [
         ("metadata", "It is for libvirt's clients alone."),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// The command, one option with its argument a line.
+/// The command, with an option and its argument on each line.
 pub(super) fn command(environment: &[(String, String)], arguments: &[String]) -> String {
     let mut text = String::new();
     for (name, value) in environment {
@@ -20,7 +20,8 @@ pub(super) fn command(environment: &[(String, String)], arguments: &[String]) ->
     text
 }
 
-/// An argument as a shell reads it; control characters by their names, so that no terminal obeys them.
+/// An argument quoted for a shell; control characters are written as escapes, so that they do not reach a
+/// terminal.
 pub(super) fn quoted(text: &str) -> String {
     let plain = |one: char| one.is_ascii_alphanumeric() || "-_=,./:+@%".contains(one);
     if !text.is_empty() && text.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Changes in libvirt's XML, one after the other, each as a few replaced bytes.
+//! Makes changes in libvirt's XML, in turn, each as a few replaced bytes.
 
 mod devices;
 mod holds;
@@ -14,7 +14,7 @@ use holds::holds;
 pub(crate) use order::DEVICES;
 pub(crate) use processor::has_element;
 
-/// What a change comes to: parts of the text with what shall stand there.
+/// The replacements of a change.
 #[derive(Debug, Default)]
 struct Made {
     replacements: Vec<Replacement>,
@@ -37,19 +37,19 @@ impl Made {
     }
 }
 
-/// What a change can look at. A refusal is a `String`: whole sentences.
+/// The state that a change uses. A refusal is a `String`: whole sentences.
 struct Step<'t> {
     domain: Node<'t>,
     definition: &'t Definition,
     style: Style,
 }
 
-/// The text while it is changed.
+/// The text during the changes.
 struct Editing<'o> {
     name: &'o str,
     pieces: Pieces,
     current: String,
-    /// Where each device of the definition began in the text as it was.
+    /// The start of each device of the definition in the original text.
     devices: Vec<usize>,
 }
 
@@ -94,7 +94,7 @@ impl Editing<'_> {
             Step { domain, definition: &definition, style: Style::of(&tree) }.make(&change)?
         };
         let mut replacements = made.replacements;
-        // From the end, so that the earlier ones stay where they are; of those at one byte the last one first.
+        // From the end, so that earlier places stay valid; at the same byte the last one first.
         replacements.sort_by_key(|(part, _)| part.start);
         let (mut pieces, mut current) = (self.pieces.clone(), self.current.clone());
         for (part, new) in replacements.iter().rev() {
@@ -121,7 +121,7 @@ impl Editing<'_> {
         Ok(read_domain(find::domain(self.name, &tree).map_err(|error| error.to_string())?, &NoFiles))
     }
 
-    /// The change with its device's position in the text as it is now: an earlier change may have added one.
+    /// The change with its device's index in the current text: an earlier change may have added a device.
     fn moved(&self, change: &Change, definition: &Definition) -> Result<Change, String> {
         let mut change = change.clone();
         let position = match &mut change {
@@ -138,7 +138,8 @@ impl Editing<'_> {
         Ok(change)
     }
 
-    /// What QEMU refuses to start for (`kvm_hyperv_properties` in QEMU's `target/i386/kvm/kvm.c`).
+    /// Enlightenments without which QEMU refuses to start (`kvm_hyperv_properties` in QEMU's
+    /// `target/i386/kvm/kvm.c`).
     fn missing_enlightenments(&self) -> Vec<String> {
         const NEEDS: [(&str, &str); 8] = [
             ("synic", "vpindex"),

@@ -5,7 +5,7 @@ use super::reading::Reading;
 use crate::xml::{Node, SECRET, Value};
 use crate::{Backend, Device, DeviceKind, Set};
 
-/// Children of `<devices>` that are no devices of the guest: what QEMU shows or plays them on, and its program.
+/// Children of `<devices>` that are not devices of the guest: displays, audio backends, and QEMU's program.
 const NO_DEVICES: [&str; 6] = ["emulator", "graphics", "audio", "lease", "nvram", "redirfilter"];
 
 impl<'t> Reading<'t> {
@@ -25,7 +25,7 @@ impl<'t> Reading<'t> {
                 "controller" => (DeviceKind::Controller, names::controller(node, machine)),
                 "hostdev" => {
                     let model = names::assigned(node);
-                    // What passes through the VMM is none of the guest's own.
+                    // Devices that pass through the VMM do not belong to the guest alone.
                     let kind = match model.as_str() {
                         "usb-host" => DeviceKind::Other,
                         "scsi-generic" => DeviceKind::Disk,
@@ -37,7 +37,7 @@ impl<'t> Reading<'t> {
                 "video" => (DeviceKind::Display, names::video(node, primary == Some(node.index))),
                 "sound" => (DeviceKind::Sound, Some(names::sound(node))),
                 "input" => (DeviceKind::Input, Some(names::input(node))),
-                // The first console of the kind `serial` is the first <serial> seen from the guest.
+                // The first console of the kind `serial` is the guest's view of the first <serial>.
                 "console" if serial && matches!(node.find("target@type"), None | Some("serial")) => continue,
                 "serial" | "parallel" | "console" | "channel" => {
                     (DeviceKind::Serial, Some(names::character(node)))
@@ -90,16 +90,16 @@ impl<'t> Reading<'t> {
     }
 }
 
-/// Elements that are known, and are no device for some of their models.
+/// Known elements that are not devices for some of their models.
 fn is_known(node: Node<'_>) -> bool {
     ["memballoon", "watchdog", "panic", "memory", "video", "controller"].contains(&node.full_name())
 }
 
-/// Elements of a device that are deeper, and more properties than this, are none that libvirt knows.
+/// The limits of nesting and of properties, beyond any element of libvirt.
 const DEEPEST: usize = 5;
 const MOST_PROPERTIES: usize = 512;
 
-/// All that is written of a device: `driver@cache`, `target@bus`, `alias@name`.
+/// All attributes and texts of a device: `driver@cache`, `target@bus`, `alias@name`.
 fn flatten(node: Node<'_>, path: &str, depth: usize, into: &mut Vec<(String, String)>) {
     for attribute in &node.element().attributes {
         let name = &node.tree.text[attribute.name.clone()];
@@ -108,7 +108,7 @@ fn flatten(node: Node<'_>, path: &str, depth: usize, into: &mut Vec<(String, Str
     }
     let text = node.element().text.trim();
     if !text.is_empty() {
-        // Cookies let their bearer in.
+        // Cookies grant access.
         let text = if path.ends_with("cookie") { "***" } else { text };
         into.push((path.to_owned(), text.to_owned()));
     }
@@ -134,7 +134,7 @@ fn backend(node: Node<'_>, kind: DeviceKind, model: &str) -> Option<Set<Backend>
     match (kind, said.text) {
         (DeviceKind::Disk, "vhostvdpa") | (DeviceKind::Network, "vdpa") => Some(said.set(Backend::Vdpa)),
         (DeviceKind::Network, "vhostuser") => Some(said.set(Backend::VhostUser)),
-        // Networks in user space have no tap that the kernel could serve.
+        // User-space networks have no tap that the kernel could serve.
         (DeviceKind::Network, "user" | "udp" | "server" | "client" | "mcast") => Some(said.set(Backend::Vmm)),
         (DeviceKind::Network, _) => {
             let driver = node.value("driver@name")?;
@@ -156,7 +156,7 @@ fn iothreads(node: Node<'_>) -> Vec<Set<String>> {
     one.into_iter().chain(mapped).map(|id: Value<'_>| id.set(format!("iothread{}", id.text))).collect()
 }
 
-/// What a device is on the host.
+/// The resource of a device on the host.
 fn source(node: Node<'_>) -> Option<Set<String>> {
     let source = node.child("source")?;
     if let Some(address) = source.child("address") {
@@ -167,7 +167,7 @@ fn source(node: Node<'_>) -> Option<Set<String>> {
             return Some(uuid.string());
         }
     }
-    // Bridges of open vSwitch and networks of libvirt name no tap; their own names are what the host knows.
+    // Open vSwitch bridges and libvirt networks name no tap; the host knows them by their own names.
     let names = ["file", "dev", "bridge", "network", "name", "volume", "path", "dir", "socket", "wwpn"];
     names.into_iter().find_map(|name| source.attribute(name)).map(|value| value.string())
 }

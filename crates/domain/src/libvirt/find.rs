@@ -1,9 +1,9 @@
-//! The domain within a text.
+//! Finds the domain in a text.
 
 use crate::Error;
 use crate::xml::{Node, Tree};
 
-/// The one domain of a text: its root, or within what libvirt wraps around domains.
+/// The only domain of a text: its root, or within libvirt's wrapper elements.
 pub(crate) fn domain<'t>(name: &str, tree: &'t Tree<'t>) -> Result<Node<'t>, Error> {
     let mut domains = tree.roots.iter().filter_map(|&index| within(Node { tree, index }));
     let Some(domain) = domains.next() else {

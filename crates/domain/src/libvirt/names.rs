@@ -1,8 +1,8 @@
-//! QEMU's names of the devices that libvirt's elements describe (libvirt `qemu_command.c`, `qemu_domain.c`).
+//! QEMU's names of the devices of libvirt's elements (libvirt `qemu_command.c`, `qemu_domain.c`).
 
 use crate::xml::Node;
 
-/// What libvirt takes for an interface without a model on x86 (`qemuDomainDefaultNetModel`).
+/// libvirt's default model of an interface on x86 (`qemuDomainDefaultNetModel`).
 const DEFAULT_NETWORK: &str = "rtl8139";
 
 /// A virtio device: its bus and its revision are part of QEMU's name.
@@ -19,7 +19,7 @@ pub(crate) fn virtio(node: Node<'_>, base: &str) -> String {
     }
 }
 
-/// The bus of a disk: said, or told by the name in the guest (libvirt `virDiskNameToBusDeviceIndex`).
+/// The bus of a disk: as given, or by the name in the guest (libvirt `virDiskNameToBusDeviceIndex`).
 pub(crate) fn disk_bus<'t>(disk: Node<'t>) -> &'t str {
     disk.find("target@bus").unwrap_or_else(|| match disk.find("target@dev").unwrap_or_default().get(..2) {
         Some("vd") => "virtio",
@@ -63,14 +63,14 @@ pub(crate) fn interface(interface: Node<'_>) -> String {
     }
 }
 
-/// `None` for what belongs to the machine and is no device of its own.
+/// `None` for a controller that is part of the machine.
 pub(crate) fn controller(controller: Node<'_>, machine: &str) -> Option<String> {
     let model = controller.find("@model");
     let first = matches!(controller.find("@index"), None | Some("0"));
     let q35 = machine.contains("q35");
     Some(match (controller.find("@type")?, model) {
         ("usb", Some("none")) | ("pci", Some("pcie-root" | "pci-root")) | ("isa", _) => return None,
-        // What libvirt takes without a model depends on the machine; piix3's is what it falls back to.
+        // libvirt's default model depends on the machine; piix3's is the fallback.
         ("usb", None | Some("piix3-uhci")) => "piix3-usb-uhci".into(),
         ("usb", Some("piix4-uhci")) => "piix4-usb-uhci".into(),
         ("usb", Some("ehci")) => "usb-ehci".into(),
@@ -103,7 +103,7 @@ pub(crate) fn controller(controller: Node<'_>, machine: &str) -> Option<String> 
         ("pci", Some("pcie-switch-downstream-port")) => "xio3130-downstream".into(),
         ("pci", Some("pci-expander-bus")) => "pxb".into(),
         ("pci", Some("pcie-expander-bus")) => "pxb-pcie".into(),
-        // `<model name=>` tells which of QEMU's it is; `pcie-root-port` is what libvirt takes for new domains.
+        // `<model name=>` selects QEMU's model; `pcie-root-port` is libvirt's choice for new domains.
         ("pci", Some("pcie-root-port")) => {
             controller.find("model@name").unwrap_or("pcie-root-port").to_owned()
         }
@@ -112,7 +112,7 @@ pub(crate) fn controller(controller: Node<'_>, machine: &str) -> Option<String> 
     })
 }
 
-/// A display adapter; the first one, or the one that says so, is the one with VGA's registers.
+/// A display adapter; the first one, or the one marked as primary, has VGA's registers.
 pub(crate) fn video(video: Node<'_>, primary: bool) -> Option<String> {
     let accelerated = video.find("model/acceleration@accel3d") == Some("yes");
     let suffix = if accelerated { "-gl" } else { "" };

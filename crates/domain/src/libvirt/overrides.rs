@@ -1,11 +1,11 @@
-//! What QEMU's own arguments in libvirt's XML do: they come after libvirt's and win over them.
+//! The effect of QEMU's own arguments in libvirt's XML: they come after libvirt's and override them.
 
 use super::reading::Reading;
 use crate::xml::{Node, Value};
 use crate::{Definition, Files, Place, Set, Text, qemu};
 use std::collections::HashMap;
 
-/// The namespace of `<qemu:commandline>`, whatever its prefix.
+/// The namespace of `<qemu:commandline>`, whose prefix may be any.
 const NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
 
 /// An element of QEMU's namespace below the domain.
@@ -15,7 +15,7 @@ pub(crate) fn element<'t>(domain: Node<'t>, name: &str) -> Option<Node<'t>> {
     })
 }
 
-/// The arguments as a process would get them, and where in that text each begins.
+/// The arguments as for a process, and the start of each in that text.
 struct Arguments<'t> {
     bytes: Vec<u8>,
     starts: Vec<usize>,
@@ -23,7 +23,7 @@ struct Arguments<'t> {
 }
 
 impl Arguments<'_> {
-    /// The place in the XML of a part of the arguments.
+    /// The place in the XML that corresponds to a part of the arguments.
     fn place(&self, part: &Place) -> Place {
         let value = |byte: usize| {
             let number = self.starts.partition_point(|start| *start <= byte);
@@ -41,7 +41,7 @@ impl Arguments<'_> {
         Set::new(set.value.clone(), self.place(&set.place))
     }
 
-    /// Takes what the arguments say over what the XML says.
+    /// Overrides the XML's value with that of the arguments.
     fn over<T: Clone>(&self, ours: &mut Option<Set<T>>, theirs: Option<&Set<T>>) {
         if let Some(theirs) = theirs.filter(|set| set.place.end > set.place.start) {
             *ours = Some(self.map(theirs));
@@ -163,7 +163,7 @@ fn merge(ours: &mut Definition, theirs: &Definition, arguments: &Arguments<'_>) 
     ours.doubts.extend(theirs.doubts.iter().map(|doubt| format!("In <qemu:commandline>: {doubt}")));
 }
 
-/// A second `-cpu` stands instead of the first one, not beside it.
+/// A second `-cpu` replaces the first one.
 fn processor(ours: &mut Definition, theirs: &Definition, arguments: &Arguments<'_>) {
     let cpu = &theirs.cpu;
     if let Some(model) = &cpu.model {

@@ -4,7 +4,7 @@ use super::reading::Reading;
 use crate::xml::Node;
 use crate::{Accelerator, FeatureState, GuestIommu, Irqchip, Set, TickPolicy};
 
-/// Children of `<clock>`'s timers that KVM's guests can have.
+/// Tick policies of `<clock>`'s timers that KVM's guests can have.
 const POLICIES: [(&str, TickPolicy); 4] = [
     ("delay", TickPolicy::Delay),
     ("discard", TickPolicy::Discard),
@@ -44,7 +44,7 @@ impl<'t> Reading<'t> {
                 self.definition.machine.properties.push(Set::new(property, state.place));
             }
         }
-        // Features of KVM's that are QEMU's properties of the CPU.
+        // Features of KVM that are properties of QEMU's CPU.
         let named = [("pvspinlock@state", "kvm-pv-unhalt"), ("apic@eoi", "kvm-pv-eoi")];
         for (path, name) in named {
             if features.value(path).is_some() {

@@ -12,12 +12,12 @@ const POLICIES: [(&str, FeatureState); 5] = [
     ("forbid", FeatureState::Off),
 ];
 
-/// QEMU's name of a feature or an enlightenment: libvirt writes some with underscores.
+/// QEMU's name of a feature or an enlightenment; libvirt writes some with underscores.
 pub(super) fn qemu_name(name: &str) -> String {
     name.replace('_', "-")
 }
 
-/// libvirt's name of a feature: those that it writes with underscores (`cpu_map/x86_features.xml`).
+/// libvirt's name of a feature, some of which have underscores (`cpu_map/x86_features.xml`).
 pub(crate) fn libvirt_name(name: &str) -> String {
     const UNDERSCORES: [&str; 10] = [
         "cmp-legacy",

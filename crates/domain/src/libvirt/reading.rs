@@ -1,13 +1,13 @@
-//! What every part of the reader works on.
+//! The state of the reader, which all its parts use.
 
 use crate::xml::{Node, Value};
 use crate::{Definition, Form, Set};
 use std::str::FromStr;
 
-/// More vCPUs or I/O threads than any machine type has.
+/// A limit beyond the vCPUs or I/O threads of any machine type.
 pub(super) const MOST_THREADS: u32 = 4096;
 
-/// A definition that is being read.
+/// A definition under construction.
 #[derive(Debug)]
 pub(super) struct Reading<'t> {
     pub(super) domain: Node<'t>,
@@ -19,7 +19,7 @@ impl<'t> Reading<'t> {
         Self { domain, definition: Definition::empty(Form::Libvirt) }
     }
 
-    /// A number at a path; a doubt when there is something else.
+    /// A number at a path; a doubt if it is something else.
     pub(super) fn number<N: FromStr>(&mut self, node: Node<'t>, path: &str) -> Option<Set<N>> {
         let value = node.value(path)?;
         let number = value.number();
@@ -29,7 +29,7 @@ impl<'t> Reading<'t> {
         number
     }
 
-    /// `on` or `off`, `yes` or `no` at a path; a doubt when there is something else.
+    /// `on` or `off`, `yes` or `no` at a path; a doubt if it is something else.
     pub(super) fn switch(&mut self, node: Node<'t>, path: &str) -> Option<Set<bool>> {
         let value = node.value(path)?;
         let switch = value.switch();
@@ -39,7 +39,7 @@ impl<'t> Reading<'t> {
         switch
     }
 
-    /// `<x state='on'/>`, which is also meant by `<x/>`.
+    /// `<x state='on'/>`, for which `<x/>` is short.
     pub(super) fn state(&mut self, node: Node<'t>) -> Option<Set<bool>> {
         match node.attribute("state") {
             None => Some(Set::new(true, node.place())),
@@ -56,7 +56,7 @@ impl<'t> Reading<'t> {
         self.definition.doubts.push(doubt);
     }
 
-    /// The list in a path of a switch's values, for values that are one of few.
+    /// The entry of a list of known values; a doubt if it is not in the list.
     pub(super) fn one_of<T: Copy>(&mut self, value: &Value<'_>, known: &[(&str, T)]) -> Option<Set<T>> {
         let found = known.iter().find(|(name, _)| *name == value.text);
         if found.is_none() {

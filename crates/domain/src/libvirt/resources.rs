@@ -1,11 +1,11 @@
-//! Memory, vCPUs, I/O threads, and where they may run.
+//! Memory, vCPUs, I/O threads, and their affinities.
 
 use super::reading::{MOST_THREADS, Reading};
 use crate::xml::{Node, Value};
 use crate::{IoThread, Set};
 use std::collections::BTreeSet;
 
-/// More characters than a list of 4096 CPUs with a gap after each.
+/// A limit beyond a list of 4096 CPUs with a gap after each.
 const LONGEST_LIST: usize = 20_000;
 
 impl<'t> Reading<'t> {
@@ -20,7 +20,7 @@ impl<'t> Reading<'t> {
         self.pins();
     }
 
-    /// Memory with libvirt's units (`virScaleInteger`): KiB when none is said.
+    /// Memory in libvirt's units (`virScaleInteger`): KiB by default.
     fn mebibytes(&mut self, value: &Value<'_>, unit: Option<&str>) -> Option<Set<u64>> {
         let unit = unit.unwrap_or("KiB");
         let decimal = unit.len() == 2 && unit.ends_with(['B', 'b']);
@@ -73,7 +73,7 @@ impl<'t> Reading<'t> {
                 let doubt = format!("Line {}: {} asks for more threads than can be.", place.line, place.text);
                 self.definition.doubts.push(doubt);
             } else {
-                // libvirt numbers those without an <iothread> from 1, leaving out the ones that have one.
+                // libvirt numbers threads without an <iothread> from 1, skipping the numbers of the others.
                 let wanted = count.value as usize;
                 for number in 1..=MOST_THREADS {
                     if numbers.len() >= wanted {
@@ -89,7 +89,7 @@ impl<'t> Reading<'t> {
         self.definition.iothreads = threads.collect();
     }
 
-    /// A list of CPUs. One is copied for every vCPU, so a list that no host has is not taken.
+    /// A list of CPUs. It is copied for every vCPU, so lists that are too long for any host are rejected.
     fn cpus(&mut self, node: Node<'t>, path: &str) -> Option<Set<String>> {
         let value = node.value(path)?;
         if value.text.len() > LONGEST_LIST {
@@ -125,7 +125,7 @@ impl<'t> Reading<'t> {
                 _ => {}
             }
         }
-        // `<vcpu cpuset=>` holds for all vCPUs that have no pin of their own, and for I/O threads.
+        // `<vcpu cpuset=>` applies to all vCPUs without their own pin, and to I/O threads.
         if let Some(everywhere) = everywhere {
             let count = self.definition.vcpus.maximum.as_ref().map_or(0, |count| count.value);
             for vcpu in 0..count.min(MOST_THREADS) {

@@ -1,14 +1,14 @@
-//! One argument of a command line: what it says, and which bytes of the text say each part of it.
+//! An argument of a command line: its value, and the bytes of the text for each part of it.
 
 use crate::Place;
 use std::ops::Range;
 
-/// How a byte of an argument is written in the text.
+/// The quoting of an argument's byte in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quote {
-    /// As it is: the arguments of a process, or a line that is one argument.
+    /// Literal: the arguments of a process, or a line that is one argument.
     Plain,
-    /// For a shell, outside of quotation marks.
+    /// In a shell, outside of quotation marks.
     Bare,
     /// Between `'`.
     Single,
@@ -36,7 +36,7 @@ impl Quote {
         }
     }
 
-    /// Whether a shell takes the character for itself.
+    /// Tests whether a shell interprets the character.
     fn escapes(self, character: char) -> bool {
         match self {
             Self::Plain => false,
@@ -47,7 +47,7 @@ impl Quote {
         }
     }
 
-    /// A text as it is written within these quotation marks.
+    /// A text quoted within these quotation marks.
     fn write(self, text: &str) -> String {
         let mut written = String::with_capacity(text.len());
         for character in text.chars() {
@@ -61,12 +61,13 @@ impl Quote {
     }
 }
 
-/// A run of an argument's bytes that is written in one way.
+/// A run of an argument's bytes with one quoting.
 #[derive(Debug, Clone)]
 struct Segment {
-    /// Its first byte in the argument, and the byte after its last.
+    /// Its range in the argument's value.
     said: Range<usize>,
-    /// The bytes of the text that say it. As many as `said` has: then each says its own. Otherwise all say it together.
+    /// Its range in the text. If both have the same length, bytes correspond one to one; otherwise as a
+    /// whole.
     written: Range<usize>,
     quote: Quote,
 }
@@ -85,11 +86,11 @@ impl Segment {
 /// One argument.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Argument {
-    /// What it says. Bytes that are no UTF-8 are U+FFFD here.
+    /// Its value. Bytes that are not UTF-8 are U+FFFD here.
     pub(super) text: String,
-    /// The bytes of the text that it has, quotation marks included.
+    /// Its range in the text, with quotation marks.
     pub(super) written: Range<usize>,
-    /// The line it begins in, from 1.
+    /// Its line, from 1.
     pub(super) line: usize,
     segments: Vec<Segment>,
 }
@@ -100,7 +101,7 @@ impl Argument {
         Self { text: String::new(), written: start..start, line, segments: Vec::new() }
     }
 
-    /// Takes bytes that say themselves.
+    /// Appends bytes that stand for themselves.
     pub(super) fn take(&mut self, bytes: &[u8], mut from: usize, quote: Quote) {
         for chunk in bytes.utf8_chunks() {
             let valid = chunk.valid();
@@ -113,7 +114,7 @@ impl Argument {
         }
     }
 
-    /// Takes something that is written otherwise than it is said.
+    /// Appends a value whose text is different.
     pub(super) fn push(&mut self, said: &str, written: Range<usize>, quote: Quote) {
         self.written.end = self.written.end.max(written.end);
         if said.is_empty() {
@@ -133,7 +134,7 @@ impl Argument {
         self.segments.push(Segment { said: start..self.text.len(), written, quote });
     }
 
-    /// Drops what comes before a byte of what it says.
+    /// Drops the part before a byte of the value.
     pub(super) fn without_first(mut self, bytes: usize) -> Self {
         if let Some(segment) = self.segment(bytes) {
             self.written.start = segment.byte(bytes).start;
@@ -154,10 +155,10 @@ impl Argument {
         self.segments.get(position)
     }
 
-    /// The bytes of the text that say a part of the argument, and how its first and its last byte are quoted.
+    /// The range of the text for a part of the value, and the quoting of its first and its last byte.
     fn part(&self, said: Range<usize>) -> Option<(Range<usize>, Quote, Quote)> {
         if said.is_empty() {
-            // What is put in joins what stands before it.
+            // An insertion joins the part before it.
             let (byte, after) = match said.start.checked_sub(1) {
                 Some(before) => (before, true),
                 None => (0, false),
@@ -171,7 +172,7 @@ impl Argument {
         Some((first.byte(said.start).start..last.byte(said.end - 1).end, first.quote, last.quote))
     }
 
-    /// What to write where, so that a part of the argument says something else.
+    /// The replacement in the text that changes a part of the value.
     pub(super) fn replacement(&self, said: Range<usize>, new: &str) -> (Range<usize>, String) {
         let Some((written, first, last)) = self.part(said) else {
             return (self.written.clone(), quoted(new));
@@ -187,7 +188,7 @@ impl Argument {
     /// The place of a part of the argument.
     pub(super) fn place(&self, said: Range<usize>, bytes: &[u8]) -> Place {
         let written = match self.part(said) {
-            // A quotation mark that is opened in the part is shown closed.
+            // A quotation mark that is opened in the part is shown as closed.
             Some((written, first, last)) if first != last => {
                 let closing = last.closing();
                 let closed =
@@ -201,7 +202,7 @@ impl Argument {
     }
 }
 
-/// The place of some bytes of a text.
+/// The place of a range of the text.
 pub(super) fn place(written: Range<usize>, line: usize, bytes: &[u8]) -> Place {
     Place {
         text: shown(bytes.get(written.clone()).unwrap_or_default()),
@@ -215,10 +216,10 @@ pub(super) fn place(written: Range<usize>, line: usize, bytes: &[u8]) -> Place {
 const SHOWN: usize = 120;
 
 fn shown(bytes: &[u8]) -> String {
-    // Four bytes are the most that a character has.
+    // A character has at most four bytes.
     let head = &bytes[..bytes.len().min(4 * SHOWN + 4)];
     let text = String::from_utf8_lossy(head).replace('\0', " ");
-    // A shell's continuation says nothing.
+    // A shell's line continuation is not shown.
     let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let mut words = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = words.char_indices().nth(SHOWN) {
@@ -230,7 +231,7 @@ fn shown(bytes: &[u8]) -> String {
     words
 }
 
-/// A new argument for a shell, in single quotation marks where it needs any.
+/// A new argument for a shell, in single quotation marks if it needs any.
 pub(super) fn quoted(text: &str) -> String {
     if !text.is_empty() && !text.chars().any(|character| Quote::Bare.escapes(character)) {
         return text.to_owned();

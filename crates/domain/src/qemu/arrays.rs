@@ -1,12 +1,12 @@
-//! Arrays of a shell: `args=( -m 4G ); args+=( -smp 4 ); qemu-system-x86_64 "${args[@]}"`.
+//! Shell arrays: `args=( -m 4G ); args+=( -smp 4 ); qemu-system-x86_64 "${args[@]}"`.
 
 use super::argument::Argument;
 use super::words::{Token, Words};
 
-/// The most arrays that are looked up for a command: each is one pass through the text.
+/// The most arrays that are looked up for a command: each takes one pass through the text.
 const LIMIT: usize = 16;
 
-/// The arguments with every array of the text in its place.
+/// The arguments with the elements of each array in its place.
 pub(super) fn expanded(arguments: Vec<Argument>, bytes: &[u8]) -> Vec<Argument> {
     if !arguments.iter().any(|argument| name(&argument.text).is_some()) {
         return arguments;
@@ -37,7 +37,7 @@ fn name(argument: &str) -> Option<&str> {
     (!name.is_empty() && name.len() < 64 && name.bytes().all(fits)).then_some(name)
 }
 
-/// What the text puts into an array.
+/// The elements that the text adds to an array.
 fn elements(name: &str, bytes: &[u8]) -> Vec<Argument> {
     let mut found = Vec::new();
     let (mut at, mut line) = (0, 1);
@@ -65,7 +65,7 @@ fn elements(name: &str, bytes: &[u8]) -> Vec<Argument> {
                 found.append(&mut elements);
             }
             (at, line) = (words.at.max(end), words.line.max(line + 1));
-            // An array's last line may go on with something else, which no other array begins in.
+            // The last line of an array may continue with other code, in which no other array begins.
             if let Some(length) = bytes[at..].iter().position(|&byte| byte == b'\n').filter(|_| at > end) {
                 at += length + 1;
                 line += 1;

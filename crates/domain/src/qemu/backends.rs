@@ -1,4 +1,4 @@
-//! What devices work on: `-drive`, `-blockdev` and `-netdev`.
+//! The backends of devices: `-drive`, `-blockdev` and `-netdev`.
 
 use super::items::Item;
 use super::properties::{Property, switch};
@@ -6,7 +6,7 @@ use super::reading::Reading;
 use crate::{Backend, Device, Set};
 use std::collections::HashMap;
 
-/// Positions of the items that devices refer to.
+/// Indices of the items to which devices refer.
 #[derive(Debug, Default)]
 pub(super) struct Backends {
     drives: HashMap<String, usize>,
@@ -15,7 +15,7 @@ pub(super) struct Backends {
 }
 
 impl Backends {
-    /// Those of a command. Of two with one name the first counts, as QEMU takes no second.
+    /// The backends of a command. Of two with one name the first counts, because QEMU rejects the second.
     pub(super) fn of(reading: &Reading<'_>) -> Self {
         let mut found = Self::default();
         for (number, item) in reading.items.iter().enumerate() {
@@ -32,19 +32,19 @@ impl Backends {
         found
     }
 
-    /// The item that a disk's `drive=` names.
+    /// The item of a disk's `drive=`.
     pub(super) fn disk(&self, name: &str) -> Option<usize> {
         self.nodes.get(name).or_else(|| self.drives.get(name)).copied()
     }
 
-    /// The item that a network interface's `netdev=` names.
+    /// The item of a network interface's `netdev=`.
     pub(super) fn network(&self, name: &str) -> Option<usize> {
         self.networks.get(name).copied()
     }
 
-    /// The nodes below a block device, itself first: format, filters, and the file.
+    /// The nodes below a block device, starting with itself: format, filters, and the file.
     fn chain(&self, reading: &Reading<'_>, first: usize) -> Vec<usize> {
-        // Longer ones are rings.
+        // Longer chains are loops.
         const LONGEST: usize = 16;
         let mut found = vec![first];
         while let Some(file) = found.last().and_then(|&last| lowest_property(&reading.items[last], "file")) {
@@ -56,12 +56,12 @@ impl Backends {
         found
     }
 
-    /// The item of a disk's backend in which its way of reading and writing (`aio`) is said or would be.
+    /// The item of a disk's backend that has, or would have, its I/O method (`aio`).
     pub(super) fn lowest(&self, reading: &Reading<'_>, first: usize) -> usize {
         self.chain(reading, first).last().copied().unwrap_or(first)
     }
 
-    /// Puts what a disk's backend says into the device.
+    /// Adds the settings of a disk's backend to the device.
     pub(super) fn describe_disk(&self, reading: &Reading<'_>, first: usize, device: &mut Device) {
         for number in self.chain(reading, first) {
             let item = &reading.items[number];
@@ -76,7 +76,7 @@ impl Backends {
         }
     }
 
-    /// Puts what a network interface's backend says into the device.
+    /// Adds the settings of a network interface's backend to the device.
     pub(super) fn describe_network(reading: &Reading<'_>, item: &Item, device: &mut Device) {
         let kind = item.value("type").unwrap_or_default();
         let (backend, place) = match kind {
@@ -86,7 +86,7 @@ impl Backends {
             _ => {
                 let force = reading.switch(item, "vhostforce").filter(|set| set.value);
                 let switch = reading.switch(item, "vhost").or(force);
-                // File descriptors alone do not switch it on, but nobody passes them in vain: libvirt says both.
+                // File descriptors alone do not enable it, but libvirt passes both.
                 let on = switch.as_ref().is_some_and(|set| set.value);
                 let place = switch.map(|set| Set::new(String::new(), set.place));
                 (if on { Backend::Vhost } else { Backend::Vmm }, place)
@@ -99,7 +99,7 @@ impl Backends {
         }
     }
 
-    /// Queue pairs that a network backend has; `None` when it does not say, which is one.
+    /// The queue pairs of a network backend; `None` if not given, which means one.
     pub(super) fn queues(reading: &Reading<'_>, item: &Item) -> Option<Set<u32>> {
         if let Some(queues) = reading.number(item, "queues") {
             return Some(queues);
@@ -110,8 +110,8 @@ impl Backends {
     }
 }
 
-/// A property of a block node, whether the node is said at once or within those above it (`file.file.aio`). Of several
-/// the lowest node's.
+/// A property of a block node, given for the node directly or nested in those above it (`file.file.aio`). If
+/// there are several, the lowest node's.
 pub(super) fn lowest_property<'a>(item: &'a Item, name: &str) -> Option<&'a Property> {
     let named = item.properties.list.iter().filter(|property| {
         let mut key = property.key.as_str();
@@ -123,8 +123,8 @@ pub(super) fn lowest_property<'a>(item: &'a Item, name: &str) -> Option<&'a Prop
     named.max_by_key(|property| property.key.len())
 }
 
-/// The cache mode: the name of `-drive cache=`, or the one that the two switches of a block node amount to
-/// (`bdrv_parse_cache_mode` in QEMU's `block.c`).
+/// The cache mode: the name in `-drive cache=`, or the one that the two switches of a block node correspond
+/// to (`bdrv_parse_cache_mode` in QEMU's `block.c`).
 fn cache(reading: &Reading<'_>, item: &Item) -> Option<Set<String>> {
     if let Some(cache) = reading.set(item, "cache") {
         return Some(cache);

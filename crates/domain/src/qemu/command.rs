@@ -7,34 +7,34 @@ use super::words::{Token, Words};
 use crate::{Error, Text};
 use std::path::Path;
 
-/// The most doubts that are told about a command's words.
+/// The most doubts about a command's words.
 const DOUBTS: usize = 20;
 
-/// An option as given.
+/// An option of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Given {
-    /// Position of the option among the arguments.
+    /// The index of the option among the arguments.
     pub(super) option: usize,
-    /// Position of its argument.
+    /// The index of its argument.
     pub(super) argument: Option<usize>,
 }
 
 /// A QEMU command.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Command {
-    /// All arguments, in order; the program is among them.
+    /// All arguments, in order, including the program.
     pub(super) arguments: Vec<Argument>,
-    /// Position of the program; `None` for a text that begins with options.
+    /// The index of the program; `None` for a text that begins with options.
     pub(super) program: Option<usize>,
     /// Options that QEMU has, in order.
     pub(super) given: Vec<Given>,
-    /// Arguments that are no options: disk images.
+    /// Arguments that are not options: disk images.
     pub(super) images: Vec<usize>,
-    /// Options that QEMU does not have, with what was taken for their argument.
+    /// Options that QEMU does not have, with their assumed argument.
     pub(super) unknown: Vec<Given>,
-    /// What was not understood.
+    /// Parts that were not understood.
     pub(super) doubts: Vec<String>,
-    /// Whether the arguments end in a NUL each.
+    /// The arguments end with a NUL each.
     pub(super) process: bool,
 }
 
@@ -44,7 +44,7 @@ impl Command {
         options::name(&self.arguments[given.option].text).unwrap_or_default()
     }
 
-    /// What an option's argument says.
+    /// The argument of an option.
     pub(super) fn said(&self, given: Given) -> &str {
         given.argument.map_or("", |argument| &self.arguments[argument].text)
     }
@@ -56,7 +56,7 @@ impl Command {
             let argument = &self.arguments[next];
             let Some(name) = options::name(&argument.text) else {
                 if argument.text.starts_with('$') && self.doubts.len() >= DOUBTS {
-                    // Enough was said.
+                    // The limit of doubts is reached.
                 } else if argument.text.starts_with('$') {
                     let doubt = "is known to the shell alone; options in it were not read";
                     self.doubts.push(format!("Line {}: {} {doubt}.", argument.line, cut(&argument.text)));
@@ -68,7 +68,7 @@ impl Command {
             };
             let known = options::takes_argument(name);
             let follows = self.arguments.get(next + 1);
-            // What an unknown option is followed by is its argument rather than a disk.
+            // The word after an unknown option is more likely its argument than a disk.
             let takes = known.unwrap_or_else(|| follows.is_some_and(|after| !after.text.starts_with('-')));
             let given = Given { option: next, argument: (takes && follows.is_some()).then_some(next + 1) };
             if known.is_some() {
@@ -90,7 +90,7 @@ impl Command {
     }
 }
 
-/// Whether a word is QEMU's program, by its name or as a shell's variable that is called so.
+/// Tests whether a word is QEMU's program, by its name or as a shell variable with such a name.
 fn is_program(word: &str) -> bool {
     if word.starts_with('$') {
         return word.len() < 64 && word.to_ascii_lowercase().contains("qemu") && !word.contains("[@]");
@@ -111,7 +111,7 @@ fn is_program(word: &str) -> bool {
 ///
 /// # Errors
 ///
-/// There is none, or a quotation mark in it is not closed.
+/// If there is none, or a quotation mark in it is not closed.
 pub(super) fn find(text: &Text) -> Result<Command, Error> {
     let missing = || {
         Error::new(
@@ -141,7 +141,7 @@ pub(super) fn find(text: &Text) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// The most arguments that a command may have: what people write has hundreds.
+/// The most arguments of a command: real ones have hundreds.
 const ARGUMENTS: usize = 1 << 17;
 
 fn too_many(text: &Text, count: usize, what: &str, most: usize) -> Error {
@@ -157,11 +157,11 @@ struct Found {
 }
 
 impl Found {
-    /// The most others that are told of.
+    /// The most others that are reported.
     const TOLD: usize = 10;
 
-    /// Takes a command if it is a better one: one with more options. In a log of libvirt every start has one, and the
-    /// last tells how the VM runs now.
+    /// Takes a command if it is better than the previous one: if it has more options. A libvirt log has a
+    /// command for every start, of which the last is the current one.
     fn consider(&mut self, command: Command, log: bool) {
         let better = self.best.as_ref().is_none_or(|best| log || command.given.len() > best.given.len());
         let other = if better { self.best.replace(command) } else { Some(command) };
@@ -188,7 +188,7 @@ fn process(bytes: &[u8]) -> Option<Command> {
         start += part.len() + 1;
     }
     let named = arguments.iter().position(|argument| is_program(&argument.text));
-    // A wrapper such as `sudo` or `sh -c` has QEMU's name among its arguments; QEMU itself may be called anything.
+    // A wrapper such as `sudo` or `sh -c` has QEMU's name among its arguments; QEMU itself may have any name.
     let command = Command::of(arguments, Some(named.unwrap_or(0)), true);
     let telling =
         |given: &&Given| matches!(command.name(**given), "machine" | "M" | "m" | "smp" | "cpu" | "device");
@@ -196,7 +196,7 @@ fn process(bytes: &[u8]) -> Option<Command> {
     (named.is_some() || by_options).then_some(command)
 }
 
-/// How often what a statement has may be read again in search of another.
+/// The limit for parsing parts of a statement again in search of another command.
 const READINGS: usize = 8;
 
 /// The QEMU commands of a script, log or unit file.
@@ -223,7 +223,7 @@ fn statements(text: &Text) -> Result<Found, Error> {
                 }
                 Err(problem) => {
                     unclosed.get_or_insert(problem);
-                    // It was looked for up to the end.
+                    // It was searched to the end.
                     budget = budget.saturating_sub(bytes.len() - at);
                     if budget == 0 {
                         break;
@@ -242,25 +242,25 @@ fn statements(text: &Text) -> Result<Found, Error> {
     }
 }
 
-/// Whether a line may have QEMU's program: what is read closer only then.
+/// Tests whether a line may contain QEMU's program, before it is parsed.
 fn mentions_program(line: &[u8]) -> bool {
     let comment = line.trim_ascii_start().first().is_none_or(|&byte| byte == b'#');
     !comment && line.windows(3).any(|part| part.eq_ignore_ascii_case(b"qem") || part == b"kvm")
 }
 
-/// The commands of a line and of what continues it.
+/// The commands of a line and its continuation lines.
 fn statement(words: &mut Words<'_>, bytes: &[u8]) -> Result<Vec<Command>, (&'static str, usize)> {
     let mut found = Vec::new();
     let mut arguments: Vec<Argument> = Vec::new();
     let own = |arguments: &[Argument]| arguments.iter().any(|argument| is_program(bare(&argument.text)));
     loop {
         match words.next() {
-            // Too many to be read is enough.
+            // Stops at the limit of arguments.
             Some(Token::Word(_)) if arguments.len() > ARGUMENTS => break,
             Some(Token::Word(word)) => arguments.push(word),
             Some(Token::Operator(_)) => found.extend(command(std::mem::take(&mut arguments), bytes)),
             Some(Token::Unclosed { what, line }) => {
-                // Only a command's own quotation marks matter.
+                // Only the quotation marks of a QEMU command matter.
                 return if own(&arguments) || found.is_empty() { Err((what, line)) } else { Ok(found) };
             }
             Some(Token::LineEnd) => {
@@ -275,13 +275,14 @@ fn statement(words: &mut Words<'_>, bytes: &[u8]) -> Result<Vec<Command>, (&'sta
     Ok(found)
 }
 
-/// Whether the line that begins here goes on with the command before it, as in files with one argument a line.
+/// Tests whether the line that begins here continues the command before it, as in files with one argument on
+/// each line.
 fn continues(words: &mut Words<'_>, arguments: &mut Vec<Argument>) -> bool {
     words.skip_to_word();
     let awaits =
         arguments.last().and_then(|last| options::name(&last.text)).and_then(options::takes_argument);
     if awaits == Some(true) && arguments.len() > 1 {
-        // An argument that is a whole line needs no quotation marks.
+        // An argument on a line of its own needs no quotation marks.
         arguments.extend(words.whole_line());
         return true;
     }
@@ -289,13 +290,13 @@ fn continues(words: &mut Words<'_>, arguments: &mut Vec<Argument>) -> bool {
     words.begins_with_option()
 }
 
-/// What stands before a program in a unit file is dropped.
+/// The program without the prefixes of a unit file.
 fn bare(word: &str) -> &str {
     let word = word.strip_prefix("ExecStart=").unwrap_or(word);
     word.trim_start_matches(['-', '@', ':', '+', '!', '|'])
 }
 
-/// The command of a statement's words, if it is one of QEMU.
+/// The command in a statement's words, if it is QEMU's.
 fn command(mut arguments: Vec<Argument>, bytes: &[u8]) -> Option<Command> {
     let program = arguments.iter().position(|argument| is_program(bare(&argument.text)))?;
     let word = &arguments[program].text;
@@ -314,7 +315,7 @@ fn command(mut arguments: Vec<Argument>, bytes: &[u8]) -> Option<Command> {
     (image || !command.given.is_empty()).then_some(command)
 }
 
-/// A text that has options and no program.
+/// A text with options and without a program.
 fn bare_options(bytes: &[u8]) -> Option<Command> {
     let mut words = Words::new(bytes, 0, 1);
     words.skip_to_word();
@@ -342,7 +343,7 @@ fn bare_options(bytes: &[u8]) -> Option<Command> {
     (!command.given.is_empty()).then_some(command)
 }
 
-/// A text short enough for a sentence.
+/// A text that is short enough for a sentence.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! `-cpu`: the model and what is given or withheld besides.
+//! `-cpu`: the model, and features that are enabled or disabled.
 
 use super::properties::switch;
 use super::reading::Reading;
@@ -8,15 +8,15 @@ use std::ops::Range;
 /// A part of `-cpu` after the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The bytes of the argument that it has.
+    /// Its range in the argument.
     pub(super) at: Range<usize>,
-    /// The name, with dashes, as QEMU calls it today.
+    /// The name, with dashes, in QEMU's current form.
     pub(super) name: String,
-    /// How it is said.
+    /// Its syntax.
     pub(super) how: How,
 }
 
-/// How a part says what it says.
+/// The syntax of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum How {
     /// `+x`.
@@ -51,7 +51,7 @@ pub(super) fn parts(said: &str) -> (Range<usize>, Vec<Part>) {
     (model, found)
 }
 
-/// The name that QEMU gives a feature today. Dashes stand for underscores (`feat2prop`), and old names are aliases
+/// QEMU's current name of a feature. Dashes replace underscores (`feat2prop`), and old names are aliases
 /// (`x86_cpu_initfn` in `target/i386/cpu.c`).
 pub(super) fn canonical(name: &str) -> String {
     let name = name.to_ascii_lowercase().replace('_', "-");
@@ -69,14 +69,14 @@ pub(super) fn canonical(name: &str) -> String {
     name.to_owned()
 }
 
-/// The part that decides on a feature, of those that name it: `-x` wins over `+x`, and that over the last `x=value`,
-/// wherever they stand (`x86_cpu_expand_features` applies the lists in that order, after the properties).
+/// The effective part for a feature: `-x` overrides `+x`, and that overrides the last `x=value`, in any order
+/// (`x86_cpu_expand_features` applies the lists in that order, after the properties).
 pub(super) fn deciding<'a>(named: &[&'a Part]) -> Option<&'a Part> {
     let last = |how: &How| named.iter().rev().find(|part| part.how == *how);
     last(&How::Minus).or_else(|| last(&How::Plus)).or(named.last()).copied()
 }
 
-/// The model by QEMU's name.
+/// The model with QEMU's name.
 pub(super) fn model(name: &str) -> CpuModel {
     match name {
         "host" => CpuModel::Host,
@@ -85,7 +85,8 @@ pub(super) fn model(name: &str) -> CpuModel {
     }
 }
 
-/// Reads `-cpu`, and `-global` of CPU drivers where `-cpu` says nothing. Of several `-cpu` the last one counts.
+/// Reads `-cpu`, and `-global` of CPU drivers for properties that `-cpu` does not set. The last of several
+/// `-cpu` counts.
 pub(super) fn read(reading: &mut Reading<'_>) {
     if let Some(item) = reading.items.iter().rposition(|item| item.name == "cpu") {
         let item = reading.items[item].clone();
@@ -103,7 +104,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
             cpu.model = Some(Set::new(model(name), item.place.clone()));
         }
         let mut sorted: Vec<&Part> = parts.iter().collect();
-        // Stable: those of one name keep their order.
+        // A stable sort: parts with one name keep their order.
         sorted.sort_by(|one, other| one.name.cmp(&other.name));
         for named in sorted.chunk_by(|one, other| one.name == other.name) {
             let Some(part) = deciding(named) else { continue };
@@ -151,7 +152,7 @@ fn valued(cpu: &mut crate::GuestCpu, name: &str, value: &str, place: crate::Plac
     cpu.properties.push(Set::new((name.to_owned(), value.to_owned()), place));
 }
 
-/// Whether a driver is the CPU's, of any model.
+/// Tests whether a driver is that of a CPU, of any model.
 pub(super) fn is_cpu_driver(driver: &str) -> bool {
     driver == "cpu" || driver.ends_with("x86_64-cpu") || driver.ends_with("i386-cpu")
 }
@@ -171,7 +172,7 @@ fn globals(reading: &mut Reading<'_>) {
     }
 }
 
-/// The clocks that are features of the CPU here and timers in libvirt.
+/// Clocks that are features of QEMU's CPU and timers in libvirt.
 fn clocks(reading: &mut Reading<'_>) {
     let definition = &mut reading.definition;
     if let Some(clock) = definition.cpu.features.get("kvmclock") {

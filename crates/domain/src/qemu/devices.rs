@@ -1,4 +1,4 @@
-//! The devices of a command: `-device` and the options that are short for one.
+//! The devices of a command: `-device` and its short forms.
 
 use super::backends::Backends;
 use super::items::Item;
@@ -8,12 +8,12 @@ use super::reading::{Origin, Reading};
 use super::{drives, networks};
 use crate::{Backend, Device, DeviceKind, Set};
 
-/// A device that an option is short for.
+/// A device from a short form.
 fn of_option(item: &Item, kind: DeviceKind, model: &str) -> Device {
     Device { id: item.text("id"), properties: item.pairs(), ..Device::new(kind, model, item.place.clone()) }
 }
 
-/// Puts all devices of the command into the definition, in its order.
+/// Adds all devices of the command to the definition, in order.
 pub(super) fn read(reading: &mut Reading<'_>, backends: &Backends) {
     let mut found = Vec::new();
     for number in 0..reading.items.len() {
@@ -36,7 +36,7 @@ pub(super) fn read(reading: &mut Reading<'_>, backends: &Backends) {
     inherit(reading);
 }
 
-/// The devices of options that have no backend of their own.
+/// The devices of options without a separate backend.
 fn short(reading: &Reading<'_>, item: &Item) -> Vec<Device> {
     let said = item.said.as_str();
     let first = said.split(',').next().unwrap_or_default();
@@ -80,7 +80,7 @@ fn usb_controller(reading: &Reading<'_>) -> &'static str {
     if reading.definition.is_q35() { "ich9-usb-ehci1" } else { "piix3-usb-uhci" }
 }
 
-/// A `-device`; `None` for what is an IOMMU.
+/// A `-device`; `None` for an IOMMU.
 fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(Device, Origin)> {
     let item = &reading.items[number];
     let driver = item.value("driver").unwrap_or_default();
@@ -117,7 +117,7 @@ fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(
     Some((device, origin))
 }
 
-/// Who does a model's work, where the model alone decides that.
+/// The backend, if the model determines it.
 fn backend_of(model: &str) -> Option<Backend> {
     if model.starts_with("vhost-user-") {
         Some(Backend::VhostUser)
@@ -130,7 +130,7 @@ fn backend_of(model: &str) -> Option<Backend> {
     }
 }
 
-/// The I/O threads that a device names: one, or one for each of some queues (QEMU 9.0 and later).
+/// The I/O threads of a device: one, or one for each of some queues (QEMU 9.0 and later).
 fn iothreads(reading: &Reading<'_>, item: &Item) -> Vec<Set<String>> {
     let mapped = item.properties.list.iter().filter(|property| {
         property.key.starts_with("iothread-vq-mapping.") && property.key.ends_with(".iothread")
@@ -140,7 +140,7 @@ fn iothreads(reading: &Reading<'_>, item: &Item) -> Vec<Set<String>> {
     if mapped.is_empty() { reading.set(item, "iothread").into_iter().collect() } else { mapped }
 }
 
-/// The position of the controller that a SCSI disk hangs on.
+/// The index of the controller of a SCSI disk.
 pub(super) fn controller(reading: &Reading<'_>, device: &Device) -> Option<usize> {
     let bus = device.properties.iter().rev().find(|(key, _)| key == "bus").map(|(_, bus)| bus.as_str());
     let name = bus.map(|bus| bus.split('.').next().unwrap_or(bus));
@@ -152,7 +152,7 @@ pub(super) fn controller(reading: &Reading<'_>, device: &Device) -> Option<usize
 
 /// SCSI disks are served by the I/O threads of their controller.
 fn inherit(reading: &mut Reading<'_>) {
-    // Each disk looks through all devices: hostile command lines have many of both.
+    // Each disk searches all devices, and hostile command lines have many of both.
     const LOOKED_UP: usize = 1024;
     let disks: Vec<usize> = (0..reading.definition.devices.len())
         .filter(|&number| reading.definition.devices[number].model.starts_with("scsi-"))

@@ -1,4 +1,4 @@
-//! Disks that `-drive if=`, `-hda` and their relatives bring along.
+//! Disks of `-drive if=`, `-hda` and similar options.
 
 use super::argument::place;
 use super::backends::Backends;
@@ -6,13 +6,13 @@ use super::items::Item;
 use super::reading::Reading;
 use crate::{Backend, Device, DeviceKind, Set};
 
-/// The interface of a `-drive` that names none: IDE on PCs (`block_default_type` of the machine).
+/// The default interface of a `-drive`: IDE on PCs (`block_default_type` of the machine).
 pub(super) fn interface<'a>(reading: &Reading<'_>, item: &'a Item) -> &'a str {
     let default = if reading.definition.is_microvm() { "virtio" } else { "ide" };
     item.value("if").unwrap_or(default)
 }
 
-/// The disk of an option; `None` for `if=none` and firmware, which are no devices.
+/// The disk of an option; `None` for `if=none` and firmware, which are not devices.
 pub(super) fn device(
     reading: &Reading<'_>,
     item: &Item,

@@ -1,4 +1,4 @@
-//! Makes changes in a command line, and nothing besides.
+//! Makes changes in a command line, and nothing else.
 
 mod conversion;
 mod cpu;
@@ -17,10 +17,10 @@ use editor::Editor;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// How often one change may be begun: a disk may have to be written in another way first.
+/// The most attempts at one change: a disk may first have to be written in another form.
 const STEPS: usize = 8;
 
-/// Makes the changes in their order, those of devices that the machine brings along last.
+/// Makes the changes in order, those of the machine's default devices last.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Resul
     let mut draft = Draft::new(&text.bytes);
     let unread = unread(&before, files);
     let (mut notes, mut refused) = (Vec::new(), Vec::new());
-    // A device of the machine's own becomes one of the text, and others move.
+    // A default device becomes a device of the text, which moves others.
     let (own, said): (Vec<_>, Vec<_>) = changes.iter().partition(|change| implied(&before, change).is_some());
     for change in said.into_iter().chain(own) {
         let kept = draft.clone();
@@ -55,7 +55,7 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Resul
     Ok(Edited { bytes: now.bytes, edits: draft.into_edits(), notes, refused })
 }
 
-/// A file that the command names and that cannot be read.
+/// A file that the command names but that cannot be read.
 fn unread(before: &Reading<'_>, files: &dyn Files) -> Option<String> {
     let command = &before.command;
     let named = command.given.iter().filter(|given| command.name(**given) == "readconfig");
@@ -63,14 +63,14 @@ fn unread(before: &Reading<'_>, files: &dyn Files) -> Option<String> {
     paths.find(|path| files.contents(Path::new(path)).is_err()).map(cut)
 }
 
-/// The device of a change, when the machine brings it along.
+/// The device of a change, if it is a default device of the machine.
 fn implied<'a>(before: &'a Reading<'_>, change: &Change) -> Option<&'a crate::Device> {
     let device = position(change)?;
     let origin = before.origins.get(device)?;
     (origin.item.is_none() && origin.image.is_none()).then(|| &before.definition.devices[device])
 }
 
-/// The device that a change is about.
+/// The device of a change.
 fn position(change: &Change) -> Option<usize> {
     match change {
         Change::DeviceModel { device, .. }
@@ -82,7 +82,7 @@ fn position(change: &Change) -> Option<usize> {
     }
 }
 
-/// Makes one change in a draft; gives notes, or the reason why not.
+/// Makes one change in a draft; returns notes, or the reason why it cannot be made.
 fn make(
     before: &Reading<'_>,
     draft: &mut Draft<'_>,
@@ -97,7 +97,7 @@ fn make(
             (None, _) => 0,
             (Some(position), None) => position,
             (Some(_), Some(device)) => {
-                // Found again among what the machine brings along now; gone when the change is made already.
+                // Found again among the current default devices; gone if the change is already made.
                 let same = |(number, other): &(usize, &crate::Device)| {
                     other.model == device.model && reading.origins[*number].item.is_none()
                 };
@@ -136,7 +136,7 @@ fn make(
     Ok(notes)
 }
 
-/// Devices that the machine did not bring along before and does now, as a note each.
+/// Default devices that the machine has now and did not have before, as a note each.
 fn newly_implied(before: &Reading<'_>, after: &Reading<'_>) -> Vec<String> {
     let models = |reading: &Reading<'_>| -> Vec<String> {
         let devices = reading.definition.devices.iter().zip(&reading.origins);

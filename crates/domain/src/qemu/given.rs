@@ -1,11 +1,11 @@
-//! The options of a command for those who write them down in another form.
+//! The options of a command, for conversion to another form.
 
 use super::items::Item;
 use super::reader;
 use crate::{Definition, Error, Files, Place, Text};
 use std::cell::Cell;
 
-/// An option as it was given.
+/// An option of the command.
 #[derive(Debug, Clone)]
 pub(crate) struct GivenOption {
     /// Its name without dashes.
@@ -14,9 +14,9 @@ pub(crate) struct GivenOption {
     pub(crate) said: String,
     /// Its properties, as written.
     pub(crate) pairs: Vec<(String, String)>,
-    /// Where it stands.
+    /// Its place.
     pub(crate) place: Place,
-    /// Whether the other form has it.
+    /// The other form has it.
     pub(crate) used: Cell<bool>,
 }
 
@@ -31,20 +31,20 @@ impl GivenOption {
         Self { name, said, pairs, place, used: Cell::new(false) }
     }
 
-    /// The last value of a property; dashes and underscores are one.
+    /// The last value of a property; dashes and underscores are equal.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let same = |name: &str| super::properties::same_name(name, key);
         self.pairs.iter().rev().find(|(name, _)| same(name)).map(|(_, value)| value.as_str())
     }
 }
 
-/// What a file says of an option, as its argument would.
+/// An option from a file, as an argument.
 fn joined(pairs: &[(String, String)]) -> String {
     let parts = pairs.iter().map(|(name, value)| format!("{name}={}", super::properties::escaped(value)));
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// A command's definition, and all its options in order; those that QEMU does not know are at the end.
+/// A command's definition, and all its options in order; unknown ones are at the end.
 pub(crate) fn options(text: &Text, files: &dyn Files) -> Result<(Definition, Vec<GivenOption>), Error> {
     let reading = reader::read(text, files)?;
     let mut found: Vec<GivenOption> = reading.items.iter().map(GivenOption::of).collect();

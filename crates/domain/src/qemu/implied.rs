@@ -1,11 +1,11 @@
-//! Devices that the machine brings along unless it is told not to.
+//! Default devices of the machine.
 //!
 //! The rules are those of `qemu_disable_default_devices`, `default_list` and `default_drive` in QEMU's `system/vl.c`.
 
 use super::reading::{Origin, Reading};
 use crate::{Device, DeviceKind, Place};
 
-/// Drivers that stand for a default device, as `-device` or `-global`.
+/// Drivers that replace a default device, as `-device` or `-global`.
 const SERIAL: &[&str] = &["isa-serial"];
 const PARALLEL: &[&str] = &["isa-parallel"];
 const FLOPPY: &[&str] = &["isa-fdc", "floppy"];
@@ -23,7 +23,7 @@ const DISPLAY: &[&str] = &[
     "vhost-user-vga",
 ];
 
-/// Adds them behind the devices of the text.
+/// Adds them after the devices of the text.
 pub(super) fn add(reading: &mut Reading<'_>) {
     let definition = &reading.definition;
     let (q35, i440fx, microvm) = (definition.is_q35(), definition.is_i440fx(), definition.is_microvm());
@@ -65,7 +65,7 @@ pub(super) fn add(reading: &mut Reading<'_>) {
     reading.definition.devices.append(&mut found);
 }
 
-/// Whether something is where the CD drive would be: the third place of the IDE interface.
+/// Tests whether the place of the CD drive is in use: the third one of the IDE interface.
 fn second_channel_taken(reading: &Reading<'_>) -> bool {
     const PLACE: u32 = 2;
     let units = if reading.definition.is_q35() { 1 } else { 2 };
@@ -79,7 +79,7 @@ fn second_channel_taken(reading: &Reading<'_>) -> bool {
                 let number = |key| item.properties.number(key);
                 match (number("index"), number("bus"), number("unit")) {
                     (Some(index), _, _) => Some(index),
-                    // The first free one, of which only those before the CD drive's matter.
+                    // The first free one; only those before the CD drive's matter.
                     (None, None, None) => (0..=PLACE).find(|place| !used.contains(place)),
                     (None, bus, unit) => {
                         Some(bus.unwrap_or(0).saturating_mul(units).saturating_add(unit.unwrap_or(0)))

@@ -1,4 +1,4 @@
-//! The options of a command as items with properties, those of `-readconfig` files among them.
+//! The options of a command as items with properties, including those of `-readconfig` files.
 
 use super::argument::place;
 use super::command::{Command, Given, cut};
@@ -17,11 +17,11 @@ pub(super) struct Item {
     pub(super) properties: Properties,
     /// The argument as a whole.
     pub(super) said: String,
-    /// Where the option is said, its argument included.
+    /// The place of the option with its argument.
     pub(super) place: Place,
-    /// The option in the command; `None` for what a file says.
+    /// The option in the command; `None` if it is in a file.
     pub(super) given: Option<Given>,
-    /// Places of properties that the argument itself does not say, by their position.
+    /// Places of properties that are not in the argument, by their index.
     pub(super) elsewhere: BTreeMap<usize, Place>,
 }
 
@@ -42,7 +42,7 @@ impl Item {
     }
 }
 
-/// The key of an option's first part when that has none.
+/// The implied key of an option's first part.
 pub(super) fn implied(option: &str) -> &'static str {
     match option {
         "machine" | "net" | "nic" | "netdev" | "display" => "type",
@@ -72,14 +72,14 @@ pub(super) fn property_place(item: &Item, property: &Property, command: &Command
         }
     }
     match item.given.and_then(|given| given.argument) {
-        // The first part says little without its option.
+        // The first part alone would not be clear without its option.
         Some(_) if property.whole.start == 0 && !property.pair => item.place.clone(),
         Some(argument) => command.arguments[argument].place(property.whole.clone(), bytes),
         None => item.place.clone(),
     }
 }
 
-/// All items of a command, in the order in which they take effect.
+/// All items of a command, in the order of their effect.
 pub(super) fn items(
     text: &Text,
     command: &Command,
@@ -118,7 +118,7 @@ pub(super) fn items(
 pub(super) fn option_place(text: &Text, command: &Command, given: Given) -> Place {
     let option = &command.arguments[given.option];
     let end = given.argument.map_or(option.written.end, |argument| command.arguments[argument].written.end);
-    // The elements of an array may stand in another order.
+    // The elements of an array may have another order.
     let written = option.written.start..end.max(option.written.end);
     place(written, option.line, &text.bytes)
 }

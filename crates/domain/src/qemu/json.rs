@@ -3,11 +3,11 @@
 use super::properties::Property;
 use std::ops::Range;
 
-/// How deep an object may be nested: QEMU's own have four levels at most.
+/// The limit of nesting: QEMU's own objects have at most four levels.
 const DEPTH: usize = 32;
 
-/// The values of an object, those of nested objects and lists under names with dots (`iothread-vq-mapping.0.iothread`).
-/// `None` when it is no object as a whole.
+/// The values of an object; those of nested objects and lists have names with dots
+/// (`iothread-vq-mapping.0.iothread`). `None` if the whole text is not an object.
 pub(super) fn properties(text: &str) -> Option<Vec<Property>> {
     let mut reader = Reader { text, at: 0, found: Vec::new() };
     reader.value(&mut String::new(), 0, 0)?;
@@ -42,7 +42,7 @@ impl Reader<'_> {
         (self.peek() == Some(byte)).then(|| self.at += 1)
     }
 
-    /// The next thing after a member: whether another follows.
+    /// After a member, tests whether another follows.
     fn more(&mut self, close: u8) -> Option<bool> {
         self.space();
         let byte = self.peek()?;

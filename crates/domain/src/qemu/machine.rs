@@ -1,4 +1,4 @@
-//! `-machine`, `-accel`, `-smp`, `-m`, `-rtc` and their relatives.
+//! `-machine`, `-accel`, `-smp`, `-m`, `-rtc` and similar options.
 
 use super::command::cut;
 use super::items::Item;
@@ -6,7 +6,7 @@ use super::properties::{same_name, switch};
 use super::reading::Reading;
 use crate::{Accelerator, GuestIommu, IoThread, Irqchip, Place, Set, TickPolicy};
 
-/// Reads all of them, in their order: later ones replace earlier ones.
+/// Reads all of them, in order: later ones replace earlier ones.
 pub(super) fn read(reading: &mut Reading<'_>) {
     for number in 0..reading.items.len() {
         let item = reading.items[number].clone();
@@ -64,7 +64,7 @@ fn machine(reading: &mut Reading<'_>, item: &Item) {
     }
 }
 
-/// The first of `kvm:tcg`: QEMU takes the next only when that cannot be had.
+/// The first of `kvm:tcg`: QEMU uses the next only if it is not available.
 fn first_accelerator(value: &str) -> Accelerator {
     match value.split(':').next().unwrap_or_default() {
         "kvm" => Accelerator::Kvm,
@@ -94,7 +94,7 @@ fn accelerator(reading: &mut Reading<'_>, item: &Item) {
     for property in &item.properties.list {
         let place = reading.place(item, property);
         if same_name(&property.key, "accel") {
-            // Of several, the first that can be had is taken.
+            // Of several, the first available one is used.
             if first {
                 let accelerator = first_accelerator(&property.value);
                 reading.definition.machine.accelerator = Some(Set::new(accelerator, place));
@@ -113,7 +113,8 @@ fn smp(reading: &mut Reading<'_>, item: &Item) {
         let place = reading.place(item, property);
         topology(reading, &property.key, &property.value, place);
     }
-    // Without a number, the topology says how many (`machine_parse_smp_config` in QEMU's `hw/core/machine-smp.c`).
+    // Without a number, the topology determines it (`machine_parse_smp_config` in QEMU's
+    // `hw/core/machine-smp.c`).
     let product = reading.definition.vcpus_in_force();
     if reading.definition.vcpus.count.is_none() && !item.properties.list.is_empty() {
         reading.definition.vcpus.count = Some(Set::new(product, item.place.clone()));
@@ -135,7 +136,7 @@ fn topology(reading: &mut Reading<'_>, level: &str, value: &str, place: Place) {
         "clusters" => &mut vcpus.clusters,
         "cores" => &mut vcpus.cores,
         "threads" => &mut vcpus.threads,
-        // One of each is what all but the newest guests have.
+        // One of each is the default.
         "modules" | "books" | "drawers" if number == 1 => return,
         _ => {
             let doubt = format!("Line {}: -smp {level}={value} is not part of the model.", place.line);
@@ -146,12 +147,13 @@ fn topology(reading: &mut Reading<'_>, level: &str, value: &str, place: Place) {
     *field = Some(Set::new(number, place));
 }
 
-/// Why a value was not read.
+/// The reason why a value was not read.
 fn unread(value: &str, expected: &str) -> String {
     if value.contains('$') { "is known to the shell alone".to_owned() } else { format!("is no {expected}") }
 }
 
-/// A size in bytes: a number, with a fraction or without, and a unit; MiB without one (`parse_size_suffix` in QEMU).
+/// A size in bytes: a number, possibly with a fraction, and a unit; the default unit without one
+/// (`parse_size_suffix` in QEMU).
 pub(super) fn bytes(text: &str, default_unit: u64) -> Option<u64> {
     let digits = text.find(|one: char| !one.is_ascii_digit() && one != '.').unwrap_or(text.len());
     let unit = match text[digits..].to_ascii_lowercase().as_str() {
@@ -187,7 +189,7 @@ fn memory(reading: &mut Reading<'_>, item: &Item) {
     }
 }
 
-/// Without `-m`, the memory is as large as the backend that `-machine memory-backend=` names.
+/// Without `-m`, the memory has the size of the backend in `-machine memory-backend=`.
 fn memory_of_backend(reading: &mut Reading<'_>) {
     if reading.definition.memory_mib.is_some() {
         return;
@@ -225,7 +227,7 @@ pub(super) fn global_parts(item: &Item) -> Option<(String, String, String)> {
     {
         return Some((driver, property, value));
     }
-    // In a file it is a group with one line for each; as an argument the value may have commas.
+    // In a file it is a group with a line for each; in an argument the value may contain commas.
     let (path, value) = item.said.split_once('=')?;
     let (driver, property) = path.split_once('.')?;
     Some((driver.to_owned(), property.to_owned(), value.to_owned()))
@@ -255,7 +257,7 @@ fn object(reading: &mut Reading<'_>, item: &Item) {
     }
 }
 
-/// Whether a driver is an IOMMU, and the model it is then.
+/// The model of an IOMMU driver.
 pub(super) fn iommu_model(driver: &str) -> Option<&str> {
     match driver {
         "intel-iommu" | "amd-iommu" => Some(driver),
@@ -276,7 +278,7 @@ fn iommu(reading: &mut Reading<'_>, item: &Item) {
     reading.definition.iommus.push(iommu);
 }
 
-/// What `-global intel-iommu.eim=on` and the like say, where the device itself says nothing.
+/// Applies `-global intel-iommu.eim=on` and similar, unless the device itself sets the property.
 fn iommu_globals(reading: &mut Reading<'_>) {
     let definition = &mut reading.definition;
     for global in &definition.globals {

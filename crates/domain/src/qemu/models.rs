@@ -1,8 +1,8 @@
-//! QEMU's names of device models: what they are for, and what they are short for.
+//! QEMU's names of device models: their kinds and short forms.
 
 use crate::DeviceKind;
 
-/// The full name of a model: QEMU takes short ones (`qdev_alias_table` in `system/qdev-monitor.c`).
+/// The full name of a model, which may have a short form (`qdev_alias_table` in `system/qdev-monitor.c`).
 pub(super) fn full(name: &str) -> &str {
     match name {
         "virtio-blk" => "virtio-blk-pci",
@@ -28,12 +28,12 @@ pub(super) fn full(name: &str) -> &str {
     }
 }
 
-/// The model that `-net nic,model=` and `-nic model=` mean.
+/// The model of `-net nic,model=` and `-nic model=`.
 pub(super) fn network(name: &str) -> &str {
     if name == "virtio" { "virtio-net-pci" } else { full(name) }
 }
 
-/// The model that `-vga` means; `None` for none.
+/// The model of `-vga`; `None` for none.
 pub(super) fn display(name: &str) -> Option<&str> {
     Some(match name {
         "std" => "VGA",
@@ -46,7 +46,7 @@ pub(super) fn display(name: &str) -> Option<&str> {
     })
 }
 
-/// The models that a sound card of `-soundhw` is.
+/// The model of a sound card in `-soundhw`.
 pub(super) fn sound(name: &str) -> &str {
     match name {
         "hda" => "intel-hda",
@@ -196,11 +196,11 @@ const ASSIGNED: &[&str] = &[
     "kvm-pci-assign",
 ];
 
-/// What a model is for.
+/// The kind of a model.
 pub(super) fn kind(model: &str) -> DeviceKind {
     let one_of = |names: &[&str]| names.iter().any(|name| model.starts_with(name));
     if one_of(ASSIGNED) {
-        // A USB device passes through the VMM, and no interrupt of it is the guest's own.
+        // A USB device passes through the VMM, and its interrupts are not the guest's own.
         if model == "usb-host" { DeviceKind::Other } else { DeviceKind::Assigned }
     } else if one_of(&["i82801b11"]) {
         DeviceKind::Controller

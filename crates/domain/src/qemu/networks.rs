@@ -1,4 +1,4 @@
-//! Network interfaces and what they work on.
+//! Network interfaces and their backends.
 
 use super::backends::Backends;
 use super::items::Item;
@@ -6,11 +6,11 @@ use super::models;
 use super::reading::{Origin, Reading};
 use crate::{Device, DeviceKind, Set};
 
-/// Puts what the backend says into an interface.
+/// Adds the settings of the backend to an interface.
 pub(super) fn join(reading: &Reading<'_>, item: &Item, backend: &Item, device: &mut Device) {
     Backends::describe_network(reading, backend, device);
     let Some(queues) = Backends::queues(reading, backend) else { return };
-    // The device uses all pairs only when it is told so (`virtio_net_properties`: mq is off).
+    // The device uses all pairs only with mq=on (`virtio_net_properties`: mq is off).
     let multiqueue = !device.model.starts_with("virtio-net") || item.properties.switch("mq") == Some(true);
     device.queues = Some(if multiqueue { queues } else { Set::new(1, queues.place) });
 }
@@ -30,7 +30,7 @@ pub(super) fn device(reading: &Reading<'_>, number: usize) -> Option<(Device, Or
     let mut device = Device::new(DeviceKind::Network, model, item.place.clone());
     device.id = item.text("id");
     device.properties = item.pairs();
-    // `-net` joins all its interfaces and backends in one hub.
+    // `-net` connects all its interfaces and backends to one hub.
     let hub = || {
         reading
             .items

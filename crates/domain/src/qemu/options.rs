@@ -1,7 +1,7 @@
-//! Which options QEMU has, and which of them take an argument.
+//! QEMU's options, with and without an argument.
 //!
-//! The names are those that `qemu-options.hx` of QEMU 4.0 to 10.0 defines for the system emulators of x86, those that
-//! were removed within these versions included. Proxmox adds `-id`.
+//! The names are those that `qemu-options.hx` of QEMU 4.0 to 10.0 defines for the system emulators of x86,
+//! including those removed within these versions. Proxmox adds `-id`.
 
 /// Options with an argument.
 const WITH_ARGUMENT: &[&str] = &[
@@ -116,7 +116,7 @@ const WITH_ARGUMENT: &[&str] = &[
     "xen-domid",
 ];
 
-/// Options without one.
+/// Options without an argument.
 const WITHOUT_ARGUMENT: &[&str] = &[
     "alt-grab",
     "async-teardown",
@@ -177,7 +177,7 @@ const WITHOUT_ARGUMENT: &[&str] = &[
     "xen-domid-restrict",
 ];
 
-/// Whether an option takes an argument; `None` for names that QEMU does not have.
+/// Tests whether an option takes an argument; `None` for names that QEMU does not have.
 pub(super) fn takes_argument(name: &str) -> Option<bool> {
     if WITH_ARGUMENT.contains(&name) {
         Some(true)
@@ -188,9 +188,9 @@ pub(super) fn takes_argument(name: &str) -> Option<bool> {
     }
 }
 
-/// The name of an option, without its one or two dashes; `None` for what is no option.
+/// The name of an option, without its one or two dashes; `None` for a word that is not an option.
 pub(super) fn name(argument: &str) -> Option<&str> {
-    // As QEMU's `lookup_opt` has it: a lone dash is a file's name.
+    // As in QEMU's `lookup_opt`: a lone dash is a file's name.
     let name = argument.strip_prefix('-')?;
     let name = name.strip_prefix('-').unwrap_or(name);
     (!name.is_empty()).then_some(name)

@@ -6,15 +6,15 @@ use std::ops::Range;
 /// A property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Property {
-    /// Its name; nested ones of JSON with dots, as QEMU writes them in its other form.
+    /// Its name; nested ones of JSON with dots, as in QEMU's other form.
     pub(super) key: String,
     /// Its value. Switches of JSON are `on` and `off`.
     pub(super) value: String,
-    /// The bytes of the argument that say its value, without the key. A bare switch has its whole.
+    /// The range of its value in the argument, without the key. For a bare switch the whole.
     pub(super) value_at: Range<usize>,
-    /// All bytes of the argument that say it, without the comma.
+    /// Its whole range in the argument, without the comma.
     pub(super) whole: Range<usize>,
-    /// Whether key and value are both written.
+    /// Key and value are both written.
     pub(super) pair: bool,
 }
 
@@ -23,15 +23,15 @@ pub(super) struct Property {
 pub(super) struct Properties {
     /// In the order of the argument.
     pub(super) list: Vec<Property>,
-    /// Whether they are written as JSON.
+    /// They are in JSON.
     pub(super) json: bool,
 }
 
 impl Properties {
-    /// Reads an argument. `implied` is the key of a first part that has none.
+    /// Reads an argument. `implied` is the key of a first part without one.
     ///
-    /// The rules are those of `opts_do_parse` in QEMU's `util/qemu-option.c`: a comma in a value is written twice, a
-    /// part without `=` is a switch that is on, and off when it begins with `no`.
+    /// The rules are those of `opts_do_parse` in QEMU's `util/qemu-option.c`: a comma within a value is
+    /// doubled; a part without `=` is a switch that is on, or off if it begins with `no`.
     pub(super) fn read(text: &str, implied: &str) -> Self {
         if text.starts_with('{') {
             if let Some(list) = json::properties(text) {
@@ -48,7 +48,7 @@ impl Properties {
         Self { list, json: false }
     }
 
-    /// The property that counts: the last of that name, dashes and underscores being one.
+    /// The effective property: the last with that name; dashes and underscores are equal.
     pub(super) fn get(&self, key: &str) -> Option<&Property> {
         self.list.iter().rev().find(|property| same_name(&property.key, key))
     }
@@ -58,18 +58,18 @@ impl Properties {
         self.get(key).map(|property| property.value.as_str())
     }
 
-    /// A switch's value: `None` where it is not said or is neither on nor off.
+    /// The value of a switch: `None` if it is not set or is neither on nor off.
     pub(super) fn switch(&self, key: &str) -> Option<bool> {
         switch(self.value(key)?)
     }
 
-    /// A number's value.
+    /// The value of a number.
     pub(super) fn number(&self, key: &str) -> Option<u32> {
         self.value(key)?.parse().ok()
     }
 }
 
-/// `on` or `off`, in the spellings that QEMU takes (`qapi_bool_parse`).
+/// `on` or `off`, in the spellings that QEMU accepts (`qapi_bool_parse`).
 pub(super) fn switch(value: &str) -> Option<bool> {
     match value {
         "on" | "yes" | "true" | "y" => Some(true),
@@ -78,7 +78,7 @@ pub(super) fn switch(value: &str) -> Option<bool> {
     }
 }
 
-/// Whether two names are one, dashes and underscores being the same.
+/// Tests whether two names are equal; dashes and underscores are equal.
 pub(super) fn same_name(one: &str, other: &str) -> bool {
     one.len() == other.len()
         && one
@@ -87,12 +87,12 @@ pub(super) fn same_name(one: &str, other: &str) -> bool {
             .all(|(a, b)| a == b || (a == b'_' && b == b'-') || (a == b'-' && b == b'_'))
 }
 
-/// A value as it is written in a list of properties.
+/// A value for a list of properties, with commas doubled.
 pub(crate) fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }
 
-/// Where the part ends that begins there.
+/// The end of the part that begins at `start`.
 fn part_end(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
     let mut at = start;

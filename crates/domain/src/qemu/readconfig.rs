@@ -6,7 +6,7 @@ use super::properties::Property;
 /// A group.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Group {
-    /// The option that it stands for.
+    /// The option to which it corresponds.
     pub(super) name: String,
     /// Its first line as written.
     pub(super) header: String,
@@ -32,7 +32,7 @@ impl Group {
     }
 }
 
-/// The groups of a file, as `qemu_config_foreach` in QEMU's `util/qemu-config.c` reads them.
+/// The groups of a file, parsed like `qemu_config_foreach` in QEMU's `util/qemu-config.c`.
 pub(super) fn groups(text: &str, path: &str, doubts: &mut Vec<String>) -> Vec<Group> {
     let mut found: Vec<Group> = Vec::new();
     for (number, line) in text.lines().enumerate() {

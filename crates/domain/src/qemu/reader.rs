@@ -1,4 +1,4 @@
-//! Makes a definition of the items of a command.
+//! Makes a definition from the items of a command.
 
 use super::argument::place;
 use super::command::{self, Given, cut};
@@ -34,7 +34,7 @@ pub(super) fn read<'a>(text: &'a Text, files: &dyn Files) -> Result<Reading<'a>,
     Ok(reading)
 }
 
-/// The most unknown options that get a sentence each.
+/// The most unknown options with a sentence each.
 const NAMED: usize = 20;
 
 fn unknown(reading: &mut Reading<'_>) {
@@ -63,7 +63,7 @@ fn unknown(reading: &mut Reading<'_>) {
     }
 }
 
-/// Options that the model has fields for.
+/// Options for which the model has fields.
 const MODELLED: &[&str] = &[
     "machine",
     "accel",

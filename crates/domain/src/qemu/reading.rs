@@ -8,11 +8,11 @@ use crate::{Definition, Place, Set, Text};
 /// The items that make a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// Position of its own item; `None` for what the machine brings along.
+    /// The index of its item; `None` for a default device of the machine.
     pub(super) item: Option<usize>,
-    /// Position of the item of its backend: `-drive`, `-blockdev`, `-netdev`.
+    /// The index of its backend's item: `-drive`, `-blockdev`, `-netdev`.
     pub(super) backend: Option<usize>,
-    /// The image among the arguments, for a disk without an option.
+    /// The argument with the image, for a disk without an option.
     pub(super) image: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Reading<'a> {
     pub(super) command: Command,
     /// Its options.
     pub(super) items: Vec<Item>,
-    /// The definition that they make.
+    /// The definition that they describe.
     pub(super) definition: Definition,
     /// The items of each device.
     pub(super) origins: Vec<Origin>,
@@ -61,12 +61,12 @@ impl Reading<'_> {
         Some(Set::new(value, self.place(item, property)))
     }
 
-    /// The last item of that name with that `id` (or another key's value).
+    /// The last item with that name and that `id` (or value of another key).
     pub(super) fn named(&self, name: &str, key: &str, id: &str) -> Option<usize> {
         self.items.iter().rposition(|item| item.name == name && item.value(key) == Some(id))
     }
 
-    /// Tells whether an option is given under one of some names.
+    /// Tests whether an option with one of some names is given.
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.items.iter().any(|item| names.contains(&item.name.as_str()))
     }

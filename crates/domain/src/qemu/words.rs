@@ -1,26 +1,26 @@
-//! The words of a statement, as a POSIX shell, a libvirt log or a systemd unit writes them.
+//! The words of a statement, in the syntax of a POSIX shell, a libvirt log or a systemd unit.
 
 use super::argument::{Argument, Quote};
 
-/// What ends a word.
+/// A token.
 #[derive(Debug)]
 pub(super) enum Token {
     /// A word.
     Word(Argument),
-    /// The end of a line that nothing continues.
+    /// The end of a line without a continuation.
     LineEnd,
-    /// `;`, `&`, `|`, `(` or `)`: what a shell separates commands with.
+    /// `;`, `&`, `|`, `(` or `)`, which separate commands in a shell.
     Operator(u8),
-    /// Something is opened in that line and never closed.
+    /// Something is opened and not closed.
     Unclosed {
-        /// What is opened.
+        /// The opened construct.
         what: &'static str,
         /// The line.
         line: usize,
     },
 }
 
-/// Reads words, one after the other.
+/// Reads words in turn.
 #[derive(Debug, Clone)]
 pub(super) struct Words<'a> {
     bytes: &'a [u8],
@@ -31,7 +31,7 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Words from a byte on, which is in that line.
+    /// Words from a byte on, which is in this line.
     pub(super) const fn new(bytes: &'a [u8], at: usize, line: usize) -> Self {
         Self { bytes, at, line }
     }
@@ -44,14 +44,14 @@ impl<'a> Words<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Steps over bytes.
+    /// Skips bytes.
     fn skip(&mut self, count: usize) {
         let end = (self.at + count).min(self.bytes.len());
         self.line += self.bytes[self.at..end].iter().filter(|&&byte| byte == b'\n').count();
         self.at = end;
     }
 
-    /// Bytes of a line end after a backslash here, 0 if there is none.
+    /// The length of a line continuation at this position, 0 if there is none.
     fn continuation(&self) -> usize {
         match self.rest() {
             [b'\\', b'\n', ..] => 2,
@@ -60,7 +60,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Steps over blanks, line ends and comments.
+    /// Skips blanks, line ends and comments.
     pub(super) fn skip_to_word(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -75,7 +75,7 @@ impl<'a> Words<'a> {
         self.at += self.rest().iter().take_while(|&&byte| byte != b'\n').count();
     }
 
-    /// Whether an option follows at once.
+    /// Tests whether an option follows directly.
     pub(super) fn begins_with_option(&self) -> bool {
         let rest = self.rest();
         let rest = rest.strip_prefix(b"'").or_else(|| rest.strip_prefix(b"\"")).unwrap_or(rest);
@@ -83,7 +83,7 @@ impl<'a> Words<'a> {
             || matches!(rest, [b'-', b'-', next, ..] if next.is_ascii_alphabetic())
     }
 
-    /// The rest of the line as one argument; `None` where it has quotation marks or goes on in the next line.
+    /// The rest of the line as one argument; `None` if it has quotation marks or a continuation.
     pub(super) fn whole_line(&mut self) -> Option<Argument> {
         let line = self.rest().split(|&byte| byte == b'\n').next()?.trim_ascii_end();
         if line.is_empty() || line.iter().any(|byte| b"'\"`$".contains(byte)) || line.ends_with(b"\\") {
@@ -95,7 +95,7 @@ impl<'a> Words<'a> {
         Some(whole)
     }
 
-    /// Steps over a redirection's target, the operator being here.
+    /// Skips the target of a redirection, whose operator is at this position.
     fn skip_redirection(&mut self) {
         while let Some(b'<' | b'>' | b'&' | b'|') = self.peek() {
             self.skip(1);
@@ -150,7 +150,7 @@ impl<'a> Words<'a> {
             return;
         }
         let start = self.at;
-        // A character of several bytes stays whole.
+        // A character of several bytes is kept whole.
         let length = self.rest().iter().skip(2).take_while(|&&byte| byte & 0xc0 == 0x80).count();
         let end = (start + 2 + length).min(self.bytes.len());
         let said = String::from_utf8_lossy(&self.bytes[start + 1..end]).into_owned();
@@ -226,7 +226,7 @@ impl<'a> Words<'a> {
                         b'\'' => "'",
                         b'"' => "\"",
                         b'\\' => "\\",
-                        // Others are kept as they are written: nothing that QEMU is given needs them.
+                        // Others are kept as they are: QEMU's arguments do not need them.
                         _ => "\\",
                     };
                     let length = if said == "\\" && *escaped != b'\\' { 1 } else { 2 };
@@ -238,7 +238,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Steps over `$name`, `${...}`, `$(...)` or backquotes, which say what only the shell knows.
+    /// Skips `$name`, `${...}`, `$(...)` or backquotes, whose values only the shell knows.
     fn substitution(&mut self) -> Option<&'static str> {
         let (mut depth, close) = match self.rest() {
             [b'$', b'{', ..] => (1, b'}'),
@@ -293,7 +293,7 @@ impl Iterator for Words<'_> {
                 b'\r' => self.at += 1,
                 _ => {
                     let word = self.word();
-                    // The number before a redirection is no argument.
+                    // The number before a redirection is not an argument.
                     if let (Token::Word(word), Some(b'<' | b'>')) = (&word, self.peek()) {
                         if !word.text.is_empty() && word.text.bytes().all(|byte| byte.is_ascii_digit()) {
                             continue;

@@ -1,11 +1,11 @@
-//! Devices of xl.cfg: what guests see, by QEMU's names where QEMU emulates them.
+//! Devices of xl.cfg: the guest's view, with QEMU's names for those that QEMU emulates.
 
 use super::guest_type::GuestType;
 use super::pins;
 use super::settings::{Setting, Value};
 use crate::{Backend, Definition, Device, DeviceKind, Place, Set};
 
-/// Takes a setting that makes devices; `false` for others.
+/// Reads a setting of devices; `false` for others.
 pub(super) fn add(vm: &mut Definition, setting: &Setting) -> bool {
     let make: fn(&str, GuestType) -> Made = match setting.name.as_str() {
         "disk" => disk,
@@ -27,7 +27,8 @@ pub(super) fn add(vm: &mut Definition, setting: &Setting) -> bool {
     true
 }
 
-/// `xl` refuses a file with a device that has no address (libxlu_pci.c, `parse_bdf`). One of the form `name=` has none.
+/// `xl` refuses a file with a device without an address (libxlu_pci.c, `parse_bdf`). A device in the form
+/// `name=` has none.
 fn doubt_addresses(vm: &mut Definition, setting: &Setting) {
     for (text, place) in specifications(setting) {
         let made = assigned(&text, GuestType::Hvm);
@@ -42,7 +43,7 @@ fn doubt_addresses(vm: &mut Definition, setting: &Setting) {
     }
 }
 
-/// Of a wrong text so many characters are repeated.
+/// The most characters of an invalid text that are repeated.
 const LONGEST_QUOTE: usize = 60;
 
 /// `[DOMAIN:]BUS:DEVICE.FUNCTION[@SLOT]`, with `*` for all functions.
@@ -62,7 +63,7 @@ fn is_address(text: &str) -> bool {
     placed && hexadecimal(slot, 2) && (function == "*" || function.split(',').all(functions))
 }
 
-/// The items of a list, or the one that is none.
+/// The items of a list, or a single item.
 fn specifications(setting: &Setting) -> Vec<(String, Place)> {
     match &setting.value {
         Value::Atom(text) => vec![(text.clone(), setting.place.clone())],
@@ -96,7 +97,8 @@ impl Made {
     }
 }
 
-/// `key=value` and bare words, between commas. `target=` takes all that follows (xl-disk-configuration(5)).
+/// `key=value` and bare words, separated by commas. `target=` takes the whole rest
+/// (xl-disk-configuration(5)).
 fn properties(text: &str, positional: &[&str]) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut free = positional.iter();
@@ -127,13 +129,13 @@ fn properties(text: &str, positional: &[&str]) -> Vec<(String, String)> {
     }
 }
 
-/// Words of disks that stand alone.
+/// Flags of disks.
 const FLAGS: &[&str] = &["cdrom", "discard", "no-discard", "direct-io-safe", "specification"];
 
 fn disk(text: &str, guest: GuestType) -> Made {
     let mut made = Made { kind: Some(DeviceKind::Disk), ..Made::default() };
     let (rest, prefixed) = without_prefixes(text);
-    // Such a disk has no place for a format.
+    // The positional form of such a disk has no format.
     let all = ["target", "format", "vdev", "access"];
     let positional = if rest.len() < text.trim_start().len() { &[all[0], all[2], all[3]][..] } else { &all };
     made.properties = properties(rest, positional);
@@ -152,7 +154,7 @@ fn disk(text: &str, guest: GuestType) -> Made {
     made.source = made.property("target").map(str::to_owned);
     let format = made.property("format").unwrap_or("raw");
     let file = made.source.as_deref().is_some_and(|path| path.starts_with('/') && !path.starts_with("/dev/"));
-    // Block devices go to the kernel's backend; what has a format, and files, to QEMU (libxl_disk.c,
+    // Block devices use the kernel's backend; files, and images with a format, use QEMU (libxl_disk.c,
     // libxl__device_disk_set_backend).
     made.backend = match made.property("backendtype") {
         Some("qdisk") => Some(Backend::Vmm),
@@ -163,7 +165,7 @@ fn disk(text: &str, guest: GuestType) -> Made {
     made
 }
 
-/// A disk without the prefixes of old that its target may have, and what they stand for (`libxlu_disk_l.l` of Xen 4.20,
+/// A disk without the deprecated prefixes of its target, and their meaning (`libxlu_disk_l.l` of Xen 4.20,
 /// "deprecated prefixes").
 fn without_prefixes(text: &str) -> (&str, Option<(&'static str, String)>) {
     const FORMATS: [&str; 5] = ["raw", "qcow", "qcow2", "vhd", "qed"];

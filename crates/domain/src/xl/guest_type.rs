@@ -1,9 +1,9 @@
-//! Kinds of guests of Xen.
+//! Types of guests of Xen.
 
 use crate::Definition;
 use serde::{Deserialize, Serialize};
 
-/// Kind of a guest of Xen.
+/// The type of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestType {
@@ -16,7 +16,7 @@ pub enum GuestType {
 }
 
 impl GuestType {
-    /// The usual spelling.
+    /// The name in upper case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl GuestType {
 }
 
 impl Definition {
-    /// Kind of the guest that xl.cfg makes; PV where it says nothing, as on x86 (xl.cfg(5), `type`).
+    /// The type of the guest; PV by default on x86 (xl.cfg(5), `type`).
     #[must_use]
     pub fn xen_type(&self) -> GuestType {
         self.machine.kind.as_ref().and_then(|kind| GuestType::parse(&kind.value)).unwrap_or(GuestType::Pv)

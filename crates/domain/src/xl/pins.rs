@@ -3,16 +3,16 @@
 use super::settings::Value;
 use crate::{Definition, Set};
 
-/// More vCPUs than `xl` gives a guest.
+/// A limit beyond the vCPUs of a guest in `xl`.
 const MOST_VCPUS: u32 = 4096;
 
-/// A list of processors that is longer is for nobody, in bytes.
+/// The longest list of processors, in bytes.
 const LONGEST_LIST: usize = 4096;
 
-/// `cpus`: a text holds for all vCPUs, of a list each item for one. It stays among the other settings too.
+/// `cpus`: a text applies to all vCPUs, each item of a list to one. It stays among the other settings too.
 pub(super) fn fill(vm: &mut Definition) {
     let Some(cpus) = vm.other.iter().find(|set| set.value.0 == "cpus") else { return };
-    // A list's items were given to their vCPUs already; they have commas of their own.
+    // The items of a list were already assigned to their vCPUs, and contain commas.
     if cpus.place.text.contains('[') || cpus.value.1.len() > LONGEST_LIST {
         return;
     }
@@ -21,7 +21,7 @@ pub(super) fn fill(vm: &mut Definition) {
     vm.vcpu_pins = (0..vcpus).map(|vcpu| Set::new((vcpu, value.clone()), place.clone())).collect();
 }
 
-/// Pins of a list: the first item is the first vCPU's.
+/// Pins from a list: the first item is for the first vCPU.
 pub(super) fn fill_from_list(vm: &mut Definition, value: &Value) {
     let Value::List(items) = value else { return };
     let numbered = (0..MOST_VCPUS).zip(items);

@@ -1,4 +1,4 @@
-//! From settings to a definition.
+//! Converts settings to a definition.
 
 use super::guest_type::GuestType;
 use super::settings::Setting;
@@ -6,10 +6,10 @@ use super::{devices, pins};
 use crate::{Accelerator, Definition, Place, Set};
 use std::str::FromStr;
 
-/// Puts settings where the definition has a field for them.
+/// Sets the definition's fields from the settings.
 pub(super) fn fill(vm: &mut Definition, settings: &[Setting]) {
     vm.machine.accelerator = Some(Set::new(Accelerator::Xen, Place::default()));
-    // What devices are depends on it.
+    // The meaning of devices depends on it.
     for wanted in ["builder", "type"] {
         if let Some(setting) = settings.iter().find(|setting| setting.name == wanted) {
             vm.machine.kind = Some(Set::new(setting.value.text(), setting.place.clone()));
@@ -39,7 +39,7 @@ fn known(vm: &mut Definition, setting: &Setting) -> bool {
     true
 }
 
-/// Numbers are what `strtoul` takes: decimal, `0x`, or octal with a zero in front (`xlu_cfg_get_long`).
+/// Numbers in the syntax of `strtoul`: decimal, `0x`, or octal with a leading zero (`xlu_cfg_get_long`).
 fn number<N: FromStr>(vm: &mut Definition, setting: &Setting) -> Option<Set<N>> {
     let text = setting.value.text();
     let value = match text.strip_prefix("0x") {

@@ -5,11 +5,11 @@ use crate::Place;
 use std::collections::HashMap;
 use std::iter::Peekable;
 
-/// Lists within lists beyond this depth are a mistake.
+/// The limit of nested lists.
 const DEEPEST: usize = 16;
-/// More doubts than these say nothing new.
+/// The most doubts.
 const MOST_DOUBTS: usize = 32;
-/// Of a setting's text more than this is not repeated, in bytes.
+/// The most bytes of a setting's text that are repeated.
 const LONGEST_EVIDENCE: usize = 120;
 
 /// A value of a setting.
@@ -22,7 +22,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// All of it as one text, lists with commas between their items.
+    /// The whole value as one text, with commas between the items of lists.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Atom(text) => text.clone(),
@@ -36,7 +36,7 @@ impl Value {
 pub(super) struct Setting {
     pub(super) name: String,
     pub(super) value: Value,
-    /// All of it, the name included.
+    /// Its whole place, including the name.
     pub(super) place: Place,
 }
 
@@ -47,11 +47,11 @@ struct Parser<'t> {
     /// The last setting of each name.
     last: HashMap<String, usize>,
     doubts: Vec<String>,
-    /// Where the last word that was taken ends.
+    /// The end of the last word.
     end: usize,
 }
 
-/// The settings that count, in the order of the text: the last of each name. And a sentence for each mistake.
+/// The effective settings, in the order of the text: the last of each name. And a sentence for each mistake.
 pub(super) fn parse(bytes: &[u8]) -> (Vec<Setting>, Vec<String>) {
     let mut parser = Parser::of(bytes);
     while parser.statement() {}
@@ -60,7 +60,7 @@ pub(super) fn parse(bytes: &[u8]) -> (Vec<Setting>, Vec<String>) {
     (counts.map(|(_, setting)| setting).collect(), doubts)
 }
 
-/// Whether the first statement is a setting without a mistake.
+/// Tests whether the first statement is a setting without a mistake.
 pub(super) fn begins_with_one(bytes: &[u8]) -> bool {
     let mut parser = Parser::of(bytes);
     while parser.settings.is_empty() && parser.doubts.is_empty() && parser.statement() {}
@@ -103,7 +103,7 @@ impl<'t> Parser<'t> {
         Place { start, end: self.end, line, text }
     }
 
-    /// Takes one statement with its end; `false` at the end of the text.
+    /// Parses one statement with its end; `false` at the end of the text.
     fn statement(&mut self) -> bool {
         let Some(word) = self.take() else { return false };
         match word.kind {
@@ -136,8 +136,8 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// What stands before with the same name, and this behind it (`xlu__cfg_concat_vals`). What stood before counts no
-    /// more, and gives its value away: a long file of additions must not hold all of their sums.
+    /// Appends to the previous setting with the same name (`xlu__cfg_concat_vals`). The previous setting is
+    /// no longer effective, and its value is moved: a long file of additions must not store all their sums.
     fn joined(&mut self, name: &str, value: Value) -> Value {
         let Some(before) = self.last.get(name).map(|&at| &mut self.settings[at].value) else { return value };
         match (before, value) {
@@ -185,7 +185,7 @@ impl<'t> Parser<'t> {
         while self.take_if(|kind| *kind == Kind::Newline).is_some() {}
     }
 
-    /// Tells of a mistake, and goes on behind the end of the line that it is in.
+    /// Reports a mistake, and continues after the end of its line.
     fn mistake(&mut self, mistake: &Mistake) {
         if self.doubts.len() < MOST_DOUBTS {
             self.doubts.push(format!(
@@ -193,7 +193,7 @@ impl<'t> Parser<'t> {
                 mistake.line, mistake.start, mistake.wanted
             ));
         }
-        // The mistake itself may be the line's end.
+        // The mistake itself may be the line end.
         if self.end > mistake.start && self.bytes.get(self.end - 1) == Some(&b'\n') {
             return;
         }

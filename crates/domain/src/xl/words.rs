@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Semicolon,
     /// The end of a line, with the comment before it.
     Newline,
-    /// What is none of these, up to the next blank.
+    /// None of these, up to the next blank.
     Wrong,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Word {
     pub(super) kind: Kind,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// From 1.
+    /// Its line, from 1.
     pub(super) line: usize,
 }
 
-/// Goes through a text word by word.
+/// Reads a text word by word.
 #[derive(Debug, Clone)]
 pub(super) struct Words<'t> {
     bytes: &'t [u8],
@@ -48,7 +48,7 @@ impl<'t> Words<'t> {
         Self { bytes, at: 0, line: 1 }
     }
 
-    /// How many bytes from here belong together.
+    /// The number of bytes from here that belong together.
     fn run(&self, belongs: impl Fn(u8) -> bool) -> usize {
         self.bytes[self.at..].iter().take_while(|&&byte| belongs(byte)).count()
     }
@@ -57,7 +57,7 @@ impl<'t> Words<'t> {
         String::from_utf8_lossy(&self.bytes[self.at..self.at + length]).into_owned()
     }
 
-    /// A string's length with both marks; `None` when it does not end on its line.
+    /// A string's length with both quotation marks; `None` if it does not end on its line.
     fn quoted(&self, mark: u8) -> Option<usize> {
         let mut escaped = false;
         for (length, &byte) in self.bytes[self.at..].iter().enumerate().skip(1) {
@@ -117,8 +117,8 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// A string without its escapes (`xlu__cfgl_dequote` in `libxlu_cfg.c`); `None` for one that `xl` refuses. Numeric
-/// escapes are refused here: by 4.20 they put nothing in.
+/// A string without its escapes (`xlu__cfgl_dequote` in `libxlu_cfg.c`); `None` for one that `xl` refuses.
+/// Numeric escapes are refused here, because Xen 4.20 inserts nothing for them.
 fn unescaped(inner: &[u8]) -> Option<String> {
     let mut text = Vec::with_capacity(inner.len());
     let mut bytes = inner.iter();

@@ -1,4 +1,4 @@
-//! An element seen in its tree.
+//! An element in its tree.
 
 use super::tree::{Element, Tree};
 use crate::{Place, Set};
@@ -23,17 +23,17 @@ pub(crate) struct Value<'t> {
 }
 
 impl<'t> Value<'t> {
-    /// The value as something else.
+    /// Another value with the same place.
     pub(crate) fn set<T>(&self, value: T) -> Set<T> {
         Set::new(value, self.place.clone())
     }
 
-    /// The text itself as a value.
+    /// The text as a value.
     pub(crate) fn string(&self) -> Set<String> {
         self.set(self.text.to_owned())
     }
 
-    /// The text as a number, when it is one.
+    /// The text as a number, if it is one.
     pub(crate) fn number<N: std::str::FromStr>(&self) -> Option<Set<N>> {
         self.text.parse().ok().map(|number| self.set(number))
     }
@@ -62,13 +62,13 @@ impl<'t> Node<'t> {
         &self.tree.text[self.element().name.clone()]
     }
 
-    /// The name without the prefix of its namespace; elements of libvirt's own have none.
+    /// The name without the prefix of its namespace; libvirt's own elements have none.
     pub(crate) fn name(self) -> &'t str {
         let name = self.full_name();
         name.split_once(':').map_or(name, |(_, local)| local)
     }
 
-    /// The namespace that its prefix stands for.
+    /// The namespace of its prefix.
     pub(crate) fn namespace(self) -> Option<&'t str> {
         let declaration = match self.full_name().split_once(':') {
             Some((prefix, _)) => format!("xmlns:{prefix}"),
@@ -108,7 +108,7 @@ impl<'t> Node<'t> {
         let tree = self.tree;
         let attribute = self.element().attributes.iter().find(|one| tree.text[one.name.clone()] == *name)?;
         let text = attribute.decoded.as_deref().unwrap_or(&tree.text[attribute.value.clone()]);
-        // The value with its quotation marks' ends would be harder to replace; name and value are easier to show.
+        // The place has the quotation mark at the value's end, so that name and value are shown.
         let written = &tree.text[attribute.name.start..attribute.value.end + 1];
         let before = &tree.text.as_bytes()[self.element().tag.start..attribute.name.start];
         let line = self.element().line + before.iter().filter(|byte| **byte == b'\n').count();
@@ -147,12 +147,12 @@ impl<'t> Node<'t> {
         Value { text: self.element().text.trim(), place: self.place() }
     }
 
-    /// The byte after it.
+    /// The byte after its end.
     pub(crate) fn end(self) -> usize {
         self.element().close.as_ref().unwrap_or(&self.element().tag).end
     }
 
-    /// Where it stands, whole.
+    /// Its whole place.
     pub(crate) fn place(self) -> Place {
         let element = self.element();
         let whole = element.tag.start..self.end();

@@ -1,12 +1,12 @@
-//! A text that is changed again and again, and still knows which of its bytes are the old ones.
+//! A text that is changed repeatedly, with a record of the original bytes.
 
 use crate::Edit;
 use std::ops::Range;
 
-/// What a part of the text is now.
+/// A part of the current text.
 #[derive(Debug, Clone)]
 enum Piece {
-    /// Bytes of the old text.
+    /// A range of the original text.
     Old(Range<usize>),
     New(String),
 }
@@ -19,7 +19,7 @@ impl Piece {
         }
     }
 
-    /// Both sides of a cut.
+    /// Both sides of a split.
     fn cut(self, at: usize) -> [Self; 2] {
         match self {
             Self::Old(range) => {
@@ -38,12 +38,12 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// A text of this many bytes in which nothing is changed.
+    /// An unchanged text with this many bytes.
     pub(crate) fn of(length: usize) -> Self {
         Self { pieces: vec![Piece::Old(0..length)] }
     }
 
-    /// Replaces a part of the text as it is now.
+    /// Replaces a part of the current text.
     pub(crate) fn replace(&mut self, part: &Range<usize>, new: &str) {
         let first = self.boundary(part.start);
         let last = self.boundary(part.end);
@@ -51,7 +51,7 @@ impl Pieces {
         self.pieces.splice(first..last, new);
     }
 
-    /// The number of the piece that begins at a byte of the text as it is now, cut there where needed.
+    /// The index of the piece that begins at a byte of the current text, split there if necessary.
     fn boundary(&mut self, at: usize) -> usize {
         let mut start = 0;
         for number in 0..self.pieces.len() {
@@ -69,12 +69,12 @@ impl Pieces {
         self.pieces.len()
     }
 
-    /// Whether nothing was replaced.
+    /// Tests whether nothing was replaced.
     pub(crate) fn is_untouched(&self) -> bool {
         matches!(self.pieces[..], [Piece::Old(_)] | [])
     }
 
-    /// Where a byte of the old text is now; `None` when it is gone.
+    /// The current position of a byte of the original text; `None` if it was removed.
     pub(crate) fn now(&self, old: usize) -> Option<usize> {
         let mut start = 0;
         for piece in &self.pieces {
@@ -86,7 +86,7 @@ impl Pieces {
         None
     }
 
-    /// All changes together, in bytes of the old text.
+    /// All changes together, as ranges of the original text.
     pub(crate) fn edits(&self, old: &str) -> Vec<Edit> {
         let mut edits = Vec::new();
         let mut new = String::new();
@@ -108,7 +108,7 @@ impl Pieces {
     }
 }
 
-/// The edit without what stays as it was; `None` when all does.
+/// The edit without unchanged bytes at its ends; `None` if nothing changed.
 fn smallest(old: &str, part: Range<usize>, new: &str) -> Option<Edit> {
     (old[part.clone()] != *new).then(|| Edit {
         start: part.start,

@@ -1,14 +1,14 @@
-//! New elements and attributes in the manner of the text around them.
+//! New elements and attributes in the style of the text around them.
 
 use super::node::Node;
 use super::tree::Tree;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// A part of the text, and what shall stand there.
+/// A part of the text, and its replacement.
 pub(crate) type Replacement = (Range<usize>, String);
 
-/// An element to be written.
+/// A new element.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct New {
     pub(crate) name: String,
@@ -22,33 +22,33 @@ impl New {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// With an attribute more.
+    /// Adds an attribute.
     #[must_use]
     pub(crate) fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.attributes.push((name.into(), value.into()));
         self
     }
 
-    /// With an attribute that is this, whatever it was.
+    /// Sets an attribute, replacing its previous value.
     #[must_use]
     pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
         self.attributes.retain(|(one, _)| one != name);
         self.with(name, value)
     }
 
-    /// What an attribute says.
+    /// The value of an attribute.
     pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
     }
 
-    /// With a child more.
+    /// Adds a child.
     #[must_use]
     pub(crate) fn holding(mut self, child: Self) -> Self {
         self.children.push(child);
         self
     }
 
-    /// With text in it.
+    /// Sets the text.
     #[must_use]
     pub(crate) fn saying(mut self, text: impl Into<String>) -> Self {
         self.text = text.into();
@@ -56,7 +56,7 @@ impl New {
     }
 }
 
-/// How a text is written.
+/// The style of a text.
 #[derive(Debug, Clone)]
 pub(crate) struct Style {
     pub(crate) quote: char,
@@ -66,12 +66,12 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// The manner of `virsh dumpxml`.
+    /// The style of `virsh dumpxml`.
     pub(crate) fn libvirt() -> Self {
         Self { quote: '\'', newline: "\n", step: "  ".into() }
     }
 
-    /// The manner of a text.
+    /// Detects the style of a text.
     pub(crate) fn of(tree: &Tree<'_>) -> Self {
         let quotes = |wanted: u8| {
             let attributes = tree.elements.iter().flat_map(|element| &element.attributes);
@@ -92,7 +92,7 @@ impl Style {
         }
     }
 
-    /// The element as text. `line` is the line end and indentation that it begins with; `None` writes it all on one
+    /// The element as text. `line` is the line end and indentation before it; `None` writes everything on one
     /// line.
     pub(crate) fn render(&self, new: &New, line: Option<&str>) -> String {
         let mut whole = format!("<{}", new.name);
@@ -122,7 +122,7 @@ impl Style {
         format!(" {name}={}{}{}", self.quote, escape(value, Some(self.quote)), self.quote)
     }
 
-    /// Gives an element an attribute, or an attribute another value.
+    /// Sets an attribute of an element.
     pub(crate) fn set_attribute(&self, node: Node<'_>, name: &str, value: &str) -> Vec<Replacement> {
         let text = node.tree.text;
         let element = node.element();
@@ -139,7 +139,7 @@ impl Style {
         }
     }
 
-    /// Takes an attribute out, with the space before it.
+    /// Removes an attribute, with the space before it.
     pub(crate) fn remove_attribute(&self, node: Node<'_>, name: &str) -> Vec<Replacement> {
         let text = node.tree.text;
         let attributes = &node.element().attributes;
@@ -152,7 +152,7 @@ impl Style {
         vec![(before..attributes[position].value.end + 1, String::new())]
     }
 
-    /// Gives an element without children another text.
+    /// Sets the text of an element without children.
     pub(crate) fn set_text(&self, node: Node<'_>, new: &str) -> Vec<Replacement> {
         let element = node.element();
         let new = escape(new, None);
@@ -175,7 +175,7 @@ impl Style {
         }
     }
 
-    /// Puts a child into an element, behind the last one whose name is in `before`.
+    /// Inserts a child into an element, after the last one whose name is in `before`.
     pub(crate) fn insert(&self, parent: Node<'_>, before: &[&str], new: &New) -> Vec<Replacement> {
         let earlier = parent.children().rfind(|child| before.contains(&child.full_name()));
         match earlier {
@@ -184,7 +184,7 @@ impl Style {
         }
     }
 
-    /// Puts an element behind another one, on a line of its own where that one has one.
+    /// Inserts an element after another one, on its own line if that one has its own.
     pub(crate) fn insert_after(&self, sibling: Node<'_>, new: &New) -> Vec<Replacement> {
         let text = sibling.tree.text;
         match indentation(text, sibling.element().tag.start) {
@@ -201,7 +201,7 @@ impl Style {
         let text = parent.tree.text;
         let element = parent.element();
         let outer = indentation(text, element.tag.start);
-        // A parent whose children share its line keeps them there.
+        // If the children are on the line of their parent, the new one is too.
         let first = parent.children().next();
         let inline = first.is_some_and(|child| indentation(text, child.element().tag.start).is_none());
         let indent = match (outer, first) {
@@ -236,7 +236,7 @@ impl Style {
         }
     }
 
-    /// Takes an element out, and its line with it where it has one.
+    /// Removes an element, and its line if it has its own.
     pub(crate) fn remove(&self, node: Node<'_>) -> Vec<Replacement> {
         let text = node.tree.text;
         let start = node.element().tag.start;
@@ -252,14 +252,14 @@ impl Style {
     }
 }
 
-/// The white space before a part that begins its line; `None` when other things stand before it on the line.
+/// The white space before a part that begins its line; `None` if something else precedes it on the line.
 pub(crate) fn indentation(text: &str, start: usize) -> Option<&str> {
     let line = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let before = text[line..start].trim_start_matches('\u{feff}');
     before.bytes().all(|byte| byte == b' ' || byte == b'\t').then_some(before)
 }
 
-/// The end of a part's line when nothing but comments follows there, else the end of the part.
+/// The end of a part's line if only comments follow there, else the end of the part.
 fn end_of_line(text: &str, end: usize) -> usize {
     let mut at = end;
     loop {
@@ -276,7 +276,7 @@ fn end_of_line(text: &str, end: usize) -> usize {
     }
 }
 
-/// The text with references for what XML would take for its own.
+/// The text with references for XML's special characters.
 pub(crate) fn escape(text: &str, quote: Option<char>) -> String {
     let mut whole = String::with_capacity(text.len());
     for character in text.chars() {
@@ -286,7 +286,7 @@ pub(crate) fn escape(text: &str, quote: Option<char>) -> String {
             '>' => whole.push_str("&gt;"),
             '\'' if quote == Some('\'') => whole.push_str("&apos;"),
             '"' if quote == Some('"') => whole.push_str("&quot;"),
-            // XML 1.0 has no word for other control characters, not even as numbers.
+            // XML 1.0 cannot represent other control characters, not even as numbers.
             '\n' | '\r' | '\t' if quote.is_some() => {
                 let _ = write!(whole, "&#{};", u32::from(character));
             }

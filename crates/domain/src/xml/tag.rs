@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// More attributes than any element of libvirt has; without a limit the search for doubles would be quadratic.
+/// The most attributes, beyond any element of libvirt; without a limit the search for duplicates would be
+/// quadratic.
 const MOST: usize = 256;
 
 /// An attribute.
@@ -13,15 +14,15 @@ pub(crate) struct Attribute {
     pub(crate) name: Range<usize>,
     /// Its value as written, without the quotation marks.
     pub(crate) value: Range<usize>,
-    /// The value without references, where it has some.
+    /// The value without references, if it has any.
     pub(crate) decoded: Option<Box<str>>,
 }
 
-/// The attributes in `text[inside]`, which is what stands between an element's name and `>` or `/>`.
+/// The attributes in `text[inside]`, the text between an element's name and `>` or `/>`.
 ///
 /// # Errors
 ///
-/// The byte where it goes wrong, and what is wrong there.
+/// The byte of the error, and the error.
 pub(crate) fn attributes(text: &str, inside: Range<usize>) -> Result<Vec<Attribute>, (usize, String)> {
     let bytes = text.as_bytes();
     let mut found: Vec<Attribute> = Vec::new();
@@ -77,7 +78,7 @@ pub(crate) fn attributes(text: &str, inside: Range<usize>) -> Result<Vec<Attribu
 ///
 /// # Errors
 ///
-/// The byte of a reference that is none, and what is wrong with it.
+/// The byte of an invalid reference, and the error.
 pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, (usize, String)> {
     if !text.contains('&') {
         return Ok(Cow::Borrowed(text));

@@ -6,13 +6,13 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 use std::ops::Range;
 
-/// libvirt itself refuses larger files of domains at 10 MiB; dumps with metadata may be larger.
+/// The most bytes: libvirt itself refuses files of domains above 10 MiB; dumps with metadata may be larger.
 const MOST_BYTES: usize = 100 << 20;
-/// The limit of libxml2, which libvirt reads with.
+/// The limit of nesting in libxml2, which libvirt uses.
 const DEEPEST: usize = 256;
-/// A domain with a thousand vCPUs and devices has some ten thousand.
+/// The most elements: a domain with a thousand vCPUs and devices has some ten thousand.
 const MOST_ELEMENTS: usize = 200_000;
-/// Names are repeated in paths.
+/// The longest name; names are repeated in paths.
 const LONGEST_NAME: usize = 256;
 
 /// An element.
@@ -22,7 +22,7 @@ pub(crate) struct Element {
     pub(crate) name: Range<usize>,
     /// From `<` to the byte after `>` of its start tag.
     pub(crate) tag: Range<usize>,
-    /// The same of its end tag; `None` for `<x/>`.
+    /// The range of its end tag; `None` for `<x/>`.
     pub(crate) close: Option<Range<usize>>,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) children: Vec<usize>,
@@ -38,7 +38,7 @@ pub(crate) struct Element {
 pub(crate) struct Tree<'t> {
     pub(crate) text: &'t str,
     pub(crate) elements: Vec<Element>,
-    /// The elements that are in no other; one in well-formed XML.
+    /// The topmost elements; one in well-formed XML.
     pub(crate) roots: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl<'t> Tree<'t> {
             line: 1,
             counted: 0,
         };
-        // The byte order mark counts in all places, and is nothing to the reader.
+        // Places include the byte order mark, which the parser does not see.
         let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         let mut reader = Reader::from_str(&text[mark..]);
         let offset = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).saturating_add(mark);
@@ -210,7 +210,7 @@ impl<'t> Builder<'t, '_> {
     }
 }
 
-/// The bytes as text, or why they are none that is read here.
+/// The bytes as text, or the reason why they are not accepted.
 fn plain_text<'t>(name: &str, bytes: &'t [u8]) -> Result<&'t str, Error> {
     if bytes.len() > MOST_BYTES {
         let problem = format!("it has {} bytes; more than 100 MiB are not read", bytes.len());
@@ -237,7 +237,7 @@ fn recode(encoding: &str) -> String {
     format!("Convert it: iconv -f {encoding} -t UTF-8, and remove the encoding from its first line")
 }
 
-/// What the XML declaration says of the encoding.
+/// The encoding in the XML declaration.
 fn encoding(head: &str) -> Option<&str> {
     let declaration = head.strip_prefix("<?xml")?.split("?>").next()?;
     let value = declaration.split_once("encoding")?.1.trim_start().strip_prefix('=')?.trim_start();

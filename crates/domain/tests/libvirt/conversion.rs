@@ -44,7 +44,7 @@ fn a_usb_device_brings_its_controller_along() {
     assert!(!usb("qemu-system-x86_64 -M pc -usb"));
 }
 
-/// A fixture of a QEMU command line, and libvirt's XML for it.
+/// A fixture of a QEMU command line, and its conversion to libvirt's XML.
 pub(crate) fn xml_of(name: &str) -> (Text, Converted) {
     struct Beside;
     impl domain::Files for Beside {
@@ -57,7 +57,7 @@ pub(crate) fn xml_of(name: &str) -> (Text, Converted) {
     (text, converted)
 }
 
-/// What both forms can say of a VM, in lines: without places, and without what only one of them says.
+/// The settings of a VM that both forms can express, as lines without places.
 fn essence(vm: &Definition) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |name: &str, value: String| lines.push(format!("{name}: {value}"));
@@ -100,7 +100,7 @@ fn essence(vm: &Definition) -> Vec<String> {
     }
     let mut devices = Vec::new();
     for device in &vm.devices {
-        // The codec that libvirt brings along, and what the machine has in one form and a device is in the other.
+        // The codec that libvirt adds, and devices that are part of the machine in one form.
         if device.model.starts_with("hda-")
             || device.model.starts_with("ps2-")
             || device.place.text.is_empty()
@@ -111,7 +111,7 @@ fn essence(vm: &Definition) -> Vec<String> {
         let threads: Vec<&str> = device.iothreads.iter().map(|set| set.value.as_str()).collect();
         let (aio, cache) =
             (device.aio.as_ref().map(|set| &set.value), device.cache.as_ref().map(|set| &set.value));
-        // A disk says its file in both forms; a tap's name is one form's, its bridge the other's.
+        // Both forms have a disk's file; only one has a tap's name, the other its bridge.
         let source = match device.kind {
             domain::DeviceKind::Disk | domain::DeviceKind::Assigned => {
                 device.source.as_ref().map(|set| &set.value)
@@ -139,7 +139,8 @@ fn xml_comes_back_from_arguments_with_all_that_it_said() {
         let after =
             domain::libvirt::read(&Text::new("back.xml", back.text.clone()), &NoFiles).expect("it is XML");
         let (mut expected, mut found) = (essence(&before), essence(&after));
-        // `to_arguments` tells that it cannot pass a macvtap device, and what stands for a model put together.
+        // `to_arguments` reports that it cannot pass a macvtap device, and the substitute of a combined
+        // model.
         let macvtap = |line: &String| line.starts_with("device: virtio-net-pci q8 [] None");
         if name == "x2avic-380.xml" {
             expected.retain(|line| !macvtap(line));
@@ -148,13 +149,13 @@ fn xml_comes_back_from_arguments_with_all_that_it_said() {
         if let Some(host) = host {
             *host = "cpu: Some(Host)".into();
         }
-        // Controllers that libvirt adds by itself are written down by then.
+        // By then the XML contains controllers that libvirt adds itself.
         let added = |line: &String| line.contains("virtio-serial-pci") || line.contains("usb-uhci");
         if matches!(name.as_str(), "fedora.xml" | "proxmox-import.xml") {
             found.retain(|line| !added(line));
             expected.retain(|line| !added(line));
         }
-        // Disks behind a network are passed through as they are, and their images are not in the model then.
+        // Network disks are passed through unchanged, so their images are not in the model.
         for line in &mut expected {
             *line = line.replace("Some(\"vms/f0b8b7a4-9c0a-4f0e-8d9c-4c1ddf0a7b11_disk\")", "None");
         }

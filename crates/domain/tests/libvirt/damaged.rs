@@ -1,4 +1,4 @@
-//! Fixtures with damage in them: read, changed and converted, whatever they say then.
+//! Damaged fixtures are read, changed and converted, whatever they then contain.
 
 use crate::reading::{fixtures, folder};
 use domain::convert::{to_arguments, to_xml};
@@ -34,7 +34,7 @@ fn damaged(folder_name: &'static str) -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(texts), prop::collection::vec(damage, 1..4)).prop_map(|(mut text, all)| {
         for (at, length, piece) in all {
             let start = at.index(text.len());
-            // Half of it leaves the marks of XML alone, so that what they hold is damaged.
+            // Half of the damage leaves XML's markup intact, so that its content is damaged.
             let end = (start + length / 2).min(text.len());
             let spared = length % 2 == 0 && text[start..end].iter().any(|byte| b"<>\"'/=".contains(byte));
             text.splice(start..if spared { start } else { end }, piece.bytes());

@@ -1,6 +1,7 @@
-//! What a real libvirt says of what was written, where it and a QEMU are there.
+//! Checks of written XML by a real libvirt, if it and a QEMU are installed.
 //!
-//! No daemon runs for it: virsh loads libvirt's driver of QEMU itself, which keeps its files in a folder of ours.
+//! No daemon is needed: virsh loads libvirt's QEMU driver itself, which keeps its files in a temporary
+//! folder.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,10 +15,10 @@ use domain::convert::to_xml;
 use crate::conversion::xml_of;
 use crate::reading::fixtures;
 
-/// Debian's QEMU, which looks for its modules beside itself.
+/// Debian's QEMU, which searches for its modules next to itself.
 const INSTALLED: &str = "/usr/bin/qemu-system-x86_64";
 
-/// The QEMU of the laboratories, which is one file.
+/// The QEMU of the laboratories, which is a single file.
 fn of_laboratories() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
@@ -28,17 +29,18 @@ fn of_laboratories() -> Option<PathBuf> {
     of_qemu.map(|entry| entry.path().join("emulator")).find(|path| path.is_file())
 }
 
-/// The user that a test of root's runs virsh as: as root the driver wants a user that comes with the daemon.
+/// The user for virsh in a test run by root: as root the driver requires a user that the daemon's package
+/// creates.
 const NOBODY: u32 = 65534;
 
-/// libvirt with files of its own in a folder, which goes with it.
+/// libvirt with its own files in a folder, which is removed with it.
 struct Libvirt {
     folder: tempfile::TempDir,
     emulator: PathBuf,
 }
 
 impl Libvirt {
-    /// Why there is none here.
+    /// Returns the reason if it is not available.
     fn new() -> Result<Self, &'static str> {
         let folder = tempfile::tempdir().expect("there is room for scratch files");
         if Path::new(INSTALLED).is_file() {
@@ -47,9 +49,10 @@ impl Libvirt {
         Self::of_a_laboratory(folder, "there is no QEMU (package qemu-system-x86, or a laboratory's)")
     }
 
-    /// The same with the QEMU of the laboratories, which is newer than Debian 12's. Why there is none here.
+    /// With the QEMU of the laboratories, which is newer than Debian 12's. Returns the reason if it is not
+    /// available.
     fn of_a_laboratory(folder: tempfile::TempDir, otherwise: &'static str) -> Result<Self, &'static str> {
-        // Whoever runs virsh reaches it here.
+        // The user of virsh can reach it here.
         let emulator = folder.path().join("qemu-system-x86_64");
         std::fs::copy(of_laboratories().ok_or(otherwise)?, &emulator).expect("there is room for an emulator");
         Self::with(emulator, folder)
@@ -79,7 +82,7 @@ impl Libvirt {
         virsh.env("LC_ALL", "C").current_dir(home).output()
     }
 
-    /// What libvirt says against a document; nothing where it takes it.
+    /// libvirt's error for a document; `None` if it accepts it.
     fn complaint(&self, document: &str) -> Option<String> {
         let file = self.folder.path().join("domain.xml");
         std::fs::write(&file, self.with_emulator(document)).expect("there is room for scratch files");
@@ -89,7 +92,7 @@ impl Libvirt {
         (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 
-    /// On a machine that has this emulator, and need not have KVM.
+    /// The document with this emulator, which does not require KVM.
     fn with_emulator(&self, document: &str) -> String {
         let emulator = format!("<emulator>{}</emulator>", path(&self.emulator));
         let document = match document.split_once("<emulator>") {
@@ -112,7 +115,7 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("it is UTF-8")
 }
 
-/// Command lines that QEMU refuses as well, and what libvirt says of their XML.
+/// Command lines that QEMU refuses as well, and libvirt's errors for their XML.
 const REFUSED: [(&str, &str); 2] = [
     ("legacy.sh", "duplicate drive address"),
     ("windows.service", "CPU topology doesn't match maximum vcpu count"),
@@ -126,14 +129,14 @@ fn libvirt_defines_what_is_written() {
     };
     let (mut wrong, mut defined) = (String::new(), 0);
     for name in fixtures("qemu").into_iter().filter(|name| !name.ends_with(".cfg")) {
-        // As many vCPUs as the machine types of QEMU 7.2 have room for; all of them have a test of their own.
+        // As many vCPUs as the machine types of QEMU 7.2 support; another test covers all of them.
         let document = xml_of(&name).1.text.replace(">380<", ">280<");
         let said = libvirt.complaint(&document);
         let known = REFUSED.iter().find(|(refused, _)| *refused == name);
         match (said, known) {
             (None, None) => defined += 1,
             (Some(said), Some((_, expected))) if said.contains(expected) => {}
-            // Another QEMU than that of the command line.
+            // The QEMU is not that of the command line.
             (Some(said), None) if said.contains("does not support machine type") => {}
             (said, _) => wrong += &format!("{name}: {said:?}\n{document}\n"),
         }
@@ -142,7 +145,7 @@ fn libvirt_defines_what_is_written() {
     assert!(defined >= 5, "{defined}");
 }
 
-/// QEMU's q35 has room for 4,096 vCPUs since 9.0.
+/// QEMU's q35 supports 4,096 vCPUs since 9.0.
 #[test]
 fn libvirt_defines_all_380_vcpus_of_a_large_vm() {
     let folder = tempfile::tempdir().expect("there is room for scratch files");
@@ -175,7 +178,7 @@ fn libvirt_takes_more_than_255_vcpus_by_the_iommu_that_is_written() {
         let written = to_xml(&line, &domain::NoFiles).expect("it is a command line");
         assert!(written.notes.iter().any(|note| note.contains("255 vCPUs")), "{:?}", written.notes);
         assert_eq!(libvirt.complaint(&written.text), None, "{}", written.text);
-        // What it was without is refused, so that this test means something.
+        // Without `eim` it is refused, so that this test is significant.
         let without = written.text.replace(" eim='on'", "");
         let said = libvirt.complaint(&without).expect("libvirt wants eim");
         assert!(said.contains("255 vCPUs require extended interrupt mode"), "{said}");

@@ -1,4 +1,4 @@
-//! libvirt's XML in the shapes that are met: read, changed, and converted to QEMU's arguments and back.
+//! libvirt's XML in its common variants: read, changed, and converted to QEMU's arguments and back.
 
 mod conversion;
 mod damaged;

@@ -1,4 +1,4 @@
-//! What libvirt's schema and QEMU say of what was written, where they are there.
+//! Checks of written XML by libvirt's schema and QEMU, if they are installed.
 
 use crate::conversion::xml_of;
 use crate::reading::{fixtures, folder, text};
@@ -6,14 +6,14 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// libvirt's schema of domains: its own place, or the folder that `LIBVIRT_SCHEMAS` names.
+/// libvirt's schema of domains: at its default place, or in the folder of `LIBVIRT_SCHEMAS`.
 fn schema() -> Option<PathBuf> {
     let folder = std::env::var_os("LIBVIRT_SCHEMAS")
         .map_or_else(|| "/usr/share/libvirt/schemas".into(), PathBuf::from);
     Some(folder.join("domain.rng")).filter(|path| path.is_file())
 }
 
-/// What xmllint says against a document; `None` when there is no xmllint.
+/// xmllint's errors for a document; `None` without xmllint.
 fn complaints(schema: &std::path::Path, document: &[u8]) -> Option<String> {
     let mut xmllint = Command::new("xmllint")
         .args(["--noout", "--relaxng"])
@@ -76,7 +76,8 @@ fn documents() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Without what libvirt has only had since 9.1 (10.0: threads by queue), and with whole paths: libvirt takes no others, as notes tell.
+/// Without elements that libvirt has only since 9.1 (10.0: threads by queue), and with absolute paths:
+/// libvirt accepts no others, as notes say.
 fn for_old_schemas(document: &str) -> String {
     let mut new = document.replace(" clusters='1'", "").replace("model=\"itco\"", "model=\"i6300esb\"");
     new = new.replace("<poll max='32768' grow='2' shrink='2'/>", "");

@@ -1,10 +1,10 @@
-//! What each change does to the text: that, and nothing besides.
+//! The effect of each change on the text: the change and nothing else.
 
 use domain::qemu::{apply, apply_with, read};
 use domain::{Change, CpuModel, Edited, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
 
-/// Applies changes, and checks what holds of every one: the edits amount to the new text, and doing it again does
-/// nothing.
+/// Applies changes, and checks properties of every change: the edits give the new text, and applying it again
+/// changes nothing.
 pub(crate) fn edited(text: &str, changes: &[Change]) -> Edited {
     let old = Text::new("test", text);
     let edited = apply(&old, changes).expect("the text is a command line");
@@ -15,14 +15,14 @@ pub(crate) fn edited(text: &str, changes: &[Change]) -> Edited {
     assert_eq!(rebuilt, edited.bytes, "{:?}", edited.edits);
     let again = apply(&Text::new("test", &*edited.bytes), changes).expect("it is one still");
     let (first, second) = (String::from_utf8_lossy(&edited.bytes), String::from_utf8_lossy(&again.bytes));
-    // A device of the machine's own has another position once the text says it.
+    // A default device of the machine has another index once the text contains it.
     let moves =
         changes.iter().any(|change| matches!(change, Change::DeviceModel { device, .. } if *device >= 90));
     assert!(moves || first == second, "applied twice:\n{first}\n{second}");
     edited
 }
 
-/// The text after one change, which is made.
+/// The text after one successful change.
 fn after(text: &str, change: Change) -> String {
     let edited = edited(text, &[change]);
     assert!(edited.refused.is_empty(), "{:?}", edited.refused);

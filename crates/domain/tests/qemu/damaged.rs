@@ -1,4 +1,5 @@
-//! The fixtures with parts lost, doubled and overwritten: read and changed without a panic, and never more than asked.
+//! Fixtures with parts removed, doubled and overwritten: read and changed without a panic, and without other
+//! changes.
 
 use crate::summary::{fixtures, text};
 use domain::qemu::{apply_with, read};

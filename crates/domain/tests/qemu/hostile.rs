@@ -1,4 +1,4 @@
-//! Bytes that nobody meant, and command lines that are too long.
+//! Arbitrary bytes, and command lines that are too long.
 
 use domain::qemu::{apply, read};
 use domain::{Change, CpuModel, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
@@ -30,7 +30,7 @@ fn an_open_quotation_mark_is_named_with_its_line() {
     let text = "#!/bin/sh\n# don't\nqemu-system-x86_64 \\\n  -m 4G \\\n  -name 'web\n";
     assert!(problem(text).starts_with("run.sh, line 5: a quotation mark (')"), "{}", problem(text));
     assert!(problem("kvm -m 1 -name \"$(hostname\"").contains("substitution"));
-    // Those of other lines are no concern of the command.
+    // Quotation marks on other lines do not affect the command.
     let text = "echo it\\'s 'fine\nqemu-kvm -m 4G\necho \"open\n";
     assert!(read(&Text::new("run.sh", text), &NoFiles).is_ok());
 }
@@ -128,7 +128,7 @@ fn changes() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Pieces that command lines are made of.
+/// Parts of command lines.
 const PIECES: &str = "(-M q35|-machine pc,accel=kvm|-accel kvm|-cpu host,-x2apic|-cpu 'EPYC,hv_vpindex'|-hda x|-hdb \"a b\"|\
     -drive file=a,if=virtio|-drive if=none,id=d,file=[$]F|-device virtio-blk-pci,drive=d|-device ide-hd,drive=d|\
     -netdev tap,id=n|-device e1000,netdev=n|-device virtio-net-pci,netdev=n,mq=on|-nic tap,model=virtio|-nodefaults|\
@@ -136,7 +136,7 @@ const PIECES: &str = "(-M q35|-machine pc,accel=kvm|-accel kvm|-cpu host,-x2apic
     -device '[{]\"driver\":\"intel-iommu\",\"eim\":\"off\"[}]'|-device virtio-scsi-pci,id=s|-device scsi-hd,drive=d|\
     -blockdev file,node-name=d,filename=f|old[.]img|-device vfio-pci,host=1:0[.]0|-unknown x|-smp 300)( | \\\\\n  )";
 
-/// What holds of a change that was made.
+/// Tests whether a change is in effect.
 fn holds(vm: &domain::Definition, change: &Change) -> bool {
     match change {
         Change::Irqchip(chip) => vm.irqchip_in_force() == *chip,
@@ -207,17 +207,17 @@ proptest! {
             return Ok(());
         }
         prop_assert!(holds(&after, &change), "{}", shown);
-        // Bytes outside of the edits are those that were there.
+        // Bytes outside of the edits are unchanged.
         let mut rebuilt = text.bytes.clone();
         edited.edits.iter().rev().for_each(|edit| drop(rebuilt.splice(edit.start..edit.end, edit.new.iter().copied())));
         prop_assert_eq!(&rebuilt, &new.bytes);
-        // Once more changes nothing, unless a device of the machine's own has got a place in the text.
+        // Applying it again changes nothing, unless a default device of the machine was added to the text.
         let own = matches!(&change, Change::DeviceModel { device, .. } if before.devices[*device].place.text.is_empty());
         if !own {
             let again = apply(&new, std::slice::from_ref(&change)).expect("is one still");
             prop_assert_eq!(&again.bytes, &new.bytes, "{}", shown);
         }
-        // What the change is not about is as it was.
+        // Other settings are unchanged.
         prop_assert_eq!(values(&before.vcpus.count), values(&after.vcpus.count));
         prop_assert_eq!(values(&before.machine.kind), values(&after.machine.kind));
         prop_assert_eq!(values(&before.machine.accelerator), values(&after.machine.accelerator));

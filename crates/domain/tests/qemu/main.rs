@@ -1,4 +1,4 @@
-//! QEMU command lines of the shapes that are met, read and changed.
+//! QEMU command lines in their common variants, read and changed.
 
 mod changing;
 mod damaged;

@@ -1,4 +1,4 @@
-//! What is read out of each.
+//! The definitions read from each.
 
 use crate::summary::{definition, summary};
 

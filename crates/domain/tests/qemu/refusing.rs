@@ -1,4 +1,4 @@
-//! Changes that a text cannot take, each with a reason and a way out.
+//! Changes that a text cannot express, each with a reason and an alternative.
 
 use crate::changing::edited;
 use domain::{Change, CpuModel, FeatureState, Irqchip, TickPolicy};

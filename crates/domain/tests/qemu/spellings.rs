@@ -1,4 +1,4 @@
-//! Spellings that mean the same, and rules on which of two counts.
+//! Equivalent spellings, and rules for repeated settings.
 
 use domain::qemu::read;
 use domain::{Accelerator, Backend, Definition, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
@@ -159,7 +159,7 @@ fn every_way_to_a_network_interface() {
 
 #[test]
 fn what_the_machine_brings_along_is_what_qemu_7_2_shows() {
-    // The models that `info qtree` lists, of those that are looked for.
+    // The relevant models that `info qtree` lists.
     let own = |vm: &Definition| {
         let own = vm.devices.iter().filter(|device| device.place.text.is_empty());
         let mut own: Vec<_> = own.map(|device| device.model.clone()).collect();

@@ -1,9 +1,9 @@
-//! A definition in few lines, for kept copies.
+//! A definition in few lines, for snapshots.
 
 use domain::{Definition, Set};
 use std::fmt::Write;
 
-/// Reads a fixture; files that it names are the fixtures beside it.
+/// Reads a fixture; files that it names are other fixtures.
 pub(crate) fn definition(name: &str) -> Definition {
     domain::qemu::read(&text(name), &fixtures()).expect("the fixture is a QEMU command line")
 }
@@ -18,7 +18,7 @@ fn folder() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/qemu")
 }
 
-/// Gives the fixtures under any folder.
+/// Provides the fixtures under any folder.
 pub(crate) fn fixtures() -> impl domain::Files {
     struct Fixtures;
     impl domain::Files for Fixtures {

@@ -1,7 +1,7 @@
-//! Definitions of Xen's guests as `xl` itself understands them.
+//! Definitions of Xen's guests, compared with `xl` itself.
 //!
-//! Beside each file of the corpus is what `xl create -n` of Xen 4.20 printed of it, without the random `uuid`; none is
-//! beside those that it refused. A test in the laboratory asks a real `xl` again.
+//! Each file of the corpus has the output of `xl create -n` of Xen 4.20 next to it, without the random
+//! `uuid`, except those that it refused. A test in the laboratory runs a real `xl` again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/xl/corpus")
 }
 
-/// Names, our definitions, and what xl printed.
+/// Names, this crate's definitions, and xl's output.
 fn cases() -> Vec<(String, Definition, Option<Value>)> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -45,13 +45,13 @@ fn list(printed: &Value, name: &str) -> Vec<Value> {
 fn what_xl_refuses_has_doubts_and_what_it_takes_has_none() {
     let mut refused = 0;
     for (name, vm, printed) in cases() {
-        // A number that is none xl takes for none, with a warning; so do we, with a doubt.
+        // xl takes an invalid number as absent, with a warning; so does this crate, with a doubt.
         let doubted = printed.is_none() || name == "bad-number";
         assert_eq!(!vm.doubts.is_empty(), doubted, "{name}: {:?}", vm.doubts);
         refused += usize::from(printed.is_none());
     }
     assert!(refused >= 4, "{refused}");
-    // With wrong ends of lines there is no definition at all.
+    // With wrong line ends there is no definition.
     let text = fs::read(corpus().join("bad-return.cfg")).unwrap();
     assert!(domain::xl::read(&Text::new("bad-return.cfg", text)).is_err());
 }
@@ -86,7 +86,7 @@ fn plain_settings_are_those_of_xl() {
     }
 }
 
-/// `1-3,^2` as the processors that it names.
+/// The processors in `1-3,^2`.
 fn processors(text: &str) -> BTreeSet<u64> {
     let mut named = BTreeSet::new();
     for part in text.split(',') {

@@ -1,4 +1,4 @@
-//! Disks: `-blockdev` for what they are on the host, `-device` for what the guest sees.
+//! Disks: `-blockdev` for the host's side, `-device` for the guest's.
 
 use super::controllers::number;
 use super::{Properties, Writing};
@@ -26,7 +26,7 @@ impl<'t> Writing<'t, '_> {
             disk.get(path);
         }
         let read_only = disk.has("readonly") || kind == "cdrom";
-        // What a running domain's XML shows of the image's own header.
+        // The XML of a running domain shows the image's own header here.
         disk.ignore("backingStore");
         disk.get("source@index");
         let dev = disk.get("target@dev").unwrap_or("disk").to_owned();
@@ -86,7 +86,7 @@ impl<'t> Writing<'t, '_> {
         }
     }
 
-    /// Queues over several threads can be said in JSON alone (QEMU 9.0).
+    /// Queues over several threads can be expressed only in JSON (QEMU 9.0).
     fn spread(&mut self, disk: Part<'t, '_>) {
         let Some(written) = self.out.arguments.pop() else { return };
         let plain = written.split(',').enumerate().map(|(position, part)| {
@@ -118,7 +118,8 @@ impl<'t> Writing<'t, '_> {
         self.out.arguments.push(serde_json::Value::Object(object).to_string());
     }
 
-    /// The block nodes of a disk: its name, none for an empty drive, or why there cannot be one.
+    /// Adds the block nodes of a disk: returns the name of the node, `None` for an empty drive, or the reason
+    /// why there cannot be one.
     fn nodes(
         &mut self,
         disk: Part<'t, '_>,
@@ -178,7 +179,7 @@ impl<'t> Writing<'t, '_> {
         Ok(Some(format!("{dev}-format")))
     }
 
-    /// Where on its bus the guest sees a disk: by its address, else by its name (`sdb` is the second).
+    /// The position of a disk on its bus: by its address, else by its name (`sdb` is the second).
     fn place(&self, disk: Part<'t, '_>, model: &str, dev: &str, device: Properties) -> Properties {
         let address = disk.child("address").filter(|address| address.node.get("type") == Some("drive"));
         let letter =
@@ -210,7 +211,7 @@ impl<'t> Writing<'t, '_> {
     }
 }
 
-/// A disk behind a network protocol.
+/// A disk accessed by a network protocol.
 fn remote(source: Part<'_, '_>) -> Result<Properties, String> {
     let protocol = source.get("@protocol").unwrap_or_default();
     let name = source.get("@name").unwrap_or_default();

@@ -55,7 +55,7 @@ impl<'t> Writing<'t, '_> {
         self.device(element, &id, device);
     }
 
-    /// What a line ends in on the host.
+    /// The backend of a line on the host.
     pub(super) fn backend(
         &mut self,
         element: Part<'t, '_>,
@@ -66,7 +66,7 @@ impl<'t> Writing<'t, '_> {
         let of = |kind: &str| Properties::of(kind).with("id", id);
         Some(match kind {
             "pty" => {
-                // The path of a running domain is the kernel's choice.
+                // In the XML of a running domain the kernel chose the path.
                 element.get("source@path");
                 element.get("@tty");
                 of("pty")

@@ -1,4 +1,4 @@
-//! Buses: controllers, addresses on them, and those that libvirt adds by itself.
+//! Buses: controllers, addresses on them, and controllers that libvirt adds itself.
 
 use super::{Properties, Writing};
 use crate::convert::seen::Part;
@@ -36,7 +36,7 @@ impl<'t> Writing<'t, '_> {
         }
     }
 
-    /// QEMU's name of a PCI bus: the machine's own, or that of the controller of that index.
+    /// QEMU's name of a PCI bus: the machine's own, or that of the controller with this index.
     fn pci_bus(&self, index: u32) -> String {
         if index == 0 {
             return if self.q35 { "pcie.0" } else { "pci.0" }.to_owned();
@@ -58,12 +58,12 @@ impl<'t> Writing<'t, '_> {
             .chain(&others)
             .filter_map(|one| Some((one.node.get("type")?, one.node.get("index").and_then(number)?)))
             .collect();
-        // QEMU wants a bus before what is on it.
+        // QEMU requires a bus before its devices.
         for element in buses.into_iter().chain(others) {
             let kind = element.get("@type").unwrap_or_default();
             let index = match element.get("@index").and_then(number) {
                 Some(index) => index,
-                // libvirt gives the first free one.
+                // libvirt assigns the first free one.
                 None => {
                     let free = (0..).find(|index| !used.contains(&(kind, *index))).unwrap_or(0);
                     used.push((kind, free));
@@ -73,7 +73,7 @@ impl<'t> Writing<'t, '_> {
             element.get("@model");
             element.get("model@name");
             let Some(model) = names::controller(element.node, machine) else {
-                // The machine has it; its address is the machine's too.
+                // It is a part of the machine, and so is its address.
                 element.ignore_all();
                 continue;
             };
@@ -102,7 +102,7 @@ impl<'t> Writing<'t, '_> {
             let companion = kind == "usb" && element.has("master");
             let alias = element.get("alias@name").map(str::to_owned);
             if companion {
-                // A companion shares the bus of the first controller of its index, and has no name of its own.
+                // A companion shares the bus of the first controller with its index, and has no name.
                 let first = element.get("master@startport").unwrap_or("0").to_owned();
                 let properties = properties.with("masterbus", format!("{id}.0")).with("firstport", first);
                 let properties = self.address(element, properties);
@@ -114,7 +114,7 @@ impl<'t> Writing<'t, '_> {
         self.missing_controllers(devices);
     }
 
-    /// Those that libvirt adds to a domain whose devices need them.
+    /// Controllers that libvirt adds to a domain whose devices need them.
     fn missing_controllers(&mut self, devices: Part<'t, '_>) {
         let has = |kind: &str| devices.node.all("controller").any(|one| one.get("type") == Some(kind));
         let uses = |kind: &str, path: &str| {
@@ -147,7 +147,7 @@ impl<'t> Writing<'t, '_> {
     }
 }
 
-/// A root port needs a chassis of its own.
+/// A root port needs its own chassis.
 fn chassis(element: Part<'_, '_>, model: &str, index: u32) -> Option<String> {
     let said = element.get("target@chassis").map(str::to_owned);
     said.or_else(|| ["pcie-root-port", "ioh3420"].contains(&model).then(|| index.to_string()))

@@ -71,7 +71,7 @@ impl<'t> Writing<'t, '_> {
         ] {
             device = device.maybe(property, element.get(&format!("driver@{attribute}")));
         }
-        // QEMU's IOMMUs of PCs sit on the machine, not on a bus.
+        // QEMU's IOMMUs of PCs are part of the machine, not on a bus.
         element.ignore("address");
         self.option("-device", device.with("id", id).0);
     }
@@ -141,7 +141,7 @@ impl<'t> Writing<'t, '_> {
         } else {
             self.device(element, &id, Properties::of(model));
         }
-        // libvirt itself writes the core that `dump` asks for.
+        // libvirt itself writes the core dump of `dump`.
         let action = if action == "dump" { "pause" } else { action };
         self.option("-action", format!("watchdog={action}"));
     }
@@ -152,7 +152,7 @@ impl<'t> Writing<'t, '_> {
         let id = self.id(element, "balloon");
         let mut device = Properties::of(&model).maybe("deflate-on-oom", element.get("@autodeflate"));
         device = device.maybe("free-page-reporting", element.get("@freePageReporting"));
-        // How often libvirt asks for statistics.
+        // The interval at which libvirt asks for statistics.
         element.ignore("stats");
         self.device(element, &id, device);
     }

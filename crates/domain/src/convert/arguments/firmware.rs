@@ -1,4 +1,4 @@
-//! Firmware, what is booted, and SMBIOS.
+//! Firmware, boot devices, and SMBIOS.
 
 use super::{Properties, Writing, escaped};
 
@@ -67,7 +67,7 @@ impl Writing<'_, '_> {
         self.smbios();
     }
 
-    /// Which device is the first of a kind to be booted from (`<os><boot dev=>`), and its place in the order.
+    /// The position of a kind of device in the boot order (`<os><boot dev=>`).
     pub(super) fn boot_order(&self, kind: &str) -> Option<usize> {
         let boots = self.domain.child("os")?.all("boot");
         boots.iter().position(|boot| boot.get("@dev") == Some(kind)).map(|position| position + 1)

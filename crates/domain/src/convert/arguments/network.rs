@@ -56,7 +56,7 @@ impl<'t> Writing<'t, '_> {
         if let Some(queues) =
             queues.and_then(|queues| queues.parse::<u32>().ok()).filter(|queues| *queues > 1)
         {
-            // A vector for each queue's both ways, one for configuration, one for control.
+            // A vector for each direction of each queue, one for the configuration, and one for control.
             device = device.with("mq", "on").with("vectors", queues.saturating_mul(2).saturating_add(2));
         }
         device = device.maybe("rx_queue_size", interface.get("driver@rx_queue_size"));
@@ -68,7 +68,7 @@ impl<'t> Writing<'t, '_> {
         self.device(interface, &id, device);
     }
 
-    /// libvirt makes tap devices itself; here they have to be there.
+    /// libvirt creates tap devices itself; QEMU needs existing ones.
     fn tap(&mut self, interface: Part<'t, '_>, number: usize, queues: Option<&str>) -> Properties {
         let name = interface.get("target@dev").map_or_else(|| format!("vnet{number}"), str::to_owned);
         interface.get("target@managed");
@@ -93,7 +93,7 @@ impl<'t> Writing<'t, '_> {
         let vhost = match interface.get("driver@name") {
             Some("qemu") => "off",
             Some("vhost") => "on",
-            // libvirt uses vhost-net for virtio when the host has it.
+            // libvirt uses vhost-net for virtio if the host has it.
             _ if virtio && self.kvm => "on",
             _ => "off",
         };

@@ -51,7 +51,7 @@ impl<'t> Writing<'t, '_> {
         }
     }
 
-    /// `<x/>` and `<x state='on'/>` are one.
+    /// `<x/>` and `<x state='on'/>` are equal.
     pub(super) fn state(&self, path: &str) -> Option<&'static str> {
         let element = self.domain.child(path)?;
         Some(if element.get("@state") == Some("off") { "off" } else { "on" })
@@ -62,7 +62,7 @@ impl<'t> Writing<'t, '_> {
         timers.into_iter().filter(|timer| timer.get("@name") == Some(name)).last()
     }
 
-    /// Whether the memory needs an object of its own.
+    /// Tests whether the memory needs its own object.
     fn memory_backend(&self) -> bool {
         let backing = self.domain.node.child("memoryBacking");
         backing.is_some_and(|backing| {
@@ -118,7 +118,7 @@ impl<'t> Writing<'t, '_> {
         }
         for level in ["sockets", "dies", "clusters", "cores", "threads"] {
             let value = domain.get(&format!("cpu/topology@{level}"));
-            // QEMU before 7.1 knows no clusters on x86; one is what there is without a word.
+            // QEMU before 7.1 has no clusters on x86; one is the default.
             if !(level == "clusters" && value == Some("1")) {
                 smp = smp.maybe(level, value);
             }
@@ -187,7 +187,7 @@ impl<'t> Writing<'t, '_> {
         if domain.get("on_reboot") == Some("destroy") {
             self.flag("-no-reboot");
         }
-        // What QEMU does without a word.
+        // QEMU's defaults.
         for (name, usual) in [("on_poweroff", "destroy"), ("on_reboot", "restart"), ("on_crash", "destroy")] {
             if domain.node.find(name) == Some(usual) {
                 domain.ignore(name);

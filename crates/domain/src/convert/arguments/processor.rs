@@ -17,7 +17,7 @@ impl Writing<'_, '_> {
                 );
                 "host"
             }
-            // What libvirt takes for a domain of KVM or TCG that names none.
+            // libvirt's default for a domain of KVM or TCG without a model.
             _ => named.unwrap_or("qemu64"),
         };
         let mut said = Properties::of(model);
@@ -96,7 +96,7 @@ impl Writing<'_, '_> {
             };
             said = match value {
                 Some(_) if state == "off" => said,
-                // A number of retries is written as QEMU shows it.
+                // The number of retries in QEMU's form.
                 Some(value) => said.with(&format!("hv-{name}"), value),
                 None => said.with(&format!("hv-{name}"), state),
             };

@@ -1,4 +1,4 @@
-//! What is shown, heard and typed.
+//! Displays, sound, and input devices.
 
 use super::{Properties, Writing};
 use crate::convert::seen::Part;
@@ -11,7 +11,7 @@ impl<'t> Writing<'t, '_> {
         element.get("@bus");
         let id = self.id(element, "input");
         match model.as_str() {
-            // The machine's own.
+            // Part of the machine.
             "ps2-mouse" | "ps2-kbd" => element.ignore_all(),
             "input-linux" => {
                 let object =
@@ -30,7 +30,7 @@ impl<'t> Writing<'t, '_> {
         let kind = element.get("@type").unwrap_or_default();
         let automatic = element.on("@autoport");
         let listen = element.get("@listen").or_else(|| element.get("listen@address"));
-        // Said twice for the sake of old clients.
+        // libvirt repeats these for old clients.
         for path in ["listen@type", "listen@address", "listen@socket"] {
             element.get(path);
         }
@@ -139,7 +139,7 @@ impl<'t> Writing<'t, '_> {
                 device = device.maybe("vgamem_mb", mib("model@vgamem"));
             }
             Some("vga" | "vmvga") => device = device.maybe("vgamem_mb", mib("model@vram")),
-            // The others take no size, and libvirt shows one all the same.
+            // The others have no size, although libvirt shows one.
             _ => drop(element.get("model@vram")),
         }
         self.device(element, &id, device);

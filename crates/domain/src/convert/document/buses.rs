@@ -1,9 +1,9 @@
-//! Controllers by libvirt's numbers, and addresses on them.
+//! Controllers with libvirt's numbers, and addresses on them.
 
 use crate::xml::New;
 use crate::{Definition, Device};
 
-/// What libvirt calls a controller of QEMU's: its type, and its model where it has one.
+/// libvirt's type and model (if any) of QEMU's controller.
 pub(super) fn controller(model: &str) -> Option<(&'static str, Option<&str>)> {
     let plain = model.trim_end_matches("-non-transitional").trim_end_matches("-transitional");
     let plain = plain.strip_suffix("-device").map_or_else(|| plain.to_owned(), |base| format!("{base}-pci"));
@@ -43,7 +43,7 @@ pub(super) fn controller(model: &str) -> Option<(&'static str, Option<&str>)> {
 /// The controllers of a definition.
 #[derive(Debug, Default)]
 pub(super) struct Buses {
-    /// Name, type and number of each.
+    /// The name, type and number of each.
     known: Vec<(String, &'static str, usize)>,
     q35: bool,
 }
@@ -54,19 +54,19 @@ impl Buses {
         for device in &definition.devices {
             let (Some((kind, _)), Some(id)) = (controller(&device.model), &device.id) else { continue };
             let count = found.known.iter().filter(|(_, other, _)| *other == kind).count();
-            // The first PCI bus and q35's first SATA controller are the machine's.
+            // The first PCI bus and q35's first SATA controller are part of the machine.
             let own = kind == "pci" || kind == "sata" && found.q35;
             found.known.push((id.clone(), kind, count + usize::from(own)));
         }
         found
     }
 
-    /// The number of the controller of that name.
+    /// The number of the controller with that name.
     pub(super) fn number(&self, id: &str) -> Option<usize> {
         self.known.iter().find(|(name, _, _)| name == id).map(|(_, _, number)| *number)
     }
 
-    /// Type and number of the bus that `bus=` names: `scsi0.0`, `pci.3`, `pcie.0`.
+    /// Type and number of the bus in `bus=`: `scsi0.0`, `pci.3`, `pcie.0`.
     pub(super) fn bus(&self, bus: &str) -> Option<(&'static str, usize)> {
         if bus == "pcie.0" || bus == "pci.0" {
             return Some(("pci", 0));
@@ -86,7 +86,7 @@ impl Buses {
             Some(("pci", bus)) => {
                 let addr = said("addr")?;
                 let (slot, function) = addr.split_once('.').unwrap_or((addr, "0"));
-                // Both are hexadecimal, with 0x before them or not.
+                // Both are hexadecimal, with or without a leading 0x.
                 let digits = |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok();
                 let address = New::named("address")
                     .with("type", "pci")
@@ -110,7 +110,7 @@ impl Buses {
     }
 }
 
-/// A property of a device as written.
+/// The value of a device's property.
 pub(super) fn property<'d>(device: &'d Device, name: &str) -> Option<&'d str> {
     let same = |other: &str| other.replace('_', "-") == name.replace('_', "-");
     device.properties.iter().rev().find(|(other, _)| same(other)).map(|(_, value)| value.as_str())

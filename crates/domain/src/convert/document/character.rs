@@ -7,7 +7,7 @@ use crate::qemu::given::GivenOption;
 use crate::xml::New;
 
 impl Writing<'_> {
-    /// What a character device ends in on the host, as the type and the source of an element.
+    /// The backend of a character device, as the type and the source of an element.
     pub(super) fn character_source(
         &mut self,
         chardev: Option<&GivenOption>,
@@ -92,13 +92,13 @@ impl Writing<'_> {
     }
 }
 
-/// `-serial stdio`, `-serial file:/a`.
+/// Parses `-serial stdio`, `-serial file:/a`.
 fn short_source(said: &str) -> Option<(String, Option<New>)> {
     let (kind, rest) = said.split_once(':').unwrap_or((said, ""));
     let source = New::named("source");
     Some(match kind {
         "pty" | "null" | "stdio" | "vc" => (kind.into(), None),
-        // The monitor that shares the line is libvirt's own.
+        // libvirt has its own monitor instead of the one that shares the line.
         "mon" if rest == "stdio" => ("stdio".into(), None),
         "file" => ("file".into(), Some(source.with("path", rest))),
         "unix" => {

@@ -1,4 +1,4 @@
-//! All devices, and those of few words.
+//! All devices, including the small ones.
 
 use super::Writing;
 use super::buses::{controller, property};
@@ -29,17 +29,17 @@ impl Writing<'_> {
                 .any(|device| controller(&device.model).is_some_and(|(kind, _)| kind == wanted))
         };
         if !has("scsi") && definition.devices.iter().any(|device| device.model.starts_with("scsi-")) {
-            // What `-drive if=scsi` brings along (`pci_create_scsi` of the PC machines).
+            // The controller of `-drive if=scsi` (`pci_create_scsi` of the PC machines).
             let scsi = New::named("controller").with("type", "scsi").with("index", "0");
             self.devices.push(scsi.with("model", "lsilogic"));
         }
-        // `-usbdevice` brings the machine's controller along, as `-usb` does.
+        // `-usbdevice` enables the machine's controller, as `-usb` does.
         let needs_usb =
             !has("usb") && definition.devices.iter().any(|device| device.model.starts_with("usb-"));
         if self.take("usb").is_some() || needs_usb {
             self.devices.push(New::named("controller").with("type", "usb").with("index", "0"));
         } else if !has("usb") {
-            // libvirt adds one to a domain that does not say no.
+            // libvirt adds one to a domain unless told otherwise.
             self.devices.push(New::named("controller").with("type", "usb").with("model", "none"));
         }
         for device in &definition.devices {
@@ -55,7 +55,7 @@ impl Writing<'_> {
                 _ => {}
             }
         }
-        // `-nodefaults` and its likes leave no trace: libvirt starts every domain so.
+        // `-nodefaults` and similar options need no element: libvirt starts every domain with them.
         for name in ["vga", "serial", "parallel", "net", "nic"] {
             for option in
                 self.all(name).filter(|option| option.said == "none" || option.get("type") == Some("none"))
@@ -98,7 +98,7 @@ impl Writing<'_> {
             let mut target = New::named("target");
             for (name, attribute) in [("chassis", "chassis"), ("chassis_nr", "chassisNr"), ("port", "port")] {
                 if let Some(value) = property(device, name) {
-                    // JSON has no hexadecimal numbers, and libvirt writes this one so.
+                    // JSON has no hexadecimal numbers, and libvirt writes this one as hexadecimal.
                     let value = match value.parse::<u32>() {
                         Ok(number) if attribute == "port" => format!("{number:#x}"),
                         _ => value.to_owned(),
@@ -139,7 +139,7 @@ impl Writing<'_> {
             ("aw-bits", "aw_bits"),
         ] {
             match option.get(name) {
-                // Only a number is anything but a switch; `auto` is what there is without a word.
+                // Only a number is different from a switch; `auto` is the default.
                 Some("true") => driver = driver.with(attribute, "on"),
                 Some("false") => driver = driver.with(attribute, "off"),
                 Some("auto") | None => {}
@@ -152,8 +152,8 @@ impl Writing<'_> {
         self.devices.push(iommu);
     }
 
-    /// With more vCPUs than 255 libvirt wants an IOMMU that says `eim`, also where QEMU does without one or has it
-    /// without a word.
+    /// With more than 255 vCPUs libvirt requires an IOMMU with `eim`, even if QEMU does not need one or has
+    /// it by default.
     fn wide_iommu(&mut self) {
         if !self.q35 {
             return self.note("libvirt takes more than 255 vCPUs with machines of type q35 alone.");
@@ -179,7 +179,7 @@ impl Writing<'_> {
         if model == "intel" {
             let driver = iommu.children.iter().position(|child| child.name == "driver");
             let driver = driver.map_or_else(|| New::named("driver"), |at| iommu.children.remove(at));
-            // QEMU assigns a device only where the guest tells what it maps.
+            // QEMU assigns a device only if the guest reports its mappings.
             let driver = if at.is_none() { driver.set("caching_mode", "on") } else { driver };
             iommu = iommu.holding(driver.set("intremap", "on").set("eim", "on"));
         }

@@ -6,15 +6,15 @@ use crate::Device;
 use crate::qemu::given::GivenOption;
 use crate::xml::New;
 
-/// Block drivers that reach what a disk is on the host.
+/// Block drivers that access the host's side of a disk.
 const PROTOCOLS: [&str; 3] = ["file", "host_device", "host_cdrom"];
 /// Block drivers between a format and what is above it.
 const FILTERS: [&str; 5] = ["throttle", "copy-on-read", "preallocate", "blkdebug", "blkverify"];
 
 impl<'a> Writing<'a> {
-    /// The block nodes from one down to its file; they are taken.
+    /// The block nodes from one down to its file; marks them as taken.
     pub(super) fn chain(&self, node: &str) -> Vec<&'a GivenOption> {
-        // Longer ones are rings.
+        // Longer chains are loops.
         const LONGEST: usize = 16;
         let mut found: Vec<&GivenOption> = Vec::new();
         let mut next = Some(node.to_owned());
@@ -40,7 +40,7 @@ impl<'a> Writing<'a> {
             "floppy" => ("fdc", "floppy"),
             _ => return,
         };
-        // What the machine brings along, empty: a domain without it is the same but for the empty drive.
+        // The machine's own empty drive; a domain without it differs only in that drive.
         let origin = self.origin(device);
         let drive = property(device, "drive");
         let back: Vec<&GivenOption> = match drive {
@@ -94,7 +94,7 @@ impl<'a> Writing<'a> {
         self.devices.push(disk);
     }
 
-    /// The type of the source, and its element; `None` when libvirt has no such source.
+    /// The type of the source, and its element; `None` if libvirt has no such source.
     fn disk_source(&mut self, device: &Device, back: &[&GivenOption]) -> Option<(&'static str, Option<New>)> {
         let lowest = back.last().copied();
         let driver = lowest.and_then(|option| option.get("file.driver").or_else(|| option.get("driver")));
@@ -105,7 +105,7 @@ impl<'a> Writing<'a> {
                     path.contains("://") || path.starts_with("json:") || path.starts_with("rbd:")
                 });
         if remote {
-            // All of its options go to QEMU as they are.
+            // All of its options are passed to QEMU unchanged.
             for option in back {
                 option.used.set(false);
             }
@@ -132,7 +132,7 @@ impl<'a> Writing<'a> {
     }
 
     fn disk_driver(&mut self, device: &Device, back: &[&GivenOption], filled: bool, kind: &str) -> New {
-        // Nodes may be written within each other.
+        // Nodes may be nested.
         let drivers = back.iter().filter(|option| option.name != "drive").flat_map(|option| {
             ["driver", "file.driver", "file.file.driver"].into_iter().filter_map(|key| option.get(key))
         });
@@ -149,7 +149,7 @@ impl<'a> Writing<'a> {
         let path = device.source.as_ref().map_or("", |set| set.value.as_str());
         let format = format.map(str::to_owned).unwrap_or_else(|| {
             let guess = if path.ends_with(".qcow2") { "qcow2" } else { "raw" };
-            // Block nodes without a format are what their file is.
+            // Block nodes without a format have that of their file.
             if filled && kind == "disk" && !back.iter().any(|option| option.name == "blockdev") {
                 self.note(format!(
                     "No format is said of {path}, and libvirt guesses none; it was taken for {guess}."
@@ -158,7 +158,7 @@ impl<'a> Writing<'a> {
             guess.to_owned()
         });
         let mut driver = New::named("driver").with("name", "qemu").with("type", format);
-        // How an empty drive would be read cannot be said of its next medium.
+        // The settings of an empty drive may not fit its next medium.
         if let Some(cache) = device.cache.as_ref().filter(|_| filled) {
             driver = driver.with("cache", &cache.value);
         }
@@ -187,7 +187,7 @@ impl<'a> Writing<'a> {
                 driver = driver.with(attribute, value);
             }
         }
-        // The threads of SCSI disks are their controller's.
+        // The threads of SCSI disks belong to their controller.
         if !device.model.starts_with("scsi-") {
             match &device.iothreads[..] {
                 [] => {}
@@ -248,7 +248,7 @@ impl<'a> Writing<'a> {
             }
             "ide" => {
                 let bus = said("bus").and_then(|bus| bus.strip_prefix("ide."));
-                // `-cdrom` is the first of the second channel.
+                // `-cdrom` is the first drive of the second channel.
                 let second = kind == "cdrom" && bus.is_none();
                 let address = bus.map(|bus| drive(0, bus, "0", said("unit").unwrap_or("0")));
                 ("hd", address.or_else(|| second.then(|| drive(0, "1", "0", "0"))))
@@ -257,7 +257,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// A name in the guest that is free, the one that its address stands for where it has one.
+    /// A free name in the guest: the one that corresponds to its address, if it has one.
     fn target(&mut self, prefix: &str, address: &Option<New>) -> String {
         let letter = |number: usize| {
             let last = char::from(b'a' + u8::try_from(number % 26).unwrap_or(0));

@@ -5,13 +5,13 @@ use crate::libvirt::{has_element, libvirt_name};
 use crate::xml::New;
 use crate::{CpuModel, FeatureState, Irqchip, TickPolicy};
 
-/// Features of KVM's that have an element of their own.
+/// Features of KVM with their own elements.
 const KVM: [(&str, &str); 3] = [
     ("kvm-hint-dedicated", "hint-dedicated"),
     ("kvm-poll-control", "poll-control"),
     ("kvm-pv-ipi", "pv-ipi"),
 ];
-/// Properties of `-cpu` that are written elsewhere than as features.
+/// Properties of `-cpu` that are not written as features.
 const ELSEWHERE: [&str; 6] = ["kvm", "kvm-pv-unhalt", "kvm-pv-eoi", "kvmclock", "pmu", "migratable"];
 
 impl Writing<'_> {
@@ -66,7 +66,7 @@ impl Writing<'_> {
             features = features.holding(New::named("smm").with("state", state));
         }
         let irqchip = definition.machine.irqchip.as_ref().map(|set| set.value);
-        // The IOMMU that libvirt wants then remaps interrupts with QEMU's own I/O APIC alone.
+        // The IOMMU that libvirt requires remaps interrupts only with QEMU's own I/O APIC.
         let split = self.is_wide() && self.q35 && irqchip != Some(Irqchip::Split);
         if split {
             self.note("Interrupt remapping needs the I/O APIC in QEMU, so <ioapic driver='qemu'/> was set.");
@@ -103,7 +103,7 @@ impl Writing<'_> {
         };
         let state = |on: bool| if on { "on" } else { "off" };
         for (name, set) in &said.features {
-            // Those with a dash are children of others, all but these.
+            // Features with a dash are children of others, except these.
             let below =
                 name.contains('-') && !["vendor-id", "emsr-bitmap", "xmm-input"].contains(&name.as_str());
             if name == "time" || below {
@@ -163,7 +163,7 @@ impl Writing<'_> {
         if levels.iter().any(|(_, set)| set.is_some()) {
             for (name, number) in self.whole_topology() {
                 let said = levels.iter().any(|(other, set)| *other == name && set.is_some());
-                // libvirt wants these three, and the others where they are said.
+                // libvirt requires these three, and the others if they are given.
                 if said || ["sockets", "cores", "threads"].contains(&name) {
                     topology = topology.with(name, number.to_string());
                 }
@@ -194,7 +194,7 @@ impl Writing<'_> {
         (!empty).then_some(cpu)
     }
 
-    /// All levels, so that their product is the number of vCPUs: those that are not said as QEMU fills them in
+    /// All levels, so that their product is the number of vCPUs: missing levels as QEMU sets them
     /// (`machine_parse_smp_config` in `hw/core/machine-smp.c`), cores before sockets.
     fn whole_topology(&self) -> [(&'static str, u32); 5] {
         let vcpus = &self.definition.vcpus;
@@ -313,10 +313,11 @@ impl Writing<'_> {
 
 use TickPolicy::CatchUp;
 
-/// Switches of `-cpu` that are no features.
+/// Switches of `-cpu` other than features.
 const PROPERTIES: [&str; 3] = ["host-cache-info", "l3-cache", "host-phys-bits"];
 
-/// How often a guest tries a spinlock before it tells the host; libvirt writes it in decimal digits.
+/// The number of a guest's attempts at a spinlock before it notifies the host; libvirt writes it in decimal
+/// digits.
 fn retries(said: Option<&str>) -> u64 {
     let said = said.unwrap_or("4095");
     let number = match said.strip_prefix("0x") {

@@ -22,7 +22,7 @@ impl Writing<'_> {
         }
         let name = definition.name.as_ref().map_or("vm", |set| set.value.as_str());
         let mut domain = New::named("domain").with("type", kind);
-        // libvirt keeps a domain in a file of its name.
+        // libvirt stores a domain in a file with its name.
         domain = domain.holding(New::named("name").saying(name.replace('/', "-")));
         if let Some(uuid) = self.take("uuid") {
             domain = domain.holding(New::named("uuid").saying(&uuid.said));
@@ -83,7 +83,7 @@ impl Writing<'_> {
         if self.option("overcommit").is_some_and(|option| option.get("mem-lock") == Some("on")) {
             backing = backing.holding(New::named("locked"));
         }
-        // Unlocked memory is what there is without a word.
+        // Unlocked memory is the default.
         self.take("overcommit");
         if properties.iter().any(|set| set.value.0 == "mem-merge" && set.value.1 == "off") {
             backing = backing.holding(New::named("nosharepages"));
@@ -177,7 +177,7 @@ impl Writing<'_> {
         let architecture = if program.ends_with("i386") { "i686" } else { "x86_64" };
         let kind = self.definition.machine.kind.as_ref().map_or("pc", |set| set.value.as_str());
         let mut system = New::named("os");
-        // Proxmox marks its machine types, which no other QEMU knows.
+        // Proxmox marks its machine types, which other QEMUs do not have.
         let kind = kind.split('+').next().unwrap_or(kind);
         system =
             system.holding(New::named("type").with("arch", architecture).with("machine", kind).saying("hvm"));
@@ -283,7 +283,7 @@ impl Writing<'_> {
     }
 }
 
-/// A size of QEMU's with libvirt's unit: `2M` is 2048 KiB.
+/// A QEMU size with libvirt's unit: `2M` is 2048 KiB.
 fn split_unit(size: &str) -> Option<(String, &'static str)> {
     let digits = size.trim_end_matches(|one: char| one.is_ascii_alphabetic());
     let number: u64 = digits.parse().ok()?;

@@ -90,7 +90,7 @@ impl Writing<'_> {
         driver
     }
 
-    /// The type of the source and its element; `None` when libvirt has none such.
+    /// The type of the source and its element; `None` if libvirt has no such type.
     fn network_source(
         &mut self,
         device: &Device,
@@ -203,7 +203,7 @@ impl Writing<'_> {
     }
 }
 
-/// `0000:81:02.3` as an element; the domain may be left out.
+/// `0000:81:02.3` as an element; the domain may be missing.
 fn host_address(text: &str) -> Option<New> {
     let (rest, function) = text.rsplit_once('.')?;
     let mut parts = rest.rsplit(':');

@@ -1,4 +1,4 @@
-//! What is shown, heard and typed: `<graphics>`, `<video>`, `<sound>`, `<input>`.
+//! Displays, sound, and input devices: `<graphics>`, `<video>`, `<sound>`, `<input>`.
 
 use super::Writing;
 use super::buses::property;
@@ -125,7 +125,7 @@ impl Writing<'_> {
             "AC97" => "ac97",
             "ES1370" => "es1370",
             "usb-audio" => "usb",
-            // libvirt brings a codec for each of these along.
+            // libvirt adds a codec for each of these.
             model if model.starts_with("hda-") => {
                 if let Some(origin) = self.origin(device) {
                     origin.used.set(true);

@@ -1,4 +1,4 @@
-//! Devices of few words: balloon, random numbers, vsock, TPM, file systems.
+//! Small devices: balloon, random numbers, vsock, TPM, file systems.
 
 use super::Writing;
 use super::buses::property;
@@ -110,7 +110,7 @@ impl Writing<'_> {
     }
 }
 
-/// `virtio`, or the revision that the device's name tells.
+/// `virtio`, or the revision in the device's name.
 fn revision(device: &Device, plain: &str) -> String {
     match device.model.rsplit_once("-pci-") {
         Some((_, revision)) => format!("{plain}-{revision}"),

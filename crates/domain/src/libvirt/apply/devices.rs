@@ -1,4 +1,4 @@
-//! Other models for devices.
+//! Changes the models of devices.
 
 use super::order::{DEVICES, INTERFACE, before};
 use super::{Made, Step};
@@ -6,7 +6,7 @@ use crate::DeviceKind;
 use crate::libvirt::names;
 use crate::xml::{New, Node, Replacement};
 
-/// Attributes of `<model>` that belong to qxl alone.
+/// Attributes of `<model>` that only qxl has.
 const QXL: [&str; 3] = ["ram", "vgamem", "vram64"];
 
 impl<'t> Step<'t> {
@@ -31,7 +31,7 @@ impl<'t> Step<'t> {
         }
     }
 
-    /// The address says which bus a device is on, and another model may be on another.
+    /// Removes the address, which identifies the bus, because another model may be on another bus.
     fn without_address(&self, element: Node<'t>) -> Vec<Replacement> {
         element.child("address").map(|address| self.style.remove(address)).unwrap_or_default()
     }
@@ -92,7 +92,7 @@ impl<'t> Step<'t> {
         self.definition.machine.kind.as_ref().is_some_and(|kind| kind.value.contains("q35"))
     }
 
-    /// The first name of this prefix that no disk has.
+    /// The first name with this prefix that no disk has.
     fn free_target(&self, prefix: &str) -> String {
         let devices = self.domain.child("devices");
         let taken: Vec<&str> = devices
@@ -106,7 +106,7 @@ impl<'t> Step<'t> {
         one.chain(two).find(|name| !taken.contains(&name.as_str())).unwrap_or_else(|| format!("{prefix}aaa"))
     }
 
-    /// A virtio-scsi controller where SCSI disks without an address go, made when there is none.
+    /// A virtio-scsi controller for SCSI disks without an address, added if there is none.
     fn scsi_controller(&self, bus: &str) -> Result<Vec<Replacement>, String> {
         let Some(devices) = self.domain.child("devices").filter(|_| bus == "scsi") else {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Whether a definition already is as a change would make it.
+//! Tests whether a definition already contains a change.
 
 use crate::{Backend, Change, Definition};
 
@@ -30,7 +30,7 @@ pub(super) fn holds(definition: &Definition, change: &Change) -> bool {
         Change::Queues { device: position, queues } => {
             device(*position).is_some_and(|device| value(device.queues.as_ref()) == Some(queues))
         }
-        // libvirt numbers its threads, so that one by another name is as good.
+        // libvirt numbers its threads, so a thread with another name is accepted.
         Change::IoThread { device: position, iothread } => device(*position).is_some_and(|device| {
             let threads = &device.iothreads;
             threads.iter().any(|thread| thread.value == *iothread)
@@ -43,7 +43,7 @@ pub(super) fn holds(definition: &Definition, change: &Change) -> bool {
     }
 }
 
-/// Disks on a SCSI controller are served by its thread.
+/// Disks on a SCSI controller are served by the controller's thread.
 fn on_controller(definition: &Definition, position: usize, iothread: &str) -> bool {
     let Some(disk) = definition.devices.get(position).filter(|disk| disk.model.starts_with("scsi-")) else {
         return false;

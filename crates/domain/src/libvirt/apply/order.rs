@@ -1,5 +1,6 @@
-//! The order in which libvirt writes elements (`virDomainDefFormatInternalSetRootName` and those below it). Its schema
-//! takes most of them in any order; a new one is put where `virsh dumpxml` would show it.
+//! The order in which libvirt writes elements (`virDomainDefFormatInternalSetRootName` and the functions that
+//! it calls). Its schema accepts most of them in any order; a new element is put where `virsh dumpxml` shows
+//! it.
 
 pub(super) const DOMAIN: &[&str] = &[
     "name",
@@ -100,7 +101,7 @@ pub(crate) const DEVICES: &[&str] = &[
 pub(super) const INTERFACE: &[&str] =
     &["mac", "source", "virtualport", "backenddomain", "script", "downscript", "target", "guest", "model"];
 
-/// The names before one in an order.
+/// The names that precede one in an order.
 pub(super) fn before<'o>(order: &'o [&'o str], name: &str) -> &'o [&'o str] {
     let position = order.iter().position(|other| *other == name);
     &order[..position.unwrap_or(order.len())]

@@ -6,7 +6,7 @@ use crate::xml::{New, Replacement};
 use crate::{Accelerator, Irqchip, TickPolicy};
 
 impl Step<'_> {
-    /// Puts a child into an element of the domain, which is made when it is not there.
+    /// Inserts a child into an element of the domain, which is created if it does not exist.
     pub(super) fn below(&self, parent: &str, empty: New, order: &[&str], child: New) -> Vec<Replacement> {
         match self.domain.child(parent) {
             Some(parent) => self.style.insert(parent, order, &child),
@@ -14,7 +14,7 @@ impl Step<'_> {
         }
     }
 
-    /// Puts a child into `<features>`.
+    /// Inserts a child into `<features>`.
     pub(super) fn feature(&self, child: New) -> Vec<Replacement> {
         let order = before(FEATURES, &child.name);
         self.below("features", New::named("features"), order, child)
@@ -43,10 +43,10 @@ impl Step<'_> {
         Ok(self.timer("pit", "tickpolicy", policy))
     }
 
-    /// An attribute of a timer of `<clock>`.
+    /// Sets an attribute of a timer of `<clock>`.
     pub(super) fn timer(&self, name: &str, attribute: &str, value: &str) -> Made {
         let timer = self.domain.child("clock").and_then(|clock| {
-            // The last one of a name is the one that is read.
+            // The last one with a name is the effective one.
             clock.all("timer").rfind(|timer| timer.get("name") == Some(name))
         });
         Made::of(match timer {

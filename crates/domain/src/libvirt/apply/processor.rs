@@ -5,7 +5,7 @@ use super::{Made, Step};
 use crate::xml::{New, Replacement};
 use crate::{CpuModel, FeatureState};
 
-/// Enlightenments that libvirt has an element for (formatdomain, "Hypervisor features").
+/// Enlightenments with an element in libvirt (formatdomain, "Hypervisor features").
 const ENLIGHTENMENTS: [&str; 15] = [
     "relaxed",
     "vapic",
@@ -24,12 +24,12 @@ const ENLIGHTENMENTS: [&str; 15] = [
     "avic",
 ];
 
-/// Whether libvirt has an element for an enlightenment, in whichever of its versions.
+/// Tests whether libvirt has an element for an enlightenment, in any version.
 pub(crate) fn has_element(enlightenment: &str) -> bool {
     ENLIGHTENMENTS.contains(&enlightenment) || LATER.iter().any(|(later, _)| *later == enlightenment)
 }
 
-/// Those that came with later versions of libvirt.
+/// Those of later versions of libvirt.
 const LATER: [(&str, &str); 2] = [("emsr-bitmap", "10.7"), ("xmm-input", "10.7")];
 
 impl Step<'_> {
@@ -62,7 +62,7 @@ impl Step<'_> {
             (Some(_), Some(old), CpuModel::Named(name)) => edits.extend(self.style.set_text(old, name)),
             (Some(named), _, _) => edits.extend(self.style.insert(cpu, &[], &named)),
             (None, old, _) => {
-                // A named model's vendor says nothing about the host's.
+                // The vendor of a named model does not apply to the host's.
                 for gone in old.into_iter().chain(cpu.child("vendor")) {
                     edits.extend(self.style.remove(gone));
                 }
@@ -125,7 +125,7 @@ impl Step<'_> {
         Ok(made)
     }
 
-    /// A child of `<features><kvm>`.
+    /// Sets a child of `<features><kvm>`.
     fn kvm(&self, name: &str, state: &str) -> Made {
         let child = New::named(name).with("state", state);
         Made::of(match self.domain.child("features/kvm") {
@@ -137,7 +137,7 @@ impl Step<'_> {
         })
     }
 
-    /// A child of `<features>` with one attribute.
+    /// Sets a child of `<features>` with one attribute.
     fn switch(&self, name: &str, attribute: &str, value: &str) -> Vec<Replacement> {
         match self.domain.child(&format!("features/{name}")) {
             Some(child) => self.style.set_attribute(child, attribute, value),
@@ -145,7 +145,8 @@ impl Step<'_> {
         }
     }
 
-    /// A property of the CPU that libvirt has no word for: QEMU's own argument, of the type that all CPUs of x86 are.
+    /// Sets a property of the CPU without an element in libvirt: QEMU's own argument, for the parent type of
+    /// all x86 CPUs.
     fn property(&self, name: &str, value: &str) -> Made {
         const NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
         let property = format!("x86_64-cpu.{name}={value}");
@@ -227,7 +228,7 @@ impl Step<'_> {
             (None, _) => {
                 let mut new = New::named(&*parent).with("state", state);
                 if name == "spinlocks" {
-                    // What libvirt's documentation recommends for all Windows guests.
+                    // The recommendation of libvirt's documentation for all Windows guests.
                     new = new.with("retries", "8191");
                 }
                 if let Some(child) = child {

@@ -6,7 +6,7 @@ const DOMAIN: &str = include_str!("../../../tests/fixtures/libvirt/virt-install-
 
 fn applied(text: &str, changes: &[Change]) -> Edited {
     let edited = apply(&Text::new("a.xml", text), changes).unwrap();
-    // The edits tell the whole difference, in order and without overlaps.
+    // The edits are the whole difference, in order and without overlaps.
     let mut whole = Vec::new();
     let mut reached = 0;
     for edit in &edited.edits {
@@ -20,7 +20,7 @@ fn applied(text: &str, changes: &[Change]) -> Edited {
     edited
 }
 
-/// The lines that are new, and those that are gone.
+/// The added lines, and the removed ones.
 fn difference(text: &str, change: Change) -> String {
     let edited = applied(text, &[change]);
     assert_eq!(edited.refused, [], "{text}");
@@ -175,7 +175,7 @@ fn a_disk_moves_to_virtio_with_its_name_and_without_its_address() {
     let edited = applied(&text, &[model(0, "virtio-blk-pci")]);
     assert!(edited.notes[0].contains("hda is vdb"), "{:?}", edited.notes);
     assert!(refused(&text, model(2, "virtio-blk-pci")).contains("virtio has no CD drive"));
-    // The first makes a controller, which moves all devices behind it by one.
+    // The first change adds a controller, which moves all devices after it by one.
     let both = applied(&text, &[model(2, "scsi-cd"), model(1, "ide-hd")]);
     assert_eq!(both.refused, []);
     let new = String::from_utf8(both.bytes).unwrap();
@@ -291,7 +291,7 @@ fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// The same text in other manners of writing.
+/// The same text in other styles.
 fn written(manner: u8) -> String {
     let text = DOMAIN.to_owned();
     match manner {
@@ -311,7 +311,7 @@ proptest! {
         let new = Text::new("a.xml", first.bytes.clone());
         if first.refused.is_empty() {
             let second = apply(&new, &changes[..1]).unwrap();
-            // A device's position may have moved; all else is found again.
+            // A device's index may have changed; all else is found again.
             if !matches!(changes[0], Change::DeviceModel { .. }) {
                 prop_assert_eq!(&second.edits, &[]);
                 let definition = crate::libvirt::read(&new, &NoFiles).unwrap();

@@ -1,17 +1,17 @@
-//! Who does a device's work, with how many queues and threads.
+//! Backends of devices, with their queues and threads.
 
 use super::order::{DOMAIN, INTERFACE, before};
 use super::{Made, Step};
 use crate::DeviceKind;
 use crate::xml::{New, Node, Replacement};
 
-/// The number of one of libvirt's I/O threads: `3`, or `iothread3` as QEMU gets it.
+/// The number of a libvirt I/O thread: `3`, or `iothread3` as for QEMU.
 pub(super) fn number(iothread: &str) -> Option<u32> {
     iothread.strip_prefix("iothread").unwrap_or(iothread).parse().ok().filter(|number| *number > 0)
 }
 
 impl<'t> Step<'t> {
-    /// Attributes of an element's `<driver>`, which is made when it is not there.
+    /// Sets attributes of an element's `<driver>`, which is created if it does not exist.
     fn driver(&self, element: Node<'t>, order: &[&str], attributes: &[(&str, &str)]) -> Vec<Replacement> {
         match element.child("driver") {
             Some(driver) => {
@@ -26,7 +26,7 @@ impl<'t> Step<'t> {
         }
     }
 
-    /// The element of a virtio network interface that the host serves.
+    /// The element of a virtio network interface with a backend on the host.
     fn tap(&self, device: usize) -> Result<Node<'t>, String> {
         let element = self.element(device)?;
         let model = &self.definition.devices[device].model;

@@ -1,10 +1,10 @@
-//! Writing a disk in a longer way, which has room for what it does not say yet.
+//! Writes a disk in a longer form, which has room for more properties.
 
 use super::super::drives;
 use super::editor::{Editor, Outcome, Value};
 use std::ops::Range;
 
-/// Doubles the commas of a file's name, which `-drive` takes for its own.
+/// Doubles the commas of a file's name, which separate properties in `-drive`.
 fn double_commas(editor: &mut Editor<'_>, argument: usize, within: Range<usize>) {
     let text = &editor.reading.command.arguments[argument].text;
     let commas: Vec<usize> =
@@ -12,7 +12,7 @@ fn double_commas(editor: &mut Editor<'_>, argument: usize, within: Range<usize>)
     commas.into_iter().for_each(|at| editor.write(argument, at..at, ","));
 }
 
-/// Writes a disk of `-hda` and its relatives, or a bare image, as `-drive`. `false` if it is one already.
+/// Converts a disk of `-hda` and similar options, or a bare image, to `-drive`. `false` if it is one already.
 pub(super) fn into_drive(editor: &mut Editor<'_>, device: usize) -> Result<bool, String> {
     let origin = &editor.reading.origins[device];
     let (argument, index, media) = match (origin.item, origin.image) {
@@ -46,7 +46,8 @@ pub(super) fn into_drive(editor: &mut Editor<'_>, device: usize) -> Result<bool,
     Ok(true)
 }
 
-/// Writes a disk of `-drive if=virtio` as `-drive if=none` with a `-device` of its own. `false` if there is one.
+/// Converts a disk of `-drive if=virtio` to `-drive if=none` with its own `-device`. `false` if it has one
+/// already.
 pub(super) fn into_device(editor: &mut Editor<'_>, device: usize) -> Result<bool, String> {
     let Some(number) =
         editor.reading.origins[device].item.filter(|&number| editor.item(number).name == "drive")
@@ -77,7 +78,7 @@ pub(super) fn into_device(editor: &mut Editor<'_>, device: usize) -> Result<bool
     Ok(true)
 }
 
-/// A name that nothing has yet.
+/// An unused name.
 pub(super) fn free_id(editor: &Editor<'_>, stem: &str) -> String {
     let taken = |id: &str| editor.reading.items.iter().any(|item| item.value("id") == Some(id));
     let mut number = 0;
@@ -90,7 +91,7 @@ pub(super) fn free_id(editor: &Editor<'_>, stem: &str) -> String {
     }
 }
 
-/// The same change of a disk again, in whatever way it is written: first `-drive`.
+/// Converts a disk to the next longer form, so that the change can be tried again.
 pub(super) fn longer(editor: &mut Editor<'_>, device: usize) -> Outcome {
     if into_drive(editor, device)? || into_device(editor, device)? {
         return Ok(());

@@ -5,13 +5,13 @@ use super::super::properties::switch;
 use super::editor::{Editor, Outcome};
 use crate::{CpuModel, FeatureState};
 
-/// The model that QEMU takes without a word (`TARGET_DEFAULT_CPU_TYPE` in `target/i386/cpu.h`).
+/// QEMU's default model (`TARGET_DEFAULT_CPU_TYPE` in `target/i386/cpu.h`).
 fn default_model(editor: &Editor<'_>) -> &'static str {
     let program = editor.reading.definition.program.as_ref();
     if program.is_some_and(|program| program.value.ends_with("i386")) { "qemu32" } else { "qemu64" }
 }
 
-/// The last `-cpu`; refused where a file has it.
+/// The last `-cpu`; refused if it is in a file.
 fn option(editor: &Editor<'_>) -> Result<Option<usize>, String> {
     let found = editor.reading.items.iter().rposition(|item| item.name == "cpu");
     if let Some(number) = found {
@@ -20,7 +20,7 @@ fn option(editor: &Editor<'_>) -> Result<Option<usize>, String> {
     Ok(found)
 }
 
-/// Which CPU the guest sees.
+/// Sets the CPU model.
 pub(super) fn model(editor: &mut Editor<'_>, model: &CpuModel) -> Outcome {
     let name = match model {
         CpuModel::Host => "host",
@@ -49,7 +49,7 @@ pub(super) fn model(editor: &mut Editor<'_>, model: &CpuModel) -> Outcome {
     Ok(())
 }
 
-/// Whether a feature is given.
+/// Sets a CPU feature.
 pub(super) fn feature(editor: &mut Editor<'_>, name: &str, state: FeatureState) -> Outcome {
     let on = match state {
         FeatureState::On => true,
@@ -99,7 +99,7 @@ fn give(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
         }
     };
     editor.write(argument, part.at.clone(), &new);
-    // Another `-x` would win over it still.
+    // Another `-x` would still override it.
     let others = parts
         .iter()
         .filter(|other| on && other.name == name && other.how == How::Minus && other.at != part.at);
@@ -115,7 +115,7 @@ fn state(part: &Part) -> Option<bool> {
     }
 }
 
-/// A feature as the others of the argument are written.
+/// A feature in the style of the argument's others.
 fn appended(parts: &[Part], name: &str, on: bool) -> String {
     let signs = parts.iter().any(|part| !matches!(part.how, How::Value(_)));
     let pairs = parts.iter().any(|part| matches!(&part.how, How::Value(value) if switch(value).is_some()));
@@ -127,7 +127,7 @@ fn appended(parts: &[Part], name: &str, on: bool) -> String {
     }
 }
 
-/// Enlightenments that each needs, or QEMU does not start (`kvm_hyperv_properties` in `target/i386/kvm/kvm.c`).
+/// Enlightenments that each requires for QEMU to start (`kvm_hyperv_properties` in `target/i386/kvm/kvm.c`).
 const NEEDS: &[(&str, &[&str])] = &[
     ("synic", &["vpindex"]),
     ("stimer", &["synic", "time"]),
@@ -139,7 +139,7 @@ const NEEDS: &[(&str, &[&str])] = &[
     ("evmcs", &["vapic"]),
 ];
 
-/// Whether an enlightenment is on.
+/// Sets an enlightenment.
 pub(super) fn hyperv(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
     let name = if name == "apicv" { "avic" } else { name };
     if name.is_empty() || name.contains([',', '=', '+']) {
@@ -164,7 +164,7 @@ pub(super) fn hyperv(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
     {
         return Err(format!("hv-{who} needs hv-{name}. Switch that off first."));
     }
-    // In the manner of the others.
+    // In the style of the others.
     let old = number.map_or("", |number| editor.item(number).said.as_str()).contains(",hv_");
     let name = format!("hv-{name}");
     let known =
@@ -172,13 +172,14 @@ pub(super) fn hyperv(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
     give(editor, &if old && !known { name.replace('-', "_") } else { name }, on)
 }
 
-/// Enlightenments that have a value instead of on and off.
+/// Sets enlightenments with a value instead of on and off.
 fn valued(editor: &mut Editor<'_>, number: Option<usize>, name: &str, on: bool) -> Outcome {
     if on && name == "vendor-id" {
         return Err("hv-vendor-id is a text of twelve characters. Write it into -cpu yourself.".to_owned());
     }
     if on {
-        // Windows tries that often before it tells the hypervisor; what QEMU's documentation recommends.
+        // The number of Windows' attempts before it notifies the hypervisor, as QEMU's documentation
+        // recommends.
         const RETRIES: &str = "hv-spinlocks=0x1fff";
         match number {
             Some(number) => {

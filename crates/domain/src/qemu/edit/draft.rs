@@ -1,23 +1,23 @@
-//! A text with replacements, each of which knows the bytes of the original that it stands for.
+//! A text with replacements, each with the range of the original that it replaces.
 
 use crate::Edit;
 use std::ops::Range;
 
-/// A text that is being changed.
+/// A text during changes.
 #[derive(Debug, Clone)]
 pub(super) struct Draft<'a> {
     original: &'a [u8],
-    /// In the order of the text, apart from one another.
+    /// In the order of the text, without overlaps.
     edits: Vec<Edit>,
 }
 
 impl<'a> Draft<'a> {
-    /// A text as it is.
+    /// An unchanged text.
     pub(super) const fn new(original: &'a [u8]) -> Self {
         Self { original, edits: Vec::new() }
     }
 
-    /// The text as it is now.
+    /// The current text.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.original.len());
         let mut at = 0;
@@ -30,10 +30,10 @@ impl<'a> Draft<'a> {
         bytes
     }
 
-    /// Replaces parts of the text as it is now. They do not overlap; those at one place keep their order.
+    /// Replaces parts of the current text. They must not overlap; those at one place keep their order.
     pub(super) fn replace(&mut self, mut parts: Vec<(Range<usize>, String)>) {
         parts.sort_by_key(|(range, _)| (range.start, range.end));
-        // From the last on, for a replacement moves what is behind it.
+        // From the end, because a replacement moves the text after it.
         for (range, new) in parts.into_iter().rev() {
             self.replace_one(range, new.as_bytes());
         }
@@ -41,7 +41,7 @@ impl<'a> Draft<'a> {
 
     fn replace_one(&mut self, range: Range<usize>, new: &[u8]) {
         let now = self.bytes();
-        // What an edit of the original has become, and how far it moves the bytes behind it.
+        // The current places of the edits, and how far each moves the text after it.
         let mut placed = Vec::new();
         let (mut grown, mut shrunk) = (0_usize, 0_usize);
         for edit in self.edits.drain(..) {
@@ -57,7 +57,7 @@ impl<'a> Draft<'a> {
             placed.iter().filter(|(at, _)| at.end < range.start).map(|(_, edit)| edit.clone()).collect();
         let after: Vec<_> =
             placed.iter().filter(|(at, _)| at.start > range.end).map(|(_, edit)| edit.clone()).collect();
-        // Where a byte of the text as it is now stands in the original, behind some edits.
+        // The original position of a byte of the current text, after some edits.
         let original = |at: usize, edits: &[Edit]| {
             let grown: usize = edits.iter().map(|edit| edit.new.len()).sum();
             let shrunk: usize = edits.iter().map(|edit| edit.end - edit.start).sum();

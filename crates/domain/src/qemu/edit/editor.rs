@@ -1,4 +1,4 @@
-//! The edits that all changes are made of: setting and dropping a property, adding and dropping an option.
+//! The basic edits of all changes: setting and removing a property, adding and removing an option.
 
 use super::super::argument::quoted;
 use super::super::command::Given;
@@ -45,16 +45,16 @@ impl Value<'_> {
     }
 }
 
-/// Why a change was not made.
+/// The reason why a change was not made.
 pub(super) type Outcome = Result<(), String>;
 
 /// Edits of one change.
 pub(super) struct Editor<'a> {
-    /// The text as it is now.
+    /// The current text.
     pub(super) reading: &'a Reading<'a>,
-    /// What else the reader should know.
+    /// Notes for the reader.
     pub(super) notes: Vec<String>,
-    /// Whether the change goes on after these edits.
+    /// The change continues after these edits.
     pub(super) again: bool,
     replacements: Vec<(Range<usize>, String)>,
 }
@@ -65,7 +65,7 @@ impl<'a> Editor<'a> {
         Self { reading, notes: Vec::new(), again: false, replacements: Vec::new() }
     }
 
-    /// The edits, as bytes of the text and what shall stand there.
+    /// The edits, as ranges of the text and their replacements.
     pub(super) fn into_replacements(self) -> Vec<(Range<usize>, String)> {
         self.replacements
     }
@@ -75,7 +75,7 @@ impl<'a> Editor<'a> {
         &self.reading.items[number]
     }
 
-    /// The option that an item is; refused where a file says it.
+    /// The option of an item; refused if it is in a file.
     pub(super) fn given(&self, number: usize) -> Result<Given, String> {
         let item = self.item(number);
         item.given.ok_or_else(|| format!("It is said in a file, {}. Change it there.", item.place.text))
@@ -89,18 +89,18 @@ impl<'a> Editor<'a> {
             .ok_or_else(|| format!("-{} lacks its argument. Complete it.", self.reading.command.name(given)))
     }
 
-    /// Writes other text for a part of an argument.
+    /// Replaces a part of an argument.
     pub(super) fn write(&mut self, argument: usize, said: Range<usize>, new: &str) {
         self.replacements.push(self.reading.command.arguments[argument].replacement(said, new));
     }
 
-    /// Puts something before an argument, outside of its quotation marks.
+    /// Inserts text before an argument, outside of its quotation marks.
     pub(super) fn put_before(&mut self, argument: usize, new: &str) {
         let start = self.reading.command.arguments[argument].written.start;
         self.replacements.push((start..start, new.to_owned()));
     }
 
-    /// Gives a property of an item a value.
+    /// Sets a property of an item.
     pub(super) fn set(&mut self, number: usize, key: &str, value: Value<'_>) -> Outcome {
         let argument = self.argument(number)?;
         let item = self.item(number);
@@ -119,7 +119,7 @@ impl<'a> Editor<'a> {
         let new = match (item.properties.json, property.pair) {
             (true, _) => value.json(),
             (false, true) => value.plain(),
-            // The first part, whose key is understood, or a switch that stands alone.
+            // The first part, whose key is implied, or a switch without a value.
             (false, false) if property.whole.start == 0 && property.value != "on" => value.plain(),
             (false, false) => format!("{}={}", property.key, value.plain()),
         };
@@ -141,7 +141,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Adds a property to a JSON object, behind another one of it. A name with a dot becomes an object of its own.
+    /// Adds a property to a JSON object, after another one of it. A name with a dot becomes a nested object.
     pub(super) fn write_beside(
         &mut self,
         number: usize,
@@ -160,7 +160,7 @@ impl<'a> Editor<'a> {
         Ok(())
     }
 
-    /// Drops every property of an item that has one of some names; gives those that were there.
+    /// Removes the properties of an item with certain names; returns those that existed.
     pub(super) fn drop_properties(
         &mut self,
         number: usize,
@@ -192,7 +192,7 @@ impl<'a> Editor<'a> {
         Ok(dropped)
     }
 
-    /// What stands between an argument and the one before it, as far as that separates and nothing else.
+    /// The text between an argument and the one before it, if it is only a separator.
     fn separator(&self, argument: usize) -> Option<&'a str> {
         let arguments = &self.reading.command.arguments;
         let (before, this) = (arguments.get(argument.checked_sub(1)?)?, arguments.get(argument)?);
@@ -204,12 +204,12 @@ impl<'a> Editor<'a> {
         std::str::from_utf8(between).ok()
     }
 
-    /// The text of a new option, with its own separator inside.
+    /// The text of a new option, with its separator.
     fn option(&self, like: Option<Given>, name: &str, value: &str) -> String {
         let inner = like.and_then(|like| self.separator(like.argument?));
         let inner = match inner {
             _ if self.reading.command.process => "\0",
-            // One argument a line.
+            // One argument on each line.
             Some(inner) if inner.contains('\n') && !inner.contains('\\') => inner,
             _ => " ",
         };
@@ -217,7 +217,7 @@ impl<'a> Editor<'a> {
         format!("-{name}{inner}{value}")
     }
 
-    /// What stands before a new option, in the manner of those around it.
+    /// The text before a new option, in the style of those around it.
     fn outer(&self, like: Option<Given>) -> &'a str {
         let next = |argument: usize| argument + 1 < self.reading.command.arguments.len();
         let first = self.reading.command.program.map_or(0, |program| program + 1);
@@ -229,7 +229,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Adds an option behind another one, or behind the program.
+    /// Adds an option after another one, or after the program.
     pub(super) fn add_behind(&mut self, behind: Option<Given>, name: &str, value: &str) {
         let text = format!("{}{}", self.outer(behind), self.option(behind, name, value));
         let arguments = &self.reading.command.arguments;
@@ -269,7 +269,7 @@ impl<'a> Editor<'a> {
         self.add_behind(last.copied(), name, value);
     }
 
-    /// Drops an option with its argument.
+    /// Removes an option with its argument.
     pub(super) fn drop_option(&mut self, given: Given) {
         let arguments = &self.reading.command.arguments;
         let (first, last) = (given.option, given.argument.unwrap_or(given.option));
@@ -284,19 +284,19 @@ impl<'a> Editor<'a> {
         self.replacements.push((whole, String::new()));
     }
 
-    /// The last option of that name in the command itself.
+    /// The last option with that name in the command itself.
     pub(super) fn last_option(&self, name: &str) -> Option<usize> {
         self.reading.items.iter().rposition(|item| item.name == name && item.given.is_some())
     }
 
-    /// Where a new option about the machine belongs: behind `-machine`, or behind the program.
+    /// The option after which a new machine option belongs: `-machine`, or the program.
     pub(super) fn machine(&self) -> Option<Given> {
         self.last_option("machine").and_then(|number| self.item(number).given)
     }
 }
 
-/// A property with the comma before it, or with the one behind where it is the first that stays. What ends at `done` is
-/// gone already.
+/// A property with the comma before it, or with the one after it if it is the first that stays. The text up
+/// to `done` is already removed.
 fn with_comma(text: &str, whole: Range<usize>, done: usize) -> Range<usize> {
     let before = text[done..whole.start].trim_ascii_end();
     if before.ends_with(',') {

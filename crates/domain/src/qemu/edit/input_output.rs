@@ -1,4 +1,4 @@
-//! Who does a device's work, with how many queues, in which thread and how.
+//! Backends of devices, with their queues, threads and I/O methods.
 
 use super::super::backends::{Backends, lowest_property};
 use super::super::devices::controller;
@@ -32,7 +32,7 @@ fn tap(editor: &Editor<'_>, device: usize, what: &str) -> Result<usize, String> 
     }
 }
 
-/// Whether the kernel does a network interface's work.
+/// Switches vhost for a network interface.
 pub(super) fn vhost(editor: &mut Editor<'_>, device: usize, on: bool) -> Outcome {
     let wanted = if on { Backend::Vhost } else { Backend::Vmm };
     if editor.reading.definition.devices[device].backend.as_ref().map(|set| set.value) == Some(wanted) {
@@ -43,7 +43,7 @@ pub(super) fn vhost(editor: &mut Editor<'_>, device: usize, on: bool) -> Outcome
     if on {
         return Ok(());
     }
-    // QEMU refuses descriptors for what is off.
+    // QEMU refuses descriptors if vhost is off.
     let drops = |key: &str| matches!(key, "vhostfd" | "vhostfds" | "vhostforce");
     let dropped = editor.drop_properties(number, drops)?;
     if !dropped.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn vhost(editor: &mut Editor<'_>, device: usize, on: bool) -> Outcome
     Ok(())
 }
 
-/// How many queues a device has.
+/// Sets the number of a device's queues.
 pub(super) fn queues(editor: &mut Editor<'_>, device: usize, queues: u32) -> Outcome {
     if queues == 0 {
         return Err("A device has one queue at least. Say one or more.".to_owned());
@@ -106,7 +106,7 @@ fn pairs(editor: &mut Editor<'_>, device: usize, of_device: Option<usize>, queue
     Ok(())
 }
 
-/// An I/O thread for a disk.
+/// Gives a disk an I/O thread.
 pub(super) fn iothread(editor: &mut Editor<'_>, device: usize, iothread: &str) -> Outcome {
     if iothread.is_empty()
         || !iothread.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
@@ -154,7 +154,7 @@ pub(super) fn iothread(editor: &mut Editor<'_>, device: usize, iothread: &str) -
     editor.set(number, "iothread", Value::Text(iothread))
 }
 
-/// How a disk is read and written.
+/// Sets the I/O method of a disk.
 pub(super) fn aio(editor: &mut Editor<'_>, device: usize, aio: &str) -> Outcome {
     if !matches!(aio, "threads" | "native" | "io_uring") {
         return Err(format!("QEMU has no way called {aio:?}. Say threads, native or io_uring."));
@@ -189,7 +189,7 @@ pub(super) fn aio(editor: &mut Editor<'_>, device: usize, aio: &str) -> Outcome 
     if aio == "native" { direct(editor, device, number) } else { Ok(()) }
 }
 
-/// Gives a property to the block node that has the file.
+/// Sets a property of the block node with the file.
 fn beside_file(editor: &mut Editor<'_>, number: usize, name: &str, value: Value<'_>) -> Outcome {
     let item = editor.item(number);
     if let Some(property) = lowest_property(item, name) {
@@ -203,7 +203,7 @@ fn beside_file(editor: &mut Editor<'_>, number: usize, name: &str, value: Value<
     }
 }
 
-/// `aio=native` wants the host's page cache left out, or QEMU does not start (`raw_open_common`).
+/// `aio=native` requires that the host's page cache is bypassed, or QEMU does not start (`raw_open_common`).
 fn direct(editor: &mut Editor<'_>, device: usize, number: usize) -> Outcome {
     let item = editor.item(number);
     let cache = editor.reading.definition.devices[device].cache.as_ref().map(|set| set.value.as_str());

@@ -1,4 +1,4 @@
-//! Another model for a device.
+//! Changes the model of a device.
 
 use super::super::drives;
 use super::super::machine::iommu_model;
@@ -7,7 +7,7 @@ use super::conversion;
 use super::editor::{Editor, Outcome, Value};
 use crate::DeviceKind;
 
-/// Properties that every device has: those of `-device` itself and of PCI devices (`pci_props` in `hw/pci/pci.c`).
+/// Properties of every device: those of `-device` itself and of PCI devices (`pci_props` in `hw/pci/pci.c`).
 const ALL: &[&str] = &[
     "driver",
     "id",
@@ -19,9 +19,9 @@ const ALL: &[&str] = &[
     "acpi-index",
     "failover_pair_id",
 ];
-/// What network interfaces share (`DEFINE_NIC_PROPERTIES`), and their place in the boot order.
+/// Properties of all network interfaces (`DEFINE_NIC_PROPERTIES`), and their boot order.
 const NETWORK: &[&str] = &["netdev", "mac", "bootindex", "bus"];
-/// What disks share (`DEFINE_BLOCK_PROPERTIES`), and their names.
+/// Properties of all disks (`DEFINE_BLOCK_PROPERTIES`), and their names.
 const DISK: &[&str] = &[
     "drive",
     "bootindex",
@@ -38,7 +38,7 @@ const DISK: &[&str] = &[
     "account-invalid",
     "account-failed",
 ];
-/// What display adapters share.
+/// Properties of all display adapters.
 const DISPLAY: &[&str] = &["edid", "xres", "yres", "xmax", "ymax", "bus", "refresh_rate"];
 
 /// Properties that a model keeps from another one of its kind.
@@ -53,7 +53,7 @@ fn keeps(kind: DeviceKind, key: &str) -> bool {
     ALL.iter().chain(own).any(same)
 }
 
-/// Gives a device another model.
+/// Sets the model of a device.
 pub(super) fn change(editor: &mut Editor<'_>, device: usize, model: &str) -> Outcome {
     let model = full(model);
     let old = &editor.reading.definition.devices[device];
@@ -106,7 +106,7 @@ fn of_device(editor: &mut Editor<'_>, number: usize, device: usize, model: &str)
     let kind = old.kind;
     let dropped = editor.drop_properties(number, |key| {
         let own = match kind {
-            // Those of a family know each other's properties.
+            // Models of a family have the same properties.
             DeviceKind::Network => old.model.starts_with("virtio-net") && model.starts_with("virtio-net"),
             DeviceKind::Disk => old.model.starts_with("virtio-blk") && model.starts_with("virtio-blk"),
             _ => false,
@@ -121,7 +121,7 @@ fn of_device(editor: &mut Editor<'_>, number: usize, device: usize, model: &str)
     editor.set(number, "driver", Value::Text(model))
 }
 
-/// What a model hangs on.
+/// The bus of a model.
 fn bus(model: &str) -> &'static str {
     match model {
         _ if model.ends_with("-device") => "virtio",
@@ -167,7 +167,7 @@ fn disk(editor: &mut Editor<'_>, device: usize, model: &str) -> Outcome {
     Ok(())
 }
 
-/// The word of `-vga` for a model.
+/// The value of `-vga` for a model.
 fn vga(model: &str) -> Option<&'static str> {
     ["std", "cirrus", "vmware", "qxl", "virtio"].into_iter().find(|word| models::display(word) == Some(model))
 }
@@ -178,12 +178,12 @@ fn display(editor: &mut Editor<'_>, number: usize, model: &str) -> Outcome {
     editor.set(number, "vga", Value::Text(word))
 }
 
-/// A device that the machine brings along: an option of its own takes its place.
+/// A default device of the machine: an option replaces it.
 fn own(editor: &mut Editor<'_>, device: usize, model: &str) -> Outcome {
     let old = &editor.reading.definition.devices[device];
     match (old.kind, vga(model)) {
         (DeviceKind::Display, Some(word)) => editor.add_last("vga", word),
-        // The network that a VM without a word of one has.
+        // The default network of a VM.
         (DeviceKind::Network, _) => editor.add_last("nic", &format!("user,model={model}")),
         _ => {
             return Err(format!(

@@ -5,7 +5,7 @@ use super::super::properties::{same_name, switch};
 use super::editor::{Editor, Outcome, Value};
 use crate::{Accelerator, DeviceKind, Irqchip, TickPolicy};
 
-/// The item that decides on a property of the machine or the accelerator.
+/// The effective item for a property of the machine or the accelerator.
 fn deciding(editor: &Editor<'_>, names: &[&str], key: &str) -> Option<usize> {
     editor.reading.items.iter().rposition(|item| {
         names.contains(&item.name.as_str())
@@ -13,7 +13,7 @@ fn deciding(editor: &Editor<'_>, names: &[&str], key: &str) -> Option<usize> {
     })
 }
 
-/// Where the interrupt controllers are emulated.
+/// Sets the irqchip mode.
 pub(super) fn irqchip(editor: &mut Editor<'_>, chip: Irqchip) -> Outcome {
     let definition = &editor.reading.definition;
     if definition.irqchip_in_force() == chip {
@@ -70,7 +70,7 @@ fn remaps(editor: &Editor<'_>) -> bool {
     })
 }
 
-/// What KVM's PIT does with lost ticks.
+/// Sets the policy of KVM's PIT for lost ticks.
 pub(super) fn pit(editor: &mut Editor<'_>, policy: TickPolicy) -> Outcome {
     let value = match policy {
         TickPolicy::Delay => "delay",
@@ -91,7 +91,7 @@ pub(super) fn pit(editor: &mut Editor<'_>, policy: TickPolicy) -> Outcome {
         Some(now) if now == policy => return Ok(()),
         Some(_) => {}
     }
-    // The last of these decides.
+    // The last of these is effective.
     let mut found = None;
     for number in 0..editor.reading.items.len() {
         let item = editor.item(number);
@@ -124,7 +124,7 @@ pub(super) fn pit(editor: &mut Editor<'_>, policy: TickPolicy) -> Outcome {
     }
 }
 
-/// Whether there is an HPET.
+/// Adds or removes the HPET.
 pub(super) fn hpet(editor: &mut Editor<'_>, on: bool) -> Outcome {
     if editor.reading.definition.has_hpet() == on {
         return Ok(());
@@ -147,7 +147,7 @@ pub(super) fn hpet(editor: &mut Editor<'_>, on: bool) -> Outcome {
     }
 }
 
-/// An Intel IOMMU that remaps interrupts and takes wide APIC IDs.
+/// Adds an Intel IOMMU with interrupt remapping and APIC IDs above 255.
 pub(super) fn interrupt_remapping(editor: &mut Editor<'_>) -> Outcome {
     let definition = &editor.reading.definition;
     if !definition.is_q35() {
@@ -172,7 +172,7 @@ pub(super) fn interrupt_remapping(editor: &mut Editor<'_>) -> Outcome {
         editor.reading.items.iter().rposition(|item| item.name == "device" && position(item.value("driver")));
     if let Some(number) = present {
         for key in ["intremap", "eim"] {
-            // `intremap` of JSON is a text, for it may be `auto`.
+            // `intremap` is a string in JSON, because it may be `auto`.
             if editor.item(number).value(key).and_then(switch) != Some(true) {
                 editor.set(number, key, Value::Text("on"))?;
             }
@@ -182,7 +182,7 @@ pub(super) fn interrupt_remapping(editor: &mut Editor<'_>) -> Outcome {
     let assigned = definition.devices.iter().any(|device| device.kind == DeviceKind::Assigned);
     let caching = if assigned { ",caching-mode=on" } else { "" };
     let value = format!("intel-iommu,intremap=on,eim=on{caching}");
-    // Devices behind an IOMMU come after it.
+    // Devices behind an IOMMU must come after it.
     match editor
         .reading
         .items
