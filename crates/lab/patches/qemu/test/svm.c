@@ -486,7 +486,8 @@ void entered(u32 cpu)
     if (asked(line, "avic")) test_avic(cpus);
     if (asked(line, "moved")) test_moved(asked(line, "moved=x2apic"));
     if (asked(line, "started")) test_started();
-    if (asked(line, "iommu")) test_iommu(cpus);
+    if (asked(line, "iommu")) test_iommu(cpus, 0);
+    if (asked(line, "locked")) test_iommu(cpus, 1);
     out8(0x501, failed);
     for (;;) asm volatile("hlt");
 }
