@@ -140,6 +140,11 @@ impl Lab {
         self.hypervisor == Hypervisor::Xen
     }
 
+    /// Tests whether its machine can have devices that a host of KVM assigns.
+    pub fn can_have_devices(&self) -> bool {
+        self.emulator == Emulator::Qemu && matches!(self.hypervisor, Hypervisor::Kvm { .. })
+    }
+
     /// Whether Debian's own QEMU, which the image has, serves where ours cannot be compiled. It has no AVIC.
     pub fn runs_in_debians_qemu(&self) -> bool {
         self.emulator == Emulator::Qemu && !self.apicv

@@ -1,6 +1,6 @@
 //! Devices of an emulated host that it can assign to its guests.
 
-use crate::definition::{Emulator, Hypervisor, Lab};
+use crate::definition::Lab;
 use crate::error::Error;
 use crate::tools::Invocation;
 
@@ -54,8 +54,11 @@ impl Device {
 /// # Errors
 /// [`Error::NoDevices`].
 pub fn require(lab: &Lab, devices: &[Device]) -> Result<(), Error> {
-    let can = lab.emulator == Emulator::Qemu && matches!(lab.hypervisor, Hypervisor::Kvm { .. });
-    if can || devices.is_empty() { Ok(()) } else { Err(Error::NoDevices { lab: lab.name }) }
+    if lab.can_have_devices() || devices.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::NoDevices { lab: lab.name })
+    }
 }
 
 /// Adds devices, and the IOMMU that lets the host assign them. Where the CPU has AVIC the IOMMU posts interrupts, too.

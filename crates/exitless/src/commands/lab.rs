@@ -133,6 +133,7 @@ struct Listed {
     built: bool,
     disk_usage_bytes: u64,
     emulator_bytes: u64,
+    device_image_bytes: u64,
     snapshot_bytes: u64,
 }
 
@@ -152,6 +153,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let cache = Cache::of_user()?;
     let shared = Image::find(&cache).ok().flatten().map(|image| image.disk_usage());
     let xen = XenImage::find(&cache).ok().flatten().map(|image| image.disk_usage());
+    let devices = DeviceImage::find(&cache).ok().flatten().map(|image| image.disk_usage());
     let emulator = |kind| BuiltEmulator::find(&cache, kind).ok().flatten().map(|built| built.disk_usage());
     let listed = LABS.map(|lab| {
         let own = if lab.is_xen() { xen } else { Some(0) };
@@ -164,6 +166,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
             built: shared.is_some() && own.is_some() && emulated,
             disk_usage_bytes: shared.unwrap_or(0) + own.unwrap_or(0),
             emulator_bytes: emulator.unwrap_or(0),
+            device_image_bytes: devices.filter(|_| lab.can_have_devices()).unwrap_or(0),
             snapshot_bytes: cache.snapshots_size(&lab),
         }
     });
@@ -179,6 +182,9 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     if let Some(shared) = shared {
         let more = xen.map_or_else(String::new, |bytes| format!(", {} MiB more for xen,", bytes >> 20));
         writeln!(out, "One image serves all: {} MiB{more} in {}", shared >> 20, cache.root().display())?;
+    }
+    if let Some(bytes) = devices {
+        writeln!(out, "Kernel of hosts with devices: {} MiB", bytes >> 20)?;
     }
     for kind in [Emulator::Bochs, Emulator::Qemu] {
         if let Some(bytes) = emulator(kind) {
@@ -325,6 +331,8 @@ fn prepare_devices(lab: &Lab, request: &Request, stop: &AtomicBool) -> anyhow::R
     let built = DeviceImage::find_or_build(&cache, &mut |step| progress.show(step));
     let built =
         built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?;
+    // It is booted each time, which takes a hundred times as long as this.
+    built.verify(&mut |step| progress.show(step))?;
     for (package, here, proven) in built.drift() {
         eprintln!("Note: {package} is {here}; devices were proven with {proven}");
     }
