@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use exits::Isa;
 
 use crate::inspection::{XenDomain, XenInfo};
-use crate::{Cpu, Root};
+use crate::{Cpu, Fact, Root};
 
 /// Xen, seen from its control domain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,12 +43,17 @@ impl XenControl {
         })
     }
 
+    /// The current domains.
+    #[must_use]
+    pub fn domains(root: &Root) -> Fact<Vec<XenDomain>> {
+        root.command("xl list").map(|text| text.lines().filter_map(XenDomain::parse).collect())
+    }
+
     /// The names of the current domains, by number; empty if `xl` cannot be run.
     #[must_use]
     pub fn domain_names(root: &Root) -> BTreeMap<u32, String> {
-        let listed = root.command("xl list");
-        let text = listed.get().map_or("", String::as_str);
-        text.lines().filter_map(XenDomain::parse).map(|domain| (domain.id, domain.name)).collect()
+        let domains = Self::domains(root).value.unwrap_or_default();
+        domains.into_iter().map(|domain| (domain.id, domain.name)).collect()
     }
 }
 

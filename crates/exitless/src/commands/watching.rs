@@ -124,13 +124,15 @@ impl Watched {
     /// The status of a command that has watched until now, after saying that the VMs ended where they did: also in its
     /// last moments, which nothing else tells of.
     pub(crate) fn status(&self) -> u8 {
-        if !self.have_ended() {
-            return 0;
-        }
-        let (vm, has) = if self.names.len() == 1 { ("VM", "has") } else { ("VMs", "have") };
-        tracing::warn!("The {vm} asked for by --vm {has} ended: {}", self.names.join(", "));
-        status::SOME_FAILED
+        if self.have_ended() { tell_of_the_end(&self.names) } else { 0 }
     }
+}
+
+/// Says that the VMs that were asked for have ended, and gives the status of a command that watched them.
+pub(super) fn tell_of_the_end(names: &[String]) -> u8 {
+    let (vm, has) = if names.len() == 1 { ("VM", "has") } else { ("VMs", "have") };
+    tracing::warn!("The {vm} asked for by --vm {has} ended: {}", names.join(", "));
+    status::SOME_FAILED
 }
 
 /// Names of VMs by their process, looked up when a process is first seen.

@@ -1,5 +1,7 @@
 //! Watching the guests of Xen from its control domain, through xentrace.
 
+mod watched;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +12,7 @@ use traces::{Format, Options, Origin, Reading, Recordings, Sink};
 
 use super::watching::WatchArguments;
 use crate::status::Usage;
+pub(crate) use watched::WatchedDomains;
 
 /// The control domain that this is.
 #[derive(Debug)]
@@ -51,6 +54,11 @@ impl XenHost {
                 .map(|reading| (reading, sink))
         });
         Ok(Following(following?))
+    }
+
+    /// The domains that were asked for.
+    pub(crate) fn watched(arguments: &WatchArguments) -> WatchedDomains {
+        WatchedDomains::new(Root::live(), arguments.wanted())
     }
 
     /// The names of these domains, as far as they are known. That of one which ended meanwhile stays unknown.

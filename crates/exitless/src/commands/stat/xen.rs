@@ -20,6 +20,7 @@ pub(super) fn run(
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
     xen::refuse(arguments.self_cost, "--self-cost")?;
+    let mut watched = XenHost::watched(&arguments.watch);
     let sums = Sums::default();
     let following = host.follow(sums.clone())?;
     let mut since_ns = live::monotonic_ns();
@@ -31,11 +32,11 @@ pub(super) fn run(
         host.name(&mut profile);
         show(host, profile, warnings, arguments, grouping)
     };
-    let mut status = ExitCode::SUCCESS;
+    let mut status = None;
     if let Some(mut workload) = Workload::start(&arguments.command)? {
         loop {
             if let Some(ended) = workload.ended(stop)? {
-                status = ended;
+                status = Some(ended);
                 break;
             }
             if following.has_ended() {
@@ -47,11 +48,16 @@ pub(super) fn run(
         let mut pace = Pace::begin(arguments);
         while pause(pace.next(), stop) && !pace.is_over() && !following.has_ended() {
             show(&mut host, Vec::new())?;
+            // After the table, which the time that this takes would make longer.
+            if watched.have_ended() {
+                break;
+            }
         }
     }
     let warnings = end(following)?;
     show(&mut host, warnings)?;
-    Ok(status)
+    let ended = watched.status();
+    Ok(status.unwrap_or(ExitCode::from(ended)))
 }
 
 fn end(following: Following<Sums>) -> anyhow::Result<Vec<String>> {

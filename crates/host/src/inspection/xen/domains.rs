@@ -57,6 +57,13 @@ impl XenDomain {
             guest_type: None,
         })
     }
+
+    /// Whether it can run: it is not shut down (`s`), crashed (`c`) or dying (`d`), which are states of `xl list`
+    /// (xl(1)) in which a domain can stay listed.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !self.state.contains(['s', 'c', 'd'])
+    }
 }
 
 /// Parses the output of `xl list`.
