@@ -107,7 +107,7 @@ pub(crate) fn judgement(judgement: Judgement) -> &'static str {
         Judgement::TooFewRuns => "Too few runs",
         Judgement::OneArm => "One arm only",
         Judgement::Contradicted => "Contradicted",
-        Judgement::Nothing => "Nothing measured",
+        Judgement::Nothing => "Nothing of interrupts measured",
     }
 }
 

@@ -232,7 +232,12 @@ fn exit_code(judgement: Judgement) -> ExitCode {
     ExitCode::from(match judgement {
         Judgement::OneArm => status::ONE_ARM,
         Judgement::Contradicted => status::CONTRADICTED,
-        Judgement::Nothing => status::FAILED,
-        _ => 0,
+        // Where there are no samples at all there is no outcome either, but an error.
+        Judgement::Nothing
+        | Judgement::WorthIt
+        | Judgement::Mixed
+        | Judgement::Worse
+        | Judgement::NoDifference
+        | Judgement::TooFewRuns => 0,
     })
 }

@@ -15,6 +15,7 @@ mod iocm_monitor;
 mod perf;
 mod predict;
 mod profile;
+mod prove;
 mod recordings;
 mod security;
 mod top;

@@ -101,6 +101,20 @@ fn one_arm_is_compared_with_nothing() {
 }
 
 #[test]
+fn measures_that_are_not_of_interrupts_give_no_verdict_of_them() {
+    let mut others = sample();
+    others.plan.measures = vec![Measure::Cpuid];
+    others.timed.retain(|timed| timed.run.measure == Measure::Cpuid);
+    let outcome = analysed(&others);
+    assert_eq!((outcome.judgement, outcome.headline), (Judgement::Nothing, None));
+    assert!(of(&outcome, Measure::Cpuid).difference.is_some());
+    others.arms = Arms::OnlyOff { why: "kvm_intel has enable_apicv=N.".to_owned() };
+    others.timed.retain(|timed| timed.run.arm == Arm::Off);
+    others.counted.retain(|counted| counted.run.arm == Arm::Off);
+    assert_eq!(analysed(&others).judgement, Judgement::OneArm);
+}
+
+#[test]
 fn two_blocks_give_an_interval_and_one_does_not() {
     let outcome = analysed(&recording(Plan { blocks: 1, ..Plan::quick() }, 1));
     assert_eq!(outcome.judgement, Judgement::TooFewRuns);

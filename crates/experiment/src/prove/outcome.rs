@@ -90,7 +90,7 @@ pub enum Judgement {
     OneArm,
     /// The evidence contradicts the arms.
     Contradicted,
-    /// Nothing was measured.
+    /// What was measured in both arms has nothing to do with interrupts.
     Nothing,
 }
 

@@ -74,7 +74,7 @@ pub(super) fn verdict(
              or not off when it should have been"
                 .to_owned()
         }
-        Judgement::Nothing => "No verdict: no measure of interrupts gave samples".to_owned(),
+        Judgement::Nothing => "No verdict: none of the measures that gave samples is of interrupts".to_owned(),
     };
     if let Some(emulator) = emulated {
         let switch = match switch_cycles {
@@ -97,12 +97,12 @@ pub(super) fn verdict(
 
 fn judge(arms: &Arms, telling: &[&MeasureOutcome], warnings: &[Warning]) -> Judgement {
     let some = |effect| telling.iter().any(|outcome| outcome.effect == effect);
-    if telling.is_empty() {
-        Judgement::Nothing
-    } else if !matches!(arms, Arms::Both { .. }) {
+    if !matches!(arms, Arms::Both { .. }) {
         Judgement::OneArm
     } else if warnings.iter().any(Warning::is_grave) {
         Judgement::Contradicted
+    } else if telling.is_empty() {
+        Judgement::Nothing
     } else {
         match (some(Effect::Fewer), some(Effect::More)) {
             (true, true) => Judgement::Mixed,
