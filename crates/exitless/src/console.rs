@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{Progress, Step};
@@ -154,40 +154,35 @@ impl Drop for StatusLine {
     }
 }
 
-/// Says what is being read and since when, when it takes longer than a moment.
-pub(crate) struct ReadingProgress {
+/// Says what is waited for when it takes longer than a moment: on a terminal until it is over, elsewhere by one line.
+pub(crate) struct Waiting {
     watcher: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
 const MOMENT: Duration = Duration::from_secs(1);
-const STEP: Duration = Duration::from_millis(200);
+/// A line that stays is for what takes long.
+const LONG_MOMENT: Duration = Duration::from_secs(5);
 
-impl ReadingProgress {
-    pub(crate) fn new(name: &str) -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Self { watcher: None };
-        }
+impl Waiting {
+    /// Begins to wait for `what`, such as "Reading perf.data".
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        let moment = if std::io::stderr().is_terminal() { MOMENT } else { LONG_MOMENT };
         let (end, ended) = mpsc::channel::<()>();
-        let name = name.to_owned();
+        let what = what.into();
         let watcher = std::thread::spawn(move || {
-            let began = Instant::now();
             // The other end is dropped, and says nothing before.
-            if ended.recv_timeout(MOMENT) != Err(mpsc::RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(moment) != Err(mpsc::RecvTimeoutError::Timeout) {
                 return;
             }
             let line = StatusLine::new();
-            loop {
-                line.show(format!("Reading {name}: {:.0} s", began.elapsed().as_secs_f64()));
-                if ended.recv_timeout(STEP) != Err(mpsc::RecvTimeoutError::Timeout) {
-                    return;
-                }
-            }
+            line.step(what);
+            let _ = ended.recv();
         });
         Self { watcher: Some((end, watcher)) }
     }
 }
 
-impl Drop for ReadingProgress {
+impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some((end, watcher)) = self.watcher.take() {
             drop(end);

@@ -67,9 +67,13 @@ impl Laboratory<'_> {
     ///
     /// # Errors
     /// Those of [`Laboratory::run`], and when standard input is not a terminal.
-    pub fn shell(&self, request: &Request) -> Result<Finished, Error> {
+    pub fn shell(
+        &self,
+        request: &Request,
+        on_happening: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Finished, Error> {
         let bridge = Bridge::open()?;
-        self.start(request, Some(bridge), &mut |_| ())
+        self.start(request, Some(bridge), on_happening)
     }
 
     /// Makes the snapshot that a request begins from, if there is none yet.
@@ -117,7 +121,7 @@ impl Laboratory<'_> {
             process.order(order, put);
             let Some(bridge) = bridge else { return watch.follow(&mut process, on_happening) };
             // What is typed before the shell's terminal is there waits in the user's.
-            if let Some(ending) = watch.until(&mut process, "terminal")? {
+            if let Some(ending) = watch.until(&mut process, "terminal", on_happening)? {
                 return Ok(ending);
             }
             let _bridging = bridge.connect()?;
@@ -205,7 +209,7 @@ impl Laboratory<'_> {
             let mut watch = self.watch(request, begun, none);
             let mut process = Process::start(&power_on, folder.path())?;
             saving.begin(&mut process, &watch)?;
-            watch.until(&mut process, "waiting")?;
+            watch.until(&mut process, "waiting", &mut |_| ())?;
             saving.finish(&mut process, &watch)
         })
         .map(Some)

@@ -45,11 +45,16 @@ impl Watch<'_> {
     }
 
     /// Waits until the agent has reached a point; how the command ended where it ended before.
-    pub(crate) fn until(&mut self, process: &mut Process, point: &str) -> Result<Option<Ending>, Error> {
+    pub(crate) fn until(
+        &mut self,
+        process: &mut Process,
+        point: &str,
+        on_happening: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Option<Ending>, Error> {
         loop {
             let frame = self.next_frame(process)?;
             let there = matches!(&frame, Frame::Moment(moment) if moment.reached == point);
-            let ending = self.take(frame, &mut |_| ())?;
+            let ending = self.take(frame, on_happening)?;
             if there || ending.is_some() {
                 return Ok(ending);
             }

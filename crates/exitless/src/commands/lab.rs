@@ -16,7 +16,7 @@ use lab::{
 };
 use serde::Serialize;
 
-use crate::console::BuildProgress;
+use crate::console::{BuildProgress, Waiting};
 use crate::interrupt;
 
 /// What to do with laboratories.
@@ -250,7 +250,11 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     prepare_devices(lab, &request, &stop)?;
     let finished = with_laboratory(lab, stop, |laboratory| {
-        Ok(laboratory.run(&request, &mut |happening| pass_on(&happening))?)
+        let mut starting = Some(starting(lab));
+        Ok(laboratory.run(&request, &mut |happening| {
+            starting.take_if(|_| has_started(&happening));
+            pass_on(&happening);
+        })?)
     })?;
     if arguments.timings {
         print_timings(&finished.timings);
@@ -263,8 +267,23 @@ fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     let request = machine_request(machine, Vec::new());
     let stop = interrupt::flag()?;
     prepare_devices(lab, &request, &stop)?;
-    let finished = with_laboratory(lab, stop, |laboratory| Ok(laboratory.shell(&request)?))?;
+    let finished = with_laboratory(lab, stop, |laboratory| {
+        let mut starting = Some(starting(lab));
+        Ok(laboratory.shell(&request, &mut |happening| {
+            starting.take_if(|_| has_started(&happening));
+        })?)
+    })?;
     Ok(exit_code(&finished))
+}
+
+/// Says that a laboratory starts, for as long as that takes.
+fn starting(lab: &Lab) -> Waiting {
+    Waiting::new(format!("Starting the emulated host {}", lab.name))
+}
+
+/// Whether what happens is that the command starts, or is its own doing.
+fn has_started(happening: &Happening<'_>) -> bool {
+    !matches!(happening, Happening::Reached(moment) if !matches!(moment.reached.as_str(), "root" | "terminal"))
 }
 
 fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {

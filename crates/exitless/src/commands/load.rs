@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use experiment::load::{HttpLoad, MqttLoad, Outcome};
 
 use super::quantity;
+use crate::console::Waiting;
 use crate::status::{SOME_FAILED, Usage};
 
 /// Subcommands of `load`.
@@ -124,6 +125,7 @@ fn http(arguments: Http) -> anyhow::Result<Outcome> {
         threads: common.threads,
         sources: common.sources,
     };
+    let _waiting = Waiting::new(format!("Asking {url} for {:.1} s", load.duration.as_secs_f64()));
     Ok(load.run()?)
 }
 
@@ -140,6 +142,7 @@ fn mqtt(arguments: Mqtt) -> anyhow::Result<Outcome> {
         threads: common.threads,
         sources: common.sources,
     };
+    let _waiting = Waiting::new(format!("Publishing for {:.1} s", load.duration.as_secs_f64()));
     Ok(load.run()?)
 }
 

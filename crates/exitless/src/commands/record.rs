@@ -21,6 +21,7 @@ use super::quantity;
 use super::watching::{HOST, WatchArguments, Watched};
 use super::workload::Workload;
 use super::xen::XenHost;
+use crate::console::StatusLine;
 use crate::{interrupt, status};
 
 /// Arguments of `record`.
@@ -71,6 +72,8 @@ struct Course {
     status: Option<ExitCode>,
     /// Without them there is nothing left to record.
     watched: Option<Watched>,
+    /// That it records; beside a command, whose the terminal is, nothing.
+    line: Option<StatusLine>,
 }
 
 impl Course {
@@ -107,6 +110,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let output = arguments.output.as_deref().unwrap_or(Path::new(default));
     let stop = interrupt::flag()?;
     let begin = |watched: Option<Watched>| -> anyhow::Result<Course> {
+        let line = arguments.command.is_empty().then(StatusLine::new);
+        if let Some(line) = &line {
+            let until = arguments.duration.map_or("until Ctrl-C".to_owned(), |ns| {
+                format!("for {:.1} s", Duration::from_nanos(ns).as_secs_f64())
+            });
+            line.step(format!("Recording into {} {until}", output.display()));
+        }
         let began = Instant::now();
         Ok(Course {
             stop: std::sync::Arc::clone(&stop),
@@ -115,9 +125,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             workload: Workload::start(&arguments.command)?,
             status: None,
             watched,
+            line,
         })
     };
-    let (recorded, course) = if let Some(host) = xen {
+    let (recorded, mut course) = if let Some(host) = xen {
         super::xen::refuse(!arguments.watch.wanted().is_empty(), "--vm of record")?;
         super::xen::refuse(arguments.no_accesses, "--no-accesses")?;
         let mut course = begin(None)?;
@@ -134,6 +145,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let mut course = begin(Some(Watched::of(&watch, &arguments.watch)))?;
         (exits::record(recorder, output, &mut course)?, course)
     };
+    course.line = None;
     tell(&recorded, arguments.json)?;
     if !recorded.whole {
         return Ok(ExitCode::from(status::SOME_FAILED));

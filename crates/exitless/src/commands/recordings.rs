@@ -12,7 +12,7 @@ use report::parquet::ExitsWriter;
 use traces::{Options, Recordings, Sink, Source};
 
 use super::quantity;
-use crate::console::ReadingProgress;
+use crate::console::Waiting;
 use crate::status::{self, Usage};
 
 /// Which recordings, and what of them.
@@ -136,9 +136,9 @@ pub(crate) fn add(
     let source = Source::from(file);
     let name = source.to_string();
     destination.begin(&name);
-    let progress = ReadingProgress::new(&name);
+    let waiting = Waiting::new(format!("Reading {name}"));
     let reading = traces::read(&source, &recordings.options, destination)?;
-    drop(progress);
+    drop(waiting);
     recordings.add(name, reading);
     Ok(())
 }

@@ -12,7 +12,7 @@ use experiment::study::guest::{
 };
 use serde::Serialize;
 
-use crate::console::BuildProgress;
+use crate::console::{BuildProgress, Waiting};
 use crate::{interrupt, status};
 
 /// Arguments of `guest run`.
@@ -93,7 +93,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             bail!(lab::Error::Interrupted);
         }
         let begun = Instant::now();
+        let waiting = Waiting::new(format!("Starting guest {} of {}", index + 1, arguments.count));
         let guest = start(&plan, index, &ground)?;
+        drop(waiting);
         guests.push((guest, begun.elapsed()));
     }
     let tried = tried(guests, arguments, &stop)?;
@@ -146,10 +148,13 @@ fn tried(
         armed.push(guest.arm(&script, limit)?);
     }
     release_together(&mut armed)?;
+    let waiting =
+        Waiting::new(format!("Running the script in {}", exits::counted(guests.len() as u64, "guest")));
     let mut finished: Vec<Finished> = Vec::new();
     for armed in armed {
         finished.push(armed.finish(stop)?);
     }
+    drop(waiting);
     let start_skew_seconds = skew(&finished).map(|skew| skew.as_secs_f64());
     let mut shown = Vec::new();
     for ((guest, started), finished) in guests.iter_mut().zip(finished) {
