@@ -8,7 +8,7 @@ pub(crate) const RELEASE: &str = "trixie";
 const STEPS: u32 = 5;
 
 /// Packages asked for; apt adds what they depend on.
-pub(crate) const PACKAGES: [&str; 27] = [
+pub(crate) const PACKAGES: [&str; 28] = [
     // The emulated hosts' kernel, and the guests' of nested VMs.
     "linux-image-cloud-amd64",
     // Firmware of the emulators, which are built from source; and a QEMU for nested VMs.
@@ -37,6 +37,8 @@ pub(crate) const PACKAGES: [&str; 27] = [
     "grep",
     "gzip",
     "iproute2",
+    // What terminals can do, without which top does nothing.
+    "ncurses-base",
     "procps",
     "sed",
     "tar",

@@ -6,7 +6,7 @@ use crate::recipe::{self, COMPONENTS, RELEASE};
 const STEPS: u32 = 5;
 
 /// Packages asked for; apt adds what they depend on.
-pub(crate) const PACKAGES: [&str; 31] = [
+pub(crate) const PACKAGES: [&str; 32] = [
     // The cloud kernel of the other laboratories cannot be a privileged domain (CONFIG_XEN_DOM0).
     "linux-image-amd64",
     "xen-hypervisor-4.20-amd64",
@@ -37,6 +37,7 @@ pub(crate) const PACKAGES: [&str; 31] = [
     "gzip",
     "hostname",
     "iproute2",
+    "ncurses-base",
     "procps",
     "psmisc",
     "sed",

@@ -139,6 +139,27 @@ fn a_shell_has_the_size_of_the_users_window_and_follows_it() {
 }
 
 #[test]
+fn top_fills_the_users_window_and_follows_it() {
+    // The heading of its list of processes is as wide as the window.
+    const HEADING: &str = "  PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND";
+    let heading = |columns: usize| format!("{HEADING:columns$}\u{1b}[m");
+    let folder = tempfile::tempdir().unwrap();
+    let terminal = folder.path().join("terminal");
+    let mut typist = Typist::at_a_window("amd-svm", &terminal, "rows 30 cols 100");
+    typist.until("# ");
+    typist.types("top -d 1\n");
+    typist.until(&heading(100));
+    let path = std::fs::read_to_string(&terminal).unwrap();
+    let resized = Command::new("stty").args(["-F", path.trim(), "rows", "50", "cols", "132"]).status();
+    assert!(resized.unwrap().success());
+    typist.until(&heading(132));
+    typist.types("q");
+    typist.until("# ");
+    typist.types("exit 3\n");
+    assert_eq!(typist.leaves(), Some(3));
+}
+
+#[test]
 fn the_disk_has_the_tools() {
     let script = "for tool in qemu-system-x86_64 iozone netperf netserver sysbench fio perf trace-cmd exitless; do \
                   command -v $tool > /dev/null || { echo missing $tool; exit 1; }; done; touch /opt/written";
