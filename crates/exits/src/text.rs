@@ -24,6 +24,12 @@ pub fn counted(number: u64, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
+/// The word that agrees with so many things: "1 has", "0 have".
+#[must_use]
+pub fn agree<'a>(number: u64, of_one: &'a str, of_others: &'a str) -> &'a str {
+    if number == 1 { of_one } else { of_others }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +37,7 @@ mod tests {
     #[test]
     fn one_is_not_many() {
         assert_eq!([0, 1, 2].map(|number| counted(number, "exit")), ["0 exits", "1 exit", "2 exits"]);
+        assert_eq!([0, 1, 2].map(|number| agree(number, "has", "have")), ["have", "has", "have"]);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Figures of studies as text with their units, the same in every medium.
 
-use experiment::study::analysis::{Comparison, Figure, Finding, Findings, Point, exits_of_which_work};
+use exits::agree;
+use experiment::study::analysis::{
+    Comparison, Figure, Finding, Findings, Multiplicity, Point, exits_of_which_work,
+};
 use experiment::study::{Better, Unit};
 use stats::{Contrast, Interval, Scale};
 
@@ -15,6 +18,23 @@ pub(crate) fn guests(findings: &Findings, count: u32) -> String {
 /// " with 2 VMs", and nothing where there are none.
 pub(crate) fn with_guests(findings: &Findings, count: u32) -> String {
     if count == 0 { String::new() } else { format!(" with {}", guests(findings, count)) }
+}
+
+/// How many p values below the level chance alone is expected to make: "15", "0.05" rather than a false zero.
+pub(crate) fn by_chance(made: &Multiplicity) -> String {
+    if made.expected < 0.95 { format!("{:.2}", made.expected) } else { format!("{:.0}", made.expected) }
+}
+
+/// "300 comparisons; if nothing differed, about 15 would have a p value below 0.05: 41 have one".
+pub(crate) fn below_by_chance(made: &Multiplicity) -> String {
+    format!(
+        "{}; if nothing differed, about {} would have a p value below {}: {} {} one",
+        counted(made.made as u64, "comparison"),
+        by_chance(made),
+        made.level,
+        made.below,
+        agree(made.below as u64, "has", "have")
+    )
 }
 
 /// A unit with the prefix that fits a figure, so that all its values are told on one scale.
@@ -262,6 +282,21 @@ mod tests {
         let rate = changed(Scale::Difference, -3100.0, -3140.0, -3060.0);
         assert_eq!(change(rate, Unit::PerSecond), "-3,100 a second");
         assert_eq!(change(None, Unit::Percent), NONE);
+    }
+
+    #[test]
+    fn one_comparison_has_what_others_have() {
+        let said = |made, below| {
+            let expected = made as f64 * 0.05;
+            below_by_chance(&Multiplicity { made, level: 0.05, expected, below, found: 0, found_by_holm: 0 })
+        };
+        assert_eq!(
+            [said(1, 1), said(30, 0)],
+            [
+                "1 comparison; if nothing differed, about 0.05 would have a p value below 0.05: 1 has one",
+                "30 comparisons; if nothing differed, about 2 would have a p value below 0.05: 0 have one"
+            ]
+        );
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn answer(tuning: &Tuning) -> String {
     let kept = tuning.kept.len();
     let mut text = match kept {
         0 if tried == 1 => "The one change was not kept.".to_owned(),
-        0 => format!("None of {tried} changes was kept."),
+        0 => format!("None of {} was kept.", counted(tried as u64, "change")),
         kept => format!("{kept} of {} kept: {}.", counted(tried as u64, "change"), tuning.kept.join(", ")),
     };
     if tuning.steps.iter().any(|step| step.ruling == Ruling::NotConfirmed) {

@@ -26,7 +26,7 @@ pub(super) fn without_silent_tracepoints(recording: &Recording) -> Cow<'_, Recor
         return Cow::Borrowed(recording);
     }
     let mut recording = recording.clone();
-    let why = format!("the tracepoints saw none of the {counted} exits that KVM counted");
+    let why = format!("the tracepoints saw none of {counted} exits that KVM counted");
     recording.tracing = Tracing::Statistics { why };
     for counted in &mut recording.counted {
         counted.exits = None;

@@ -6,6 +6,7 @@ use probe::run::Arm;
 
 use super::axis::{linear_ticks, percent};
 use super::{arms, chart, legend};
+use crate::quantity::counted;
 use crate::{compared, figure};
 
 /// The longest bar ends here, so that its figure has room behind it.
@@ -29,7 +30,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
                 p.muted {
                     "Over all operations that were measured, for each 1,000 of them. Counted in runs of their own, so that "
                     "counting slows none of the timed ones. "
-                    @if lost == 0 { "The kernel lost no event." } @else { "The kernel lost " (figure::count(lost)) " events." }
+                    @if lost == 0 { "The kernel lost no event." } @else { "The kernel lost " (counted(lost, "event")) "." }
                 }
                 (legend(outcome))
                 figure.bars { (bars(outcome)) }

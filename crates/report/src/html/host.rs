@@ -4,6 +4,8 @@ use experiment::prove::Outcome;
 use host::Fingerprint;
 use maud::{Markup, html};
 
+use crate::quantity::counted;
+
 pub(super) fn render(outcome: &Outcome) -> Markup {
     let fingerprint = &outcome.fingerprint;
     // Against an empty one, every field that is known differs.
@@ -12,7 +14,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
         section {
             h2 { "The host" }
             details {
-                summary { (facts.len()) " facts that bear on virtual interrupts" }
+                summary { (counted(facts.len() as u64, "fact")) " about virtual interrupts" }
                 div.wide {
                     table.facts {
                         tbody {

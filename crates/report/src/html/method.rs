@@ -4,6 +4,7 @@ use experiment::prove::Outcome;
 use maud::{Markup, html};
 
 use crate::figure;
+use crate::quantity::counted;
 
 pub(super) fn render(outcome: &Outcome) -> Markup {
     let plan = &outcome.plan;
@@ -17,7 +18,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
                     "for this VM alone"
                     @if let Some(reason) = &outcome.evidence.reason { " (reason " (reason) ")" }
                     ", with it off. No module was reloaded and no other VM was touched. Runs of "
-                    (figure::count(plan.samples.into())) " samples followed each other in blocks of off, on, on, off, so that a "
+                    (counted(plan.samples.into(), "sample")) " followed each other in blocks of off, on, on, off, so that a "
                     "steady drift of the machine cancels. Exits were counted in separate runs, whose times enter no figure here."
                 }
                 h3 { "How to read an interval" }
@@ -25,7 +26,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
                     "The samples of one run resemble each other, so a run counts once: by its median. Each pair of neighbouring "
                     "runs, one of each arm, gives one ratio. The change is the mean of those ratios (of their logarithms), the "
                     "interval Student's t interval about it. An interval made this way holds the true change 95 times in 100, "
-                    "so of " (outcome.measures.len()) " operations one may well miss. An interval that holds 0 means that this "
+                    "so of " (counted(outcome.measures.len() as u64, "operation")) " one may well miss. An interval that holds 0 means that this "
                     "experiment cannot tell the arms apart; it does not mean that they are equal. A change below "
                     (outcome.method.negligible_percent) " % is called negligible, however certain it is. The interval speaks of this one "
                     "experiment: what is drawn once in it, such as where things lie in memory, is the same in all its runs. Repeat "

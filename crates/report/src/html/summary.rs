@@ -5,6 +5,7 @@ use host::Fingerprint;
 use maud::{Markup, html};
 
 use crate::figure;
+use crate::quantity::counted;
 
 pub(super) fn render(outcome: &Outcome) -> Markup {
     html! {
@@ -77,7 +78,7 @@ fn tiles(outcome: &Outcome) -> Markup {
                     dd.note {
                         @if let Some(reason) = &outcome.evidence.reason { "off by inhibit reason " (reason) }
                         @if let Some(events) = outcome.evidence.inhibit_events {
-                            ", " (events) " changes seen"
+                            ", " (counted(events, "change")) " seen"
                         }
                     }
                 }
@@ -89,7 +90,7 @@ fn tiles(outcome: &Outcome) -> Markup {
 fn machine(fingerprint: &Fingerprint) -> String {
     let model = fingerprint.cpu.as_ref().and_then(|cpu| cpu.name.clone());
     let kernel = fingerprint.kernel_release.as_ref().map(|release| format!("Linux {release}"));
-    let cpus = fingerprint.online_cpus.map(|count| format!("{count} CPUs"));
+    let cpus = fingerprint.online_cpus.map(|count| counted(count.into(), "CPU"));
     let parts: Vec<String> = [model, cpus, kernel].into_iter().flatten().collect();
     if parts.is_empty() { "unknown machine".to_owned() } else { parts.join(" · ") }
 }

@@ -9,6 +9,7 @@ use experiment::study::analysis::{Findings, Judgement};
 
 use super::{NARROWEST, wrapped};
 use crate::quantity::counted;
+use crate::studied::below_by_chance;
 
 /// The findings: main figures, gains, CPU, exits by reason, doubts, and the verdict last.
 ///
@@ -59,12 +60,8 @@ pub fn study(findings: &Findings, width: usize, colour: bool) -> String {
 fn chance(findings: &Findings) -> String {
     let made = &findings.multiplicity;
     let mut text = format!(
-        "{}; if nothing differed, about {:.0} would have a p value below {}: {} have one, {} passed all gates, {} of them also by \
-         Holm's method.",
-        counted(made.made as u64, "comparison"),
-        made.expected,
-        made.level,
-        made.below,
+        "{}, {} passed all gates, {} of them also by Holm's method.",
+        below_by_chance(made),
         made.found,
         made.found_by_holm
     );

@@ -42,10 +42,11 @@ fn warn_of(side: &Collected) {
     let missing = side.planned.saturating_sub(side.runs.len());
     if missing > 0 {
         tracing::warn!(
-            "{} on {}: {missing} of {} planned runs are missing",
+            "{} on {}: {missing} of {} {} missing",
             side.facts.name,
             side.facts.target,
-            side.planned
+            exits::counted(side.planned as u64, "planned run"),
+            exits::agree(missing as u64, "is", "are")
         );
     }
 }

@@ -32,7 +32,11 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let judged = evaluation.judged();
     let met = judged.iter().filter(|one| one.is_met()).count();
     let mut out = std::io::stdout().lock();
-    writeln!(out, "The monitor is as aimed for in {met} of {} phases", judged.len())?;
+    writeln!(
+        out,
+        "The monitor is as aimed for in {met} of {}",
+        exits::counted(judged.len() as u64, "phase")
+    )?;
     writeln!(out, "The page: {}", arguments.output.display())?;
     Ok(ExitCode::from(if met == judged.len() { 0 } else { status::AIM_MISSED }))
 }

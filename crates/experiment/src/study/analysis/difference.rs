@@ -277,7 +277,7 @@ fn only_one(before: &Collected, after: &Collected) -> Vec<String> {
     let (first, second) = (cells(before), cells(after));
     let said = |(arm, guests, workload): &(BTreeMap<String, String>, u32, String), side: &str| {
         let arm: Vec<String> = arm.iter().map(|(factor, level)| format!("{factor} {level}")).collect();
-        format!("{}, {guests} guests, {workload} ({side} only)", arm.join(", "))
+        format!("{}, {}, {workload} ({side} only)", arm.join(", "), exits::counted((*guests).into(), "guest"))
     };
     let of_first = first.difference(&second).map(|cell| said(cell, "before"));
     of_first.chain(second.difference(&first).map(|cell| said(cell, "after"))).collect()

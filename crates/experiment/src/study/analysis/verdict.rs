@@ -1,6 +1,6 @@
 //! The answer in a word, a sentence, and a sentence for each arm and workload.
 
-use exits::counted;
+use exits::{agree, counted};
 use serde::{Deserialize, Serialize};
 
 use super::facts::Arm;
@@ -101,23 +101,13 @@ fn headline(findings: &Findings, judgement: Judgement, main: &[Main<'_>]) -> Str
         Judgement::Better | Judgement::Worse => {
             let good = judgement == Judgement::Better;
             let word = if good { "better" } else { "worse" };
-            let rest = match (main.len(), count(good)) {
-                (1, _) => String::new(),
-                (2, 2) => format!(" Both main figures are {word}; this one changed more."),
-                (all, found) if all == found => {
-                    format!(" All {all} main figures are {word}; this one changed most.")
-                }
-                (all, 1) => format!(" The other {} main figures show no difference.", all - 1),
-                (all, found) => format!(
-                    " {found} of {all} main figures are {word}, this one most; the others show no difference."
-                ),
-            };
-            said(good) + &rest
+            said(good) + &beside(word, main.len(), count(good))
         }
         Judgement::Mixed => format!(
-            "Of {} main figures {} are better and {} worse. {} {}",
+            "Of {} main figures {} {} better and {} worse. {} {}",
             main.len(),
             count(true),
+            agree(count(true) as u64, "is", "are"),
             count(false),
             said(true),
             said(false)
@@ -130,6 +120,21 @@ fn headline(findings: &Findings, judgement: Judgement, main: &[Main<'_>]) -> Str
         Judgement::Nothing => {
             "Nothing was compared: no figure is there for the baseline and another arm.".to_owned()
         }
+    }
+}
+
+/// The main figures beside the one that a headline tells of, where `found` of `all` are better or worse.
+fn beside(word: &str, all: usize, found: usize) -> String {
+    match (all, found) {
+        (1, _) => String::new(),
+        (2, 2) => format!(" Both main figures are {word}; this one changed more."),
+        (2, _) => " The other main figure shows no difference.".to_owned(),
+        (all, found) if all == found => format!(" All {all} main figures are {word}; this one changed most."),
+        (all, 1) => format!(" The other {} main figures show no difference.", all - 1),
+        (all, found) => format!(
+            " {found} of {all} main figures are {word}, this one most; the {} no difference.",
+            agree((all - found) as u64, "other shows", "others show")
+        ),
     }
 }
 
@@ -210,4 +215,28 @@ fn reasons(findings: &Findings) -> Vec<String> {
 
 fn arm(findings: &Findings, arm: usize) -> String {
     findings.arms.get(arm).map_or_else(String::new, |arm: &Arm| arm.full_name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_figure_beside_the_headline_is_not_many() {
+        let said = |all, found| beside("better", all, found);
+        assert_eq!(said(2, 1), " The other main figure shows no difference.");
+        assert_eq!(said(3, 1), " The other 2 main figures show no difference.");
+        assert_eq!(
+            said(3, 2),
+            " 2 of 3 main figures are better, this one most; the other shows no difference."
+        );
+        assert_eq!(
+            said(5, 2),
+            " 2 of 5 main figures are better, this one most; the others show no difference."
+        );
+        assert_eq!(
+            [said(1, 1), said(2, 2)].concat(),
+            " Both main figures are better; this one changed more."
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! Doubts about a study, as data; the words are for people and may change.
 
-use exits::counted;
+use exits::{agree, counted};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,10 @@ impl fmt::Display for Warning {
             Self::Incomplete { runs, planned } => {
                 write!(
                     f,
-                    "{runs} of {planned} planned runs are there; `exitless experiment run` makes the others"
+                    "{runs} of {} {} there; `exitless experiment run` makes {}",
+                    counted(*planned as u64, "planned run"),
+                    agree(*runs as u64, "is", "are"),
+                    if planned.saturating_sub(*runs) == 1 { "the other" } else { "the others" }
                 )
             }
             Self::Damaged { what } => write!(f, "{what}"),
@@ -144,7 +147,11 @@ impl fmt::Display for Warning {
                 )
             }
             Self::BrokenBlocks { blocks } => {
-                write!(f, "{blocks} of the blocks lack a run of some arm; comparisons rest on the others")
+                write!(
+                    f,
+                    "{blocks} of the blocks {} a run of some arm; comparisons rest on the others",
+                    agree(*blocks as u64, "lacks", "lack")
+                )
             }
             Self::TooFewRepeats { blocks } => {
                 write!(f, "{} no interval and no verdict; repeat at least three times", whole(*blocks))

@@ -172,8 +172,12 @@ fn judge(
             .then(|| format!("interrupt virtualization should be active; it is inhibited by {}", named())),
         Expected::Off => {
             let active = state.vcpus.iter().filter(|vcpu| vcpu.active == Some(true)).count();
-            (mask.is_empty() && active > 0)
-                .then(|| format!("interrupt virtualization should be off; it is active for {active} vCPUs"))
+            (mask.is_empty() && active > 0).then(|| {
+                format!(
+                    "interrupt virtualization should be off; it is active for {}",
+                    exits::counted(active as u64, "vCPU")
+                )
+            })
         }
     })
 }

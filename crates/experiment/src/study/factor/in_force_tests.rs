@@ -45,7 +45,7 @@ fn what_must_be_active_may_be_inhibited_in_passing_only() {
 #[test]
 fn what_must_be_off_is_not_active() {
     assert_eq!(judged(Expected::Off, &[InhibitReason::Disabled], false), None);
-    assert!(judged(Expected::Off, &[], true).unwrap().contains("active for 1 vCPUs"));
+    assert!(judged(Expected::Off, &[], true).unwrap().contains("active for 1 vCPU"));
 }
 
 #[test]

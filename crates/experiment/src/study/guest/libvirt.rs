@@ -61,7 +61,8 @@ impl LibvirtGuest {
     fn start_by(plan: &LibvirtPlan, index: u32, program: PathBuf) -> Result<Self, GuestError> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(domain) = plan.domains.get(at) else {
-            let why = format!("guests.domains names {} domains alone", plan.domains.len());
+            let why =
+                format!("guests.domains names {} alone", exits::counted(plan.domains.len() as u64, "domain"));
             return Err(GuestError::Start { name: format!("domain {index}"), why });
         };
         let start = |why: String| GuestError::Start { name: domain.clone(), why };

@@ -157,7 +157,11 @@ impl State {
     fn end(&self, status: i32, ended_ns: u64) -> End {
         let mut stderr = String::from_utf8_lossy(&self.stderr).into_owned();
         if self.lost > 0 {
-            stderr += &format!("\nexitless: {} bytes of output were not kept\n", self.lost);
+            stderr += &format!(
+                "\nexitless: {} of output {} not kept\n",
+                exits::counted(self.lost as u64, "byte"),
+                exits::agree(self.lost as u64, "was", "were")
+            );
         }
         let stdout = String::from_utf8_lossy(&self.stdout).into_owned();
         End { output: Output { status, stdout, stderr }, began_ns: self.began_ns, ended_ns }

@@ -72,8 +72,9 @@ pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Optio
     metrics.extend(by_count.into_iter().map(|(place, count)| rate(place.to_string(), count)));
     let warning = (left_out > 0).then(|| {
         format!(
-            "{left_out} ports and pages of addresses have no figure of their own, for only the {MOST_PLACES} most used have; \
-             exits.json has all"
+            "{left_out} {} no figure of {} own, for only the {MOST_PLACES} most used ports and pages have; exits.json has all",
+            exits::agree(left_out as u64, "port or page of addresses has", "ports and pages of addresses have"),
+            exits::agree(left_out as u64, "its", "their"),
         )
     });
     (metrics, warning)

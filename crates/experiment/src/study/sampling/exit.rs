@@ -149,8 +149,11 @@ impl Counted {
         let lost = profile.losses.lost_exits;
         if lost > 0 {
             warnings.push(format!(
-                "{lost} VM exits were lost, for the kernel had no room for their vCPUs; {} were counted",
-                profile.total()
+                "{} {} lost, for the kernel had no room for more vCPUs; {} {} counted",
+                exits::counted(lost, "VM exit"),
+                exits::agree(lost, "was", "were"),
+                profile.total(),
+                exits::agree(profile.total(), "was", "were")
             ));
         }
         let mut metrics = metrics(&profile, elapsed_ns);

@@ -9,6 +9,7 @@ use super::{class, legend, tables};
 use crate::figure::{NONE, minus};
 use crate::html::axis::{linear_ticks, percent};
 use crate::html::chart;
+use crate::quantity::counted;
 use crate::studied::{self, Measure};
 
 /// The longest bar ends here, so that its figure has room behind it.
@@ -140,7 +141,7 @@ fn figure(
                 strong { (title) }
                 span.muted {
                     (measure.name())
-                    @if rows.len() > drawn.len() { "; " (rows.len() - drawn.len()) " reasons with fewer are in the table" }
+                    @if rows.len() > drawn.len() { "; " (counted((rows.len() - drawn.len()) as u64, "reason")) " with fewer in the table" }
                 }
             }
             (chart(bottom + 22, &title, &description(findings, drawn, &measure), &content))

@@ -1,5 +1,6 @@
 //! The question and the answer, before everything else.
 
+use exits::agree;
 use experiment::study::analysis::{Figure, Findings, Judgement, Multiplicity};
 use host::Fingerprint;
 use maud::{Markup, html};
@@ -8,7 +9,7 @@ use super::unbroken;
 use crate::figure::{count, minus};
 use crate::html::profile::tile;
 use crate::quantity::counted;
-use crate::studied;
+use crate::studied::{self, by_chance};
 
 /// The judgement as a label.
 pub(crate) fn label(judgement: Judgement) -> &'static str {
@@ -61,14 +62,16 @@ pub(super) fn render(findings: &Findings) -> Markup {
 /// How many of the comparisons are false alarms; nothing where none was made.
 pub(crate) fn chance(made: &Multiplicity) -> Option<String> {
     let text = format!(
-        "{} made. If nothing differed at all, about {:.0} of them would have a p value below {} by chance; {} have one, {} \
-         passed all gates, and {} of these stay when the p values are adjusted for all comparisons (Holm).",
+        "{} made. If nothing differed at all, about {} would have a p value below {} by chance; {} {} one, {} passed all \
+         gates, and {} of these {} when the p values are adjusted for all comparisons (Holm).",
         counted(made.made as u64, "comparison"),
-        made.expected,
+        by_chance(made),
         made.level,
         count(made.below as u64),
+        agree(made.below as u64, "has", "have"),
         count(made.found as u64),
-        made.found_by_holm
+        count(made.found_by_holm as u64),
+        agree(made.found_by_holm as u64, "stays", "stay")
     );
     (made.made > 0).then_some(text)
 }
@@ -139,4 +142,28 @@ pub(crate) fn when(seconds: u64) -> String {
     const LAST: u64 = 253_402_300_799;
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(LAST));
     humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_comparison_is_told_as_one() {
+        let made = |made, below, found| {
+            let level = 0.05;
+            Multiplicity { made, level, expected: made as f64 * level, below, found, found_by_holm: found }
+        };
+        assert_eq!(chance(&made(0, 0, 0)), None);
+        assert_eq!(
+            chance(&made(1, 1, 1)).unwrap(),
+            "1 comparison made. If nothing differed at all, about 0.05 would have a p value below 0.05 by chance; 1 has \
+             one, 1 passed all gates, and 1 of these stays when the p values are adjusted for all comparisons (Holm)."
+        );
+        assert_eq!(
+            chance(&made(300, 41, 2)).unwrap(),
+            "300 comparisons made. If nothing differed at all, about 15 would have a p value below 0.05 by chance; 41 have \
+             one, 2 passed all gates, and 2 of these stay when the p values are adjusted for all comparisons (Holm)."
+        );
+    }
 }

@@ -220,7 +220,7 @@ fn host(findings: &Findings) -> Markup {
         facts.into_iter().filter_map(|(name, _, value)| Some((name, value?))).collect();
     html! {
         details {
-            summary { "The host: " (facts.len()) " facts that bear on virtual interrupts" }
+            summary { "The host: " (counted(facts.len() as u64, "fact")) " about virtual interrupts" }
             (table_of(&facts))
         }
     }

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::guests;
 use crate::figure::{NONE, minus};
+use crate::quantity::counted;
 use crate::studied::{self, Measure};
 
 /// The table of one chart, folded away.
@@ -29,7 +30,7 @@ pub(super) fn all(findings: &Findings) -> Markup {
         section {
             h2 { "All figures" }
             p.muted {
-                (findings.figures.len()) " figures; each with its values, the change from the baseline, its 95 % interval, the p "
+                (counted(findings.figures.len() as u64, "figure")) "; each with its values, the change from the baseline, its 95 % interval, the p "
                 "value, and what may be said of it."
             }
             @for workload in workloads {

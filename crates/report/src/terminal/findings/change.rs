@@ -29,7 +29,8 @@ fn in_arguments(change: &Change) -> String {
         Change::Vhost { on, .. } => format!("-netdev ...,vhost={}", on_off(*on)),
         Change::Queues { queues, .. } => {
             format!(
-                "{queues} queues (num-queues={queues}, or queues={queues} and mq=on of a network interface)"
+                "{} (num-queues={queues}, or queues={queues} and mq=on of a network interface)",
+                exits::counted((*queues).into(), "queue")
             )
         }
         Change::IoThread { iothread, .. } => {

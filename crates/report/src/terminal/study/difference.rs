@@ -4,7 +4,7 @@ use experiment::study::analysis::{ComparedFigure, Source, StudyDifference};
 
 use crate::figure::{self, NONE};
 use crate::quantity::counted;
-use crate::studied::{self, Measure};
+use crate::studied::{self, Measure, below_by_chance};
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::{NARROWEST, wrapped};
 
@@ -60,14 +60,7 @@ pub fn study_difference(difference: &StudyDifference, width: usize) -> String {
     }
     text.push('\n');
     text.push_str(&wrapped(
-        &format!(
-            "{}; if nothing differed, about {:.0} would have a p value below {}: {} have one, and {} passed all gates.",
-            counted(made.made as u64, "comparison"),
-            made.expected,
-            made.level,
-            made.below,
-            made.found
-        ),
+        &format!("{}, and {} passed all gates.", below_by_chance(made), made.found),
         width,
         "",
         "",

@@ -28,7 +28,11 @@ pub(super) fn answer(vm: &VmVerification) -> String {
     match activation.status {
         Status::Active => format!("{mode} active"),
         Status::Partly => {
-            format!("{mode} active for {} of {} vCPUs", activation.active_vcpus, activation.vcpus)
+            format!(
+                "{mode} active for {} of {}",
+                activation.active_vcpus,
+                counted(activation.vcpus as u64, "vCPU")
+            )
         }
         Status::Inhibited if activation.reasons.is_empty() => {
             "inhibited, without a reason in force".to_owned()
@@ -219,16 +223,18 @@ pub(super) fn doubt_in_words(doubt: &Doubt, state: Option<&StateSeen>) -> String
     };
     match doubt {
         Doubt::Passing(reason) => format!(
-            "{} comes and goes: set in {} of {samples} samples, {}",
+            "{} comes and goes: set in {} of {}, {}",
             name_of(reason),
             reason.samples,
+            counted(samples as u64, "sample"),
             counted(reason.changes as u64, "change")
         ),
         Doubt::Lifted(reason) => {
             format!(
-                "{} was set for a time and is not now ({} of {samples} samples)",
+                "{} was set for a time and is not now ({} of {})",
                 name_of(reason),
-                reason.samples
+                reason.samples,
+                counted(samples as u64, "sample")
             )
         }
         Doubt::InactiveVcpus(vcpus) => format!(

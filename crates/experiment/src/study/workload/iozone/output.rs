@@ -35,7 +35,10 @@ fn throughput(processes: u32, text: &Text<'_>, figures: &mut Figures) -> Result<
         let (who, what) = rest.split_once('=').ok_or_else(|| text.not_understood(form, line))?;
         let (count, label) = who.trim().split_once(' ').ok_or_else(|| text.not_understood(form, line))?;
         if count.parse() != Ok(processes) {
-            return Err(text.not_understood(format!("{processes} processes"), line));
+            return Err(text.not_understood(
+                format!("{processes} {}", exits::agree(processes.into(), "process", "processes")),
+                line,
+            ));
         }
         let number = what.trim().strip_suffix(" kB/sec").ok_or_else(|| text.not_understood(form, line))?;
         let value = text.number(number.trim(), "a throughput", line)? * KIBIBYTE;
