@@ -1,4 +1,4 @@
-//! Finding frames in what an emulated host sends.
+//! Finding frames in the output of an emulated host.
 
 use std::hint::black_box;
 
@@ -7,10 +7,10 @@ use divan::counter::BytesCount;
 use lab::fuzz::{decode_frames, frame};
 
 const STREAM: usize = 1 << 20;
-/// What one read of the emulator's output gives at most.
+/// The largest number of bytes that one read of the emulator's output returns.
 const READ: usize = 64 << 10;
 
-/// Whole frames, about [`STREAM`] bytes of them.
+/// Complete frames of together about [`STREAM`] bytes.
 fn stream(payload: usize) -> Vec<u8> {
     let one = frame(&vec![b'x'; payload]);
     one.repeat(STREAM.div_ceil(one.len()))

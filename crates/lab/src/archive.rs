@@ -1,4 +1,4 @@
-//! Initial RAM disks: cpio archives in the "newc" format, one behind the other as the kernel accepts them.
+//! Initial RAM disks: concatenated cpio archives in the "newc" format, as the kernel accepts them.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cpio::newc::{self, ModeFileType};
 
-/// A cpio archive being made in memory.
+/// A cpio archive that is being made in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Archive {
     bytes: Vec<u8>,

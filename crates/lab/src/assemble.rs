@@ -16,7 +16,7 @@ use crate::packages::succeeded;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::tools::{Invocation, LIBRARIES};
 
-/// What the rest of the image must know of the kernel.
+/// Properties of the kernel that the rest of the image needs.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) release: String,
@@ -27,13 +27,14 @@ pub(crate) struct Kernel {
 
 /// Debian's QEMU, below the tools' folder, for machines on which ours cannot be compiled.
 pub(crate) const STOCK_QEMU: &str = "usr/bin/qemu-system-x86_64";
-/// What the emulators read, beside themselves.
+/// Files that the emulators read, besides their own programs.
 const EMULATOR_DATA: [&str; 5] =
     [LIBRARIES, "usr/share/bochs", "usr/share/vgabios", "usr/share/qemu", "usr/share/seabios"];
 
-/// Modules of KVM, in the order of loading; the vendor's comes last.
+/// Modules of KVM, in the order of loading; the vendor's module is loaded after them.
 pub(crate) const KVM_MODULES: [&str; 2] = ["irqbypass.ko", "kvm.ko"];
-/// Module for the disks of QEMU: a snapshot can hold virtio's, and not NVMe's, which the kernel has built in.
+/// Module for QEMU's disks. A snapshot can hold the state of virtio, but not of NVMe, which is built into the
+/// kernel.
 pub(crate) const VIRTIO_MODULES: [&str; 1] = ["virtio_blk.ko"];
 /// Modules for the disk that Bochs emulates, in the order of loading.
 pub(crate) const ATA_MODULES: [&str; 5] =
@@ -85,9 +86,9 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
     Ok(Kernel { release, address: flat.address, entry: flat.entry, modules })
 }
 
-/// The module of this file name (`kvm.ko`) without its signature, out of the xz files that Debian packs modules in.
+/// The module with this file name (`kvm.ko`) without its signature, unpacked from Debian's xz file.
 pub(crate) fn unpacked_module(folder: &Path, available: &[PathBuf], module: &str) -> Result<Vec<u8>, Error> {
-    // The kernel takes - and _ in module names for the same.
+    // The kernel treats - and _ in module names as the same.
     let same = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| {
             name.to_string_lossy().replace('_', "-") == format!("{}.xz", module.replace('_', "-"))
@@ -135,7 +136,7 @@ fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
     kernels.max().ok_or_else(|| Error::Kernel { path: boot, problem: "no vmlinuz-* was unpacked".to_owned() })
 }
 
-/// Every file below a folder.
+/// All files below a folder.
 pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     entries
@@ -174,7 +175,7 @@ pub(crate) fn reporting_guest(root: &Path, folder: &Path, modules: &[String]) ->
     archive.finish().map_err(in_memory())
 }
 
-/// What packages' scripts would have made, as far as an emulated host needs it.
+/// Makes those files and folders for an emulated host that packages' scripts would have made.
 fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
     for folder in ["proc", "sys", "dev", "run", "tmp", "root", "mnt"] {
         let path = root.join(folder);
@@ -188,7 +189,8 @@ fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
         ("etc/group", "root:x:0:\nkvm:x:104:\nnogroup:x:65534:\n"),
         ("etc/hostname", "exitless-lab\n"),
         ("etc/hosts", "127.0.0.1 localhost exitless-lab\n::1 localhost\n"),
-        // This program is mounted here when the host boots, so that the image does not depend on its version.
+        // This program is mounted here when the host boots, so that the image does not depend on the
+        // program's version.
         ("usr/bin/exitless", ""),
     ];
     for (path, contents) in files {
@@ -204,13 +206,13 @@ fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
 /// Writes modules.dep and its companions.
 pub(crate) fn list_modules(root: &Path, release: &str) -> Result<(), Error> {
     let mut depmod = Invocation::of_tree(root, "usr/bin/kmod");
-    // kmod is many programs in one, told apart by the name it is called by.
+    // kmod is many programs in one, which it selects by the name it is called by.
     depmod.arguments.splice(0..0, ["--argv0".into(), "depmod".into()]);
     depmod.arg("--basedir").arg(root).arg(release);
     run(&depmod, &[], "depmod")
 }
 
-/// Makes an ext4 file system of the tree, with so many bytes to spare.
+/// Makes an ext4 file system of the tree, with `room` bytes to spare.
 pub(crate) fn make_disk(root: &Path, disk: &Path, room: u64) -> Result<(), Error> {
     let size = (disk_usage(root) * 11 / 10 + room).next_multiple_of(CYLINDER);
     let mut mke2fs = Invocation::of_tree(root, "usr/sbin/mke2fs");

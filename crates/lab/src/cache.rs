@@ -1,4 +1,4 @@
-//! Where laboratories are kept on this machine, and who may change what when.
+//! The cache of laboratories on this machine, and its locks.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,8 +19,8 @@ pub struct Cache {
     root: PathBuf,
 }
 
-/// A folder for one run, removed when dropped. While it lives its lock is held, so that a later run can tell the
-/// leftovers of a killed one.
+/// The folder of one run, removed when dropped. Its lock is held until then, so that a later run can
+/// recognize the remains of a killed one.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     folder: TempDir,
@@ -38,8 +38,8 @@ const REMOVED_PREFIX: &str = "removed-";
 const RUN_LOCK: &str = "lock";
 
 impl Cache {
-    /// The user's cache. Programs of it are run: so it is made where it is not there, and one that others may write to is
-    /// refused, as sudo and ssh do with their files.
+    /// The user's cache. It contains programs that are run, so its directory is created if it is missing, and
+    /// rejected if others may write to it, as sudo and ssh do with their files.
     ///
     /// # Errors
     /// [`Error::CachePlace`].
@@ -51,7 +51,7 @@ impl Cache {
     fn checked(start: &Path, root: &Path) -> Result<Self, Error> {
         match Directory::trusted(start, root, Missing::Made(0o700)) {
             Ok(directory) => Ok(Self::at(directory.path())),
-            // What is not there holds nothing, and whoever needs it is told why it cannot be made.
+            // A missing directory holds nothing. Whoever needs it gets the reason why it cannot be created.
             Err(files::Error::Open { .. }) => Ok(Self::at(root)),
             Err(refused) => Err(Error::CachePlace(refused)),
         }
@@ -83,8 +83,9 @@ impl Cache {
         }
     }
 
-    /// Removes a folder without waiting for it: a tree of thousands of files can take a minute. It is out of the way at once,
-    /// and what an ended machine left of it goes with the next one.
+    /// Removes a folder without waiting until it is gone, because a tree of thousands of files can take a
+    /// minute. The folder is renamed at once; if the machine stops before it is gone, the next removal
+    /// deletes the rest.
     pub(crate) fn discard(&self, folder: &Path) -> Result<(), Error> {
         let away = tempfile::Builder::new()
             .prefix(REMOVED_PREFIX)
@@ -105,7 +106,7 @@ impl Cache {
         rm.spawn().map(drop).map_err(Error::file("Could not start", "rm"))
     }
 
-    /// Bytes that a laboratory's snapshots take on the disk.
+    /// Size of a laboratory's snapshots on the disk, in bytes.
     pub fn snapshots_size(&self, lab: &Lab) -> u64 {
         snapshot::sizes(&self.snapshots()).filter(|(name, _)| name == lab.name).map(|(_, size)| size).sum()
     }
@@ -118,12 +119,12 @@ impl Cache {
         self.root.join("self-tests")
     }
 
-    /// Waits for, and takes, the lock that lets one process at a time build.
+    /// Waits for the lock that lets one process at a time build.
     pub(crate) fn lock_building(&self) -> Result<File, Error> {
         self.lock("building.lock")
     }
 
-    /// Waits for, and takes, a lock by the name of its file.
+    /// Waits for the lock with this file name.
     pub(crate) fn lock(&self, name: &str) -> Result<File, Error> {
         fs::create_dir_all(&self.root).map_err(Error::file("Could not make the cache folder", &self.root))?;
         let path = self.root.join(name);
@@ -134,11 +135,12 @@ impl Cache {
         Ok(lock)
     }
 
-    /// A fresh folder for a run. Folders whose process was killed are removed first.
+    /// A new folder for a run. Folders whose process was killed are removed first.
     pub(crate) fn run_folder(&self) -> Result<RunFolder, Error> {
         let runs = self.root.join("runs");
         fs::create_dir_all(&runs).map_err(Error::file("Could not make the folder for runs", &runs))?;
-        // One process at a time sweeps or makes a folder: none is swept between its making and its lock.
+        // Only one process at a time cleans up or makes a folder, so that no folder is removed between its
+        // creation and its locking.
         let alone = File::open(&runs).map_err(Error::file("Could not open", &runs))?;
         flock(&alone, FlockOperation::LockExclusive)
             .map_err(std::io::Error::from)
@@ -159,7 +161,7 @@ impl Cache {
         Ok(RunFolder { folder, _lock: lock })
     }
 
-    /// Refuses when less than `needed_mib` MiB are free.
+    /// Fails if less than `needed_mib` MiB are free.
     pub(crate) fn require_space(&self, needed_mib: u64) -> Result<(), Error> {
         fs::create_dir_all(&self.root).map_err(Error::file("Could not make the cache folder", &self.root))?;
         let status = statvfs(&self.root)
@@ -172,11 +174,11 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes everything, after what other processes build is built; running laboratories keep what they have open. Returns
-    /// the bytes that were freed.
+    /// Removes everything, after other processes have finished building; running laboratories keep the files
+    /// that they have open. Returns the number of bytes that were freed.
     ///
     /// # Errors
-    /// When a file cannot be removed.
+    /// If a file cannot be removed.
     pub fn clean(&self) -> Result<u64, Error> {
         if !self.root.exists() {
             return Ok(0);
@@ -192,8 +194,8 @@ impl Cache {
 
 const PASSWD: &str = "/etc/passwd";
 
-/// Where the user's cache is: by the environment, else below the home that the host knows (passwd(5)), and last of all below
-/// the directory of temporary files, by the user's number.
+/// The path of the user's cache: from the environment, otherwise below the home directory from passwd(5),
+/// otherwise below the directory of temporary files, by the user's ID.
 fn of_user(variable: &dyn Fn(&str) -> Option<OsString>, passwd: &Path) -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -220,7 +222,7 @@ fn unlocked_folders(runs: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Bytes on the disk below a path, without following links.
+/// Size on the disk below a path, in bytes, without following links.
 pub(crate) fn disk_usage(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = path.symlink_metadata() else { return 0 };
@@ -241,7 +243,7 @@ mod tests {
         let [killed, early] = ["killed", "early"].map(|name| root.path().join("runs").join(name));
         fs::create_dir(&killed).unwrap();
         fs::write(killed.join(RUN_LOCK), "").unwrap();
-        // Killed before it had its lock.
+        // A process was killed before it had its lock.
         fs::create_dir(&early).unwrap();
         let next = cache.run_folder().unwrap();
         assert!(living.path().exists() && next.path().exists() && !killed.exists() && !early.exists());
@@ -301,7 +303,8 @@ mod tests {
         assert_eq!(of_user(&relative, &passwd), Path::new("/my/home/.cache/exitless/lab"));
         let home = |name: &str| (name == "HOME").then(|| OsString::from("/h"));
         assert_eq!(of_user(&home, &passwd), Path::new("/h/.cache/exitless/lab"));
-        // Nobody else can have made a directory of that name, or it is refused.
+        // The directory of temporary files is safe: a directory of that name that another user made is
+        // rejected.
         let last = of_user(&nothing, Path::new("/no/such"));
         assert!(last.ends_with(format!("exitless-{user}/exitless/lab")), "{}", last.display());
     }

@@ -1,4 +1,4 @@
-//! The laboratories there are.
+//! The laboratories.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub enum Emulator {
 }
 
 impl Emulator {
-    /// The emulator's name for people.
+    /// The emulator's name for display.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bochs => "Bochs",
@@ -23,7 +23,7 @@ impl Emulator {
         }
     }
 
-    /// What compiling it takes.
+    /// The effort of compiling it.
     pub fn effort(self) -> Effort {
         let (download_mib, disk_mib, seconds) = match self {
             Self::Bochs => (15, 150, 75),
@@ -38,10 +38,10 @@ impl Emulator {
 pub enum Hypervisor {
     /// KVM, in the host's own kernel.
     Kvm {
-        /// The vendor's module, which the CPU needs.
+        /// The vendor's module for the CPU.
         vendor_module: &'static str,
     },
-    /// Xen, below a privileged domain (dom0) in which commands run.
+    /// Xen, with a control domain (dom0) in which commands run.
     Xen,
 }
 
@@ -52,26 +52,26 @@ pub struct Lab {
     pub name: &'static str,
     /// One line for `lab list`.
     pub summary: &'static str,
-    /// What runs it.
+    /// The emulator that runs it.
     pub emulator: Emulator,
-    /// What runs virtual machines in it.
+    /// The hypervisor that runs virtual machines in it.
     pub hypervisor: Hypervisor,
-    /// Whether its CPU virtualizes interrupts: APICv, or AVIC.
+    /// Its CPU virtualizes interrupts: APICv or AVIC.
     pub apicv: bool,
     /// Kernel arguments beyond the common ones.
     pub kernel_arguments: &'static str,
-    /// Within which user space must be reached when nothing else is asked for, in wall time.
+    /// The default time limit for reaching user space, in wall time.
     pub boot_limit: Duration,
 }
 
-/// Many times what a boot takes: it is for machines that hang, not for slow ones.
+/// Many times the duration of a boot: it is meant for machines that hang, not for slow ones.
 const BOOT_LIMIT: Duration = Duration::from_secs(600);
 
-/// Instructions that Bochs counts as one second of device time. Its TSC advances by one an instruction, so the kernel
-/// must be told this frequency: the CPU model's CPUID claims 3.5 GHz.
+/// The number of instructions that Bochs counts as one second of device time. Its TSC advances by one for
+/// each instruction, so the kernel must be told this frequency: the CPU model's CPUID claims 3.5 GHz.
 pub(crate) const BOCHS_INSTRUCTIONS_PER_SECOND: u32 = 50_000_000;
 
-/// Every laboratory, in the order of `lab list`.
+/// All laboratories, in the order of `lab list`.
 pub const LABS: [Lab; 5] = [
     Lab {
         name: "intel-apicv",
@@ -97,7 +97,8 @@ pub const LABS: [Lab; 5] = [
         emulator: Emulator::Qemu,
         hypervisor: Hypervisor::Kvm { vendor_module: "kvm-amd" },
         apicv: true,
-        // Off by default until Linux 6.18, for which this CPU has what it asks for: family 19h, model 10h or later, x2AVIC.
+        // Off by default until Linux 6.18, which turns it on for this CPU: family 19h, model 10h or later,
+        // x2AVIC.
         kernel_arguments: "kvm_amd.avic=1",
         boot_limit: BOOT_LIMIT,
     },
@@ -107,7 +108,7 @@ pub const LABS: [Lab; 5] = [
         emulator: Emulator::Qemu,
         hypervisor: Hypervisor::Xen,
         apicv: false,
-        // Xen owns the serial line and passes its privileged domain's console on.
+        // Xen owns the serial line and forwards the console of its control domain.
         kernel_arguments: "console=hvc0",
         boot_limit: BOOT_LIMIT,
     },
@@ -117,7 +118,7 @@ pub const LABS: [Lab; 5] = [
         emulator: Emulator::Bochs,
         hypervisor: Hypervisor::Xen,
         apicv: true,
-        // Linux's early look at PCI devices goes by ports, each access to which Xen carries out for dom0.
+        // Linux's early scan of PCI devices uses I/O ports, and Xen emulates each access of dom0.
         kernel_arguments: "console=hvc0 pci=noearly",
         boot_limit: BOOT_LIMIT,
     },
@@ -127,7 +128,7 @@ impl Lab {
     /// Finds a laboratory by its name.
     ///
     /// # Errors
-    /// [`Error::UnknownLab`], with the names there are.
+    /// [`Error::UnknownLab`], with the known names.
     pub fn find(name: &str) -> Result<&'static Self, Error> {
         LABS.iter().find(|lab| lab.name == name).ok_or_else(|| Error::UnknownLab {
             name: name.to_owned(),
@@ -135,7 +136,7 @@ impl Lab {
         })
     }
 
-    /// Whether its hypervisor is Xen, which has an image of its own.
+    /// Tests whether its hypervisor is Xen, which has its own image.
     pub fn is_xen(&self) -> bool {
         self.hypervisor == Hypervisor::Xen
     }

@@ -1,11 +1,11 @@
-//! Program headers of little-endian ELF files: what a loader would map, and with what help.
+//! Program headers of little-endian ELF files: the segments to be loaded, and the dynamic loader.
 
-/// A segment to be loaded.
+/// A loadable segment.
 pub(crate) const PT_LOAD: u32 = 1;
 /// The path of a dynamic loader.
 pub(crate) const PT_INTERP: u32 = 3;
 
-/// What is read of a program header.
+/// Fields of a program header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProgramHeader {
     /// `p_type`.
@@ -24,8 +24,8 @@ pub(crate) fn program_headers(elf: &[u8]) -> impl Iterator<Item = ProgramHeader>
     })
 }
 
-/// The part of a 64-bit file that is loaded: without symbols and section headers, which lie behind it and are no use to a
-/// kernel.
+/// The loadable part of a 64-bit file, without symbols and section headers, which are behind it and which a
+/// kernel does not need.
 pub(crate) fn loaded(mut elf: Vec<u8>) -> Vec<u8> {
     let (start, size, count) = table(&elf).unwrap_or((0, 0, 0));
     let end = |index: usize| {
@@ -47,7 +47,7 @@ const SECTION_HEADERS_AT: std::ops::Range<usize> = 0x28..0x30;
 /// `e_shentsize`, `e_shnum` and `e_shstrndx`.
 const SECTION_HEADERS: std::ops::Range<usize> = 0x3a..0x40;
 
-/// What is read of a program header of a 32-bit file.
+/// Fields of a program header of a 32-bit file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProgramHeader32 {
     /// `p_type`.
@@ -63,14 +63,14 @@ pub(crate) struct ProgramHeader32 {
 }
 
 impl ProgramHeader32 {
-    /// The bytes that the file has of it, if it has them all.
+    /// The segment's bytes in the file; `None` if the file does not contain all of them.
     pub(crate) fn contents<'a>(&self, elf: &'a [u8]) -> Option<&'a [u8]> {
         let from = self.offset as usize;
         elf.get(from..from.checked_add(self.file_size as usize)?)
     }
 }
 
-/// `e_entry` of a 32-bit file; none for any other.
+/// `e_entry` of a 32-bit file; `None` for other files.
 pub(crate) fn entry_32(elf: &[u8]) -> Option<u32> {
     elf.starts_with(b"\x7fELF\x01").then(|| word(elf, 24))?
 }
@@ -95,7 +95,7 @@ fn word(elf: &[u8], at: usize) -> Option<u32> {
     u32::try_from(number(elf, at, 4)?).ok()
 }
 
-/// Place of the table, size of an entry, number of entries: `e_phoff`, `e_phentsize`, `e_phnum`.
+/// Offset of the table, size of an entry, number of entries: `e_phoff`, `e_phentsize`, `e_phnum`.
 fn table(elf: &[u8]) -> Option<(usize, usize, usize)> {
     let size = |at, bytes| usize::try_from(number(elf, at, bytes)?).ok();
     Some((size(32, 8)?, size(54, 2)?, size(56, 2)?))

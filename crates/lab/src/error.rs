@@ -1,27 +1,27 @@
-//! What can go wrong between a laboratory's name and its command's exit status.
+//! Errors of laboratories.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A failure of the laboratory itself; the exit status of a command inside is not one.
+/// A failure of the laboratory itself; the exit status of a command inside is not an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The name is not that of a laboratory.
+    /// There is no laboratory with this name.
     #[error("no laboratory is called {name:?}; known: {known}")]
     UnknownLab {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names there are, separated by commas.
+        /// The known names, separated by commas.
         known: String,
     },
     /// A file operation on this machine failed.
     #[error("{action} {path}", path = path.display())]
     File {
-        /// What was tried, as the beginning of a sentence: "Could not read".
+        /// The failed action, as the beginning of a sentence: "Could not read".
         action: &'static str,
-        /// The object of it.
+        /// The object of the action.
         path: PathBuf,
         /// The cause.
         source: io::Error,
@@ -43,7 +43,7 @@ pub enum Error {
     MissingProgram {
         /// The program's name.
         program: &'static str,
-        /// What it is needed for.
+        /// The purpose for which it is needed.
         purpose: &'static str,
         /// The command that installs it.
         install: &'static str,
@@ -59,7 +59,7 @@ pub enum Error {
         /// Debian packages that are missing, separated by spaces.
         packages: String,
     },
-    /// Arguments of Xen were given for a laboratory that has none.
+    /// Arguments for Xen were given for a laboratory without Xen.
     #[error(
         "{lab} has no Xen that could take arguments; those of its kernel are given by --kernel-argument, and \
          laboratories with Xen are xen and xen-apicv"
@@ -68,13 +68,13 @@ pub enum Error {
         /// The laboratory.
         lab: &'static str,
     },
-    /// The laboratory's machine can have no devices to assign.
+    /// The laboratory's machine cannot have devices to assign.
     #[error("{lab} cannot have devices: its machine has no IOMMU; use amd-avic or amd-svm")]
     NoDevices {
         /// The laboratory.
         lab: &'static str,
     },
-    /// QEMU was not compiled here, and Debian's does not remap a device's interrupts as a host needs it.
+    /// QEMU was not compiled here, and Debian's does not remap devices' interrupts as a host needs it.
     #[error(
         "Devices need the QEMU that is compiled for laboratories, and Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
     )]
@@ -82,18 +82,18 @@ pub enum Error {
         /// The laboratory.
         lab: &'static str,
     },
-    /// What a host with devices boots is not there.
+    /// What a host with devices boots has not been built.
     #[error(
         "The kernel of hosts with devices is not there; `exitless lab run amd-avic --device nvme` makes it"
     )]
     NoDeviceImage,
-    /// The laboratory cannot be given the guest image.
+    /// The guest image cannot be offered to the laboratory.
     #[error("Could not give the laboratory the guest image: {problem}")]
     GuestImage {
-        /// Why, and what to do.
+        /// The reason, and a remedy.
         problem: &'static str,
     },
-    /// Too little room on the disk.
+    /// Too little free space on the disk.
     #[error(
         "{path} has {free_mib} MiB free, and building a laboratory needs {needed_mib} MiB; free some or set \
          XDG_CACHE_HOME to a larger disk",
@@ -102,27 +102,27 @@ pub enum Error {
     NoSpace {
         /// The cache folder.
         path: PathBuf,
-        /// What is free there, in MiB.
+        /// Free space, in MiB.
         free_mib: u64,
-        /// What is needed, in MiB.
+        /// Required space, in MiB.
         needed_mib: u64,
     },
-    /// A program that was started to build or boot ended badly.
+    /// A program that was started to build or boot failed.
     #[error("{program} failed ({status}){}", indented(.output))]
     ProgramFailed {
         /// The program.
         program: String,
-        /// Its exit status in words.
+        /// Its exit status as text.
         status: String,
-        /// The last lines that it printed.
+        /// The last lines of its output.
         output: String,
     },
-    /// A file made from Debian's packages is not what it was expected to be.
+    /// A file made from Debian's packages is not as expected.
     #[error("{path}: {problem}; remove the laboratory with `exitless lab clean` and build it again", path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// The kernel image cannot be booted this way.
@@ -130,25 +130,25 @@ pub enum Error {
     Kernel {
         /// The kernel's path.
         path: PathBuf,
-        /// What was found.
+        /// The problem with it.
         problem: String,
     },
-    /// The things to be put into the laboratory do not fit into its memory.
+    /// The files for the laboratory do not fit into its memory.
     #[error(
         "The boot image needs {needed_mib} MiB and there is room for {room_mib} MiB; put less in, or give --memory"
     )]
     TooLarge {
         /// Size of the boot image in MiB.
         needed_mib: u64,
-        /// Room for it in MiB.
+        /// Space for it, in MiB.
         room_mib: u64,
     },
     /// No emulator passed its self-test.
     #[error("No {emulator} here boots Linux and enters a guest{}", indented(.tried))]
     NoEmulator {
-        /// Bochs or QEMU.
+        /// The emulator's name: Bochs or QEMU.
         emulator: &'static str,
-        /// A line for each one that was tried, with the reason.
+        /// One line for each program that was tried, with the reason.
         tried: String,
     },
     /// The emulated kernel panicked.
@@ -161,7 +161,7 @@ pub enum Error {
         /// The last lines of the console.
         console: String,
     },
-    /// User space inside was not reached in time.
+    /// User space inside was not reached within the time limit.
     #[error(
         "{lab} did not reach its user space within {limit:.0?}; the last lines of its console:{}",
         indented(.console)
@@ -169,7 +169,7 @@ pub enum Error {
     BootHung {
         /// The laboratory.
         lab: String,
-        /// The limit, in wall time.
+        /// The time limit, in wall time.
         limit: Duration,
         /// The last lines of the console.
         console: String,
@@ -179,7 +179,7 @@ pub enum Error {
     TimedOut {
         /// The laboratory.
         lab: String,
-        /// The limit, in wall time.
+        /// The time limit, in wall time.
         limit: Duration,
     },
     /// The emulator ended before the command did.
@@ -190,12 +190,12 @@ pub enum Error {
     EmulatorEnded {
         /// The laboratory.
         lab: String,
-        /// Its exit status in words.
+        /// Its exit status as text.
         status: String,
         /// The last lines of the console and of the emulator's own output.
         console: String,
     },
-    /// A saved machine did not go on.
+    /// A saved machine did not resume.
     #[error(
         "{lab} did not go on from its snapshot, which was removed unless another run uses it; run the command again to \
          boot and make a new one ({path})",
@@ -206,10 +206,10 @@ pub enum Error {
         lab: &'static str,
         /// The snapshot's folder.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         source: Box<Error>,
     },
-    /// The agent inside could not do what it was asked.
+    /// The agent inside failed to carry out its order.
     #[error("Inside {lab}: {message}")]
     Agent {
         /// The laboratory.
@@ -220,7 +220,7 @@ pub enum Error {
     /// The user pressed Ctrl-C, or a signal asked to stop.
     #[error("Interrupted; what was running was stopped, and its files were removed")]
     Interrupted,
-    /// This program cannot run inside, since it is dynamically linked.
+    /// This program cannot run inside because it is dynamically linked.
     #[error(
         "{path} is dynamically linked and cannot run in the laboratory; build it with `cargo build --release`, whose \
          configuration links statically",
@@ -233,7 +233,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a closure for `map_err` that names what was tried on which path.
+    /// Returns a closure for `map_err` that adds the action and the path.
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { action, path, source }

@@ -1,13 +1,13 @@
-//! The streams between this program and the agent in an emulated host.
+//! The streams of frames between this program and the agent in an emulated host.
 //!
-//! They go both ways over a byte channel of their own (a virtio port, or the debug port 0xe9), apart from the kernel's
-//! console. Each frame is `XLF1`, kind (1 byte), payload length (4 bytes, little-endian), CRC-32 of kind and payload
-//! (4 bytes, little-endian), payload. Emulators print a banner on the same channel, so the reader on this machine takes
-//! what stands between frames as noise, keeps it for error messages, and finds the next frame by its mark. Nothing but
-//! frames goes in, so the agent takes anything else for an error.
+//! Both streams use a byte channel of their own (a virtio port, or the debug port 0xe9), separate from the
+//! kernel's console. Each frame is `XLF1`, kind (1 byte), payload length (4 bytes, little-endian), CRC-32 of
+//! kind and payload (4 bytes, little-endian), payload. Emulators print a banner on the same channel, so the
+//! reader on this machine treats bytes between frames as noise, keeps them for error messages, and finds the
+//! next frame by its mark. Only frames are sent to the agent, so it treats anything else as an error.
 //!
-//! What is typed at a shell, and the size of the window that it is typed in, go in by a serial line of their own, in
-//! frames too. There the agent passes noise over: a serial line can lose bytes.
+//! A shell's input, and the size of the user's window, are sent over a serial line of their own, also in
+//! frames. There the agent skips noise, because a serial line can lose bytes.
 
 use std::io::{self, Read};
 
@@ -17,20 +17,20 @@ use crate::job::{Order, TerminalSize};
 
 const MARK: &[u8; 4] = b"XLF1";
 const HEADER: usize = 13;
-/// The largest payload that a reader accepts; the agent writes far less.
+/// The largest payload that a reader accepts; the agent sends much smaller ones.
 pub(crate) const LARGEST_PAYLOAD: usize = 1 << 20;
 
-/// A moment that the agent reports.
+/// A point of the run that the agent reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// What has just been reached: `init`, `modules`, `waiting` (for an order), `order`,
-    /// `root`, `terminal` (of a shell, which takes what is typed from now on), `command`, `files`.
+    /// The point that has just been reached: `init`, `modules`, `waiting` (for an order), `order`, `root`,
+    /// `terminal` (of a shell, which accepts input from now on), `command`, `files`.
     pub reached: String,
     /// Seconds since the kernel inside started, by its own clock.
     pub uptime: f64,
 }
 
-/// How a command inside ended.
+/// The end of a command inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -41,7 +41,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The exit status as a shell gives it: 128 and the signal's number for a signal.
+    /// The exit status as in a shell: 128 and the signal's number if a signal ended it.
     pub fn code(self) -> i32 {
         match self {
             Self::Status(status) => status,
@@ -50,25 +50,25 @@ impl Ending {
     }
 }
 
-/// One message from the agent, or to it.
+/// A message from the agent or to it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Frame {
-    /// To the agent: what to do.
+    /// To the agent: the order.
     Order(Box<Order>),
-    /// To the agent: the next bytes of the files to be put into place, in the order's order.
+    /// To the agent: the next bytes of the files to write, in the order of the order's list.
     Put(Vec<u8>),
-    /// To the agent: what was typed.
+    /// To the agent: the user's input.
     Typed(Vec<u8>),
-    /// To the agent: the user's terminal has this size now.
+    /// To the agent: the new size of the user's terminal.
     Resized(TerminalSize),
     Moment(Moment),
     Stdout(Vec<u8>),
     Stderr(Vec<u8>),
-    /// The next bytes of a tar stream with the files that were asked for.
+    /// The next bytes of a tar stream with the requested files.
     Files(Vec<u8>),
-    /// Something that went wrong without ending the run.
+    /// A problem that did not end the run.
     Warning(String),
-    /// The agent gives up.
+    /// The agent failed.
     Failure(String),
     Ended(Ending),
 }
@@ -130,7 +130,7 @@ impl Frame {
         }
     }
 
-    /// Reads the next frame of a stream in which nothing else stands.
+    /// Reads the next frame of a stream that contains only frames.
     pub(crate) fn read(from: &mut impl Read) -> io::Result<Self> {
         let mut header = [0; HEADER];
         from.read_exact(&mut header)?;
@@ -142,7 +142,7 @@ impl Frame {
     }
 }
 
-/// What stands before a frame's payload.
+/// The part of a frame before its payload.
 struct Header {
     kind: u8,
     length: usize,
@@ -150,7 +150,7 @@ struct Header {
 }
 
 impl Header {
-    /// None without the mark, or with a payload larger than [`LARGEST_PAYLOAD`].
+    /// `None` without the mark, or if the payload is larger than [`LARGEST_PAYLOAD`].
     fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
         let [m0, m1, m2, m3, kind, l0, l1, l2, l3, c0, c1, c2, c3] = *bytes;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
@@ -158,7 +158,7 @@ impl Header {
         (&[m0, m1, m2, m3] == MARK && length <= LARGEST_PAYLOAD).then_some(Self { kind, length, checksum })
     }
 
-    /// None where the payload is not the one that was sent.
+    /// `None` if the payload does not match the checksum.
     fn frame(&self, payload: &[u8]) -> Option<Frame> {
         (checksum(self.kind, payload) == self.checksum).then(|| Frame::decode(self.kind, payload)).flatten()
     }
@@ -175,15 +175,16 @@ fn checksum(kind: u8, payload: &[u8]) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     received: Vec<u8>,
-    /// How much of `received` has been dealt with. It goes when the next piece comes, not with every frame: moving
-    /// the rest of a large piece forward each time would take time by the square of its length.
+    /// The number of bytes of `received` that are processed. They are removed when the next piece arrives,
+    /// not with every frame: moving the rest of a large piece forward each time would take time proportional
+    /// to the square of its length.
     done: usize,
     noise: Vec<u8>,
 }
 
 impl Decoder {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        // No more bytes are moved than are dropped.
+        // At most as many bytes are moved as are removed.
         if self.done >= self.received.len() - self.done {
             self.received.drain(..self.done);
             self.done = 0;
@@ -191,7 +192,7 @@ impl Decoder {
         self.received.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if one has arrived.
+    /// The next complete frame, if one has arrived.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         loop {
             let pending = &self.received[self.done..];
@@ -217,7 +218,7 @@ impl Decoder {
         }
     }
 
-    /// What stood between the frames so far.
+    /// The bytes between the frames so far.
     pub(crate) fn noise(&self) -> &[u8] {
         &self.noise
     }

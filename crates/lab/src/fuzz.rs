@@ -1,6 +1,6 @@
-//! Ways in to what is private here, for the fuzz targets (`fuzz/`) and the benchmarks (`benches/`).
+//! Access to private parts of this crate, for the fuzz targets (`fuzz/`) and the benchmarks (`benches/`).
 //!
-//! No part of the interface: it changes with what it opens.
+//! This is no part of the interface: it changes with what it gives access to.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ pub fn frame(bytes: &[u8]) -> Vec<u8> {
     Frame::Stdout(bytes.to_vec()).encode()
 }
 
-/// Feeds `pieces` to one decoder of frames and takes out after each piece what is whole. `seen` gets every frame, as
-/// something that can be shown. Returns what stood between the frames.
+/// Feeds `pieces` to one decoder of frames and takes the complete frames out after each piece. Calls `seen`
+/// with every frame. Returns the bytes between the frames.
 pub fn decode_frames<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     mut seen: impl FnMut(&dyn std::fmt::Debug),
@@ -35,7 +35,7 @@ pub fn decode_frames<'a>(
 /// Unpacks the ELF kernel of at most `largest` bytes out of a bzImage.
 ///
 /// # Errors
-/// What is wrong with the image.
+/// If the image is malformed.
 pub fn unpack_bzimage(image: &[u8], largest: usize) -> Result<Vec<u8>, Error> {
     kernel::unpack_within(Path::new("vmlinuz"), image, largest)
 }
@@ -43,7 +43,7 @@ pub fn unpack_bzimage(image: &[u8], largest: usize) -> Result<Vec<u8>, Error> {
 /// Lays an ELF kernel out in the first `window` bytes of memory: physical address, bytes and entry.
 ///
 /// # Errors
-/// What is wrong with the kernel.
+/// If the kernel is malformed or does not fit.
 pub fn flatten(elf: &[u8], window: usize) -> Result<(u64, Vec<u8>, u64), Error> {
     let flat = kernel::flatten_within(Path::new("vmlinux"), elf, window)?;
     Ok((flat.address, flat.bytes, flat.entry))
@@ -52,7 +52,7 @@ pub fn flatten(elf: &[u8], window: usize) -> Result<(u64, Vec<u8>, u64), Error> 
 /// Lays a 32-bit ELF hypervisor out for a machine with `memory_mib` MiB: physical addresses and lengths of the parts.
 ///
 /// # Errors
-/// What is wrong with the hypervisor.
+/// If the hypervisor is malformed or does not fit.
 pub fn lay_out_hypervisor(elf: &[u8], memory_mib: u64) -> Result<Vec<(u64, usize)>, Error> {
     let boot = Boot {
         hypervisor: (Path::new("xen.elf"), elf),
@@ -65,7 +65,7 @@ pub fn lay_out_hypervisor(elf: &[u8], memory_mib: u64) -> Result<Vec<(u64, usize
     Ok(contents.parts.iter().map(|(address, bytes)| (*address, bytes.len())).collect())
 }
 
-/// Takes the signature off a kernel module.
+/// Removes the signature from a kernel module.
 #[must_use]
 pub fn without_signature(module: &[u8]) -> Vec<u8> {
     module_signature::without_signature(module.to_vec())

@@ -1,4 +1,4 @@
-//! The first process of guests: the small program beside this one, or else this one.
+//! The first process of guests: the small program beside this one, or else this program.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -18,17 +18,17 @@ pub(crate) const NAME: &str = "exitless-agent";
 /// The small program.
 #[derive(Debug)]
 pub(crate) struct GuestAgent {
-    /// What tells its file from others.
+    /// Identifies the program's file.
     pub(crate) identity: [u64; 4],
-    /// The loaded part of it.
+    /// Its loadable part.
     pub(crate) program: Vec<u8>,
 }
 
 impl GuestAgent {
-    /// The one in the folder of this program's own file. One that is there and cannot be taken is told of, and guests are
-    /// as large as without it.
+    /// The small program in the folder of this program's own file. If it is there but cannot be used, a
+    /// warning gives the reason, and guests use this program, which is larger.
     pub(crate) fn beside_this_program() -> Option<Self> {
-        // Its own path may be that of a file which has been replaced meanwhile; its folder stays.
+        // The link may name a file that has been replaced meanwhile; its folder stays the same.
         let own = std::env::current_exe().ok()?;
         let owner = fs::metadata("/proc/self/exe").ok()?.uid();
         match Self::beside(&own, owner) {
@@ -43,10 +43,11 @@ impl GuestAgent {
         }
     }
 
-    /// The one beside `program`, whose file belongs to `owner`; why it cannot be taken, where there is one.
+    /// The small program beside `program`, whose file belongs to `owner`; `None` if there is none, an error
+    /// if it cannot be used.
     fn beside(program: &Path, owner: u32) -> Result<Option<Self>, String> {
         let unread = |error: io::Error| format!("could not be read: {error}");
-        // A pipe would keep this waiting.
+        // Without O_NONBLOCK, opening a pipe would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mut file = match open(program.with_file_name(NAME), flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -61,7 +62,7 @@ impl GuestAgent {
         if metadata.mode() & 0o002 != 0 {
             return Err("may be written by everyone; `chmod o-w` it if it is what was built".to_owned());
         }
-        // Whoever put this program here may have put that one here too.
+        // The owner of this program's file could have put the small program there too.
         let trusted = [0, rustix::process::geteuid().as_raw(), owner];
         if !trusted.contains(&metadata.uid()) {
             return Err(format!("belongs to the user {}, and exitless does not", metadata.uid()));
@@ -76,16 +77,16 @@ impl GuestAgent {
     }
 }
 
-/// What guests of studies begin with: `exitless-agent` where it lies in the folder of this program's own file, and else the
-/// loaded part of that file.
+/// The first process of guests of studies: `exitless-agent` if it is in the folder of this program's own
+/// file, otherwise the loadable part of that file.
 ///
 /// # Errors
-/// As those of reading that file, and [`Error::NotStatic`] when it does not run without libraries.
+/// If that file cannot be read; [`Error::NotStatic`] if it does not run without libraries.
 pub fn guest_program() -> Result<Vec<u8>, Error> {
     GuestAgent::beside_this_program().map_or_else(own_program, |agent| Ok(agent.program))
 }
 
-/// The loaded part of this program's own file, to be the first process of another machine.
+/// The loadable part of this program's own file, for the first process of another machine.
 pub(crate) fn own_program() -> Result<Vec<u8>, Error> {
     let path = PathBuf::from("/proc/self/exe");
     let program = fs::read(&path).map_err(Error::file("Could not read", &path))?;
@@ -101,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// A 64-bit file with one program header, and what lies behind it.
+    /// A 64-bit file with one program header, followed by other bytes.
     fn elf(kind: u32) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56];
         bytes[..5].copy_from_slice(b"\x7fELF\x02");
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn without_it_guests_get_this_program() {
         assert_eq!(Folder::new().choice(), Ok(None));
-        // The folder of a test program has none.
+        // The folder of a test program does not contain the small program.
         assert!(guest_program().unwrap() == own_program().unwrap());
     }
 

@@ -1,5 +1,6 @@
-//! The image that guests of studies are started from: a kernel, an initial RAM disk, and a root with the tools that plans
-//! run. All guests share it: the root is read as it is needed, and what a guest changes stays in its memory.
+//! The image from which guests of studies are started: a kernel, an initial RAM disk, and a root with the
+//! tools that plans run. All guests share it: the root is read on demand, and a guest's changes stay in its
+//! memory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,13 +21,14 @@ pub(crate) use crate::recorded::MANIFEST;
 use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded, remove};
 use crate::unpack;
 
-/// What building the guest image takes. With the laboratories' packages in the cache 4 MiB are downloaded.
+/// The effort of building the guest image. With the laboratories' packages in the cache, only 4 MiB are
+/// downloaded.
 pub const GUEST_BUILD_EFFORT: Effort =
     Effort { download_mib: 109, disk_mib: 270, time: Duration::from_secs(60) };
 
-/// Where an emulated host finds the image that it was given as a disk.
+/// The mount point of the image in an emulated host that was given it as a disk.
 pub(crate) const IN_LABORATORY: &str = "/run/exitless/guest-image";
-/// Folder, in the root of the image, of its other files.
+/// The folder of the other files of the image in its root.
 pub(crate) const BESIDE_THE_ROOT: &str = "exitless";
 pub(crate) const ROOT: &str = "root.ext4";
 pub(crate) const KERNEL: &str = "vmlinux";
@@ -34,19 +36,19 @@ pub(crate) const COMPRESSED_KERNEL: &str = "vmlinuz";
 pub(crate) const INITIAL_RAM_DISK: &str = "initrd.img";
 
 const SPACE_TO_BUILD: u64 = 1500;
-/// Room in the root's file system, in bytes. Guests cannot use it: their root is read-only.
+/// Free space in the root's file system, in bytes. Guests cannot use it: their root is read-only.
 const ROOM: u64 = 16 << 20;
 
-/// What a guest image is made of.
+/// The manifest of a guest image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestManifest {
     /// Identifies the recipe.
     pub key: String,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel_release: String,
-    /// Its files, but for the root in which this manifest lies too.
+    /// Its files, except the root, which contains this manifest.
     pub files: Vec<FileRecord>,
-    /// Everything that went in.
+    /// The packages that it was built from.
     pub packages: Vec<PackageRecord>,
 }
 
@@ -132,7 +134,7 @@ impl GuestImage {
         self.path(KERNEL)
     }
 
-    /// The same kernel as Debian packs it.
+    /// The same kernel in the format of Debian's package.
     pub fn compressed_kernel(&self) -> PathBuf {
         self.path(COMPRESSED_KERNEL)
     }
@@ -157,7 +159,7 @@ fn manifest(folder: &Path, packages: &[Package], kernel_release: String) -> Resu
     })
 }
 
-/// What packages' scripts would have made, as far as the tools need it.
+/// Makes those files and folders for the tools that packages' scripts would have made.
 fn prepare_tree(root: &Path) -> Result<(), Error> {
     const FOLDERS: [&str; 12] = [
         "proc",

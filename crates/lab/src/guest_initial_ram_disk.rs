@@ -1,5 +1,5 @@
-//! The initial RAM disk of guests: kernel modules, and in which order each needs the others. The agent is added when
-//! a guest is started, so that the image does not depend on its version.
+//! The initial RAM disk of guests: kernel modules, and their order of loading. The agent is added when a
+//! guest is started, so that the image does not depend on the agent's version.
 
 use std::collections::BTreeMap;
 use std::fs;

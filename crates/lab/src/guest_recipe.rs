@@ -1,17 +1,17 @@
-//! What the guest image is made of: Debian packages of the laboratories' release, nothing else.
+//! The recipe of the guest image: only Debian packages of the laboratories' release.
 
 use crate::recipe::{self, COMPONENTS, RELEASE};
 
-/// Raised when the steps that turn packages into the image change.
+/// Incremented when the steps that turn packages into the image change.
 const STEPS: u32 = 3;
 
-/// Packages asked for; apt adds what they depend on.
+/// Requested packages; apt adds their dependencies.
 pub(crate) const PACKAGES: [&str; 29] = [
     "linux-image-cloud-amd64",
-    // Making the image, and file systems in guests.
+    // For making the image, and for file systems in guests.
     "e2fsprogs",
     "kmod",
-    // What plans run in guests.
+    // For plans, which run them in guests.
     "apache2-utils",
     "fio",
     "iozone3",
@@ -22,7 +22,7 @@ pub(crate) const PACKAGES: [&str; 29] = [
     "openssh-server",
     "sysbench",
     "wrk",
-    // What shell scripts expect.
+    // For shell scripts.
     "bash",
     "busybox-static",
     "coreutils",
@@ -41,8 +41,8 @@ pub(crate) const PACKAGES: [&str; 29] = [
     "util-linux",
 ];
 
-/// Folders of the packages that no guest reads. fio's Python is for its plotting scripts, modules are in the initial RAM
-/// disk.
+/// Folders of the packages that guests do not need. fio's Python is for its plotting scripts, and modules are
+/// in the initial RAM disk.
 pub(crate) const LEFT_OUT: [&str; 16] = [
     "boot",
     "etc/systemd",
@@ -62,7 +62,7 @@ pub(crate) const LEFT_OUT: [&str; 16] = [
     "usr/share/zoneinfo",
 ];
 
-/// Modules that a guest may ask for by name; what they need is added.
+/// Modules that a guest may request by name; their dependencies are added.
 pub(crate) const MODULES: [&str; 14] = [
     "ahci",
     "ata_piix",

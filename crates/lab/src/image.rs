@@ -14,23 +14,23 @@ use crate::recipe;
 use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
 use crate::unpack;
 
-/// What building needs on the disk while the packages, the unpacked tree and the image stand side by side, in MiB.
+/// Disk space for the packages, the unpacked tree and the image during a build, in MiB.
 const SPACE_TO_BUILD: u64 = 3000;
 
-/// What an image is made of.
+/// The manifest of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Identifies the recipe.
     pub key: String,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel_release: String,
-    /// Physical address at which the kernel lies.
+    /// Physical address of the kernel.
     pub kernel_address: u64,
     /// Physical address of its PVH entry.
     pub kernel_entry: u64,
-    /// Files that are checked.
+    /// Files whose hashes are checked.
     pub files: Vec<FileRecord>,
-    /// Everything that went in.
+    /// The packages that it was built from.
     pub packages: Vec<PackageRecord>,
 }
 

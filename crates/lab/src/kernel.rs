@@ -1,8 +1,8 @@
-//! From a distribution's compressed kernel image to memory contents that can be entered directly.
+//! Converting a distribution's compressed kernel image to memory contents that can be entered directly.
 //!
-//! Decompressing a kernel costs an emulated CPU seconds. So that is done here, once, and the kernel is entered by the
-//! PVH protocol (Xen's `start_info`, docs/misc/pvh.pandoc in the Xen tree), which takes an uncompressed ELF kernel in
-//! 32-bit protected mode. The code that runs is the distribution's, byte for byte.
+//! An emulated CPU needs seconds to decompress a kernel. So it is decompressed here, once, and entered by the
+//! PVH protocol (Xen's `start_info`, docs/misc/pvh.pandoc in the Xen tree), which takes an uncompressed ELF
+//! kernel in 32-bit protected mode. The code that runs is the distribution's, byte for byte.
 
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -14,31 +14,31 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 use crate::elf::{PT_LOAD, program_headers};
 use crate::error::Error;
 
-/// The largest ELF kernel that is unpacked: that of Debian's Linux 6.12 has 55 MiB. A few bytes of zstd can promise
-/// any size.
+/// The largest ELF kernel that is unpacked, in bytes: Debian's Linux 6.12 has 55 MiB. The limit is needed
+/// because a few bytes of zstd can expand to any size.
 const LARGEST_ELF: usize = 512 << 20;
-/// The physical memory in which a kernel may lie.
+/// The size of the physical memory into which a kernel must fit, in bytes.
 const WINDOW: usize = 256 << 20;
 
-/// A kernel as it lies in memory before its first instruction.
+/// A kernel's memory contents before its first instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlatKernel {
     /// Physical address of the first byte.
     pub(crate) address: u64,
-    /// The bytes, without the zeros at the end.
+    /// Its bytes, without the zeros at the end.
     pub(crate) bytes: Vec<u8>,
     /// Physical address of the 32-bit PVH entry.
     pub(crate) entry: u64,
 }
 
-/// Unpacks the ELF kernel out of a zstd-compressed bzImage.
+/// Unpacks the ELF kernel from a zstd-compressed bzImage.
 ///
 /// Source: Documentation/arch/x86/boot.rst, fields `setup_sects`, `header`, `payload_offset`, `payload_length`.
 pub(crate) fn unpack_bzimage(path: &Path, image: &[u8]) -> Result<Vec<u8>, Error> {
     unpack_within(path, image, LARGEST_ELF)
 }
 
-/// As [`unpack_bzimage`], for a kernel of at most `largest` bytes.
+/// Like [`unpack_bzimage`], for a kernel of at most `largest` bytes.
 pub(crate) fn unpack_within(path: &Path, image: &[u8], largest: usize) -> Result<Vec<u8>, Error> {
     let problem = |problem: &str| Error::Kernel { path: path.to_owned(), problem: problem.to_owned() };
     let u32_at = |at: usize| {
@@ -56,7 +56,7 @@ pub(crate) fn unpack_within(path: &Path, image: &[u8], largest: usize) -> Result
     if !payload.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         return Err(problem("its payload is not compressed with zstd, which Debian's kernels are"));
     }
-    // The last four bytes are the uncompressed size, as every compressor's output is laid out for the boot stub.
+    // The last four bytes are the uncompressed size, which the kernel's build appends for the boot stub.
     let compressed = payload.get(..payload.len().saturating_sub(4)).unwrap_or_default();
     let mut elf = Vec::new();
     zstd::stream::Decoder::new(compressed)
@@ -68,12 +68,12 @@ pub(crate) fn unpack_within(path: &Path, image: &[u8], largest: usize) -> Result
     Ok(elf)
 }
 
-/// Lays the ELF kernel's segments out as they stand in physical memory.
+/// Copies the ELF kernel's segments to their physical addresses.
 pub(crate) fn flatten(path: &Path, elf: &[u8]) -> Result<FlatKernel, Error> {
     flatten_within(path, elf, WINDOW)
 }
 
-/// As [`flatten`], in the first `window` bytes of physical memory.
+/// Like [`flatten`], in the first `window` bytes of physical memory.
 pub(crate) fn flatten_within(path: &Path, elf: &[u8], window: usize) -> Result<FlatKernel, Error> {
     let problem = |problem: String| Error::Kernel { path: path.to_owned(), problem };
     let memory: GuestMemoryMmap = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), window)])

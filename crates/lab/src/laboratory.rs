@@ -1,4 +1,4 @@
-//! Making a laboratory ready: its image, and an emulator that has shown that it can do what it must.
+//! Preparing a laboratory: its image, and an emulator that has passed its self-test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use crate::request::{Happening, Request};
 use crate::run::Laboratory;
 use crate::xen_image::XenImage;
 
-/// The command of this program that the self-test runs inside: it enters a guest, and fails unless the vendor's
-/// interrupt virtualization is active where the laboratory promises it.
+/// The command of this program that the self-test runs inside. It enters a guest, and fails unless the
+/// vendor's interrupt virtualization is active in a laboratory whose CPU has it.
 pub const SELF_TEST: &str = "lab-self-test";
 
-/// The outcome of an emulator's self-test, kept so that each program is tested once.
+/// The result of an emulator's self-test, which is stored so that each program is tested once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Verdict {
     passed: bool,
@@ -34,15 +34,15 @@ struct Verdict {
 /// The program that emulates a laboratory.
 #[derive(Debug, Clone)]
 pub(crate) struct EmulatorProgram {
-    /// None for Debian's own in the image.
+    /// `None` for Debian's program in the image.
     pub(crate) program: Option<PathBuf>,
-    /// Whether it has the patches, without which there are no snapshots and no clock.
+    /// It has the patches, without which there are no snapshots and no clock.
     pub(crate) patched: bool,
     /// SHA-256 of the program.
     pub(crate) identity: String,
     /// The upstream version.
     pub(crate) version: String,
-    /// The source package and the version with which the laboratories were proven, where that is another.
+    /// The source package and the version with which the laboratories were tested, if it differs.
     pub(crate) drift: Option<(&'static str, &'static str)>,
 }
 
@@ -58,7 +58,7 @@ impl EmulatorProgram {
         }
     }
 
-    /// Debian's QEMU, as the image has it.
+    /// Debian's QEMU in the image.
     fn stock(image: &Image) -> Self {
         let manifest = image.manifest();
         let file = manifest.files.iter().find(|file| file.path.ends_with(STOCK_QEMU));
@@ -69,17 +69,17 @@ impl EmulatorProgram {
             patched: false,
             identity: file.map_or_else(String::new, |file| file.sha256.clone()),
             version: version.split(['+', '-']).next().unwrap_or(version).to_owned(),
-            // The image tells of its packages.
+            // The image reports the versions of its packages.
             drift: None,
         }
     }
 }
 
-/// Builds what is missing of a laboratory's image and its emulator, side by side, and gives the image.
+/// Builds the missing parts of a laboratory's image and its emulator in parallel, and returns the image.
 ///
 /// # Errors
-/// Those of [`Image::find_or_build`]; then those of [`BuiltEmulator::find_or_build`], but for a QEMU that cannot be
-/// compiled here, for which there is another.
+/// Those of [`Image::find_or_build`]; then those of [`BuiltEmulator::find_or_build`], except for a QEMU that
+/// cannot be compiled here, because Debian's QEMU replaces it.
 pub fn build(cache: &Cache, lab: &Lab, on_progress: OnProgress<'_>) -> Result<Image, Error> {
     let shared = Mutex::new(on_progress);
     let report = |progress| {
@@ -101,11 +101,11 @@ pub fn build(cache: &Cache, lab: &Lab, on_progress: OnProgress<'_>) -> Result<Im
 }
 
 impl<'a> Laboratory<'a> {
-    /// A laboratory with an emulator that has passed its self-test; what is missing is built first.
+    /// A laboratory with an emulator that has passed its self-test; missing parts are built first.
     ///
     /// # Errors
-    /// [`Error::NoEmulator`] when the self-test fails, [`Error::Interrupted`], those of [`BuiltEmulator::find_or_build`],
-    /// or for a Xen host what [`XenImage::find_or_build`] says.
+    /// [`Error::NoEmulator`] if the self-test fails, [`Error::Interrupted`], those of
+    /// [`BuiltEmulator::find_or_build`], and for a Xen host those of [`XenImage::find_or_build`].
     pub fn open(
         cache: &'a Cache,
         lab: &'static Lab,
@@ -141,22 +141,22 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// The image of a Xen host; none for other laboratories.
+    /// The image of a Xen host; `None` for other laboratories.
     pub fn xen_image(&self) -> Option<&XenImage> {
         self.xen.as_ref()
     }
 
-    /// The emulator in use, with its version: "Bochs 3.0".
+    /// The emulator's name and version: "Bochs 3.0".
     pub fn emulator_name(&self) -> String {
         format!("{} {}", self.lab.emulator.name(), self.emulator.version)
     }
 
-    /// The emulator's source package, its version and the one with which the laboratories were proven, where they differ.
+    /// The emulator's source package, its version and the tested version, if they differ.
     pub fn emulator_drift(&self) -> Option<(&str, &str, &str)> {
         self.emulator.drift.map(|(package, proven)| (package, self.emulator.version.as_str(), proven))
     }
 
-    /// Whether it has the patches of the laboratories, without which time means nothing in it.
+    /// Tests whether the emulator has the patches of the laboratories, without which its time is meaningless.
     pub fn has_clock(&self) -> bool {
         self.emulator.patched
     }
@@ -180,7 +180,7 @@ impl<'a> Laboratory<'a> {
             Ok((status, output)) => (false, format!("the self-test inside failed ({status}): {output}")),
         };
         let verdict = Verdict { passed, reason };
-        // A failure is not kept, so that it is looked at again when its cause may be gone.
+        // A failure is not stored, so that the test is repeated when its cause may be gone.
         if passed {
             let path = self.verdict_path();
             let folder = self.cache.verdicts();
@@ -192,7 +192,7 @@ impl<'a> Laboratory<'a> {
     }
 
     fn self_test(&self) -> Result<(i32, String), Error> {
-        // What Xen found in the CPU stands in its log, which `xl` on the disk reads.
+        // Xen reports the CPU's features in its log, which `xl` on the disk reads.
         let by_log = self.lab.is_xen() && self.lab.emulator == Emulator::Bochs;
         let request = Request {
             bare: !by_log,

@@ -1,17 +1,18 @@
-//! Taking the signature off a kernel module.
+//! Removing the signature from a kernel module.
 //!
-//! The laboratories' kernels load no certificates, so that a signature proves nothing to them; yet they hash the whole
-//! module before they find that out, which was half of the time that `kvm.ko` took to load in Bochs (6.6 of 13.4 s of the
-//! emulated clock). A module without a signature is loaded without that. Its code stays the distribution's.
+//! The laboratories' kernels load no certificates, so they cannot verify a signature. Yet they hash the
+//! complete module before they find that out, which took half of the time of loading `kvm.ko` in Bochs (6.6
+//! of 13.4 s of the emulated clock). A module without a signature is loaded without hashing. Its code remains
+//! the distribution's.
 //!
 //! Source: kernel/module_signature.c and scripts/sign-file.c in Linux.
 
-/// What a signed file ends with (`MODULE_SIG_STRING`).
+/// The end of a signed file (`MODULE_SIG_STRING`).
 const MARK: &[u8] = b"~Module signature appended~\n";
-/// Bytes of `struct module_signature`, which stands before the mark; its last four are the signature's length.
+/// Size of `struct module_signature` before the mark, in bytes; its last four are the signature's length.
 const DESCRIPTION: usize = 12;
 
-/// The module without its signature; one that has none, or claims to have a longer one than itself, as it is.
+/// The module without its signature; unchanged if it has none, or one that claims to be longer than the file.
 pub(crate) fn without_signature(mut module: Vec<u8>) -> Vec<u8> {
     module.truncate(unsigned_length(&module).unwrap_or(module.len()));
     module

@@ -1,5 +1,5 @@
-//! Xen as Bochs's ROM enters it: by the Multiboot protocol, with the privileged domain's kernel and initial RAM disk as
-//! modules.
+//! Booting Xen from Bochs's ROM: by the Multiboot protocol, with the control domain's kernel and initial RAM
+//! disk as modules.
 //!
 //! Source: Multiboot Specification version 0.6.96, sections 3.2 (machine state) and 3.3 (boot information format).
 
@@ -9,39 +9,39 @@ use crate::elf::{PT_LOAD, entry_32, program_headers_32};
 use crate::error::Error;
 use crate::payload::{Contents, INFORMATION, INITIAL_RAM_DISK, laid_out, memory_map};
 
-/// What a boot loader leaves in EAX.
+/// The value of EAX after a boot loader.
 const BOOTED: u32 = 0x2bad_b002;
-/// Where the privileged domain's kernel lies; Xen wants modules at the beginning of a page.
+/// The address of the control domain's kernel; Xen wants modules at the beginning of a page.
 const KERNEL: u64 = 32 << 20;
 
-/// Bits of `flags`: which of the fields are there.
+/// Bits of `flags`: the fields that are present.
 const MEMORY: u32 = 1 << 0;
 const COMMAND_LINE: u32 = 1 << 2;
 const MODULES: u32 = 1 << 3;
 const MEMORY_MAP: u32 = 1 << 6;
 
-// Where each part lies from `INFORMATION` on. A command line may have a page, as Linux's own limit is 2 KiB.
+// Offsets of the parts from `INFORMATION`. A command line has one page, because Linux's own limit is 2 KiB.
 const MODULES_AT: u64 = 0x80;
 const MAP_AT: u64 = 0x100;
 const XEN_ARGUMENTS_AT: u64 = 0x1000;
 const KERNEL_ARGUMENTS_AT: u64 = 0x2000;
 
-/// What Xen boots.
+/// The parts that Xen boots.
 #[derive(Debug)]
 pub(crate) struct Boot<'a> {
-    /// The hypervisor, a 32-bit ELF file, and where it came from.
+    /// The hypervisor, a 32-bit ELF file, and its path.
     pub(crate) hypervisor: (&'a Path, &'a [u8]),
     pub(crate) hypervisor_arguments: &'a str,
-    /// The privileged domain's kernel, an ELF file that Xen loads itself.
+    /// The control domain's kernel, an ELF file that Xen loads itself.
     pub(crate) kernel: &'a [u8],
     pub(crate) kernel_arguments: &'a str,
     pub(crate) initial_ram_disk: &'a [u8],
 }
 
-/// What lies in the memory of a machine with `memory_mib` MiB.
+/// The memory contents of a machine with `memory_mib` MiB.
 ///
 /// # Errors
-/// [`Error::Kernel`] when the hypervisor cannot be entered, or when it or the kernel reaches into what lies behind it.
+/// [`Error::Kernel`] if the hypervisor cannot be entered, or if it or the kernel overlaps what follows.
 pub(crate) fn contents<'a>(memory_mib: u64, boot: &Boot<'a>) -> Result<Contents<'a>, Error> {
     let (path, elf) = boot.hypervisor;
     let problem = |problem: &str| Error::Kernel { path: path.to_owned(), problem: problem.to_owned() };
@@ -67,11 +67,11 @@ pub(crate) fn contents<'a>(memory_mib: u64, boot: &Boot<'a>) -> Result<Contents<
     Ok(Contents { parts, entry: u64::from(entry), mark: BOOTED })
 }
 
-/// The boot information with what it points to, as they lie from [`INFORMATION`] on.
+/// The boot information and the data that it points to, from [`INFORMATION`] on.
 fn information(memory_mib: u64, boot: &Boot<'_>) -> Vec<u8> {
     const LARGEST: usize = 0xfff;
     let at = |offset: u64| (INFORMATION + offset) as u32;
-    // As by every loader but GRUB 2, whose name Xen looks for, an image's name stands before its arguments.
+    // As with every loader except GRUB 2, whose name Xen looks for, an image's name precedes its arguments.
     let named = |name: &str, arguments: &str| {
         let mut text = format!("{name} {arguments}").into_bytes();
         text.truncate(LARGEST);
@@ -81,7 +81,7 @@ fn information(memory_mib: u64, boot: &Boot<'_>) -> Vec<u8> {
     let map: Vec<u8> = memory_map(memory_mib)
         .iter()
         .flat_map(|&(address, size, kind)| {
-            // An entry's own size does not count the field that holds it.
+            // The size of an entry does not include its own field.
             let head = 20u32.to_le_bytes().into_iter().chain(address.to_le_bytes());
             head.chain(size.to_le_bytes()).chain(kind.to_le_bytes())
         })
@@ -105,7 +105,7 @@ fn information(memory_mib: u64, boot: &Boot<'_>) -> Vec<u8> {
         at(XEN_ARGUMENTS_AT),
         2,
         at(MODULES_AT),
-        // Symbols, which are not there.
+        // Symbols, which are missing.
         0,
         0,
         0,

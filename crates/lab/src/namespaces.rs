@@ -1,20 +1,20 @@
-//! Linux namespaces, where this machine and this user may make them.
+//! Linux namespaces, if this machine allows this user to create them.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use rustix::process::geteuid;
 
-/// Words that are put before a command, so that it runs in a namespace of its own; none where that is not needed or not
+/// Words in front of a command that run it in a namespace of its own; empty if that is not needed or not
 /// allowed.
 type Words = &'static [&'static str];
 
 const OWN_NETWORK: Words = &["unshare", "--net", "--"];
-/// Without being root, a network namespace is to be had only inside a user namespace.
+/// A user who is not root can create a network namespace only inside a user namespace.
 const OWN_NETWORK_OF_USER: Words = &["unshare", "--map-root-user", "--net", "--"];
 const AS_ROOT: Words = &["unshare", "--map-root-user", "--"];
 
-/// A network that nobody else reaches.
+/// Words that give a command a network that no other process reaches.
 pub(crate) fn own_network() -> Words {
     static WORDS: OnceLock<Words> = OnceLock::new();
     WORDS.get_or_init(|| {
@@ -27,7 +27,8 @@ pub(crate) fn own_network() -> Words {
     })
 }
 
-/// What makes files of this user appear as root's: being root, or a user namespace in which this user is root.
+/// Words that make files of this user appear as root's: empty for root, otherwise a user namespace in which
+/// this user is root.
 pub(crate) fn as_root() -> Words {
     if geteuid().is_root() {
         return &[];

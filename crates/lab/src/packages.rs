@@ -1,5 +1,6 @@
-//! Debian packages, fetched by the host's own apt with settings, lists and a store of our own, so that neither root nor
-//! a change to the host is needed. Signatures are checked by apt; interrupted downloads go on where they stopped.
+//! Debian packages, fetched by the host's apt with our own settings, lists and store, so that neither root
+//! nor a change to the host is needed. apt checks signatures; interrupted downloads continue where they
+//! stopped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::recorded::remove;
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR_VARIABLE: &str = "EXITLESS_DEBIAN_MIRROR";
 
-/// A package file that was fetched.
+/// A fetched package file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -23,7 +24,7 @@ pub(crate) struct Package {
     pub(crate) file: PathBuf,
 }
 
-/// Fetches the packages of a recipe and all that they depend on.
+/// Fetches the packages of a recipe and all of their dependencies.
 pub(crate) fn fetch(
     cache: &Cache,
     names: &[&str],
@@ -50,7 +51,7 @@ pub(crate) fn fetch(
         .collect()
 }
 
-/// Fetches packages without those that they depend on.
+/// Fetches packages without their dependencies.
 pub(crate) fn fetch_alone(
     cache: &Cache,
     names: &[&str],
@@ -70,7 +71,7 @@ pub(crate) fn fetch_alone(
     Ok(entries.flatten().map(|entry| entry.path()).collect())
 }
 
-/// Fetches the upstream tarball of a source package, as the release has it.
+/// Fetches the upstream tarball of the release's source package.
 pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_>) -> Result<PathBuf, Error> {
     require_programs()?;
     let folder = cache.packages().join("source").join(name);
@@ -78,7 +79,7 @@ pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     on_progress(Progress { step: Step::Download, done: 0, total: 0 });
-    // Asked for in a folder without sources: apt does not list what is there already.
+    // Run in a folder without sources, because apt does not list those that are already there.
     let mut ask = apt.command(&["source", "-q", "--print-uris", "--tar-only", name]);
     let answer = ask.current_dir(folder.join("etc")).output();
     let offered = succeeded("apt-get", &answer.map_err(Error::file("Could not start", "apt-get"))?)?;
@@ -90,7 +91,7 @@ pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_
     Ok(folder.join(file))
 }
 
-/// The file of a `'URI' FILE SIZE HASH` line, which is a name and no path.
+/// The file name in a `'URI' FILE SIZE HASH` line, if it is a name and not a path.
 fn source_file(output: &str) -> Option<&str> {
     let lines = output.lines().filter(|line| line.starts_with('\''));
     let names = lines.filter_map(|line| line.split(' ').nth(1));
@@ -103,7 +104,7 @@ fn install<'a>(option: &'a str, names: &[&'a str]) -> Vec<&'a str> {
     arguments
 }
 
-/// Whether a program is in one of the folders of PATH.
+/// Tests whether a program is in one of the folders of PATH.
 pub(crate) fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -135,13 +136,13 @@ fn require_programs() -> Result<(), Error> {
     Ok(())
 }
 
-/// `Inst NAME (VERSION ... [ARCHITECTURE])` lines of a simulation.
+/// Parses `Inst NAME (VERSION ... [ARCHITECTURE])` lines of a simulation.
 fn simulated(output: &str) -> Vec<(String, String, String)> {
     output
         .lines()
         .filter_map(|line| line.strip_prefix("Inst "))
         .filter_map(|line| {
-            // Behind the parentheses stand brackets of apt's own, for what is not configured yet.
+            // apt adds brackets behind the parentheses for packages that are not configured yet.
             let (name, rest) = line.split_once(" (")?;
             let (rest, _) = rest.split_once(')')?;
             let version = rest.split_whitespace().next()?;
@@ -151,7 +152,7 @@ fn simulated(output: &str) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// Sum of the sizes of `'URI' FILE SIZE HASH` lines, in bytes.
+/// The sum of the sizes in `'URI' FILE SIZE HASH` lines, in bytes.
 fn to_download(output: &str) -> u64 {
     let sizes =
         output.lines().filter(|line| line.starts_with('\'')).filter_map(|line| line.split(' ').nth(2));
@@ -163,7 +164,7 @@ struct Apt {
 }
 
 impl Apt {
-    /// With settings of its own in `folder`, for packages (`deb`) or sources (`deb-src`).
+    /// Prepares apt with its own settings in `folder`, for packages (`deb`) or sources (`deb-src`).
     fn prepare(folder: &Path, kind: &str) -> Result<Self, Error> {
         let apt = Self { folder: folder.to_owned() };
         for below in ["state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"]
@@ -175,7 +176,7 @@ impl Apt {
             let path = folder.join(name);
             fs::write(&path, text).map_err(Error::file("Could not write", &path))
         };
-        // An empty status file: nothing is installed, so everything is fetched.
+        // An empty status file: no package is installed, so all are fetched.
         write("state/status", "")?;
         write("etc/sources.list", &sources(kind)?)?;
         write("apt.conf", &apt.settings())?;
@@ -200,7 +201,7 @@ impl Apt {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("apt-get");
-        // Where `source` leaves its files.
+        // `source` writes its files to the working directory.
         command.current_dir(&self.folder);
         command.args(arguments).env("APT_CONFIG", self.folder.join("apt.conf")).env("LC_ALL", "C.UTF-8");
         command.stdin(Stdio::null());
@@ -249,7 +250,7 @@ impl Apt {
     }
 }
 
-/// Standard output of a program that succeeded, or an error with the last lines that it printed.
+/// Standard output of a program that succeeded; otherwise an error with the last lines of its output.
 pub(crate) fn succeeded(program: &str, output: &Output) -> Result<String, Error> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
@@ -269,7 +270,7 @@ pub(crate) fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Lines for sources.list: the host's own Debian mirror, another release.
+/// Lines for sources.list: the host's Debian mirror with another release.
 fn sources(kind: &str) -> Result<String, Error> {
     let configured = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"])
@@ -286,7 +287,7 @@ fn sources(kind: &str) -> Result<String, Error> {
             ),
         });
     };
-    // Sources of the emulators are in main, and the lists of sources are long.
+    // The emulators' sources are in main, and the lists of sources are long.
     let components = if kind == "deb" { COMPONENTS } else { "main" };
     let line = |uri: &str, suite: &str| format!("{kind} [signed-by={KEYRING}] {uri} {suite} {components}\n");
     let mut text = line(&main, RELEASE) + &line(&main, &format!("{RELEASE}-updates"));

@@ -1,4 +1,5 @@
-//! The memory image that Bochs loads at power-on: whatever is to lie in memory before the first instruction, in chunks.
+//! The memory image that Bochs loads at power-on: the memory contents before the first instruction, in
+//! chunks.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -6,32 +7,32 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use crate::rom::{self, CHUNK, CHUNK_HEADER, CHUNK_MARK, EMPTY_CHUNKS};
 
-/// Where the information for what is entered begins: below a kernel, above Xen.
+/// The address of the information for the entered program: below a kernel, above Xen.
 pub(crate) const INFORMATION: u64 = 0xf0_0000;
-/// Initial RAM disk, above the kernel.
+/// The address of the initial RAM disk, above the kernel.
 pub(crate) const INITIAL_RAM_DISK: u64 = 128 << 20;
-/// Room that Bochs's firmware takes for ACPI tables at the top of memory (`ACPI_DATA_SIZE` in its rombios32).
+/// Size of the ACPI tables of Bochs's firmware at the top of memory (`ACPI_DATA_SIZE` in its rombios32).
 const ACPI_TABLES: u64 = 64 << 10;
 
 const RAM: u32 = 1;
 const RESERVED: u32 = 2;
 const ACPI: u32 = 3;
 
-/// What lies in memory when the ROM has done its work, and how it is entered.
+/// The memory contents that the ROM sets up, and the entry.
 #[derive(Debug)]
 pub(crate) struct Contents<'a> {
     /// Physical addresses and bytes.
     pub(crate) parts: Vec<(u64, Cow<'a, [u8]>)>,
     /// Physical address of the first instruction, in 32-bit protected mode.
     pub(crate) entry: u64,
-    /// What EAX holds there.
+    /// The value of EAX at the entry.
     pub(crate) mark: u32,
 }
 
-/// A range of the memory map: address, bytes, and the type, as of the firmware's E820 function.
+/// A range of the memory map: address, bytes, and the type in the firmware's E820 function.
 pub(crate) type Range = (u64, u64, u32);
 
-/// The memory map that Bochs's firmware reports, for a machine with `memory_mib` MiB.
+/// The memory map that Bochs's firmware reports on a machine with `memory_mib` MiB.
 pub(crate) fn memory_map(memory_mib: u64) -> [Range; 5] {
     let memory = memory_mib << 20;
     [
@@ -43,7 +44,7 @@ pub(crate) fn memory_map(memory_mib: u64) -> [Range; 5] {
     ]
 }
 
-/// How large an initial RAM disk may be for this much memory, in bytes.
+/// The largest initial RAM disk for this amount of memory, in bytes.
 pub(crate) fn room(memory_mib: u64) -> u64 {
     let source = source(memory_mib);
     let chunks_above = (memory_mib << 20).saturating_sub(source);
@@ -51,12 +52,12 @@ pub(crate) fn room(memory_mib: u64) -> u64 {
     source.saturating_sub(INITIAL_RAM_DISK).min(chunks_above.saturating_sub(overhead))
 }
 
-/// The chunks lie in the upper half, out of the way of their destinations.
+/// The address of the chunks: in the upper half, so that they do not overlap their destinations.
 fn source(memory_mib: u64) -> u64 {
     (memory_mib << 20) / 2 / CHUNK as u64 * CHUNK as u64
 }
 
-/// Writes the payload for a machine with `memory_mib` MiB, and returns what the ROM must know of it.
+/// Writes the payload for a machine with `memory_mib` MiB, and returns the ROM's parameters.
 pub(crate) fn write(
     file: &mut File,
     memory_mib: u64,
@@ -96,7 +97,7 @@ fn low_address(value: u64) -> io::Result<u32> {
     u32::try_from(value).map_err(io::Error::other)
 }
 
-/// Lays `parts` out one behind the other, each at its distance from the beginning, with zeros between them.
+/// Concatenates `parts`, each at its offset, with zeros between them.
 pub(crate) fn laid_out(parts: &[(u64, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     for &(at, bytes) in parts {

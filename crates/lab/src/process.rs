@@ -15,7 +15,8 @@ use crate::machine::PowerOn;
 use crate::namespaces;
 use crate::packages::last_lines;
 
-/// A running emulator. Dropping it kills the emulator; should this program be killed, the kernel does it.
+/// A running emulator. Dropping it kills the emulator; if this program is killed, the kernel kills the
+/// emulator.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -23,28 +24,30 @@ pub(crate) struct Process {
     decoder: Decoder,
     console: PathBuf,
     logs: Vec<PathBuf>,
-    /// While this is here, the emulator's input stays open. A file that could not be sent is told here.
+    /// The emulator's input stays open until this is dropped. It receives the error if a file could not be
+    /// sent.
     input: Option<Receiver<Option<Error>>>,
 }
 
-/// What the emulator did next.
+/// An event of the emulator.
 #[derive(Debug)]
 pub(crate) enum Event {
     Frame(Frame),
-    /// Nothing for a while.
+    /// No event within the time limit.
     Quiet,
-    /// It ended, and everything that it wrote has been seen.
+    /// It ended, and all of its output has been read.
     Ended(ExitStatus),
 }
 
-/// For an emulator that has closed its output to end.
+/// The time limit for the end of an emulator that has closed its output.
 const END: Duration = Duration::from_secs(10);
 const PANIC: &str = "Kernel panic - not syncing";
 const END_WITH_PARENT: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
 
 impl Process {
-    /// Starts the emulator in a network namespace of its own, where this machine allows one: Bochs's display opens a
-    /// port, which nobody outside should reach and which two laboratories would otherwise contend for.
+    /// Starts the emulator in a network namespace of its own, if this machine allows one: Bochs's display
+    /// opens a port, which must not be reachable from outside and for which two laboratories would otherwise
+    /// compete.
     pub(crate) fn start(power_on: &PowerOn, folder: &Path) -> Result<Self, Error> {
         let wrapper: Vec<&str> = namespaces::own_network().iter().chain(&END_WITH_PARENT).copied().collect();
         let messages = folder.join("emulator.log");
@@ -52,7 +55,7 @@ impl Process {
         let mut child = power_on
             .invocation
             .command_under(&wrapper)
-            // Held open to the end: QEMU takes the end of its input for a host that has hung up.
+            // Kept open to the end: QEMU treats the end of its input as a hangup.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -81,20 +84,20 @@ impl Process {
         })
     }
 
-    /// Sends the order and its files, as fast as the agent takes them. What the agent does not take is lost with it, and
-    /// its end tells why.
+    /// Sends the order and its files at the agent's speed. If the emulator ends first, the rest is lost, and
+    /// its end gives the reason.
     pub(crate) fn order(&mut self, order: Order, files: Vec<(PlacedFile, File)>) {
         let Some(mut input) = self.child.stdin.take() else { return };
         let (sender, kept) = sync_channel(0);
         self.input = Some(kept);
         std::thread::spawn(move || {
             let mut failure = send_order(&mut input, order, files);
-            // Until this process is dropped, and the other end of the channel with it.
+            // Ends when this process, and with it the receiver, is dropped.
             while sender.send(failure.take()).is_ok() {}
         });
     }
 
-    /// Waits until the emulator ends by itself, at most for `patience`, or until `stop` is set.
+    /// Waits until the emulator ends by itself, at most `patience`, or until `stop` is set.
     pub(crate) fn wait(
         &mut self,
         patience: Duration,
@@ -113,7 +116,7 @@ impl Process {
         }
     }
 
-    /// Waits for the next event, at most for `patience`.
+    /// Waits for the next event, at most `patience`.
     pub(crate) fn next(&mut self, patience: Duration) -> Result<Event, Error> {
         loop {
             if let Some(frame) = self.decoder.next() {
@@ -130,7 +133,7 @@ impl Process {
         }
     }
 
-    /// The end of an emulator that says no more; one that stays is killed.
+    /// Waits for the end of an emulator that has closed its output; kills it if it does not end.
     fn end(&mut self) -> Result<ExitStatus, Error> {
         if let Some(status) = self.wait(END, &AtomicBool::new(false))? {
             return Ok(status);
@@ -141,12 +144,13 @@ impl Process {
             .map_err(Error::file("Could not end", "the emulator"))
     }
 
-    /// Whether the kernel inside has said on its console that it panicked.
+    /// Tests whether the console shows a panic of the kernel inside.
     pub(crate) fn panicked(&self) -> bool {
         text(&self.console).contains(PANIC)
     }
 
-    /// The console from the panic on, else its last lines, else those of the emulator's own messages.
+    /// The console from the panic on, otherwise its last lines, otherwise those of the emulator's own
+    /// messages.
     pub(crate) fn last_words(&self) -> String {
         const LINES: usize = 15;
         let console = text(&self.console);
@@ -164,8 +168,8 @@ impl Process {
     }
 }
 
-/// Sends the order and its files. Gives what is wrong with a file, for which the agent would wait for ever. That the
-/// emulator takes no more is told by its end.
+/// Sends the order and its files. Returns an error if a file could not be read, for which the agent would
+/// wait for ever. If the emulator accepts no more bytes, its end gives the reason.
 fn send_order(to: &mut impl Write, order: Order, files: Vec<(PlacedFile, File)>) -> Option<Error> {
     let mut send = |frame: &Frame| to.write_all(&frame.encode()).and_then(|()| to.flush()).ok();
     send(&Frame::Order(Box::new(order)))?;
@@ -194,7 +198,7 @@ fn send_order(to: &mut impl Write, order: Order, files: Vec<(PlacedFile, File)>)
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself, and then there is nothing to kill.
+        // This fails if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -204,7 +208,7 @@ fn text(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// What runs in the place of an emulator.
+/// A program that runs in place of an emulator.
 #[cfg(test)]
 pub(crate) fn started(folder: &Path, program: &str, arguments: &[&str]) -> Process {
     let mut invocation = crate::tools::Invocation::of_host(program);
@@ -273,7 +277,7 @@ mod tests {
     fn the_thread_that_sends_ends_with_its_process() {
         let folder = tempfile::tempdir().unwrap();
         let mut process = started(folder.path(), "sleep", &["100"]);
-        // More than a pipe takes, so that the thread is in the middle of it.
+        // More than a pipe holds, so that the thread blocks in the middle of it.
         process.order(order(), file_of(&vec![0; 1 << 20], 1 << 20));
         let kept = process.input.take().unwrap();
         drop(process);

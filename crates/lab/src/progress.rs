@@ -1,4 +1,4 @@
-//! How far a long piece of work has come.
+//! The progress of long work.
 
 use std::time::Duration;
 
@@ -15,36 +15,36 @@ pub enum Step {
     Assemble,
     /// Compiling an emulator; counted in files.
     Compile,
-    /// Booting an emulator to see whether it can do what it must.
+    /// Booting an emulator to check that it works.
     SelfTest,
-    /// Booting the laboratory and saving it for runs to begin from.
+    /// Booting the laboratory and saving it as the start of runs.
     Snapshot,
 }
 
 /// A report of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// The step under way.
+    /// The current step.
     pub step: Step,
-    /// How much of it is done, in the step's unit.
+    /// The finished part, in the step's unit.
     pub done: u64,
-    /// How much there is; 0 while unknown.
+    /// The complete work, in the step's unit; 0 while unknown.
     pub total: u64,
 }
 
 /// Receives reports of progress.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// What building takes, to be said before it begins.
+/// The effort of a build, which is shown before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// To be downloaded, in MiB.
+    /// Download size, in MiB.
     pub download_mib: u64,
-    /// To be stored, in MiB.
+    /// Disk space, in MiB.
     pub disk_mib: u64,
-    /// Usual time on two cores, without the download.
+    /// Typical time on two cores, without the download.
     pub time: Duration,
 }
 
-/// What building an image takes.
+/// The effort of building an image.
 pub const BUILD_EFFORT: Effort = Effort { download_mib: 180, disk_mib: 1500, time: Duration::from_secs(30) };

@@ -1,4 +1,4 @@
-//! Linux as Bochs's ROM enters it: by the PVH protocol of Xen, whose entry an uncompressed kernel has.
+//! Booting Linux from Bochs's ROM: by Xen's PVH protocol, whose entry an uncompressed kernel has.
 //!
 //! Source: Xen's public header `arch-x86/hvm/start_info.h` and docs/misc/pvh.pandoc.
 
@@ -26,12 +26,12 @@ pub(crate) fn contents<'a>(
             (INITIAL_RAM_DISK, initial_ram_disk.into()),
         ],
         entry: kernel.entry,
-        // The protocol says nothing of EAX.
+        // The protocol does not define EAX.
         mark: 0,
     }
 }
 
-/// The start information with its memory map, module list and command line, as they lie from [`INFORMATION`] on.
+/// The start information with its memory map, module list and command line, from [`INFORMATION`] on.
 fn start_information(memory_mib: u64, command_line: &str, initial_ram_disk: u64) -> Vec<u8> {
     const MODULES: u64 = 0x100;
     const MEMORY_MAP: u64 = 0x200;

@@ -1,10 +1,10 @@
-//! What a laboratory's image is made of: Debian packages of one release, nothing else.
+//! The recipe of the laboratories' image: only Debian packages of one release.
 
 use sha2::{Digest, Sha256};
 
 /// The Debian release.
 pub(crate) const RELEASE: &str = "trixie";
-/// Raised when the steps that turn packages into an image change.
+/// Incremented when the steps that turn packages into an image change.
 const STEPS: u32 = 5;
 
 /// Packages asked for; apt adds what they depend on.
@@ -15,7 +15,7 @@ pub(crate) const PACKAGES: [&str; 28] = [
     "bochsbios",
     "vgabios",
     "qemu-system-x86",
-    // Making the disk.
+    // For making the disk.
     "e2fsprogs",
     "kmod",
     // Loads and measuring tools.
@@ -25,7 +25,7 @@ pub(crate) const PACKAGES: [&str; 28] = [
     "netperf",
     "sysbench",
     "trace-cmd",
-    // What a shell inside expects.
+    // For shells inside.
     "bash",
     "busybox-static",
     "coreutils",
@@ -48,11 +48,11 @@ pub(crate) const PACKAGES: [&str; 28] = [
 /// Parts of the archive: iozone3 and netperf are non-free.
 pub(crate) const COMPONENTS: &str = "main contrib non-free";
 
-/// Versions with which the laboratories were proven. Others may work as well; the self-test decides.
+/// Versions with which the laboratories were tested. Others may work as well; the self-test decides.
 pub(crate) const PROVEN: [(&str, &str); 2] =
     [("linux-image-cloud-amd64", "6.12.117-1"), ("qemu-system-x86", "1:10.0.13+ds-0+deb13u1")];
 
-/// Folders of the packages that neither an emulated host nor an emulator reads.
+/// Folders of the packages that neither emulated hosts nor emulators need.
 pub(crate) const LEFT_OUT: [&str; 8] = [
     "usr/share/doc",
     "usr/share/man",
@@ -64,12 +64,12 @@ pub(crate) const LEFT_OUT: [&str; 8] = [
     "usr/share/bash-completion",
 ];
 
-/// Identifies the recipe; an image carries the key of the recipe that it was made by.
+/// Identifies the recipe; an image records the key of the recipe that made it.
 pub(crate) fn content_key() -> String {
     key([RELEASE, COMPONENTS, &STEPS.to_string()].iter().chain(&PACKAGES).chain(&LEFT_OUT))
 }
 
-/// Identifies a recipe by all of its parts.
+/// A key of all parts of a recipe.
 pub(crate) fn key<'a>(parts: impl Iterator<Item = &'a &'a str>) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! What to do in an emulated host, and what came of it.
+//! The request to an emulated host, and its result.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,52 +13,55 @@ use crate::frames::{Ending, Moment};
 pub struct Put {
     /// The file on this machine.
     pub from: PathBuf,
-    /// Its path inside; relative paths begin at root's home, where commands start.
+    /// Its path inside; relative paths start at root's home, the working directory of commands.
     pub to: String,
 }
 
-/// What to do in an emulated host.
+/// A request to an emulated host.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Files to put in before the command.
+    /// Files to copy in before the command starts.
     pub put: Vec<Put>,
-    /// Files and folders to bring out after it.
+    /// Files and folders to copy out after it ends.
     pub get: Vec<String>,
-    /// Folder on this machine for what is brought out.
+    /// Folder on this machine for the files that are copied out.
     pub output: PathBuf,
-    /// Without Debian's disk: busybox and this program only, which boots faster.
+    /// No Debian disk: only busybox and this program, which boots faster.
     pub bare: bool,
-    /// With the guest image as a second disk, which [`crate::GuestImage::find`] then finds inside. It must have been built.
+    /// The guest image is a second disk, which [`crate::GuestImage::find`] finds inside. It must have been
+    /// built.
     pub guest_image: bool,
-    /// Devices that the host can assign to guests. With them the host has an IOMMU and Debian's generic kernel, and boots
-    /// each time: no snapshot can hold them. [`crate::DeviceImage::find_or_build`] must have made what it boots.
+    /// Devices that the host can assign to guests. With devices the host has an IOMMU and Debian's generic
+    /// kernel, and boots each time, because snapshots cannot include them.
+    /// [`crate::DeviceImage::find_or_build`] must have built its kernel.
     pub devices: Vec<Device>,
     /// CPUs of the emulated host.
     pub cpus: u16,
-    /// Memory of the emulated host in MiB; chosen by the root file system when not given.
+    /// Memory of the emulated host in MiB; by default it depends on the root file system.
     pub memory_mib: Option<u64>,
-    /// Limit for the command, in wall time; none when not given.
+    /// Time limit for the command, in wall time; by default there is none.
     pub timeout: Option<Duration>,
-    /// Limit for reaching user space, in wall time; [`Lab::boot_limit`](crate::Lab::boot_limit) when not given.
+    /// Time limit for reaching user space, in wall time; by default
+    /// [`Lab::boot_limit`](crate::Lab::boot_limit).
     pub boot_timeout: Option<Duration>,
-    /// Further arguments of the emulated host's kernel; `module.parameter=value` also reaches the modules.
+    /// Additional arguments of the emulated host's kernel; `module.parameter=value` also applies to modules.
     pub kernel_arguments: Vec<String>,
-    /// Further arguments of Xen; only for laboratories that have it.
+    /// Additional arguments of Xen; only for laboratories with Xen.
     pub hypervisor_arguments: Vec<String>,
-    /// Cycles that an exit and the entry after it cost beside the instructions that handle it; an emulator's own switch
-    /// costs nothing.
+    /// The cost in cycles of a VM exit and the following entry, in addition to the instructions that handle
+    /// it; an emulator's own switch costs nothing.
     pub switch_cycles: u32,
-    /// Makes the run the same as every other one with this seed: the clock inside begins at a fixed time, and the kernel's
-    /// random numbers by the seed.
+    /// Makes the run identical to every other run with this seed: the clock inside starts at a fixed time,
+    /// and the seed determines the kernel's random numbers.
     pub seed: Option<u64>,
-    /// Boots instead of going on from a snapshot.
+    /// Boots instead of resuming a snapshot.
     pub boot: bool,
 }
 
 impl Request {
-    /// A request with the usual limits.
+    /// A request with the default limits.
     pub fn new(command: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             command: command.into_iter().map(Into::into).collect(),
@@ -81,7 +84,7 @@ impl Request {
     }
 }
 
-/// What happens inside, as it happens.
+/// An event of a run, reported when it happens.
 #[derive(Debug)]
 pub enum Happening<'a> {
     /// The command wrote to its standard output.
@@ -95,33 +98,33 @@ pub enum Happening<'a> {
 /// Wall time of the parts of a run, in seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
-    /// Making what the emulator reads: the boot image, or where there was none yet the whole snapshot.
+    /// Making the emulator's files: the boot image, or the complete snapshot if there was none.
     pub prepare: f64,
-    /// From power-on, or from the restore of a snapshot, to the agent.
+    /// From power-on, or from the restore of a snapshot, until the agent runs.
     pub boot: f64,
-    /// Loading KVM and what the disk needs; 0 after a restore.
+    /// Loading KVM and the disk's modules; 0 after a restore.
     pub modules: f64,
-    /// Mounting the root and putting files into place.
+    /// Mounting the root and writing files.
     pub root: f64,
     /// The command.
     pub command: f64,
-    /// Bringing files out.
+    /// Copying files out.
     pub files: f64,
-    /// Everything, with the emulator's end.
+    /// The complete run, including the emulator's end.
     pub total: f64,
-    /// Seconds that passed inside from the kernel's start to the command's end, by the emulated clock.
+    /// Seconds from the start of the kernel inside to the command's end, by the emulated clock.
     pub inside: f64,
 }
 
-/// What a run left.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
-    /// How the command ended.
+    /// The command's end.
     pub ending: Ending,
-    /// How long each part took.
+    /// Duration of each part.
     pub timings: Timings,
-    /// What went wrong without ending the run: files that could not be brought out.
+    /// Problems that did not end the run: files that could not be copied out.
     pub warnings: Vec<String>,
-    /// Files and folders brought out, on this machine.
+    /// Files and folders that were copied out, on this machine.
     pub files: Vec<PathBuf>,
 }

@@ -1,15 +1,16 @@
-//! An option ROM for Bochs that takes the place of a boot loader.
+//! An option ROM for Bochs that replaces a boot loader.
 //!
-//! Bochs can fill guest memory from one file at power-on (`optramimage1`), but hands that memory to guest addresses in
-//! blocks, in the order in which they are first touched. So the file is cut into chunks of one block, each with a header
-//! that says where its contents belong; the firmware calls this ROM after it has made the ACPI and MP tables; the ROM
-//! touches the blocks in ascending order, finds the chunks by their mark, copies each to its place and enters what they
-//! hold in 32-bit protected mode, as the PVH and the Multiboot protocol both want. Builds of Bochs that map memory one to one work the same way. No disk, no CD image and no
-//! decompression are needed, which is what makes the boot fast.
+//! Bochs can fill guest memory from one file at power-on (`optramimage1`), but assigns that memory to guest
+//! addresses in blocks, in the order in which they are first touched. So the file is cut into chunks of one
+//! block, each with a header that contains the destination of its contents. The firmware calls this ROM after
+//! it has made the ACPI and MP tables; the ROM touches the blocks in ascending order, finds the chunks by
+//! their mark, copies each to its destination and enters the program in 32-bit protected mode, as the PVH and
+//! the Multiboot protocol both require. Builds of Bochs that map memory one to one work the same way. The
+//! boot is fast because it needs no disk, no CD image and no decompression.
 
 use std::arch::global_asm;
 
-/// Where the option ROM is mapped.
+/// The address at which the option ROM is mapped.
 pub(crate) const ADDRESS: u32 = 0xd0000;
 /// Size of a chunk and of Bochs's memory blocks, in bytes.
 pub(crate) const CHUNK: usize = 8 << 20;
@@ -17,10 +18,11 @@ pub(crate) const CHUNK: usize = 8 << 20;
 pub(crate) const CHUNK_HEADER: usize = 4096;
 /// Marks a chunk's header.
 pub(crate) const CHUNK_MARK: u32 = 0x5854_4c53;
-/// Chunks left empty behind the first: the firmware touches some blocks before this ROM does, and gets these.
+/// Number of empty chunks behind the first: the firmware touches some blocks before this ROM does, and gets
+/// these.
 pub(crate) const EMPTY_CHUNKS: usize = 4;
 
-/// What the ROM must know; it reads the rest from the chunks.
+/// The ROM's parameters; it reads the rest from the chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parameters {
     /// Guest physical address of the first chunk.
@@ -29,16 +31,16 @@ pub(crate) struct Parameters {
     pub(crate) chunks: u32,
     /// Guest physical address of the first instruction.
     pub(crate) entry: u32,
-    /// Guest physical address of what EBX points to there: PVH's `start_info`, or Multiboot's information.
+    /// Guest physical address for EBX at the entry: PVH's `start_info`, or Multiboot's information.
     pub(crate) information: u32,
-    /// What EAX holds there: Multiboot's mark.
+    /// The value of EAX at the entry: Multiboot's mark.
     pub(crate) mark: u32,
 }
 
-/// Bytes of the parameters.
+/// Size of the parameters, in bytes.
 const PARAMETERS: usize = 20;
 
-// Offsets of the parameters are taken from the end, so that the code can grow without a table of symbols.
+// Offsets of the parameters are relative to the end, so that the code can grow without a table of symbols.
 global_asm!(
     ".pushsection .rodata.exitless_lab_rom, \"a\", @progbits",
     ".globl exitless_lab_rom_start",
@@ -132,7 +134,8 @@ pub(crate) fn image(parameters: Parameters) -> [u8; 512] {
 fn code() -> &'static [u8] {
     let start = &raw const exitless_lab_rom_start;
     let end = &raw const exitless_lab_rom_end;
-    // SAFETY: both symbols bound one run of read-only bytes assembled above, the end not before the start.
+    // SAFETY: the symbols are the bounds of one range of read-only bytes assembled above, the end not before
+    // the start.
     unsafe { std::slice::from_raw_parts(start, end.addr() - start.addr()) }
 }
 

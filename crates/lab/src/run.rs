@@ -1,4 +1,4 @@
-//! One run: on from a snapshot or by a boot, command, files out, power off.
+//! A run: resume a snapshot or boot, run the command, copy files out, power off.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -35,13 +35,13 @@ use crate::xen_image::XenImage;
 /// The clock of a run with a seed, in nanoseconds since 1970: 2026-01-01 00:00:00 UTC.
 const SEEDED_CLOCK: u64 = 1_767_225_600_000_000_000;
 
-/// A laboratory ready to be powered on.
+/// A laboratory that is ready to be powered on.
 #[derive(Debug)]
 pub struct Laboratory<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) lab: &'static Lab,
     pub(crate) image: &'a Image,
-    /// The image of a Xen host, for such a laboratory.
+    /// The image of a Xen host; `None` for other laboratories.
     pub(crate) xen: Option<XenImage>,
     pub(crate) emulator: EmulatorProgram,
     /// Set by a signal handler to end the run.
@@ -49,12 +49,12 @@ pub struct Laboratory<'a> {
 }
 
 impl Laboratory<'_> {
-    /// Runs a command in the emulated host, which goes on from a snapshot unless the request wants a boot.
+    /// Runs a command in the emulated host, which resumes a snapshot unless the request demands a boot.
     ///
     /// # Errors
-    /// When a file to put is missing or arguments are for a Xen that is not there (before anything starts), when the
-    /// emulated host does not come up, panics or takes too long, or when a signal asked to stop. The command's own
-    /// failure is in [`Finished::ending`].
+    /// If a file to copy in is missing or arguments are for Xen in a laboratory without Xen (before anything
+    /// starts), if the emulated host does not come up, panics or takes too long, or if a signal asked to
+    /// stop. The command's own failure is in [`Finished::ending`].
     pub fn run(
         &self,
         request: &Request,
@@ -76,7 +76,7 @@ impl Laboratory<'_> {
         self.start(request, Some(bridge), on_happening)
     }
 
-    /// Makes the snapshot that a request begins from, if there is none yet.
+    /// Makes the snapshot for a request, if there is none yet.
     ///
     /// # Errors
     /// Those of [`Laboratory::run`].
@@ -194,7 +194,7 @@ impl Laboratory<'_> {
         })
     }
 
-    /// The snapshot that a run begins from; none with an emulator that cannot save.
+    /// The snapshot for a request; `None` with an emulator that cannot save.
     fn snapshot(&self, request: &Request, machine: &Machine<'_>) -> Result<Option<Snapshot>, Error> {
         if !self.emulator.patched {
             return Ok(None);
@@ -276,7 +276,7 @@ impl Laboratory<'_> {
         let vendor_module = match self.lab.hypervisor {
             Hypervisor::Kvm { vendor_module } => vendor_module,
             Hypervisor::Xen => {
-                // Without a disk those of Xen do, whose names tell them from the others.
+                // Without a disk only Xen's modules are needed, which have names with this prefix.
                 let wanted = |module: &&String| !request.bare || module.starts_with("xen");
                 let needed = |xen: &XenImage| {
                     let modules = xen.manifest().modules.needed(self.lab.emulator);
@@ -294,7 +294,7 @@ impl Laboratory<'_> {
         disk.iter().chain(&KVM_MODULES).map(|&module| module.to_owned()).chain([vendor]).collect()
     }
 
-    /// Names and contents of what lies in the folder of modules.
+    /// Names and contents of the files in the folder of modules.
     fn module_files(
         &self,
         setup: &Setup,
@@ -342,7 +342,7 @@ impl Laboratory<'_> {
     }
 }
 
-/// Opens the files to be put, so that what is missing is told before anything starts.
+/// Opens the files to copy in, so that a missing file is reported before anything starts.
 fn open_put(put: &[Put]) -> Result<Vec<(PlacedFile, File)>, Error> {
     put.iter()
         .map(|put| {
@@ -357,7 +357,7 @@ fn open_put(put: &[Put]) -> Result<Vec<(PlacedFile, File)>, Error> {
         .collect()
 }
 
-/// What the agent is asked to do. With a seed, all of it is the same in every run.
+/// The order for the agent. With a seed it is the same in every run.
 fn order(request: &Request, put: &[(PlacedFile, File)], terminal: Option<TerminalSize>) -> Order {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
     let now = u64::try_from(now).unwrap_or(u64::MAX);
@@ -373,12 +373,12 @@ fn order(request: &Request, put: &[(PlacedFile, File)], terminal: Option<Termina
     }
 }
 
-/// What tells an image from one that was built again, if only of other packages.
+/// A digest of a manifest, which differs between images of different packages.
 fn digest(manifest: &impl Serialize) -> String {
     key([serde_json::to_string(manifest).unwrap_or_default().as_str()].iter())
 }
 
-/// `module.parameter=value` arguments, by module, as one string for each.
+/// `module.parameter=value` arguments, by module, as one string for each module.
 fn module_parameters<'a>(kernel_arguments: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     let words = kernel_arguments.flat_map(str::split_whitespace);
     let parts = words.filter_map(|word| word.split_once('.')).filter(|(_, rest)| rest.contains('='));

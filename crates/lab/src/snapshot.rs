@@ -1,7 +1,8 @@
-//! Machines that were booted once, up to where their agent waits for an order, and are continued from there by each run.
+//! Machines that were booted once, until their agent waited for an order, and from which runs continue.
 //!
-//! A snapshot serves all runs of one shape: the same program as agent, emulator, image, CPUs, memory and arguments. It is
-//! made the first time that a shape is asked for, and removed when others have been used since and the room is needed.
+//! A snapshot can be used by all runs of the same shape: the same program as agent, emulator, image, CPUs,
+//! memory and arguments. It is made when a shape is requested for the first time, and removed when others
+//! have been used since and space is needed.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -19,27 +20,27 @@ use crate::error::Error;
 use crate::recipe::key;
 use crate::recorded::{remove, take_place};
 
-/// Room for all snapshots together, in bytes.
+/// Space for all snapshots together, in bytes.
 const ROOM: u64 = 12 << 30;
-/// Free room on the disk below which no snapshot is made, in MiB.
+/// Free space on the disk below which no snapshot is made, in MiB.
 const SPACE_TO_SAVE: u64 = 3000;
-/// The file that says what shape a snapshot has, for people.
+/// The file that describes a snapshot's shape, for people.
 const SHAPE: &str = "shape.json";
-/// Ends the name of a snapshot that is being made.
+/// Suffix of the name of a snapshot that is being made.
 const MAKING: &str = "making";
 
 /// All that a saved machine depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Shape {
     pub(crate) lab: &'static str,
-    /// The program that becomes the agent: device, inode, size and time of change.
+    /// Identifies the program that becomes the agent: device, inode, size and time of change.
     pub(crate) agent: [u64; 4],
-    /// The program that becomes the agent of guests inside, where it is another.
+    /// Identifies the program that becomes the agent of guests inside, if it is a different one.
     pub(crate) guest_agent: Option<[u64; 4]>,
     /// SHA-256 of the emulator.
     pub(crate) emulator: String,
-    /// The manifests of its images, that of the guests among them, each as its digest: a machine that was saved with
-    /// other disks, kernels or firmware would not fit.
+    /// Digests of the manifests of its images, including that of guests: a saved machine does not work with
+    /// other disks, kernels or firmware.
     pub(crate) images: Vec<String>,
     pub(crate) cpus: u16,
     pub(crate) memory_mib: u64,
@@ -58,13 +59,13 @@ impl Shape {
     }
 }
 
-/// What tells this program's file from others.
+/// Identifies this program's file.
 pub(crate) fn agent_identity() -> Result<[u64; 4], Error> {
     let path = Path::new("/proc/self/exe");
     path.metadata().map(|metadata| identity(&metadata)).map_err(Error::file("Could not look at", path))
 }
 
-/// What tells a file from others, and from itself when it is written anew: device, inode, size and time of change.
+/// Identifies a file and its state: device, inode, size and time of change.
 pub(crate) fn identity(metadata: &Metadata) -> [u64; 4] {
     let changed = metadata.mtime().unsigned_abs().wrapping_mul(1_000_000_000);
     [
@@ -75,7 +76,7 @@ pub(crate) fn identity(metadata: &Metadata) -> [u64; 4] {
     ]
 }
 
-/// A saved machine. It is not removed while this lives.
+/// A saved machine, which is not removed while this exists.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     folder: PathBuf,
@@ -87,11 +88,11 @@ impl Snapshot {
         &self.folder
     }
 
-    /// The snapshot of a shape; `save` makes it in a folder if there is none. Waiting for another process that makes it
-    /// ends when `stop` is set.
+    /// The snapshot of a shape; if there is none, `save` makes it in a folder. Waiting for another process
+    /// that makes it ends when `stop` is set.
     ///
     /// # Errors
-    /// What `save` gives, [`Error::Interrupted`], and when the folder cannot be made or the disk is too small.
+    /// Those of `save`, [`Error::Interrupted`], and if the folder cannot be made or the disk is too small.
     pub(crate) fn find_or_make(
         cache: &Cache,
         shape: &Shape,
@@ -109,7 +110,7 @@ impl Snapshot {
             }
             drop(in_use);
             let alone = wait_for_lock(&lock, FlockOperation::NonBlockingLockExclusive, stop)?;
-            // Another process may have made it while this one waited. What lies there without its shape is a rest.
+            // Another process may have made it while this one waited. A folder without a shape is incomplete.
             if !used_now(&folder) {
                 remove(&folder)?;
                 make_room(&all, ROOM);
@@ -136,7 +137,7 @@ impl Snapshot {
         }
     }
 
-    /// Removes a snapshot from which no run can begin, unless others use it.
+    /// Removes a snapshot that does not work, unless others use it.
     pub(crate) fn discard(self) {
         let Self { folder, _in_use } = self;
         drop(_in_use);
@@ -144,7 +145,7 @@ impl Snapshot {
     }
 }
 
-/// The laboratory of each snapshot, and the bytes that it takes on the disk.
+/// The laboratory of each snapshot, and its size on the disk in bytes.
 pub(crate) fn sizes(all: &Path) -> impl Iterator<Item = (String, u64)> {
     let folders = fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path());
     folders.filter_map(|folder| {
@@ -157,7 +158,7 @@ fn lock_of(folder: &Path) -> PathBuf {
     folder.with_extension("lock")
 }
 
-/// A lock, as soon as it is to be had. It is not waited for in the kernel, where a signal would not end the wait.
+/// Waits for a lock. It polls, because a signal would not end a wait in the kernel.
 fn wait_for_lock(path: &Path, operation: FlockOperation, stop: &AtomicBool) -> Result<File, Error> {
     loop {
         if let Some(file) = try_lock(path, operation)? {
@@ -170,7 +171,7 @@ fn wait_for_lock(path: &Path, operation: FlockOperation, stop: &AtomicBool) -> R
     }
 }
 
-/// A lock, unless another holds it or has removed its file meanwhile.
+/// Takes a lock, unless another process holds it or has removed its file meanwhile.
 fn try_lock(path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
     let file = File::create(path).map_err(Error::file("Could not open the lock", path))?;
     lock_opened(file, path, operation)
@@ -186,16 +187,16 @@ fn lock_opened(file: File, path: &Path, operation: FlockOperation) -> Result<Opt
     Ok((links > 0).then_some(file))
 }
 
-/// Notes that a snapshot is used, if it is there.
+/// Records that a snapshot is used; returns false if it does not exist.
 fn used_now(folder: &Path) -> bool {
     let Ok(shape) = File::options().append(true).open(folder.join(SHAPE)) else { return false };
-    // Without the note it is only removed sooner.
+    // If this fails, the snapshot is only removed sooner.
     let _ = shape.set_modified(SystemTime::now());
     true
 }
 
-/// Removes what killed processes left, and then the snapshots that were not used for longest until the others take no
-/// more than `room` bytes. One that is in use stays.
+/// Removes the remains of killed processes, and then the least recently used snapshots until the others take
+/// no more than `room` bytes. Snapshots in use stay.
 fn make_room(all: &Path, room: u64) {
     let entries = fs::read_dir(all).into_iter().flatten().flatten();
     let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
@@ -222,17 +223,18 @@ fn make_room(all: &Path, room: u64) {
     }
 }
 
-/// Removes a snapshot, or what is left of one, and its lock, unless a process holds that.
+/// Removes a snapshot, or the rest of one, and its lock, unless a process holds the lock.
 fn remove_unused(folder: &Path) -> bool {
     let lock = lock_of(folder);
     let Ok(Some(_alone)) = try_lock(&lock, FlockOperation::NonBlockingLockExclusive) else { return false };
-    // First what tells a whole one, so that a process which is killed here leaves a rest and no half snapshot.
+    // The shape is removed first because it marks a complete snapshot: if this process is killed here, the
+    // rest is not taken for one.
     let _ = fs::remove_file(folder.join(SHAPE));
     if let Err(error) = remove(folder) {
         tracing::warn!("{error}");
         return false;
     }
-    // Who waits for this lock sees that its file is gone, and takes a new one.
+    // A process that waits for this lock notices that its file is gone, and creates a new one.
     let _ = fs::remove_file(lock);
     true
 }
@@ -278,7 +280,7 @@ mod tests {
         assert_eq!((open(2).folder(), saves.get()), (first.folder(), 1));
         assert_ne!(open(4).folder(), first.folder());
         assert_eq!(saves.get(), 2);
-        // Another program for guests inside, and the same one built anew.
+        // A different program for guests inside, and the same one after a rebuild.
         let with_agent = |changed| Shape { guest_agent: Some([1, 2, 3, changed]), ..shape(2) }.key();
         assert_eq!(with_agent(4), with_agent(4));
         assert_ne!(with_agent(4), with_agent(5));
@@ -324,7 +326,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
         let all = cache.snapshots();
-        // Half removed, half made for a shape that nobody asks for again, and half made by a process that lives.
+        // One half removed, one half made for a shape that is never requested again, and one half made by a
+        // running process.
         let (rest, dead, living) = (all.join(shape(2).key()), all.join("00.making"), all.join("01.making"));
         for folder in [&rest, &dead, &living] {
             fs::create_dir_all(folder).unwrap();

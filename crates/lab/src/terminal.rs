@@ -1,4 +1,4 @@
-//! The user's terminal joined to the second serial line of an emulated host.
+//! The connection between the user's terminal and the second serial line of an emulated host.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::frames::Frame;
 use crate::job::TerminalSize;
 
-/// Keys come one by one; what is pasted comes in frames that are small for a slow line.
+/// Typed keys arrive one by one; pasted text is sent in frames that are small for a slow line.
 const PIECE: usize = 256;
 
 /// A pseudo-terminal whose far end the emulator opens as a serial line.
@@ -25,11 +25,11 @@ pub(crate) struct Bridge {
     near: OwnedFd,
     line: PathBuf,
     size: TerminalSize,
-    /// Held open so that the near end does not hang up before the emulator has opened it.
+    /// Kept open so that the near end does not hang up before the emulator has opened it.
     far: File,
 }
 
-/// The user's terminal in raw mode; dropping this gives it back as it was.
+/// The user's terminal in raw mode; dropping this restores its settings.
 #[derive(Debug)]
 pub(crate) struct Connected {
     before: Termios,
@@ -63,7 +63,7 @@ impl Bridge {
         self.size
     }
 
-    /// Passes what is typed in, the window's size as it changes, and what is written out, until the process ends.
+    /// Forwards input, changes of the window's size, and output, until the process ends.
     pub(crate) fn connect(self) -> Result<Connected, Error> {
         let failed = || Error::file("Could not connect the terminal with", &self.line);
         let before = raw(&io::stdin()).map_err(failed())?;
@@ -85,12 +85,12 @@ impl Bridge {
 impl Drop for Connected {
     fn drop(&mut self) {
         self.sizes.close();
-        // The terminal may be gone, and then there is nothing to give back.
+        // The terminal may be gone, and then there is nothing to restore.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
 
-/// A new one: its near end, and the path of the far one.
+/// Creates a pseudo-terminal: its near end, and the path of its far end.
 pub(crate) fn pseudo_terminal() -> io::Result<(OwnedFd, PathBuf)> {
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&near)?;
@@ -99,7 +99,7 @@ pub(crate) fn pseudo_terminal() -> io::Result<(OwnedFd, PathBuf)> {
     Ok((near, PathBuf::from(name.to_string_lossy().into_owned())))
 }
 
-/// Makes a terminal raw and returns its settings as they were.
+/// Makes a terminal raw and returns its previous settings.
 fn raw(terminal: &impl std::os::fd::AsFd) -> io::Result<Termios> {
     let before = tcgetattr(terminal)?;
     let mut settings = before.clone();
@@ -108,7 +108,7 @@ fn raw(terminal: &impl std::os::fd::AsFd) -> io::Result<Termios> {
     Ok(before)
 }
 
-/// The size of the user's terminal; none where it does not tell.
+/// The size of the user's terminal; `None` if it is unknown.
 fn window() -> Option<TerminalSize> {
     let size = tcgetwinsize(io::stdin()).ok()?;
     Some(TerminalSize { rows: size.ws_row, columns: size.ws_col })
@@ -131,10 +131,10 @@ fn read_keys(frames: &Sender<Frame>) {
     }
 }
 
-/// From the size that was told already on.
+/// Sends changes of the window's size; `told` is the size that has been sent.
 fn follow_window(mut told: TerminalSize, mut changes: Signals, frames: &Sender<Frame>) {
     loop {
-        // It may have changed before changes were waited for.
+        // It may have changed before this thread started to wait for changes.
         if let Some(size) = window().filter(|size| *size != told) {
             told = size;
             if frames.send(Frame::Resized(size)).is_err() {

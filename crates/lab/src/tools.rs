@@ -1,5 +1,5 @@
-//! Running Debian's programs from an unpacked tree on whatever host this is: by the tree's own dynamic loader and
-//! libraries, so that neither the host's release nor a change of root matters.
+//! Running Debian's programs from an unpacked tree on any host: with the tree's own dynamic loader and
+//! libraries, so that neither the host's release matters nor a change of root is needed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Folder of the libraries in Debian's amd64 trees.
 pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// A program and its arguments, to be started as they are.
+/// A program and its arguments, which are not changed further.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invocation {
     pub(crate) program: PathBuf,
@@ -44,7 +44,7 @@ impl Invocation {
         self
     }
 
-    /// The command, wrapped in another that ends by becoming it.
+    /// The command, run by a wrapper that executes it in its own process.
     pub(crate) fn command_under(&self, wrapper: &[&str]) -> std::process::Command {
         let mut words = wrapper.iter().map(OsStr::new).chain([self.program.as_os_str()]);
         let first = words.next().unwrap_or_default();

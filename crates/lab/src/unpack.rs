@@ -1,4 +1,4 @@
-//! Unpacking packages into a tree, without running anything of theirs.
+//! Unpacking packages into a tree, without running any of their scripts.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use crate::progress::{OnProgress, Progress, Step};
 /// The package whose links (/bin to /usr/bin and so on) all others unpack through.
 const FIRST: &str = "base-files";
 
-/// Unpacks packages below `root`, but for what is in the folders `left_out`.
+/// Unpacks packages below `root`, except for the folders `left_out`.
 pub(crate) fn unpack(
     packages: &[Package],
     root: &Path,
@@ -53,7 +53,7 @@ pub(crate) fn unpack(
     failure.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
-/// Unpacks one package file below `root`, but for what is in the folders `left_out`.
+/// Unpacks one package file below `root`, except for the folders `left_out`.
 pub(crate) fn unpack_one(file: &Path, root: &Path, left_out: &[&str]) -> Result<(), Error> {
     let mut child = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")
@@ -69,7 +69,8 @@ pub(crate) fn unpack_one(file: &Path, root: &Path, left_out: &[&str]) -> Result<
     unpacked.map_err(Error::file("Could not unpack", file))
 }
 
-/// What is left out is never written: removing it again would take longer than all the rest.
+/// Unpacks an archive. Excluded files are never written: removing them again would take longer than all the
+/// rest.
 fn unpack_archive(from: impl Read, root: &Path, left_out: &[&str]) -> io::Result<()> {
     let mut archive = tar::Archive::new(from);
     archive.set_preserve_permissions(true);

@@ -1,4 +1,4 @@
-//! Following a run: passing on what the agent sends, and noticing what goes wrong.
+//! Following a run: forwarding the agent's messages, and noticing failures.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,12 +13,12 @@ use crate::snapshot::Snapshot;
 
 const TICK: Duration = Duration::from_millis(100);
 
-/// The state of a run that is being watched.
+/// The state of a run.
 pub(crate) struct Watch<'a> {
     pub(crate) lab: &'static str,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) request: &'a Request,
-    /// Within which user space must be reached.
+    /// The time limit for reaching user space.
     pub(crate) boot_limit: Duration,
     pub(crate) begun: Instant,
     pub(crate) powered_on: Instant,
@@ -30,7 +30,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Passes on what happens until the command has ended and its files are here.
+    /// Forwards events until the command has ended and its files have arrived.
     pub(crate) fn follow(
         &mut self,
         process: &mut Process,
@@ -61,7 +61,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The next frame, unless there is none within the limits.
+    /// The next frame, unless a time limit passes first.
     fn next_frame(&self, process: &mut Process) -> Result<Frame, Error> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -99,7 +99,7 @@ impl Watch<'_> {
                 on_happening(Happening::Reached(&moment));
             }
         }
-        // A command that writes without pause never lets the process be quiet.
+        // With a command that writes without pause there is never a quiet moment.
         self.check_command_limit()?;
         Ok(None)
     }
@@ -111,7 +111,7 @@ impl Watch<'_> {
             "init" => self.timings.boot = self.powered_on.elapsed().as_secs_f64(),
             "modules" => self.timings.modules = seconds,
             "waiting" => self.timings.modules += seconds,
-            // The first thing that a restored machine says.
+            // The first message of a restored machine.
             "order" if self.timings.boot == 0.0 => {
                 self.timings.boot = self.powered_on.elapsed().as_secs_f64()
             }
@@ -135,7 +135,7 @@ impl Watch<'_> {
 
     fn check_limits(&self, process: &Process) -> Result<(), Error> {
         if process.panicked() {
-            // Let the backtrace behind the first line arrive.
+            // Wait for the backtrace that follows the first line.
             std::thread::sleep(TICK * 3);
             return Err(Error::Panic {
                 lab: self.lab.to_owned(),
@@ -163,7 +163,7 @@ impl Watch<'_> {
         }
     }
 
-    /// An emulator that ended explains an error better than what could not be said to it.
+    /// If the emulator has ended, its end explains an error better than a failure to write to it.
     pub(crate) fn explain(&self, process: &mut Process, error: Error) -> Error {
         if matches!(error, Error::Interrupted) {
             return error;
@@ -175,9 +175,9 @@ impl Watch<'_> {
         }
     }
 
-    /// What a run failed by. A snapshot from which the agent did not go on is removed.
+    /// The error of a run. The snapshot is removed if the agent did not resume from it.
     pub(crate) fn restore_failed(&self, error: Error, snapshot: Snapshot) -> Error {
-        // Either what the agent did was the fault of nobody's snapshot, or it did nothing yet.
+        // If the agent was reached, the snapshot is not the cause.
         let went_on = self.timings.boot != 0.0;
         if went_on || matches!(error, Error::Interrupted) {
             return error;
@@ -187,7 +187,7 @@ impl Watch<'_> {
         Error::Restore { lab: self.lab, path, source: Box::new(error) }
     }
 
-    /// Why an emulator that ended early did so, by what it said.
+    /// The error for an emulator that ended early, from its output.
     pub(crate) fn died(&self, process: &Process, status: String) -> Error {
         let (lab, console) = (self.lab.to_owned(), process.last_words());
         if process.panicked() {

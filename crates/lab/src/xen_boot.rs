@@ -1,5 +1,5 @@
-//! How an emulator starts Xen: by the Multiboot protocol, with the privileged domain's kernel and initial RAM disk as
-//! modules, so that there is neither a boot loader nor a disk to read it from.
+//! Booting Xen in an emulator: by the Multiboot protocol, with the control domain's kernel and initial RAM
+//! disk as modules, so that neither a boot loader nor a disk for it is needed.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -9,26 +9,29 @@ use crate::error::Error;
 use crate::tools::Invocation;
 use crate::xen_image::{HYPERVISOR, KERNEL, XenImage};
 
-/// QEMU's CPU: Xen 4.20 takes MWAIT, which TCG has no idle states for, and panics. On QEMU's EPYC threads of dom0 lose
-/// their heap now and then (5 of 12 runs of `exitless stat` crashed, with AVX and without); on this model none of 12 did.
+/// QEMU's CPU. Xen 4.20 uses MWAIT if it is there, but TCG has no idle states for it, and Xen panics. On
+/// QEMU's EPYC, threads of dom0 lose their heap now and then (5 of 12 runs of `exitless stat` crashed, with
+/// AVX and without); on this model none of 12 did.
 pub(crate) const QEMU_CPU: &str = "phenom,+svm,-monitor";
-/// The hypervisor's arguments. Mitigations are what an emulated CPU feels and no measurement here needs.
+/// The hypervisor's arguments. Mitigations are expensive on an emulated CPU, and no measurement here needs
+/// them.
 const ARGUMENTS: &str =
     "console=com1 com1=115200 loglvl=all guest_loglvl=all spec-ctrl=no xpti=no conring_size=128k";
-/// Further ones for QEMU.
+/// Additional arguments for QEMU.
 const QEMU_ARGUMENTS: &str = "dom0_max_vcpus=2 bootscrub=off";
-/// Further ones for Bochs, whose CPU model has MWAIT and no idle states. The firmware has not finished when its ROM enters
-/// Xen, so that Xen takes the memory map that it is given and asks the firmware for nothing. Memory is zero at power-on.
+/// Additional arguments for Bochs, whose CPU model has MWAIT but no idle states. The firmware has not
+/// finished when its ROM enters Xen, so Xen uses the given memory map and does not call the firmware. Memory
+/// is zero at power-on.
 const BOCHS_ARGUMENTS: &str =
     "dom0_max_vcpus=1 mwait-idle=no max_cstate=0 no-real-mode edd=off bootscrub=off";
-/// Memory of the whole host when nothing else is asked for, in MiB.
+/// Default memory of the complete host, in MiB.
 pub(crate) const MEMORY_MIB: u64 = 2048;
-/// The privileged domain's share of it, in MiB.
+/// The control domain's share of it, in MiB.
 const DOM0_MEMORY_MIB: u64 = 832;
-/// Name of the kernel in the folder of the run: QEMU takes a space for the end of a module's path.
+/// Name of the kernel in the folder of the run: QEMU treats a space as the end of a module's path.
 const KERNEL_LINK: &str = "dom0-kernel";
 
-/// The hypervisor's command line; what the user gives comes last and wins.
+/// The hypervisor's command line; the user's arguments come last and override the others.
 pub(crate) fn hypervisor_arguments(emulator: Emulator, memory_mib: u64, given: &str) -> String {
     let own = match emulator {
         Emulator::Bochs => BOCHS_ARGUMENTS,
@@ -37,7 +40,7 @@ pub(crate) fn hypervisor_arguments(emulator: Emulator, memory_mib: u64, given: &
     format!("{ARGUMENTS} {own} dom0_mem={0}M,max:{0}M {given}", dom0_memory(memory_mib)).trim_end().to_owned()
 }
 
-/// Adds the hypervisor and its modules; the emulator is to run in `folder`.
+/// Adds the hypervisor and its modules; the emulator must run in `folder`.
 pub(crate) fn arguments(
     invocation: &mut Invocation,
     image: &XenImage,
@@ -55,12 +58,12 @@ pub(crate) fn arguments(
     Ok(())
 }
 
-/// Modules are separated by commas; one in an argument is doubled.
+/// Modules are separated by commas; a comma in an argument is doubled.
 fn modules(command_line: &str, ram_disk: &str) -> String {
     format!("{KERNEL_LINK} {},{ram_disk}", command_line.replace(',', ",,"))
 }
 
-/// Guests get at least a quarter of a small host.
+/// At least a quarter of a small host's memory is left for guests.
 fn dom0_memory(memory_mib: u64) -> u64 {
     DOM0_MEMORY_MIB.min(memory_mib * 3 / 4)
 }

@@ -1,5 +1,5 @@
-//! From the unpacked tree to the parts of the Xen host's image: the hypervisor, its privileged domain's kernel and
-//! modules, and the disk.
+//! Making the parts of the Xen host's image from the unpacked tree: the hypervisor, its control domain's
+//! kernel and modules, and the disk.
 
 use std::fs;
 use std::io::Read;
@@ -19,14 +19,14 @@ use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, LATER_MODULES, VIRTIO_MODULE
 
 /// Free room on the disk, in bytes.
 const ROOM: u64 = 256 << 20;
-/// The largest hypervisor that is unpacked, in bytes: that of Debian has 5 MiB.
+/// The largest hypervisor that is unpacked, in bytes: Debian's has 5 MiB.
 const LARGEST_HYPERVISOR: u64 = 64 << 20;
 
-/// What the rest of the image must know.
+/// Properties of the kernel that the rest of the image needs.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) kernel_release: String,
-    /// Modules to load before the disk is there.
+    /// Modules to load before the disk is available.
     pub(crate) modules: XenModules,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
     Ok(Assembled { kernel_release: kernel.release, modules })
 }
 
-/// The hypervisor as QEMU's multiboot loader takes it: Debian packs it with gzip.
+/// Unpacks the hypervisor, which Debian packs with gzip, for QEMU's multiboot loader.
 fn unpack_hypervisor(root: &Path, image: &Path) -> Result<(), Error> {
     let boot = root.join("boot");
     let problem =
@@ -83,15 +83,15 @@ fn unpack_hypervisor(root: &Path, image: &Path) -> Result<(), Error> {
             .map_err(Error::file("Could not unpack", &packed))?;
     }
     let status = child.wait().map_err(Error::file("Could not wait for", "gzip"))?;
-    // The class of the ELF file: QEMU enters 32-bit images only, as which Debian packs it.
+    // The class of the ELF file: QEMU enters only 32-bit images, which Debian's is.
     if !status.success() || !elf.starts_with(b"\x7fELF\x01") {
         return Err(problem(&packed, "it is not a 32-bit ELF file packed with gzip"));
     }
     write(&image.join(HYPERVISOR), &elf)
 }
 
-/// Unpacks the modules that are loaded early into the image, leaves those that may be wanted later in the tree, and
-/// removes all others.
+/// Unpacks the modules that are loaded early into the image, leaves those that may be needed later in the
+/// tree, and removes all others.
 fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<XenModules, Error> {
     list_modules(root, release)?;
     let folder = root.join("usr/lib/modules").join(release);
@@ -120,7 +120,7 @@ fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<XenModules, 
     Ok(early)
 }
 
-/// What packages' scripts would have made, as far as a privileged domain needs it.
+/// Makes those files and folders for a control domain that packages' scripts would have made.
 fn prepare_tree(root: &Path) -> Result<(), Error> {
     const FOLDERS: [&str; 12] = [
         "proc",
@@ -148,7 +148,8 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
         ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
         ("etc/hostname", "exitless-xen\n"),
         ("etc/hosts", "127.0.0.1 localhost exitless-xen\n::1 localhost\n"),
-        // This program is mounted here when the host boots, so that the image does not depend on its version.
+        // This program is mounted here when the host boots, so that the image does not depend on the
+        // program's version.
         ("usr/bin/exitless", ""),
     ];
     for (path, contents) in files {
@@ -157,7 +158,7 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
     let links = [("usr/bin/awk", "gawk"), ("var/run", "/run"), ("var/lock", "/run/lock")];
     for (path, target) in links {
         let link = root.join(path);
-        // What a package left there is empty: it is of a time before /run.
+        // A package of a time before /run made this folder, which is empty.
         let _ = fs::remove_dir(&link);
         if link.symlink_metadata().is_err() {
             symlink(target, &link).map_err(Error::file("Could not link", &link))?;
@@ -166,8 +167,8 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
     link_programs(root)
 }
 
-/// Debian's commands of Xen are scripts that ask which version runs. There is one here, and a script costs an emulated
-/// CPU a second.
+/// Links Xen's programs. Debian's commands are scripts that look for the running version and call these;
+/// there is only one version here, and a script takes an emulated CPU a second.
 fn link_programs(root: &Path) -> Result<(), Error> {
     let programs = files_below(&root.join("usr/lib")).into_iter().filter(|path| {
         let folder = path.parent().and_then(|folder| folder.strip_prefix(root.join("usr/lib")).ok());

@@ -6,12 +6,12 @@ use crate::archive::Archive;
 use crate::assemble::write;
 use crate::error::Error;
 
-/// Folder in the disk with what the guest needs.
+/// The folder of the guest's files on the disk.
 pub(crate) const FOLDER: &str = "opt/exitless/guest";
 
-/// Says when it is up, then does what `work=` on its command line asks for: `busy` sleeps, copies, and reads the time
-/// stamp counter over and over; anything else waits. `power-off` ends it at once. With `serial` it says that it is up on
-/// the serial port first.
+/// Reports when it is up, then does what `work=` on its command line demands: `busy` sleeps, copies, and
+/// reads the time stamp counter repeatedly; anything else waits. `power-off` ends it at once. With `serial`
+/// it reports on the serial port first.
 const INIT: &str = "#!/bin/busybox sh\n\
     /bin/busybox --install -s /bin\n\
     mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev\n\
@@ -30,24 +30,25 @@ const INIT: &str = "#!/bin/busybox sh\n\
     *) while :; do sleep 3600; done;;\n\
     esac\n";
 
-/// The kernel's arguments: none of them changes what a guest does but for its mitigations, which cost an emulated CPU
-/// seconds.
+/// The kernel's arguments. None of them changes a guest's behaviour, except that mitigations, which take an
+/// emulated CPU seconds, are off.
 const ARGUMENTS: &str = "console=hvc0 nokaslr mitigations=off loglevel=4 cryptomgr.notests apparmor=0 audit=0 \
     initcall_blacklist=load_system_certificate_list panic=-1 work=busy";
 
-/// What an HVM guest's kernel gets besides. On the emulated CPU, which is of AMD's family 10h, it looks for an AGP bridge
-/// on all 256 buses twice, 16,384 accesses of which each wakes the device model: minutes, unless it is told not to. Its
-/// checks of the timer and the time stamp counter go by real time, which a machine that waits for a CPU fails.
+/// Additional arguments for an HVM guest's kernel. On the emulated CPU, which is of AMD's family 10h, it
+/// looks for an AGP bridge on all 256 buses twice. Each of these 16,384 accesses wakes the device model,
+/// which takes minutes, so it is turned off. Its checks of the timer and the time stamp counter compare with
+/// real time, and a machine that waits for a CPU fails them.
 const HVM_ARGUMENTS: &str = " pci=noearly no_timer_check tsc=reliable serial";
 
-/// What an HVM guest has of devices: the least with which QEMU runs, and a serial port whose output is beside that of the
-/// consoles. Until Linux takes Xen's timer it has 250 ticks a second; those that came while it had no CPU would all be
-/// delivered late and leave it no time for anything else.
+/// Devices of an HVM guest: the minimum with which QEMU runs, and a serial port whose output is stored beside
+/// that of the consoles. Until Linux uses Xen's timer it has 250 ticks a second; without this mode, those
+/// that came while it had no CPU would all be delivered late and leave it no time for anything else.
 const HVM_DEVICES: &str = "vga = \"none\"\nnographic = 1\nusb = 0\nxen_platform_pci = 1\n\
     timer_mode = \"one_missed_tick_pending\"\nserial = \"file:/var/log/xen/console/serial-hvm.log\"\n";
 
-/// Writes the initial RAM disk and the definitions below `root`. The kernel is there already, as `vmlinux` and
-/// `vmlinuz`.
+/// Writes the initial RAM disk and the definitions below `root`. The kernel is already there, as `vmlinux`
+/// and `vmlinuz`.
 pub(crate) fn write_below(root: &Path, busybox: &[u8]) -> Result<(), Error> {
     let folder = root.join(FOLDER);
     let mut archive = Archive::default();
@@ -60,7 +61,7 @@ pub(crate) fn write_below(root: &Path, busybox: &[u8]) -> Result<(), Error> {
         made.and_then(|()| archive.finish()).map_err(Error::file("Could not make the guest's", FOLDER))?;
     write(&folder.join("initrd.img"), &bytes)?;
     write(&folder.join("pvh.cfg"), definition("pvh", "vmlinux", "", "").as_bytes())?;
-    // An HVM guest is started by a loader that takes compressed kernels only, and needs a device model.
+    // An HVM guest is started by a loader that accepts only compressed kernels, and needs a device model.
     let hvm = definition("hvm", "vmlinuz", HVM_ARGUMENTS, HVM_DEVICES);
     write(&folder.join("hvm.cfg"), hvm.as_bytes())
 }

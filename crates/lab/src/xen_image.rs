@@ -1,5 +1,5 @@
-//! The image of the Xen host: the hypervisor, the kernel and the modules of its privileged domain, and that domain's
-//! disk. The emulator is that of the image which all laboratories share.
+//! The image of the Xen host: the hypervisor, the kernel and the modules of its control domain, and that
+//! domain's disk. The emulator comes from the image that all laboratories share.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::unpack;
 use crate::xen_disk::{self, Assembled};
 use crate::xen_recipe;
 
-/// What building the image of the Xen host takes, beyond the image that all laboratories share.
+/// The effort of building the image of the Xen host, in addition to the image that all laboratories share.
 pub const XEN_BUILD_EFFORT: Effort =
     Effort { download_mib: 125, disk_mib: 430, time: Duration::from_secs(30) };
 
@@ -25,19 +25,19 @@ pub(crate) const HYPERVISOR: &str = "xen.elf";
 pub(crate) const KERNEL: &str = "vmlinux";
 const SPACE_TO_BUILD: u64 = 2000;
 
-/// Modules of a privileged domain, each list in the order of loading.
+/// Modules of a control domain, each list in the order of loading.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XenModules {
-    /// Those of Xen and of the file system.
+    /// Modules of Xen and of the file system.
     pub always: Vec<String>,
-    /// Those of the disk that QEMU gives it.
+    /// Modules of the disk that QEMU provides.
     pub virtio: Vec<String>,
-    /// Those of the disk that Bochs gives it.
+    /// Modules of the disk that Bochs provides.
     pub ata: Vec<String>,
 }
 
 impl XenModules {
-    /// All of them, each once.
+    /// All modules, each once.
     pub(crate) fn all(&self) -> Vec<&String> {
         let mut all: Vec<&String> = Vec::new();
         for module in self.always.iter().chain(&self.virtio).chain(&self.ata) {
@@ -48,7 +48,7 @@ impl XenModules {
         all
     }
 
-    /// Those that `emulator`'s machine needs.
+    /// The modules that the machine of `emulator` needs.
     pub(crate) fn needed(&self, emulator: Emulator) -> impl Iterator<Item = &String> {
         let disk = match emulator {
             Emulator::Bochs => &self.ata,
@@ -58,18 +58,18 @@ impl XenModules {
     }
 }
 
-/// What the image of the Xen host is made of.
+/// The manifest of the Xen host's image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XenManifest {
     /// Identifies the recipe.
     pub key: String,
-    /// The release of the privileged domain's kernel, as `uname -r` prints it.
+    /// The release of the control domain's kernel, as `uname -r` prints it.
     pub kernel_release: String,
-    /// Modules that the privileged domain loads first.
+    /// Modules that the control domain loads first.
     pub modules: XenModules,
     /// Its files.
     pub files: Vec<FileRecord>,
-    /// Everything that went in.
+    /// The packages that it was built from.
     pub packages: Vec<PackageRecord>,
 }
 
@@ -117,7 +117,7 @@ impl XenImage {
         recorded::version_of(&self.manifest().packages, xen_recipe::PROVEN[0].0)
     }
 
-    /// A module that the privileged domain loads first.
+    /// The contents of a module that the control domain loads first.
     pub(crate) fn module(&self, file: &str) -> Result<Vec<u8>, Error> {
         self.read(&format!("{MODULES}/{file}"))
     }

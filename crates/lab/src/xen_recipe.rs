@@ -1,8 +1,8 @@
-//! What the image of the Xen host is made of: Debian packages of the laboratories' release, nothing else.
+//! The recipe of the Xen host's image: only Debian packages of the laboratories' release.
 
 use crate::recipe::{self, COMPONENTS, RELEASE};
 
-/// Raised when the steps that turn packages into the image change.
+/// Incremented when the steps that turn packages into the image change.
 const STEPS: u32 = 5;
 
 /// Packages asked for; apt adds what they depend on.
@@ -13,7 +13,7 @@ pub(crate) const PACKAGES: [&str; 32] = [
     "xen-utils-4.20",
     // The device model of HVM guests.
     "qemu-system-xen",
-    // Making the disk, and what scripts of Xen call.
+    // For making the disk, and for Xen's scripts.
     "e2fsprogs",
     "kmod",
     "pciutils",
@@ -22,7 +22,7 @@ pub(crate) const PACKAGES: [&str; 32] = [
     "iozone3",
     "netperf",
     "sysbench",
-    // What a shell inside expects.
+    // For shells inside.
     "bash",
     "busybox-static",
     "coreutils",
@@ -46,12 +46,12 @@ pub(crate) const PACKAGES: [&str; 32] = [
     "util-linux",
 ];
 
-/// Versions with which the laboratory was proven. Others may work as well; the self-test decides.
+/// Versions with which the laboratory was tested. Others may work as well; the self-test decides.
 pub(crate) const PROVEN: [(&str, &str); 2] =
     [("xen-hypervisor-4.20-amd64", "4.20.4+63-g7abfd2bce2-0+deb13u1"), ("linux-image-amd64", "6.12.117-1")];
 
-/// Folders of the packages that the privileged domain does not read. fio's Python is for its plotting scripts, that of
-/// Xen for pygrub and for streams of old versions.
+/// Folders of the packages that the control domain does not need. fio's Python is for its plotting scripts,
+/// Xen's for pygrub and for streams of old versions.
 pub(crate) const LEFT_OUT: [&str; 15] = [
     "usr/lib/python3",
     "usr/lib/python3.13",
@@ -70,18 +70,18 @@ pub(crate) const LEFT_OUT: [&str; 15] = [
     "usr/share/zoneinfo",
 ];
 
-/// Modules that the privileged domain loads before it has its disk; what they need is loaded first.
+/// Modules that the control domain loads before its disk is available; their dependencies are loaded first.
 pub(crate) const EARLY_MODULES: [&str; 7] =
     ["crc32c_generic", "ext4", "xen_evtchn", "xen_gntalloc", "xen_gntdev", "xen_privcmd", "xenfs"];
 
-/// Modules of the disk that QEMU gives it.
+/// Modules of the disk that QEMU provides.
 pub(crate) const VIRTIO_MODULES: [&str; 1] = ["virtio_blk"];
 
-/// Modules of the disks that Bochs gives it. `sd_mod` comes first: disks that are there before it get their names in any
-/// order, and they are told apart by these.
+/// Modules of the disks that Bochs provides. `sd_mod` comes first: disks that appear before it get their
+/// names in any order, and the disks are identified by these names.
 pub(crate) const ATA_MODULES: [&str; 2] = ["sd_mod", "ata_piix"];
 
-/// Modules that are left on its disk, for `modprobe`; what they need is kept as well.
+/// Modules that stay on the disk, for `modprobe`; their dependencies stay as well.
 pub(crate) const LATER_MODULES: [&str; 10] = [
     "bridge",
     "iptable_filter",

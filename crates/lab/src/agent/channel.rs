@@ -10,12 +10,12 @@ use crate::job::PORT_NAME;
 
 const PORT_WAIT: Duration = Duration::from_secs(10);
 
-/// Where frames go to and come from.
+/// The channel that frames come from and go to.
 #[derive(Debug)]
 pub(super) enum Channel {
     /// A virtio port: bytes travel in large pieces.
     Virtio(File),
-    /// The debug port: a byte at a time, and no driver.
+    /// The debug port: one byte at a time, without a driver.
     Debug(DebugPort),
 }
 
@@ -37,7 +37,7 @@ impl Channel {
         }
     }
 
-    /// Waits for the next frame from the host. The first call is where a snapshot is taken.
+    /// Waits for the next frame from the host. A snapshot is taken during the first call.
     pub(super) fn receive(&mut self) -> io::Result<Frame> {
         match self {
             Self::Virtio(port) => Frame::read(&mut Waiting(port)),
@@ -46,7 +46,7 @@ impl Channel {
     }
 }
 
-/// A virtio port that nobody has opened on the host's side yet reads as at its end.
+/// A virtio port, which reads as at its end until the host has opened its side.
 struct Waiting<'a>(&'a mut File);
 
 impl Read for Waiting<'_> {
@@ -60,7 +60,7 @@ impl Read for Waiting<'_> {
     }
 }
 
-/// The host names its ports by messages, so that a port may appear some time after its device.
+/// The host names its ports in messages, so a port may appear some time after its device.
 fn wait_for_virtio_port() -> Option<String> {
     let begun = Instant::now();
     let any_device =

@@ -1,5 +1,5 @@
-//! The debug port 0xe9: what is written to it leaves Bochs by its standard output, and what it reads comes from its
-//! standard input. Emulated time stands still until there is something to read.
+//! The debug port 0xe9: Bochs copies what is written to it to its standard output, and reads of it return
+//! bytes of its standard input. Emulated time stops until there is something to read.
 
 use std::arch::asm;
 use std::io;
@@ -12,7 +12,7 @@ pub(super) struct DebugPort(());
 
 impl DebugPort {
     pub(super) fn open() -> io::Result<Self> {
-        // SAFETY: ioperm only widens what this process may do with one port that has no effect on memory.
+        // SAFETY: ioperm only grants access to one port, which has no effect on memory.
         match unsafe { libc::ioperm(PORT.into(), 1, 1) } {
             0 => Ok(Self(())),
             _ => Err(io::Error::last_os_error()),
@@ -22,7 +22,8 @@ impl DebugPort {
 
 impl io::Write for DebugPort {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: `rep outsb` reads exactly `bytes.len()` bytes from the slice, and `open` got leave for the port.
+        // SAFETY: `rep outsb` reads exactly `bytes.len()` bytes from the slice, and `open` got access to the
+        // port.
         unsafe {
             asm!("rep outsb", inout("rcx") bytes.len() => _, inout("rsi") bytes.as_ptr() => _, in("dx") PORT,
                  options(readonly, nostack, preserves_flags));
@@ -37,7 +38,8 @@ impl io::Write for DebugPort {
 
 impl io::Read for DebugPort {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: `rep insb` writes exactly `bytes.len()` bytes to the slice, and `open` got leave for the port.
+        // SAFETY: `rep insb` writes exactly `bytes.len()` bytes to the slice, and `open` got access to the
+        // port.
         unsafe {
             asm!("rep insb", inout("rcx") bytes.len() => _, inout("rdi") bytes.as_mut_ptr() => _, in("dx") PORT,
                  options(nostack, preserves_flags));

@@ -1,4 +1,4 @@
-//! Putting files into place, and sending files out as one tar stream.
+//! Writing files to their destinations, and sending files out as one tar stream.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use crate::job::{HOME, PlacedFile};
 
 const PIECE: usize = 256 << 10;
 
-/// Receives the order's files and puts them into place.
+/// Receives the order's files and writes them to their destinations.
 pub(super) fn place(files: &[PlacedFile], channel: &mut Channel) -> Result<(), String> {
     for file in files {
         receive(&absolute(&file.path), file, channel)
@@ -38,7 +38,7 @@ fn receive(target: &Path, file: &PlacedFile, channel: &mut Channel) -> io::Resul
     fs::set_permissions(target, fs::Permissions::from_mode(file.mode))
 }
 
-/// Sends what there is of `paths`; what is missing becomes a warning.
+/// Sends those of `paths` that exist, and a warning for each of the others.
 pub(super) fn send(paths: &[String], channel: &mut Channel) -> Result<(), String> {
     if paths.is_empty() {
         return Ok(());
@@ -67,7 +67,7 @@ pub(super) fn send(paths: &[String], channel: &mut Channel) -> Result<(), String
     Ok(())
 }
 
-/// Files of /proc and /sys say that they are empty, so a file's contents are read before its header is written.
+/// Files of /proc and /sys claim to be empty, so a file's contents are read before its header is written.
 fn append_file(
     archive: &mut tar::Builder<Pieces<'_>>,
     name: &Path,
@@ -84,7 +84,7 @@ fn append_file(
     archive.append_data(&mut header, name, contents.as_slice())
 }
 
-/// Relative paths begin at root's home.
+/// Makes a path absolute; relative paths start at root's home.
 fn absolute(path: &str) -> PathBuf {
     Path::new(HOME).join(path)
 }

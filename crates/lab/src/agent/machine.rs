@@ -1,4 +1,4 @@
-//! Setting the emulated host up: kernel file systems, modules, the root file system.
+//! Setting up the emulated host: kernel file systems, modules, the root file system.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -22,16 +22,15 @@ use crate::job::{
     BUSYBOX, DEVICE_GUEST, DEVICE_GUEST_OFFERED, GUEST_AGENT, HOME, MODULE_FOLDER, Root, Setup,
 };
 
-/// The serial number of a virtio disk, and the name of a disk at Bochs's ATA channel.
+/// The serial number of a virtio disk, and the name of a disk on Bochs's ATA channel.
 type Disk = (&'static str, &'static str);
 const OWN_DISK: Disk = ("disk", "sda");
 const GUEST_DISK: Disk = ("guest", "sdb");
-/// Where the guest image's disk is mounted.
+/// Mount point of the guest image's disk.
 const GUEST_ROOT: &str = "/run/exitless/guest-root";
 const DISK_WAIT: Duration = Duration::from_secs(60);
 
-/// Kernel file systems, in the order in which they must be mounted. Those marked optional are there only in some
-/// kernels.
+/// Kernel file systems, in the order in which they must be mounted. Only some kernels have the optional ones.
 const KERNEL_FILE_SYSTEMS: [(&str, &str, bool); 7] = [
     ("proc", "/proc", true),
     ("sysfs", "/sys", true),
@@ -53,7 +52,7 @@ pub(super) fn mount_kernel_file_systems() -> io::Result<()> {
     Ok(())
 }
 
-/// Loads a module from the initial RAM disk; one that is already there is fine.
+/// Loads a module from the initial RAM disk; a module that is already loaded is no error.
 pub(super) fn load_module(file: &str, parameters: &BTreeMap<String, String>) -> Result<(), String> {
     let path = Path::new(MODULE_FOLDER).join(file);
     let name = file.trim_end_matches(".ko").replace('-', "_");
@@ -66,14 +65,14 @@ pub(super) fn load_module(file: &str, parameters: &BTreeMap<String, String>) -> 
     }
 }
 
-/// Waits until the disks that the machine has are there, without reading more of them than the kernel does by itself.
+/// Waits until the machine's disks are there, without reading more of them than the kernel does by itself.
 pub(super) fn wait_for_disks(setup: &Setup) -> Result<(), String> {
     let own = (setup.root == Root::Disk).then_some(OWN_DISK);
     let guest = setup.guest_image.then_some(GUEST_DISK);
     own.into_iter().chain(guest).try_for_each(|disk| wait_for_disk(disk, Path::new("/")).map(drop))
 }
 
-/// Sets the clock, which a snapshot stopped, to nanoseconds since 1970.
+/// Sets the clock, which stood still in the snapshot, to nanoseconds since 1970.
 pub(super) fn set_clock(nanoseconds: u64) -> Result<(), String> {
     const SECOND: u64 = 1_000_000_000;
     // Both fit: a u64 of nanoseconds is less than 600 years.
@@ -81,7 +80,7 @@ pub(super) fn set_clock(nanoseconds: u64) -> Result<(), String> {
     clock_settime(ClockId::Realtime, time).map_err(|error| format!("setting the clock: {error}"))
 }
 
-/// Makes the root file system of the command and returns where it is mounted.
+/// Makes the command's root file system and returns its mount point.
 pub(super) fn make_root(root: Root) -> Result<PathBuf, String> {
     match root {
         Root::Bare => {
@@ -97,8 +96,8 @@ pub(super) fn make_root(root: Root) -> Result<PathBuf, String> {
     }
 }
 
-/// Puts the folder of modules where `modprobe` looks, which the disk has for another kernel only, and the guest that drives
-/// devices where it is looked for.
+/// Puts the folder of modules where `modprobe` looks (the disk has modules of another kernel only), and the
+/// guest with drivers for devices where it is expected.
 pub(super) fn offer_what_is_for_devices(root: &Path) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let modules = format!("/lib/modules/{release}");
@@ -111,7 +110,8 @@ pub(super) fn offer_what_is_for_devices(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the device nodes that load their module when they are opened, as udev does: /dev/net/tun, /dev/vhost-net.
+/// Makes the device nodes that load their module when they are opened, as udev does: /dev/net/tun,
+/// /dev/vhost-net.
 pub(super) fn make_static_nodes(root: &Path) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let list = root.join("lib/modules").join(release).join("modules.devname");
@@ -132,7 +132,7 @@ pub(super) fn make_static_nodes(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A line of modules.devname as depmod writes it: `tun net/tun c10:200`. `None` for its comments.
+/// Parses a line of modules.devname as depmod writes it: `tun net/tun c10:200`. `None` for comments.
 fn static_node(line: &str) -> Option<(&str, FileType, u64)> {
     let [_, name, device] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
     let (kind, numbers) = match device.split_at_checked(1)? {
@@ -144,7 +144,7 @@ fn static_node(line: &str) -> Option<(&str, FileType, u64)> {
     Some((name, kind, makedev(major.parse().ok()?, minor.parse().ok()?)))
 }
 
-/// Makes `root` the root of this process and of all that it starts.
+/// Makes `root` the root of this process and of all its children.
 pub(super) fn change_root(root: &Path) -> Result<(), String> {
     rustix::process::chroot(root)
         .and_then(|()| rustix::process::chdir("/"))
@@ -172,8 +172,8 @@ fn mount_disk() -> Result<PathBuf, String> {
     Ok(at.to_owned())
 }
 
-/// Mounts the second disk, and puts what a guest image has where it is looked for: the disk itself is its root. The agent
-/// of guests, if it came along, is put beside this program.
+/// Mounts the second disk, and puts the parts of a guest image where they are expected: the disk itself is
+/// its root. The agent of guests, if there is one, is put beside this program.
 pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
     let disk = wait_for_disk(GUEST_DISK, root)?;
     let below = |path: &str| root.join(path.trim_start_matches('/'));
@@ -198,11 +198,11 @@ pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
     put.map_err(|error| format!("putting the agent of guests at {}: {error}", agent.display()))
 }
 
-/// The path of the disk below `root`, as soon as it is there.
+/// Waits for the disk and returns its path below `root`.
 fn wait_for_disk(disk: Disk, root: &Path) -> Result<String, String> {
     let begun = Instant::now();
     loop {
-        // The file in /sys comes a moment before that in /dev.
+        // The file in /sys appears a moment before that in /dev.
         if let Some(name) = find_disk(disk, &root.join("sys/block"))
             && root.join("dev").join(&name).exists()
         {
@@ -218,7 +218,7 @@ fn wait_for_disk(disk: Disk, root: &Path) -> Result<String, String> {
     }
 }
 
-/// Linux finds disks side by side, so the letter in a disk's name can be another's.
+/// Linux probes disks in parallel, so the letters in their names do not follow a fixed order.
 fn find_disk((serial, name): Disk, block: &Path) -> Option<String> {
     let disks = fs::read_dir(block).ok()?;
     let mut names = disks.flatten().filter_map(|entry| entry.file_name().into_string().ok());

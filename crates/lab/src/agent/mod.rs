@@ -1,4 +1,5 @@
-//! The agent: the first process of an emulated host. It sets the host up, runs the command and sends the results out.
+//! The agent: the first process of an emulated host. It sets up the host, runs the command and sends the
+//! results out.
 
 mod channel;
 mod command;
@@ -19,20 +20,21 @@ use crate::job::{AGENT_ARGUMENT, Order, Root, SETUP_PATH, Setup};
 use crate::switch_cost;
 use channel::Channel;
 
-/// How long the host is given to end the emulator before the emulated host does it.
+/// Time that the host has to end the emulator before the agent powers off.
 const HOST_WAIT: Duration = Duration::from_secs(30);
 
-/// Whether this process was started as the agent: as process 1, with the agent's argument.
+/// Tests whether this process was started as the agent: as process 1, with the agent's argument.
 pub fn is_agent() -> bool {
     std::process::id() == 1 && std::env::args().nth(1).as_deref() == Some(AGENT_ARGUMENT)
 }
 
-/// Sets the machine up, carries out the host's order, waits for the host to end the emulator, and else powers off.
+/// Sets up the machine, carries out the host's order, waits for the host to end the emulator, and otherwise
+/// powers off.
 pub fn run() -> ! {
     match serve() {
-        // The last frame may still be on its way. The host ends the emulator when it has it.
+        // The last frame may still be on its way. The host ends the emulator once it has it.
         Ok(()) => std::thread::sleep(HOST_WAIT),
-        // The console is the last place to say something when there is no channel.
+        // Without a channel the console is the only place for a message.
         Err(message) => eprintln!("exitless agent: {message}"),
     }
     rustix::fs::sync();
@@ -63,8 +65,8 @@ fn carry_out(channel: &mut Channel) -> Result<Ending, String> {
     }
     reached(channel, "modules");
     let of_xen = setup.xen && setup.root == Root::Disk;
-    // The daemons of Xen live on the disk, whose changes a snapshot of such a host keeps. Other hosts' disk is mounted
-    // after the snapshot, so that a run begins with the disk as it was built.
+    // The daemons of Xen are on the disk, and a snapshot of a Xen host includes the disk's changes. The disk
+    // of other hosts is mounted after the snapshot, so that a run starts with the disk as it was built.
     if of_xen {
         prepare_root(&setup)?;
     } else {
@@ -129,6 +131,6 @@ fn reached(channel: &mut Channel, what: &str) {
         .ok()
         .and_then(|text| text.split_whitespace().next().and_then(|first| first.parse().ok()))
         .unwrap_or(0.0);
-    // A lost moment costs a line of the timings and nothing else.
+    // A lost moment only costs a line of the timings.
     let _: io::Result<()> = channel.send(&Frame::Moment(Moment { reached: what.to_owned(), uptime }));
 }

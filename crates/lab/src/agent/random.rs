@@ -1,4 +1,4 @@
-//! The kernel's random numbers, which a snapshot makes the same for all runs that begin from it.
+//! The kernel's random numbers, which are the same in all runs that start from one snapshot.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 /// `struct rand_pool_info` of include/uapi/linux/random.h with room for one seed.
 #[repr(C)]
 struct Pool {
-    /// Bits of entropy that are credited.
+    /// Bits of entropy to credit.
     entropy_count: libc::c_int,
     /// Bytes of `buf`.
     buf_size: libc::c_int,
@@ -19,7 +19,7 @@ const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
 /// `_IO('R', 0x07)`.
 const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
 
-/// Mixes a seed into the kernel's pool and lets its generator begin anew from it.
+/// Mixes a seed into the kernel's pool and reseeds its generator.
 pub(super) fn seed(seed: u64) -> Result<(), String> {
     reseed(seed).map_err(|error| format!("giving the kernel a random seed: {error}"))
 }

@@ -1,7 +1,7 @@
-//! A shell whose terminal is the user's, joined by the second serial line.
+//! A shell that is connected to the user's terminal by the second serial line.
 //!
-//! The shell has a pseudo-terminal, for a serial line has no size that follows a window. What is typed, and each change of
-//! the window, comes in frames; what the shell writes goes out as it is.
+//! The shell has a pseudo-terminal, because a serial line has no window size. Input, and each change of the
+//! window's size, arrive in frames; the shell's output is sent as it is.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,10 +20,11 @@ use crate::job::{Order, TerminalSize};
 use crate::terminal::pseudo_terminal;
 
 const SERIAL: &str = "/dev/ttyS1";
-/// The fastest that both emulators' serial lines and the kernel's driver know.
+/// The highest speed that both emulators' serial lines and the kernel's driver support.
 const SPEED: u32 = 115_200;
 const PIECE: usize = 4096;
-/// What the shell wrote last may be on its way for so long; a program that it left running may write for ever.
+/// Time for the rest of the shell's output. It is limited because a program that the shell left running may
+/// write for ever.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(super) fn run(order: &Order, size: TerminalSize, channel: &mut Channel) -> Result<Ending, String> {
@@ -41,7 +42,7 @@ pub(super) fn run(order: &Order, size: TerminalSize, channel: &mut Channel) -> R
     let (written, all_written) = mpsc::channel();
     thread::spawn(move || {
         pass(output, screen);
-        // Nobody waits any more where the shell left a program running.
+        // The receiver is gone if the shell left a program running.
         let _ = written.send(());
     });
     // setsid -c makes this the shell's controlling terminal, so that Ctrl-C and job control work.
@@ -50,14 +51,14 @@ pub(super) fn run(order: &Order, size: TerminalSize, channel: &mut Channel) -> R
     command.stdin(Stdio::from(copy(&slave)?)).stdout(Stdio::from(copy(&slave)?)).stderr(Stdio::from(slave));
     super::reached(channel, "terminal");
     let status = command.status().map_err(failed("starting a shell"))?;
-    // Its ends of the pseudo-terminal are closed with it, and so is the other end's reading.
+    // This closes the command's ends of the pseudo-terminal, so that reading from the other end finishes.
     drop(command);
     let _ = all_written.recv_timeout(LAST_WORDS);
     tcdrain(&line).map_err(|error| format!("waiting for the terminal: {error}"))?;
     Ok(ending(status))
 }
 
-/// Never as this process's controlling terminal.
+/// Opens a terminal without making it this process's controlling terminal.
 fn open_terminal(path: &std::path::Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(path)
 }
@@ -82,7 +83,7 @@ fn take_input(mut line: File, mut master: File) {
         while let Some(frame) = decoder.next() {
             let taken = match frame {
                 Frame::Typed(bytes) => master.write_all(&bytes),
-                // The kernel tells the programs in the foreground: SIGWINCH.
+                // The kernel notifies the programs in the foreground by SIGWINCH.
                 Frame::Resized(size) => set_size(&master, size),
                 _ => Ok(()),
             };

@@ -1,6 +1,7 @@
-//! Makes what a laboratory needs while the large binary still compiles: `lab-build NAME...`.
+//! Builds the parts of laboratories while the large binary is still being compiled: `lab-build NAME...`.
 //!
-//! The self-test is not made here: it boots the large binary. Ctrl-C ends the programs that build, and then this one.
+//! It does not run the self-test, which boots the large binary. Ctrl-C ends the programs that build, and then
+//! this one.
 
 use std::process::ExitCode;
 
@@ -21,7 +22,7 @@ fn build(name: &str) -> Result<(), Error> {
     let lab = Lab::find(name)?;
     let cache = Cache::of_user()?;
     let mut said = Vec::new();
-    // A line for each step: the output stands between that of cargo.
+    // One line for each step, because the output appears among that of cargo.
     let mut say = |progress: Progress| {
         if !said.contains(&progress.step) {
             said.push(progress.step);

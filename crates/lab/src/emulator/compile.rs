@@ -1,5 +1,5 @@
-//! Fetching, patching, configuring and compiling an emulator's source. Each step leaves a mark, so that a build which was
-//! interrupted goes on where it stopped.
+//! Fetching, patching, configuring and compiling an emulator's source. Each step leaves a mark, so that an
+//! interrupted build continues where it stopped.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -16,18 +16,18 @@ use crate::progress::{OnProgress, Progress, Step};
 use crate::recorded::{self, remove, sha256};
 use crate::unpack::unpack_one;
 
-/// What a build needs on the disk, in MiB.
+/// Disk space that a build needs, in MiB.
 const SPACE_TO_BUILD: u64 = 1500;
-/// Room in a tarball; more is no source of an emulator.
+/// The largest unpacked tarball that is accepted, in bytes; the source of an emulator is smaller.
 const LARGEST_SOURCE: u64 = 2 << 30;
 const SOURCE: &str = "source";
 const BUILD: &str = "build";
 const RESULT: &str = "result";
 const PYTHON: &str = "python";
-/// Where Debian's packages have modules of Python.
+/// The folder of Python modules in Debian's packages.
 const PYTHON_MODULES: &str = "usr/lib/python3/dist-packages";
 
-/// The folder of a build that is under way.
+/// The folder of a build in progress.
 pub(super) fn work(cache: &Cache, source: &Source) -> PathBuf {
     cache.root().join(format!("building-{}-{}", source.name, source.key()))
 }
@@ -37,7 +37,7 @@ pub(super) fn result(cache: &Cache, source: &Source) -> PathBuf {
     work(cache, source).join(RESULT)
 }
 
-/// Makes the finished emulator's folder.
+/// Builds the finished emulator's folder.
 pub(super) fn compile(
     cache: &Cache,
     source: &Source,
@@ -62,7 +62,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Does a step unless an earlier build did it.
+    /// Carries out a step unless an earlier build did.
     fn step(&self, name: &str, carry_out: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mark = self.work.join(format!("{name}.done"));
         if mark.exists() {
@@ -103,7 +103,7 @@ impl Build<'_> {
         self.source.patches.iter().try_for_each(|(name, text)| self.patch(name, text))
     }
 
-    /// The one folder of the tarball.
+    /// The only folder in the tarball.
     fn tree(&self) -> Result<PathBuf, Error> {
         let root = self.work.join(SOURCE);
         let mut entries = fs::read_dir(&root).map_err(Error::file("Could not read", &root))?.flatten();
@@ -159,7 +159,7 @@ impl Build<'_> {
         })
     }
 
-    /// Runs a command whose output goes into a log; `on_line` is called after each line of it.
+    /// Runs a command and writes its output to a log; calls `on_line` after each line.
     fn logged(&self, name: &str, mut command: Command, on_line: &mut dyn FnMut()) -> Result<(), Error> {
         let log = self.work.join(format!("{name}.log"));
         let mut kept = File::create(&log).map_err(Error::file("Could not write", &log))?;
@@ -210,7 +210,7 @@ impl Build<'_> {
     }
 }
 
-/// Refuses when something that compiling takes is not installed, and names all that is missing.
+/// Fails if something that compiling needs is not installed; the error names all that is missing.
 fn require(source: &Source) -> Result<(), Error> {
     let missing: Vec<&str> = source.needs.iter().filter(|need| !there(need)).map(package).collect();
     if missing.is_empty() {
@@ -235,7 +235,7 @@ fn there(need: &Need) -> bool {
     }
 }
 
-/// `NAME_VERSION.orig.tar.xz` gives VERSION without what Debian adds behind a plus sign.
+/// Takes VERSION from `NAME_VERSION.orig.tar.xz`, without Debian's suffix after a plus sign.
 fn upstream_version(tarball: &Path) -> Option<String> {
     let name = tarball.file_name()?.to_str()?;
     let (_, version) = name.split_once('_')?;

@@ -1,43 +1,44 @@
-//! What each emulator is built from: a Debian source package, patches, and a configuration.
+//! The emulators' sources: a Debian source package, patches, and a configuration for each.
 
 use crate::definition::Emulator;
 use crate::recipe::key;
 
-/// Raised when the steps of compiling change.
+/// Incremented when the steps of compiling change.
 const STEPS: u32 = 1;
 /// Name of the program in the folder of a finished emulator.
 pub(super) const PROGRAM: &str = "emulator";
 
-/// An emulator's source and how it is compiled.
+/// An emulator's source, and how to compile it.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The source package, and what folders in the cache are named after.
+    /// The source package's name, which is also used in names of folders in the cache.
     pub(super) name: &'static str,
-    /// The upstream version with which the laboratories were proven.
+    /// The upstream version with which the laboratories were tested.
     pub(super) version: &'static str,
-    /// SHA-256 of that version's tarball as Debian has it.
+    /// SHA-256 of that version's tarball in Debian.
     pub(super) sha256: &'static str,
-    /// A variable of the environment that names a tarball to take instead of fetching one.
+    /// The environment variable that names a tarball to use instead of fetching one.
     pub(super) variable: &'static str,
     /// Names and texts, in the order in which they are applied.
     pub(super) patches: &'static [(&'static str, &'static str)],
     /// Files added to the source.
     pub(super) added: &'static [(&'static str, &'static str)],
-    /// Packages of the laboratories' release with Python modules that `configure` calls; older releases lack them.
+    /// Packages of the laboratories' release with Python modules that `configure` needs; older releases lack
+    /// them.
     pub(super) python: &'static [&'static str],
-    /// Arguments of `configure`, one a line; a line may have a comment behind `#`.
+    /// Arguments of `configure`, one per line; `#` starts a comment.
     pub(super) configure: &'static str,
-    /// The command that compiles, beside the number of jobs.
+    /// The command that compiles, without the number of jobs.
     pub(super) make: &'static [&'static str],
-    /// The program, below the folder of the build.
+    /// The program's path below the folder of the build.
     pub(super) program: &'static str,
-    /// Programs and headers that compiling takes, each with the Debian package that has it.
+    /// Programs and headers that compiling needs, each with its Debian package.
     pub(super) needs: &'static [Need],
-    /// Files that take part in compiling, for the progress that is shown.
+    /// The number of files that are compiled, for the progress display.
     pub(super) units: u64,
 }
 
-/// Something that compiling takes.
+/// A requirement of compiling.
 #[derive(Debug)]
 pub(super) enum Need {
     /// A program on PATH.
@@ -60,7 +61,7 @@ impl Source {
         }
     }
 
-    /// Identifies the recipe, whatever version of the source it is applied to.
+    /// Identifies the recipe, independently of the source's version that it is applied to.
     pub(super) fn key(&self) -> String {
         let steps = STEPS.to_string();
         let fixed = [self.name, self.sha256, self.configure, &steps];

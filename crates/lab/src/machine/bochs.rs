@@ -20,7 +20,7 @@ use crate::tools::Invocation;
 use crate::watch::Watch;
 use crate::xen_image;
 
-/// Seconds since 1970 at power-on, 2026-01-01: a fixed time, so that a run can be made again.
+/// The time at power-on in seconds since 1970: 2026-01-01. It is fixed, so that a run can be repeated.
 const START: u64 = 1_767_225_600;
 const SAVE_LIMIT: Duration = Duration::from_secs(120);
 
@@ -59,7 +59,7 @@ impl Machine<'_> {
         let state = folder.join("state");
         fs::create_dir(&state).map_err(Error::file("Could not make", &state))?;
         let entries = fs::read_dir(saved).map_err(Error::file("Could not read", saved))?;
-        // The configuration is the run's own, and all else is only read.
+        // Each run has its own configuration; all other files are only read.
         for entry in entries.flatten().filter(|entry| entry.file_name() != CONFIGURATION) {
             let link = state.join(entry.file_name());
             symlink(entry.path(), &link).map_err(Error::file("Could not link", &link))?;
@@ -74,7 +74,7 @@ impl Machine<'_> {
     fn bochs(&self, folder: &Path) -> PowerOn {
         let mut invocation =
             Invocation::of_host(self.emulator.program.as_deref().unwrap_or(Path::new("bochs")));
-        // The fixed time at power-on is one of the time zone.
+        // The time at power-on is interpreted in the time zone.
         invocation.env("TZ", "UTC0");
         PowerOn { invocation, console: folder.join(CONSOLE), log: Some(folder.join(LOG)) }
     }
@@ -101,7 +101,7 @@ impl Machine<'_> {
         write(&multiboot::contents(self.memory_mib, &boot)?)
     }
 
-    /// All that is the same for a boot and a restore.
+    /// The part of the configuration that boots and restores share.
     fn bochs_configuration(&self, folder: &Path, rom: &Path) -> Result<String, Error> {
         let mut text = format!(
             "plugin_ctrl: unmapped=1, biosdev=1, extfpuirq=1, serial=1, speaker=0, parallel=0\n\
@@ -152,7 +152,7 @@ impl Machine<'_> {
     }
 }
 
-/// A machine that saves itself when its agent waits for an order, and ends.
+/// A machine that saves itself when its agent waits for an order, and then ends.
 #[derive(Debug)]
 pub(crate) struct Saving {
     folder: PathBuf,
@@ -167,7 +167,7 @@ impl Saving {
     pub(super) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         match process.wait(SAVE_LIMIT, watch.stop)? {
             Some(status) if status.success() => {
-                // What the firmware finds there is no part of what Bochs saves.
+                // Bochs does not save the contents of the ROM.
                 let (from, to) = (self.folder.join(ROM), self.saved.join(ROM));
                 fs::copy(from, &to).map(drop).map_err(Error::file("Could not keep", to))
             }

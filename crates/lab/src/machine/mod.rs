@@ -1,4 +1,4 @@
-//! The emulated machines: what is the same for both emulators.
+//! The emulated machines: the parts that both emulators share.
 
 mod bochs;
 mod qemu;
@@ -21,21 +21,22 @@ use crate::watch::Watch;
 use crate::xen_boot;
 use crate::xen_image::XenImage;
 
-/// Arguments of every laboratory's kernel. Those on the second line and the third take work away that an emulated CPU
-/// feels and that no measurement here needs: self-tests of ciphers, certificates, entropy collection, watchdogs. The
-/// check of the timer (`no_timer_check`) goes by real time, and an emulator that has to wait for a CPU fails it. A
-/// kernel that went on after an oops could stand still for ever with what the dead thread held.
+/// Arguments of every laboratory's kernel. Those on the second and third line turn off work that is expensive
+/// on an emulated CPU and that no measurement here needs: self-tests of ciphers, certificates, entropy
+/// collection, watchdogs. The check of the timer (`no_timer_check`) compares with real time, and an emulator
+/// that has to wait for a CPU fails it. `oops=panic` is there because a kernel that continued after an oops
+/// could hang for ever on locks of the dead thread.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check \
     cryptomgr.notests apparmor=0 audit=0 nowatchdog tsc=reliable rcupdate.rcu_expedited=1 \
     initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init \
     rdinit=/init";
 
-/// A machine about to be powered on.
+/// A machine that is about to be powered on.
 #[derive(Debug)]
 pub(crate) struct Machine<'a> {
     pub(crate) lab: &'static Lab,
     pub(crate) image: &'a Image,
-    /// Set for a Xen host.
+    /// The image of a Xen host.
     pub(crate) xen: Option<&'a XenImage>,
     pub(crate) emulator: &'a EmulatorProgram,
     pub(crate) cpus: u16,
@@ -43,20 +44,20 @@ pub(crate) struct Machine<'a> {
     pub(crate) with_disk: bool,
     /// The guest image, whose root is a second disk.
     pub(crate) guest: Option<GuestImage>,
-    /// To be assigned to guests, below an IOMMU.
+    /// Devices to be assigned to guests, behind an IOMMU.
     pub(crate) devices: &'a [Device],
-    /// What a host with devices boots.
+    /// The files that a host with devices boots.
     pub(crate) device_image: Option<DeviceImage>,
-    /// The agent of guests that are started inside, where it is a program of its own.
+    /// The agent of guests that are started inside, if it is a program of its own.
     pub(crate) guest_agent: Option<GuestAgent>,
     pub(crate) kernel_arguments: String,
-    /// Of Xen.
+    /// Arguments of Xen.
     pub(crate) hypervisor_arguments: String,
     /// The other end of the second serial line, for a shell.
     pub(crate) terminal: Option<PathBuf>,
 }
 
-/// How a machine is started, and where its console is written.
+/// A machine's command, and the file of its console.
 #[derive(Debug)]
 pub(crate) struct PowerOn {
     pub(crate) invocation: Invocation,
@@ -65,7 +66,7 @@ pub(crate) struct PowerOn {
 }
 
 impl Machine<'_> {
-    /// Bytes that an initial RAM disk may have.
+    /// The largest size of an initial RAM disk, in bytes.
     pub(crate) fn room(&self) -> u64 {
         match self.lab.emulator {
             Emulator::Bochs => payload::room(self.memory_mib),
@@ -73,8 +74,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Writes what the emulator reads for a boot into `folder` and returns its command. With a folder to save to, the
-    /// machine is one that [`Saving`] can save there when its agent waits for an order.
+    /// Writes the files that the emulator reads for a boot to `folder` and returns its command. If `saved` is
+    /// given, [`Saving`] can save the machine there when its agent waits for an order.
     pub(crate) fn prepare(
         &self,
         folder: &Path,
@@ -87,7 +88,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The command that goes on from what was saved in `saved`, which is not changed.
+    /// The command that resumes the state in `saved`, which is not changed.
     pub(crate) fn restore(&self, folder: &Path, saved: &Path) -> Result<PowerOn, Error> {
         match self.lab.emulator {
             Emulator::Bochs => self.restore_bochs(folder, saved),
@@ -95,7 +96,7 @@ impl Machine<'_> {
         }
     }
 
-    /// To be called when the emulator of a restore in `folder` has been started.
+    /// Resumes a restored machine; called when the emulator of a restore in `folder` has been started.
     pub(crate) fn resume(
         &self,
         folder: &Path,
@@ -108,7 +109,7 @@ impl Machine<'_> {
         }
     }
 
-    /// How the machine prepared in `folder` is saved to `saved`.
+    /// Prepares saving the machine in `folder` to `saved`.
     pub(crate) fn saving(&self, folder: &Path, saved: &Path) -> Saving {
         match self.lab.emulator {
             Emulator::Bochs => Saving::Bochs(bochs::Saving::new(folder, saved)),
@@ -116,13 +117,14 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether the disk was written before the agent waits, so that a snapshot has to keep its changes.
+    /// Tests whether the disk is written before the agent waits, so that a snapshot has to include its
+    /// changes.
     fn keeps_disk(&self) -> bool {
         self.xen.is_some() && self.with_disk
     }
 
     fn command_line(&self) -> String {
-        // What the host does with its own devices is not translated, as on hosts of guests with devices.
+        // The host's own DMA is not translated, as on real hosts that assign devices to guests.
         let own = if self.devices.is_empty() { "" } else { "iommu=pt " };
         format!(
             "{KERNEL_ARGUMENTS} {own}{} {} -- {AGENT_ARGUMENT}",
@@ -134,7 +136,7 @@ impl Machine<'_> {
         xen_boot::hypervisor_arguments(self.lab.emulator, self.memory_mib, &self.hypervisor_arguments)
     }
 
-    /// The file of the disk that the host begins with.
+    /// The file of the host's initial disk.
     fn disk(&self) -> PathBuf {
         self.xen.map_or_else(|| self.image.path(DISK), |xen| xen.path(DISK))
     }
@@ -148,7 +150,7 @@ pub(crate) enum Saving {
 }
 
 impl Saving {
-    /// To be called when the emulator has been started.
+    /// Prepares saving; called when the emulator has been started.
     pub(crate) fn begin(&self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         match self {
             Self::Bochs(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! QEMU's command line, and its snapshots: the memory is a file of its own, which the saved state refers to.
+//! QEMU's command line, and its snapshots: the memory is a file of its own, to which the saved state refers.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -24,38 +24,41 @@ use crate::tools::{Invocation, LIBRARIES};
 use crate::watch::Watch;
 use crate::xen_boot;
 
-/// One thread, and a clock that advances by 8 ns an instruction and jumps when all CPUs wait: time is instructions.
+/// One thread, and a clock that advances by 8 ns per instruction and jumps when all CPUs wait: time is
+/// counted in instructions.
 const ONE_THREAD: [&str; 2] = ["-accel", "tcg,thread=single"];
-/// Each CPU has a clock of its own; none is ahead of another by more than the quantum, in instructions.
+/// Each CPU has its own clock; none is ahead of another by more than the quantum, in instructions.
 const CLOCKS: [&str; 2] = ["-icount", "shift=3,sleep=off,quantum=64"];
-/// All CPUs share one clock, which takes half of the time to emulate; two that are busy are half as fast each. Xen boots so.
+/// All CPUs share one clock, which takes half the time to emulate; two busy CPUs are half as fast each. Xen
+/// boots this way.
 const SHARED_CLOCK: [&str; 2] = ["-icount", "shift=3,sleep=off"];
-/// The CPUs of KVM hosts: no AVIC, and AVIC as a Zen 4 has it, which Linux from 6.17 on wants for all that AVIC does.
+/// The CPUs of KVM hosts: without AVIC, and with the AVIC of a Zen 4, which Linux needs from 6.17 on to use
+/// all of AVIC.
 const SVM_CPU: &str = "EPYC,+svm";
 const AVIC_CPU: &str = "EPYC,family=25,model=17,stepping=1,+svm,+avic,+x2avic";
 /// The machine's clock at power-on.
 const START: &str = "base=2026-01-01T00:00:00,clock=vm";
 
-// Names in the folder of a run, and of a snapshot; QEMU takes commas in paths for the ends of values.
+// Names in the folder of a run and of a snapshot. QEMU treats commas in paths as the ends of values.
 const MEMORY: &str = "memory";
 const STATE: &str = "state";
 const CONTROL: &str = "qmp";
 const CONTROLLED: [&str; 2] = ["-qmp", "unix:qmp,server=on,wait=off"];
 const OVERLAY: &str = "disk.qcow2";
 
-/// Within which a state is written or read.
+/// The time limit for writing or reading a state.
 const SAVE_LIMIT: Duration = Duration::from_secs(120);
-/// How often a wait for QEMU looks whether it is to stop.
+/// The interval at which a wait for QEMU checks whether it should stop.
 const TURN: Duration = Duration::from_millis(100);
-/// Bytes of an answer, of which QEMU's have some hundred.
+/// The longest answer that is read, in bytes; QEMU's answers have some hundred.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// A machine whose memory lies in a file, so that only its devices have to be written.
+/// A machine whose memory is in a file, so that only the state of its devices has to be written.
 #[derive(Debug)]
 pub(crate) struct Saving {
     folder: PathBuf,
     saved: PathBuf,
-    /// Whether the changes of the disk are kept, too.
+    /// The changes of the disk are saved, too.
     overlay: bool,
 }
 
@@ -86,17 +89,17 @@ impl Machine<'_> {
             }
         }
         if let Some(saved) = saved {
-            // QEMU would make the file, but not at the end of a link.
+            // QEMU would create the file, but not through a link.
             let memory = saved.join(MEMORY);
             fs::File::create(&memory).map_err(Error::file("Could not make", &memory))?;
             self.memory_in_file(&mut invocation, folder, &saved.join(MEMORY), "on")?;
             invocation.args(CONTROLLED);
             if self.keeps_disk() {
-                // The file that keeps the disk's changes is made before the machine runs.
+                // The file for the disk's changes is created before the machine runs.
                 invocation.arg("-S");
             }
         }
-        // What is kept is not what QEMU itself forgets.
+        // QEMU deletes the changes of a disk at its end unless they are to be saved.
         let forgets = saved.is_none() || !self.keeps_disk();
         self.disks(&mut invocation, (&self.disk(), "raw"), forgets);
         Ok(PowerOn { invocation, console: folder.join("console"), log: None })
@@ -116,7 +119,7 @@ impl Machine<'_> {
         Ok(PowerOn { invocation, console: folder.join("console"), log: None })
     }
 
-    /// The emulator with all that is the same for a boot and a restore.
+    /// The part of the command that boots and restores share.
     fn qemu(&self, folder: &Path) -> Result<Invocation, Error> {
         let tools = self.image.path(TOOLS);
         let mut invocation = match &self.emulator.program {
@@ -154,7 +157,7 @@ impl Machine<'_> {
             invocation.args(["-device", "vmexit-cost"]);
         }
         device::add(&mut invocation, self.devices, self.lab.apicv);
-        // QEMU keeps what a run changes on a disk in a file of its own.
+        // QEMU stores a run's changes of a disk in a file of its own.
         invocation.env("TMPDIR", folder);
         Ok(invocation)
     }
@@ -186,10 +189,11 @@ impl Machine<'_> {
         for ((name, slot), (file, options)) in
             [("disk", 8), ("guest", 9)].into_iter().zip([own].into_iter().chain(guest))
         {
-            // A comma in a path is doubled.
+            // QEMU reads a doubled comma as a comma.
             let file = file.display().to_string().replace(',', ",,");
             invocation.arg("-drive").arg(format!("file={file},if=none,{options}"));
-            // The CPU that kicks starts the request itself: in the main loop it began at a time of the host's.
+            // The CPU that kicks starts the request itself: in the main loop it would start at a time that
+            // depends on the host.
             invocation.arg("-device").arg(format!(
                 "virtio-blk-pci,drive={name},serial={name},ioeventfd=off,bus=pcie.0,addr={slot:#x}"
             ));
@@ -202,7 +206,8 @@ impl Saving {
         Self { folder: folder.to_owned(), saved: saved.to_owned(), overlay }
     }
 
-    /// Before the machine runs.
+    /// Redirects the disk's changes to a file of their own and starts the machine, if the snapshot includes
+    /// the disk.
     pub(crate) fn begin(&self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         if !self.overlay {
             return Ok(());
@@ -241,7 +246,7 @@ impl Saving {
     }
 }
 
-/// Lets an emulator that was started for a restore in `folder` go on from the saved state.
+/// Resumes an emulator that was started for a restore in `folder` from the saved state.
 pub(super) fn resume(folder: &Path, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
     read_state(folder, process, watch.stop).map_err(|error| watch.explain(process, error))
 }
@@ -268,7 +273,7 @@ impl<'a> Control<'a> {
     fn open(folder: &Path, process: &mut Process, stop: &'a AtomicBool) -> Result<Self, Error> {
         const PATIENCE: Duration = Duration::from_secs(30);
         let directory = fs::File::open(folder).map_err(Error::file("Could not open", folder))?;
-        // The path of a socket has at most 107 bytes, and that of a cache may be longer.
+        // The path of a socket has at most 107 bytes, and a cache's path may be longer.
         let path = format!("/proc/self/fd/{}/{CONTROL}", directory.as_raw_fd());
         let begun = Instant::now();
         let stream = loop {
@@ -290,13 +295,13 @@ impl<'a> Control<'a> {
         Ok(control)
     }
 
-    /// The memory is a file beside the state, and no part of it.
+    /// Tells QEMU that the memory is in a file of its own, and not in the state.
     fn memory_is_apart(&mut self) -> Result<(), Error> {
         let ignored = json!([{ "capability": "x-ignore-shared", "state": true }]);
         self.execute("migrate-set-capabilities", json!({ "capabilities": ignored })).map(drop)
     }
 
-    /// Asks until `done` says how it ended, by the status.
+    /// Repeats the query until `done` returns the outcome for the status.
     fn wait_for(&mut self, query: &str, done: impl Fn(&str) -> Option<bool>) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
@@ -331,7 +336,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// The next line, which QEMU has [`SAVE_LIMIT`] to send.
+    /// The next line, for which QEMU has [`SAVE_LIMIT`].
     fn receive(&mut self) -> Result<Value, Error> {
         let mut line = Vec::new();
         let begun = Instant::now();
@@ -342,7 +347,7 @@ impl<'a> Control<'a> {
                     let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
                     return Err(Error::file("Could not read from", CONTROL)(ended));
                 }
-                // What came before the turn was over stays in `line`.
+                // The bytes that have arrived so far stay in `line`.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && begun.elapsed() < SAVE_LIMIT => {
                     if self.stop.load(Ordering::Relaxed) {
                         return Err(Error::Interrupted);
