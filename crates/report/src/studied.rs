@@ -75,18 +75,28 @@ impl Measure {
         };
         let fitting = sizes.iter().rev().find(|(size, _)| largest >= *size).or(sizes.first());
         let &(size, name) = fitting.unwrap_or(&(1.0, ""));
-        let shown = largest / size;
+        Self { unit, size, name, decimals: 0 }.with_decimals(largest)
+    }
+
+    /// The same with the decimals that values up to `largest` need.
+    fn with_decimals(self, largest: f64) -> Self {
+        let shown = largest / self.size;
         let decimals = match shown {
-            shown if shown >= 100.0 => usize::from(unit == Unit::Percent),
+            shown if shown >= 100.0 => usize::from(self.unit == Unit::Percent),
             shown if shown >= 10.0 => 1,
             0.0 => 0,
             // Of an operation a rare exit is a small part.
-            shown if shown < 1.0 && unit == Unit::PerOperation => {
+            shown if shown < 1.0 && self.unit == Unit::PerOperation => {
                 (1.0 - shown.log10().floor()).min(9.0) as usize
             }
             _ => 2,
         };
-        Self { unit, size, name, decimals }
+        Self { decimals, ..self }
+    }
+
+    /// The same for a row of a table whose other values may be much larger, so that its levels show its change.
+    pub(crate) fn of_row(self, point: &Point) -> Self {
+        self.with_decimals(point.arms.iter().flatten().map(|arm| arm.level.abs()).fold(0.0, f64::max))
     }
 
     /// The one for all values of a figure: that of the smallest, unless the largest would have too many digits in it.
@@ -282,6 +292,14 @@ mod tests {
         let rate = changed(Scale::Difference, -3100.0, -3140.0, -3060.0);
         assert_eq!(change(rate, Unit::PerSecond), "-3,100 a second");
         assert_eq!(change(None, Unit::Percent), NONE);
+    }
+
+    #[test]
+    fn small_levels_in_a_large_table_show_their_change() {
+        let measure = Measure::of(Unit::PerSecond, 85_465.0);
+        let shown = |largest: f64, value: f64| measure.with_decimals(largest).number(value);
+        assert_eq!([shown(3.16, 1.83), shown(3.16, 3.16), shown(12.6, 12.6)], ["1.83", "3.16", "12.6"]);
+        assert_eq!([shown(85_465.0, 85_465.0), shown(0.0, 0.0)], ["85,465", "0"]);
     }
 
     #[test]

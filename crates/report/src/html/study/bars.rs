@@ -195,7 +195,7 @@ fn line(findings: &Findings, name: &str, figure: &Figure, point: &Point, measure
         tr {
             th scope="row" { (name) }
             @for arm in 0..findings.arms.len() {
-                td { (studied::level(point, arm, measure)) }
+                td { (studied::level(point, arm, &measure.of_row(point))) }
             }
             @for arm in 1..findings.arms.len() {
                 @match of(arm) {

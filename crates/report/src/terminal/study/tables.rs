@@ -243,7 +243,7 @@ fn rates(
     let mut columns =
         vec![Column::names(heading, rows.iter().map(|row| figure::printable(&row.0)).collect())];
     for (at, arm) in findings.arms.iter().enumerate() {
-        let cells = rows.iter().map(|(_, _, point)| studied::level(point, at, &measure));
+        let cells = rows.iter().map(|(_, _, point)| studied::level(point, at, &measure.of_row(point)));
         columns.push(Column::named_figures(figure::printable(&arm.name), cells.collect()));
     }
     for at in 1..findings.arms.len() {
