@@ -97,7 +97,7 @@ impl FilesBelow {
         }
         // Reading a FIFO would block for ever.
         if !std::fs::metadata(&whole)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         let mut bytes = Vec::new();
         std::fs::File::open(&whole)?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(contents("a.cfg").as_deref(), Ok(&b"[machine]"[..]), "relative paths begin in the folder");
         assert_eq!(contents("/etc/qemu/a.cfg").as_deref(), Ok(&b"[machine]"[..]));
         for (name, part) in
-            [("../qemu/a.cfg", "upwards"), ("/link", "out of the root"), ("/etc", "no regular file")]
+            [("../qemu/a.cfg", "upwards"), ("/link", "out of the root"), ("/etc", "not a regular file")]
         {
             assert!(contents(name).is_err_and(|problem| problem.contains(part)), "{name}");
         }

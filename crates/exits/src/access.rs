@@ -168,7 +168,7 @@ const fn letter(direction: Direction) -> char {
 
 /// The error of a text that is not an access.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no port, address or register; write 0x3f8:POUT, 0xd0000490:W, ICR:W or `msr 0x1b:R`")]
+#[error("`{0}` is not a port, address or register; write 0x3f8:POUT, 0xd0000490:W, ICR:W or `msr 0x1b:R`")]
 pub struct UnknownAccess(pub String);
 
 impl FromStr for Access {

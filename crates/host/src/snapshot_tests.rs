@@ -91,7 +91,7 @@ fn a_file_is_written_whole_and_for_its_owner_alone() {
 #[test]
 fn what_is_no_snapshot_is_named() {
     let no_archive = opened(b"hello").unwrap_err().to_string();
-    assert!(no_archive.contains("x.tar.zst is no archive"), "{no_archive}");
+    assert!(no_archive.contains("x.tar.zst is not an archive"), "{no_archive}");
     assert!(opened(b"").is_err());
     let mut other = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();

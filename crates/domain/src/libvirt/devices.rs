@@ -51,7 +51,7 @@ impl<'t> Reading<'t> {
                     let model = names::other(node);
                     if model.is_none() && !is_known(node) {
                         let place = node.place();
-                        let doubt = format!("Line {}: {} is no device known here.", place.line, place.text);
+                        let doubt = format!("Line {}: {} is not a known device.", place.line, place.text);
                         self.definition.doubts.push(doubt);
                     }
                     (DeviceKind::Other, model)

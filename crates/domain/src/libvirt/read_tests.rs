@@ -216,7 +216,7 @@ fn what_is_unknown_is_a_doubt_with_its_line() {
         doubts.contains("Line 2: driver='xics' is not known; one of kvm, qemu was expected."),
         "{doubts}"
     );
-    assert!(doubts.contains("Line 3: <teleport/> is no device known here."), "{doubts}");
+    assert!(doubts.contains("Line 3: <teleport/> is not a known device."), "{doubts}");
     assert!(doubts.contains("Line 4: <vcpu>many</vcpu> is not known; a number was expected."), "{doubts}");
 }
 

@@ -58,7 +58,7 @@ impl Command {
                 if argument.text.starts_with('$') && self.doubts.len() >= DOUBTS {
                     // The limit of doubts is reached.
                 } else if argument.text.starts_with('$') {
-                    let doubt = "is known to the shell alone; options in it were not read";
+                    let doubt = "is known only to the shell; options in it were not read";
                     self.doubts.push(format!("Line {}: {} {doubt}.", argument.line, cut(&argument.text)));
                 } else {
                     self.images.push(next);

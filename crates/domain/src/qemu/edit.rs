@@ -147,7 +147,7 @@ fn newly_implied(before: &Reading<'_>, after: &Reading<'_>) -> Vec<String> {
     let new = models(after).into_iter().filter(|model| !known.contains(model));
     new.map(|model| {
         format!(
-            "QEMU brings {model} along now, for nothing stands for it any more; -nodefaults leaves it out."
+            "QEMU adds {model} by default now, because nothing replaces it any more; -nodefaults leaves it out."
         )
     })
     .collect()

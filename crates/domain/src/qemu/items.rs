@@ -102,7 +102,7 @@ pub(super) fn items(
                 let properties = Properties::read(&said, implied(name));
                 if said.starts_with('{') && !properties.json {
                     doubts.push(format!(
-                        "Line {}: the argument of -{name} is no whole JSON object.",
+                        "Line {}: the argument of -{name} is not a complete JSON object.",
                         place.line
                     ));
                 }

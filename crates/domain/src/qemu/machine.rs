@@ -149,7 +149,7 @@ fn topology(reading: &mut Reading<'_>, level: &str, value: &str, place: Place) {
 
 /// The reason why a value was not read.
 fn unread(value: &str, expected: &str) -> String {
-    if value.contains('$') { "is known to the shell alone".to_owned() } else { format!("is no {expected}") }
+    if value.contains('$') { "is known only to the shell".to_owned() } else { format!("is no {expected}") }
 }
 
 /// A size in bytes: a number, possibly with a fraction, and a unit; the default unit without one
@@ -183,7 +183,7 @@ fn memory(reading: &mut Reading<'_>, item: &Item) {
         Some(bytes) => reading.definition.memory_mib = Some(Set::new(bytes >> 20, place)),
         None => {
             let doubt =
-                format!("Line {}: -m {} is no size.", place.line, super::command::cut(&property.value));
+                format!("Line {}: -m {} is not a size.", place.line, super::command::cut(&property.value));
             reading.definition.doubts.push(doubt);
         }
     }

@@ -53,7 +53,7 @@ fn unknown(reading: &mut Reading<'_>) {
     if unknown.len() > NAMED {
         let more = unknown.len() - NAMED;
         let more = if more == 1 { "1 more option is".to_owned() } else { format!("{more} more options are") };
-        reading.definition.doubts.push(format!("{more} none of QEMU's."));
+        reading.definition.doubts.push(format!("{more} not QEMU's."));
     }
     let lossy =
         reading.command.arguments.iter().filter(|argument| argument.text.contains('\u{fffd}')).count();

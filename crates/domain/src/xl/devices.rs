@@ -35,7 +35,7 @@ fn doubt_addresses(vm: &mut Definition, setting: &Setting) {
         let good = made.property("name").is_some() || made.property("bdf").is_some_and(is_address);
         if !good {
             vm.doubts.push(format!(
-                "Line {}: {:?} is no address of a device such as 0000:03:10.0; `xl` refuses the file.",
+                "Line {}: {:?} is not a device address such as 0000:03:10.0; `xl` refuses the file.",
                 place.line,
                 text.chars().take(LONGEST_QUOTE).collect::<String>()
             ));

@@ -189,7 +189,7 @@ impl<'t> Builder<'t, '_> {
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
         Error::new(
             self.name,
-            format!("it is no well-formed XML (column {column}, byte {at}): {problem}"),
+            format!("it is not well-formed XML (column {column}, byte {at}): {problem}"),
             FORM,
         )
         .at_line(line)
@@ -200,7 +200,7 @@ impl<'t> Builder<'t, '_> {
             let element = &self.tree.elements[index];
             let name = &self.tree.text[element.name.clone()];
             let mut error = self.error(element.tag.start, &format!("<{name}> is not closed before its end"));
-            error.advice = "Is the file whole?".into();
+            error.advice = "Is the file complete?".into();
             return Err(error);
         }
         if self.tree.roots.is_empty() {
@@ -229,7 +229,7 @@ fn plain_text<'t>(name: &str, bytes: &'t [u8]) -> Result<&'t str, Error> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-        Error::new(name, format!("it is no UTF-8 at byte {at}"), recode("ENCODING")).at_line(line)
+        Error::new(name, format!("it is not UTF-8 at byte {at}"), recode("ENCODING")).at_line(line)
     })
 }
 

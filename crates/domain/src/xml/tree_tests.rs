@@ -27,7 +27,7 @@ fn text_is_joined_from_its_parts() {
 #[test]
 fn what_is_malformed_is_named_with_line_and_column() {
     let told = problem("<a>\n  <b x='1' x='2'/>\n</a>");
-    assert!(told.starts_with("a.xml, line 2: it is no well-formed XML (column 12, byte 15)"), "{told}");
+    assert!(told.starts_with("a.xml, line 2: it is not well-formed XML (column 12, byte 15)"), "{told}");
     for (text, part) in [
         ("<a><b></a>", "expected </b>"),
         ("<a>", "<a> is not closed"),
@@ -60,7 +60,7 @@ fn other_encodings_are_named_with_the_way_out() {
     let told = Tree::read("a.xml", b"\xff\xfe<\0a\0").unwrap_err().to_string();
     assert!(told.contains("UTF-16"), "{told}");
     let told = Tree::read("a.xml", b"<a>\n\xe4</a>").unwrap_err().to_string();
-    assert!(told.contains("line 2: it is no UTF-8 at byte 4"), "{told}");
+    assert!(told.contains("line 2: it is not UTF-8 at byte 4"), "{told}");
     assert!(Tree::read("a.xml", b"<?xml version='1.0' encoding=\"utf-8\"?><a/>").is_ok());
 }
 

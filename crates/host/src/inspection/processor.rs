@@ -209,7 +209,7 @@ fn largest_apic_id(cpuinfo: &Fact<String>) -> Fact<u32> {
 fn leaves(root: &Root) -> Fact<Vec<CpuidLeaf>> {
     let ask = |leaf| Some(CpuidLeaf { leaf, subleaf: 0, registers: root.cpuid(leaf, 0)? });
     let Some(first) = ask(0) else {
-        return Fact::absent(AbsenceKind::NotKept, "nobody kept the answers of CPUID on this host");
+        return Fact::absent(AbsenceKind::NotKept, "the answers of CPUID were not recorded on this host");
     };
     let mut found = vec![first];
     found.extend(ask(1));

@@ -38,9 +38,10 @@ impl Root {
         }
         match self.read(&kept) {
             Ok(bytes) => known(line, part(&String::from_utf8_lossy(&bytes)).trim_end().to_owned()),
-            Err(error) if kind_of(&error) == AbsenceKind::NotThere => {
-                Fact::absent(AbsenceKind::NotKept, format!("nobody kept what `{line}` says on this host"))
-            }
+            Err(error) if kind_of(&error) == AbsenceKind::NotThere => Fact::absent(
+                AbsenceKind::NotKept,
+                format!("the output of `{line}` was not recorded on this host"),
+            ),
             Err(error) => refusal(line, &error),
         }
     }

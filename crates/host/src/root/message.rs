@@ -45,7 +45,7 @@ impl Root {
                 }
                 Fact { value: Ok(found), evidence: Vec::new() }
             }
-            Err(_) => Fact::absent(AbsenceKind::NotKept, "nobody kept the kernel's log of this host"),
+            Err(_) => Fact::absent(AbsenceKind::NotKept, "the kernel's log was not recorded on this host"),
         }
     }
 

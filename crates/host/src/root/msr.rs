@@ -43,7 +43,7 @@ impl Root {
             (hexadecimal(register)? == u64::from(number)).then(|| answer.trim())
         });
         let Some(answer) = answer else {
-            return Fact::absent(AbsenceKind::NotKept, format!("nobody kept {place} of this host"));
+            return Fact::absent(AbsenceKind::NotKept, format!("{place} was not recorded on this host"));
         };
         if let Some(value) = hexadecimal(answer) {
             return Fact::known(value, place, format!("{value:#018x}"));

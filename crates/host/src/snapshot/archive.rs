@@ -142,7 +142,7 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
                 }
                 manifest = Some(read);
             }
-            _ if manifest.is_none() => return Err(no_snapshot(format!("its first file is no {NAME}"))),
+            _ if manifest.is_none() => return Err(no_snapshot(format!("its first file is not {NAME}"))),
             kind => tree.make(&path).kind = kind,
         }
     }

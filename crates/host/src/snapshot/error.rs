@@ -20,7 +20,7 @@ pub enum SnapshotError {
     },
     /// It is not a snapshot.
     #[error(
-        "{path} is no archive of `exitless snapshot` ({why}); make one with `exitless snapshot OUT.tar.zst` on the host"
+        "{path} is not an archive of `exitless snapshot` ({why}); make one with `exitless snapshot OUT.tar.zst` on the host"
     )]
     NoSnapshot {
         /// The file.

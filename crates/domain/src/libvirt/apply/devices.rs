@@ -61,7 +61,7 @@ impl<'t> Step<'t> {
         for only in ["wwn", "vendor", "product"] {
             if bus == "virtio" && disk.child(only).is_some() {
                 return Err(format!(
-                    "The disk has a <{only}>, which virtio disks have not. Remove it first."
+                    "The disk has a <{only}>, which virtio disks do not have. Remove it first."
                 ));
             }
         }

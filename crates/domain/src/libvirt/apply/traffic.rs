@@ -31,11 +31,11 @@ impl<'t> Step<'t> {
         let element = self.element(device)?;
         let model = &self.definition.devices[device].model;
         if self.definition.devices[device].kind != DeviceKind::Network {
-            return Err(format!("The device {model} is no network interface."));
+            return Err(format!("The device {model} is not a network interface."));
         }
         if !model.starts_with("virtio-net") {
             return Err(format!(
-                "{model} is emulated by QEMU whole; only virtio-net can have it. Change the model first."
+                "{model} is emulated by QEMU completely; only virtio-net can have it. Change the model first."
             ));
         }
         match element.get("type") {
@@ -79,7 +79,7 @@ impl<'t> Step<'t> {
         let made = Made::of(self.driver(element, &order, &[("queues", &number)]));
         let vcpus = self.definition.vcpus.maximum.as_ref().map_or(u32::MAX, |count| count.value);
         if queues > vcpus {
-            return Ok(made.noting(format!("More queues ({queues}) than vCPUs ({vcpus}) serve nobody.")));
+            return Ok(made.noting(format!("More queues ({queues}) than vCPUs ({vcpus}) are of no use.")));
         }
         Ok(made)
     }
@@ -159,10 +159,10 @@ impl<'t> Step<'t> {
     pub(super) fn aio(&self, device: usize, aio: &str) -> Result<Made, String> {
         let element = self.element(device)?;
         if self.definition.devices[device].kind != DeviceKind::Disk {
-            return Err(format!("The device {} is no disk.", self.definition.devices[device].model));
+            return Err(format!("The device {} is not a disk.", self.definition.devices[device].model));
         }
         if !["native", "io_uring", "threads"].contains(&aio) {
-            return Err(format!("QEMU reads disks by threads, native or io_uring; {aio:?} is none of them."));
+            return Err(format!("QEMU reads disks by threads, native or io_uring, and not by {aio:?}."));
         }
         let mut attributes = vec![("io", aio)];
         let mut made = Made::default();

@@ -27,7 +27,7 @@ pub(super) fn model(editor: &mut Editor<'_>, model: &CpuModel) -> Outcome {
         CpuModel::Maximum => "max",
         CpuModel::Named(name) if !name.is_empty() && !name.contains([',', '=']) => name,
         CpuModel::Named(name) => {
-            return Err(format!("{name:?} is no name of a CPU model. `-cpu help` lists them."));
+            return Err(format!("{name:?} is not a CPU model. `-cpu help` lists them."));
         }
         CpuModel::HostModel => {
             return Err(
@@ -60,7 +60,7 @@ pub(super) fn feature(editor: &mut Editor<'_>, name: &str, state: FeatureState) 
     };
     let name = canonical(name);
     if name.is_empty() || name.contains([',', '=', '+']) {
-        return Err(format!("{name:?} is no name of a feature. `-cpu help` lists them."));
+        return Err(format!("{name:?} is not a CPU feature. `-cpu help` lists them."));
     }
     match name.strip_prefix("hv-") {
         Some(name) => hyperv(editor, name, on),
@@ -143,7 +143,7 @@ const NEEDS: &[(&str, &[&str])] = &[
 pub(super) fn hyperv(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
     let name = if name == "apicv" { "avic" } else { name };
     if name.is_empty() || name.contains([',', '=', '+']) {
-        return Err(format!("{name:?} is no name of an enlightenment. QEMU's documentation lists them."));
+        return Err(format!("{name:?} is not an enlightenment. QEMU's documentation lists them."));
     }
     if editor.reading.definition.hyperv(name) == on {
         return Ok(());
@@ -155,7 +155,7 @@ pub(super) fn hyperv(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
     if on {
         let needed = NEEDS.iter().find(|(who, _)| *who == name).map_or(&[] as &[&str], |(_, what)| what);
         if let Some(missing) = needed.iter().find(|needed| !editor.reading.definition.hyperv(needed)) {
-            editor.notes.push(format!("hv-{missing} is on now, for QEMU wants it with hv-{name}."));
+            editor.notes.push(format!("hv-{missing} is on now, because QEMU requires it for hv-{name}."));
             editor.again = true;
             return hyperv(editor, missing, true);
         }

@@ -11,7 +11,7 @@ use crate::{Backend, DeviceKind};
 fn tap(editor: &Editor<'_>, device: usize, what: &str) -> Result<usize, String> {
     let interface = &editor.reading.definition.devices[device];
     if interface.kind != DeviceKind::Network {
-        return Err(format!("{} is no network interface. Name one.", interface.model));
+        return Err(format!("{} is not a network interface. Name one.", interface.model));
     }
     if !interface.model.starts_with("virtio-net") {
         return Err(format!(
@@ -146,7 +146,7 @@ pub(super) fn iothread(editor: &mut Editor<'_>, device: usize, iothread: &str) -
     if !editor.reading.definition.iothreads.iter().any(|thread| thread.id == iothread) {
         if editor.reading.items.iter().any(|item| item.name == "object" && item.value("id") == Some(iothread))
         {
-            return Err(format!("An object is called {iothread} and is no I/O thread. Choose another name."));
+            return Err(format!("The object {iothread} is not an I/O thread. Choose another name."));
         }
         let given = editor.given(number)?;
         editor.add_before(given, "object", &format!("iothread,id={iothread}"));
@@ -161,7 +161,7 @@ pub(super) fn aio(editor: &mut Editor<'_>, device: usize, aio: &str) -> Outcome 
     }
     let this = &editor.reading.definition.devices[device];
     if this.kind != DeviceKind::Disk {
-        return Err(format!("{} is no disk. Name one.", this.model));
+        return Err(format!("{} is not a disk. Name one.", this.model));
     }
     let now = this.aio.as_ref().map_or("threads", |set| set.value.as_str());
     if now == aio {
@@ -213,7 +213,7 @@ fn direct(editor: &mut Editor<'_>, device: usize, number: usize) -> Outcome {
     if lowest_property(item, "cache.direct").is_some_and(|property| switch(&property.value) == Some(true)) {
         return Ok(());
     }
-    let note = "The host's page cache is left out now (cache.direct), for aio=native wants that.";
+    let note = "The host's page cache is bypassed now (cache.direct), because aio=native requires it.";
     editor.notes.push(note.to_owned());
     if item.name != "blockdev" {
         return editor.set(number, "cache", Value::Text("none"));

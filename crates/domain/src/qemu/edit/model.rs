@@ -62,7 +62,9 @@ pub(super) fn change(editor: &mut Editor<'_>, device: usize, model: &str) -> Out
         return Ok(());
     }
     if model.is_empty() || model.contains([',', '=', '{', '$']) || iommu_model(model).is_some() {
-        return Err(format!("{model:?} is no model of a device like this one. `-device help` lists them."));
+        return Err(format!(
+            "{model:?} is not a model of a device like this one. `-device help` lists them."
+        ));
     }
     if old.kind != kind(model) {
         return Err(format!(
