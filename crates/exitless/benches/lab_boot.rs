@@ -1,14 +1,14 @@
-//! How long the laboratories take to boot, and to go on from a snapshot, by the wall clock: the median of several runs of
-//! `lab run --timings`.
+//! The time that laboratories take to boot, and to restore a snapshot, by the wall clock: the median of
+//! several runs of `lab run --timings`.
 //!
-//! A laboratory that is not built is left out; `EXITLESS_BENCH_LABS=1` builds it first. `EXITLESS_BENCH_RUNS` is the
-//! number of runs (3). Criterion is of no use here: a sample takes half a minute.
+//! A laboratory that is not built is left out; `EXITLESS_BENCH_LABS=1` builds it first. `EXITLESS_BENCH_RUNS`
+//! is the number of runs (3). Criterion is not suitable: a sample takes half a minute.
 
 use std::process::{Command, ExitCode, Output, Stdio};
 
 use serde_json::Value;
 
-/// What is shown, by the names that `--timings` gives the parts.
+/// The parts that are shown, by their names in `--timings`.
 const PARTS: [&str; 3] = ["boot or restore", "kernel modules", "in all"];
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn bench() -> Result<(), String> {
             }
             exitless(&["lab", "build", name])?;
         }
-        // The snapshot is there before it is measured.
+        // Makes the snapshot before the measurement.
         run(name, &[])?;
         for (begins, options) in [("snapshot", &[][..]), ("boot", &["--boot"][..])] {
             let timings = (0..runs).map(|_| run(name, options)).collect::<Result<Vec<_>, _>>()?;
@@ -60,7 +60,7 @@ fn bench() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a command that does nothing in a laboratory: the seconds of each of [`PARTS`].
+/// Runs a command that does nothing in a laboratory, and returns the seconds of each of [`PARTS`].
 fn run(name: &str, options: &[&str]) -> Result<[f64; 3], String> {
     let arguments = [&["lab", "run", name, "--timings"], options, &["--", "true"]].concat();
     let output = exitless(&arguments)?;

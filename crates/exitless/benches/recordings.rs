@@ -1,4 +1,4 @@
-//! `exitless report` beside the tools that people use, on the same recordings in the same run.
+//! `exitless report` and other tools on the same recordings in the same run.
 //!
 //! The floor is `cat FILE > /dev/null`: reading the file once from the page cache. Peers that are not installed, or that
 //! do not get through the file, are left out with a word. `EXITLESS_BENCH_EXITS` gives the sizes of perf's recordings in
@@ -30,11 +30,12 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/tests/fix
 const BASES: [(&str, &str); 2] =
     [("perf 6.12", "perf/small.perf.data.zst"), ("perf 6.1", "perf/small61.perf.data.zst")];
 const TRACE_DAT: &str = "trace-cmd/v6-instance.dat.zst";
-/// Without scheduler events: at the joints xenalyze finds vCPUs in states that do not follow each other, and stops.
+/// Without scheduler events: where copies are joined, xenalyze would find inconsistent vCPU states, and stop.
 const XENTRACE: &str = "xentrace/qemu10-a-hvm.trace.zst";
-/// perf 6.12 takes seconds and as much memory as the file for every million exits.
+/// The limit in millions of exits for perf: perf 6.12 takes seconds, and as much memory as the file, for
+/// every million.
 const MOST_FOR_PERF: f64 = 4.5;
-/// trace-cmd takes more than a second for so many.
+/// The limit of exits for trace-cmd, which takes more than a second for so many.
 const EXITS_FOR_TRACE_CMD: usize = 100_000;
 const BYTES_FOR_XENALYZE: usize = 128 << 20;
 
@@ -70,7 +71,7 @@ fn bench() -> Result<(), String> {
             let file = file_of(|path| repeat::repeat(&base, times, path))?;
             let peers = if size <= MOST_FOR_PERF { perf(&file) } else { Vec::new() };
             compare(&file, &format!("perf.data of {recorder}"), times * exits_in(&base)?, runs, peers)?;
-            // Above that there is no peer, and one recording will do.
+            // Above that there is no other tool, and one recording is enough.
             if size > MOST_FOR_PERF {
                 break;
             }
@@ -90,7 +91,7 @@ fn bench() -> Result<(), String> {
     compare(&file, "xentrace", exits, runs, vec![xenalyze])
 }
 
-/// A file that `write` writes.
+/// A file written by `write`.
 fn file_of(write: impl FnOnce(&Path) -> io::Result<()>) -> Result<TempPath, String> {
     let directory = match std::env::var("EXITLESS_BENCH_DIRECTORY") {
         Ok(path) => PathBuf::from(path),

@@ -1,13 +1,14 @@
-//! What watching adds to an exit of a real KVM, in instructions: in the laboratory `intel-apicv`, where the time stamp
-//! counter counts the instructions that are executed, so that the figures are exact and the same every time.
+//! The cost of watching for each exit of a real KVM, in instructions: in the laboratory `intel-apicv`, whose
+//! time stamp counter counts executed instructions, so that the figures are exact and reproducible.
 //!
-//! A guest executes CPUID, each of which is an exit and an entry. Beside it runs nothing, `exitless stat`, `exitless record`
-//! or `perf record` of the same two events. One processor, so that no other one's instructions are in between. Takes some
-//! minutes; the laboratory must be built, and `EXITLESS_BENCH_LABS=1` asks for it.
+//! A guest executes CPUID, each of which is an exit and an entry. It runs alone, and with `exitless stat`,
+//! `exitless record` or `perf record` of the same two events. There is one processor, so that no instructions
+//! of others are counted. Takes some minutes; the laboratory must be built, and `EXITLESS_BENCH_LABS=1`
+//! builds it.
 
 use std::process::{Command, ExitCode, Stdio};
 
-/// The probe runs without rights, so that it cannot watch its exits itself.
+/// The probe runs without privileges, so that it cannot count its exits itself.
 const SCRIPT: &str = r#"
 chmod 666 /dev/kvm; cp "$(command -v exitless)" /tmp/probe; chmod 755 /tmp/probe
 measure() {

@@ -1,4 +1,4 @@
-//! Standard error: log lines, and how far long work has come.
+//! Standard error: log lines, and the progress of long work.
 
 use std::io::IsTerminal;
 use std::sync::mpsc;
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{Progress, Step};
 use tracing::Level;
 
-/// Log lines of the levels that were asked for.
+/// Log lines of the requested levels.
 pub(crate) fn log_to_standard_error(verbose: u8) {
     let level = match verbose {
         0 => Level::WARN,
@@ -24,11 +24,11 @@ pub(crate) fn log_to_standard_error(verbose: u8) {
         .init();
 }
 
-/// Shows the progress of building a laboratory: a bar on a terminal, a line a step elsewhere.
+/// Shows the progress of building a laboratory: a bar on a terminal, otherwise a line for each step.
 pub(crate) struct BuildProgress {
     bar: ProgressBar,
     step: Option<Step>,
-    /// Steps that a line was printed for: those of two builds side by side take turns.
+    /// Steps for which a line was printed, because those of two parallel builds alternate.
     said: Vec<Step>,
 }
 
@@ -85,19 +85,19 @@ impl Drop for BuildProgress {
     }
 }
 
-/// How wide tables on standard output may be, in columns: as wide as the terminal, or else as COLUMNS says.
+/// The width of tables on standard output, in columns: that of the terminal, or else COLUMNS.
 pub(crate) fn width() -> usize {
     let said = || std::env::var("COLUMNS").ok()?.parse().ok();
     let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     terminal.or_else(said).unwrap_or(80)
 }
 
-/// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
+/// Tests whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
 pub(crate) fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Whether the locale's characters are those of Unicode, by POSIX's order of the variables.
+/// Tests whether the locale uses Unicode, with POSIX's precedence of the variables.
 pub(crate) fn shows_unicode() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
@@ -105,8 +105,8 @@ pub(crate) fn shows_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The present step of long work on standard error: on a terminal one line that is written over again, elsewhere a line for
-/// each step.
+/// The current step of long work on standard error: on a terminal one line that is overwritten, otherwise a
+/// line for each step.
 pub(crate) struct StatusLine {
     bar: ProgressBar,
 }
@@ -129,12 +129,12 @@ impl StatusLine {
         self.show(text);
     }
 
-    /// Tells more of the present step, on a terminal alone.
+    /// Shows details of the current step, only on a terminal.
     pub(crate) fn show(&self, text: impl Into<String>) {
         self.bar.set_message(text.into());
     }
 
-    /// Shows the runs of a measurement, with `before` before each; another operation is a step.
+    /// Shows the runs of a measurement, each after `before`; a new operation is a step.
     pub(crate) fn measurement(&self, before: &str) -> impl FnMut(experiment::prove::Progress) {
         let mut present = None;
         move |progress| {
@@ -154,7 +154,7 @@ impl Drop for StatusLine {
     }
 }
 
-/// Says what is waited for when it takes longer than a moment: on a terminal until it is over, elsewhere by one line.
+/// Shows what is waited for, if it takes longer than a moment: on a terminal until it is over, elsewhere by one line.
 pub(crate) struct Waiting {
     watcher: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
@@ -170,7 +170,7 @@ impl Waiting {
         let (end, ended) = mpsc::channel::<()>();
         let what = what.into();
         let watcher = std::thread::spawn(move || {
-            // The other end is dropped, and says nothing before.
+            // The sender sends nothing; it is dropped at the end.
             if ended.recv_timeout(moment) != Err(mpsc::RecvTimeoutError::Timeout) {
                 return;
             }
@@ -186,7 +186,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some((end, watcher)) = self.watcher.take() {
             drop(end);
-            // It only draws; that it failed changes nothing.
+            // It only draws, so its failure does not matter.
             let _ = watcher.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C and termination: the work under way is told to stop, and cleans up after itself.
+//! Ctrl-C and termination: the work in progress is told to stop, and cleans up.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! The command: parse, call, render; one file per subcommand and no logic of its own.
+//! The command: parse, call, render; one file for each subcommand, and no logic of its own.
 
 mod commands;
 mod console;
@@ -22,7 +22,7 @@ use crate::commands::{
 #[derive(Debug, Parser)]
 #[command(name = "exitless", version, max_term_width = 100)]
 struct Arguments {
-    /// Say more on standard error; twice for everything.
+    /// Print more on standard error; twice for everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -31,15 +31,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Examine this host: whether it can run guests without interrupt exits, whether that is on, and for each running VM
-    /// whether it is active, and what mends it if not.
+    /// Examine this host: can it run guests without interrupt exits, is that enabled, and is it active for
+    /// each running VM; with a fix if not.
     ///
-    /// With --verbose, all that each check rests on is shown, and what says so.
+    /// With --verbose, all evidence of each check is shown, with its source.
     ///
-    /// Exit status: 0 when nothing failed; 1 when something did; 2 for a wrong command line, or a VM, directory or archive
-    /// that is not there; 4 when an archive is damaged and what is whole of it was used; 125 when nothing could be read.
+    /// Exit status: 0 when nothing failed; 1 when something did; 2 for a wrong command line, or a VM,
+    /// directory or archive that does not exist; 4 when an archive is damaged and its undamaged part was
+    /// used; 125 when nothing could be read.
     Doctor(doctor::Arguments),
-    /// Show what interrupt virtualization is worth: both arms, on this host or in a laboratory.
+    /// Measure the effect of interrupt virtualization: both arms, on this host or in a laboratory.
     ///
     /// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 2 for a wrong command line;
     /// 3 when the exits that were counted contradict an arm; 125 when nothing could be measured; 130 when interrupted.
@@ -51,108 +52,116 @@ enum Command {
     Probe(probe::Arguments),
     /// Count the VM exits of this host's VMs as they happen, in the kernel, with their handling times.
     ///
-    /// Exit status: 0; 1 when the VMs that were asked for by --vm ended meanwhile; 2 for a wrong command line or a VM that is
-    /// not there; 125 when exits cannot be counted here.
+    /// Exit status: 0; 1 when the VMs selected by --vm ended meanwhile; 2 for a wrong command line or a VM
+    /// that does not exist; 125 when exits cannot be counted here.
     Stat(stat::Arguments),
     /// Record every VM exit of this host's VMs, or only their sums, for `report`, `diff` and `timeline`.
     ///
-    /// Exit status: 0, or that of the command; 1 when the recording could not be written to its end, or the VMs that were
-    /// asked for by --vm ended before it; 2 for a wrong command line or a VM that is not there; 125 when exits cannot be
+    /// Exit status: 0, or that of the command; 1 when the recording could not be written to its end, or the VMs
+    /// of --vm ended before it; 2 for a wrong command line or a VM that does not exist; 125 when exits cannot be
     /// recorded here.
     Record(record::Arguments),
     /// Watch the VM exits of this host's VMs on a page: by VM, by reason, by vCPU, down to ports and registers.
     ///
-    /// Exit status: 0, however it is ended; 2 for a wrong command line, a VM that is not there, or without a terminal;
-    /// 125 when exits cannot be counted here.
+    /// Exit status: 0, however it is ended; 2 for a wrong command line, a VM that does not exist, or without
+    /// a terminal; 125 when exits cannot be counted here.
     Top(top::Arguments),
-    /// Tell of each VM whether interrupt virtualization (APICv, AVIC, x2AVIC) is active for it now, and the evidence.
+    /// Verify for each VM whether interrupt virtualization (APICv, AVIC, x2AVIC) is active now, with the
+    /// evidence.
     ///
-    /// Exit status: 0 when it is active for all VMs; 1 when it is inhibited for some; 2 when that cannot be told, or for
-    /// a wrong command line; 125 when the tool itself failed.
+    /// Exit status: 0 when it is active for all VMs; 1 when it is inhibited for some; 2 when the state is
+    /// unknown, or for a wrong command line; 125 when the tool itself failed.
     Verify(verify::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///
-    /// Exit status: 0 when all was read; 2 for a wrong command line or a file that is not there; 4 when a recording is
-    /// damaged and what is whole of it was used; 125 when nothing could be read.
+    /// Exit status: 0 when all was read; 2 for a wrong command line or a file that does not exist; 4 when a
+    /// recording is damaged and its undamaged part was used; 125 when nothing could be read.
     Report(report::Arguments),
-    /// Predict which exits of recordings, or of this host, would go with interrupt virtualization, and which would stay.
+    /// Predict which exits of recordings, or of this host, interrupt virtualization would avoid, and which
+    /// would remain.
     ///
-    /// Exit status: as of `report`; 2 also when --for names the technology of another vendor than the recording's.
+    /// Exit status: as of `report`; 2 also when --for names the technology of another vendor than the
+    /// recording's.
     Predict(predict::Arguments),
-    /// Name the devices that cause the exits of VMs, what they cost, and what to change in QEMU, libvirt or the guest.
+    /// Name the devices that cause the exits of VMs, their cost, and the changes in QEMU, libvirt or the
+    /// guest that avoid them.
     ///
     /// Exit status: as of `report`; 1 with --idle when a VM has more exits than its budget.
     Advise(advise::Arguments),
-    /// Sample what the host does while it handles exits: functions of the kernel and of device models by exit reason, as
+    /// Sample the host's work during exits: functions of the kernel and of device models by exit reason, as
     /// tables and as a flame graph.
     ///
-    /// Exit status: 0, also when Ctrl-C ended it early, for what was sampled is shown; 2 for a wrong command line, or a VM
-    /// or file that is not there; 4 when a file is damaged and what is whole of it was used; 125 when nothing can be sampled
-    /// here or an output cannot be written.
+    /// Exit status: 0, also when Ctrl-C ended it early, because the samples until then are shown; 2 for a
+    /// wrong command line, or a VM or file that does not exist; 4 when a file is damaged and its undamaged
+    /// part was used; 125 when nothing can be sampled here or an output cannot be written.
     Profile(profile::Arguments),
     /// Draw the VM exits of recordings over time.
     ///
     /// Exit status: as of `report`.
     Timeline(timeline::Arguments),
-    /// Compare two recordings, or two sets of them: what changed, by how much, and how sure that is.
+    /// Compare two recordings, or two sets of them: the changes, their sizes, and their certainty.
     ///
-    /// Exit status: as of `report`; 2 also when the recordings are of unlike machines.
+    /// Exit status: as of `report`; 2 also when the recordings are of different kinds of machines.
     Diff(diff::Arguments),
     /// List the VMs that run on this host, with their vCPUs, threads and devices, and KVM's counters of them.
     ///
-    /// Exit status: 0 when all was found; 1 when a VM's counters could not be read, or a process that looks like a
-    /// VM may not be looked into; 2 for a wrong command line, or when no VM has the name; 125 when nothing could be
-    /// read.
+    /// Exit status: 0 when all was found; 1 when a VM's counters could not be read, or a process that looks
+    /// like a VM cannot be examined; 2 for a wrong command line, or when no VM has the name; 125 when nothing
+    /// could be read.
     Vms(vms::Arguments),
     /// Definitions of VMs: QEMU's arguments, and libvirt's XML.
     #[command(subcommand)]
     Vm(vm::Command),
-    /// Switch interrupt virtualization of this host on: show the steps as differences and commands, or make them.
+    /// Switch interrupt virtualization of this host on: show the steps as diffs and commands, or make them.
     ///
-    /// Exit status: 0 when all that was asked for is so, was made, or could be; 1 when it is refused or a step is blocked
-    /// or failed; 2 for a wrong command line; 125 when the host or the journal cannot be read or written.
+    /// Exit status: 0 when everything requested is in force, was made, or could be made; 1 when it is refused
+    /// or a step is blocked or failed; 2 for a wrong command line; 125 when the host or the journal cannot be
+    /// read or written.
     Enable(enable::Arguments),
     /// Switch interrupt virtualization of this host off: the other arm of a test.
     ///
     /// Exit status: as of `enable`.
     Disable(enable::Arguments),
-    /// Undo what exitless changed of this host, the newest change first, also after a crash.
+    /// Undo the changes that exitless made on this host, the newest first, also after a crash.
     ///
-    /// Exit status: 0 when nothing is left to undo; 1 when something is left: others changed it since, its process still
-    /// runs, it takes a script to undo it, or it failed; also when a line of the journal is damaged; 2 for a wrong command line; 125 when the journal cannot be read or written.
+    /// Exit status: 0 when nothing is left to undo; 1 when something is left: others changed it since, its
+    /// process still runs, it needs a script to undo it, or it failed; also when a line of the journal is
+    /// damaged; 2 for a wrong command line; 125 when the journal cannot be read or written.
     Restore(restore::Arguments),
-    /// Keep all that is read to judge this host in one archive, without secrets, so that it can be judged elsewhere.
+    /// Save all facts by which this host is judged in one archive, without secrets, so that it can be judged
+    /// elsewhere.
     ///
-    /// Exit status: 0; 1 when this user may not read all of it, and the archive has the rest; 2 for a wrong command line;
-    /// 4 when --root is a damaged archive, of which the whole part was used; 125 when nothing could be read or written.
+    /// Exit status: 0; 1 when this user may not read some of them, and the archive has the rest; 2 for a
+    /// wrong command line; 4 when --root is a damaged archive, whose undamaged part was used; 125 when
+    /// nothing could be read or written.
     Snapshot(snapshot::Arguments),
     /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
     ///
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
     /// nothing can be traced.
     Trace(trace::Arguments),
-    /// Studies: what a setting does to workloads in VMs, with intervals on every difference.
+    /// Studies of the effect of settings on workloads in VMs, with intervals for every difference.
     #[command(subcommand)]
     Experiment(experiment_command::Command),
-    /// Try one change of a plan's guests after the other, and keep those that a study of it finds better.
+    /// Try changes of a plan's guests in turn, and keep those that a study finds better.
     ///
-    /// Each change is measured against the best so far. It starts guests of its own, or uses those that the plan names; no
-    /// other VM is touched. What was made is kept; the same command goes on.
+    /// Each change is compared with the best so far. It starts its own guests, or uses those that the plan
+    /// names; other VMs are not touched. Completed runs are kept; the same command continues.
     ///
-    /// Exit status: 0 when every change was tried, whatever was kept; 1 when runs of some step failed for good, or a change
-    /// of the host could not be undone; 2 for a wrong command line or plan, or a folder that holds something else; 125 when
-    /// the tuning could not go on; 130 when interrupted.
+    /// Exit status: 0 when every change was tried, whether kept or not; 1 when runs of some step failed for
+    /// good, or a change of the host could not be undone; 2 for a wrong command line or plan, or a folder
+    /// that holds something else; 125 when the tuning could not continue; 130 when interrupted.
     Tune(tune::Arguments),
     /// Serve virtio devices of many VMs from shared I/O workers.
     #[command(subcommand)]
     Iocm(iocm_command::Command),
-    /// The image that guests of studies are started from.
+    /// The image from which guests of studies are started.
     #[command(subcommand)]
     Guest(guest::Command),
-    /// Ask a server, or publish messages, at a fixed rate: what of it is attained, and with which latency.
+    /// Send requests or publish messages at a fixed rate, and measure the attained rate and the latency.
     #[command(subcommand)]
     Load(load::Command),
-    /// A real KVM host in an emulator, for all who lack the hardware.
+    /// A real KVM host in an emulator, for users without the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
     #[command(name = lab::SELF_TEST, hide = true)]

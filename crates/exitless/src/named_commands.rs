@@ -1,4 +1,4 @@
-//! Commands of ours that messages, cures and tables name: whoever types one is not told that there is none.
+//! Checks that commands in messages, fixes and tables exist.
 
 use std::path::{Path, PathBuf};
 
@@ -29,20 +29,21 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
-/// What begins like a command and is none: lines of a guest's console, and what files say they are.
+/// Texts that begin like a command and are not: lines of a guest's console, and headers of files.
 const OTHERS: &[&str] = &["exitless agent:", "exitless guest up", "exitless recording", "exitless {"];
 
-/// The commands in a text: after a quotation mark or a backquote, or as a word of a cure, up to what cannot be part of one.
+/// The commands in a text: after a quotation mark or a backquote, or as a word of a fix, up to a character
+/// that cannot be part of one.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    // A text in a source goes on in the next line after a backslash.
+    // A string in a source continues on the next line after a backslash.
     let text = text.replace("\\\n", " ");
     for (at, _) in text.match_indices("exitless ") {
         let opened = text[..at].chars().next_back();
         let closing = match opened {
             Some('`') => "`\n",
             Some('"') => "\"\n",
-            // In the middle of a cure: `..., then exitless verify`.
+            // In the middle of a fix: `..., then exitless verify`.
             Some(' ') if text[..at].ends_with("then ") => "\",;`\n",
             _ => continue,
         };
@@ -58,13 +59,13 @@ fn commands(text: &str) -> Vec<String> {
 }
 
 fn check(command: &str) -> Result<(), String> {
-    // What stands for something else is any word.
+    // A placeholder is replaced by any word.
     let words = command.split_whitespace().map(|word| if word.contains(['{', '}']) { "1" } else { word });
     match Arguments::try_parse_from(words) {
         Ok(Arguments { command: Command::Enable(how) | Command::Disable(how), .. }) => how.says_what(),
         Ok(_) => Ok(()),
         Err(error) => match error.kind() {
-            // A command that is talked of, not one to be typed.
+            // A mention of a command, not one to type.
             ErrorKind::InvalidValue if error.to_string().contains("a value is required") => Ok(()),
             ErrorKind::MissingRequiredArgument
             | ErrorKind::MissingSubcommand
@@ -81,7 +82,7 @@ fn every_command_that_is_named_can_be_typed() {
     let mut wrong = Vec::new();
     for path in sources() {
         let text = std::fs::read_to_string(&path).unwrap();
-        // Tests beside the code come last.
+        // Tests are at the end of a file.
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         for command in commands(code) {
             checked += 1;

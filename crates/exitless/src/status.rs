@@ -1,4 +1,4 @@
-//! Exit statuses, and how an error is told.
+//! Exit statuses, and the printing of errors.
 
 use std::error::Error;
 use std::io;
@@ -16,34 +16,34 @@ use iocm::control::client::ClientError;
 use iocm::running::StartError;
 use iocm::safety::SafetyError;
 
-/// The host has one arm of the comparison only.
+/// The host has only one arm of the comparison.
 pub(crate) const ONE_ARM: u8 = 1;
-/// Some of what was asked for could not be measured or read.
+/// Some measurements or reads failed.
 pub(crate) const SOME_FAILED: u8 = 1;
-/// Something is to be mended.
+/// There is something to fix.
 pub(crate) const TO_MEND: u8 = 1;
-/// What was asked of the host is refused, blocked, or failed.
+/// The requested change of the host is refused, blocked, or failed.
 pub(crate) const REFUSED: u8 = 1;
-/// A VM that should be at rest has more exits than its budget.
+/// A VM that should be idle has more exits than its budget.
 pub(crate) const ABOVE_BUDGET: u8 = 1;
 /// An aim of an evaluation was missed.
 pub(crate) const AIM_MISSED: u8 = 1;
 /// Interrupt virtualization is not active for some VM.
 pub(crate) const INHIBITED: u8 = 1;
-/// Whether it is active cannot be told.
+/// The state is unknown.
 pub(crate) const CANNOT_TELL: u8 = 2;
-/// The kernel's evidence contradicts what the host says of itself.
+/// The kernel's evidence contradicts the host's settings.
 pub(crate) const CONTRADICTED: u8 = 3;
-/// A recording is damaged; what is whole of it was used.
+/// A recording is damaged; its undamaged part was used.
 pub(crate) const DAMAGED: u8 = 4;
 /// The command line was wrong, or an input was missing.
 pub(crate) const USAGE: u8 = 2;
-/// The tool itself failed. Commands run in a laboratory keep their own statuses apart from it.
+/// The tool itself failed. Different from the statuses of commands run in a laboratory.
 pub(crate) const FAILED: u8 = 125;
 /// Ctrl-C or a termination signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Prints the error with its causes, once, and gives the exit status.
+/// Prints the error with its causes, once, and returns the exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
@@ -51,7 +51,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("exitless: {}", harmless(&error.to_string()));
     let mut shown = error.to_string();
     for cause in error.chain().skip(1) {
-        // Some libraries repeat their cause in their own message.
+        // Some libraries repeat the cause in their message.
         let text = cause.to_string();
         if !shown.contains(&text) {
             eprintln!("  because: {}", harmless(&text));
@@ -61,12 +61,13 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// A message has names that come from files and other programs. Its own line ends stay.
+/// Removes control characters, because messages contain names from files and other programs. Line ends are
+/// kept.
 fn harmless(text: &str) -> String {
     text.lines().map(exits::printable).collect::<Vec<_>>().join("\n")
 }
 
-/// What was asked for cannot be: the command line names something that is not there.
+/// The request is not valid: the command line names something that does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
@@ -108,7 +109,7 @@ fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The failure of a result's folder, however it was reached.
+/// The error of a result's folder, from any source.
 fn store(error: &anyhow::Error) -> Option<&StoreError> {
     match error.downcast_ref() {
         Some(CoordinateError::Store(failed)) => Some(failed),

@@ -1,4 +1,4 @@
-//! Time and memory of commands, taken in turn.
+//! Time and memory of commands, run in turn.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,7 +26,7 @@ impl Contender {
         command
     }
 
-    /// Whether the command is there and can do it.
+    /// Tests whether the command exists and succeeds.
     pub(crate) fn trial(&self) -> Result<(), String> {
         let status = self.command().status().map_err(|error| error.to_string())?;
         if status.success() { Ok(()) } else { Err(format!("{status}")) }
@@ -50,7 +50,7 @@ impl Measured {
         median(&self.cpu_ms)
     }
 
-    /// The most that was resident.
+    /// The largest resident memory.
     pub(crate) fn memory_mb(&self) -> f64 {
         self.memory_mb.iter().copied().fold(0.0, f64::max)
     }
@@ -62,7 +62,7 @@ fn median(values: &[f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Runs all commands so many times, one after the other.
+/// Runs all commands this many times, in turn.
 pub(crate) fn in_turn(contenders: &[Contender], runs: usize) -> Result<Vec<Measured>, String> {
     let mut all: Vec<_> = contenders.iter().map(|_| Measured::default()).collect();
     for _ in 0..runs {
@@ -79,7 +79,7 @@ pub(crate) fn in_turn(contenders: &[Contender], runs: usize) -> Result<Vec<Measu
     Ok(all)
 }
 
-/// CPU time (ms) and the most resident memory (MB) of a child, at its end.
+/// CPU time (ms) and the largest resident memory (MB) of a child, at its end.
 fn wait(child: Child) -> io::Result<(f64, f64)> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     let mut status = 0;

@@ -1,13 +1,14 @@
-//! Makes a long recording of trace-cmd from a short one of version 6: its pages again and again, each time later.
+//! Makes a long recording of trace-cmd from a short one of version 6: its pages repeated, each time with
+//! later times.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// What the places of the processors' pages follow (trace-cmd.dat.v6(5)).
+/// The mark before the offsets of the processors' pages (trace-cmd.dat.v6(5)).
 const MARK: &[u8] = b"flyrecord\0";
 const PAGE: usize = 4096;
-/// Between one time and the next: longer than what a page holds.
+/// The time between two copies: longer than the time span of a page.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -18,12 +19,12 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Writes `recording` with the pages of its last buffer so many times in a row to `path`; they go to the end of the
-/// file, where the places are made to point to.
+/// Writes `recording` to `path` with the pages of its last buffer repeated; they are appended to the file,
+/// and the offsets point there.
 pub(crate) fn repeat(recording: &[u8], times: usize, path: &Path) -> io::Result<()> {
     let mark = recording.windows(MARK.len()).rposition(|bytes| bytes == MARK);
     let places = mark.ok_or_else(|| io::Error::other("the recording has no pages"))? + MARK.len();
-    // What follows the last processor's place is no page of the file.
+    // The bytes after the last processor's offset are not a page of the file.
     let places = (0..).map(|number| places + 16 * number).map_while(|at| {
         let (from, length) = (u64_at(recording, at), u64_at(recording, at + 8));
         let there =

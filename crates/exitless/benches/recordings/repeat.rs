@@ -1,18 +1,18 @@
-//! Makes a long recording of perf from a short one: its records again and again, each time later.
+//! Makes a long recording of perf from a short one: its records repeated, each time with later times.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// `PERF_RECORD_SAMPLE`, and the round that says that all buffers were read.
+/// `PERF_RECORD_SAMPLE`, and the round that marks that all buffers were read.
 const SAMPLE: u32 = 9;
 const ROUND: u32 = 68;
-/// Where the samples of `perf kvm stat record` hold their time: behind header, identifier, address and thread.
+/// The offset of the time in samples of `perf kvm stat record`: after header, identifier, address and thread.
 const TIME_AT: usize = 32;
 const HEADER: usize = 104;
 const FEATURE_BITS_AT: usize = 72;
 const SECTION: usize = 16;
-/// Between one time and the next.
+/// The time between two copies.
 const PAUSE_NS: u64 = 1_000_000;
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -23,7 +23,7 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// The records' places and sizes.
+/// The offsets and sizes of records.
 fn records(data: &[u8]) -> impl Iterator<Item = (usize, u32, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -36,8 +36,8 @@ fn records(data: &[u8]) -> impl Iterator<Item = (usize, u32, usize)> {
     })
 }
 
-/// Writes `recording` so many times in a row to `path`: everything once, then samples and rounds alone. What
-/// the header says of places is corrected.
+/// Writes `recording` repeatedly to `path`: everything once, then only samples and rounds. Offsets in the
+/// header are corrected.
 pub(crate) fn repeat(recording: &[u8], times: usize, path: &Path) -> io::Result<()> {
     let (data_at, data_length) = (u64_at(recording, 40) as usize, u64_at(recording, 48) as usize);
     let data = &recording[data_at..data_at + data_length];

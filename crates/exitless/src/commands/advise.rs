@@ -1,4 +1,4 @@
-//! `exitless advise`: which device models cause exits, what they cost, and what to change.
+//! `exitless advise`: the device models that cause exits, the cost of these, and the changes that avoid them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
@@ -27,43 +27,43 @@ use crate::console::StatusLine;
 use crate::status::{ABOVE_BUDGET, Usage};
 use crate::{console, interrupt};
 
-/// How often VMs are looked for while this host is watched, and how long at least between.
+/// The number of searches for VMs during an observation, and their least interval.
 const LOOKS: u32 = 10;
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// How long QEMU's monitor may take.
+/// The time limit of QEMU's monitor.
 const MONITOR: Duration = Duration::from_secs(1);
 
 /// Arguments of `advise`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Recordings of perf, trace-cmd, tracefs, xentrace or exitless; `-` is standard input. Without any this host is
-    /// watched.
+    /// Recordings of perf, trace-cmd, tracefs, xentrace or exitless; `-` is standard input. Without any, this
+    /// host is observed.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     part: PartArguments,
-    /// How long to watch this host: 10s, 2min.
+    /// The time to observe this host: 10s, 2min.
     #[arg(
         long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s",
         conflicts_with_all = ["files", "from", "to"]
     )]
     duration: u64,
-    /// The definition of the recorded VM: a file with QEMU's arguments or libvirt's XML, a process, a running VM by its
-    /// name, or a domain of libvirt's. VMs of this host that are watched need none.
+    /// The definition of the recorded VM: a file with QEMU's arguments or libvirt's XML, a process, a running
+    /// VM by its name, or a domain of libvirt. Not needed for running VMs of this host.
     #[arg(long, value_name = "FILE|PID|NAME|libvirt:NAME", requires = "files")]
     definition: Option<String>,
-    /// Sample the host too, and name of each device the functions in which its exits are handled; or take these from a FILE
-    /// that `exitless profile --output` wrote.
+    /// Also sample the host, and show for each device the functions that handle its exits; or read these
+    /// samples from a FILE of `exitless profile --output`.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     profile: Option<Option<PathBuf>>,
-    /// Judge VMs that should be at rest: how often they exit, and what wakes them.
+    /// Judge VMs that should be idle: the rate of their exits, and the causes of wake-ups.
     #[arg(long)]
     idle: bool,
-    /// With --idle, the exits a second that a VM may have.
+    /// With --idle, the exits a second that a VM is allowed.
     #[arg(long, value_name = "EXITS", default_value_t = 100, requires = "idle")]
     budget: u32,
-    /// Show so many rows of each VM.
+    /// Show this many rows of each VM.
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     top: usize,
     /// Print everything as JSON.
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What exits there were, what is known of their VMs, and where their time went.
+/// The exits, the facts of their VMs, and the functions that took their time.
 struct Observed {
     recordings: Recordings,
     facts: BTreeMap<u32, Facts>,
@@ -105,7 +105,7 @@ struct Observed {
     hot: Option<hotspots::Recording>,
 }
 
-/// What the threads of each VM took while it was watched.
+/// The CPU time of each VM's threads during the observation.
 type Threads = BTreeMap<u32, Vec<Spent>>;
 
 fn audits<'a>(advice: &Advice<'a>, budget: u32, threads: &Threads) -> Vec<Audit<'a>> {
@@ -116,7 +116,7 @@ fn audits<'a>(advice: &Advice<'a>, budget: u32, threads: &Threads) -> Vec<Audit<
     advice.vms.iter().map(one).collect()
 }
 
-/// The exits of recordings, and what the given definition says of their VM.
+/// The exits of recordings, and the facts from the given definition of their VM.
 fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
     arguments.part.check()?;
     arguments.files.iter().try_for_each(|file| check_file(file))?;
@@ -141,7 +141,8 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
     Ok(Observed { recordings, facts, threads: BTreeMap::new(), hot: None })
 }
 
-/// The exits of this host from now on, what its VMs' command lines say, and where their PCI devices are.
+/// The exits of this host from now on, the facts from its VMs' command lines, and the addresses of their PCI
+/// devices.
 fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     let stop = interrupt::flag()?;
     let found = Vms::discover(Path::new(HOST))?;
@@ -159,12 +160,12 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     line.step(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
     let end = Instant::now() + duration;
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
-    // A VM may come and go while exits are counted, so its command line is not looked for at the end alone.
+    // A VM may start or end during the count, so command lines are read several times.
     loop {
         for vm in Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default() {
             see(&mut seen, vm);
         }
-        // What was seen until a signal is advised on too.
+        // Exits until a signal are used too.
         let now = Instant::now();
         if now >= end || !pause(end.min(now + (duration / LOOKS).max(LEAST_BETWEEN_LOOKS)), &stop) {
             break;
@@ -185,7 +186,7 @@ fn spent(seen: &BTreeMap<u32, Seen>) -> Threads {
     seen.iter().map(|(&pid, one)| (pid, one.spent())).collect()
 }
 
-/// The same with samples of what the host does meanwhile.
+/// Observes with samples of the host's work.
 fn profiled(watch: &Watch, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Observed> {
     let profiler = Profiler::attach(Path::new(HOST), watch, &Sampling::default())?;
     let source = LiveSource::of(profiler.collector());
@@ -212,13 +213,13 @@ fn observed(
     Observed { recordings: source.recordings(profile), facts, threads, hot }
 }
 
-/// A VM that was there while exits were counted.
+/// A VM that was running during the count.
 struct Seen {
     vm: Vm,
     threads: ThreadReading,
-    /// Where its PCI devices were when they could be asked for last.
+    /// The last known address regions of its PCI devices.
     bars: Vec<Bar>,
-    /// Whether it has no monitor that answers.
+    /// It has no monitor that answers.
     is_silent: bool,
 }
 
@@ -228,7 +229,7 @@ impl Seen {
         Self { vm, threads, bars: Vec::new(), is_silent: false }
     }
 
-    /// Asks for its PCI devices: firmware and the guest's kernel move them while they boot.
+    /// Asks for its PCI devices: firmware and the guest's kernel move them during the boot.
     fn look(&mut self) {
         if self.is_silent {
             return;
@@ -238,7 +239,7 @@ impl Seen {
             Ok(bars) => self.bars = bars,
             Err(error) => {
                 self.is_silent = true;
-                tracing::info!("PCI devices of {} are not told by their addresses: {error}", self.vm.name);
+                tracing::info!("Addresses of PCI devices of {} are unknown: {error}", self.vm.name);
             }
         }
     }
@@ -249,7 +250,7 @@ impl Seen {
     }
 }
 
-/// What the command line of a running VM says, where it is one of QEMU.
+/// The facts from the command line of a running VM, if it is QEMU.
 fn facts_of(vm: &Vm) -> Option<Facts> {
     // A NUL after each argument, as in /proc/PID/cmdline.
     let bytes: Vec<u8> = vm.arguments.iter().flat_map(|one| [one.as_bytes(), b"\0"].concat()).collect();

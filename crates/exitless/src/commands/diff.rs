@@ -1,4 +1,4 @@
-//! `exitless diff`: what changed from one recording to another.
+//! `exitless diff`: the changes from one recording to another.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufWriter, Write};
@@ -19,25 +19,26 @@ use crate::{console, status};
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The recording before; several of them are joined by commas. `-` is standard input.
+    /// The recording before; several are separated by commas. `-` is standard input.
     #[arg(value_name = "BEFORE")]
     before: OsString,
-    /// The recording after, or several.
+    /// The recording after; several are separated by commas.
     #[arg(value_name = "AFTER")]
     after: OsString,
     #[command(flatten)]
     part: PartArguments,
-    /// What rows are told apart by: reason, vm, vcpu, port, mmio, msr, apic, ipi, or several with commas.
+    /// Group rows by: reason, vm, vcpu, port, mmio, msr, apic, ipi, or several with commas.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
     by: Vec<Dimension>,
-    /// What rows are ordered by: the change of the handling time, of the rate of exits or of the mean, worst first
-    /// (time, rate, mean); exits; or name.
+    /// Sort rows by: the change of the handling time, of the rate of exits or of the mean, worst first (time,
+    /// rate, mean); exits; or name.
     #[arg(long, value_name = "WHAT", default_value_t)]
     sort: ComparisonOrder,
-    /// Only so many rows: those that changed most, either way. One more has the sums of all others.
+    /// Show only this many rows: those that changed most in either direction. One more row has the sums of
+    /// all others.
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
-    /// Operations of the workload before (requests, transactions, IPIs): figures are for each of them then.
+    /// Operations of the workload before (requests, transactions, IPIs): figures are then for each operation.
     #[arg(long, value_name = "COUNT", requires = "operations_after", value_parser = clap::value_parser!(u64).range(1..))]
     operations_before: Option<u64>,
     /// Operations of the workload after.
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
     /// Compare recordings of different processors, instruction sets or hypervisors too.
     #[arg(long)]
     allow_unlike: bool,
-    /// Decides the draws that intervals are made of: the same number gives the same intervals.
+    /// The seed of the intervals' bootstrap: the same number gives the same intervals.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
     /// Print everything as JSON.
@@ -60,7 +61,7 @@ pub(crate) struct Arguments {
     html: Option<PathBuf>,
 }
 
-/// The recordings of one side, each by itself, with their exits over time as rows are told apart.
+/// The recordings of one side, each separately, with their exits over time by the grouping of rows.
 #[derive(Default)]
 struct Side {
     recordings: Vec<Recordings>,
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }))
 }
 
-/// What commas join, unless there is a file of just that name.
+/// Splits at commas, unless a file has exactly that name.
 fn files(joined: &OsStr) -> Vec<PathBuf> {
     if Path::new(joined).exists() {
         return vec![PathBuf::from(joined)];
@@ -118,7 +119,7 @@ fn files(joined: &OsStr) -> Vec<PathBuf> {
 }
 
 fn read(files: &[PathBuf], grouping: &Grouping, arguments: &Arguments) -> anyhow::Result<Side> {
-    // The profile's own timeline knows VMs and reasons.
+    // The profile's own timeline is by VM and reason.
     let is_finer = grouping.dimensions().any(|by| !matches!(by, Dimension::Vm | Dimension::Reason));
     let mut side = Side::default();
     for file in files {
@@ -150,7 +151,7 @@ impl Side {
     }
 }
 
-/// Sorts exits into their rows while they are read.
+/// Sorts exits into rows while they are read.
 struct Grouped(GroupedTimeline);
 
 impl Sink for Grouped {
@@ -161,7 +162,7 @@ impl Sink for Grouped {
 
 impl Destination for Grouped {}
 
-/// What the sides differ in, if they may be compared all the same.
+/// The differences between the sides, if they may still be compared.
 fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) -> anyhow::Result<Vec<Unlike>> {
     let unlike = traces::unlike(before, after);
     let forbidding: Vec<_> =
@@ -169,7 +170,7 @@ fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) ->
     if !forbidding.is_empty() && !arguments.allow_unlike {
         return Err(Usage(format!(
             "The recordings are of unlike machines ({}), so their figures say little of each other; \
-             --allow-unlike compares them all the same",
+             --allow-unlike compares them nevertheless",
             forbidding.join("; ")
         ))
         .into());
@@ -183,7 +184,7 @@ fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, &report::json::comparison(compared))?;
         writeln!(out)?;
     } else if arguments.csv {
-        // There is no room for them in a table of values.
+        // A table of values has no room for them.
         compared.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
         out.write_all(report::csv::comparison(compared).as_bytes())?;
     } else {

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// The host: a directory that stands for /, or an archive of `exitless snapshot`.
     #[arg(long, value_name = "DIR|ARCHIVE", default_value = "/")]
     root: PathBuf,
-    /// Of the running VMs only this one, by its name or process; may be given more than once.
+    /// Examine only this running VM, by its name or process; may be given more than once.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
     /// Print JSON.
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Runs the subcommand. `verbose` is the program's own option: all evidence and sources are shown then.
+/// Runs the subcommand. `verbose` is the program's global option: all evidence and sources are shown then.
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCode> {
     let Opened { root, warnings, .. } = open(&arguments.root)?;
     for warning in &warnings {
@@ -78,7 +78,7 @@ fn open(path: &Path) -> anyhow::Result<Opened> {
     })
 }
 
-/// The VMs of a host, as they are selected.
+/// The VMs of a host, in the form for selection.
 fn running(host: &Inspection) -> Vms {
     let running = &host.running;
     let vms = running.vms.get().map_or(&[][..], Vec::as_slice).iter().map(|one| one.vm.clone());
@@ -90,7 +90,7 @@ fn running(host: &Inspection) -> Vms {
     }
 }
 
-/// What KVM keeps of the VMs now. Nothing is watched: reading takes no longer than it must.
+/// KVM's current state of the VMs. Nothing is observed over time, so reading is fast.
 fn sides(found: &Vms, vms: &[&Vm], chosen: bool) -> Vec<VmSide> {
     if vms.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `exitless enable` and `exitless disable`: interrupt virtualization of this host, switched through a plan.
+//! `exitless enable` and `exitless disable`: switch interrupt virtualization of this host by a plan.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use crate::{console, interrupt, status};
 /// Arguments of `enable` and `disable`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Make the steps; without it, only show them.
+    /// Make the changes; without this, only show them.
     #[arg(long)]
     apply: bool,
-    /// Make it last: a line of modprobe.d, arguments of the kernel, as the distribution does it.
+    /// Make the changes permanent: by a line of modprobe.d and kernel arguments, in the distribution's way.
     #[arg(long)]
     persist: bool,
-    /// The IOMMU's part alone: whether interrupts of assigned devices are delivered to vCPUs. With --persist.
+    /// Switch only the IOMMU's part: the delivery of assigned devices' interrupts to vCPUs. With --persist.
     #[arg(long)]
     device_interrupts: bool,
-    /// Make it so now, by loading the module again; only when no VM runs.
+    /// Make the changes now, by loading the module again; only if no VM runs.
     #[arg(long)]
     reload: bool,
     /// Plan for the host whose files are below this directory.
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 
 #[cfg(test)]
 impl Arguments {
-    /// Whether `--apply` is told what to do, without which nothing is made.
+    /// Checks that `--apply` has an option that makes changes.
     pub(crate) fn says_what(&self) -> Result<(), String> {
         match self.apply && !self.persist && !self.reload {
             true => Err("--apply without --persist or --reload".to_owned()),
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
-/// Why nothing is made although there are steps.
+/// The reason why nothing is done although there are steps.
 fn refused(plan: &Plan) -> Option<String> {
     if plan.awaits_options() && !plan.is_refused() {
         return Some("Say what to do: --persist, --reload, or both".to_owned());
@@ -84,7 +84,7 @@ fn refused(plan: &Plan) -> Option<String> {
     needs_root.then(|| format!("Run it as root: {} need it", steps.join(", ")))
 }
 
-/// `None` when there is nothing to make, so that not even a journal is.
+/// `None` if there is nothing to do, so that no journal is created.
 fn applied(root: &Path, plan: &Plan) -> anyhow::Result<Option<Applied>> {
     if plan.ready().next().is_none() {
         return Ok(None);

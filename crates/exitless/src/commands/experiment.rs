@@ -13,36 +13,38 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// How this program is started on the machine that makes the runs.
+/// The arguments with which this program is started on the machine that makes the runs.
 const SERVE: [&str; 2] = ["experiment", "serve-runs"];
 
 /// Subcommands of `experiment`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check a plan without running it: unknown names, impossible values, what the host lacks, how much it is.
+    /// Check a plan without running it: unknown names, invalid values, missing requirements of the host, its
+    /// size.
     ///
-    /// Exit status: 0; 1 when the plan is right and this host lacks a program or a right; 2 for a wrong command line or a
-    /// wrong plan.
+    /// Exit status: 0; 1 when the plan is valid and this host lacks a program or a right; 2 for a wrong
+    /// command line or an invalid plan.
     Check(check::Arguments),
     /// List the plans that come with exitless.
     ///
     /// Exit status: 0.
     List(check::ListArguments),
-    /// Run a study, or go on with one: on this host, on another by ssh, or in a laboratory.
+    /// Run a study, or continue one: on this host, on another by ssh, or in a laboratory.
     ///
-    /// Every run is kept as soon as it is whole. After an interruption, a kill or a lost link the same command goes on.
+    /// Every run is stored when it is complete. After an interruption, a kill or a lost connection the same
+    /// command continues.
     ///
-    /// Exit status: 0 when all runs were made; 1 when some failed for good, or a change of the host could not be undone; 2
-    /// for a wrong command line or plan, or a folder that holds something else; 125 when the study could not go on; 130
-    /// when interrupted.
+    /// Exit status: 0 when all runs were made; 1 when some failed for good, or a change of the host could not
+    /// be undone; 2 for a wrong command line or plan, or a folder that holds something else; 125 when the
+    /// study could not continue; 130 when interrupted.
     Run(run::Arguments),
     #[command(hide = true)]
     ServeRuns(serve_runs::Arguments),
-    /// Tell what a study found: tables here, and a page with charts that opens offline.
+    /// Show what a study found: tables here, and a page with charts that opens offline.
     ///
-    /// Exit status: 0; 2 for a wrong command line, a folder that is no result, one without runs, or one whose runs are of
-    /// unlike hosts; 4 when something in the folder is damaged and what is whole of it was used; 125 when nothing could be
-    /// read or written.
+    /// Exit status: 0; 2 for a wrong command line, a folder that is not a result, one without runs, or one
+    /// whose runs are of different hosts; 4 when something in the folder is damaged and its undamaged part
+    /// was used; 125 when nothing could be read or written.
     Report(report::Arguments),
     /// Compare two results of the same plan, of two kernels or two hosts.
     ///

@@ -1,4 +1,4 @@
-//! `exitless guest`: the image that guests of studies are started from, and a try of guests.
+//! `exitless guest`: the image of guests in studies, and a test run of guests.
 
 mod run;
 
@@ -14,18 +14,20 @@ use lab::{Cache, GUEST_BUILD_EFFORT, GuestImage};
 use crate::console::BuildProgress;
 use crate::interrupt;
 
-/// What to do with the guest image.
+/// Operations on the guest image.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the image that guests of studies are started from: Debian's kernel and the tools that plans run.
+    /// Build the image from which guests of studies are started: Debian's kernel and the tools that plans
+    /// run.
     ///
-    /// Exit status: 0 when it is there; 2 for a wrong command line; 125 when it could not be made; 130 when interrupted.
+    /// Exit status: 0 when it exists; 2 for a wrong command line; 125 when it could not be built; 130 when
+    /// interrupted.
     Build {
-        /// Print JSON: where it is and what it is made of.
+        /// Print JSON: its path and its contents.
         #[arg(long)]
         json: bool,
     },
-    /// Start guests, run a script in all of them at the same moment, show what it printed, and end them.
+    /// Start guests, run a script in all of them at the same time, show its output, and stop them.
     ///
     /// Exit status: 0 when the script succeeded in all; 1 when it failed in one; 2 for a wrong command line; 125 when the
     /// guests could not be started or reached; 130 when interrupted.
@@ -59,7 +61,7 @@ fn build(json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line on a finished image.
+/// A line about a finished image.
 pub(crate) fn ready(image: &GuestImage) -> String {
     format!(
         "The guest image is ready: Linux {}, {} packages, {} MiB",
@@ -69,7 +71,7 @@ pub(crate) fn ready(image: &GuestImage) -> String {
     )
 }
 
-/// The guest image, built first if it is not there, after saying what that takes.
+/// The guest image, built first if it does not exist, after a note on the effort.
 pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<GuestImage> {
     let cache = Cache::of_user()?;
     if GuestImage::find(&cache)?.is_none() {
@@ -83,11 +85,11 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::
         );
     }
     let built = GuestImage::find_or_build(&cache, &mut |step| progress.show(step));
-    // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.
+    // Ctrl-C on a terminal also ends the programs of the build, whose failures do not matter then.
     Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
-/// The files that guests are started from, with the agent in their initial RAM disk, in `folder`.
+/// The files from which guests are started, with the agent in their initial RAM disk, in `folder`.
 pub(crate) fn files(image: &GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
     let kernels = [image.kernel(), image.compressed_kernel()];
     GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &lab::guest_program()?, folder)

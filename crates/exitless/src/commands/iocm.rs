@@ -29,15 +29,15 @@ use crate::interrupt;
 /// Subcommands of `iocm`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve the devices that a file names to their VMs over vhost-user, until a signal.
+    /// Serve the devices in a configuration file to their VMs over vhost-user, until a signal.
     ///
-    /// Exit status: 0 when it was ended by a signal; 2 for a wrong command line, or a file that makes no daemon; 125 when
-    /// a device cannot be served.
+    /// Exit status: 0 when it was ended by a signal; 2 for a wrong command line, or an invalid configuration;
+    /// 125 when a device cannot be served.
     Serve(ServeArguments),
     /// List a directory of a running daemon's control tree.
     ///
-    /// Exit status: 0; 1 when the daemon refuses; 2 for a wrong command line, or a path that is not there or cannot take
-    /// what is written; 125 when no daemon answers.
+    /// Exit status: 0; 1 when the daemon refuses; 2 for a wrong command line, or a path that does not exist
+    /// or does not accept the value; 125 when no daemon answers.
     Ls(ask::ListArguments),
     /// Read attributes of a running daemon.
     ///
@@ -47,43 +47,44 @@ pub(crate) enum Command {
     ///
     /// Exit status: as of `iocm ls`.
     Set(ask::SetArguments),
-    /// Make an I/O worker or a device in a running daemon.
+    /// Create an I/O worker or a device in a running daemon.
     ///
     /// Exit status: as of `iocm ls`.
     Create(ask::CreateArguments),
-    /// Remove an I/O worker or a device from a running daemon, after all requests in flight.
+    /// Remove an I/O worker or a device from a running daemon, after its requests in flight have completed.
     ///
     /// Exit status: as of `iocm ls`.
     Remove(ask::RemoveArguments),
-    /// Give a queue, or all queues of a device, to another I/O worker while guests use them.
+    /// Move a queue, or all queues of a device, to another I/O worker while guests use them.
     ///
     /// Exit status: as of `iocm ls`.
     Move(ask::MoveArguments),
-    /// Show what I/O workers and devices do, again and again.
+    /// Show the rates of I/O workers and devices repeatedly.
     ///
     /// Exit status: as of `iocm ls`; 125 also when the daemon ends.
     Watch(ask::WatchArguments),
-    /// Let I/O cores follow the load: add, remove and balance I/O workers, or place the kernel's vhost threads.
+    /// Let I/O cores follow the load: add, remove and balance I/O workers, or place the kernel's vhost
+    /// threads.
     ///
-    /// It does nothing, and says so, while the daemon or all VMs are gone, or too few CPUs may be used.
+    /// It does nothing, and says so, while the daemon or all VMs are gone, or too few CPUs are allowed.
     ///
-    /// Exit status: 0 when it was ended by a signal or --for; 2 for a wrong command line or settings that mean nothing;
-    /// 125 when there can be no journal of what is changed, or the trace cannot be written.
+    /// Exit status: 0 when it was ended by a signal or --for; 2 for a wrong command line or invalid settings;
+    /// 125 when the journal of its changes, or the trace, cannot be written.
     Monitor(monitor::MonitorArguments),
-    /// Show I/O cores, who is where, load, and what the monitor decided last and why.
+    /// Show I/O cores: placement, load, and the monitor's last decision with its reason.
     ///
     /// Exit status: 0; 125 when neither a daemon nor a monitor answers.
     Status(status::StatusArguments),
-    /// Replay a load against the monitor's policy, on a machine of any size, and compare it with the best number of I/O
-    /// cores that never changes, and with a thread for each device.
+    /// Replay a load against the monitor's policy, on a machine of any size, and compare it with the best
+    /// constant number of I/O cores, and with a thread for each device.
     ///
-    /// Exit status: 0; 2 for a wrong command line, or a file that is no trace; 4 when the trace is damaged and what is
-    /// whole of it was replayed.
+    /// Exit status: 0; 2 for a wrong command line, or a file that is not a trace; 4 when the trace is damaged
+    /// and its undamaged part was replayed.
     Simulate(simulate::SimulateArguments),
-    /// Make a page with charts of what the bench `dynamic_load` kept.
+    /// Make a page with charts of the results of the bench `dynamic_load`.
     ///
-    /// Exit status: 0; 1 when the monitor missed an aim in a phase; 2 for a wrong command line, or a file that is no
-    /// evaluation; 125 when the page cannot be written.
+    /// Exit status: 0; 1 when the monitor missed an aim in a phase; 2 for a wrong command line, or a file
+    /// that is not an evaluation; 125 when the page cannot be written.
     Report(report::ReportArguments),
     #[command(hide = true)]
     Guard(guard::GuardArguments),
@@ -92,10 +93,10 @@ pub(crate) enum Command {
 /// Arguments of `iocm serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// The file that names workers and devices.
+    /// The configuration file with workers and devices.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Print what was counted as a line of JSON so often, and at the end: 1s, 200ms.
+    /// Print the counters as a line of JSON at this interval, and at the end: 1s, 200ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     every: Option<u64>,
 }
@@ -123,7 +124,7 @@ fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let config = Config::read(&arguments.config)?;
     let stop = interrupt::flag()?;
     let ready = Ready::open(&config)?;
-    // It keeps what is given away next.
+    // It keeps privileges that are dropped next.
     let guard = ready.mounted().map(guard::Guard::start).transpose()?;
     let outcome =
         ready.run().map_err(anyhow::Error::from).and_then(|running| watch(arguments, &running, &stop));
@@ -138,7 +139,7 @@ fn watch(arguments: &ServeArguments, running: &Running, stop: &AtomicBool) -> an
     let (devices, workers) = (daemon.endpoints().len(), daemon.pool().workers().len());
     eprintln!("Waiting for front-ends: devices {devices}, I/O workers {workers}");
     let Some(every) = arguments.every else {
-        // Nothing here wakes up in between. A signal that came before this one was ready has set the flag.
+        // Nothing wakes up here in between. A signal that came earlier has set the flag.
         let mut signals = Signals::new(TERM_SIGNALS).context("Could not wait for signals")?;
         if !stop.load(Ordering::Relaxed) {
             signals.wait();

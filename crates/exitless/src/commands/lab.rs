@@ -19,16 +19,17 @@ use serde::Serialize;
 use crate::console::{BuildProgress, Waiting};
 use crate::interrupt;
 
-/// What to do with laboratories.
+/// Operations on laboratories.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The laboratories there are.
+    /// List the laboratories.
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Make a laboratory ready: fetch packages, make its image and that of guests, test the emulator, save a snapshot.
+    /// Make a laboratory ready: fetch packages, build its image and that of guests, test the emulator, save a
+    /// snapshot.
     Build {
         /// The laboratory's name.
         name: String,
@@ -45,55 +46,58 @@ pub(crate) enum Command {
         #[command(flatten)]
         machine: MachineArguments,
     },
-    /// Inside a laboratory: print or set what a VM exit and the entry after it cost, in cycles of its clock.
+    /// Inside a laboratory: print or set the cost of a VM exit and the entry after it, in cycles of its
+    /// clock.
     ///
-    /// As a factor of a study: commands = [{ before = "exitless lab switch-cycles 1350", after = "exitless lab
-    /// switch-cycles 0" }]. Needs root. Exit status: 1 on a machine that is no laboratory with a clock.
+    /// As a factor of a study: commands = [{ before = "exitless lab switch-cycles 1350", after = "exitless
+    /// lab switch-cycles 0" }]. Needs root. Exit status: 1 on a machine that is not a laboratory with a
+    /// clock.
     SwitchCycles {
-        /// The new cost, beside the instructions that handle the exit.
+        /// The new cost, in addition to the instructions that handle the exit.
         cycles: Option<u32>,
     },
     /// Remove every laboratory from the cache: images, emulators, snapshots and packages.
     Clean,
 }
 
-/// What the emulated machine has.
+/// The settings of the emulated machine.
 #[derive(Debug, Args)]
 pub(crate) struct MachineArguments {
-    /// Boot without Debian's disk: busybox and exitless only, which is faster.
+    /// Boot without Debian's disk: only busybox and exitless, which is faster.
     #[arg(long)]
     bare: bool,
-    /// Give the emulated host the image of `guest build`, so that studies inside start guests from it.
+    /// Give the emulated host the image of `guest build`, so that studies inside can start guests from it.
     #[arg(long)]
     guest_image: bool,
-    /// Give the emulated host a device that it can assign to guests: nvme, or igb with virtual functions. Only in amd-avic and
-    /// amd-svm. The host then has an IOMMU, and boots each time.
+    /// Give the emulated host a device that it can assign to guests: nvme, or igb with virtual functions.
+    /// Only in amd-avic and amd-svm. The host then has an IOMMU, and boots each time.
     #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
     device: Vec<Device>,
-    /// CPUs of the emulated host.
+    /// The number of CPUs of the emulated host.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     cpus: u16,
-    /// Memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
+    /// The memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
     #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
     memory: Option<u64>,
-    /// Seconds within which the emulated host must reach its user space [default: 600].
+    /// The time limit for the emulated host to reach its user space, in seconds [default: 600].
     #[arg(long, value_name = "SECONDS")]
     boot_timeout: Option<u64>,
-    /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE reaches modules.
+    /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE also sets parameters of
+    /// modules.
     #[arg(long, value_name = "ARGUMENT")]
     kernel_argument: Vec<String>,
-    /// A further argument of Xen, in laboratories that have it: apicv=0.
+    /// A further argument of Xen, in laboratories with Xen: apicv=0.
     #[arg(long, value_name = "ARGUMENT")]
     hypervisor_argument: Vec<String>,
-    /// What a VM exit and the entry after it cost beside the instructions that handle it, as the time of so many
-    /// instructions.
+    /// The cost of a VM exit and the entry after it, in addition to the instructions that handle it, as the
+    /// time of this many instructions.
     #[arg(long, value_name = "CYCLES", default_value_t = 0)]
     switch_cycles: u32,
-    /// Let clock and random numbers inside begin as in all other runs with this seed; in Bochs the whole run is then the
-    /// same, to the last byte.
+    /// Let clock and random numbers inside start as in all other runs with this seed; in Bochs the whole run
+    /// is then reproducible, to the last byte.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Boot instead of going on from the laboratory's snapshot.
+    /// Boot instead of restoring the laboratory's snapshot.
     #[arg(long)]
     boot: bool,
 }
@@ -105,22 +109,22 @@ pub(crate) struct RunArguments {
     name: String,
     #[command(flatten)]
     machine: MachineArguments,
-    /// Seconds after which the command is stopped.
+    /// The time limit of the command, in seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// Put a file into root's home, or at FILE:PATH.
+    /// Copy a file into root's home, or to FILE:PATH.
     #[arg(long, value_name = "FILE[:PATH]", num_args = 1..)]
     put: Vec<String>,
-    /// Bring a file or folder out after the command.
+    /// Copy a file or folder out after the command.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     get: Vec<String>,
-    /// Folder for what is brought out.
+    /// The folder for files that are copied out.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     output: PathBuf,
-    /// Print how long each part took, on standard error.
+    /// Print the time of each part on standard error.
     #[arg(long)]
     timings: bool,
-    /// Program and arguments.
+    /// The program and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -291,7 +295,7 @@ fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {
         lab::switch_cost::set(cycles).context("Could not set the cost of a switch")?;
     }
     let cost = lab::switch_cost::get().context("Could not read the cost of a switch")?;
-    println!("{}", cost.context("This machine is no laboratory with a clock")?);
+    println!("{}", cost.context("This machine is not a laboratory with a clock")?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -306,7 +310,7 @@ fn clean() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a laboratory ready, saying first what that takes, and hands it over.
+/// Makes a laboratory ready, after a note on the effort, and passes it on.
 pub(crate) fn with_laboratory<T>(
     lab: &'static Lab,
     stop: Arc<AtomicBool>,
@@ -320,7 +324,7 @@ pub(crate) fn with_laboratory<T>(
     use_it(&laboratory)
 }
 
-/// Opens a laboratory; that of Xen has an image of its own, of which the effort is said before it is built.
+/// Opens a laboratory; that of Xen has its own image, whose effort is noted before it is built.
 fn open<'a>(
     cache: &'a Cache,
     lab: &'static Lab,
@@ -332,11 +336,11 @@ fn open<'a>(
         say_effort("the image of the Xen host", &XEN_BUILD_EFFORT, cache);
     }
     let opened = Laboratory::open(cache, lab, image, Arc::clone(&stop), &mut |step| progress.show(step));
-    // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.
+    // Ctrl-C on a terminal also ends the programs of the build, whose failures do not matter then.
     Ok(opened.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
-/// Makes what a host with devices boots, if there are any.
+/// Builds the boot files of a host with devices, if there are any.
 fn prepare_devices(lab: &Lab, request: &Request, stop: &AtomicBool) -> anyhow::Result<()> {
     if request.devices.is_empty() {
         return Ok(());
@@ -368,7 +372,7 @@ fn say_effort(what: &str, effort: &Effort, cache: &Cache) {
     );
 }
 
-/// The laboratories' image; what is missing of it and of the laboratory's emulator is built side by side.
+/// The laboratories' image; missing parts of it and of the laboratory's emulator are built in parallel.
 fn image(cache: &Cache, lab: &Lab, progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<Image> {
     if Image::find(cache)?.is_none() {
         say_effort("the laboratories' image", &BUILD_EFFORT, cache);
@@ -377,7 +381,7 @@ fn image(cache: &Cache, lab: &Lab, progress: &mut BuildProgress, stop: &AtomicBo
         say_effort(lab.emulator.name(), &lab.emulator.effort(), cache);
     }
     let built = lab::build(cache, lab, &mut |step| progress.show(step));
-    // Ctrl-C on a terminal also ends the programs that build, and their failure is not the story.
+    // Ctrl-C on a terminal also ends the programs of the build, whose failures do not matter then.
     Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
@@ -420,7 +424,7 @@ fn parse_put(given: &str) -> anyhow::Result<Put> {
 }
 
 fn pass_on(happening: &Happening<'_>) {
-    // A closed pipe is no reason to stop the command inside before it is done.
+    // A closed pipe must not stop the command inside before it is done.
     let _ = match happening {
         Happening::Stdout(bytes) => {
             let mut out = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! What an emulator must be able to do to serve a laboratory; runs inside.
+//! Tests that an emulator meets a laboratory's requirements; runs inside.
 
 use std::process::{Command, ExitCode};
 
@@ -14,22 +14,22 @@ use probe::{Arms, Config, MicroVm, Verdict};
 pub(crate) struct Arguments {
     /// The laboratory's name.
     name: String,
-    /// Measure the clock alone, and print what was measured.
+    /// Measure only the clock, and print the result.
     #[arg(long)]
     clock: bool,
 }
 
-/// What the laboratory's emulator promises of its clock, if anything.
+/// The laboratory's requirement on its emulator's clock, if any.
 fn promise(lab: &Lab) -> Option<Promise> {
     match lab.emulator {
         Emulator::Bochs => Some(Promise { rate: 1.0, tolerance: 0.03, beside_busy_cpus: true }),
-        // Debian's own QEMU has no port for the cost of a switch, and the clock of the machine below.
+        // Debian's own QEMU has no port for the cost of a switch, and uses the host's clock.
         Emulator::Qemu if !matches!(lab::switch_cost::get(), Ok(Some(_))) => None,
         Emulator::Qemu => Some(Promise { rate: 8.0, tolerance: 0.03, beside_busy_cpus: true }),
     }
 }
 
-/// Checks that an instruction takes the time that the emulator promises, whatever the other CPUs do.
+/// Checks that an instruction takes the promised time, whatever the other CPUs do.
 fn check_clock(lab: &Lab, print: bool) -> anyhow::Result<()> {
     let promise = promise(lab);
     if promise.is_none() && !print {
@@ -49,8 +49,8 @@ fn check_clock(lab: &Lab, print: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that this is the privileged domain of a Xen which runs guests by the CPU's help, and that it found what the
-/// laboratory promises.
+/// Checks that this is the control domain of a Xen that runs guests with hardware virtualization, and that
+/// Xen found the features that the laboratory promises.
 fn run_below_xen(lab: &Lab) -> anyhow::Result<ExitCode> {
     const HYPERVISOR: &str = "/sys/hypervisor/properties/capabilities";
     const DOMAIN: &str = "/proc/xen/capabilities";
@@ -69,7 +69,7 @@ fn run_below_xen(lab: &Lab) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that Xen's log names the features of the CPU that it calls APICv.
+/// Checks that Xen's log lists the features that it calls APICv.
 fn find_apicv() -> anyhow::Result<()> {
     const FEATURES: [&str; 3] =
         ["APIC Register Virtualization", "Virtual Interrupt Delivery", "Posted Interrupt Processing"];
@@ -85,8 +85,8 @@ fn find_apicv() -> anyhow::Result<()> {
     }
 }
 
-/// Checks the clock, enters a guest, and checks the interrupt virtualization that the laboratory promises: that it is
-/// there, and delivers interrupts as the manual says.
+/// Checks the clock, enters a guest, and checks that the interrupt virtualization that the laboratory
+/// promises exists, and delivers interrupts as the manual specifies.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(&arguments.name)?;
     if arguments.clock {

@@ -15,40 +15,41 @@ use crate::status::{SOME_FAILED, Usage};
 /// Subcommands of `load`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Ask a web server for a document at a fixed rate, whether or not it answers in time.
+    /// Send requests to a web server at a fixed rate, whether or not it answers in time.
     ///
-    /// A request is due at its moment; when all connections wait for answers it waits too, and that is part of its
-    /// latency. HTTP/1.1 without TLS, answers with a Content-Length.
+    /// Each request is due at a fixed time; if all connections are waiting for answers it waits too, and that
+    /// is part of its latency. HTTP/1.1 without TLS, answers with a Content-Length.
     ///
-    /// Exit status: 0 when every request was answered well; 1 when some were not, or connections failed;
-    /// 2 for a wrong command line; 125 when there was no connection at all, or this machine may not have so many.
+    /// Exit status: 0 when every request was answered with success; 1 when some were not, or connections
+    /// failed; 2 for a wrong command line; 125 when there was no connection at all, or this machine does not
+    /// allow so many.
     Http(Http),
-    /// Publish messages to an MQTT broker at a fixed rate from many clients, and receive them by a few.
+    /// Publish messages to an MQTT broker at a fixed rate from many clients, and receive them with a few.
     ///
-    /// MQTT 3.1.1 without TLS and passwords. Connections to a loopback address come from as many addresses of
-    /// 127.0.0.0/8 as they need; for others name addresses of this machine by --source.
+    /// MQTT 3.1.1 without TLS and passwords. Connections to a loopback address use as many source addresses
+    /// of 127.0.0.0/8 as they need; for others give addresses of this machine by --source.
     ///
-    /// Exit status: 0 when every message was delivered; 1 when some were not, or connections failed; 2 for a wrong
-    /// command line; 125 when there was no connection at all, or this machine may not have so many.
+    /// Exit status: 0 when every message was delivered; 1 when some were not, or connections failed; 2 for a
+    /// wrong command line; 125 when there was no connection at all, or this machine does not allow so many.
     Mqtt(Mqtt),
 }
 
-/// What both kinds of load are told.
+/// The common arguments of both kinds of load.
 #[derive(Debug, Args)]
 struct Common {
-    /// Connections that ask or publish.
+    /// The number of connections that send requests or publish.
     #[arg(long, value_name = "COUNT", default_value_t = 16)]
     connections: u32,
-    /// Requests or messages a second, of all connections.
+    /// Requests or messages a second, over all connections.
     #[arg(long, value_name = "RATE")]
     rate: f64,
-    /// How long: 10s, 2min.
+    /// The duration: 10s, 2min.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s")]
     duration: u64,
-    /// Threads, each with its part of the connections.
+    /// The number of threads, each with its share of the connections.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     threads: u32,
-    /// An address of this machine that connections come from; may be given more than once.
+    /// A source address of this machine for connections; may be given more than once.
     #[arg(long = "source", value_name = "ADDRESS")]
     sources: Vec<IpAddr>,
     /// Print JSON.
@@ -70,7 +71,7 @@ pub(crate) struct Http {
 pub(crate) struct Mqtt {
     #[command(flatten)]
     common: Common,
-    /// Further clients that are subscribed; each message goes to one of them.
+    /// The number of further, subscribed clients; each message goes to one of them.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     subscribers: u32,
     /// Bytes of a message, 16 to 65536.
@@ -79,7 +80,7 @@ pub(crate) struct Mqtt {
     /// Quality of service: 0, or 1 with acknowledgements.
     #[arg(long, value_name = "LEVEL", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     quality: u8,
-    /// The broker: an address or a name, and a port. Several, in turn, where one port has too few for the connections.
+    /// The broker: an address or a name, and a port. Several if one port allows too few connections.
     #[arg(value_name = "BROKER", required = true)]
     brokers: Vec<String>,
 }
@@ -109,10 +110,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 
 fn http(arguments: Http) -> anyhow::Result<Outcome> {
     let (common, url) = (arguments.common, arguments.url);
-    let wrong = || Usage(format!("{url:?} is no address of a document; write http://HOST:PORT/PATH"));
+    let wrong = || Usage(format!("{url:?} is not the URL of a document; write http://HOST:PORT/PATH"));
     let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    // An IPv6 address is in brackets, and its colons are not the port's.
+    // An IPv6 address is in brackets, and its colons do not separate the port.
     let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
     let with_port = if has_port { host.to_owned() } else { format!("{host}:80") };
     let load = HttpLoad {
@@ -153,6 +154,6 @@ fn address(text: &str) -> anyhow::Result<SocketAddr> {
         Ok(None) => "it has no address".to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(Usage(format!("{text:?} is no server ({error}); write HOST:PORT, an IPv6 address in brackets"))
+    Err(Usage(format!("{text:?} is not a server ({error}); write HOST:PORT, an IPv6 address in brackets"))
         .into())
 }

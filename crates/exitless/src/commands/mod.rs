@@ -1,4 +1,4 @@
-//! One file per subcommand.
+//! One file for each subcommand.
 
 pub(crate) mod advise;
 pub(crate) mod diff;

@@ -1,11 +1,11 @@
-//! What a measurement consists of, from the command line.
+//! The plan of a measurement, from the command line.
 
 use clap::{Args, ValueEnum};
 use experiment::prove::Plan;
 use probe::measure::Measure;
 use probe::run::{ApicMode, Irqchip};
 
-/// Where the interrupt controllers are emulated.
+/// The irqchip mode.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum IrqchipName {
     /// Local APICs in the kernel, the rest in user space.
@@ -14,28 +14,28 @@ enum IrqchipName {
     Kernel,
 }
 
-/// How the guest reaches its local APIC.
+/// The guest's access to its local APIC.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ApicName {
-    /// By model-specific registers.
+    /// Model-specific registers.
     X2apic,
-    /// By memory-mapped registers.
+    /// Memory-mapped registers.
     Xapic,
 }
 
 /// The parts of a plan that can be chosen.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
-    /// Measure this only; may be given more than once [default: all].
+    /// Measure only this; may be given more than once [default: all].
     #[arg(long = "measure", value_name = "NAME")]
     measures: Vec<Measure>,
     /// vCPUs of the micro VM; IPIs go from the first to each of the others in turn.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=64))]
     vcpus: u16,
-    /// Where the interrupt controllers are emulated.
+    /// The irqchip mode: the place of the emulated interrupt controllers.
     #[arg(long, value_enum, default_value = "split")]
     irqchip: IrqchipName,
-    /// How the guest reaches its local APIC.
+    /// The guest's access to its local APIC.
     #[arg(long, value_enum, default_value = "x2apic")]
     apic: ApicName,
     /// Samples of each run.
@@ -47,13 +47,13 @@ pub(crate) struct PlanArguments {
     /// Blocks of four runs, off on on off, of each measure.
     #[arg(long, value_name = "COUNT")]
     blocks: Option<u32>,
-    /// Leave the vCPUs to the host's scheduler instead of binding each to a CPU.
+    /// Leave the vCPUs to the host's scheduler instead of pinning each to a CPU.
     #[arg(long)]
     no_pin: bool,
 }
 
 impl PlanArguments {
-    /// The plan, with the numbers of `base` where none were given.
+    /// The plan, with the numbers of `base` for those not given.
     pub(crate) fn plan(&self, base: Plan) -> Plan {
         let samples = self.samples.unwrap_or(base.samples);
         Plan {

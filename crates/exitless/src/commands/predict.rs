@@ -1,4 +1,4 @@
-//! `exitless predict`: which exits of recordings, or of this host, would go with interrupt virtualization.
+//! `exitless predict`: the exits of recordings, or of this host, that interrupt virtualization would avoid.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::{console, interrupt};
 pub(crate) struct Arguments {
     #[command(flatten)]
     recordings: RecordingArguments,
-    /// Watch this host for so long instead of reading a recording: 10s.
+    /// Observe this host for this time instead of reading a recording: 10s.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, conflicts_with_all = ["files", "from", "to"])]
     duration: Option<u64>,
     #[command(flatten)]
@@ -39,20 +39,20 @@ pub(crate) struct Arguments {
 /// The interrupt virtualization to predict for.
 #[derive(Debug, Args)]
 pub(crate) struct AssumedArguments {
-    /// Predict for this; without it for APICv on Intel and x2AVIC on AMD.
+    /// Predict for this technology; by default for APICv on Intel and x2AVIC on AMD.
     #[arg(long = "for", value_name = "WHAT")]
     technology: Option<Technology>,
     /// The processor sends IPIs itself: assumed for AVIC, not for APICv (Intel: Sapphire Rapids and later).
     #[arg(long)]
     ipi_virtualization: bool,
-    /// The processor sends no IPIs itself (AMD: family 17h, Zen 1 and 2).
+    /// The processor does not send IPIs itself (AMD: family 17h, Zen 1 and 2).
     #[arg(long, conflicts_with = "ipi_virtualization")]
     no_ipi_virtualization: bool,
-    /// APICv without posted interrupts, which KVM does not do.
+    /// APICv without posted interrupts, which KVM does not support.
     #[arg(long)]
     no_posted_interrupts: bool,
-    /// Ticks of the host's timer in a second, CONFIG_HZ of its kernel; 0 where they are stopped. Decides only
-    /// how many interrupts of the host are expected to be kicks.
+    /// Timer ticks of the host in a second, CONFIG_HZ of its kernel; 0 if they are stopped. Affects only the
+    /// expected number of the host's interrupts that are kicks.
     #[arg(long, value_name = "COUNT", default_value_t = Assumption::default().host_tick_hz)]
     host_hz: u32,
 }
@@ -86,7 +86,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&recordings))
 }
 
-/// Whether a kernel that recorded has the fault; `None` where one of them does not tell, and none is known to have it.
+/// Tests whether a recorded kernel has the bug; `None` if one of them is unknown, and none is known to have
+/// it.
 fn keeps_cr8_intercept(recordings: &Recordings, build: Option<&str>) -> Option<bool> {
     let one = |file: &Recording| examination::keeps_cr8_intercept(file.origin.kernel.as_deref()?, build);
     let told: Vec<Option<bool>> = recordings.files.iter().map(one).collect();
@@ -99,12 +100,12 @@ fn keeps_cr8_intercept(recordings: &Recordings, build: Option<&str>) -> Option<b
 /// The exits of this host from now on.
 fn watched(duration: Duration) -> anyhow::Result<Recordings> {
     let stop = interrupt::flag()?;
-    // The registers are what a prediction rests on.
+    // A prediction is based on the registers.
     let watch = Watch { accesses: true, ..Watch::default() };
     let collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
     line.step(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
-    // What was seen until a signal is predicted from too.
+    // Exits until a signal are used too.
     let _ = pause(Instant::now() + duration, &stop);
     drop(line);
     let source = LiveSource::of(&collector);
@@ -128,7 +129,7 @@ impl AssumedArguments {
         assumption
     }
 
-    /// One vendor's technology says nothing about exits of the other's.
+    /// A technology of one vendor says nothing about exits of the other's.
     fn check(&self, isas: &[Isa]) -> Result<(), Usage> {
         let wanted = match self.technology {
             None => return Ok(()),

@@ -16,7 +16,7 @@ use crate::status;
 pub(crate) struct Arguments {
     #[command(flatten)]
     plan: PlanArguments,
-    /// Measure one arm only.
+    /// Measure only one arm.
     #[arg(long, value_enum)]
     arm: Option<ArmName>,
     /// Print JSON: the result, and the recording with every sample.
@@ -24,14 +24,14 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The one arm that is measured.
+/// The arm to measure.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ArmName {
     /// Interrupt virtualization on.
     On,
-    /// Off: inhibited for the micro VM alone, or not to be had here.
+    /// Off: inhibited for the micro VM only, or not available here.
     Off,
-    /// As a VM on this host has it: on where it can be.
+    /// As for a VM on this host: on if possible.
     Host,
 }
 

@@ -1,4 +1,4 @@
-//! `exitless profile`: where the host spends the time in which it handles exits.
+//! `exitless profile`: the functions in which the host spends its time on exits.
 
 mod guests_code;
 pub(super) mod kept;
@@ -27,8 +27,8 @@ use crate::{console, status};
 /// Arguments of `profile`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What `--output` wrote; or a recording of exits (perf, trace-cmd, tracefs, xentrace, exitless), of which the guest's
-    /// code that was left is shown. Without any this host is sampled.
+    /// A file of `--output`; or a recording of exits (perf, trace-cmd, tracefs, xentrace, exitless), for
+    /// which the guest's code at the exits is shown. Without any, this host is sampled.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -38,25 +38,25 @@ pub(crate) struct Arguments {
     /// Only exits by this reason, as `kvm_exit` prints it: EPT_MISCONFIG, io; may be given more than once.
     #[arg(long = "reason", value_name = "REASON")]
     reasons: Vec<ExitReason>,
-    /// Keep the hot spots in this file, which `exitless profile FILE` shows again.
+    /// Write the hot spots to this file, which `exitless profile FILE` shows again.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Draw a flame graph: an SVG file for a browser.
     #[arg(long, value_name = "FILE")]
     flame_graph: Option<PathBuf>,
-    /// Write the stacks for other programs: one a line, functions divided by `;`, and a count.
+    /// Write the stacks for other programs: one on each line, with functions separated by `;`, and a count.
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
-    /// What flame graph and stacks are weighed by: samples on a CPU, or time without one.
+    /// The weight in flame graph and stacks: samples on a CPU, or time off CPU.
     #[arg(long, value_name = "WHAT", default_value = "samples")]
     weigh: Weighing,
     /// Symbols of the guest for recordings of exits: its /proc/kallsyms or System.map, or the output of nm.
     #[arg(long, value_name = "FILE", requires = "file")]
     guest_symbols: Option<PathBuf>,
-    /// Show so many functions of each table.
+    /// Show this many functions of each table.
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     top: usize,
-    /// Show the functions of so many reasons.
+    /// Show the functions of this many reasons.
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     details: usize,
     /// Print everything as JSON.
@@ -64,20 +64,20 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How to sample.
+/// The settings of sampling.
 #[derive(Debug, Args)]
 pub(crate) struct SamplingArguments {
-    /// How long to sample: 10s, 2min.
+    /// The time to sample: 10s, 2min.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s", conflicts_with = "file")]
     pub(super) duration: u64,
     /// Samples a second on each CPU.
     #[arg(long, value_name = "HERTZ", value_parser = quantity::frequency, default_value = "997", conflicts_with = "file")]
     frequency: u64,
-    /// Sample by this event alone. Without it by cycles, or where they cannot be counted by the CPU's clock.
+    /// Sample by this event. By default cycles, or the CPU clock if they cannot be counted.
     #[arg(long, value_name = "EVENT", conflicts_with = "file")]
     event: Option<EventName>,
-    /// Do not follow threads that sleep or wait for a CPU within an exit, which costs something at each switch of
-    /// threads on this host.
+    /// Do not follow threads that sleep or wait for a CPU within an exit, which has a cost at each context
+    /// switch on this host.
     #[arg(long, conflicts_with = "file")]
     no_scheduler: bool,
 }
@@ -113,11 +113,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (hot, outputs) = match &arguments.file {
         Some(file) => {
             check_file(file)?;
-            // Read before outputs are opened: one of them may be the same file by another name.
+            // Read before outputs are opened, because one of them may be the same file under another name.
             (kept::read(file, arguments.guest_symbols.as_deref())?, Outputs::create(arguments)?)
         }
         None => {
-            // That they can be written is found out before anything is sampled.
+            // Opens the outputs before sampling, so that errors are found early.
             let outputs = Outputs::create(arguments)?;
             (sampled::of_this_host(&arguments.watch, &arguments.sampling)?, outputs)
         }
@@ -135,7 +135,7 @@ fn selection(arguments: &Arguments, recording: &Recording) -> Result<Selection, 
         let number = wanted.parse().ok();
         let there = recording.measured.keys().filter_map(|key| key.0);
         vms.extend(there.filter(|vm| Some(*vm) == number || recording.names.get(vm) == Some(wanted)));
-        // A VM of this host that had no exit was found by its name before.
+        // A VM of this host without exits was already found by its name.
         if vms.len() == before && arguments.file.is_some() {
             return Err(Usage(format!("The recording has no exit of a VM {wanted}")));
         }
@@ -144,7 +144,7 @@ fn selection(arguments: &Arguments, recording: &Recording) -> Result<Selection, 
     Ok(Selection { vms, reasons: arguments.reasons.iter().map(|reason| reason.basic()).collect() })
 }
 
-/// Files that were asked for, open.
+/// The requested output files, open.
 struct Outputs {
     kept: Option<Replacement>,
     flame_graph: Option<Replacement>,

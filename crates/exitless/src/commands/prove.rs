@@ -1,4 +1,4 @@
-//! `exitless prove`: what interrupt virtualization is worth, with a table, a page and the raw samples.
+//! `exitless prove`: the effect of interrupt virtualization, with a table, a page and the raw samples.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Measure in this laboratory instead of on this host.
     #[arg(long, value_name = "NAME", conflicts_with = "recording")]
     lab: Option<String>,
-    /// Analyse this recording again instead of measuring.
+    /// Analyse this recording instead of measuring.
     #[arg(long, value_name = "FILE")]
     recording: Option<PathBuf>,
     #[command(flatten)]
@@ -35,17 +35,17 @@ pub(crate) struct Arguments {
     /// Folder for report.html, result.json, recording.json and samples.parquet.
     #[arg(long, value_name = "FOLDER", default_value = "exitless-report")]
     output: PathBuf,
-    /// In a laboratory: cycles that a VM exit and the entry after it cost beside the instructions that handle it; 0 for these
-    /// alone. The default was measured on an AMD EPYC.
+    /// In a laboratory: cycles for a VM exit and the entry after it, in addition to the instructions that
+    /// handle it; 0 for none. The default was measured on an AMD EPYC.
     #[arg(long, value_name = "CYCLES", default_value_t = EPYC_SWITCH_CYCLES)]
     switch_cycles: u32,
     /// Print the result as JSON instead of tables.
     #[arg(long)]
     json: bool,
-    /// Print how long each part took, on standard error.
+    /// Print the time of each part on standard error.
     #[arg(long)]
     timings: bool,
-    /// Only record, into this file, by the plan in --plan: what runs inside a laboratory.
+    /// Only record, into this file, by the plan in --plan: used inside a laboratory.
     #[arg(long, hide = true, value_name = "FILE", requires = "given_plan")]
     record: Option<PathBuf>,
     #[arg(long = "plan", hide = true, value_name = "JSON")]
@@ -53,10 +53,10 @@ pub(crate) struct Arguments {
 }
 
 const RECORDING: &str = "recording.json";
-/// Costs of a switch over which the gains are drawn, in cycles.
+/// Costs of a switch in the curve of gains, in cycles.
 const CURVE: [u32; 5] = [0, 500, 1000, EPYC_SWITCH_CYCLES, 2000];
 
-/// Emulated hosts are slow, and their cycles hardly vary.
+/// Emulated hosts are slow, and their cycles vary little.
 fn laboratory_plan() -> Plan {
     Plan { samples: 40, warm_up: 5, blocks: 3, ..Plan::full() }
 }
@@ -100,7 +100,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
     })
 }
 
-/// What only the outside knows of a recording from a laboratory.
+/// Adds facts to a recording from a laboratory that are known only outside.
 fn as_emulated(mut recording: Recording, emulator: &str, switch_cycles: u32, has_clock: bool) -> Recording {
     recording.switch_cycles = has_clock.then_some(switch_cycles);
     recording.emulated = Some(emulator.to_owned());
@@ -110,7 +110,8 @@ fn as_emulated(mut recording: Recording, emulator: &str, switch_cycles: u32, has
     recording
 }
 
-/// The measures whose gain depends on what a switch costs, briefly: with a clock of instructions samples hardly differ.
+/// A short plan of the measures whose gain depends on the cost of a switch: with a clock of instructions
+/// samples vary little.
 fn curve_plan(plan: &Plan) -> Plan {
     const MEASURES: [Measure; 5] =
         [Measure::IpiRunning, Measure::IpiHalted, Measure::SelfIpi, Measure::Eoi, Measure::TimerFire];
@@ -118,7 +119,7 @@ fn curve_plan(plan: &Plan) -> Plan {
     Plan { measures, warm_up: 2, samples: 16, counted_samples: 1, blocks: 2, ..plan.clone() }
 }
 
-/// A laboratory, where this host has no KVM on hardware.
+/// A laboratory, if this host has no hardware KVM.
 fn laboratory_for_want_of_kvm() -> anyhow::Result<Option<&'static Lab>> {
     let kvm = host::kvm::usable(Path::new("/"));
     let why = match (&kvm.access, kvm.vendor_module) {
@@ -139,8 +140,8 @@ fn collect_here(plan: &Plan) -> anyhow::Result<Recording> {
     Ok(collect(plan, &mut line.measurement("Measuring, "))?)
 }
 
-/// Records inside a laboratory, and then briefly at each other cost of a switch, where the machine takes one and there are
-/// arms to compare.
+/// Records inside a laboratory, and then briefly at each other cost of a switch, if the machine supports that
+/// and there are arms to compare.
 fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
     let plan: Plan = serde_json::from_str(plan).context("Could not read the plan")?;
     let line = StatusLine::new();

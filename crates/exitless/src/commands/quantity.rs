@@ -1,6 +1,6 @@
 //! Numbers with units from the command line.
 
-/// A number that cannot be read.
+/// The error of a number that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadQuantity {
     #[error("a time is a number with a unit, such as 1.5s, 200ms, 30us or 2min")]
@@ -18,7 +18,7 @@ const TIMES: [(&str, f64); 7] =
 
 const FREQUENCIES: [(&str, f64); 4] = [("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9)];
 
-/// Nanoseconds: "1.5s", "200 ms". Zero needs no unit.
+/// Parses a time to nanoseconds: "1.5s", "200 ms". Zero needs no unit.
 pub(crate) fn time(text: &str) -> Result<u64, BadQuantity> {
     if text.trim() == "0" {
         return Ok(0);
@@ -26,13 +26,13 @@ pub(crate) fn time(text: &str) -> Result<u64, BadQuantity> {
     scaled(text, &TIMES).ok_or(BadQuantity::Time)
 }
 
-/// Nanoseconds to wait: "10" and "10s" are the same, as `sleep(1)` has it. Never zero.
+/// Parses a duration to nanoseconds: "10" and "10s" are the same, as for `sleep(1)`. Never zero.
 pub(crate) fn wait(text: &str) -> Result<u64, BadQuantity> {
     let seconds = || scaled(text, &[("", 1e9)]);
     scaled(text, &TIMES).or_else(seconds).filter(|&ns| ns > 0).ok_or(BadQuantity::Wait)
 }
 
-/// Hertz: "2.1G", "2.1 GHz", "2100000000".
+/// Parses a frequency to hertz: "2.1G", "2.1 GHz", "2100000000".
 pub(crate) fn frequency(text: &str) -> Result<u64, BadQuantity> {
     let number = text.strip_suffix("Hz").unwrap_or(text);
     scaled(number, &FREQUENCIES).filter(|&hertz| hertz > 0).ok_or(BadQuantity::Frequency)
@@ -45,7 +45,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let number: f64 = number.parse().ok()?;
     let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
     let value = (number * factor).round();
-    // Above 2^53 a number is no longer what was written.
+    // Above 2^53 a floating-point number is not exact.
     (value <= 9_007_199_254_740_992.0).then_some(value as u64)
 }
 

@@ -1,4 +1,4 @@
-//! `exitless record`: every exit into a file, or their sums.
+//! `exitless record`: record every exit, or their sums, to a file.
 
 mod exits;
 mod profile;
@@ -29,19 +29,20 @@ use crate::{interrupt, status};
 pub(crate) struct Arguments {
     #[command(flatten)]
     watch: WatchArguments,
-    /// Where to [default: recording.exits, with --profile recording.profile]
+    /// The output file [default: recording.exits, with --profile recording.profile]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// End after so long: 10s, 5min.
+    /// Stop after this time: 10s, 5min.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
-    /// Only sums and histograms, kept in the kernel: for hours, in a file that does not grow with the exits.
+    /// Record only sums and histograms, kept in the kernel: for hours, in a file that does not grow with the
+    /// exits.
     #[arg(long)]
     profile: bool,
-    /// Leave out ports, addresses and registers, which take further events.
+    /// Leave out ports, addresses and registers, which need further events.
     #[arg(long)]
     no_accesses: bool,
-    /// Print what was recorded as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     /// Record while this command runs.
@@ -49,21 +50,21 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// What came of it.
+/// The result of a recording.
 #[derive(Debug, Serialize)]
 struct Recorded {
     file: PathBuf,
-    /// Whether all that was seen is in the file.
+    /// All observed exits are in the file.
     whole: bool,
     seconds: f64,
     exits: u64,
-    /// Exits that were seen and could not be written.
+    /// Observed exits that could not be written.
     not_written: u64,
     bytes: u64,
     losses: Losses,
 }
 
-/// Until when.
+/// The end of a recording.
 struct Course {
     stop: std::sync::Arc<AtomicBool>,
     began: Instant,
@@ -77,7 +78,7 @@ struct Course {
 }
 
 impl Course {
-    /// Waits for `step` at most. Whether it goes on after that.
+    /// Waits for `step` at most. Returns whether the recording continues.
     fn wait(&mut self, step: Duration) -> anyhow::Result<bool> {
         if let Some(workload) = &mut self.workload {
             if let Some(status) = workload.ended(&self.stop)? {
@@ -169,7 +170,7 @@ fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is known of this host when a recording begins.
+/// The facts of this host at the start of a recording.
 fn header(isa: Isa) -> anyhow::Result<Header> {
     let command: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();

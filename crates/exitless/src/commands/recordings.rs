@@ -1,4 +1,4 @@
-//! What all commands on recordings share: which files, which part of them, and reading them.
+//! The common part of commands on recordings: the files, the selected part, and reading.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -15,41 +15,41 @@ use super::quantity;
 use crate::console::Waiting;
 use crate::status::{self, Usage};
 
-/// Which recordings, and what of them.
+/// The recordings, and the selected part.
 #[derive(Debug, Args)]
 pub(crate) struct RecordingArguments {
-    /// Recordings of perf, trace-cmd, tracefs, xentrace or exitless, packed or not; `-` is standard input. Several
-    /// make one profile.
+    /// Recordings of perf, trace-cmd, tracefs, xentrace or exitless, compressed or not; `-` is standard
+    /// input. Several are merged into one profile.
     #[arg(value_name = "FILE", default_value = DEFAULT)]
     files: Vec<PathBuf>,
     #[command(flatten)]
     part: PartArguments,
 }
 
-/// What of recordings to take.
+/// The selected part of recordings.
 #[derive(Debug, Args)]
 pub(crate) struct PartArguments {
     /// Only this VM, by the number of its process or domain, or by its name; may be given more than once.
     #[arg(long = "vm", value_name = "NUMBER|NAME")]
     vms: Vec<String>,
-    /// Only exits so long after a recording's first event or later: 1.5s, 200ms.
+    /// Only exits from this time after a recording's first event: 1.5s, 200ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     from: Option<u64>,
-    /// Only exits earlier than so long after a recording's first event.
+    /// Only exits before this time after a recording's first event.
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     to: Option<u64>,
-    /// Ticks of the time stamp counter in a second, for recordings of xentrace: 2.1G.
+    /// The TSC frequency in Hz, for recordings of xentrace: 2.1G.
     #[arg(long, value_name = "FREQUENCY", value_parser = quantity::frequency)]
     tsc_hz: Option<u64>,
-    /// The instruction set of the host, vmx or svm, for recordings of xentrace that do not say.
+    /// The instruction set of the host, vmx or svm, for recordings of xentrace without it.
     #[arg(long, value_name = "ISA")]
     isa: Option<Isa>,
 }
 
-/// What perf calls its recording.
+/// perf's default name of a recording.
 const DEFAULT: &str = "perf.data";
 
-/// Takes exits while they are read, and is told which recording they are from.
+/// Receives exits while they are read, and the recording that they are from.
 pub(crate) trait Destination: Sink {
     fn begin(&mut self, _recording: &str) {}
 }
@@ -63,13 +63,14 @@ impl<W: Write + Send> Destination for ExitsWriter<W> {
 }
 
 impl RecordingArguments {
-    /// Makes sure that what was asked for can be, before anything is read or written.
+    /// Checks the arguments before anything is read or written.
     pub(crate) fn check(&self) -> Result<(), Usage> {
         self.part.check()?;
         self.files.iter().try_for_each(|file| check_file(file))
     }
 
-    /// Reads all of them into one profile. No part is selected yet: names of VMs are known when all is read.
+    /// Reads all of them into one profile. Nothing is selected yet, because names of VMs are known only at
+    /// the end.
     pub(crate) fn read(&self, destination: &mut impl Destination) -> anyhow::Result<Recordings> {
         let mut recordings = Recordings::new(self.part.options());
         for file in &self.files {
@@ -78,7 +79,7 @@ impl RecordingArguments {
         Ok(recordings)
     }
 
-    /// The VMs that were asked for, with these vCPUs.
+    /// The selected VMs, with these vCPUs.
     pub(crate) fn selection(&self, vcpus: &[u32]) -> Selection {
         self.part.selection(vcpus)
     }
@@ -109,7 +110,7 @@ impl PartArguments {
     }
 }
 
-/// A wrong name is told before a long recording of a right one is read.
+/// A wrong name is reported before a long recording with a right one is read.
 pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
     if file == Path::new("-") {
         return Ok(());
@@ -122,7 +123,7 @@ pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(Usage(format!("{}: no such recording", file.display())))
         }
-        // Reading it will say what is the matter.
+        // Reading it will report the error.
         Ok(_) | Err(_) => Ok(()),
     }
 }
@@ -143,19 +144,19 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// Writes a page where it was asked for.
+/// Writes a requested page.
 pub(crate) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
     files::write(file, page.as_bytes()).with_context(|| format!("Could not write {}", file.display()))
 }
 
-/// Says on standard error what an output without room for it leaves out.
+/// Reports doubts on standard error, for outputs without room for them.
 pub(crate) fn warn_of_doubts(recordings: &Recordings) {
     for doubt in report::terminal::doubts(recordings) {
         tracing::warn!("{doubt}");
     }
 }
 
-/// The status of a command that has read these.
+/// The exit status of a command that has read these.
 pub(crate) fn exit_code(recordings: &Recordings) -> ExitCode {
     let nothing = recordings.profile.events.is_empty();
     ExitCode::from(match (recordings.is_damaged(), nothing) {

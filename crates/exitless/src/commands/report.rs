@@ -31,10 +31,10 @@ pub(crate) struct Arguments {
     /// Print the table as comma-separated values.
     #[arg(long)]
     csv: bool,
-    /// Write a page with tables and charts into this file too.
+    /// Also write a page with tables and charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write every exit into this file too, as a Parquet table. It has those of all VMs.
+    /// Also write every exit to this file, as a Parquet table. It contains those of all VMs.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["vms", "vcpus"])]
     parquet: Option<PathBuf>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn read_and_write(arguments: &RecordingArguments, file: &Path) -> anyhow::Result<Recordings> {
     let cannot = || format!("Could not write {}", file.display());
-    // Half a table would be taken for a whole one: until it is whole it has no name.
+    // An incomplete table could be mistaken for a complete one, so it gets its name only at the end.
     let new = Replacement::begin(file, 0o666).with_context(cannot)?;
     let mut writer = ExitsWriter::new(BufWriter::new(new.file()))?;
     let recordings = arguments.read(&mut writer)?;

@@ -1,4 +1,4 @@
-//! `exitless restore`: undoing what exitless changed of this host.
+//! `exitless restore`: undo the changes that exitless made on this host.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,17 +12,17 @@ use crate::{console, status};
 /// Arguments of `restore`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only show what would be undone.
+    /// Only show the changes that would be undone.
     #[arg(long)]
     dry_run: bool,
-    /// Show all changes that the journal keeps, those that were undone too.
+    /// Show all changes in the journal, including those already undone.
     #[arg(long, conflicts_with_all = ["dry_run", "force", "run_scripts"])]
     list: bool,
-    /// Undo also what others have changed since.
+    /// Also undo changes that others have modified since.
     #[arg(long)]
     force: bool,
-    /// Run the scripts of plans that take changes back, for which their process found no time. They may do anything: look
-    /// at them by --dry-run first.
+    /// Run the undo scripts of plans whose process could not run them. They may do anything: check them with
+    /// --dry-run first.
     #[arg(long)]
     run_scripts: bool,
     /// Print JSON.
@@ -38,7 +38,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.list {
         return Ok(ExitCode::from(list(root, arguments.json, width, &mut out)?));
     }
-    // A change is undone whole or not at all; a second signal ends it all the same, and what is left stays recorded.
+    // A change is undone completely or not at all; a second signal still ends the process, and the rest stays
+    // recorded.
     let _signals = crate::interrupt::flag()?;
     let how =
         Restore { force: arguments.force, dry_run: arguments.dry_run, run_scripts: arguments.run_scripts };
@@ -52,7 +53,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if restored.incomplete() { status::SOME_FAILED } else { 0 }))
 }
 
-/// Shows all that the journal keeps. A line that a crash cut announced no change that was made, which is no damage.
+/// Shows the whole journal. A line that a crash cut off announced a change that was not made, which is not
+/// damage.
 fn list(root: &Path, json: bool, width: usize, out: &mut impl Write) -> anyhow::Result<u8> {
     let recorded = Journal::read(root)?;
     if json {
@@ -69,7 +71,7 @@ fn list(root: &Path, json: bool, width: usize, out: &mut impl Write) -> anyhow::
 mod tests {
     use super::*;
 
-    /// The status, and what is said, of a journal of these bytes.
+    /// The status and output of `restore --list` for a journal with this content.
     fn listed(bytes: &str, json: bool) -> (u8, String) {
         let root = tempfile::tempdir().unwrap();
         Journal::open(root.path()).unwrap();

@@ -1,4 +1,4 @@
-//! `exitless snapshot`: all that is read to judge a host, in one archive.
+//! `exitless snapshot`: all facts by which a host is judged, in one archive.
 
 use exits::counted;
 use std::io::{IsTerminal, Write};
@@ -16,13 +16,13 @@ const TOOL: &str = concat!("exitless ", env!("CARGO_PKG_VERSION"));
 /// Arguments of `snapshot`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The archive to write (tar, packed by zstd), for its owner alone; `-` for standard output.
+    /// The archive to write (tar, compressed with zstd), readable only by its owner; `-` for standard output.
     #[arg(value_name = "OUT.tar.zst")]
     output: PathBuf,
-    /// Another host than this one: a directory with its proc and sys, or an archive.
+    /// Another host instead of this one: a directory with its proc and sys, or an archive.
     #[arg(long, value_name = "DIR|ARCHIVE", default_value = "/")]
     root: PathBuf,
-    /// Print what the archive says of itself as JSON.
+    /// Print the archive's manifest as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `exitless stat`: exits as they happen, as a table an interval.
+//! `exitless stat`: exits as they happen, with a table for each interval.
 
 mod statistics;
 mod xen;
@@ -26,21 +26,21 @@ use crate::{console, interrupt};
 pub(crate) struct Arguments {
     #[command(flatten)]
     watch: WatchArguments,
-    /// How long to count for each table: 1s, 200ms.
+    /// The interval of each table: 1s, 200ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     interval: u64,
-    /// End after so many tables.
+    /// Stop after this many tables.
     #[arg(long, value_name = "COUNT")]
     count: Option<u64>,
-    /// End after so long: 10s, 5min.
+    /// Stop after this time: 10s, 5min.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
     #[command(flatten)]
     rows: TableArguments,
-    /// Print everything as JSON, an object a line.
+    /// Print everything as JSON, one object on each line.
     #[arg(long)]
     json: bool,
-    /// Say what the counting itself costs, nanoseconds an exit.
+    /// Show the cost of counting, in nanoseconds for each exit.
     #[arg(long)]
     self_cost: bool,
     /// Count while this command runs, and print one table at its end.
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(None) => return Ok(ExitCode::SUCCESS),
         Err(error) => return statistics::run(arguments, error, &stop),
     };
-    // Intervals are from here on, whatever is looked up before the first of them.
+    // Intervals start here, so that setup before the first one is not included.
     let mut pace = Pace::begin(arguments);
     let mut tables =
         Tables { names: VmNames::default(), grouping, source: LiveSource::of(&collector), arguments };
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         watched.status();
         return Ok(status);
     }
-    // What was counted until a signal is shown too.
+    // Exits until a signal are shown too.
     while pause(pace.next(), &stop) && !pace.is_over() && !watched.have_ended() {
         let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
         tables.show(collector.take()?, cost.as_ref())?;
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(watched.status()))
 }
 
-/// When the tables are due, and when the last of them was.
+/// The times at which tables are due.
 struct Pace {
     interval: Duration,
     next: Instant,
@@ -101,7 +101,7 @@ impl Pace {
         }
     }
 
-    /// When the next one is due; the last one no later than the end.
+    /// The time of the next one; the last one is at the end at the latest.
     fn next(&mut self) -> Instant {
         self.next += self.interval;
         self.next = self.end.map_or(self.next, |end| end.min(self.next));
@@ -109,13 +109,13 @@ impl Pace {
         self.next
     }
 
-    /// Whether the one that is due now is the last.
+    /// Tests whether the table that is due now is the last.
     fn is_over(&self) -> bool {
         self.left == Some(0) || self.end.is_some_and(|end| self.next >= end)
     }
 }
 
-/// What all tables share.
+/// The common state of all tables.
 struct Tables<'a> {
     names: VmNames,
     grouping: Grouping,
@@ -124,7 +124,7 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Prints what was counted since the last time.
+    /// Prints the exits since the last table.
     fn show(&mut self, mut profile: Profile, cost: Option<&Cost>) -> anyhow::Result<()> {
         self.names.name(&mut profile);
         let recordings = self.source.recordings(profile);
@@ -132,7 +132,7 @@ impl Tables<'_> {
         print(&recordings, &table, cost, self.arguments)
     }
 
-    /// The same with the exits that no entry has ended yet.
+    /// Prints the last table, with exits that have no entry yet.
     fn show_last(&mut self, collector: Collector) -> anyhow::Result<()> {
         let cost = self.arguments.self_cost.then(|| collector.cost()).transpose()?;
         self.show(collector.finish()?, cost.as_ref())

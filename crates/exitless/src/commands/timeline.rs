@@ -18,25 +18,25 @@ use crate::status::Usage;
 pub(crate) struct Arguments {
     #[command(flatten)]
     recordings: RecordingArguments,
-    /// What lines are told apart by: reason, vm, or both with a comma.
+    /// Group lines by: reason, vm, or both with a comma.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
     by: Vec<Dimension>,
     /// Draw the share of the vCPUs' time that handling took instead of the rate of exits.
     #[arg(long)]
     share: bool,
-    /// Only the first lines; one more has the sums of all others.
+    /// Show only this many lines; one more has the sums of all others.
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
-    /// Draw with ASCII characters alone, as is done where the locale is not UTF-8.
+    /// Draw with ASCII characters only, as by default if the locale is not UTF-8.
     #[arg(long)]
     ascii: bool,
     /// Print every slice as JSON.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print every slice in which there was an exit as comma-separated values.
+    /// Print every slice with exits as comma-separated values.
     #[arg(long)]
     csv: bool,
-    /// Write a page with tables and charts into this file too.
+    /// Also write a page with tables and charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `exitless top`: the exits of this host's VMs on a page that keeps itself up to date.
+//! `exitless top`: the exits of this host's VMs on a page that is updated continuously.
 
 mod counting;
 mod io_cores;
@@ -24,9 +24,9 @@ use super::watching::WatchArguments;
 use crate::status::Usage;
 use crate::{console, interrupt};
 
-/// A shorter interval leaves no time to read the page.
+/// The shortest interval that leaves time to read the page.
 const SHORTEST_NS: u64 = 100_000_000;
-/// How long after a signal the page still waits for a key.
+/// The longest delay before a signal is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Arguments of `top`.
@@ -34,13 +34,13 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct Arguments {
     #[command(flatten)]
     watch: WatchArguments,
-    /// How often the page is brought up to date, from 100ms on: 1s, 500ms.
+    /// The interval of updates, at least 100ms: 1s, 500ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     interval: u64,
-    /// Show what the counting itself costs, nanoseconds an exit.
+    /// Show the cost of counting, in nanoseconds for each exit.
     #[arg(long)]
     self_cost: bool,
-    /// Draw with ASCII characters alone, as is done where the locale is not UTF-8.
+    /// Draw with ASCII characters only, as by default if the locale is not UTF-8.
     #[arg(long)]
     ascii: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let look = Look { colour: console::colour(), ascii: arguments.ascii || !console::shows_unicode() };
     let stop = interrupt::flag()?;
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
-    // Before the terminal is taken over, so that what goes wrong is told where it can be read.
+    // Before the terminal is taken over, so that errors can be read.
     let Some(counting) = Counting::begin(arguments, false, &stop)? else { return Ok(ExitCode::SUCCESS) };
     let signals = Signals::catch(&stop)?;
     let screen = Screen::take_over()?;
@@ -94,7 +94,7 @@ impl Session<'_> {
             if self.top.has_ended() || self.stop.load(Ordering::Relaxed) {
                 return self.screen.give_back();
             }
-            // While the page stands still the kernel counts on, and gives it all at once afterwards.
+            // While the page is frozen the kernel counts on, and returns everything afterwards.
             if self.top.is_paused() {
                 continue;
             }
@@ -130,7 +130,7 @@ impl Session<'_> {
                 if self.top.is_paused() { LOOK } else { self.interval().saturating_sub(since.elapsed()) };
             if event::poll(left.min(LOOK))? {
                 let changed = self.handle(&event::read()?)?;
-                // Keys that came together are drawn together.
+                // Keys that arrive together are drawn together.
                 if changed && !event::poll(Duration::ZERO)? {
                     return Ok(());
                 }
@@ -141,7 +141,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether there is something new to draw.
+    /// Returns whether the page must be drawn again.
     fn handle(&mut self, event: &Event) -> anyhow::Result<bool> {
         match event {
             Event::Key(key) if keys::is_stop(key) => self.screen.stop(&self.signals)?,
@@ -174,8 +174,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// With accesses or without, as the page wants it. What was counted until now is shown; what comes while the
-    /// programs are exchanged is not counted.
+    /// Attaches again, with or without accesses, as the page requires. The exits until now are shown; exits
+    /// during the exchange of programs are not counted.
     fn attach_again(&mut self) -> anyhow::Result<()> {
         self.observe()?;
         let begun = Counting::begin(self.arguments, self.top.wants_accesses(), self.stop);
@@ -185,7 +185,7 @@ impl Session<'_> {
                 self.top.attached_again(self.counting.source());
             }
             Ok(None) => {}
-            // The page goes on as it was, one step back.
+            // The page continues as before, one step back.
             Err(error) => {
                 self.top.act(Action::Back);
                 self.top.say(format!("{error}"));

@@ -19,24 +19,25 @@ use crate::{console, interrupt};
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only events of this VM, by its name or the number of its process; may be given more than once. It need not
-    /// run yet.
+    /// Only events of this VM, by its name or the number of its process; may be given more than once. It need
+    /// not run yet.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
-    /// Only these: inhibit, irq-window, ga-log, posted-interrupt, incomplete-ipi, unaccelerated, kick, accept-irq,
-    /// pv-eoi, or all; several with commas. Without it all but accept-irq and pv-eoi, which are frequent.
+    /// Only these: inhibit, irq-window, ga-log, posted-interrupt, incomplete-ipi, unaccelerated, kick,
+    /// accept-irq, pv-eoi, or all; several with commas. By default all except accept-irq and pv-eoi, which
+    /// are frequent.
     #[arg(long = "event", value_name = "KIND", value_delimiter = ',')]
     events: Vec<Choice>,
-    /// End after so long: 30s, 5min.
+    /// Stop after this time: 30s, 5min.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
-    /// End after so many events.
+    /// Stop after this many events.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Show requests too that set an inhibit reason that is set, or clear one that is not.
+    /// Also show requests to set an inhibit reason that is set, or to clear one that is not.
     #[arg(long)]
     unchanged: bool,
-    /// Print one JSON object a line.
+    /// Print one JSON object on each line.
     #[arg(long)]
     json: bool,
 }
@@ -65,8 +66,8 @@ impl Choice {
     }
 }
 
-/// How often the buffers are emptied. With the time that events are held back it is a tenth of a second at most
-/// from an event to its line.
+/// The interval of reading the buffers. With the time for sorting, an event is shown after at most a tenth of
+/// a second.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Runs the subcommand.
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 struct Output<W: Write> {
     out: BufWriter<W>,
-    /// For people; otherwise JSON.
+    /// Text output; `None` for JSON.
     lines: Option<TraceLines>,
 }
 
@@ -122,7 +123,7 @@ impl<W: Write> Output<W> {
     }
 
     fn json(&mut self, line: &report::json::TraceLine) -> anyhow::Result<()> {
-        // Not written by serde_json: its errors hide that the reader went away.
+        // Not written by serde_json, whose errors hide that the reader closed the pipe.
         let text = serde_json::to_string(line)?;
         Ok(writeln!(self.out, "{text}")?)
     }

@@ -39,27 +39,29 @@ const DEFINITION_DIFFERENCE: &str = "definition.diff";
 /// Arguments of `tune`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The plan's file, or the name of a shipped one: tune-old-guest, tune-advised, and each with -lab at its end.
+    /// The plan's file, or the name of a shipped one: tune-old-guest, tune-advised, and each with -lab at its
+    /// end.
     #[arg(value_name = "PLAN")]
     plan: String,
-    /// The result's folder; one that holds a part of the same tuning is gone on with [default: NAME of the plan].
+    /// The result's folder; the tuning in it is continued if it is the same [default: NAME of the plan].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Where it runs: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its Xen.
+    /// The target: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its
+    /// Xen.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
-    /// Measure with guests that are like the VM of this definition, and write what is kept into a copy of it: a file with
-    /// libvirt's XML or a QEMU command line, a process, a running VM by its name, or a domain of libvirt's. The VM and its
-    /// definition are only read.
+    /// Measure with guests that resemble the VM of this definition, and write the kept changes into a copy of
+    /// it: a file with libvirt's XML or a QEMU command line, a process, a running VM by its name, or a domain
+    /// of libvirt. The VM and its definition are only read.
     #[arg(long, value_name = "FILE|PID|NAME|libvirt:NAME")]
     definition: Option<String>,
     /// Show the steps, and start nothing.
     #[arg(long)]
     dry_run: bool,
-    /// A configuration file for ssh in the place of the user's.
+    /// A configuration file for ssh to use instead of the user's.
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
-    /// Print what came of it as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -138,11 +140,11 @@ fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The definition of the VM for which the guests stand.
+/// The definition of the VM that the guests stand for.
 struct Standing<'a> {
     subject: &'a Subject,
     unlike: &'a [String],
-    /// The guests as they were like it.
+    /// The guests that resemble it, before changes.
     before: &'a GuestPlan,
 }
 
@@ -152,7 +154,7 @@ struct Steps<'a> {
     arguments: &'a Arguments,
     stop: Arc<AtomicBool>,
     not_undone: bool,
-    /// Whether runs failed for good, those of the baseline too.
+    /// Runs failed for good, including those of the baseline.
     failed: bool,
     definition: Option<Standing<'a>>,
 }
@@ -200,7 +202,7 @@ impl Measuring for Steps<'_> {
 }
 
 impl Steps<'_> {
-    /// Makes the runs of a study that are missing; none where all are there.
+    /// Makes the missing runs of a study; `None` if all exist.
     fn runs(&mut self, name: &str, study: &Plan) -> anyhow::Result<Option<Conclusion>> {
         let target = self.arguments.target.to_string();
         let text = toml::to_string(study).context("Could not write the step's plan")?;
@@ -219,7 +221,7 @@ impl Steps<'_> {
         Ok(Some(conclusion))
     }
 
-    /// The tuning with the definition of the VM that the guests stand for, which is written beside it.
+    /// The tuning with the definition of the VM that the guests stand for, which is written to the folder.
     fn with_definition(&self, tuning: &Tuning) -> anyhow::Result<Tuning> {
         let mut tuning = tuning.clone();
         let (Some(Standing { subject, unlike, before }), Some(after)) = (&self.definition, &tuning.guests)

@@ -1,4 +1,4 @@
-//! `exitless verify`: whether interrupt virtualization is active for each VM now, with the evidence.
+//! `exitless verify`: the current state of interrupt virtualization for each VM, with the evidence.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,10 +21,10 @@ pub(crate) struct Arguments {
     /// Only this VM, by its name or process; may be given more than once.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
-    /// How long to watch: 2s, 500ms.
+    /// The time to observe: 2s, 500ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "2s")]
     duration: u64,
-    /// Also run a short load in a micro VM: it tells what this host gives to a new VM.
+    /// Also run a short load in a micro VM: it shows the state that a new VM on this host gets.
     #[arg(long)]
     provoke: bool,
     /// Print JSON.

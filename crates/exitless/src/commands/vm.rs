@@ -12,33 +12,34 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// What is done with a definition.
+/// Operations on a definition.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Find what in a definition inhibits interrupt virtualization, or costs exits.
+    /// Find settings of a definition that inhibit interrupt virtualization, or cost exits.
     ///
-    /// Exit status: 0 when there is nothing to mend; 1 when there is; 2 for a wrong command line or a VM or file that is
-    /// not there; 125 when the definition cannot be read.
+    /// Exit status: 0 when there is nothing to fix; 1 when there is; 2 for a wrong command line or a VM or
+    /// file that does not exist; 125 when the definition cannot be read.
     Lint(lint::Arguments),
-    /// Show the changes that mend a definition as a diff, or make them.
+    /// Show the changes that fix a definition as a diff, or make them.
     ///
-    /// Exit status: 0 when there is nothing to change, or all was written; 1 when there are changes and nothing was
-    /// written, or a change cannot be made; 2 for a wrong command line or a VM or file that is not there; 125 when the
-    /// definition cannot be read or written.
+    /// Exit status: 0 when there is nothing to change, or everything was written; 1 when there are changes
+    /// and nothing was written, or a change cannot be made; 2 for a wrong command line or a VM or file that
+    /// does not exist; 125 when the definition cannot be read or written.
     Fix(fix::Arguments),
-    /// Print QEMU's arguments for libvirt's XML.
+    /// Convert libvirt's XML to QEMU's arguments.
     ///
-    /// Exit status: 0 when all of it has an equal; 1 when something has none, which is told on standard error; 2 for a
-    /// wrong command line or a VM or file that is not there; 125 when the definition cannot be read.
+    /// Exit status: 0 when everything has a counterpart; 1 when something has none, which is reported on
+    /// standard error; 2 for a wrong command line or a VM or file that does not exist; 125 when the
+    /// definition cannot be read.
     Args(args::Arguments),
-    /// Print libvirt's XML for QEMU's arguments.
+    /// Convert QEMU's arguments to libvirt's XML.
     ///
-    /// Exit status: as of `vm args`. What libvirt has no element for, and QEMU takes as it is, stands in
-    /// <qemu:commandline>, and is no loss.
+    /// Exit status: as of `vm args`. Arguments without an element in libvirt that QEMU accepts unchanged are
+    /// in <qemu:commandline>, and are not losses.
     Xml(xml::Arguments),
 }
 
-/// Runs the subcommand; `verbose` is the program's own option.
+/// Runs the subcommand; `verbose` is the program's global option.
 pub(crate) fn run(command: &Command, verbose: bool) -> anyhow::Result<ExitCode> {
     match command {
         Command::Lint(arguments) => lint::run(arguments, verbose),

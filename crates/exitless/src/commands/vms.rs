@@ -20,10 +20,10 @@ pub(crate) struct Arguments {
     /// Only this VM, by its name or process; may be given more than once.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
-    /// Read what KVM counted of each VM, through QEMU's monitor or from debugfs.
+    /// Also read KVM's counters of each VM, through QEMU's monitor or from debugfs.
     #[arg(long)]
     statistics: bool,
-    /// Read it twice, so long apart, and show the rates too: 1s, 500ms.
+    /// Read them twice, this time apart, and also show the rates: 1s, 500ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, requires = "statistics")]
     interval: Option<u64>,
     /// Print JSON.
@@ -60,13 +60,13 @@ fn count(root: &Path, vms: &[&Vm], interval: Option<Duration>) -> Vec<Counted> {
     since(source.read(), &first)
 }
 
-/// Where the statistics of these VMs come from.
+/// The source of these VMs' statistics.
 pub(crate) fn source(root: &Path, vms: &[&Vm]) -> StatisticsSource {
     let vms: Vec<Vm> = vms.iter().copied().cloned().collect();
     StatisticsSource::new(root, &vms)
 }
 
-/// What was counted since an earlier reading of the same source.
+/// The changes since an earlier reading of the same source.
 pub(crate) fn since(now: Vec<VmStatistics>, before: &[VmStatistics]) -> Vec<Counted> {
     let both = now.into_iter().zip(before);
     both.map(|(statistics, before)| Counted { change: statistics.since(before), statistics }).collect()

@@ -1,4 +1,4 @@
-//! What all commands on the running kernel share: which VMs, waiting for KVM, and naming the source.
+//! The common part of commands on the running kernel: the VMs, the wait for KVM, and the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use traces::{Format, Options, Origin, Reading, Recordings};
 use crate::console::StatusLine;
 use crate::status;
 
-/// The host that commands watch.
+/// The host that commands observe.
 pub(crate) const HOST: &str = "/";
-/// How often something is looked for that is not there yet.
+/// The interval of checks for something that does not exist yet.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Whom to watch.
+/// The observed VMs.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
     /// Only this VM, by the number of its process or by its name; may be given more than once.
     #[arg(long = "vm", value_name = "NUMBER|NAME")]
     vms: Vec<String>,
-    /// Wait for KVM, where its modules are not loaded yet.
+    /// Wait for KVM if its modules are not loaded yet.
     #[arg(long)]
     wait: bool,
-    /// Use the kernel's stable tracepoints even where raw ones can be used, which cost less.
+    /// Use the kernel's stable tracepoints even if raw ones, which cost less, can be used.
     #[arg(long)]
     no_raw_tracepoints: bool,
-    /// On a host of Xen, the xentrace program to use.
+    /// On a Xen host, the xentrace program to use.
     #[arg(long, value_name = "PROGRAM")]
     pub(super) xentrace: Option<PathBuf>,
 }
 
 impl WatchArguments {
-    /// Whom to watch, with ports, addresses and registers or without.
+    /// The observed VMs, with or without ports, addresses and registers.
     pub(crate) fn watch(&self, accesses: bool) -> anyhow::Result<Watch> {
         let processes = match self.vms.is_empty() {
             true => None,
@@ -53,22 +53,22 @@ impl WatchArguments {
         Ok(Watch { processes, accesses, no_raw_tracepoints, ..Watch::default() })
     }
 
-    /// The VMs that were asked for, by their names or processes.
+    /// The requested VMs, by name or process.
     pub(crate) fn wanted(&self) -> &[String] {
         &self.vms
     }
 
-    /// Starts counting, after waiting for KVM if that was asked for. `None` when `stop` was set before.
+    /// Starts to count, after a requested wait for KVM. `None` if `stop` was set before.
     pub(crate) fn attach(&self, watch: &Watch, stop: &AtomicBool) -> Result<Option<Collector>, Error> {
         self.start(stop, || Collector::attach(Path::new(HOST), watch))
     }
 
-    /// Starts recording, as [`Self::attach`] does counting.
+    /// Starts to record, like [`Self::attach`] for counting.
     pub(crate) fn record(&self, watch: &Watch, stop: &AtomicBool) -> Result<Option<Recorder>, Error> {
         self.start(stop, || Recorder::attach(Path::new(HOST), watch))
     }
 
-    /// Attaches something, after waiting for KVM if that was asked for. `None` when `stop` was set before.
+    /// Attaches something, after a requested wait for KVM. `None` if `stop` was set before.
     pub(crate) fn start<T>(
         &self,
         stop: &AtomicBool,
@@ -92,7 +92,7 @@ impl WatchArguments {
     }
 }
 
-/// The processes of the VMs that were asked for: when all of them have ended, there is nothing left to watch.
+/// The processes of the requested VMs: when all of them have ended, there is nothing left to observe.
 #[derive(Debug)]
 pub(crate) struct Watched {
     threads: Vec<(ThreadId, Option<u64>)>,
@@ -101,7 +101,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Those of a watch; none where all VMs are watched.
+    /// The processes of a watch; empty if all VMs are observed.
     pub(crate) fn of(watch: &Watch, arguments: &WatchArguments) -> Self {
         Self::new(watch, arguments.wanted())
     }
@@ -113,7 +113,8 @@ impl Watched {
         Self { threads, names: names.to_vec() }
     }
 
-    /// Whether VMs were asked for, and none of them runs any more. Another process that got a number is another one.
+    /// Tests whether VMs were requested, and none of them runs any more. A process with a reused ID does not
+    /// count.
     pub(crate) fn have_ended(&self) -> bool {
         let runs = |(thread, start): &(ThreadId, Option<u64>)| {
             start.is_some() && thread.start_ticks(Path::new(HOST)) == *start
@@ -142,16 +143,16 @@ pub(crate) struct VmNames {
 }
 
 impl VmNames {
-    /// Gives the VMs of `profile` their names.
+    /// Sets the names of the VMs in `profile`.
     pub(crate) fn name(&mut self, profile: &mut Profile) {
         let vms = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
         profile.names.extend(self.of(&vms));
     }
 
-    /// The names of these VMs, as far as they have one.
+    /// The names of these VMs, if they have one.
     pub(crate) fn of(&mut self, vms: &BTreeSet<u32>) -> BTreeMap<u32, String> {
         if vms.iter().any(|vm| !self.known.contains_key(vm)) {
-            // That of a VM that ended meanwhile stays unknown, and is not looked for again.
+            // The name of a VM that has ended stays unknown, and is not searched again.
             let running = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
             let named = |vm: &u32| {
                 running.iter().find(|one| u32::try_from(one.pid) == Ok(*vm)).map(|one| one.name.clone())
@@ -164,7 +165,7 @@ impl VmNames {
     }
 }
 
-/// What is the same for all that a collector counts.
+/// The common facts of everything that a collector counts.
 #[derive(Debug)]
 pub(crate) struct LiveSource {
     origin: Origin,
@@ -183,7 +184,7 @@ impl LiveSource {
         Self { origin, warnings }
     }
 
-    /// What was counted, in the form in which recordings are read.
+    /// The exits, in the form of recordings.
     pub(crate) fn recordings(&self, profile: Profile) -> Recordings {
         let (origin, warnings) = (self.origin.clone(), self.warnings.clone());
         let mut recordings = Recordings::new(Options::default());

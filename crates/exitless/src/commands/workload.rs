@@ -1,4 +1,4 @@
-//! A command beside which exits are watched.
+//! A command during which exits are observed.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How often it is looked whether it has ended.
+/// The interval of checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A command that runs. One that still does is ended with this.
+/// A running command, which is ended when this is dropped.
 pub(crate) struct Workload {
     child: Child,
     asked_to_end: bool,
 }
 
 impl Workload {
-    /// Starts it, with our standard input and outputs.
+    /// Starts it, with this process's standard input and outputs.
     pub(crate) fn start(command: &[OsString]) -> anyhow::Result<Option<Self>> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
         let child = Command::new(program).args(arguments).spawn();
@@ -27,12 +27,12 @@ impl Workload {
         Ok(Some(Self { child, asked_to_end: false }))
     }
 
-    /// Its status once it has ended. It is asked to end when `stop` is set; a signal of the terminal reaches it by
-    /// itself.
+    /// Its status once it has ended. It is asked to end when `stop` is set; a signal of the terminal reaches
+    /// it directly.
     pub(crate) fn ended(&mut self, stop: &AtomicBool) -> anyhow::Result<Option<ExitCode>> {
         if stop.load(Ordering::Relaxed) && !self.asked_to_end {
             self.asked_to_end = true;
-            // That it is gone already is seen below.
+            // If it has already ended, the check below notices.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         }
         let status = self.child.try_wait().context("Could not wait for the command")?;

@@ -1,4 +1,4 @@
-//! Watching the guests of Xen from its control domain, through xentrace.
+//! Observes Xen's guests from its control domain, through xentrace.
 
 mod watched;
 
@@ -14,7 +14,7 @@ use super::watching::WatchArguments;
 use crate::status::Usage;
 pub(crate) use watched::WatchedDomains;
 
-/// The control domain that this is.
+/// This control domain.
 #[derive(Debug)]
 pub(crate) struct XenHost {
     root: Root,
@@ -23,17 +23,17 @@ pub(crate) struct XenHost {
     names: BTreeMap<u32, Option<String>>,
 }
 
-/// A recording of xentrace that is being read.
+/// A recording of xentrace that is read as it is written.
 pub(crate) struct Following<S>(live::Following<Result<(Reading, S), traces::Error>>);
 
 impl XenHost {
-    /// `None` where this is no control domain of Xen and none was asked for.
+    /// `None` if this is not a control domain of Xen and no xentrace was given.
     pub(crate) fn find(arguments: &WatchArguments) -> Option<Self> {
         let root = Root::live();
         let given = arguments.xentrace.as_deref();
         let control = match XenControl::read(&root) {
             Some(control) => control,
-            // The program says by itself whether it can.
+            // The program itself reports whether it can run.
             None => given.map(|_| XenControl::default())?,
         };
         let program = given.map_or_else(live::xentrace_program, Path::to_path_buf);
@@ -45,7 +45,7 @@ impl XenHost {
         self.control.isa.unwrap_or(Isa::Vmx)
     }
 
-    /// Starts xentrace, and reads what it writes into `sink` until it is stopped.
+    /// Starts xentrace, and reads its output into `sink` until it is stopped.
     pub(crate) fn follow<S: Sink + 'static>(&self, mut sink: S) -> anyhow::Result<Following<S>> {
         let options = Options { tsc_hz: self.control.tsc_hz, isa: self.control.isa, ..Options::default() };
         let name = self.program.display().to_string();
@@ -61,7 +61,7 @@ impl XenHost {
         WatchedDomains::new(Root::live(), arguments.wanted())
     }
 
-    /// The names of these domains, as far as they are known. That of one which ended meanwhile stays unknown.
+    /// The names of these domains, if known. The name of a domain that has ended stays unknown.
     pub(crate) fn names_of(&mut self, domains: &BTreeSet<u32>) -> BTreeMap<u32, String> {
         if domains.iter().any(|domain| !self.names.contains_key(domain)) {
             let mut there = XenControl::domain_names(&self.root);
@@ -72,13 +72,13 @@ impl XenHost {
         domains.iter().filter_map(|domain| Some((*domain, self.names.get(domain)?.clone()?))).collect()
     }
 
-    /// Gives the domains of `profile` their names.
+    /// Sets the names of the domains in `profile`.
     pub(crate) fn name(&mut self, profile: &mut Profile) {
         let domains = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
         profile.names.extend(self.names_of(&domains));
     }
 
-    /// What was counted, in the form in which recordings are read.
+    /// The exits, in the form of recordings.
     pub(crate) fn recordings(&self, profile: Profile, warnings: Vec<String>) -> Recordings {
         let mut origin = Origin::new(Format::Live);
         origin.kernel = self.control.version.as_ref().map(|version| format!("Xen {version}"));
@@ -89,19 +89,19 @@ impl XenHost {
 }
 
 impl<S: Send + 'static> Following<S> {
-    /// Whether xentrace, or the reading of what it writes, has ended by itself.
+    /// Tests whether xentrace, or the reader of its output, has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.has_ended()
     }
 
-    /// Ends xentrace, and gives what is known at the end.
+    /// Stops xentrace, and returns the result.
     pub(crate) fn finish(self) -> anyhow::Result<(Reading, S)> {
         let Some(read) = self.0.finish()? else { bail!("The reader of xentrace's records failed") };
         read.context("Could not read what xentrace writes")
     }
 }
 
-/// Only the domains that were asked for, by number or name; those may begin later.
+/// Only the requested domains, by number or name; they may start later.
 pub(crate) fn only(mut profile: Profile, wanted: &[String]) -> Profile {
     if wanted.is_empty() {
         return profile;
@@ -122,7 +122,7 @@ pub(crate) fn only(mut profile: Profile, wanted: &[String]) -> Profile {
     selection.of(&profile).unwrap_or(profile)
 }
 
-/// Refuses what only the eBPF programs of KVM hosts can do.
+/// Refuses an option that only the eBPF programs of KVM hosts support.
 pub(crate) fn refuse(asked: bool, option: &str) -> Result<(), Usage> {
     if asked {
         return Err(Usage(format!(

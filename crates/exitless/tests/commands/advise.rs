@@ -1,4 +1,5 @@
-//! `advise` on real recordings: known ports come out with their devices, and sums are those of `report`.
+//! `advise` on real recordings: known ports are reported with their devices, and sums equal those of
+//! `report`.
 
 use crate::command::{command, err, json, out, recording, run};
 use serde_json::Value;
@@ -14,7 +15,7 @@ fn row<'a>(document: &'a Value, device: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {device}: {document:#}"))
 }
 
-/// Exits of an access, both directions, as `report` counts them.
+/// Exits of accesses in both directions, as counted by `report`.
 fn reported(file: &str, by: &str, of: impl Fn(&str) -> bool) -> u64 {
     let report = json(&["report", file, "--by", by]);
     let rows = report["rows"].as_array().unwrap().iter();
@@ -28,14 +29,14 @@ fn a_guest_of_qemu_that_boots_writes_to_its_serial_port_and_its_screen() {
     let serial = row(&document, "serial");
     let ports = reported(&file, "port", |access| access.starts_with("0x3f"));
     assert_eq!(serial["exits"].as_u64().unwrap(), ports);
-    // The costliest device comes first, and its cure names QEMU's arguments.
+    // The costliest device comes first, and its fix names QEMU's arguments.
     assert_eq!(rows(&document)[0]["device"], "serial");
     assert!(serial["cures"][0]["qemu"].as_str().unwrap().contains("virtconsole"));
     let vga = row(&document, "vga");
     let window = reported(&file, "mmio", |access| access.starts_with("0xb"));
     let registers =
         reported(&file, "port", |access| access.starts_with("0x3c") || access.starts_with("0x3d"));
-    // One exit makes two accesses to the window: `report` has it at both addresses.
+    // One exit makes two accesses to the window, which `report` has at both addresses.
     assert_eq!(vga["exits"].as_u64().unwrap() + 1, window + registers);
 }
 

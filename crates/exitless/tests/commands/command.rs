@@ -1,4 +1,4 @@
-//! Starting `exitless` on the recordings of the tests, and reading what it says.
+//! Runs `exitless` on the recordings of the tests, and parses its output.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -41,7 +41,7 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The contents of all files below a folder whose names end so.
+/// The contents of all files below a folder with this extension.
 pub(crate) fn text_files(folder: &std::path::Path, extension: &str) -> Vec<String> {
     let mut open = vec![folder.to_owned()];
     let mut found = Vec::new();

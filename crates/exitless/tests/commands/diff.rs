@@ -1,4 +1,5 @@
-//! `diff` on real recordings: of one host with APICv off and on, of unlike hosts, of damaged and repeated ones.
+//! `diff` on real recordings: of one host with APICv off and on, of different hosts, damaged ones and
+//! repeated ones.
 
 use std::process::Stdio;
 
@@ -13,7 +14,7 @@ fn row(document: &Value, reason: &str) -> Value {
 #[test]
 fn what_apicv_takes_away_is_gone_and_the_rest_is_as_before() {
     let (off, on) = (recording("vmx"), recording("vmx-apicv"));
-    // Both ran the same program, so the work is the same and the time is not.
+    // Both ran the same program, so the work is equal and the time differs.
     let work = ["--operations-before", "1", "--operations-after", "1"];
     let document = json(&[&["diff", &off, &on][..], &work].concat());
     assert_eq!(document["per"], "operation");
@@ -26,7 +27,7 @@ fn what_apicv_takes_away_is_gone_and_the_rest_is_as_before() {
     assert!(writes["rate"]["interval"]["high"].as_f64().unwrap() < 0.0, "{writes}");
     let control = row(&document, "CPUID");
     assert_eq!(control["rate"]["change"]["percent"], 0.0);
-    // What the two reports say by themselves.
+    // The two separate reports.
     for (side, file) in [("before", &off), ("after", &on)] {
         let report = json(&["report", file]);
         assert_eq!(document["total"][side]["exits"], report["totals"]["exits"]);

@@ -1,4 +1,4 @@
-//! `exitless doctor` on made-up hosts: trees, and the archives of them.
+//! `exitless doctor` on fake hosts: trees, and their archives.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Studies as a user runs them: the real program, killed, interrupted, and on another machine.
+//! Studies with the real program: killed, interrupted, and on another machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -66,7 +66,7 @@ fn wait_for_runs(child: &mut Child, folder: &Path, runs: usize) {
     }
 }
 
-/// All six runs, each once, with what the script said.
+/// Asserts that all six runs exist once, with the script's output.
 fn assert_complete(folder: &Path) {
     let read = StudyFolder::open(&folder.join("result")).unwrap();
     assert_eq!(read.warnings, Vec::<String>::new());
@@ -101,14 +101,14 @@ fn a_study_that_was_killed_goes_on_and_nothing_is_lost_or_double() {
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&summary["complete"], &summary["runs"]), (&true.into(), &6.into()));
     assert_complete(folder.path());
-    // Runs that were there are those that are there.
+    // Existing runs are kept.
     assert_eq!(started(folder.path())[..before.len()], before);
     let study = StudyFolder::open(&folder.path().join("result")).unwrap().study;
     assert_eq!(study.resumed.len(), 2);
     assert!(study.resumed.iter().all(|resumed| resumed.unlike.is_empty()));
 }
 
-/// When each whole run began, by its place in the order.
+/// The start of each complete run, by its position in the order.
 fn started(folder: &Path) -> Vec<u64> {
     let read = StudyFolder::open(&folder.join("result")).unwrap();
     read.runs.iter().map(|kept| kept.run.started).collect()
@@ -186,7 +186,7 @@ fn plans_are_listed_checked_and_described() {
     assert_eq!(run(&["check", "no-such-plan"], folder.path()).status.code(), Some(2));
 }
 
-/// A server of ssh on loopback, with keys of its own.
+/// An ssh server on loopback, with its own keys.
 struct Server {
     child: Child,
     folder: tempfile::TempDir,
@@ -205,7 +205,7 @@ fn server() -> Result<Server, String> {
     if !program.is_file() {
         return Err("there is no /usr/sbin/sshd (Debian package openssh-server)".to_owned());
     }
-    // sshd refuses keys in a folder that others may write, which /tmp itself is not counted as.
+    // sshd refuses keys in a folder that others may write to, except /tmp itself.
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let at = |name: &str| folder.path().join(name).display().to_string();
     for key in ["host", "user"] {
@@ -245,7 +245,7 @@ fn server() -> Result<Server, String> {
     Ok(Server { child, folder, port })
 }
 
-/// The processes that sshd has for its connections: the link breaks with them.
+/// Kills the processes of sshd's connections, which breaks the connections.
 fn cut(server: &Server) {
     let parent = server.child.id().to_string();
     let children = Command::new("ps").args(["-o", "pid=", "--ppid", &parent]).output().unwrap();

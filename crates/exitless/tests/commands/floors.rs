@@ -24,7 +24,7 @@ fn floors(contributing: &str) -> BTreeMap<String, u32> {
     floors
 }
 
-/// Each crate of the workspace with those of the workspace that it uses, tests and build scripts included.
+/// Each crate of the workspace with the crates that it uses, including tests and build scripts.
 fn uses(metadata: &Value) -> BTreeMap<String, Vec<String>> {
     let packages = metadata["packages"].as_array().unwrap();
     let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
@@ -35,7 +35,7 @@ fn uses(metadata: &Value) -> BTreeMap<String, Vec<String>> {
     packages.iter().map(|package| (name(package), used(package))).collect()
 }
 
-/// What breaks the floors, in words.
+/// Violations of the floors, in words.
 fn faults(floors: &BTreeMap<String, u32>, uses: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let mut faults = Vec::new();
     for name in floors.keys().filter(|name| !uses.contains_key(*name)) {

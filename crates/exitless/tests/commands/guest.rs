@@ -1,4 +1,4 @@
-//! Guests of studies as a user tries them: `exitless guest run`.
+//! Guests of studies by the command `exitless guest run`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn guest_run_of(program: &Path, arguments: &[&str]) -> (i32, Value, String) {
     (status, serde_json::from_slice(&output.stdout).unwrap_or(Value::Null), said)
 }
 
-/// Whether QEMU guests can be started here; prints why not.
+/// Tests whether QEMU guests can be started here; prints the reason if not.
 fn guests_start_here() -> bool {
     let version = Command::new("qemu-system-x86_64").arg("--version").output();
     let image = lab::GuestImage::find(&lab::Cache::of_user().unwrap());
@@ -100,7 +100,7 @@ fn guests_of_the_image_start_with_disk_and_network_and_run_their_tools_together(
     }
     let console = std::fs::read_to_string(folder.path().join("guest-0/console")).unwrap();
     assert!(!console.contains("Kernel panic"), "{console}");
-    // Where this package's tests are built alone, the small program may be missing.
+    // If only this package's tests are built, the small program may be missing.
     if let Ok(agent) = Path::new(EXITLESS).with_file_name("exitless-agent").metadata() {
         let image = lab::GuestImage::find(&lab::Cache::of_user().unwrap()).unwrap().unwrap();
         let rest = image.initial_ram_disk().metadata().unwrap().len();
@@ -125,7 +125,7 @@ fn a_guest_that_does_not_start_says_what_its_qemu_said() {
     assert!(said.contains("QEMU ended") && said.contains("machine type"), "{said}");
 }
 
-/// This program alone, where nothing lies beside it: guests begin with it.
+/// This program alone, with no other file next to it, serves as the agent of guests.
 #[test]
 fn the_program_alone_is_enough_to_start_a_guest() {
     if !guests_start_here() {
@@ -141,7 +141,8 @@ fn the_program_alone_is_enough_to_start_a_guest() {
     assert_eq!(tried["guests"][0]["stdout"], "42\n", "{said}");
 }
 
-/// The size of the initial RAM disk that a program gives its guests, and what it says. A guest is not booted for that.
+/// The size of the initial RAM disk that a program gives its guests, and its output. No guest is booted for
+/// that.
 fn initial_ram_disk(program: &Path) -> (u64, String) {
     let folder = tempfile::tempdir().unwrap();
     let qemu = folder.path().join("qemu");
@@ -166,7 +167,7 @@ fn guests_begin_with_the_small_program_that_lies_beside_and_that_others_cannot_c
     let (whole, said) = initial_ram_disk(&program);
     assert!(!said.contains("exitless-agent"), "{said}");
 
-    // A static program that is no agent, and small enough to be told from this one.
+    // A static program that is not an agent, and small enough to be distinguished from this one.
     std::fs::write(at("exitless-agent"), static_program()).unwrap();
     std::fs::set_permissions(at("exitless-agent"), PermissionsExt::from_mode(0o755)).unwrap();
     let (small, said) = initial_ram_disk(&program);
@@ -184,16 +185,16 @@ fn guests_begin_with_the_small_program_that_lies_beside_and_that_others_cannot_c
     assert!(said.contains("exitless-agent is a symbolic link"), "{said}");
 }
 
-/// An ELF file with one segment to be loaded and no loader.
+/// An ELF file with one loadable segment and no loader.
 fn static_program() -> Vec<u8> {
     let mut bytes = vec![0; 64 + 56];
     bytes[..5].copy_from_slice(b"\x7fELF\x02");
-    // The table of program headers: where, how large an entry, how many; and the kind of the first.
+    // The table of program headers: offset, entry size, count; and the type of the first.
     (bytes[32], bytes[54], bytes[56], bytes[64]) = (64, 56, 1, 1);
     bytes
 }
 
-/// A program in the place of QEMU whose guests end while they boot.
+/// A mock of QEMU whose guests end during the boot.
 #[test]
 fn a_guest_that_ended_is_told_and_not_started_again() {
     if !guests_start_here() {

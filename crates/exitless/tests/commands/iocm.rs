@@ -1,4 +1,4 @@
-//! The daemon as a command: what it is told, and how it ends.
+//! The daemon as a command: its configuration, and its end.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
@@ -29,7 +29,7 @@ fn wait_for(socket: &Path) {
 
 fn end(child: &mut Child) -> Option<i32> {
     let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: the child was not waited for, so that the number is still its own.
+    // SAFETY: the child was not waited for, so that its ID is still its own.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
     child.wait().unwrap().code()
 }

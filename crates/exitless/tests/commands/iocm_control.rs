@@ -1,4 +1,4 @@
-//! The running daemon, looked at and changed by commands, and what is left of it at the end.
+//! The running daemon, read and changed by commands, and its cleanup.
 
 use std::fs::Permissions;
 use std::io::Read as _;
@@ -24,7 +24,7 @@ impl Served {
         Self::start_for(mount, "", safety)
     }
 
-    /// Members of a group may use it too, where one is given.
+    /// Members of a group may use it too, if one is given.
     fn start_for(mount: &str, group: &str, safety: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
@@ -69,7 +69,7 @@ impl Served {
 
     fn signal(&mut self, signal: i32) -> Option<i32> {
         let pid = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: the child was not waited for, so that the number is still its own.
+        // SAFETY: the child was not waited for, so that its ID is still its own.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
         self.child.wait().unwrap().code()
     }
@@ -82,7 +82,7 @@ impl Drop for Served {
     }
 }
 
-/// Whether a file system is mounted there, without looking into it.
+/// Tests whether a file system is mounted there, without accessing it.
 fn is_mounted(path: &Path) -> bool {
     std::fs::read_to_string("/proc/self/mounts").unwrap().contains(&format!(" {} ", path.display()))
 }
@@ -146,11 +146,11 @@ fn a_mount_is_taken_away_after_the_daemon_however_it_ends() {
     }
 }
 
-/// The daemon's user in the tests, and somebody else.
+/// The daemon's user in the tests, and another user.
 const USER: u32 = 61_234;
 const STRANGER: u32 = 61_235;
 
-/// Whether root can be tested here.
+/// Tests whether tests as root are possible here.
 fn is_root() -> bool {
     // SAFETY: it changes nothing.
     let is_root = unsafe { libc::geteuid() } == 0 && Path::new("/dev/fuse").exists();
@@ -160,7 +160,7 @@ fn is_root() -> bool {
     is_root
 }
 
-/// What a user who is not root is told of a file; `None` when it may not be read.
+/// The content of a file as read by a user other than root; `None` if that is not permitted.
 fn read_as(user: u32, path: &Path) -> Option<String> {
     let outcome = Command::new("cat").arg(path).uid(user).gid(user).output().unwrap();
     outcome.status.success().then(|| String::from_utf8(outcome.stdout).unwrap())
@@ -231,7 +231,7 @@ fn the_mount_is_taken_away_and_nothing_else_when_its_directory_is_exchanged() {
         return;
     }
     let mut served = Served::start("above/tree", &format!("user = \"{USER}\""));
-    // Whoever may write above puts another mount of root's at the path.
+    // A user who may write above puts another mount of root's at the path.
     let (above, aside, other) = (served.path("above"), served.path("aside"), served.path("other"));
     std::fs::rename(&above, &aside).unwrap();
     std::fs::create_dir_all(above.join("tree")).unwrap();

@@ -1,4 +1,4 @@
-//! A front-end of the running daemon that is refused again and again.
+//! A front-end of the running daemon that is refused repeatedly.
 
 use iocm::ring::RingFeatures;
 use iocm::testing::{FrontEnd, NetDriver};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Descriptors of each queue.
+/// The size of each queue.
 const SIZE: u16 = 64;
 
 /// A daemon that is killed when it is dropped.
@@ -45,7 +45,7 @@ fn guest(socket: &Path) -> (FrontEnd, NetDriver) {
     (front, driver)
 }
 
-/// `SEND_RARP` for an address. Whether the daemon sent the announcement.
+/// Sends `SEND_RARP` for an address. Returns whether the daemon sent the announcement.
 fn announce(front: &mut FrontEnd, [a, b, c, d, e, f]: [u8; 6]) -> bool {
     front.tell(19, &[a, b, c, d, e, f, 0, 0], &[]).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The monitor as a user meets it: beside a real daemon, and in the simulator.
+//! The monitor as a command: with a real daemon, and in the simulator.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl Served {
         child
     }
 
-    /// As `kill -9` does it.
+    /// Like `kill -9`.
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -97,12 +97,12 @@ fn cpus() -> usize {
 
 fn signal(child: &Child, number: i32) {
     let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: the child was not waited for, so that the number is still its own.
+    // SAFETY: the child was not waited for, so that its ID is still its own.
     assert_eq!(unsafe { libc::kill(pid, number) }, 0);
 }
 
-/// Lets a monitor run until it finds a core spare, however long that takes on a busy machine, and for so long after that;
-/// what it said then, and what it said afterwards.
+/// Runs a monitor until it finds a spare core, however long that takes on a busy machine, and for a time
+/// after that; returns that decision, and the later ones.
 fn said_until_spare(mut monitor: Command, longer: Duration) -> (Value, Vec<Value>) {
     let mut monitor = monitor.args(["--for", "60s"]).spawn().unwrap();
     let told = BufReader::new(monitor.stdout.take().unwrap()).lines();
@@ -165,10 +165,10 @@ fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
     assert!(out.contains("disk") && out.contains("Last decisions"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     let told = told.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    // Its first words may be of the core already.
+    // Its first decision may already concern the core.
     let mut told = std::iter::once(first).chain(told);
     for _ in 0..2 {
-        // Each daemon has a core that it does not need, and is a new one to the monitor.
+        // Each daemon has a core that it does not need, and is a new one for the monitor.
         let spare = told.find(|said| said["reason"]["reason"] == "spare").unwrap();
         assert_eq!(
             (&spare["cores_before"][0], &spare["trouble"]),
@@ -180,7 +180,7 @@ fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
         assert!(trouble["trouble"].as_str().is_some_and(|why| why.contains("I/O daemon")), "{trouble}");
         assert_eq!(trouble["actions"], serde_json::json!([]));
         served.start_again();
-        // That it gave no answer, and then that it cannot be reached.
+        // First that it did not answer, and then that it cannot be reached.
         let again = told.find(|said| said["trouble"].is_null()).unwrap();
         assert!(again["figures"].is_object(), "{again}");
     }
@@ -232,7 +232,7 @@ fn that_exits_are_not_counted_is_said_once_and_all_else_goes_on() {
     assert!(state["figures"].is_object(), "{state}");
     match state["exits_missing"].as_str() {
         Some(missing) => assert_eq!(why, [missing]),
-        // Where there is KVM, and this user may.
+        // If there is KVM, and this user has permission.
         None => assert_eq!(why, [""; 0]),
     }
     let (why, state) = said(&["--no-exits"]);

@@ -1,4 +1,4 @@
-//! The command line as a user meets it, without an emulator: one program for all, because each costs a link.
+//! The command line without an emulator: one program for all tests, because each has to be linked.
 
 mod advise;
 mod command;

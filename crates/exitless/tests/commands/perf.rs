@@ -15,12 +15,12 @@ pub(crate) struct Row {
     pub(crate) error: String,
 }
 
-/// The rows of a table that perf printed, ordered by name: perf's order of equal samples means nothing.
+/// The rows of a table that perf printed, sorted by name: perf's order of equal samples is arbitrary.
 pub(crate) fn printed(text: &str) -> Vec<Row> {
     let rows = text.lines().filter_map(|line| {
         let (figures, error) = line.split_once("( +-")?;
         let error = error.trim_end_matches(')').trim().to_owned();
-        // A name may hold a blank, so the figures are taken from the right.
+        // A name may contain a blank, so the figures are taken from the right.
         let mut words: Vec<String> = figures.split_whitespace().map(str::to_owned).collect();
         let mean = words.pop()?;
         let max = words.pop()?;
@@ -42,7 +42,7 @@ pub(crate) fn section(text: &str, argument: &str) -> String {
     [first].into_iter().chain(lines.take_while(|line| !line.starts_with('$'))).collect::<Vec<_>>().join("\n")
 }
 
-/// Our rows in perf's words; perf leaves out those without a sample.
+/// The program's rows in perf's format; perf leaves out those without a sample.
 pub(crate) fn of_json(rows: &Value) -> Vec<Row> {
     let microseconds = |value: &Value| format!("{:.2}us", value.as_f64().unwrap() / 1e3);
     let percent = |value: &Value| format!("{:.2}%", value.as_f64().unwrap_or(0.0));

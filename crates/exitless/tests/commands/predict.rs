@@ -1,5 +1,5 @@
-//! `predict` on real recordings: what it says of one without interrupt virtualization, against the recording of
-//! the same load with it.
+//! `predict` on real recordings: its prediction for one without interrupt virtualization, compared with the
+//! recording of the same load with it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ fn rows(document: &Value) -> &[Value] {
     document["rows"].as_array().unwrap()
 }
 
-/// Exits that are expected to stay, with their bounds, by the reason that they have then.
+/// Exits that are expected to remain, with their bounds, by their later reason.
 fn staying(document: &Value) -> BTreeMap<String, [f64; 3]> {
     let mut reasons = BTreeMap::new();
     for row in rows(document) {
@@ -36,9 +36,9 @@ fn the_recording_without_apicv_predicts_the_one_with_it() {
         let error = expected - seen;
         eprintln!("{reason}: predicted {expected:.1} ({low:.0} to {high:.0}), measured {seen}");
         match reason.as_str() {
-            // Spinning for a lock: how long depends on what the other vCPU does.
+            // Spinning for a lock, whose duration depends on the other vCPU.
             "PAUSE_INSTRUCTION" => assert!(error.abs() <= 10.0),
-            // 12 of 25 went; taking all of them for kicks, or none, would be wrong by 13 or 12.
+            // 12 of 25 were avoided; counting all or none as kicks would be wrong by 13 or 12.
             "EXTERNAL_INTERRUPT" => assert!(error.abs() <= 5.0 && *low <= seen && seen <= *high),
             _ => assert!(error.abs() < 0.5 && low == high, "{reason}"),
         }

@@ -1,4 +1,4 @@
-//! `profile` on files: the guest's code that exits left, and kept hot spots whole or damaged.
+//! `profile` on files: the guest's code at exits, and stored hot spots, complete or damaged.
 
 use std::fs;
 
@@ -88,6 +88,6 @@ fn what_cannot_be_is_said_before_anything_is_sampled() {
         assert_eq!(said.status.code(), Some(2), "{arguments:?}: {}", err(&said));
         assert!(err(&said).contains(words), "{}", err(&said));
     }
-    // Nothing was written over.
+    // Nothing was overwritten.
     assert!(fs::metadata(&seed).unwrap().len() > 0);
 }

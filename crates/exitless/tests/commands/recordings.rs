@@ -1,4 +1,4 @@
-//! `report` and `timeline` on real recordings, against what perf printed of them.
+//! `report` and `timeline` on real recordings, compared with perf's output for them.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use crate::command::{command, err, json, out, recording, run, text};
 use crate::perf::{Row, of_json, printed, section};
 use serde_json::Value;
 
-/// Rows as perf writes them, to its last digit, in an order of their own.
+/// Rows in perf's format, to its last digit, sorted by name.
 fn rows(arguments: &[&str]) -> Vec<Row> {
     of_json(&json(arguments)["rows"])
 }
@@ -300,7 +300,7 @@ fn every_exit_is_in_the_parquet_table() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let bytes = std::fs::read(&table).unwrap();
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
-    // Its content is looked at where it is written; here, that nothing half-written stays behind.
+    // Its content is checked elsewhere; this checks that no incomplete file remains.
     std::fs::write(folder.path().join("perf.data"), "hello").unwrap();
     let failed =
         command(&["report", "--parquet", "none.parquet"]).current_dir(folder.path()).output().unwrap();

@@ -1,4 +1,4 @@
-//! `exitless top` where it cannot run.
+//! `exitless top` in environments where it cannot run.
 
 use std::path::Path;
 use std::process::{Command, Output};

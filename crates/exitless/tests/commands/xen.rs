@@ -1,4 +1,4 @@
-//! Exits of Xen as they happen, from a program that writes a real recording as xentrace would.
+//! Exits of Xen as they happen, from a mock of xentrace that writes a real recording.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder with a recording and a program that writes it, and waits to be ended.
+/// A folder with a recording and a program that writes it, and then waits to be stopped.
 struct Host {
     folder: tempfile::TempDir,
 }
@@ -60,7 +60,7 @@ const XENTRACE: [&str; 2] = ["--xentrace", "./xentrace"];
 #[test]
 fn what_is_counted_and_recorded_live_is_what_a_report_of_the_recording_says() {
     let host = Host::new("qemu10-a-all");
-    // Nothing tells the frequency here, so that all assume the same.
+    // The frequency is unknown here, so all assume the same.
     let expected = host.rows(&["report", "--tsc-hz", "2.4G", "trace"]);
     assert!(expected.as_array().unwrap().len() > 5, "{expected}");
 

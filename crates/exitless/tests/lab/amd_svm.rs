@@ -38,7 +38,7 @@ fn kvm_is_there_and_its_parameters_can_be_chosen() {
 #[test]
 fn files_go_in_and_come_out_byte_for_byte() {
     let folder = tempfile::tempdir().unwrap();
-    // Larger than any frame, and with every byte, so that nothing is taken for a mark or a line's end.
+    // Larger than any frame, and with every byte value, so that none is mistaken for a mark or a line end.
     let contents: Vec<u8> = (0u32..3_000_000).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let source = folder.path().join("data");
     fs::write(&source, &contents).unwrap();
@@ -125,7 +125,8 @@ fn a_shell_has_the_size_of_the_users_window_and_follows_it() {
     typist.until("# ");
     typist.types("stty size\n");
     typist.until("30 100\r\n");
-    // Programs in the foreground are told: a shell of its own, for the one that is typed at has jobs.
+    // Programs in the foreground get the signal: in a separate shell, because the interactive one has job
+    // control.
     typist.types("sh -c 'trap \"stty size\" WINCH; echo read''y; while sleep 0.1; do :; done'\n");
     typist.until("ready\r\n");
     let path = std::fs::read_to_string(&terminal).unwrap();
@@ -212,7 +213,7 @@ fn the_payload_runs_in_every_mode_on_a_real_svm() {
     }
 }
 
-/// A guest of QEMU's that boots, powers off and stays as it is, so that its counters stand still.
+/// A QEMU guest that boots, powers off and stays in that state, so that its counters stand still.
 pub(crate) const STILL_GUEST: &str = "qemu-system-x86_64 -name guest=web,,1,debug-threads=on \
     -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split -cpu host -smp 2 -m 256 \
     -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
@@ -222,7 +223,7 @@ pub(crate) const STILL_GUEST: &str = "qemu-system-x86_64 -name guest=web,,1,debu
 
 #[test]
 fn a_vm_is_found_and_its_counters_are_the_kernels_from_every_source() {
-    // A machine without parts that does nothing but connect.
+    // A machine without parts, which only connects.
     let hold = "qemu-system-x86_64 -M none -accel tcg -nodefaults -display none \
                 -chardev socket,id=holder,path=/tmp/qmp & HOLD=$!; sleep 2";
     let script = format!(

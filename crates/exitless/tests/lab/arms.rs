@@ -1,4 +1,4 @@
-//! Reading the result of `prove`: both arms of a measurement.
+//! Parses the result of `prove`: both arms of a measurement.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Starting `exitless`, and reading what it says.
+//! Runs `exitless`, and parses its output.
 
 use std::process::{Command, Output, Stdio};
 
@@ -35,20 +35,20 @@ pub(crate) fn run(arguments: &[&str]) -> Said {
     said(&exitless(arguments).output().expect("exitless starts"))
 }
 
-/// Runs a shell's words in a laboratory without the disk.
+/// Runs a shell script in a laboratory without the disk.
 pub(crate) fn bare(lab: &str, script: &str) -> Said {
     run(&["lab", "run", lab, "--bare", "--", "sh", "-c", script])
 }
 
-/// A host of Xen in which a shell's words run.
+/// A Xen host in which a shell script runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dom0<'a> {
     pub(crate) lab: &'a str,
-    /// Further ones of `lab run`.
+    /// Further options of `lab run`.
     pub(crate) options: &'a [&'a str],
-    /// For the script, in seconds.
+    /// The time limit of the script, in seconds.
     pub(crate) limit: u32,
-    /// Files that are taken in.
+    /// Files that are copied in.
     pub(crate) put: &'a [&'a str],
 }
 
@@ -59,7 +59,7 @@ impl Default for Dom0<'_> {
 }
 
 impl Dom0<'_> {
-    /// Runs the words, and brings files out.
+    /// Runs the script, and copies files out.
     pub(crate) fn run(&self, script: &str, files: &[&str], output: &str) -> Said {
         let limit = self.limit.to_string();
         let mut arguments = vec!["lab", "run", self.lab, "--timeout", &limit, "--output", output];

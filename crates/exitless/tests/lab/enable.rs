@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::command::run;
 
-/// Ends when the module says that a change is under way, so that a kill comes in its middle.
+/// Ends when the module is being changed, so that a kill hits the middle of it.
 const CUT: &str = "while [ -e /sys/module/kvm_intel ] && kill -0 $! 2>/dev/null; do :; done; kill -9 $!";
 
 fn lines(lab: &str, script: &str) -> Vec<String> {
@@ -59,7 +59,7 @@ fn a_cpu_without_avic_is_refused_and_a_module_in_use_is_left_alone() {
     assert_eq!(reload["standing"], "blocked");
     assert!(reload["blocked_by"].as_str().is_some_and(|why| why.contains("busy (process")), "{reload}");
     assert_eq!(documents.next().unwrap().unwrap(), 1);
-    // Nothing was changed, so there is no journal either.
+    // Nothing was changed, so there is no journal.
     assert!(
         said.out.contains("No such file") || said.err.contains("No such file"),
         "{}{}",

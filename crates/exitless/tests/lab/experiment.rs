@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::command::run;
 
-/// A shipped plan with some of its text replaced: the rest are the same steps again, which take an emulator minutes.
+/// A shipped plan with some of its text replaced, because repeats of the same steps take minutes in an
+/// emulator.
 pub(crate) fn shortened(plan: &str, changes: &[(&str, &str)], folder: &Path) -> PathBuf {
     let mut shortened = plan.to_owned();
     for (from, to) in changes {
@@ -18,7 +19,7 @@ pub(crate) fn shortened(plan: &str, changes: &[(&str, &str)], folder: &Path) -> 
     path
 }
 
-/// Carries the plan out in the laboratory, and gives what its report found.
+/// Runs the plan in the laboratory, and returns the findings of its report.
 pub(crate) fn study(plan: &str, lab: &str, runs: u64, folder: &Path) -> Value {
     let result = folder.join("result");
     let result = result.to_str().unwrap();
@@ -39,7 +40,7 @@ pub(crate) fn study(plan: &str, lab: &str, runs: u64, folder: &Path) -> Value {
     run(&["experiment", "report", result, "--json"]).json()
 }
 
-/// The mean of a figure in an arm, with so many guests.
+/// The mean of a figure in an arm, at a number of guests.
 pub(crate) fn figure(findings: &Value, workload: &str, metric: &str, arm: &str, guests: u64) -> Option<f64> {
     let figures = findings["figures"].as_array().unwrap();
     let figure = figures.iter().find(|one| one["workload"] == workload && one["metric"] == metric)?;
@@ -49,7 +50,7 @@ pub(crate) fn figure(findings: &Value, workload: &str, metric: &str, arm: &str, 
     arms[number]["mean"].as_f64()
 }
 
-/// Both plans of IOzone, in a size that fits into a test.
+/// Both plans of IOzone, in a size that fits a test.
 fn small_iozone(plan: &str, guests: &str, folder: &Path) -> PathBuf {
     let changes = [
         ("repeats = 2", "repeats = 1"),

@@ -1,4 +1,4 @@
-//! What goes wrong, and what is left behind: nothing.
+//! Faults, after which nothing may be left behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,15 +16,15 @@ fn run_folders() -> Vec<PathBuf> {
     fs::read_dir(runs).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path()).collect()
 }
 
-/// Processes whose command line names a folder of a run.
+/// The processes that run in a run's folder.
 fn emulators_of(folder: &Path) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    // An emulator runs in the folder of its run, and a folder that is gone has "(deleted)" behind its name.
+    // An emulator runs in the folder of its run, and the name of a removed folder ends with "(deleted)".
     let places = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
     places.filter(|place| place.to_string_lossy().starts_with(folder.to_str().unwrap())).count()
 }
 
-/// The folder of the run whose emulator this process started; other tests have runs at the same time.
+/// The folder of the run whose emulator this process started, because other tests have runs at the same time.
 fn folder_of(parent: u32) -> PathBuf {
     let folders = run_folders();
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -36,7 +36,7 @@ fn folder_of(parent: u32) -> PathBuf {
     places.find(|place| folders.contains(place)).expect("an emulator runs in the folder of its run")
 }
 
-/// A laboratory whose command has begun, and the folder of its run.
+/// A laboratory whose command has started, and the folder of its run.
 fn sleeping() -> (Child, PathBuf) {
     let mut child =
         exitless(&["lab", "run", "amd-svm", "--bare", "--", "sh", "-c", "echo begun; while :; do :; done"])

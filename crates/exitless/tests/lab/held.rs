@@ -1,8 +1,9 @@
-//! A process that holds whoever reads its command line, because a file system that it uses does not answer.
+//! A process that blocks readers of its command line, because a file system that it uses does not answer.
 
 use crate::command::run;
 
-/// Each command ends, and tells of the process. Without `timeout` in its place `cat` would wait as long as the process does.
+/// Each command ends, and reports the process. Without `timeout`, `cat` would wait as long as the process
+/// does.
 const SCRIPT: &str = r#"
 export LC_ALL=C
 perl held.pl -name web >held.txt 2>&1 & pid=$!
@@ -27,7 +28,7 @@ fn a_process_that_holds_whoever_looks_at_it_holds_no_command() {
     let said = run(&["lab", "run", "amd-svm", "--put", helper, "--", "sh", "-c", SCRIPT]);
     assert_eq!(said.status, 0, "{}", said.err);
     let lines: Vec<&str> = said.out.lines().collect();
-    // What is tested for is there.
+    // The condition of the test is met.
     assert_eq!(lines[..2], ["holding", "cat 124"], "{}", said.out);
     let of = |word: &str| {
         let line = lines.iter().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '));

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::command::{exitless, run, said};
 
-/// A daemon and what it was told; killed when it is dropped.
+/// A daemon and its settings; killed when it is dropped.
 struct Daemon {
     child: Child,
     control: PathBuf,
@@ -42,7 +42,7 @@ impl Daemon {
         }
     }
 
-    /// As `kill -9` does it.
+    /// Like `kill -9`.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -56,13 +56,14 @@ impl Drop for Daemon {
     }
 }
 
-/// What stands below a queue: how many requests it ended, how many bytes.
+/// A counter of a queue: completed requests or bytes.
 fn counted(client: &mut Client, queue: &str, what: &str) -> u64 {
     let value = client.get(&format!("{queue}/{what}")).unwrap();
     value.as_u64().unwrap_or_else(|| panic!("{queue}/{what} is {value}"))
 }
 
-/// A program that is the laboratories' QEMU, which needs libraries of its own: the same one wherever the tests run.
+/// A script that runs the laboratories' QEMU, which needs its own libraries: the same QEMU wherever the tests
+/// run.
 fn qemu(folder: &Path) -> PathBuf {
     for build in [&["lab", "build", "amd-svm"][..], &["guest", "build"]] {
         let built = run(build);
@@ -87,7 +88,7 @@ fn qemu(folder: &Path) -> PathBuf {
     program
 }
 
-/// Starts guests by a table, and what they run.
+/// Starts guests with the settings of a table, and with their script.
 fn guests(folder: &Path, count: &str, table: &str, script: &str) -> Child {
     let program = qemu(folder);
     let table = format!("accel = \"tcg\"\nmemory = \"256M\"\nvcpus = 2\nprogram = {program:?}\n{table}");
@@ -98,7 +99,7 @@ fn guests(folder: &Path, count: &str, table: &str, script: &str) -> Child {
     command.spawn().expect("exitless starts")
 }
 
-/// What each guest's script printed.
+/// The output of each guest's script.
 fn printed(guests: Child) -> Vec<String> {
     let said = said(&guests.wait_with_output().unwrap());
     assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
@@ -107,11 +108,11 @@ fn printed(guests: Child) -> Vec<String> {
 }
 
 const KILLS: u32 = 5;
-/// Requests between two kills. All kills together take fewer than half of what fio makes.
+/// Requests between two kills. All kills together need fewer than half of fio's requests.
 const REQUESTS: u64 = 500;
 
-/// Each of two processes writes 2048 blocks at random places of its own, 16 at once with flushes between them, and reads
-/// them back.
+/// Each of two processes writes 2048 blocks at random offsets in its own area, 16 at once with flushes
+/// between them, and verifies them.
 const VERIFY: &str = "set -e
 for disk in /sys/block/vd*; do
     if [ \"$(cat $disk/serial)\" = verified ]; then device=/dev/${disk##*/}; fi
@@ -141,7 +142,7 @@ fn fio_verifies_what_it_wrote_over_kills_of_the_daemon() {
     for kill in 0..KILLS {
         let mut client = daemon.client();
         let end = Instant::now() + Duration::from_secs(200);
-        // The guest looks at its disk before fio does, with few requests.
+        // The guest reads its disk before fio does, with few requests.
         let wanted = if kill == 0 { 2 * REQUESTS } else { REQUESTS };
         while counted(&mut client, "d.0", "statistics/requests") < wanted {
             assert!(guest.try_wait().unwrap().is_none(), "the guest ended after {kill} kills");
@@ -158,8 +159,8 @@ fn fio_verifies_what_it_wrote_over_kills_of_the_daemon() {
     }
 }
 
-/// Finds the other guest from each of its two vCPUs, and sends it 8 MiB twice at once. A vCPU sends by a queue of its own;
-/// which of them sends on for a stream is decided by where its answers come in.
+/// Finds the other guest from each of its two vCPUs, and sends it 8 MiB twice at once. A vCPU sends by its
+/// own queue; the queue of a stream's later packets depends on where its answers arrive.
 const TALK: &str = "set -e
 number=$(cut -d : -f 6 /sys/class/net/eth0/address)
 own=$((number + 1)) other=$((2 - number))
@@ -218,7 +219,7 @@ fn guests_of_a_switch_get_what_the_other_sent_by_all_queues_while_these_move() {
     }
     let (mut longest, mut moves) = (0, 0);
     for device in 0..2 {
-        // Each odd one is a transmit queue; which queue a guest receives by is for the sender's side to choose.
+        // The odd ones are transmit queues; the sender's side chooses the queue by which a guest receives.
         for queue in [1, 3] {
             let queue = format!("vq.{device}.{queue}");
             assert!(counted(&mut client, &queue, "requests") >= 3, "{queue} had its echoes");

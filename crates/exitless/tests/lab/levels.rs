@@ -1,4 +1,4 @@
-//! Levels of factors on a real KVM. Each test puts itself into a laboratory: what it looks at is in that kernel.
+//! Levels of factors on a real KVM. Each test runs itself in a laboratory, because it examines that kernel.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use probe::{Config, MicroVm};
 
 use crate::command::run;
 
-/// Is set inside.
+/// Set inside the laboratory.
 const INSIDE: &str = "EXITLESS_TEST_INSIDE";
 
-/// Runs `test` of this program, whose part for the inside is `look`, in a laboratory.
+/// Runs `test` of this program in a laboratory; inside, `look` is the test.
 fn in_laboratory(test: &str, lab: &[&str], look: fn()) {
     if std::env::var_os(INSIDE).is_some() {
         return look();
@@ -34,7 +34,7 @@ fn interrupt_virtualization_goes_off_and_on_by_the_module() {
     in_laboratory(test, &["intel-apicv"], switch_by_the_module);
 }
 
-/// Emulated AMD, whose kernel is told to believe in AVIC: reasons are recorded as long as it does. No vCPU runs.
+/// Emulated AMD, whose kernel is forced to use AVIC, because reasons are recorded only then. No vCPU runs.
 #[test]
 fn qemu_sets_the_reasons_that_levels_name() {
     let lab = ["amd-svm", "--kernel-argument", "kvm_amd.avic=1", "--kernel-argument", "kvm_amd.force_avic=1"];
@@ -76,7 +76,7 @@ fn switch_by_the_module() {
     assert!(!Path::new("/run/level").exists());
 }
 
-/// A QEMU whose vCPUs are made and never run.
+/// A QEMU whose vCPUs are created but never run.
 struct Paused(std::process::Child);
 
 impl Paused {
@@ -97,7 +97,8 @@ impl Drop for Paused {
 fn look_at_vms_under_qemu() {
     let root = Path::new("/");
     let isa = host::kvm::vendor_module(root).and_then(host::kvm::isa_of).unwrap();
-    // The laboratory's QEMU makes no VM with a local APIC of its own: that level must be contradicted by both machines.
+    // The laboratory's QEMU does not emulate a local APIC for a VM itself: that level must be contradicted by
+    // both machines.
     let machines: [(&str, &[&str]); 2] = [
         ("pit-reinject", &["-machine", "q35,kernel-irqchip=on", "-global", "kvm-pit.lost_tick_policy=delay"]),
         ("none", &["-machine", "q35,kernel-irqchip=on", "-global", "kvm-pit.lost_tick_policy=discard"]),

@@ -1,6 +1,7 @@
-//! The laboratories as a user meets them: real emulators, a real kernel, a real KVM, real VM exits.
+//! The laboratories with the real program: real emulators, a real kernel, a real KVM, real VM exits.
 //!
-//! These tests build the image when it is not in the cache (about 190 MiB to download), and boot an emulator each.
+//! These tests build the image if it is not in the cache (about 190 MiB to download), and boot an emulator
+//! each.
 
 mod advise;
 mod amd_avic;

@@ -1,4 +1,5 @@
-//! `predict` against the truth: the exits of the micro VM with APICv inhibited foretell those with APICv.
+//! `predict` compared with the truth: the exits of the micro VM with APICv inhibited predict those with
+//! APICv.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +8,8 @@ use serde_json::Value;
 
 use crate::command::run;
 
-/// Records the micro VM in both arms with tracefs. Bochs has no IPI virtualization, so neither has the prediction.
+/// Records the micro VM in both arms with tracefs. Bochs has no IPI virtualization, so the prediction
+/// excludes it.
 const RECORD: &str = "
     set -e
     tracing=/sys/kernel/tracing
@@ -21,7 +23,7 @@ const RECORD: &str = "
     cat $tracing/trace > /tmp/both.txt
 ";
 
-/// The lines of a trace by whether APICv was inhibited: off and on, each with the head.
+/// The lines of a trace with APICv inhibited and active, each with the header.
 fn arms(trace: &str) -> [String; 2] {
     let mut arms = [String::new(), String::new()];
     let mut on = 0;
@@ -77,9 +79,10 @@ fn exits_without_apicv_foretell_those_with_it() {
         eprintln!("{reason}: {off} off; on predicted {expected:.0} ({low:.0} to {high:.0}), measured {seen}");
     }
 
-    // Of what is left with APICv, in shares of what there was without: 0.05 is far below what any wrong rule
-    // would miss (EOIs are a half of MSR_WRITE, and all windows and nearly all kicks go). How many interrupts were
-    // the host's own ticks is told from how long vCPUs were there, which an emulator on a busy machine makes long.
+    // The remaining exits with APICv, as shares of those without: 0.05 is far below the error of any wrong
+    // rule (EOIs are a half of MSR_WRITE, and all windows and nearly all kicks are avoided). The number of
+    // interrupts from the host's own ticks is derived from the observed time of vCPUs, which an emulator on a
+    // busy machine prolongs.
     for (reason, bound) in [
         ("MSR_WRITE", 0.05),
         ("INTERRUPT_WINDOW", 0.02),

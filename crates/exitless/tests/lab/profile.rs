@@ -20,7 +20,7 @@ fn functions(row: &Value) -> Vec<(&str, u64)> {
     each.map(|one| (one["symbol"].as_str().unwrap_or("?"), one["total"].as_u64().unwrap())).collect()
 }
 
-/// A micro VM that does nothing but write to a port which its own program answers.
+/// A micro VM that only writes to a port that its own program handles.
 #[test]
 fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     let script = "while [ ! -e over ]; do \
@@ -44,7 +44,8 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     let rows = now["reasons"].as_array().unwrap().iter();
     let all: u64 = rows.map(|row| row["samples"].as_u64().unwrap()).sum();
     assert!(samples * 2 > all, "{samples} of {all}: {now:#}");
-    // The path of a port from the exit to the program that answers it; which functions are inlined differs by build.
+    // The path of a port access from the exit to the program that handles it; the set of inlined functions
+    // differs by build.
     let functions = functions(io);
     let on_the_way =
         |name: &str| functions.iter().any(|(function, total)| *function == name && total * 5 > samples);
@@ -53,7 +54,7 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
         functions.iter().any(|(name, _)| name.contains("pio") || name.contains("io_interception")),
         "{functions:?}"
     );
-    // By the clock of each exit and by samples it took about as long.
+    // The handling time measured by exits and by samples is about equal.
     let by_samples = io["sampled_ns"]["value"].as_f64().unwrap();
     let ratio = by_samples / io["on_cpu_ns"].as_f64().unwrap();
     assert!((0.3..3.0).contains(&ratio), "{ratio}: {io:#}");
@@ -61,7 +62,8 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     assert!(said.out.contains("text ") && said.out.contains("in KVM"), "{}", said.out);
 }
 
-/// Firmware that tells its log to a port of QEMU's, a byte an exit, and begins anew when it finds nothing to boot.
+/// Firmware that writes its log to a port of QEMU, with an exit for each byte, and starts again if it finds
+/// nothing to boot.
 #[test]
 fn a_device_models_part_is_told_from_kvms_and_advised_on() {
     let qemu = "qemu-system-x86_64 -name guest -accel kvm -M pc,hpet=off -m 32 -display none -nodefaults -vga std \

@@ -1,4 +1,4 @@
-//! Recording real exits, whole and interrupted.
+//! Recording real exits, complete and interrupted.
 
 use serde_json::Value;
 
@@ -21,8 +21,8 @@ fn counts(rows: &Value, what: &str) -> Vec<(String, u64)> {
     rows
 }
 
-/// perf, a recording and a profile of the same VM at the same time. The laboratory's shell joins the lines of each
-/// document, so that they can be told apart.
+/// perf, a recording and a profile of the same VM at the same time. The laboratory's shell joins the lines of
+/// each document, so that they can be separated.
 #[test]
 fn a_recording_and_a_profile_hold_the_exits_that_perf_recorded() {
     let events =

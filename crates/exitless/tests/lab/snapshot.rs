@@ -1,4 +1,4 @@
-//! `exitless snapshot` on a real KVM host, and what is left of it elsewhere.
+//! `exitless snapshot` on a real KVM host, and its analysis elsewhere.
 
 use std::fs;
 

@@ -11,7 +11,7 @@ fn table(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// Exits by reason, and all of them.
+/// Exits by reason, and their total.
 fn exits(table: &Value) -> (BTreeMap<String, u64>, u64) {
     let rows = table["rows"].as_array().expect("rows").iter();
     let rows: BTreeMap<String, u64> = rows
@@ -21,7 +21,7 @@ fn exits(table: &Value) -> (BTreeMap<String, u64>, u64) {
     (rows, all)
 }
 
-/// A line that begins with a word, without it.
+/// The rest of the line that begins with a word.
 fn after<'a>(said: &'a Said, word: &str) -> &'a str {
     let found = said.out.lines().find_map(|line| line.strip_prefix(word));
     found.unwrap_or_else(|| panic!("no line with {word}: {}\n{}", said.out, said.err)).trim()
@@ -29,8 +29,8 @@ fn after<'a>(said: &'a Said, word: &str) -> &'a str {
 
 const PROBE: &str = "exitless probe --samples 200 --warm-up 5 --blocks 1";
 
-/// Two collectors, by raw tracepoints and by their records, and `perf stat` see the same VM; all of its exits lie
-/// within the time of each.
+/// Two collectors, by raw tracepoints and by their records, and `perf stat` observe the same VM; all of its
+/// exits are within the time of each.
 #[test]
 fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     let script = format!(
@@ -54,7 +54,7 @@ fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     assert_eq!(all, perf("kvm:kvm_exit"));
     assert_eq!(inner["losses"]["lost_events"], 0);
 
-    // By reason and register: each MSR is there, its exits those that perf counted.
+    // By reason and register: each MSR is listed, with as many exits as perf counted.
     assert_eq!(outer["totals"]["exits"], all);
     let accesses = outer["accesses"].as_array().expect("accesses");
     let msrs = accesses.iter().filter(|row| row["access_kind"] == "msr");
@@ -63,8 +63,9 @@ fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     assert!(msrs.clone().any(|row| row["access"] == "EOI:W"), "{accesses:?}");
 }
 
-/// Each table by itself: every exit has a time, or is told among those without one, and the time is that which was asked
-/// for. The kernel takes seconds to detach programs in an emulator, one after the other.
+/// Each table is complete in itself: every exit has a time, or is reported among those without one, and the
+/// interval is the requested one. The kernel takes seconds to detach programs in an emulator, one after the
+/// other.
 #[test]
 fn an_interval_is_as_long_as_asked_for_and_ends_at_one_moment() {
     let script = |count: u32, more: &str| {
@@ -113,7 +114,7 @@ fn vmx_reasons_are_read_from_kvms_structures_as_its_events_say_them() {
 
 #[test]
 fn nothing_stays_in_the_kernel_when_the_collector_is_killed() {
-    // What the kernel compiled of programs is the module called bpf.
+    // The kernel's compiled programs are in the module bpf.
     let script = "count() { grep -c 'raw_e.*.bpf]' /proc/kallsyms; }; \
                   exitless stat >/dev/null & watcher=$!; \
                   for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; [ $(count) = 0 ] || break; done; \

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A shell in a laboratory, at which somebody types.
+/// An interactive shell in a laboratory.
 pub(crate) struct Typist {
     script: Child,
     keys: ChildStdin,
@@ -45,7 +45,7 @@ impl Typist {
         Self { script, keys, screen, seen: Vec::new() }
     }
 
-    /// Waits until something appears, from where the last one was found on.
+    /// Waits until a text appears, after the last one that was found.
     pub(crate) fn until(&mut self, wanted: &str) {
         let mut byte = [0];
         self.seen.clear();
@@ -78,7 +78,7 @@ fn the_page_leads_from_a_real_vm_to_its_registers_and_gives_the_terminal_back() 
     let load = "exitless probe --measure eoi --samples 30000 --blocks 10 --json > /dev/null 2>&1 &";
     typist.types(&format!("{load} exitless top --ascii\n"));
     typist.until(TAKEN_OVER);
-    // The reason of most exits of the only VM.
+    // The most frequent exit reason of the only VM.
     typist.until("msr");
     typist.types("\r");
     typist.until("p50");

@@ -1,4 +1,4 @@
-//! `exitless trace` on real KVMs, with perf as the second witness.
+//! `exitless trace` on real KVMs, compared with perf.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::command::run;
 
-/// What the scripts begin with: `traced NAME ARGUMENT...` starts a trace and returns when it has begun, `ended NAME`
-/// interrupts it and writes its status down.
+/// The start of the scripts: `traced NAME ARGUMENT...` starts a trace and returns when it is running, `ended
+/// NAME` interrupts it and writes its status to a file.
 const PRELUDE: &str = r#"
 mkdir -p out; cd out
 traced() {
@@ -20,7 +20,7 @@ ended() { eval "pid=\$$1"; kill -INT $pid; wait $pid; echo $? > $1.status; }
 probe() { exitless probe --warm-up 0 --blocks 1 "$@" > probe.out 2> probe.err; }
 "#;
 
-/// Runs a script in a laboratory and brings its folder of files out.
+/// Runs a script in a laboratory and copies its folder of files out.
 fn in_lab(lab: &str, script: &str, folder: &Path) -> impl Fn(&str) -> String {
     let script = format!("{PRELUDE}{script}");
     let output = folder.to_str().unwrap();
@@ -122,14 +122,14 @@ exitless trace > nothing.out 2> nothing.err; echo $? > nothing.status
     assert_eq!((few.lines().count(), file("few.status").trim()), (3, "0"), "{few}");
     assert!(few.lines().all(|line| line.ends_with("irq-window       vintr") && line.len() < 80), "{few}");
 
-    // What found no room while the trace stood still is counted to the last.
+    // Events that were lost while the trace was stopped are counted completely.
     let lines = json(&file("stopped.out"));
     let lost: u64 = of_kind(&lines, "lost").iter().map(|line| line["events"].as_u64().unwrap()).sum();
     assert!(lost > 0, "{}", file("stopped.err"));
     assert_eq!(lost + of_kind(&lines, "irq-window").len() as u64, counted("perf-stopped.csv"));
     assert!(file("stopped.err").contains(" lost ("), "{}", file("stopped.err"));
 
-    // A CPU that comes is watched, and watched again when it comes back.
+    // A CPU that comes online is traced, and traced again when it comes back.
     let mut cpus: Vec<u64> =
         json(&file("plug.out")).iter().map(|line| line["cpu"].as_u64().unwrap()).collect();
     assert!(cpus.len() > 300, "{}", file("plug.err"));
@@ -172,7 +172,7 @@ ended web; ended lines; ended other
     ] {
         assert!(text.lines().any(|found| found.get(13..) == Some(line)), "{line}\n{text}");
     }
-    let cure = "cure: use kernel-irqchip=split, or -global kvm-pit.lost_tick_policy=discard";
+    let cure = "fix: use kernel-irqchip=split, or -global kvm-pit.lost_tick_policy=discard";
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words.matches(cure).count(), 1, "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
@@ -190,7 +190,7 @@ ended web; ended lines; ended other
     let shown = text.lines().filter(|line| line.contains(" inhibit  ")).count();
     let unchanged = changes.iter().filter(|change| change["changed"] == false).count();
     assert_eq!(shown + unchanged, changes.len(), "{}", file("web.err"));
-    // Where the lines break depends on the numbers.
+    // Line breaks depend on the numbers.
     let said = file("web.err").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(unchanged > 0 && said.contains("that changed no inhibit reason"), "{}", file("web.err"));
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::command::run;
 
-/// A VM with the disk of an old guest, as libvirt has it.
+/// A VM with the disk of an old guest, in libvirt's XML.
 const XML: &str = "<domain type='kvm'>
   <name>old</name>
   <memory unit='MiB'>256</memory>
@@ -60,7 +60,7 @@ fn a_tuning_finds_the_change_that_helps_by_itself_and_makes_it_in_a_copy_of_the_
     for line in ["--device ide-hd,bus=ide.0,drive=data", "+-device virtio-blk-pci,drive=data"] {
         assert!(difference.contains(&format!("\n{line}")), "{line} is not in\n{difference}");
     }
-    // The original is as it was; beside it is the tuned one, with nothing else changed.
+    // The original is unchanged; the tuned one is next to it, with no other changes.
     assert_eq!(std::fs::read_to_string(&definition).unwrap(), XML);
     let tuned = XML.replace("<target dev='hda' bus='ide'/>", "<target dev='vda' bus='virtio'/>");
     assert_eq!(read("definition.tuned"), tuned);
@@ -68,7 +68,7 @@ fn a_tuning_finds_the_change_that_helps_by_itself_and_makes_it_in_a_copy_of_the_
     let page = read("report.md");
     assert!(page.contains("## 1. ide-virtio-blk: kept"), "{page}");
     assert!(result.join("steps/1-ide-virtio-blk/report.html").is_file());
-    // All of it is there: nothing is started again, which would take minutes.
+    // All results exist: nothing is started again, which would take minutes.
     let begun = std::time::Instant::now();
     assert_eq!(tune(&result, &definition), tuning);
     assert!(begun.elapsed().as_secs() < 10, "it measured again: {:?}", begun.elapsed());

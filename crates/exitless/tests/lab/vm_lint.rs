@@ -1,4 +1,5 @@
-//! `exitless vm lint` and `exitless vm fix` on a QEMU that runs on a real KVM host, and on a domain of libvirt's.
+//! `exitless vm lint` and `exitless vm fix` on a QEMU that runs on a real KVM host, and on a domain of
+//! libvirt.
 
 use serde_json::{Deserializer, Value};
 
@@ -52,7 +53,7 @@ fn a_running_qemu_is_checked_and_its_mended_command_line_runs() {
         "{fix}"
     );
     assert_eq!((state(after, "pit-lost-ticks"), state(after, "irqchip")), ("pass", "pass"), "{}", said.err);
-    // The kernel says the same of the new VM.
+    // The kernel reports the same for the new VM.
     let vm = &verified["vms"][0];
     assert_eq!(vm["state"]["last"]["inhibits"], 0, "{verified}");
     assert_eq!(vm["state"]["last"]["irqchip"], "split");
@@ -60,7 +61,7 @@ fn a_running_qemu_is_checked_and_its_mended_command_line_runs() {
 
 #[test]
 fn a_file_and_a_domain_are_written_back() {
-    // What libvirt keeps is a file here.
+    // A file here mocks libvirt's storage.
     let virsh = r#"#!/bin/sh
 for last; do :; done
 case " $* " in

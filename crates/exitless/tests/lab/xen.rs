@@ -20,7 +20,7 @@ pub(crate) fn counts(document: &Value) -> Counts {
     .collect()
 }
 
-/// What `xenalyze --summary` counts, by domain and reason, in our names for reasons.
+/// The counts of `xenalyze --summary`, by domain and reason, with this program's names of reasons.
 fn xenalyze(summary: &str) -> Counts {
     let mut counts = Counts::new();
     let mut domain = None;
@@ -42,7 +42,7 @@ fn xenalyze(summary: &str) -> Counts {
     counts
 }
 
-/// xenalyze's names for those of KVM, which are ours.
+/// Converts xenalyze's names to those of KVM, which this program uses.
 fn renamed(counts: Counts) -> Counts {
     let name = |reason: &str| match (reason.split_once('_'), reason) {
         (_, "intr") => "interrupt".to_owned(),
@@ -55,8 +55,8 @@ fn renamed(counts: Counts) -> Counts {
     counts.into_iter().map(|((domain, reason), count)| ((domain, name(&reason)), count)).collect()
 }
 
-/// Starts a guest that waits for its first instruction, so that a recording sees it from its beginning on, and holds it
-/// again before the recording ends.
+/// Creates a paused guest, so that a recording sees it from its start on, and pauses it again before the
+/// recording ends.
 const RECORDED: &str = "xl create -p -q /opt/exitless/guest/pvh.cfg && \
     { xentrace -D -e 0xaf000 pvh.trace & TRACE=$!; sleep 1; xl unpause pvh; sleep 8; xl pause pvh; sleep 1; \
     kill -TERM $TRACE; wait $TRACE; xl list > list.txt; \
@@ -79,7 +79,7 @@ fn a_guest_of_xen_runs_and_its_exits_are_those_of_xenalyze() {
     let (ours, theirs) = (counts(&report), renamed(xenalyze(&text("summary.txt"))));
     let total = |counts: &Counts| counts.values().sum::<u64>();
     assert!(total(&ours) > 1000, "{ours:?}");
-    // xenalyze leaves the exit out in which the vCPU was held.
+    // xenalyze leaves out the exit in which the vCPU was paused.
     let open = report["losses"]["exits_at_the_end"].as_u64().unwrap();
     let more: u64 = ours.iter().map(|(key, count)| count - theirs.get(key).copied().unwrap_or(0)).sum();
     assert!(theirs.keys().all(|key| ours.contains_key(key)), "{theirs:?}\n{ours:?}");
@@ -122,7 +122,7 @@ fn whoever_counts_the_exits_of_a_domain_is_told_of_its_end() {
     }
 }
 
-/// What `doctor`'s and `vm lint`'s documents say of a rule, wherever it is.
+/// The finding of a rule in the documents of `doctor` and `vm lint`, anywhere in the tree.
 fn of_rule<'a>(findings: &'a Value, rule: &str) -> Option<&'a Value> {
     findings.as_array()?.iter().find_map(|finding| {
         if finding["rule"] == rule { Some(finding) } else { of_rule(&finding["children"], rule) }
@@ -165,7 +165,7 @@ fn a_host_of_xen_is_judged_with_its_guest_and_gives_status_and_files() {
     let json =
         |name: &str| serde_json::from_str::<Value>(&text(name)).unwrap_or_else(|error| panic!("{error}"));
     assert!(!text("topology.txt").is_empty());
-    // An emulated processor has no frequency to set.
+    // An emulated processor has no frequencies to set.
     let frequency = text("frequency.txt");
     assert!(frequency.contains("`xenpm get-cpufreq-para` shows no CPU with limits"), "{frequency}");
     assert!(frequency.ends_with("status=125\n"), "{frequency}");

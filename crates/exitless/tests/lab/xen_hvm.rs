@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::command::Dom0;
 use crate::top::{GIVEN_BACK, TAKEN_OVER, Typist};
 
-/// Lets a domain that is held run until the command of the third argument shows the second one, and holds it again. How
-/// long that takes depends on the machine: each access to the device model wakes an emulated dom0.
+/// Lets a paused domain run until the command in the third argument prints the second one, and pauses it
+/// again. The time depends on the machine: each access to the device model wakes an emulated dom0.
 const REACH: &str = "xl unpause $1 || exit\n\
     seconds() { cut -d. -f1 /proc/uptime; }\n\
     end=$(($(seconds) + 400))\n\
@@ -20,8 +20,8 @@ const REACH: &str = "xl unpause $1 || exit\n\
 /// The limit for the whole command, in seconds.
 const LIMIT: u32 = 900;
 
-/// Counts the exits of an HVM guest live until its firmware has begun, records those from there until the firmware gives
-/// the machine to the kernel, and those from there to user space.
+/// Counts the exits of an HVM guest live until its firmware has started, records those from there until the
+/// firmware starts the kernel, and those from there to user space.
 const BOOTED: &str = "xl create -p -q /opt/exitless/guest/hvm.cfg && pgrep -af qemu > processes.txt && \
     exitless stat --json --by vm,reason -- sh reach hvm 'HVM Loader' 'xl dmesg' > stat.json && \
     exitless record -o hvm.exits -- sh reach hvm 'Booting from ROM' 'xl dmesg' && \
@@ -34,7 +34,7 @@ const BOOTED: &str = "xl create -p -q /opt/exitless/guest/hvm.cfg && pgrep -af q
     exitless report --json --by mmio up.exits > controllers.json && exitless advise --json up.exits > advice.json && \
     cp $log/guest-hvm.log hvc0.txt && cp $log/serial-hvm.log serial.txt";
 
-/// The exits in the rows of a table, by what the row is about.
+/// The exits in the rows of a table, by a column.
 fn exits(document: &Value, column: &str) -> Vec<(String, u64)> {
     let rows = document["rows"].as_array().expect("rows").iter();
     rows.map(|row| (row[column].as_str().expect("a name").to_owned(), row["exits"].as_u64().expect("exits")))
@@ -77,10 +77,10 @@ fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
     let reasons = exits(&reasons, "reason");
     assert!(of(&reasons, "io") > 1000 && of(&reasons, "npf") > 0, "{reasons:?}");
 
-    // The firmware looks for PCI devices, which QEMU has, and for a TPM, which it has not.
+    // The firmware searches for PCI devices, which QEMU has, and for a TPM, which it lacks.
     let ports = exits(&json("ports.json"), "access");
     let all: u64 = ports.iter().map(|(_, count)| count).sum();
-    // The recording may begin or end between an exit and the record of what it was for.
+    // The recording may begin or end between an exit and the record of its access.
     assert!(of(&reasons, "io").abs_diff(all) <= 1, "{all} of {reasons:?}: {ports:?}");
     assert!(of(&ports, "0xcf8:POUT") > 100 && of(&ports, "0xcfc:PIN") > 0, "{ports:?}");
     let mmio = exits(&json("mmio.json"), "access");
@@ -89,8 +89,8 @@ fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
     let live = exits(&json("stat.json"), "reason");
     assert!(live.iter().map(|(_, count)| count).sum::<u64>() > 10, "{live:?}");
 
-    // The guest says that it is up on both its consoles: the paravirtual one, and the serial port that QEMU emulates, to
-    // which each character is an exit.
+    // The guest reports on both its consoles that it is up: the paravirtual one, and the serial port that
+    // QEMU emulates, on which each character is an exit.
     let (paravirtual, serial) = (text("hvc0.txt"), text("serial.txt"));
     assert!(paravirtual.contains("exitless guest up after "), "{paravirtual}");
     let line = serial.lines().find(|line| line.starts_with("exitless guest up after "));

@@ -1,4 +1,4 @@
-//! What a real `xl` understands of the definitions with which our reader is compared.
+//! A real `xl`'s reading of the definitions that this program's reader is compared with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn xl_understands_definitions_as_the_kept_answers_say() {
         assert_eq!(taken, kept.is_some(), "{name}");
         let Some(kept) = kept else { continue };
         let mut printed: Value = serde_json::from_str(&text(&format!("{name}.json"))).unwrap();
-        // It is another one each time.
+        // It is different each time.
         printed["c_info"].as_object_mut().unwrap().remove("uuid");
         assert_eq!(printed, serde_json::from_str::<Value>(&kept).unwrap(), "{name}");
     }

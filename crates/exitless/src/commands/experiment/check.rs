@@ -1,4 +1,4 @@
-//! `exitless experiment check` and `list`: what can be known of plans without running them.
+//! `exitless experiment check` and `list`: facts of plans that are known without running them.
 
 use exits::counted;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The plan that a command line names.
+//! The plan of a command line.
 
 use std::path::Path;
 
@@ -7,21 +7,21 @@ use experiment::study::plan::{BadPlan, Plan, Shipped};
 
 use crate::status::Usage;
 
-/// A plan, and its file as it is.
+/// A plan, and the text of its file.
 pub(in crate::commands) struct Given {
-    /// How messages name it.
+    /// Its name in messages.
     pub(in crate::commands) name: String,
     pub(in crate::commands) text: String,
 }
 
 impl Given {
-    /// By the file's path, or by the name of a shipped plan. A file wins.
+    /// Finds a plan by the file's path, or by the name of a shipped plan. A file takes precedence.
     pub(super) fn find(given: &str) -> anyhow::Result<Self> {
         let shipped = |name: &str| Some(Shipped::find(name)?.text);
         Self::among(given, shipped, "`exitless experiment list` names those there are")
     }
 
-    /// By the file's path, or by a name that `shipped` knows; `known` says which those are.
+    /// Finds a plan by the file's path, or by a name of `shipped`; `known` lists these for messages.
     pub(in crate::commands) fn among(
         given: &str,
         shipped: impl Fn(&str) -> Option<&'static str>,

@@ -1,4 +1,4 @@
-//! A laboratory as the machine that makes a study's runs.
+//! A laboratory as the target of a study.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -19,11 +19,11 @@ use crate::commands::lab::with_laboratory;
 use crate::console::BuildProgress;
 
 const REQUEST: &str = "study-request";
-/// Guests in an emulated host take all that it can have.
+/// The memory of the emulated host, for its guests.
 const MEMORY_MIB: u64 = 2048;
 const LAST_WORDS: usize = 4096;
 
-/// Makes a laboratory ready, with the guest image where the plan needs it, and gives its emulator's name.
+/// Makes a laboratory ready, with the guest image if the plan needs it, and returns its emulator's name.
 pub(super) fn make_ready(
     name: &str,
     hypervisor_arguments: &[String],
@@ -44,7 +44,7 @@ pub(super) fn make_ready(
     Ok((LabRemote { machine: Machine { lab, guest_image, hypervisor_arguments } }, emulated))
 }
 
-/// A laboratory that is ready; each link to it is a power-on.
+/// A laboratory that is ready; each connection boots it.
 pub(super) struct LabRemote {
     machine: Machine,
 }
@@ -80,11 +80,11 @@ fn write_request(path: &Path, request: &stream::Request) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Powers the laboratory on, and passes on what the program inside sends. Gives what was said beside the stream.
+/// Boots the laboratory, and forwards the stream of the program inside. Returns its other output.
 fn run(machine: &Machine, request: &Path, stop: Arc<AtomicBool>, sender: &SyncSender<Vec<u8>>) -> String {
     let mut said = Vec::new();
     let finished = power_on(machine, request, stop, &mut |happening| match happening {
-        // Nobody listens any more where the study was ended.
+        // The receiver is gone if the study has ended.
         Happening::Stdout(bytes) => drop(sender.send(bytes.to_vec())),
         Happening::Stderr(bytes) => {
             said.extend_from_slice(bytes);
@@ -132,7 +132,7 @@ impl LabConnection {
     fn power_off(&mut self) -> Option<String> {
         self.end.store(true, Ordering::Relaxed);
         let machine = self.machine.take()?;
-        // What it still sends would keep it waiting.
+        // Reads the rest of its stream, so that it does not block.
         while !machine.is_finished() {
             self.chunks.discard();
         }
@@ -147,7 +147,7 @@ impl Read for LabConnection {
 }
 
 impl Connection for LabConnection {
-    /// What is changed in an emulated host goes with it.
+    /// The changes of an emulated host disappear with it.
     fn ask_to_stop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
     }

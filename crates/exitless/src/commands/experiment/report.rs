@@ -1,4 +1,4 @@
-//! `exitless experiment report`: what a study found.
+//! `exitless experiment report`: the findings of a study.
 
 use std::io::{BufWriter, Write};
 use std::path::{Component, Path, PathBuf};
@@ -21,16 +21,17 @@ pub(crate) struct Arguments {
     /// The result's folder.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Print everything as JSON; the page is written only where --output names its file.
+    /// Print everything as JSON; the page is written only to a file given by --output.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print every comparison as comma-separated values; the page is written only where --output names its file.
+    /// Print every comparison as comma-separated values; the page is written only to a file given by
+    /// --output.
     #[arg(long)]
     csv: bool,
     /// Write the page into this file, instead of report.html in the folder.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Compare runs of unlike hosts or guests too; the result says so.
+    /// Also compare runs of different hosts or guests; the result says so.
     #[arg(long)]
     allow_unlike: bool,
 }
@@ -70,8 +71,8 @@ pub(in crate::commands) fn read(folder: &Path) -> anyhow::Result<Collected> {
     }
 }
 
-/// How a link on the page begins that leads into the folder: nothing, or `../` and names. `None` where there is no way, or
-/// a name on it would need quoting in a link.
+/// The prefix of links from the page into the folder: empty, or `../` and names. `None` if there is no path,
+/// or a name in it would need quoting in a link.
 fn way(page: &Path, folder: &Path) -> Option<String> {
     let parent = page.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (from, to) = (parent.canonicalize().ok()?, folder.canonicalize().ok()?);
@@ -91,7 +92,7 @@ fn print(findings: &Findings, arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, findings)?;
         writeln!(out)?;
     } else if arguments.csv {
-        // There is no room for them in a table of values.
+        // A table of values has no room for them.
         findings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         out.write_all(report::csv::study(findings).as_bytes())?;
     } else {

@@ -32,16 +32,17 @@ pub(crate) struct Arguments {
     /// The plan's file, or the name of a shipped plan.
     #[arg(value_name = "PLAN")]
     plan: String,
-    /// The result's folder; one that holds a part of the same study is gone on with [default: study-NAME].
+    /// The result's folder; the study in it is continued if it is the same [default: study-NAME].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Where it runs: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its Xen.
+    /// The target: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its
+    /// Xen.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
-    /// Go on although the host is not that of the study's begin; the result says so.
+    /// Continue although the host is not the one on which the study was started; the result says so.
     #[arg(long)]
     allow_unlike: bool,
-    /// A configuration file for ssh in the place of the user's.
+    /// A configuration file for ssh to use instead of the user's.
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
     /// Print the summary as JSON.
@@ -49,14 +50,14 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What came of it, for other programs.
+/// The result, for other programs.
 #[derive(Debug, Serialize)]
 struct Summary {
     folder: PathBuf,
     target: String,
-    /// Whether no run is missing.
+    /// No run is missing.
     complete: bool,
-    /// Why no further block was begun.
+    /// The reason why no further block was begun.
     enough: Option<Enough>,
     interrupted: bool,
     runs: usize,
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let ssh_config = arguments.ssh_config.as_deref();
     let conclusion = make_runs(&mut store, &arguments.target, ssh_config, arguments.allow_unlike, &stop);
     let interrupted = stop.load(Ordering::Relaxed);
-    // What was made is told also where it ended too soon.
+    // The completed runs are reported even if the study stopped early.
     let conclusion = match conclusion {
         Ok(conclusion) => conclusion,
         Err(error) => {
@@ -101,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }))
 }
 
-/// Makes the runs that are missing, on the target.
+/// Makes the missing runs on the target.
 pub(in crate::commands) fn make_runs(
     store: &mut Store,
     target: &Target,
@@ -170,7 +171,7 @@ fn elsewhere(
     }
 }
 
-/// Where guests and scripts keep their files: disks of guests are large, and /tmp may be memory.
+/// The folder for files of guests and scripts: disks of guests are large, and /tmp may be in memory.
 pub(super) fn place() -> PathBuf {
     let large = PathBuf::from("/var/tmp");
     std::env::var_os("TMPDIR").map(PathBuf::from).unwrap_or(if large.is_dir() {
@@ -180,7 +181,7 @@ pub(super) fn place() -> PathBuf {
     })
 }
 
-/// The files of the guest image, made first where they are not there.
+/// The files of the guest image, built first if necessary.
 pub(super) fn files(folder: &Path, stop: &AtomicBool) -> Result<GuestFiles, String> {
     let mut progress = crate::console::BuildProgress::new();
     let image = super::super::guest::image(&mut progress, stop);
@@ -188,10 +189,10 @@ pub(super) fn files(folder: &Path, stop: &AtomicBool) -> Result<GuestFiles, Stri
     image.and_then(|image| super::super::guest::files(&image, folder)).map_err(|error| format!("{error:#}"))
 }
 
-/// A seed that a plan without one gets; below 2^53, so that every reader of JSON keeps it whole.
+/// A seed for a plan without one; below 2^53, so that every JSON reader keeps it exact.
 pub(in crate::commands) fn chance() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
-    // The standard library's hashers are seeded by the system's random numbers.
+    // The standard library seeds its hashers with the system's random numbers.
     std::collections::hash_map::RandomState::new().build_hasher().finish() >> 11
 }
 

@@ -1,4 +1,4 @@
-//! The hidden side of `experiment run` on another machine: takes a request, makes runs, sends them.
+//! The hidden side of `experiment run` on another machine: receives a request, makes runs, and sends them.
 
 use std::fs::File;
 use std::io::{BufWriter, Read as _};
@@ -18,7 +18,7 @@ use crate::interrupt;
 /// Arguments of `experiment serve-runs`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The request, where standard input cannot carry it.
+    /// The request, if it does not come on standard input.
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who asked keeps standard input open as long as it wants runs.
+/// The requester keeps standard input open as long as it wants runs.
 fn stop_at_end_of_input(stop: &Arc<AtomicBool>) {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {

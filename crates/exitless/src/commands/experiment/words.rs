@@ -5,7 +5,7 @@ use experiment::study::engine::{Phase, SharedReason, StudyProgress};
 
 use crate::console::StatusLine;
 
-/// `2 h 5 min`, `45 s`.
+/// A duration: `2 h 5 min`, `45 s`.
 pub(super) fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     let (days, hours, minutes) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60);
@@ -17,7 +17,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// The runs of a study: each attempt is a step, with what is done for it.
+/// The progress of a study: each attempt at a run is a step, with its phase.
 pub(super) fn runs(line: &StatusLine) -> impl FnMut(&StudyProgress) {
     let mut present = None;
     move |progress| {
@@ -29,7 +29,7 @@ pub(super) fn runs(line: &StatusLine) -> impl FnMut(&StudyProgress) {
     }
 }
 
-/// One line: which run of how many, what it is, how long still.
+/// A line with the number of the run, its cell, and the remaining time.
 fn attempt(progress: &StudyProgress) -> String {
     let cell = &progress.cell;
     let arm = cell.arm.values().map(String::as_str).collect::<Vec<_>>().join("+");
@@ -49,7 +49,7 @@ fn attempt(progress: &StudyProgress) -> String {
     )
 }
 
-/// The attempt with what is done for it now.
+/// The attempt with its current phase.
 fn phase(progress: &StudyProgress) -> String {
     let phase = match progress.phase {
         Phase::Levels => "setting levels",
@@ -61,7 +61,7 @@ fn phase(progress: &StudyProgress) -> String {
     format!("{}: {phase}", attempt(progress))
 }
 
-/// `12 runs failed for good, 10 of them not tried (000-on-1-fio, 001-off-1-fio, ...)`.
+/// Failed runs: `12 runs failed for good, 10 of them not tried (000-on-1-fio, 001-off-1-fio, ...)`.
 pub(super) fn failed(reason: &SharedReason<'_>) -> String {
     const NAMED: usize = 3;
     let names: Vec<String> =

@@ -1,4 +1,4 @@
-//! `exitless guest run`: try the guests of a plan.
+//! `exitless guest run`: test the guests of a plan.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,32 +18,32 @@ use crate::{interrupt, status};
 /// Arguments of `guest run`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A plan, or a file with its table `[guests]` alone [default: one QEMU guest].
+    /// A plan, or a file with only its table `[guests]` [default: one QEMU guest].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// TOML to lay over the table, such as 'vcpus = 2'.
+    /// TOML that is merged over the table, such as 'vcpus = 2'.
     #[arg(long, value_name = "TOML")]
     set: Vec<String>,
-    /// How many guests run at once.
+    /// The number of guests that run at once.
     #[arg(long, default_value_t = 1)]
     count: u32,
-    /// Folder for consoles and disks, kept [default: one that is removed].
+    /// The folder for consoles and disks, which is kept [default: a temporary one].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Seconds that the script may take.
+    /// The time limit of the script, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// For `sh -c` in each guest.
+    /// The script for `sh -c` in each guest.
     #[arg(last = true, required = true)]
     script: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Tried {
-    /// From the first guest's start to the last one's.
+    /// The time from the first guest's start to the last one's.
     start_skew_seconds: Option<f64>,
     guests: Vec<TriedGuest>,
 }
@@ -67,12 +67,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let mut plan = plan(arguments)?;
     if let GuestPlan::Qemu(plan) = &mut plan {
-        // What all guests share is made for as many as there will be.
+        // Shared resources are created for the total number of guests.
         plan.counts = vec![arguments.count];
     }
     let temporary = tempfile::tempdir().context("Could not make a temporary folder")?;
     let folder = match &arguments.folder {
-        // Guests run in folders of their own below it, where a relative path leads elsewhere.
+        // Guests run in their own folders below it, from which a relative path would be wrong.
         Some(folder) => {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("Could not make {}", folder.display()))?;
@@ -193,7 +193,7 @@ fn show(tried: &Tried) {
     }
 }
 
-/// A line from a guest, without what would steer the terminal.
+/// A line from a guest, without terminal control characters.
 fn printable(line: &str) -> String {
     line.replace(|c: char| exits::is_harmful(c) && c != '\t', "\u{fffd}")
 }

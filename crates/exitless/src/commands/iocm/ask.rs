@@ -1,4 +1,4 @@
-//! Looking at a running daemon, and changing it, over its control socket.
+//! Reads and changes a running daemon over its control socket.
 
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::commands::quantity;
 use crate::console;
 
-/// Which daemon.
+/// The daemon.
 #[derive(Debug, Args)]
 pub(crate) struct At {
     /// The control socket of the daemon.
@@ -33,7 +33,7 @@ impl At {
 /// Arguments of `iocm ls`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
-    /// A directory of the tree, such as workers, d.0 or queues/vq.0.0; the whole tree's if none is given.
+    /// A directory of the tree, such as workers, d.0 or queues/vq.0.0; the root by default.
     #[arg(default_value = "", hide_default_value = true)]
     path: String,
     /// Print JSON.
@@ -62,7 +62,7 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
 /// Arguments of `iocm get`.
 #[derive(Debug, Args)]
 pub(crate) struct GetArguments {
-    /// Attributes, or directories for all that is below them: w.0/load, d.0, configuration.
+    /// Attributes, or directories with all attributes below them: w.0/load, d.0, configuration.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     /// Print JSON: an object with a field for each path.
@@ -100,7 +100,7 @@ fn written(out: &mut impl std::io::Write, text: &str) -> std::io::Result<()> {
     if text.is_empty() { Ok(()) } else { writeln!(out, "{text}") }
 }
 
-/// A line for each attribute: its path, a blank, what it says. Its lines are one line then.
+/// A line for each attribute: its path, a blank, and its value, with line breaks replaced.
 fn told(out: &mut impl std::io::Write, path: &str, value: &Value) -> std::io::Result<()> {
     for (path, value) in flat(path, value) {
         let text = plain(&value).replace('\n', if value.is_array() { "," } else { "\\n" });
@@ -114,7 +114,7 @@ fn told(out: &mut impl std::io::Write, path: &str, value: &Value) -> std::io::Re
 pub(crate) struct SetArguments {
     /// The attribute: w.0/cpu, d.0/size, vq.0.0/weight.
     path: String,
-    /// What is written to it.
+    /// The new value.
     #[arg(allow_hyphen_values = true)]
     value: String,
     #[command(flatten)]
@@ -127,7 +127,7 @@ pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What can be made.
+/// The collections in which something can be created.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Collection {
     /// An I/O worker.
@@ -139,17 +139,17 @@ pub(crate) enum Collection {
 /// Arguments of `iocm create`.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArguments {
-    /// What is made.
+    /// The collection.
     collection: Collection,
-    /// What it is like, as a table of TOML or an object of JSON: '{ cpus = "3" }', or a `[[device]]` of the configuration;
-    /// - reads it from standard input.
+    /// The settings of the worker or device, as a TOML table or a JSON object: '{ cpus = "3" }', or a
+    /// `[[device]]` of the configuration; - reads them from standard input.
     #[arg(default_value = "", hide_default_value = true)]
     line: String,
     #[command(flatten)]
     at: At,
 }
 
-/// Makes a worker or a device, and prints its name.
+/// Creates a worker or a device, and prints its name.
 pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     let mut line = arguments.line.clone();
     if line == "-" {
@@ -183,16 +183,16 @@ pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
 /// Arguments of `iocm move`.
 #[derive(Debug, Args)]
 pub(crate) struct MoveArguments {
-    /// Queues, or devices whose queues all move: vq.0.0, d.0.
+    /// Queues, or devices whose queues are all moved: vq.0.0, d.0.
     #[arg(required = true)]
     paths: Vec<String>,
-    /// The worker that serves them from now on: w.1.
+    /// The worker that serves them then: w.1.
     to: String,
     #[command(flatten)]
     at: At,
 }
 
-/// Gives queues to a worker.
+/// Moves queues to a worker.
 pub(crate) fn move_to(arguments: &MoveArguments) -> anyhow::Result<ExitCode> {
     arguments.at.connect()?.move_to(&arguments.paths, &arguments.to)?;
     Ok(ExitCode::SUCCESS)
@@ -201,12 +201,12 @@ pub(crate) fn move_to(arguments: &MoveArguments) -> anyhow::Result<ExitCode> {
 /// Arguments of `iocm watch`.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// An attribute or a directory to print each time; without one, the rates of all workers and devices.
+    /// An attribute or a directory to print each time; by default the rates of all workers and devices.
     path: Option<String>,
-    /// Look so often: 1s, 200ms.
+    /// The interval: 1s, 200ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     every: u64,
-    /// End after so many times.
+    /// Stop after this many times.
     #[arg(long, value_name = "NUMBER")]
     count: Option<u64>,
     /// Print a line of JSON each time.
@@ -216,10 +216,10 @@ pub(crate) struct WatchArguments {
     at: At,
 }
 
-/// Prints rates, or attributes, again and again.
+/// Prints rates, or attributes, repeatedly.
 pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
     let mut client = arguments.at.connect()?;
-    // Rates are of the time between two looks.
+    // Rates are of the time between two readings.
     let extra = u64::from(arguments.path.is_none());
     let count = arguments.count.map(|count| count.saturating_add(extra));
     let path = arguments.path.as_deref().unwrap_or_default();

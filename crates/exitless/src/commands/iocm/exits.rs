@@ -1,4 +1,4 @@
-//! VM exits for the monitor: counted in the kernel, where that is allowed.
+//! VM exits for the monitor, counted in the kernel if permitted.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 use iocm::monitor::{ExitsSeen, VmExits};
 use live::{Collector, Error, Watch};
 
-/// Exits are taken so often: to take them looks at every thread of the host.
+/// The interval of reading the counts, which examines every thread of the host.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What counts the exits of all VMs.
+/// The counter of all VMs' exits.
 pub(super) struct Exits {
     collector: Option<Box<Collector>>,
     next: Option<Instant>,
-    /// Why they are not counted, as it was said last.
+    /// The last reported reason why they are not counted.
     said: Option<String>,
 }
 
 impl Exits {
-    /// Nothing is counted yet; where they are not `wanted`, nothing ever is.
+    /// Counting starts later, and only if it is `wanted`.
     pub(super) fn new(wanted: bool) -> Self {
         Self { collector: None, next: wanted.then(Instant::now), said: None }
     }
 
-    /// What was counted since the last time that something was given, or why nothing is; `None` until there is something
-    /// new.
+    /// The exits since the last call that returned some, or the reason why they are not counted; `None` until
+    /// there is something new.
     pub(super) fn look(&mut self, root: &Path) -> Option<ExitsSeen> {
         let now = Instant::now();
         let next = self.next.as_mut().filter(|next| **next <= now)?;
@@ -45,7 +45,7 @@ impl Exits {
         }
     }
 
-    /// KVM may be loaded later. What else the kernel refuses it refuses for good.
+    /// KVM may be loaded later. Other errors are permanent.
     fn refused(&mut self, error: &Error) -> Option<ExitsSeen> {
         self.collector = None;
         if !matches!(error, Error::NoKvm | Error::NoEvent { .. }) {

@@ -21,9 +21,9 @@ use super::settings::SettingsArguments;
 use crate::commands::quantity;
 use crate::{console, interrupt};
 
-/// Where this host is.
+/// The root of this host.
 const HOST: &str = "/";
-/// The state is written so often where nothing was decided.
+/// The interval of writing the state if nothing is decided.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments of `iocm monitor`.
@@ -32,38 +32,38 @@ pub(crate) struct MonitorArguments {
     /// The control socket of the daemon whose I/O workers follow the load.
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     socket: PathBuf,
-    /// Place the threads of the kernel's vhost and QEMU's iothreads on this host instead, without a daemon of ours: a dry
-    /// run unless --apply is given.
+    /// Place the threads of the kernel's vhost and QEMU's iothreads on this host instead, without an I/O
+    /// daemon: a dry run unless --apply is given.
     #[arg(long)]
     vhost: bool,
-    /// With --vhost: move the threads and interrupts of this host, and put them back at the end.
+    /// With --vhost: move the threads and interrupts of this host, and restore them at the end.
     #[arg(long, requires = "vhost", conflicts_with = "dry_run")]
     apply: bool,
-    /// With --apply: place threads that have a control group for themselves, as libvirt makes them, by its cpuset instead of
-    /// by affinity.
+    /// With --apply: place threads that have their own control group, as libvirt creates them, by its cpuset
+    /// instead of by affinity.
     #[arg(long, requires = "apply")]
     cpusets: bool,
-    /// Say what would be done, and do nothing.
+    /// Print the decisions, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// CPUs that I/O may have for itself, such as 2-7; all without it.
+    /// CPUs that I/O may use exclusively, such as 2-7; all by default.
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cores: Option<CpuSet>,
-    /// Time between two decisions: 100ms, 1s.
+    /// The time between two decisions: 100ms, 1s.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "100ms")]
     every: u64,
     #[command(flatten)]
     settings: SettingsArguments,
-    /// Keep what was seen as a trace for `iocm simulate`, a phase a second.
+    /// Record the observations as a trace for `iocm simulate`, with a phase for each second.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// End after this time: 30s, 5min.
+    /// Stop after this time: 30s, 5min.
     #[arg(long = "for", value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
-    /// Where it tells `iocm status` and `top` what it does.
+    /// The state file for `iocm status` and `top`.
     #[arg(long, value_name = "FILE", default_value = STATE)]
     state: PathBuf,
-    /// Do not count VM exits, which are shown beside each VM where the kernel lets them be counted.
+    /// Do not count VM exits, which are shown for each VM if the kernel permits counting them.
     #[arg(long)]
     no_exits: bool,
     /// Print each decision as a line of JSON.
@@ -129,13 +129,13 @@ impl<'a, A: Actuator> Session<'a, A> {
     fn run(mut self) -> anyhow::Result<ExitCode> {
         let stop = interrupt::flag()?;
         let outcome = self.until(&stop);
-        // Whatever happened, the host is as it was before anybody is told of it.
+        // The host is restored before anything is reported.
         for left in self.monitor.end() {
             tracing::warn!("{left}");
         }
         let own = State::read(&self.arguments.state).is_ok_and(|state| state.pid == self.state.pid);
         if own {
-            // That nobody tells anything any more is what is wanted.
+            // The file may already be gone.
             let _ = State::remove(&self.arguments.state);
         }
         outcome
@@ -149,7 +149,7 @@ impl<'a, A: Actuator> Session<'a, A> {
             self.step(begun)?;
             let is_over =
                 self.arguments.duration.is_some_and(|ns| begun.elapsed().as_nanos() >= u128::from(ns));
-            // A period that took too long is not made up for.
+            // A period that took too long is not compensated.
             next = (next + interval).max(Instant::now());
             if is_over || !pause(next, stop) {
                 break;
@@ -166,7 +166,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         let step = self.monitor.step(time);
         let actuator = self.monitor.actuator();
         self.state.take(time, &step, |queue| actuator.name_of(queue));
-        // Whoever reads of a decision and asks for the state finds it there.
+        // The state is written before the decision is printed.
         if step.said.is_some() || self.told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
             self.told = Some(Instant::now());
             self.tell();
@@ -188,7 +188,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         Ok(())
     }
 
-    /// That others cannot be told changes nothing for the host; it is said once.
+    /// A failure to write the state has no effect on the host; it is reported once.
     fn tell(&mut self) {
         if let Err(error) = self.state.write(&self.arguments.state) {
             if std::mem::take(&mut self.may_tell) {

@@ -1,4 +1,4 @@
-//! `exitless iocm report`: what arrangements of I/O workers did with a load that changes, as a page.
+//! `exitless iocm report`: a page of the bench `dynamic_load`, which compares arrangements of I/O workers.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::status::{self, Usage};
 /// Arguments of `iocm report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// What `DYNAMIC_LOAD_JSON=FILE cargo bench -p iocm --bench dynamic_load` kept.
+    /// The file that `DYNAMIC_LOAD_JSON=FILE cargo bench -p iocm --bench dynamic_load` wrote.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The page.

@@ -11,7 +11,7 @@ use crate::status::Usage;
 /// The policy's bounds.
 #[derive(Debug, Args)]
 pub(crate) struct SettingsArguments {
-    /// A file of TOML with bounds of the policy that are not the usual ones, such as `most-cores = 4`.
+    /// A TOML file with bounds of the policy that replace the defaults, such as `most-cores = 4`.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
 }

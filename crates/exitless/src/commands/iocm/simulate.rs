@@ -1,4 +1,4 @@
-//! `exitless iocm simulate`: the monitor's policy on loads and machines that are not at hand.
+//! `exitless iocm simulate`: the monitor's policy on loads and machines that are not available.
 
 use std::fs;
 use std::io::Write as _;
@@ -17,46 +17,46 @@ use crate::commands::recordings::write_page;
 use crate::console;
 use crate::status::{self, Usage};
 
-/// A kind of made-up load.
+/// A kind of synthetic load.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Made {
-    /// The phases of a busy day in a minute: small messages, bulk, rest, both at once, computation.
+    /// The phases of a busy day in a minute: small messages, bulk transfers, rest, both at once, computation.
     Steps,
-    /// Rest, broken by short bursts.
+    /// Rest, with short bursts.
     Bursts,
-    /// A load that rises and falls like a day's.
+    /// A load that rises and falls like that of a day.
     Diurnal,
-    /// Changes just after a policy may have settled, back and forth.
+    /// Changes back and forth, just after a policy may have settled.
     Adversarial,
 }
 
 /// Arguments of `iocm simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArguments {
-    /// A recorded load, as `iocm monitor --record` writes it.
+    /// A recorded load from `iocm monitor --record`.
     #[arg(value_name = "TRACE", required_unless_present = "made", conflicts_with = "made")]
     trace: Option<PathBuf>,
-    /// A load that is made up instead.
+    /// A synthetic load instead.
     #[arg(long, value_name = "KIND")]
     made: Option<Made>,
-    /// Devices of the made-up load, a queue each.
+    /// The number of devices of the synthetic load, with one queue each.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "made",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     devices: u32,
-    /// Cores of the made-up machine.
+    /// The number of cores of the simulated machine.
     #[arg(long, value_name = "NUMBER", default_value_t = 16, requires = "made",
           value_parser = clap::value_parser!(u32).range(2..=512))]
     cores: u32,
-    /// NUMA nodes of the made-up machine.
+    /// The number of NUMA nodes of the simulated machine.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "made",
           value_parser = clap::value_parser!(u32).range(1..=512))]
     nodes: u32,
-    /// Time between two decisions: 100ms, 1s.
+    /// The time between two decisions: 100ms, 1s.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "100ms")]
     every: u64,
     #[command(flatten)]
     settings: settings::SettingsArguments,
-    /// Keep the load as a trace.
+    /// Write the load as a trace.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Write a page with charts.
@@ -67,7 +67,7 @@ pub(crate) struct SimulateArguments {
     json: bool,
 }
 
-/// A page is drawn from so many moments at most: more are finer than a line.
+/// The most moments in a page's charts: more would be finer than a line.
 const MOMENTS: usize = 4000;
 
 /// Replays a load against the policy.
@@ -108,7 +108,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if damage.is_empty() { 0 } else { status::DAMAGED }))
 }
 
-/// Of so many periods one is drawn.
+/// The number of periods for each moment that is drawn.
 fn moments_apart(trace: &Trace, period: f64) -> usize {
     let periods = trace.phases.iter().map(|phase| (phase.seconds / period).ceil().max(1.0)).sum::<f64>();
     (periods as usize).div_ceil(MOMENTS).max(1)

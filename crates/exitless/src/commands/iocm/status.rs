@@ -1,4 +1,4 @@
-//! `exitless iocm status`: I/O cores, who is where, load, and what the monitor decided last.
+//! `exitless iocm status`: I/O cores with placement, load, and the monitor's last decision.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::console;
 
-/// The load is of this time.
+/// The time over which the load is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Arguments of `iocm status`.
@@ -23,7 +23,7 @@ pub(crate) struct StatusArguments {
     /// The control socket of the daemon.
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     socket: PathBuf,
-    /// Where the monitor tells what it does.
+    /// The monitor's state file.
     #[arg(long, value_name = "FILE", default_value = STATE)]
     state: PathBuf,
     /// Print JSON.
@@ -34,7 +34,7 @@ pub(crate) struct StatusArguments {
 /// Shows it.
 pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let rates = rates(&arguments.socket);
-    // Rates take their time: what the monitor tells should not be older than they are.
+    // The rates take time, so the monitor's state is read after them.
     let state = State::read(&arguments.state);
     let rates = match rates {
         Ok(rates) => Some(rates),

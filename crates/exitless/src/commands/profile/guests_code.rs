@@ -1,5 +1,5 @@
-//! The guest's code that exits left, from recordings of exits: the nearest to samples that hosts of Xen have, and what
-//! recordings of KVM hold without being asked.
+//! The guest's code at exits, from recordings of exits: the nearest to samples that Xen hosts have, and
+//! available in every recording of KVM.
 
 use exits::counted;
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ use traces::{ExitRecord, Options, Recordings, Sink};
 use super::kept::Hot;
 use crate::commands::recordings::{Destination, add};
 
-/// More places than a profile of code can show; the rest is counted.
+/// The most places of a profile; further exits are only counted.
 const MOST_PLACES: usize = 1 << 20;
 
 /// Exits by place.

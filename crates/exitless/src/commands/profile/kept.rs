@@ -8,7 +8,7 @@ use hotspots::Recording;
 
 use super::guests_code;
 
-/// Hot spots, and where they are from.
+/// Hot spots, and their source.
 #[derive(Debug)]
 pub(in crate::commands) struct Hot {
     pub(in crate::commands) name: String,
@@ -16,17 +16,17 @@ pub(in crate::commands) struct Hot {
     pub(in crate::commands) is_damaged: bool,
 }
 
-/// Enough to tell what a file is by.
+/// The bytes that identify the type of a file.
 const BEGINNING: u64 = 64;
 
-/// Reads what `--output` wrote, or the guest's code of a recording of exits.
+/// Reads a file of `--output`, or the guest's code from a recording of exits.
 pub(super) fn read(file: &Path, guest_symbols: Option<&Path>) -> anyhow::Result<Hot> {
     if is_kept(file) { read_kept(file) } else { guests_code::read(file, guest_symbols) }
 }
 
 fn is_kept(file: &Path) -> bool {
     let mut start = Vec::new();
-    // Standard input and pipes can be read once only, and are recordings of exits.
+    // Standard input and pipes can be read only once, and are recordings of exits.
     let is_file = std::fs::metadata(file).is_ok_and(|found| found.is_file());
     is_file
         && std::fs::File::open(file)
@@ -34,7 +34,7 @@ fn is_kept(file: &Path) -> bool {
         && hotspots::is_recording(&start)
 }
 
-/// Reads what `--output` wrote.
+/// Reads a file of `--output`.
 pub(in crate::commands) fn read_kept(file: &Path) -> anyhow::Result<Hot> {
     let bytes = std::fs::read(file).with_context(|| format!("Could not read {}", file.display()))?;
     let name = file.display().to_string();

@@ -19,12 +19,12 @@ use crate::commands::xen::XenHost;
 use crate::console::StatusLine;
 use crate::interrupt;
 
-/// How often samples are fetched: long before their buffer is full.
+/// The interval of reading samples, long before their buffer is full.
 const STEP: Duration = Duration::from_millis(50);
-/// How often VMs are looked for that were started meanwhile.
+/// The interval of searching for new VMs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Samples until the time is over or a signal comes; what came until then is kept.
+/// Samples until the time is over or a signal arrives; all samples until then are kept.
 pub(super) fn of_this_host(watch: &WatchArguments, sampling: &SamplingArguments) -> anyhow::Result<Hot> {
     if XenHost::find(watch).is_some() {
         bail!(
@@ -41,7 +41,7 @@ pub(super) fn of_this_host(watch: &WatchArguments, sampling: &SamplingArguments)
     Ok(Hot { name: "this host".to_owned(), recording, is_damaged: false })
 }
 
-/// Lets a profiler run for so long; `look` is given the VMs of the host each time they are looked for.
+/// Runs a profiler for a duration; `look` gets the VMs of the host after each search.
 pub(in crate::commands) fn run(
     mut profiler: Profiler,
     processes: Option<&[u32]>,
@@ -79,7 +79,7 @@ pub(in crate::commands) fn run(
     Ok((recording, profile))
 }
 
-/// Lets samples of the other threads of VMs be taken too.
+/// Also samples the other threads of VMs.
 fn follow(
     profiler: &mut Profiler,
     vms: &[Vm],

@@ -15,12 +15,12 @@ use traces::{AccessRecord, ExitRecord, Sink};
 use super::{Course, Recorded, header};
 use crate::commands::watching::VmNames;
 
-/// The kernel keeps 200,000 exits meanwhile.
+/// The interval of reading; the kernel buffers 200,000 exits.
 const STEP: Duration = Duration::from_millis(20);
-/// At most so much is lost when this is killed.
+/// The interval of flushing, which limits the loss if this process is killed.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// What is being written.
+/// The recording under construction.
 struct Recording {
     writer: Writer<File>,
     names: VmNames,
@@ -33,11 +33,11 @@ struct Recording {
 pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
     let cannot = || format!("Could not write {}", output.display());
     let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
-    // The same open file, to cut off what a full disk tore.
+    // The same open file, to truncate an incomplete record after the disk is full.
     let file = place.file().try_clone().with_context(cannot)?;
     let writer = Writer::new(file.try_clone().with_context(cannot)?, &header(recorder.isa())?);
     let writer = writer.with_context(cannot)?;
-    // Only now is an older recording gone; this one is there from here on, whatever ends it.
+    // An older recording is replaced only now; this one exists from here on, however it ends.
     place.place().with_context(cannot)?;
     let mut recording = Recording {
         writer,
@@ -59,7 +59,7 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
     let seconds = course.began.elapsed().as_secs_f64();
     let before = recording.without_entry;
     let (open, lost) = recorder.finish(&mut |exit, accesses| recording.take(exit, accesses))?;
-    // Those that were being handled lack their entry because the recording ends.
+    // Exits in progress at the end lack their entry only because the recording ends.
     recording.without_entry = (recording.without_entry - open).max(before);
     let mut summary = recording.summary(lost);
     summary.losses.exits_at_the_end = open;
@@ -82,7 +82,7 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
                 WriteError::Store { written, .. } => *written,
                 _ => written,
             };
-            // Readers leave the torn end out as well.
+            // Readers ignore an incomplete end as well.
             let _ = file.set_len(written.bytes);
             tracing::error!("{:#}", anyhow::Error::new(error));
             (written, false)

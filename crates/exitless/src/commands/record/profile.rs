@@ -1,4 +1,4 @@
-//! Sums alone, for as long as one likes.
+//! Records only sums, for any duration.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use super::{Course, Recorded, header};
 use crate::commands::watching::VmNames;
 
 const STEP: Duration = Duration::from_millis(100);
-/// How often the kernel's counts are taken, which is a point of the timeline.
+/// The interval of reading the kernel's counts, each of which is a point of the timeline.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// At most so much is lost when this is killed.
+/// The interval of storing, which limits the loss if this process is killed.
 const STORE: Duration = Duration::from_secs(60);
 
-/// Counts until `course` ends, and keeps the file up to date meanwhile.
+/// Counts until `course` ends, and updates the file regularly.
 pub(super) fn record(
     mut collector: Collector,
     output: &Path,
@@ -28,7 +28,7 @@ pub(super) fn record(
     collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let mut names = VmNames::default();
     let mut profile = Profile::new();
-    // That it can be written is found out before hours have passed.
+    // Errors of writing are found before hours have passed.
     store(output, &header, &profile)?;
     let (mut taken, mut stored) = (Instant::now(), Instant::now());
     while course.wait(STEP)? {
@@ -38,7 +38,7 @@ pub(super) fn record(
         }
         if stored.elapsed() >= STORE {
             stored = Instant::now();
-            // The last one stays where the new one finds no room.
+            // The previous file is kept if there is no space for the new one.
             if let Err(error) = store(output, &header, &profile) {
                 tracing::warn!("{error:#}; trying again in a minute");
             }
@@ -68,7 +68,7 @@ fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) ->
     Ok(())
 }
 
-/// Beside its place first, so that there is always a whole one.
+/// Written under another name first, so that there is always a complete file.
 fn store(output: &Path, header: &Header, profile: &Profile) -> anyhow::Result<()> {
     let cannot = || format!("Could not write {}", output.display());
     let new = Replacement::begin(output, 0o666).with_context(cannot)?;

@@ -18,15 +18,15 @@ use crate::commands::xen::{Following, XenHost};
 
 const STEP: Duration = Duration::from_millis(20);
 
-/// At most so much is lost when this is killed.
+/// The interval of flushing, which limits the loss if this process is killed.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Writes exits, and remembers whose they are.
+/// Writes exits, and remembers their domains.
 struct Keeper {
     writer: Writer<File>,
     domains: BTreeSet<u32>,
     flushed: Instant,
-    /// The first one; `failed` is set with it, for whoever waits.
+    /// The first error; `failed` is set with it, for the waiting thread.
     failure: Option<WriteError>,
     failed: Arc<AtomicBool>,
 }
@@ -56,10 +56,10 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     let file = place.file().try_clone().with_context(cannot)?;
     let mut about = header(host.isa())?;
     about.isa = host.control.isa;
-    // The records' times are ticks of Xen's time stamp counter, since the processors' start.
+    // The records' times are ticks of Xen's TSC since the processors' start.
     (about.clock, about.start_ns) = (Some("TSC".to_owned()), None);
     let writer = Writer::new(file.try_clone().with_context(cannot)?, &about).with_context(cannot)?;
-    // Only now is an older recording gone; this one is there from here on, whatever ends it.
+    // An older recording is replaced only now; this one exists from here on, however it ends.
     place.place().with_context(cannot)?;
     let failed = Arc::new(AtomicBool::new(false));
     let keeper = Keeper {
@@ -87,7 +87,7 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     };
     let mut whole = failure.is_none() && reading.damage.is_none();
     if let Some(error) = failure {
-        // Readers leave the torn end out as well.
+        // Readers ignore an incomplete end as well.
         let _ = file.set_len(written.bytes);
         tracing::error!("{:#}", anyhow::Error::new(error));
     } else if let Err(error) = place.finish() {
@@ -111,7 +111,7 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     let first_ns = live::monotonic_ns();
     let mut about = header(host.isa())?;
     about.isa = host.control.isa;
-    // That it can be written is found out before hours have passed.
+    // Errors of writing are found before hours have passed.
     let new = Replacement::begin(output, 0o666).with_context(cannot)?;
     let following = host.follow(Sums::default())?;
     let seconds = wait(&following, &AtomicBool::new(false), course)?;
@@ -137,7 +137,7 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     })
 }
 
-/// Waits for the end, and gives the seconds that passed.
+/// Waits for the end, and returns the elapsed seconds.
 fn wait<S: Send + 'static>(
     following: &Following<S>,
     failed: &AtomicBool,

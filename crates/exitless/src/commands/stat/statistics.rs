@@ -1,4 +1,4 @@
-//! `exitless stat` where eBPF cannot be used: what KVM counts by itself.
+//! `exitless stat` if eBPF cannot be used: KVM's own counters.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::commands::watching::{HOST, Watched};
 use crate::commands::workload::Workload;
 use crate::console;
 
-/// Shows KVM's own statistics, after saying why. Without a VM that has any, the error is what is left to say.
+/// Shows KVM's own statistics, after the reason. If no VM has any, returns the error.
 pub(super) fn run(arguments: &Arguments, error: Error, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let root = Path::new(HOST);
     let found = Vms::discover(root)?;

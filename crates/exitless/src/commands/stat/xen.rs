@@ -12,7 +12,7 @@ use super::{Arguments, Pace, print};
 use crate::commands::workload::Workload;
 use crate::commands::xen::{self, Following, XenHost};
 
-/// Prints a table an interval, until a signal or as many as were asked for.
+/// Prints a table for each interval, until a signal or the requested number.
 pub(super) fn run(
     mut host: XenHost,
     arguments: &Arguments,

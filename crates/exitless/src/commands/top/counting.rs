@@ -1,4 +1,4 @@
-//! Where `exitless top` has its exits from: KVM through eBPF, or Xen through xentrace.
+//! The source of exits for `exitless top`: KVM through eBPF, or Xen through xentrace.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -14,14 +14,14 @@ use super::vms::Vms;
 use crate::commands::xen::{self, Following, XenHost};
 
 pub(super) enum Counting {
-    /// A collector, whether it takes accesses, and what is known of VMs beside their exits.
+    /// A collector, whether it counts accesses, and facts of VMs.
     Kvm { collector: Box<Collector>, accesses: bool, vms: Box<Vms> },
-    /// xentrace, its sums, and since when they are summed up.
+    /// xentrace, its sums, and their start.
     Xen { host: Box<XenHost>, following: Option<Following<Sums>>, sums: Sums, since_ns: u64 },
 }
 
 impl Counting {
-    /// `None` when `stop` was set while KVM was waited for.
+    /// `None` if `stop` was set during the wait for KVM.
     pub(super) fn begin(
         arguments: &Arguments,
         accesses: bool,
@@ -43,7 +43,7 @@ impl Counting {
         }))
     }
 
-    /// Whether accesses are counted otherwise than they are wanted. xentrace always has them.
+    /// Tests whether the counting of accesses must change. xentrace always has them.
     pub(super) fn must_change(&self, wants_accesses: bool) -> bool {
         matches!(self, Self::Kvm { accesses, .. } if *accesses != wants_accesses)
     }
@@ -65,7 +65,7 @@ impl Counting {
         }
     }
 
-    /// What was counted since the last time, with the VMs' names.
+    /// The exits since the last call, with the VMs' names.
     pub(super) fn take(&mut self, arguments: &Arguments) -> anyhow::Result<Profile> {
         match self {
             Self::Kvm { collector, vms, .. } => {
@@ -75,7 +75,7 @@ impl Counting {
             }
             Self::Xen { host, following, sums, since_ns } => {
                 if following.as_ref().is_none_or(Following::has_ended) {
-                    // It says why, where it knows.
+                    // It returns the reason, if known.
                     following.take().map(Following::finish).transpose()?;
                     bail!("xentrace has ended");
                 }
@@ -89,11 +89,11 @@ impl Counting {
         }
     }
 
-    /// What is known now of these VMs.
+    /// The current facts of these VMs.
     pub(super) fn facts(&self, vms: impl Iterator<Item = u32>, profile: &Profile) -> BTreeMap<u32, VmFacts> {
         match self {
             Self::Kvm { vms: known, .. } => vms.map(|vm| (vm, known.facts(vm, profile))).collect(),
-            // Asking xl costs more than all else here, so that a domain which ended stays until the page does.
+            // xl is slow, so a domain that has ended stays as long as the page.
             Self::Xen { .. } => vms
                 .map(|vm| {
                     let name = profile.names.get(&vm).cloned();
@@ -103,7 +103,7 @@ impl Counting {
         }
     }
 
-    /// What the counting itself costs, where that is known.
+    /// The cost of counting, if known.
     pub(super) fn cost(&self) -> anyhow::Result<Option<Cost>> {
         match self {
             Self::Kvm { collector, .. } => Ok(Some(collector.cost()?)),
@@ -112,7 +112,7 @@ impl Counting {
     }
 }
 
-/// What cannot be known because something else is not.
+/// Facts that are unknown because others are.
 fn missing(host: &XenHost) -> Vec<String> {
     let mut missing = Vec::new();
     if host.control.isa.is_none() {

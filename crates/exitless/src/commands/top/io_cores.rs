@@ -1,4 +1,4 @@
-//! What is known of I/O cores: from the I/O daemon and its monitor, where they run.
+//! The state of I/O cores, from the I/O daemon and its monitor, if they run.
 
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use report::top::IoCores;
 
 use super::super::watching::HOST;
 
-/// Looks at them while their page is shown.
+/// Reads them while their page is shown.
 #[derive(Default)]
 pub(super) struct IoLook {
     client: Option<Client>,
@@ -20,7 +20,7 @@ pub(super) struct IoLook {
 }
 
 impl IoLook {
-    /// What they did since the last look.
+    /// The rates since the last reading.
     pub(super) fn look(&mut self) -> IoCores {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let monitor = State::read(Path::new(STATE)).ok();
@@ -37,7 +37,7 @@ impl IoLook {
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
         let Ok(value) = self.client.as_mut()?.get("") else {
-            // It ended; the next one counts from nothing.
+            // The daemon has ended; the next one counts from zero.
             (self.client, self.before) = (None, None);
             return None;
         };

@@ -1,9 +1,9 @@
-//! Which key does what.
+//! The keys and their actions.
 
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use report::top::Action;
 
-/// What the user wants by this key; `None` for keys without a meaning.
+/// The action of a key; `None` for keys without one.
 pub(super) fn action(key: &KeyEvent) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -11,7 +11,7 @@ pub(super) fn action(key: &KeyEvent) -> Option<Action> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
             KeyCode::Char('c') => Some(Action::Quit),
-            // What Backspace sends on some terminals.
+            // Backspace on some terminals.
             KeyCode::Char('h') => Some(Action::Back),
             _ => None,
         };
@@ -32,7 +32,7 @@ pub(super) fn action(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('p' | ' ') => Action::Pause,
         KeyCode::Char('t') => Action::Sum,
         KeyCode::Char('r') => Action::Reset,
-        // The plus without the shift key too.
+        // Plus works without the shift key too.
         KeyCode::Char('+' | '=') => Action::Longer,
         KeyCode::Char('-') => Action::Shorter,
         KeyCode::Char('?' | 'h') => Action::Help,
@@ -42,7 +42,7 @@ pub(super) fn action(key: &KeyEvent) -> Option<Action> {
     Some(action)
 }
 
-/// Whether it is Ctrl-Z, which a terminal in this mode hands on as a key.
+/// Tests for Ctrl-Z, which a terminal in this mode passes on as a key.
 pub(super) fn is_stop(key: &KeyEvent) -> bool {
     key.code == KeyCode::Char('z') && key.modifiers.contains(KeyModifiers::CONTROL)
 }

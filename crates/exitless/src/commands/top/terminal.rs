@@ -1,4 +1,4 @@
-//! The terminal: taken over for the page, and given back whatever happens.
+//! The terminal: taken over for the page, and always restored.
 
 use std::io::{Stdout, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use report::top::{Look, Top, draw};
 use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGSTOP, SIGTSTP};
 
-/// Whether the terminal is ours, for whoever has to give it back.
+/// The terminal is taken over, and must be restored.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// The signals of job control.
@@ -26,7 +26,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Catches them. A terminal that goes away sets `end`.
+    /// Catches them. A hangup of the terminal sets `end`.
     pub(super) fn catch(end: &Arc<AtomicBool>) -> anyhow::Result<Self> {
         let signals = Self { stop: Arc::default(), go_on: Arc::default() };
         for (signal, flag) in [(SIGTSTP, &signals.stop), (SIGCONT, &signals.go_on), (SIGHUP, end)] {
@@ -35,24 +35,24 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Whether somebody wants the process to stop until it is continued.
+    /// Tests whether the process is to be stopped until it is continued.
     pub(super) fn is_to_stop(&self) -> bool {
         self.stop.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the process was stopped without being asked, and goes on.
+    /// Tests whether the process was stopped from outside, and has been continued.
     pub(super) fn goes_on(&self) -> bool {
         self.go_on.swap(false, Ordering::Relaxed)
     }
 }
 
-/// The terminal while it is ours.
+/// The terminal while it is taken over.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
 impl Screen {
-    /// Begins with an empty screen; the one before comes back at the end.
+    /// Starts with an empty screen; the previous one is restored at the end.
     pub(super) fn take_over() -> anyhow::Result<Self> {
         give_back_before_a_panic_is_told();
         let terminal =
@@ -67,19 +67,20 @@ impl Screen {
         Ok(())
     }
 
-    /// Lets the shell have the terminal until it continues the process.
+    /// Restores the terminal for the shell until it continues the process.
     pub(super) fn stop(&mut self, signals: &Signals) -> anyhow::Result<()> {
         give_back()?;
-        // The whole job, as the terminal does it: a shell that waits for this process would wait for ever.
+        // Stops the whole job, like the terminal: a shell that waits for this process would otherwise wait
+        // for ever.
         kill_current_process_group(Signal::TSTP).context("Could not stop the job")?;
         signal_hook::low_level::raise(SIGSTOP).context("Could not stop")?;
-        // From here on it was continued.
+        // From here on the process was continued.
         signals.stop.store(false, Ordering::Relaxed);
         signals.go_on.store(false, Ordering::Relaxed);
         self.take()
     }
 
-    /// Whatever became of the terminal meanwhile, everything is drawn again.
+    /// Redraws everything, because the terminal may have changed.
     pub(super) fn take_over_again(&mut self) -> anyhow::Result<()> {
         give_back()?;
         self.take()
@@ -99,23 +100,23 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // An error cannot be reported any more.
         let _ = give_back();
     }
 }
 
-/// Gives the terminal back once.
+/// Restores the terminal once.
 fn give_back() -> anyhow::Result<()> {
     if !IS_OURS.swap(false, Ordering::Relaxed) {
         return Ok(());
     }
     let screen = execute!(stdout(), LeaveAlternateScreen, Show);
-    // Even where nothing can be written any more.
+    // Even if nothing can be written any more.
     disable_raw_mode().context("Could not give the terminal back")?;
     screen.context("Could not give the terminal back")
 }
 
-/// On the other screen its words would be gone with the page.
+/// The message of a panic would disappear with the alternate screen.
 fn give_back_before_a_panic_is_told() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! What is known of VMs beside their exits.
+//! Facts of VMs other than their exits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,12 +11,12 @@ use report::top::VmFacts;
 
 use super::super::watching::{HOST, VmNames};
 
-/// Names, and whether interrupts are virtualized.
+/// Names, and the state of interrupt virtualization.
 pub(super) struct Vms {
     names: VmNames,
     isa: Isa,
     numbering: InhibitNumbering,
-    /// The VMs that `reader` reads the state of. It is made anew when others run.
+    /// The VMs whose state `reader` reads. It is created again if other VMs run.
     processes: BTreeSet<u32>,
     reader: Option<StateReader>,
     states: BTreeMap<u32, String>,
@@ -34,7 +34,7 @@ impl Vms {
         }
     }
 
-    /// Gives the VMs of `profile` their names, and reads their states.
+    /// Sets the names of the VMs in `profile`, and reads their states.
     pub(super) fn look(&mut self, profile: &mut Profile) {
         self.names.name(profile);
         let running: BTreeSet<u32> = profile.vcpus().iter().filter_map(|of| of.vcpu.vm).collect();
@@ -42,12 +42,12 @@ impl Vms {
             self.reader = reader(self.isa);
             self.processes.extend(running);
         }
-        // Where KVM's state cannot be read, as before Linux 5.8, the column has a question mark.
+        // If KVM's state cannot be read, as before Linux 5.8, the column has a question mark.
         let read = self.reader.as_mut().and_then(|reader| reader.read().ok()).unwrap_or_default();
         self.states = read.iter().map(|(vm, state)| (vm.process, word(state, &self.numbering))).collect();
     }
 
-    /// What is known now of the VM of this process.
+    /// The current facts of the VM with this process.
     pub(super) fn facts(&self, process: u32, profile: &Profile) -> VmFacts {
         VmFacts {
             name: profile.names.get(&process).cloned(),
@@ -67,7 +67,7 @@ fn reader(isa: Isa) -> Option<StateReader> {
     StateReader::load(root, Some(isa), &places).inspect_err(|error| tracing::debug!("{error}")).ok()
 }
 
-/// `on`, `off` with the reasons, or `part` of the vCPUs.
+/// `on`, `off` with the reasons, or `part` for some vCPUs.
 fn word(state: &VmState, numbering: &InhibitNumbering) -> String {
     let reasons: Vec<String> = match state.inhibits {
         Some(inhibits) => inhibits.reasons(numbering).map(|reason| reason.to_string()).collect(),

@@ -1,4 +1,4 @@
-//! `exitless vm args`: QEMU's arguments for libvirt's XML.
+//! `exitless vm args`: converts libvirt's XML to QEMU's arguments.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,10 +16,10 @@ pub(crate) struct Arguments {
     /// A file with libvirt's XML, - for standard input, or a domain by its name: libvirt:NAME.
     #[arg(value_name = "FILE|libvirt:NAME")]
     subject: String,
-    /// The directory that stands for /, below which libvirt's files are looked for.
+    /// The directory that stands for /, with libvirt's files.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Print JSON: the arguments one by one, and what has no equal.
+    /// Print JSON: the arguments one by one, and the losses.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! A definition in its other form, on standard output; what it lacks, on standard error.
+//! A converted definition on standard output, and its losses on standard error.
 
 use std::io::Write;
 use std::process::ExitCode;

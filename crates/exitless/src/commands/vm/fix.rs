@@ -1,4 +1,4 @@
-//! `exitless vm fix`: the changes that rules ask for, in the definition's own text.
+//! `exitless vm fix`: the changes that rules require, in the definition's own text.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,17 +19,17 @@ use crate::{console, status};
 /// Arguments of `vm fix`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A file with libvirt's XML or a QEMU command line, - for standard input, a process, a running VM by its name, or
-    /// a domain of libvirt's.
+    /// A file with libvirt's XML or a QEMU command line, - for standard input, a process, a running VM by its
+    /// name, or a domain of libvirt.
     #[arg(value_name = "FILE|PID|NAME|libvirt:NAME")]
     subject: String,
-    /// Mend what this rule finds alone, also where the guest has to follow; may be given more than once.
+    /// Fix only findings of this rule, also if the guest must be changed too; may be given more than once.
     #[arg(long = "rule", value_name = "NAME")]
     rules: Vec<String>,
-    /// Mend also where the guest has to follow: with another driver, or by doing without a feature.
+    /// Also fix findings for which the guest must be changed too: with another driver, or without a feature.
     #[arg(long, conflicts_with = "rules")]
     all: bool,
-    /// Write the new text back: a file, or a domain by `virsh define`.
+    /// Write the new text back: to a file, or to a domain by `virsh define`.
     #[arg(long)]
     apply: bool,
     /// The host where the VM is to run.

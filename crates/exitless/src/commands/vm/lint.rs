@@ -1,4 +1,4 @@
-//! `exitless vm lint`: what in a definition inhibits interrupt virtualization or costs exits.
+//! `exitless vm lint`: settings of a definition that inhibit interrupt virtualization or cost exits.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use report::terminal::FindingsView;
 use super::subject::Subject;
 use crate::{console, status};
 
-/// Where a VM is to run.
+/// The host where a VM is to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum For {
     /// On this host, with its CPU, kernel and parameters.
@@ -26,7 +26,7 @@ pub(crate) enum For {
 }
 
 impl For {
-    /// What rules ask of that host; this one is the one below `root`.
+    /// The facts of that host that rules use; this host is the one below `root`.
     pub(super) fn host_side(self, root: &Path) -> anyhow::Result<HostSide> {
         Ok(match self {
             Self::ThisHost => HostSide::below(&Root::directory(root), &Fingerprint::read(root)?),
@@ -39,15 +39,15 @@ impl For {
 /// Arguments of `vm lint`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A file with libvirt's XML, a QEMU command line or Xen's xl.cfg, - for standard input, a process, a running VM by its name, or
-    /// a domain of libvirt's.
+    /// A file with libvirt's XML, a QEMU command line or Xen's xl.cfg, - for standard input, a process, a
+    /// running VM by its name, or a domain of libvirt.
     #[arg(value_name = "FILE|PID|NAME|libvirt:NAME")]
     subject: String,
-    /// The host where the VM is to run. `--root` answers for another host than this one.
+    /// The host where the VM is to run. `--root` selects another host than this one.
     #[arg(long = "for", value_name = "HOST", value_enum, default_value = "this-host")]
     host: For,
-    /// The host whose files are below this directory, in the place of this one: a copy of its / or what
-    /// `exitless snapshot` kept, unpacked.
+    /// The host whose files are below this directory, instead of this one: a copy of its / or an unpacked
+    /// archive of `exitless snapshot`.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print JSON.
@@ -55,8 +55,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Runs the subcommand. `verbose` is the program's own option: all checks are shown then, those that passed too, with
-/// their rules' names and sources.
+/// Runs the subcommand. `verbose` is the program's global option: all checks are shown then, including those
+/// that passed, with their rules' names and sources.
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCode> {
     let subject = Subject::find(&arguments.root, &arguments.subject)?;
     let definition = subject.definition()?;

@@ -1,4 +1,4 @@
-//! What a command about definitions is about: a file, a process, a running VM, or a domain of libvirt's.
+//! The subject of a command on definitions: a file, a process, a running VM, or a domain of libvirt.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,37 +11,37 @@ use host::vms::Vms;
 
 use crate::status::Usage;
 
-/// The most that a definition has; libvirt's XML is not read beyond that either.
+/// The most bytes of a definition, the same as for libvirt's XML.
 const MOST_BYTES: u64 = 100 << 20;
 
-/// Where a definition came from.
+/// The source of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A file, which can be written back.
     File(PathBuf),
     /// Standard input.
     Input,
-    /// A running process: its arguments cannot be changed any more.
+    /// A running process, whose arguments cannot be changed.
     Process(i32),
-    /// A domain of libvirt's by its name: `virsh define` writes it back.
+    /// A domain of libvirt by its name, written back by `virsh define`.
     Libvirt(String),
 }
 
-/// A definition's text, and what it is.
+/// A definition's text, with its form and source.
 #[derive(Debug)]
 pub(crate) struct Subject {
     /// The text.
     pub(crate) text: Text,
-    /// What it is written in.
+    /// Its form.
     pub(crate) form: Form,
-    /// Where it came from.
+    /// Its source.
     pub(crate) source: Source,
     files: FilesBelow,
 }
 
 impl Subject {
-    /// Finds what `wanted` names: a file, `-` for standard input, a process by its number, a running VM by its name,
-    /// or `libvirt:NAME`. Processes and libvirt's files are those below `root`.
+    /// Finds `wanted`: a file, `-` for standard input, a process by its number, a running VM by its name, or
+    /// `libvirt:NAME`. Processes and libvirt's files are those below `root`.
     pub(crate) fn find(root: &Path, wanted: &str) -> anyhow::Result<Self> {
         if let Some(name) = wanted.strip_prefix("libvirt:") {
             return libvirt(root, name);
@@ -100,8 +100,8 @@ impl Subject {
     }
 }
 
-/// XML begins with `<`, whatever its encoding, and xl.cfg with a setting on a line of its own; all else is taken for
-/// QEMU's arguments.
+/// XML begins with `<`, in any encoding, and xl.cfg with a setting on a line of its own; everything else
+/// counts as QEMU's arguments.
 fn form(bytes: &[u8]) -> Form {
     let first = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start().first();
     let utf16 = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
@@ -177,7 +177,7 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
     Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), files })
 }
 
-/// The XML of a domain: what libvirt says, else the file that it keeps.
+/// The XML of a domain: from libvirt, else from its file.
 fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(Usage(format!("{name:?} is no domain's name. `virsh list --all` lists them.")).into());
@@ -191,7 +191,7 @@ fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
                 return Ok(Subject::of_text(format!("libvirt domain {name}"), output.stdout, source, files));
             }
             Ok(output) => said = Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-            // Without virsh, its files are there all the same.
+            // Without virsh, the file may still exist.
             Err(_) => {}
         }
     }

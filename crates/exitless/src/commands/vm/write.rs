@@ -1,4 +1,4 @@
-//! Writing a mended definition back, so that it can be undone.
+//! Writes a fixed definition back, so that it can be undone.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,20 +10,20 @@ use anyhow::{Context, anyhow, bail};
 use domain::Text;
 use knobs::{Change, Changes, Content, Lasting, RunningHost};
 
-/// How a definition was written.
+/// The way in which a definition was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Written {
     /// It is in the journal, and `exitless restore` undoes it.
     Journalled,
-    /// Without root there is no journal: the old text is in this file beside it.
+    /// Without root there is no journal: the old text is in this file next to it.
     KeptBeside(PathBuf),
 }
 
-/// Where definitions of domains are kept for `exitless restore`. Nobody else may look into the directory above: they
-/// can have passwords.
+/// The folder of domain definitions for `exitless restore`. The directory above is not readable by others,
+/// because definitions may contain passwords.
 const DOMAINS: &str = "/var/lib/exitless/domains";
 
-/// Replaces a file at once; mode and owner stay.
+/// Replaces a file atomically; mode and owner are kept.
 pub(super) fn file(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
     // A link stays a link.
     let path = fs::canonicalize(path).with_context(|| format!("Finding {} failed", path.display()))?;
@@ -42,7 +42,7 @@ fn journal() -> Result<Changes<RunningHost>, knobs::Error> {
     Changes::begin(Path::new("/"), RunningHost, std::env::args().collect())
 }
 
-/// Replaces a file at once, and keeps the old one under another name.
+/// Replaces a file atomically, and keeps the old one under another name.
 fn beside(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
     let kept = keep(path).with_context(|| format!("Keeping the old {} beside it failed", path.display()))?;
     let write = || -> io::Result<()> {
@@ -63,7 +63,7 @@ fn beside(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
     Ok(Written::KeptBeside(kept))
 }
 
-/// A copy of the file under the first free name with `.orig` at its end.
+/// A copy of the file under the first free name with the suffix `.orig`.
 fn keep(path: &Path) -> io::Result<PathBuf> {
     for number in 0..1000 {
         let mut name = path.as_os_str().to_owned();
@@ -78,8 +78,9 @@ fn keep(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "all names up to .orig.999 are taken"))
 }
 
-/// Gives libvirt the new definition of a domain. `mended` makes it of the one that libvirt starts the domain with, which
-/// is not the one that runs now, and has the passwords that `virsh dumpxml` leaves out otherwise.
+/// Passes the new definition of a domain to libvirt. `mended` makes it from the definition with which libvirt
+/// starts the domain, which is not the running one, and contains the passwords that `virsh dumpxml` omits by
+/// default.
 pub(super) fn domain(
     name: &str,
     mended: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
@@ -87,7 +88,7 @@ pub(super) fn domain(
     let dump = ["dumpxml", "--inactive", "--security-info", "--domain", name];
     let said = Command::new("virsh").args(dump).output().with_context(|| {
         format!(
-            "Running virsh failed. Save the definition to a file, mend it with `exitless vm fix FILE --apply`, and give \
+            "Running virsh failed. Save the definition to a file, fix it with `exitless vm fix FILE --apply`, and give \
              it to libvirt where virsh is, by `virsh define FILE` (domain {name})"
         )
     })?;

@@ -1,4 +1,4 @@
-//! `exitless vm xml`: libvirt's XML for QEMU's arguments.
+//! `exitless vm xml`: converts QEMU's arguments to libvirt's XML.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,10 +16,10 @@ pub(crate) struct Arguments {
     /// A file with a QEMU command line, - for standard input, a process, or a running VM by its name.
     #[arg(value_name = "FILE|PID|NAME")]
     subject: String,
-    /// The directory that stands for /, below which processes are looked for.
+    /// The directory that stands for /, with its processes.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Print JSON: the XML, and what has no equal.
+    /// Print JSON: the XML, and the losses.
     #[arg(long)]
     json: bool,
 }
