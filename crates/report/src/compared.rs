@@ -1,4 +1,4 @@
-//! Two sides of recordings, and what is said of them in every medium.
+//! Two sides of recordings, and the text about them for every medium.
 
 mod doubts;
 mod verdict;
@@ -19,20 +19,20 @@ use crate::quantity::per_second;
 /// Two sides of recordings with their comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared<'a> {
-    /// What was found.
+    /// The comparison.
     pub comparison: &'a ProfileComparison,
-    /// What its rows are told apart by.
+    /// The grouping of its rows.
     pub grouping: &'a Grouping,
-    /// The recordings before, each by itself.
+    /// The recordings before, each separately.
     pub before: &'a [Recordings],
     /// The recordings after.
     pub after: &'a [Recordings],
-    /// What the two sides differ in beside their exits.
+    /// Differences between the sides other than their exits.
     pub unlike: &'a [Unlike],
 }
 
 impl Compared<'_> {
-    /// What makes the comparison worth less, a sentence or two each.
+    /// Doubts about the comparison, a sentence or two each.
     #[must_use]
     pub fn doubts(&self) -> Vec<String> {
         doubts(self)
@@ -43,7 +43,7 @@ impl Compared<'_> {
         [("before", self.before), ("after", self.after)]
     }
 
-    /// The titles of the columns that name a row, with its names.
+    /// The titles of the columns that identify a row.
     pub(crate) fn titles(&self) -> Vec<&'static str> {
         let mut titles = Vec::new();
         if self.grouping.tells_vms_apart() {
@@ -67,7 +67,7 @@ impl Compared<'_> {
         titles
     }
 
-    /// The names of a row, one for each of [`Self::titles`].
+    /// The values of a row for each of [`Self::titles`].
     pub(crate) fn names(&self, subject: &Subject) -> Vec<String> {
         let mut names = Vec::new();
         if self.grouping.tells_vms_apart() {
@@ -88,7 +88,7 @@ impl Compared<'_> {
         names
     }
 
-    /// The names of a row in one.
+    /// The name of a row in one string.
     pub(crate) fn name(&self, subject: &Subject) -> String {
         let named = self.titles().into_iter().zip(self.names(subject));
         let named =
@@ -106,7 +106,7 @@ fn what(subject: &Subject) -> Option<String> {
     reason.or_else(|| subject.access.map(|access: Access| access.to_string())).map(|name| printable(&name))
 }
 
-/// "web", "366", or "366 → 402" where its number changed.
+/// The VM of a row: "web", "366", or "366 → 402" if its number changed.
 pub(crate) fn vm(subject: &Subject, vms: &[ComparedVm]) -> String {
     let Some(vm) = subject.vm.and_then(|place| vms.get(place)) else { return NONE.to_owned() };
     let listed = |numbers: &BTreeSet<u32>| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -127,7 +127,7 @@ pub(crate) fn vm(subject: &Subject, vms: &[ComparedVm]) -> String {
     }
 }
 
-/// What exits are divided by: "a second".
+/// The unit by which exits are divided: "a second".
 pub(crate) fn unit(per: Per) -> &'static str {
     match per {
         Per::Second => "a second",
@@ -136,12 +136,12 @@ pub(crate) fn unit(per: Per) -> &'static str {
     }
 }
 
-/// Exits a unit: "6,670/s", "2.002", "34,592".
+/// Exits for each unit: "6,670/s", "2.002", "34,592".
 pub(crate) fn rate(value: f64, per: Per) -> String {
     match per {
         Per::Second => per_second(value),
         Per::Operation if value < 0.1 && value > 0.0 => {
-            // Two digits that count: a rare exit is rare in an operation.
+            // Two significant digits: a rare exit has a small rate for each operation.
             let places = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
             format!("{value:.places$}")
         }
@@ -151,13 +151,13 @@ pub(crate) fn rate(value: f64, per: Per) -> String {
     }
 }
 
-/// "-71.3", "+2.0", "+1,234": from a hundred on without digits behind the point.
+/// Formats percent: "-71.3", "+2.0", "+1,234"; from a hundred on without decimals.
 fn percent(value: f64) -> String {
     if value.abs() < 99.95 {
         return figure::percent(value);
     }
     if value < 0.0 {
-        // -99.97 is not -100: something is left.
+        // -99.97 must not be rounded to -100, because some exits are left.
         return if value > -100.0 && value < -99.95 {
             format!("{:.2}", value.max(-99.99))
         } else {
@@ -170,7 +170,7 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// The change in percent, or what cannot be put in percent.
+/// The change in percent, or a word if it cannot be given in percent.
 pub(crate) fn change(estimate: Option<Estimate>) -> String {
     match estimate.map(|estimate| estimate.change) {
         Some(Change::Percent(-100.0)) => "gone".to_owned(),
@@ -181,12 +181,12 @@ pub(crate) fn change(estimate: Option<Estimate>) -> String {
     }
 }
 
-/// "-71.6 to -71.0 %", "+200 % or more", or a dash.
+/// The interval of an estimate: "-71.6 to -71.0 %", "+200 % or more", or a dash.
 pub(crate) fn interval(estimate: Option<Estimate>) -> String {
     of_interval(estimate.and_then(|estimate| estimate.interval))
 }
 
-/// The same of an interval by itself.
+/// The text of an interval.
 pub(crate) fn of_interval(interval: Option<Interval>) -> String {
     match interval {
         Some(Interval { low, high }) if high.is_finite() => {
@@ -197,7 +197,7 @@ pub(crate) fn of_interval(interval: Option<Interval>) -> String {
     }
 }
 
-/// By what method an interval was made, in a word.
+/// The method of an interval, in a word.
 pub(crate) fn basis(estimate: Option<Estimate>) -> &'static str {
     match estimate.and_then(|estimate| estimate.basis) {
         Some(Basis::Recordings { .. }) => "runs",
@@ -209,7 +209,7 @@ pub(crate) fn basis(estimate: Option<Estimate>) -> &'static str {
     }
 }
 
-/// What the words of [`basis`] mean, for those that occur.
+/// Explanations of the words of [`basis`] that occur.
 pub(crate) fn methods(comparison: &ProfileComparison) -> Vec<String> {
     let rows = comparison.rows.iter().chain([&comparison.total]);
     let words: BTreeSet<&str> = rows
@@ -233,7 +233,7 @@ pub(crate) fn methods(comparison: &ProfileComparison) -> Vec<String> {
     words.into_iter().map(meant).collect()
 }
 
-/// Whether an interval speaks of more than these recordings.
+/// A note if intervals cover only these recordings.
 pub(crate) fn scope(comparison: &ProfileComparison) -> Option<&'static str> {
     let alone = !matches!(comparison.total.rate.basis, Some(Basis::Recordings { .. }));
     alone.then_some(

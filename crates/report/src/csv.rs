@@ -1,5 +1,5 @@
-//! Recordings for spreadsheets: comma-separated values (RFC 4180) with one line of titles. Titles stay as
-//! they are whatever is asked for; what a row does not have is empty.
+//! Recordings for spreadsheets: comma-separated values (RFC 4180) with one line of titles. Titles do not
+//! depend on the options; fields that a row does not have are empty.
 
 mod comparison;
 mod study;
@@ -18,8 +18,8 @@ const PROFILE: &str = "vm,vm_name,vcpu,thread,isa,reason,reason_code,access_kind
     samples_percent,time_ns,time_percent,min_ns,max_ns,mean_ns,deviation_ns,error_percent,p50_ns,p99_ns,p999_ns";
 const TIMELINE: &str = "start_ns,end_ns,vm,vm_name,isa,reason,reason_code,rows,exits,time_ns";
 
-/// The rows of `table`, which was made of `profile`, and in a last line those that it leaves out: its `rows`
-/// is above 1 and it has no names.
+/// The rows of `table`, which was made of `profile`, and in a last line the rows that it leaves out: its
+/// `rows` is above 1 and it has no names.
 #[must_use]
 pub fn profile(profile: &Profile, table: &Table) -> String {
     let mut text = format!("{PROFILE}\n");
@@ -46,12 +46,12 @@ fn profile_line(text: &mut String, names: &Names, rows: usize, figures: &Figures
     line.end(text);
 }
 
-/// As JSON has it.
+/// The name as in JSON.
 fn access_kind_name(kind: exits::AccessKind) -> String {
     serde_json::to_value(kind).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// A line for every slice of every row in which there was an exit, by row and by time.
+/// A line for every slice with exits of every row, by row and by time.
 #[must_use]
 pub fn timeline(profile: &Profile, rows: &TimelineRows) -> String {
     let mut text = format!("{TIMELINE}\n");
@@ -79,7 +79,7 @@ fn slices(text: &mut String, names: &Names, rows: usize, slices: &[Slice], timel
     }
 }
 
-/// A line of fields; those that would be taken apart are quoted.
+/// A line of fields; fields with special characters are quoted.
 #[derive(Default)]
 struct Line {
     text: String,
@@ -92,9 +92,10 @@ impl Line {
             self.text.push(',');
         }
         self.fields += 1;
-        // A name comes from the recording, and the text may go to a terminal. No line break is left in it.
+        // Names come from the recording, and the text may go to a terminal, so control characters and line
+        // breaks are removed.
         let mut value = printable(&value.to_string());
-        // A spreadsheet takes such a text for a formula, unless it is a number.
+        // A spreadsheet would evaluate such a text as a formula, unless it is a number.
         if value.starts_with(['=', '+', '-', '@']) && value.parse::<f64>().is_err() {
             value.insert(0, '\'');
         }

@@ -8,21 +8,21 @@ use probe::Arms;
 use probe::run::Arm;
 use stats::Interval;
 
-/// What stands for a figure that there is none of.
+/// The text for an absent figure.
 pub(crate) const NONE: &str = "–";
 
-/// Cycles to the nearest whole one: "4,720".
+/// Cycles, rounded to whole ones: "4,720".
 pub(crate) fn cycles(value: f64) -> String {
     count(value.round().max(0.0) as u64)
 }
 
-/// "-71.3", "+2.0"; a change too small to show has no sign.
+/// Percent with its sign: "-71.3", "+2.0"; a change that rounds to zero has no sign.
 pub(crate) fn percent(value: f64) -> String {
     let text = format!("{value:+.1}");
     if text == "-0.0" || text == "+0.0" { "0.0".to_owned() } else { text }
 }
 
-/// "-71.6 to -71.0 %".
+/// An interval in percent: "-71.6 to -71.0 %".
 pub(crate) fn interval(interval: Interval) -> String {
     format!("{} to {} %", percent(interval.low), percent(interval.high))
 }
@@ -37,7 +37,7 @@ pub(crate) fn interval_of(difference: Option<Difference>) -> String {
     difference.and_then(|difference| difference.interval).map_or_else(|| NONE.to_owned(), interval)
 }
 
-/// Percent with its unit, or what cannot be put in percent.
+/// Percent with its unit, or a word if it cannot be given in percent.
 pub(crate) fn change(change: Option<Change>) -> String {
     match change {
         Some(Change::Percent(value)) => format!("{} %", percent(value)),
@@ -47,7 +47,7 @@ pub(crate) fn change(change: Option<Change>) -> String {
     }
 }
 
-/// How exits changed for each operation; none without both arms.
+/// The change of exits for each operation; `None` without both arms.
 pub(crate) fn change_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u64>) -> Option<Change> {
     let rate = |exits: Option<u64>, operations: u64| {
         (operations > 0).then_some(())?;
@@ -56,7 +56,7 @@ pub(crate) fn change_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u6
     Some(Change::between(rate(exits.off, operations.off)?, rate(exits.on, operations.on)?))
 }
 
-/// How sure a change of exits for each operation is, by their number alone.
+/// The interval of a change of exits for each operation, from the numbers of exits only.
 pub(crate) fn interval_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u64>) -> String {
     let interval = exits
         .off
@@ -75,7 +75,7 @@ pub(crate) fn rate_of(value: Option<f64>) -> String {
     value.map_or_else(|| NONE.to_owned(), rate)
 }
 
-/// The only arm there is; `None` where there are both.
+/// The only arm; `None` if there are both.
 pub(crate) fn only_arm(arms: &Arms) -> Option<Arm> {
     match arms {
         Arms::Both { .. } => None,
@@ -92,7 +92,7 @@ pub(crate) fn arm(arm: Arm) -> &'static str {
     }
 }
 
-/// Exits for each operation: "2.002", and "<0.001" rather than a false zero.
+/// Exits for each operation: "2.002", and "<0.001" instead of a misleading zero.
 pub(crate) fn rate(value: f64) -> String {
     if value > 0.0 && value < 0.0005 { "<0.001".to_owned() } else { format!("{value:.3}") }
 }
@@ -111,12 +111,12 @@ pub(crate) fn judgement(judgement: Judgement) -> &'static str {
     }
 }
 
-/// With the typographer's minus, which is as wide as a plus.
+/// Replaces hyphens by minus signs, which are as wide as a plus.
 pub(crate) fn minus(text: &str) -> String {
     text.replace('-', "−")
 }
 
-/// `text` in at most `width` characters: the middle gives way, as names differ at their ends.
+/// Shortens `text` to at most `width` characters in the middle, because names differ at their ends.
 pub(crate) fn elided(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -128,8 +128,8 @@ pub(crate) fn elided(text: &str, width: usize) -> String {
     format!("{}…{tail}", text.chars().take(head).collect::<String>())
 }
 
-/// `text` in lines of at most `width` characters where it can be broken: at blanks, and behind what joins words in names.
-/// A word is never cut.
+/// Breaks `text` into lines of at most `width` characters, at blanks, and after characters that join words in
+/// names. Words are never cut.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut length = 0;
@@ -153,12 +153,12 @@ pub(crate) fn longest_word(text: &str) -> usize {
     words(text).map(|word| word.trim_end().chars().count()).max().unwrap_or(0)
 }
 
-/// Each with what it ends with.
+/// Words, each with its final separator.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive([' ', '-', '_', '.', '/', ','])
 }
 
-/// Without what would let a file speak to the reader's terminal.
+/// Removes control characters that a file could send to the reader's terminal.
 pub(crate) use exits::printable;
 
 #[cfg(test)]

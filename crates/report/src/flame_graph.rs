@@ -1,7 +1,7 @@
-//! Stacks as a flame graph: one SVG file that opens in a browser, offline, and enlarges what is clicked on.
+//! Stacks as a flame graph: one SVG file that opens in a browser, offline, with zoom by a click.
 //!
-//! Drawn here, for the crate that others take for it has a licence (CDDL) that a static binary of this project's licences
-//! cannot bring along. `--folded` gives the stacks to other programs.
+//! Drawn here, because the usual crate has a licence (CDDL) that is not compatible with a static binary under
+//! this project's licences. `--folded` exports the stacks for other programs.
 
 use hotspots::{Frame, Node, NodeName, Recording, Space, Weight};
 use maud::{Markup, PreEscaped, html};
@@ -14,15 +14,15 @@ const MARGIN: f64 = 10.0;
 const ROW: f64 = 18.0;
 const HEAD: f64 = 78.0;
 const FOOT: f64 = 30.0;
-/// Of the monospaced letters, in pixels.
+/// The width of a monospaced letter, in pixels.
 const LETTER: f64 = 6.7;
-/// Narrower boxes cannot be seen.
+/// Narrower boxes are not visible.
 const NARROWEST: f64 = 0.25;
 
 const STYLE: &str = include_str!("flame_graph.css");
 const SCRIPT: &str = include_str!("flame_graph.js");
 
-/// A box.
+/// A drawn box.
 struct Shown {
     x: f64,
     width: f64,
@@ -32,8 +32,8 @@ struct Shown {
     says: String,
 }
 
-/// The flame graph of `root`, which was made of `recording` by `weight`: reasons of exits at the bottom, callees above
-/// their callers, as wide as their weight.
+/// The flame graph of `root`, which was made of `recording` by `weight`: exit reasons at the bottom, callees
+/// above their callers, with widths in proportion to their weights.
 #[must_use]
 pub fn flame_graph(recording: &Recording, root: &Node, weight: Weight) -> String {
     let mut boxes = Vec::new();
@@ -97,7 +97,7 @@ fn legend() -> Markup {
     }
 }
 
-/// What all boxes are measured by.
+/// The scale of all boxes.
 struct Scale<'n> {
     root: &'n Node,
     weight: Weight,
@@ -105,7 +105,8 @@ struct Scale<'n> {
 
 impl Scale<'_> {
     fn add(&self, boxes: &mut Vec<Shown>, node: &Node, mut x: f64, level: usize) {
-        // Wide ones first would move boxes between two graphs of the same load; by name they stay.
+        // Ordered by name, so that boxes keep their places between two graphs of the same load; by width they
+        // would move.
         for (name, child) in &node.children {
             let width = child.total as f64 / self.root.total.max(1) as f64 * (WIDTH - 2.0 * MARGIN);
             if width >= NARROWEST {
@@ -172,7 +173,7 @@ mod tests {
         let root = tree(&recording, &Selection::default(), Weight::Samples);
         let svg = flame_graph(&recording, &root, Weight::Samples);
         assert!(!svg.contains("href") && !svg.contains("@import") && !svg.contains("url("));
-        // A name of a stranger cannot become markup.
+        // Names from outside must not become markup.
         assert!(svg.contains("&lt;script&gt;") && !svg.contains("<script>alert"));
         insta::assert_snapshot!(svg);
     }

@@ -1,4 +1,4 @@
-//! Pages: one file each, with no script, no font and no picture from anywhere else.
+//! Pages: one file each, without scripts, fonts or pictures from elsewhere.
 
 mod axis;
 mod beside;
@@ -38,13 +38,13 @@ use crate::figure;
 
 const STYLE: &str = include_str!("html/style.css");
 
-/// Nothing may be loaded from anywhere, also if some text should slip through as markup.
+/// Nothing may be loaded from anywhere, even if some text should get into the page as markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// The outcome of a proof as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
 ///
-/// `recording` is what `outcome` was made of: the distributions and the order of the runs are drawn from it. The
-/// page links to `result.json`, `recording.json` and `samples.parquet` beside it.
+/// `recording` is the source of `outcome`: the distributions and the order of the runs are drawn from it. The
+/// page links to `result.json`, `recording.json` and `samples.parquet` in its folder.
 pub fn prove(outcome: &Outcome, recording: &Recording) -> String {
     let page = html! {
         (DOCTYPE)
@@ -82,7 +82,7 @@ pub fn prove(outcome: &Outcome, recording: &Recording) -> String {
     page.into_string()
 }
 
-/// The arms that there are, in the order of the tables.
+/// The available arms, in the order of the tables.
 fn arms(outcome: &Outcome) -> Vec<Arm> {
     match figure::only_arm(&outcome.arms) {
         None => vec![Arm::Off, Arm::On],
@@ -90,9 +90,9 @@ fn arms(outcome: &Outcome) -> Vec<Arm> {
     }
 }
 
-/// A chart's frame: its text for those who cannot see it, its width that of the page, its height in pixels.
+/// A chart's frame: its alternative text, the width of the page, and its height in pixels.
 ///
-/// Places across are percentages, so that the chart fits any width while its letters keep their size.
+/// Horizontal positions are percentages, so that the chart fits any width while its letters keep their size.
 fn chart(height: u32, title: &str, description: &str, content: &Markup) -> Markup {
     html! {
         svg role="img" width="100%" height=(height) aria-label=(format!("{title}. {description}")) {
@@ -103,7 +103,7 @@ fn chart(height: u32, title: &str, description: &str, content: &Markup) -> Marku
     }
 }
 
-/// Which colour and shape stands for which arm.
+/// The legend of colours and shapes of the arms.
 fn legend(outcome: &Outcome) -> Markup {
     html! {
         p.legend {
@@ -117,7 +117,7 @@ fn legend(outcome: &Outcome) -> Markup {
     }
 }
 
-/// A round mark for off, a square one for on: colour alone tells not everyone.
+/// A round mark for off, a square one for on, because not everyone can distinguish the colours.
 fn mark(arm: Arm, x: &str, y: f64) -> Markup {
     let y = format!("{y:.1}");
     match arm {

@@ -1,5 +1,5 @@
 //! Recordings for programs: JSON documents with a format number. Within one number fields are added, never
-//! changed. `docs/report.md` tells what they mean.
+//! changed. `docs/report.md` describes them.
 
 mod advice;
 mod comparison;
@@ -36,7 +36,7 @@ pub use vms::{VmsDocument, vms};
 /// The format number of both documents.
 const FORMAT: u32 = 1;
 
-/// What both documents begin with.
+/// The first fields of both documents.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Head {
     format: u32,
@@ -46,7 +46,7 @@ pub struct Head {
     span: Option<Span>,
 }
 
-/// What of the recordings was asked for.
+/// The selected part of the recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Selected {
     vms: Vec<String>,
@@ -69,7 +69,7 @@ impl Head {
     }
 }
 
-/// What `exitless report --json` prints.
+/// The output of `exitless report --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProfileDocument {
     #[serde(flatten)]
@@ -83,7 +83,7 @@ pub struct ProfileDocument {
     events: BTreeMap<String, u64>,
 }
 
-/// Sums over all exits that were selected.
+/// Sums over all selected exits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Totals {
     observed_ns: u64,
@@ -117,7 +117,7 @@ impl Totals {
     }
 }
 
-/// Which part of all events the recorders lost, in percent; `None` when there was no event at all.
+/// The share of all events that the recorders lost, in percent; `None` without events.
 pub(crate) fn lost_percent(recordings: &Recordings) -> Option<f64> {
     let lost = recordings.profile.losses.lost_events as f64;
     let seen =
@@ -130,7 +130,7 @@ pub(crate) fn lost_percent(recordings: &Recordings) -> Option<f64> {
 pub fn profile(recordings: &Recordings, table: &Table) -> ProfileDocument {
     let profile = &recordings.profile;
     let accesses = [Dimension::Port, Dimension::Mmio, Dimension::Msr, Dimension::Apic, Dimension::Ipi];
-    // Accesses of each kind are a table of their own, so that shares are of that kind.
+    // Accesses of each kind have their own table, so that shares are of that kind.
     let accesses = accesses.into_iter().filter_map(|kind| Grouping::new([kind]).ok()).flat_map(|grouping| {
         let table = Table::new(profile, grouping);
         table_rows(&table, profile)
@@ -147,12 +147,12 @@ pub fn profile(recordings: &Recordings, table: &Table) -> ProfileDocument {
     }
 }
 
-/// What `exitless stat --json` prints, a line each time.
+/// The output of `exitless stat --json`, one line for each interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CountedDocument {
     #[serde(flatten)]
     profile: ProfileDocument,
-    /// Of the programs that count; `None` unless it was asked for.
+    /// The cost of the counting programs; `None` unless requested.
     cost: Option<CountingCost>,
 }
 
@@ -163,14 +163,14 @@ struct CountingCost {
     programs: Cost,
 }
 
-/// What was counted in one interval, with the rows of `table`, which was made of it.
+/// The exits of one interval, with the rows of `table`, which was made of them.
 #[must_use]
 pub fn counted(recordings: &Recordings, table: &Table, cost: Option<&Cost>) -> CountedDocument {
     let cost = cost.map(|cost| CountingCost { ns_per_exit: cost.ns_per_exit(), programs: cost.clone() });
     CountedDocument { profile: profile(recordings, table), cost }
 }
 
-/// What `exitless timeline --json` prints.
+/// The output of `exitless timeline --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TimelineDocument {
     #[serde(flatten)]

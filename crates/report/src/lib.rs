@@ -1,7 +1,7 @@
-//! Results for people, tables for the terminal and pages that open offline, and for programs.
+//! Presentation of results: tables for the terminal, pages that open offline, and documents for programs.
 //!
 //! Nothing is computed here. JSON for programs is the result type itself, such as
-//! [`experiment::prove::Outcome`], or a document of [`json`] where several results make one.
+//! [`experiment::prove::Outcome`], or a document of [`json`] that combines several results.
 
 mod compared;
 pub mod csv;

@@ -5,8 +5,8 @@ use similar::TextDiff;
 /// Lines around a change.
 const AROUND: usize = 3;
 
-/// The text in lines: that of a running process, which ends its arguments with NUL bytes, as a shell command with an
-/// option a line.
+/// The text in lines. That of a running process, whose arguments end with NUL bytes, becomes a shell command
+/// with an option on each line.
 pub(crate) fn in_lines(bytes: &[u8]) -> String {
     if bytes.contains(&0) {
         return command(&arguments(bytes));
@@ -20,7 +20,7 @@ pub(crate) fn arguments(bytes: &[u8]) -> Vec<String> {
     bytes.split(|&byte| byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
 }
 
-/// A unified diff, as `patch` takes it; empty where nothing differs.
+/// A unified diff for `patch`; empty without differences.
 pub(crate) fn unified_diff(name: &str, old: &str, new: &str) -> String {
     if old == new {
         return String::new();
@@ -44,7 +44,7 @@ fn command(arguments: &[String]) -> String {
     text
 }
 
-/// The argument as a shell reads it.
+/// The argument, quoted for a shell.
 fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=,./:+@%".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {

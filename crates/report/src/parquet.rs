@@ -1,4 +1,4 @@
-//! Exits one by one as a table for other tools: Parquet, one row an exit, written while they are read.
+//! Single exits as a table for other tools: Parquet, with a row for each exit, written while they are read.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -18,7 +18,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use traces::{ExitRecord, Recordings, Sink};
 
-/// `recording` is the file's name; what a recording does not say is null.
+/// `recording` is the file's name; facts that a recording lacks are null.
 const SCHEMA: &str = "message exits {
     required binary recording (STRING);
     required int64 time_ns (INTEGER(64, false));
@@ -34,21 +34,21 @@ const SCHEMA: &str = "message exits {
     optional int64 handling_ns (INTEGER(64, false));
 }";
 
-/// Rows of a group, which is what is kept in memory at once: about 10 MiB.
+/// Rows of a group, which are kept in memory at once: about 10 MiB.
 const GROUP: usize = 1 << 17;
 
-/// Why the exits were not written.
+/// The reason why the exits were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExitsError {
-    /// The table could not be made or stored.
+    /// The Parquet table could not be written.
     #[error("Cannot write the exits as Parquet")]
     Parquet(#[from] ParquetError),
-    /// What the recordings say of themselves has no JSON form.
+    /// The facts of the recordings cannot be converted to JSON.
     #[error("Cannot describe the recordings")]
     Json(#[from] serde_json::Error),
 }
 
-/// Writes every exit that it is given. The first error ends the writing; [`Self::finish`] returns it.
+/// Writes every exit that it is given. The first error stops the writing; [`Self::finish`] returns it.
 pub struct ExitsWriter<W: Write + Send> {
     /// `None` after an error.
     file: Option<SerializedFileWriter<W>>,
@@ -58,12 +58,12 @@ pub struct ExitsWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> ExitsWriter<W> {
-    /// Begins a table in `to`.
+    /// Starts a table in `to`.
     ///
     /// # Errors
-    /// When `to` cannot take the first bytes.
+    /// If the first bytes cannot be written to `to`.
     pub fn new(to: W) -> Result<Self, ExitsError> {
-        // Times grow by little from row to row: their differences are small, while hardly any occurs twice.
+        // Times increase by little from row to row: their differences are small, while few values repeat.
         let time = || ColumnPath::from("time_ns");
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -77,17 +77,17 @@ impl<W: Write + Send> ExitsWriter<W> {
         Ok(Self { file: Some(file), failure: None, recording: ByteArray::from(""), waiting })
     }
 
-    /// The exits from here on are those of the recording of this name.
+    /// Sets the recording of the following exits.
     pub fn begin(&mut self, recording: &str) {
         self.write_group();
         self.recording = ByteArray::from(recording);
     }
 
-    /// Ends the table with what `recordings` say of themselves as JSON in its key-value metadata
-    /// (`exitless.files`, `exitless.losses`, `exitless.vm_names`, `exitless.version`).
+    /// Completes the table with facts of `recordings` as JSON in its key-value metadata (`exitless.files`,
+    /// `exitless.losses`, `exitless.vm_names`, `exitless.version`).
     ///
     /// # Errors
-    /// When something could not be written, be it much earlier.
+    /// If anything could not be written, even much earlier.
     pub fn finish(mut self, recordings: &Recordings) -> Result<(), ExitsError> {
         self.write_group();
         if let Some(failure) = self.failure {
@@ -137,7 +137,7 @@ fn write_rows<W: Write + Send>(
     let mut accesses = Texts::<Access>::default();
     let mut isas = Texts::default();
     let mut group = Group { group: file.next_row_group()?, exits };
-    // Parquet has no unsigned physical type: the bits are stored, the schema says how to read them.
+    // Parquet has no unsigned physical type: the bits are stored, and the schema marks them as unsigned.
     let bits = |number: u32| number as i32;
     group.required::<ByteArrayType>(|_| recording.clone())?;
     group.required::<Int64Type>(|exit| exit.time_ns as i64)?;
@@ -155,7 +155,7 @@ fn write_rows<W: Write + Send>(
     Ok(())
 }
 
-/// Texts that are made once for all rows that have them.
+/// Texts that are shared by all rows that have them.
 struct Texts<T>(HashMap<T, ByteArray>);
 
 impl<T> Default for Texts<T> {
@@ -170,7 +170,7 @@ impl<T: Copy + Eq + Hash + Display> Texts<T> {
     }
 }
 
-/// A group of rows whose columns are written one after the other.
+/// A group of rows whose columns are written in turn.
 struct Group<'g, 'e, W: Write + Send> {
     group: SerializedRowGroupWriter<'g, W>,
     exits: &'e [ExitRecord],

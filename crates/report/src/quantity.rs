@@ -7,14 +7,14 @@ pub(crate) fn time(ns: f64) -> String {
     const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
     let rounded = three_digits(ns);
     let (size, unit) = UNITS.into_iter().rev().find(|(size, _)| rounded >= *size).unwrap_or(UNITS[0]);
-    // A fraction of a nanosecond is nothing that a clock shows; a mean may have one.
+    // A clock shows no fractions of a nanosecond; a mean may have one.
     if unit == "ns" && ns.fract() == 0.0 {
         return format!("{ns:.0} ns");
     }
     format!("{} {unit}", digits(ns / size))
 }
 
-/// Of whole nanoseconds.
+/// A time in whole nanoseconds.
 pub(crate) fn whole_time(ns: u64) -> String {
     time(ns as f64)
 }
@@ -24,7 +24,7 @@ pub(crate) fn time_of(ns: Option<u64>) -> String {
     ns.map_or_else(|| NONE.to_owned(), whole_time)
 }
 
-/// "35.0 %", "100 %"; "<0.1 %" rather than a false zero.
+/// Percent: "35.0 %", "100 %"; "<0.1 %" instead of a misleading zero.
 pub(crate) fn share(percent: f64) -> String {
     match percent {
         percent if percent > 0.0 && percent < 0.05 => "<0.1 %".to_owned(),
@@ -38,7 +38,7 @@ pub(crate) fn share_of(percent: Option<f64>) -> String {
     percent.map_or_else(|| NONE.to_owned(), share)
 }
 
-/// `counted` in `ns` nanoseconds: "6,670/s", "0.250/s"; a dash where there was no time.
+/// The rate of `counted` in `ns` nanoseconds: "6,670/s", "0.250/s"; a dash if `ns` is 0.
 pub(crate) fn rate(counted: u64, ns: u64) -> String {
     if ns == 0 {
         return NONE.to_owned();
@@ -46,7 +46,7 @@ pub(crate) fn rate(counted: u64, ns: u64) -> String {
     per_second(counted as f64 / ns as f64 * 1e9)
 }
 
-/// "6,670/s", "0.250/s", "1.23 M/s".
+/// A rate: "6,670/s", "0.250/s", "1.23 M/s".
 pub(crate) fn per_second(value: f64) -> String {
     const MILLION: f64 = 1e6;
     if three_digits(value) >= MILLION {
@@ -56,7 +56,7 @@ pub(crate) fn per_second(value: f64) -> String {
     }
 }
 
-/// Of one thing "1 exit", of others "34,592 exits".
+/// A number with its noun: "1 exit", "34,592 exits".
 pub(crate) fn counted(number: u64, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),
@@ -64,7 +64,7 @@ pub(crate) fn counted(number: u64, one: &str) -> String {
     }
 }
 
-/// Three digits that count, but no digit before the point is dropped.
+/// Three significant digits, but all digits before the point.
 fn digits(value: f64) -> String {
     let rounded = three_digits(value);
     match rounded {
@@ -75,7 +75,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Rounded first, so that 999.7 µs is 1.00 ms.
+/// Rounds to three significant digits; done first, so that 999.7 µs becomes 1.00 ms.
 fn three_digits(value: f64) -> f64 {
     if value <= 0.0 {
         return 0.0;

@@ -3,8 +3,8 @@
 use exits::{AccessKind, ExitReason, Exits, Isa, Key, Profile, Table};
 use serde::Serialize;
 
-/// What tells a row from the others; `None` where rows are not told apart by it, or where the recording
-/// does not say.
+/// The names that identify a row; `None` if rows are not grouped by it, or if the recording does not contain
+/// it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Names {
     /// The VM: under KVM the process that owns it, under Xen the domain.
@@ -19,16 +19,16 @@ pub struct Names {
     pub isa: Option<Isa>,
     /// The exit reason.
     pub reason: Option<ExitReason>,
-    /// Its number as the hardware gave it.
+    /// Its number in the hardware's encoding.
     pub reason_code: Option<u32>,
     /// The kind of `access`.
     pub access_kind: Option<AccessKind>,
-    /// The port, address or register, written as `perf kvm stat` does where it knows it.
+    /// The port, address or register, written as in `perf kvm stat` if that prints it.
     pub access: Option<String>,
 }
 
 impl Names {
-    /// Those of a row of `profile`.
+    /// The names of a row of `profile`.
     pub(crate) fn new(key: Key, profile: &Profile) -> Self {
         let vcpu = key.whose.vcpu();
         let vm = key.whose.vm();
@@ -48,22 +48,22 @@ impl Names {
     }
 }
 
-/// Figures of some exits, or of some accesses. Nothing is rounded.
+/// Figures of some exits, or of some accesses, without rounding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
-    /// How many were seen.
+    /// The number of exits.
     pub exits: u64,
-    /// How many of them have a handling time: what `perf kvm stat` calls samples.
+    /// The number of them with a handling time: samples in `perf kvm stat`.
     pub samples: u64,
-    /// Which part of the table's samples these are.
+    /// Their share of the table's samples.
     pub samples_percent: Option<f64>,
     /// The sum of handling times.
     pub time_ns: u64,
-    /// Which part of the table's handling time this is.
+    /// Their share of the table's handling time.
     pub time_percent: Option<f64>,
-    /// The shortest.
+    /// The shortest handling time.
     pub min_ns: Option<u64>,
-    /// The longest.
+    /// The longest handling time.
     pub max_ns: Option<u64>,
     /// The mean.
     pub mean_ns: Option<f64>,
@@ -71,7 +71,7 @@ pub struct Figures {
     pub deviation_ns: Option<f64>,
     /// The standard error of the mean relative to the mean: the `+-` of `perf kvm stat`.
     pub error_percent: Option<f64>,
-    /// The median; this and the other quantiles are at most 3.2 % above the true one.
+    /// The median; this and the other quantiles are at most 3.2 % too high.
     pub p50_ns: Option<u64>,
     /// The 99th percentile.
     pub p99_ns: Option<u64>,
@@ -80,7 +80,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of `exits`, with their shares of `table`.
+    /// The figures of `exits`, with their shares of `table`.
     pub(crate) fn new(exits: &Exits, table: &Table) -> Self {
         let times = &exits.handling;
         Self {
@@ -104,7 +104,7 @@ impl Figures {
 /// A row of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableRow {
-    /// What tells it from the others.
+    /// The names that identify it.
     #[serde(flatten)]
     pub names: Names,
     /// Its figures.
@@ -112,10 +112,10 @@ pub struct TableRow {
     pub figures: Figures,
 }
 
-/// Rows that were left out, as one.
+/// The rows that were left out, as one row.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RestRow {
-    /// How many they were.
+    /// The number of these rows.
     pub rows: usize,
     /// Their figures.
     #[serde(flatten)]
@@ -131,7 +131,7 @@ pub(crate) fn table_rows(table: &Table, profile: &Profile) -> Vec<TableRow> {
     table.rows().iter().map(row).collect()
 }
 
-/// What the table leaves out.
+/// The rows that the table leaves out.
 pub(crate) fn rest_row(table: &Table) -> Option<RestRow> {
     table.rest().map(|rest| RestRow { rows: rest.rows, figures: Figures::new(&rest.exits, table) })
 }

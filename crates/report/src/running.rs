@@ -1,16 +1,16 @@
-//! Running VMs with what KVM counted of them.
+//! Running VMs with KVM's counters.
 
 use host::vms::{Vm, Vms};
 use live::statistics::{StatisticsChange, VmStatistics};
 
-/// The VMs to show, and what was found on the way.
+/// The VMs to show, and all that were found.
 #[derive(Debug, Clone, Copy)]
 pub struct Running<'a> {
-    /// All that was found.
+    /// All VMs that were found.
     pub found: &'a Vms,
-    /// The VMs that were asked for.
+    /// The requested VMs.
     pub vms: &'a [&'a Vm],
-    /// KVM's counters of each of them, in the same order; `None` when nobody asked.
+    /// KVM's counters of each of them, in the same order; `None` if not requested.
     pub counted: Option<&'a [Counted]>,
 }
 
@@ -19,6 +19,6 @@ pub struct Running<'a> {
 pub struct Counted {
     /// The last reading.
     pub statistics: VmStatistics,
-    /// What was counted since the first one, if there were two.
+    /// The change since the first reading, if there were two.
     pub change: Option<StatisticsChange>,
 }

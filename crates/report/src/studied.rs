@@ -10,12 +10,12 @@ use stats::{Contrast, Interval, Scale};
 use crate::figure::NONE;
 use crate::quantity::{counted, time};
 
-/// "2 VMs", or what else the guests are.
+/// A number of guests: "2 VMs", or "2 guests".
 pub(crate) fn guests(findings: &Findings, count: u32) -> String {
     counted(count.into(), if findings.study.are_vms { "VM" } else { "guest" })
 }
 
-/// " with 2 VMs", and nothing where there are none.
+/// The phrase " with 2 VMs"; empty without guests.
 pub(crate) fn with_guests(findings: &Findings, count: u32) -> String {
     if count == 0 { String::new() } else { format!(" with {}", guests(findings, count)) }
 }
@@ -37,11 +37,11 @@ pub(crate) fn below_by_chance(made: &Multiplicity) -> String {
     )
 }
 
-/// A unit with the prefix that fits a figure, so that all its values are told on one scale.
+/// A unit with a prefix that fits a figure, so that all its values are on one scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Measure {
     unit: Unit,
-    /// What one of the shown unit is in the plain one.
+    /// The size of the shown unit in the plain one.
     size: f64,
     name: &'static str,
     decimals: usize,
@@ -53,17 +53,17 @@ const RATES: [(f64, &str); 3] = [(1.0, "a second"), (1e3, "thousand a second"), 
 const TIMES: [(f64, &str); 4] = [(1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")];
 const HERTZ: [(f64, &str); 3] = [(1.0, "Hz"), (1e6, "MHz"), (1e9, "GHz")];
 
-/// Values of one figure further apart than this are told in the unit of the largest.
+/// The spread above which the values of a figure are shown in the unit of the largest.
 const MOST_SPREAD: f64 = 1e3;
 
 impl Measure {
-    /// The one in which `largest` has one to three digits before its point.
+    /// The unit in which `largest` has one to three digits before its point.
     pub(crate) fn of(unit: Unit, largest: f64) -> Self {
         let largest = if largest.is_finite() { largest.abs() } else { 0.0 };
         let sizes: &[(f64, &'static str)] = match unit {
             Unit::BytesPerSecond => &BYTES,
             Unit::BitsPerSecond => &BITS,
-            // Thousands of a plain rate need no word.
+            // Plain rates in thousands need no prefix.
             Unit::PerSecond if largest < 1e7 => &RATES[..1],
             Unit::PerSecond => &RATES,
             Unit::Seconds => &TIMES,
@@ -85,7 +85,7 @@ impl Measure {
             shown if shown >= 100.0 => usize::from(self.unit == Unit::Percent),
             shown if shown >= 10.0 => 1,
             0.0 => 0,
-            // Of an operation a rare exit is a small part.
+            // The rate of a rare exit for each operation is small.
             shown if shown < 1.0 && self.unit == Unit::PerOperation => {
                 (1.0 - shown.log10().floor()).min(9.0) as usize
             }
@@ -99,7 +99,8 @@ impl Measure {
         self.with_decimals(point.arms.iter().flatten().map(|arm| arm.level.abs()).fold(0.0, f64::max))
     }
 
-    /// The one for all values of a figure: that of the smallest, unless the largest would have too many digits in it.
+    /// The unit for all values of a figure: that of the smallest, unless the largest would get too many
+    /// digits.
     pub(crate) fn of_figure(figure: &Figure) -> Self {
         let values =
             figure.points.iter().flat_map(|point| point.arms.iter().flatten()).map(|arm| arm.level.abs());
@@ -109,42 +110,42 @@ impl Measure {
         Self::of_metric(&figure.metric, figure.unit, largest)
     }
 
-    /// As [`Self::of`]; exits for each unit of work name that unit: "an event".
+    /// Like [`Self::of`]; exits for each unit of work name that unit: "an event".
     pub(crate) fn of_metric(metric: &str, unit: Unit, largest: f64) -> Self {
         let measure = Self::of(unit, largest);
         exits_of_which_work(metric).map_or(measure, |(work, _)| Self { name: work.each(), ..measure })
     }
 
-    /// "MB/s"; nothing for plain counts.
+    /// The unit: "MB/s"; empty for plain counts.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Without the unit: "412".
+    /// The value without the unit: "412".
     pub(crate) fn number(&self, value: f64) -> String {
         grouped(value / self.size, self.decimals)
     }
 
-    /// A round value of an axis: as many decimals as `step` needs.
+    /// A value of an axis, with the decimals that `step` needs.
     pub(crate) fn tick(&self, value: f64, step: f64) -> String {
         let step = step / self.size;
         let decimals = if step > 0.0 { (-step.log10().floor()).clamp(0.0, 6.0) as usize } else { 0 };
         grouped(value / self.size, decimals)
     }
 
-    /// What one of the shown unit is in the plain one.
+    /// The size of the shown unit in the plain one.
     pub(crate) fn size(&self) -> f64 {
         self.size
     }
 
-    /// "412 MB/s".
+    /// The value with the unit: "412 MB/s".
     pub(crate) fn shown(&self, value: f64) -> String {
         let number = self.number(value);
         if self.name.is_empty() { number } else { format!("{number} {}", self.name) }
     }
 }
 
-/// With groups of three digits before the point.
+/// Formats with groups of three digits before the point.
 fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
@@ -159,12 +160,12 @@ pub(crate) fn level(point: &Point, arm: usize, measure: &Measure) -> String {
     point.level(arm).map_or_else(|| NONE.to_owned(), |level| measure.number(level))
 }
 
-/// "+2.1 %", "-0.4 points", "+12.0 MB/s".
+/// A change: "+2.1 %", "-0.4 points", "+12.0 MB/s".
 pub(crate) fn change(change: Option<Contrast>, unit: Unit) -> String {
     change.map_or_else(|| NONE.to_owned(), |change| with_sign(change.estimate, change.scale, unit))
 }
 
-/// "+1.2 to +3.0 %".
+/// The interval of a change: "+1.2 to +3.0 %".
 pub(crate) fn interval(change: Option<Contrast>, unit: Unit) -> String {
     let Some((change, Interval { low, high })) = change.and_then(|change| Some((change, change.interval?)))
     else {
@@ -189,7 +190,7 @@ fn with_sign(value: f64, scale: Scale, unit: Unit) -> String {
     }
 }
 
-/// How differences of this unit are written, and what follows them.
+/// The format of differences in this unit, and their suffix.
 fn absolute(unit: Unit, largest: f64) -> (impl Fn(f64) -> String, String) {
     let measure = Measure::of(unit, largest);
     let decimals = if unit == Unit::Percent { 2 } else { measure.decimals };
@@ -216,12 +217,12 @@ fn signed_grouped(value: f64, decimals: usize) -> String {
     }
 }
 
-/// The change in percent of the baseline, where it can be put so: "-43.2 %".
+/// The change in percent of the baseline, if defined: "-43.2 %".
 pub(crate) fn percent(comparison: &Comparison) -> String {
     comparison.percent.map_or_else(|| NONE.to_owned(), |percent| format!("{} %", signed(percent, 1)))
 }
 
-/// "0.008", "<0.001".
+/// A p value: "0.008", "<0.001".
 pub(crate) fn p_value(change: Option<Contrast>) -> String {
     match change.and_then(|change| change.p_value) {
         None => NONE.to_owned(),
@@ -230,7 +231,7 @@ pub(crate) fn p_value(change: Option<Contrast>) -> String {
     }
 }
 
-/// What was found, in a word or two.
+/// The finding in a word or two.
 pub(crate) fn finding(finding: Finding, better: Better) -> &'static str {
     match (finding, finding.is_good(better)) {
         (_, Some(true)) => "better",
@@ -243,7 +244,7 @@ pub(crate) fn finding(finding: Finding, better: Better) -> &'static str {
     }
 }
 
-/// Seconds as people say them: "3 h 12 min", "14.2 s", "2.1 ms".
+/// A duration: "3 h 12 min", "14.2 s", "2.1 ms".
 pub(crate) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return NONE.to_owned();

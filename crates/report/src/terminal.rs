@@ -63,13 +63,13 @@ use textwrap::Options;
 
 use crate::figure;
 
-/// No table is narrower than this, however narrow the terminal.
+/// The least width of tables, however narrow the terminal.
 pub(crate) const NARROWEST: usize = 72;
 
-/// The outcome of a proof: costs, exits by reason, doubts, and the verdict last, where the eye is.
+/// The outcome of a proof: costs, exits by reason, doubts, and the verdict last, next to the prompt.
 ///
-/// No line is wider than `width` columns where `width` is at least 80. Without `colour` there is no escape
-/// sequence in it.
+/// No line is wider than `width` columns if `width` is at least 80. Without `colour` it has no escape
+/// sequences.
 pub fn prove(outcome: &Outcome, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     let mut text = String::new();
@@ -97,7 +97,7 @@ pub fn prove(outcome: &Outcome, width: usize, colour: bool) -> String {
     text
 }
 
-/// What becomes of the gains where a switch between guest and host costs more; empty where one cost was measured.
+/// The changes at higher costs of a switch between guest and host; empty if only one cost was measured.
 fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> String {
     let Some(table) = tables::over_costs(outcome, width, colour) else { return String::new() };
     let title = "Change of the median by what a switch between guest and host costs, in cycles for each VM exit with the \

@@ -1,7 +1,7 @@
-//! The page of `exitless top`: what is on it, and how it looks.
+//! The page of `exitless top`: its content and its look.
 //!
-//! [`Top`] is told what was counted and what the user wants, and knows nothing of clocks, terminals or the kernel;
-//! [`draw`] puts it into a frame. Both are functions of what they are given, so that every screen can be tested.
+//! [`Top`] receives observations and the user's actions, independent of clocks, terminals and the kernel;
+//! [`draw`] renders it to a frame. Both depend only on their inputs, so that every screen can be tested.
 
 mod accesses;
 mod cells;

@@ -1,4 +1,4 @@
-//! What came of a tuning: the same words on the terminal, in Markdown and beside a difference of definitions.
+//! The result of a tuning: the same texts on the terminal, in Markdown and in a diff of definitions.
 
 mod markdown;
 mod terminal;
@@ -14,7 +14,8 @@ use crate::studied::{self, Measure};
 pub use markdown::tuning as markdown;
 pub use terminal::{tuning as terminal, tuning_steps as steps};
 
-/// The kept changes as a unified difference of the guest's definition, an argument a line; empty where nothing was kept.
+/// The kept changes as a unified diff of the guest's definition, an option on each line; empty if nothing was
+/// kept.
 pub fn difference(before: &[String], after: &[String]) -> String {
     let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     let (before, after) = (text(before), text(after));
@@ -28,12 +29,13 @@ pub fn difference(before: &[String], after: &[String]) -> String {
         .to_string()
 }
 
-/// The kept changes as a unified difference of the definition of the VM that the guests stand for; empty where none is.
+/// The kept changes as a unified diff of the definition of the VM that the guests stand for; empty without
+/// changes.
 pub fn of_definition(tuned: &TunedDefinition) -> String {
     unified_diff(&tuned.name, &in_lines(tuned.before.as_bytes()), &in_lines(tuned.carried.text.as_bytes()))
 }
 
-/// Why a tuning did not try what is advised, in a few words.
+/// The reason why a tuning did not try an advised change, in a few words.
 fn not_tried(by: LeftTo) -> &'static str {
     match by {
         LeftTo::Guest => "must be done in the guest",
@@ -43,7 +45,7 @@ fn not_tried(by: LeftTo) -> &'static str {
     }
 }
 
-/// A cure that was left, in a line: for which device, what it does, who is to make it.
+/// A fix that was not tried, in a line: its device, its effect, and where it must be made.
 fn left(left: &Left) -> String {
     let Left { advised, device, does, by, .. } = left;
     format!(
@@ -54,7 +56,7 @@ fn left(left: &Left) -> String {
     )
 }
 
-/// What became of a change, in words.
+/// The ruling on a change, in words.
 fn ruling(ruling: Ruling) -> &'static str {
     match ruling {
         Ruling::Kept => "kept",
@@ -69,7 +71,7 @@ fn ruling(ruling: Ruling) -> &'static str {
     }
 }
 
-/// The mean without and with the change, in one unit.
+/// The levels without and with the change, in one unit.
 fn values(judged: &Judged) -> [String; 2] {
     let both = [judged.before, judged.after];
     let largest = both.iter().flatten().fold(0.0_f64, |largest, value| largest.max(value.abs()));
@@ -77,7 +79,7 @@ fn values(judged: &Judged) -> [String; 2] {
     both.map(|value| value.map_or_else(|| NONE.to_owned(), |value| measure.shown(value)))
 }
 
-/// "better", "not seen".
+/// The finding: "better", "not seen".
 fn finding(judged: &Judged) -> &'static str {
     studied::finding(judged.finding, judged.better)
 }

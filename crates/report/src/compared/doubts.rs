@@ -1,4 +1,4 @@
-//! What makes a comparison worth less, in sentences.
+//! Doubts about a comparison, in sentences.
 
 use exits::profile_comparison::{Doubt, Which};
 
@@ -13,7 +13,7 @@ fn side(which: Which) -> &'static str {
     }
 }
 
-/// One sentence or two for each doubt: first what the recordings are, then what is wrong with them.
+/// A sentence or two for each doubt: first differences between the recordings, then faults in them.
 pub(crate) fn doubts(compared: &Compared<'_>) -> Vec<String> {
     let mut said: Vec<String> =
         compared.unlike.iter().map(|unlike| format!("The sides differ in their {unlike}.")).collect();
@@ -67,7 +67,7 @@ fn sentence(doubt: &Doubt, compared: &Compared<'_>) -> String {
             counted_accesses(accesses)
         ),
         Doubt::Empty { side: which } => format!("{}: there is no exit at all.", side(which)),
-        // Other doubts would be news to this version.
+        // Doubts that this version does not know.
         ref other => format!("{other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a comparison says, in a sentence or two.
+//! The verdict of a comparison, in a sentence or two.
 
 use exits::profile_comparison::{ComparedRow, Effect, Estimate, ProfileComparison, Verdict};
 
@@ -6,19 +6,19 @@ use super::{Compared, change, interval, unit};
 use crate::figure;
 use crate::quantity::time;
 
-/// What it says as a whole, and which rows did most for it either way.
+/// The verdict on the total, and the rows that changed most in either direction.
 pub(crate) fn verdict(compared: &Compared<'_>) -> String {
     let mut said = vec![whole(compared, true)];
     said.extend(extremes(compared));
     said.join(" ")
 }
 
-/// The same without intervals and rows, for where both are beside it.
+/// The verdict without intervals and rows, for places that show both.
 pub(crate) fn headline(compared: &Compared<'_>) -> String {
     whole(compared, false)
 }
 
-/// Which rows did most for it, a sentence each.
+/// The rows that changed most, a sentence each.
 pub(crate) fn extremes(compared: &Compared<'_>) -> Vec<String> {
     let comparison = compared.comparison;
     let unit = unit(comparison.per);
@@ -46,7 +46,7 @@ fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
     said + "."
 }
 
-/// "95.6 % fewer exits a second (95 % interval -96.0 to -95.1 %)".
+/// A change in words: "95.6 % fewer exits a second (95 % interval -96.0 to -95.1 %)".
 fn clause(estimate: Estimate, nouns: [&str; 3], unit: &str, with_interval: bool) -> String {
     let [less, more, neither] = nouns;
     let Some(percent) = estimate.change.percent() else {
@@ -72,7 +72,7 @@ fn clause(estimate: Estimate, nouns: [&str; 3], unit: &str, with_interval: bool)
     }
 }
 
-/// The row whose host time, or count where no times are known, changed most and for sure.
+/// The row whose host time, or count if no times are known, changed most and significantly.
 fn extreme(comparison: &ProfileComparison, effect: Effect) -> Option<&ComparedRow> {
     let has_times = comparison.has_times();
     let by = |row: &ComparedRow| {
@@ -85,7 +85,7 @@ fn extreme(comparison: &ProfileComparison, effect: Effect) -> Option<&ComparedRo
     let sure = |row: &&ComparedRow| !row.idle && row.telling(has_times).effect() == effect;
     let rows = comparison.rows.iter().filter(sure);
     let most = rows.max_by(|a, b| by(a).abs().total_cmp(&by(b).abs()))?;
-    // One row alone is the total.
+    // A single row equals the total.
     (comparison.rows.len() > 1).then_some(most)
 }
 

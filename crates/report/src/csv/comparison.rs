@@ -1,4 +1,4 @@
-//! The rows of a comparison, the one over everything first.
+//! The rows of a comparison as comma-separated values, the total first.
 
 use exits::Change;
 use exits::profile_comparison::{Basis, ComparedRow, Estimate, Figures};
@@ -14,8 +14,9 @@ const TITLES: &str = "vm,vcpu,thread,reason,access,idle,\
     mean_ns_before,mean_ns_after,mean_change,mean_low,mean_high,mean_method,\
     p50_ns_before,p50_ns_after,p99_ns_before,p99_ns_after";
 
-/// A line for each row; the first, without names, is over everything. Changes and the ends of their 95 % intervals
-/// are in percent; what came from nothing has no change, and an interval without an upper end none.
+/// A line for each row; the first, without names, is the total. Changes and the ends of their 95 % intervals
+/// are in percent. They are empty for rows that were zero before, and so is the upper end of an unbounded
+/// interval.
 #[must_use]
 pub fn comparison(compared: &Compared<'_>) -> String {
     let comparison = compared.comparison;

@@ -5,9 +5,9 @@ use stats::{Scale, Test};
 
 use super::Line;
 
-/// One line for each figure, number of guests and arm but the baseline; `guests` is empty in the lines over all numbers of
-/// guests. Means and levels are in the figure's plain unit; changes are between the levels, in percent where `scale` is `ratio`,
-/// else in that unit.
+/// One line for each figure, number of guests and arm other than the baseline; `guests` is empty in the lines
+/// over all numbers of guests. Means and levels are in the figure's plain unit; changes are between the
+/// levels, in percent if `scale` is `ratio`, else in that unit.
 pub fn study(findings: &Findings) -> String {
     let mut text = String::from(
         "workload,metric,source,unit,guests,arm,baseline_mean,arm_mean,scale,change,low,high,percent,noise,repeats,p,p_holm,test,\
@@ -59,7 +59,7 @@ fn line(
     line.end(text);
 }
 
-/// A word as JSON has it.
+/// A value's name as in JSON.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

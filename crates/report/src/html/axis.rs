@@ -1,12 +1,12 @@
-//! Axes: where a value lies across a chart, in percent, and which values are written below it.
+//! Axes: the position of a value across a chart, in percent, and the values written below it.
 
 use maud::{Markup, html};
 
 use crate::figure;
 
-/// Above this ratio of the ends the steps are those of a logarithm.
+/// The ratio of the ends above which ticks are logarithmic.
 const WIDE: f64 = 4.0;
-/// No axis has more steps.
+/// The most ticks of an axis.
 const MOST_TICKS: usize = 6;
 
 /// A logarithmic axis of positive values.
@@ -16,7 +16,7 @@ pub(super) struct LogAxis {
 }
 
 impl LogAxis {
-    /// An axis over `low` to `high` with a little room at both ends.
+    /// An axis over `low` to `high` with some margin at both ends.
     pub(super) fn new(low: f64, high: f64) -> Self {
         let low = low.max(1.0);
         let high = high.max(low);
@@ -24,12 +24,12 @@ impl LogAxis {
         Self { low: low / room, high: high * room }
     }
 
-    /// From end to end, as a natural logarithm.
+    /// The length of the axis, as a natural logarithm.
     pub(super) fn span(&self) -> f64 {
         (self.high / self.low).ln()
     }
 
-    /// 0 at the low end, 1 at the high one; outside values stay at the ends.
+    /// The position from 0 at the low end to 1 at the high one; values outside are clamped.
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = (value.max(self.low) / self.low).ln() / self.span();
         share.clamp(0.0, 1.0)
@@ -52,7 +52,7 @@ impl LogAxis {
         if fine.len() <= MOST_TICKS { fine } else { of(&[1.0]) }
     }
 
-    /// Marks and values below a chart whose bottom lies at `y`.
+    /// Ticks and values below a chart whose bottom is at `y`.
     pub(super) fn render(&self, y: u32) -> Markup {
         html! {
             line.axis x1="0" x2="100%" y1=(y) y2=(y) {}
@@ -85,7 +85,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
-/// Letters at the ends of an axis stay within the chart.
+/// The anchor that keeps text at the ends of an axis within the chart.
 pub(super) fn anchor(share: f64) -> &'static str {
     if share < 0.06 {
         "start"

@@ -1,4 +1,4 @@
-//! Arms beside each other: bars of one figure in several groups, and lines over time.
+//! Arms side by side: bars of one figure in several groups, and lines over time.
 
 use maud::{Markup, html};
 
@@ -6,23 +6,23 @@ use super::axis::{anchor, linear_ticks, percent};
 use super::chart;
 use crate::figure::NONE;
 
-/// The longest bar ends here, so that its figure has room behind it.
+/// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.8;
 const BAR: u32 = 12;
 const LABEL: u32 = 18;
 const GAP: u32 = 12;
-/// Of lines.
+/// The top margin of lines.
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 170.0;
-/// Letters below a chart are at least this share of the width apart.
+/// The least distance of labels below a chart, as a share of the width.
 const LABELS_APART: f64 = 0.12;
 
-/// The class of an arm's colour, as of `study.css`.
+/// The class of an arm's colour, as in `study.css`.
 fn class(arm: usize) -> String {
     format!("arm{}", arm % 7)
 }
 
-/// Which colour stands for which arm.
+/// The legend of the arms' colours.
 pub(super) fn legend(arms: &[String]) -> Markup {
     html! {
         p.legend {
@@ -38,22 +38,22 @@ pub(super) fn legend(arms: &[String]) -> Markup {
     }
 }
 
-/// A figure of arms in several groups, one below the other.
+/// A figure of arms in several groups, one below another.
 pub(super) struct Bars<'a> {
     pub(super) title: &'a str,
-    /// What is said below the title: the unit, and what to know of it.
+    /// The text below the title: the unit, and notes.
     pub(super) note: &'a str,
     pub(super) arms: &'a [String],
-    /// Each group with a value for each arm that has one.
+    /// Each group, with a value for each arm that has one.
     pub(super) groups: Vec<(&'a str, Vec<Option<f64>>)>,
-    /// How a value is written, with its unit.
+    /// Formats a value with its unit.
     pub(super) shown: &'a dyn Fn(f64) -> String,
 }
 
 impl Bars<'_> {
-    /// The chart, with its table behind it.
+    /// The chart, followed by its table.
     pub(super) fn render(&self) -> Markup {
-        // Each group has a scale of its own: a phase of rest would else have no bars at all.
+        // Each group has its own scale, because a phase of rest would otherwise have no visible bars.
         let height = LABEL + self.arms.len() as u32 * BAR + GAP;
         let content = html! {
             @for (at, (name, values)) in (0..).zip(&self.groups) {
@@ -112,11 +112,11 @@ pub(super) struct Course<'a> {
     pub(super) title: &'a str,
     pub(super) note: &'a str,
     pub(super) arms: &'a [String],
-    /// Where each phase begins, as a share of the whole time, and what it is called.
+    /// The start of each phase, as a share of the whole time, and its name.
     pub(super) phases: Vec<(f64, String)>,
-    /// Of each arm: shares of the whole time, and values. Where a time comes twice the value jumps.
+    /// For each arm, shares of the whole time, and values. A time that occurs twice is a step.
     pub(super) lines: Vec<Vec<(f64, f64)>>,
-    /// How a value is written, with its unit.
+    /// Formats a value with its unit.
     pub(super) shown: &'a dyn Fn(f64) -> String,
 }
 

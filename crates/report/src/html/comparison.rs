@@ -1,4 +1,4 @@
-//! Two sides of recordings as one page: what changed, by how much, and how sure that is.
+//! Two sides of recordings as one page: the changes, their sizes, and their certainty.
 
 mod bars;
 mod rows;
@@ -19,11 +19,11 @@ use crate::compared::{self, Compared};
 use crate::figure::minus;
 use crate::quantity::{counted, rate, whole_time};
 
-/// Reasons with less time have no histogram.
+/// The most reasons with a histogram, those with most time.
 const MOST_HISTOGRAMS: usize = 9;
 /// Columns of a chart over half the page.
 const COLUMNS: usize = 90;
-/// Recordings of a side beyond these are not drawn over time.
+/// The most recordings of a side that are drawn over time.
 const MOST_COURSES: usize = 3;
 
 /// The comparison as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
@@ -213,8 +213,8 @@ fn method(compared: &Compared<'_>) -> Markup {
             h2 { "How to read this" }
             p {
                 "A change is relative to the figure before. Its interval is made so that it holds the true change 95 times in "
-                "100; of " (comparison.rows.len()) " rows some will miss it by chance. One that holds 0 means that the sides cannot "
-                "be told apart, not that they are equal. A change below 1 % is not coloured, however certain it is."
+                "100; of " (comparison.rows.len()) " rows some will miss it by chance. One that holds 0 means no significant "
+                "difference, not that the sides are equal. A change below 1 % is not coloured, however certain it is."
             }
             p {
                 "Exits come in bursts, so counting each as an independent event would make intervals far too narrow. The word "

@@ -1,4 +1,4 @@
-//! What each operation costs, with its interval drawn beside the figures.
+//! The cost of each operation, with its interval drawn next to the figures.
 
 use experiment::prove::Difference;
 use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, charged_switch, emulated_cycles};
@@ -35,7 +35,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
     }
 }
 
-/// The change of each measure at each cost of a switch, as lines with the figures below them.
+/// The change of each measure at each cost of a switch, as lines with a table below.
 pub(super) fn over_costs(outcome: &Outcome) -> Markup {
     let rows: Vec<(Measure, Vec<(u32, f64)>)> = outcome
         .measures
@@ -80,7 +80,7 @@ pub(super) fn over_costs(outcome: &Outcome) -> Markup {
     }
 }
 
-/// Lines over the costs; the names stand at their right ends.
+/// Lines over the costs, with names at their right ends.
 fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
     const HEIGHT: f64 = 220.0;
     const WIDTH: f64 = 700.0;
@@ -93,7 +93,7 @@ fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
         let at = points.iter().map(|&(cycles, change)| format!("{:.1},{:.1}", x(cycles), y(change)));
         at.collect::<Vec<_>>().join(" ")
     };
-    // Names that would cover each other move down.
+    // Names that would overlap move down.
     let mut ends: Vec<(f64, Measure)> =
         rows.iter().filter_map(|(measure, points)| points.last().map(|last| (y(last.1), *measure))).collect();
     ends.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -210,7 +210,7 @@ fn tone(effect: Effect) -> &'static str {
     }
 }
 
-/// Without the unit, which the head of the column has.
+/// The percentage without the unit, which is in the column's title.
 fn bare(difference: Option<Difference>) -> String {
     difference.map_or_else(|| NONE.to_owned(), |difference| figure::percent(difference.percent))
 }
@@ -236,13 +236,13 @@ fn runs(row: &MeasureOutcome) -> String {
     runs.map_or_else(|| NONE.to_owned(), |runs| runs.to_string())
 }
 
-/// From the lowest end of an interval to the highest, zero included, in steps of ten.
+/// From the lowest end of the intervals to the highest, including zero, in steps of ten.
 fn span(measures: &[MeasureOutcome]) -> Interval {
     let ends = || {
         let intervals = measures.iter().filter_map(|row| row.difference?.interval);
         intervals.flat_map(|interval| [interval.low, interval.high])
     };
-    // An interval of hundreds of percent would leave nothing to see of the others.
+    // An interval of hundreds of percent would hide the others.
     let low = ends().fold(-10.0, f64::min).max(-100.0);
     let high = ends().fold(10.0, f64::max).min(100.0);
     Interval { low: (low / 10.0).floor() * 10.0, high: (high / 10.0).ceil() * 10.0 }
@@ -257,7 +257,7 @@ fn span_labels(span: Interval) -> Markup {
         svg width="100%" height="14" aria-hidden="true" {
             text.tick x="0" y="11" { (figure::minus(&format!("{:.0}", span.low))) }
             text.tick x=(percent(across(0.0, span))) y="11" text-anchor="middle" { "0" }
-            // Beside the zero there is no room for another label.
+            // Near the zero there is no room for another label.
             @if across(0.0, span) < 0.7 {
                 text.tick x="100%" y="11" text-anchor="end" { (format!("+{:.0}", span.high)) }
             }

@@ -1,4 +1,4 @@
-//! The course of exits over a recording: which layers there are, in which colours.
+//! The course of exits over a recording: the layers and their colours.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use traces::Recordings;
 use super::stacked::{Layer, MOST_LAYERS, Stacked, legend};
 use crate::quantity::{per_second, share, whole_time};
 
-/// The colours of reasons, the same on a whole page: the most frequent ones have one of their own.
+/// The colours of reasons, the same on a whole page: the most frequent reasons have their own.
 #[derive(Debug, Default)]
 pub(super) struct Colours(BTreeMap<ExitReason, usize>);
 
@@ -29,7 +29,7 @@ impl Colours {
     }
 }
 
-/// What a chart is made of.
+/// The data of a chart.
 pub(super) struct Course {
     layers: Vec<Layer>,
     edges: Vec<f64>,
@@ -38,7 +38,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// The course by reason; handling times are shares of the time of all vCPUs, those of idling left out. `None`
+    /// The course by reason; handling times are shares of the time of all vCPUs, without idle exits. `None`
     /// without exits or without time.
     pub(super) fn new(
         recordings: &Recordings,
@@ -89,7 +89,7 @@ impl Course {
         (0..self.edges.len().saturating_sub(1)).map(sum).fold(0.0, f64::max)
     }
 
-    /// The chart, as high as `highest` needs, with its legend.
+    /// The chart with its legend, on a scale up to `highest`.
     pub(super) fn render(&self, title: &str, height: u32, highest: f64) -> Markup {
         let shown: &dyn Fn(f64) -> String = match self.figure {
             TimelineFigure::Exits => &per_second,
@@ -102,13 +102,13 @@ impl Course {
         }
     }
 
-    /// "22 ms": how long a column lasts.
+    /// The duration of a column: "22 ms".
     pub(super) fn step(&self) -> String {
         whole_time((self.length_ns / (self.edges.len().saturating_sub(1)).max(1) as f64).round() as u64)
     }
 }
 
-/// What a sum of a column means.
+/// The meaning of a column's sum.
 struct Scale {
     figure: TimelineFigure,
     vcpus: f64,
@@ -145,7 +145,7 @@ fn values(columns: &[Column], slices: &[Slice], figure: TimelineFigure, scale: &
     columns.iter().map(|column| scale.value(column.sum(slices, figure), column.observed_ns as f64)).collect()
 }
 
-/// When columns begin, as shares of their time together.
+/// The starts of columns, as shares of their total time.
 fn edges(columns: &[Column]) -> Vec<f64> {
     let all: f64 = columns.iter().map(|column| column.observed_ns as f64).sum();
     let mut edges = vec![0.0];

@@ -1,4 +1,4 @@
-//! How the samples of each operation are spread.
+//! The distributions of the samples of each operation.
 
 use std::fmt::Write;
 
@@ -14,7 +14,8 @@ const LANE: u32 = 40;
 const GAP: u32 = 6;
 const MOST_BINS: usize = 90;
 const FEWEST_BINS: usize = 12;
-/// A bin as wide as few steps of the clock would show a comb that is not in the samples.
+/// The least width of a bin in steps of the clock: narrower bins would show a comb that is not in the
+/// samples.
 const STEPS_PER_BIN: f64 = 4.0;
 
 pub(super) fn render(outcome: &Outcome, recording: &Recording) -> Markup {
@@ -84,7 +85,7 @@ fn hill(cycles: &[u64], axis: &LogAxis, arm: Arm, top: u32) -> Markup {
     let count = bins.len();
     for &cycles in cycles {
         let share = axis.share(cycles as f64);
-        // What lies beyond the axis would pile up at its end and look like samples there.
+        // Samples beyond the axis would pile up at its end.
         if share < 1.0 {
             bins[((share * count as f64) as usize).min(count - 1)] += 1;
         }
@@ -104,7 +105,7 @@ fn hill(cycles: &[u64], axis: &LogAxis, arm: Arm, top: u32) -> Markup {
     }
 }
 
-/// How many bins the clock's resolution bears out over this axis.
+/// The number of bins that the clock's resolution justifies over this axis.
 fn bins(cycles: &[u64], axis: &LogAxis) -> usize {
     let mut distinct = cycles.to_vec();
     distinct.sort_unstable();

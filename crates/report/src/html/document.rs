@@ -1,12 +1,12 @@
-//! The frame of pages on recordings: they open offline and load nothing from anywhere.
+//! The frame of pages of recordings: they open offline and load nothing from elsewhere.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLES: [&str; 2] = [include_str!("style.css"), include_str!("recordings.css")];
 const SCRIPT: &str = include_str!("sort.js");
 
-/// Nothing may be loaded from anywhere, and no script may run but [`SCRIPT`], which its SHA-256 names: also if some
-/// text should slip through as markup.
+/// Nothing may be loaded from anywhere, and no script may run except [`SCRIPT`], which is identified by its
+/// SHA-256, even if some text should get into the page as markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
      script-src 'sha256-0A/FlUq+6knCskJrgTxRLHYih2+Bx0X2oQw5hzjwreM='";
 
@@ -15,7 +15,7 @@ pub(super) fn document(title: &str, sections: &Markup) -> String {
     styled(title, &[], sections)
 }
 
-/// A page of `sections` with styles of its own.
+/// A page of `sections` with additional styles.
 pub(super) fn styled(title: &str, styles: &[&str], sections: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use sha2::{Digest, Sha256};
 
-    /// RFC 4648, section 4.
+    /// Base64 (RFC 4648, section 4).
     fn base64(bytes: &[u8]) -> String {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let group = |chunk: &[u8]| {

@@ -1,4 +1,4 @@
-//! The page of the bench `dynamic_load`: arrangements of I/O workers under a load that changes.
+//! The page of the bench `dynamic_load`: arrangements of I/O workers under a varying load.
 
 use iocm::monitor::evaluation::{Arrangement, ENOUGH, Evaluation, Judged, Measured, SOON};
 use maud::{Markup, html};
@@ -71,7 +71,7 @@ fn head(evaluation: &Evaluation) -> Markup {
     }
 }
 
-/// Windows of a bench are not finer than a tenth of a second.
+/// A duration; windows of a bench are not shorter than a tenth of a second.
 fn after(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.1} s"))
 }
@@ -143,7 +143,7 @@ fn size(evaluation: &Evaluation, front_ends: usize) -> Markup {
     }
 }
 
-/// What was served of what was due, window after window.
+/// The share of due requests that were served, window by window.
 fn course(
     evaluation: &Evaluation,
     front_ends: usize,

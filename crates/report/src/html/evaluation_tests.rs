@@ -1,4 +1,4 @@
-//! The page of an evaluation, made up.
+//! The page of a synthetic evaluation.
 
 use super::*;
 use iocm::monitor::evaluation::EVALUATION_FORMAT;
@@ -31,7 +31,7 @@ fn made(monitor: u64) -> Evaluation {
     }
 }
 
-/// The page without its script, which asks what is no number.
+/// The page without its script's test for NaN.
 fn written(measured: &Evaluation) -> String {
     evaluation(measured).replace("Number.isNaN", "")
 }

@@ -7,7 +7,7 @@ use super::table::{Cell, Column, render};
 use crate::figure::{NONE, count, printable};
 use crate::quantity::{counted, per_second, share_of, time, time_of, whole_time};
 
-/// Rows beyond these are folded away.
+/// The number of rows that are not folded.
 const MOST_ROWS: usize = 12;
 
 /// The rows of `table`, which was made of `profile`, over `observed_ns` nanoseconds.
@@ -59,7 +59,7 @@ pub(super) fn exits(caption: &str, table: &Table, profile: &Profile, observed_ns
     render(caption, &columns, 1)
 }
 
-/// The table of accesses of one kind; long ones are folded away behind their first rows.
+/// The table of accesses of one kind; a long one is folded after its first rows.
 pub(super) fn accesses(title: &str, dimension: Dimension, profile: &Profile, observed_ns: u64) -> Markup {
     let Ok(grouping) = Grouping::new([dimension]) else { return html! {} };
     let mut table = Table::new(profile, grouping);
@@ -81,7 +81,7 @@ pub(super) fn accesses(title: &str, dimension: Dimension, profile: &Profile, obs
     }
 }
 
-/// What a row has in a column of names.
+/// The text of a row in a column of names.
 type Naming<'a> = Box<dyn Fn(Key) -> String + 'a>;
 
 fn names(table: &Table, profile: &Profile) -> Vec<Column> {
@@ -117,7 +117,7 @@ pub(super) fn vm(number: Option<u32>, profile: &Profile) -> String {
     }
 }
 
-/// A vCPU's number, or its thread where that is not known.
+/// A vCPU's number, or its thread if the number is not known.
 pub(super) fn vcpu(vcpu: exits::Vcpu) -> String {
     match (vcpu.number, vcpu.thread) {
         (Some(number), _) => number.to_string(),

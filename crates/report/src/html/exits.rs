@@ -1,4 +1,4 @@
-//! Exits by reason, drawn and in figures.
+//! Exits by reason, as charts and tables.
 
 use experiment::prove::{Outcome, ReasonRow};
 use maud::{Markup, html};
@@ -9,9 +9,9 @@ use super::{arms, chart, legend};
 use crate::quantity::counted;
 use crate::{compared, figure};
 
-/// The longest bar ends here, so that its figure has room behind it.
+/// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.84;
-/// Reasons beyond these are in the table only.
+/// The most reasons that are drawn; the others are only in the table.
 const MOST_DRAWN: usize = 12;
 const BAR: u32 = 11;
 const LABEL: u32 = 18;
@@ -41,7 +41,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
     }
 }
 
-/// Bars need a zero, so the axis is linear; what is too small to see has its figure written beside it.
+/// Bars need a zero, so the axis is linear; bars that are too short to see still have their figures.
 fn bars(outcome: &Outcome) -> Markup {
     let arms = arms(outcome);
     let drawn = &outcome.exits.reasons[..outcome.exits.reasons.len().min(MOST_DRAWN)];
@@ -184,7 +184,7 @@ fn by_operation(outcome: &Outcome) -> Markup {
     }
 }
 
-/// Without the unit, which the head of the column has.
+/// The change without the unit, which is in the column's title.
 fn change(change: Option<exits::Change>) -> String {
     figure::change(change).trim_end_matches(" %").to_owned()
 }

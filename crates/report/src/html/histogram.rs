@@ -1,4 +1,4 @@
-//! How handling times are spread: hills over a logarithmic axis.
+//! The distributions of handling times: hills over a logarithmic axis.
 
 use std::fmt::Write;
 
@@ -12,20 +12,20 @@ use crate::quantity::{time, whole_time};
 const LANE: u32 = 56;
 const GAP: u32 = 8;
 const BINS: usize = 72;
-/// Times beyond this quantile are not drawn, or one of them would take most of the axis.
+/// The quantile up to which times are drawn: outliers would take most of the axis.
 const DRAWN: f64 = 0.9999;
 
 /// One hill.
 pub(super) struct Lane<'a> {
     /// Its colour.
     pub(super) class: &'static str,
-    /// What it is, where there is more than one.
+    /// Its name, if there is more than one.
     pub(super) name: &'static str,
     /// The times.
     pub(super) times: &'a HandlingTime,
 }
 
-/// The hills of one reason above each other, on one axis. Nothing where there is no time.
+/// The hills of one reason one above another, on one axis; empty without times.
 pub(super) fn render(title: &str, lanes: &[Lane<'_>]) -> Markup {
     let lanes: Vec<&Lane<'_>> = lanes.iter().filter(|lane| lane.times.count() > 0).collect();
     if lanes.is_empty() {
@@ -92,7 +92,7 @@ fn hill(lane: &Lane<'_>, axis: &LogAxis, top: u32) -> Markup {
     let place = |ns: f64| axis.share(ns) * BINS as f64;
     let mut below = 0;
     for (upper_end, count) in lane.times.buckets() {
-        // A bucket is spread over the bins that it reaches into; its lower end is a 32nd below the upper one.
+        // A bucket is spread over the bins that it overlaps; its lower end is a 32nd below the upper one.
         let lower_end = (upper_end - upper_end / 32).max(below);
         below = upper_end;
         let (from, to) = (place(lower_end as f64), place(upper_end as f64 + 1.0));

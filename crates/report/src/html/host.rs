@@ -1,4 +1,4 @@
-//! The machine, folded away.
+//! The machine, in a folded section.
 
 use experiment::prove::Outcome;
 use host::Fingerprint;
@@ -8,7 +8,7 @@ use crate::quantity::counted;
 
 pub(super) fn render(outcome: &Outcome) -> Markup {
     let fingerprint = &outcome.fingerprint;
-    // Against an empty one, every field that is known differs.
+    // Compared with an empty fingerprint, every known field differs.
     let facts = Fingerprint::default().differences(fingerprint);
     html! {
         section {

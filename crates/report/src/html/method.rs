@@ -1,4 +1,4 @@
-//! How the figures were made, and how to read them.
+//! The method of the figures, and how to read them.
 
 use experiment::prove::Outcome;
 use maud::{Markup, html};
@@ -26,8 +26,8 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
                     "The samples of one run resemble each other, so a run counts once: by its median. Each pair of neighbouring "
                     "runs, one of each arm, gives one ratio. The change is the mean of those ratios (of their logarithms), the "
                     "interval Student's t interval about it. An interval made this way holds the true change 95 times in 100, "
-                    "so of " (counted(outcome.measures.len() as u64, "operation")) " one may well miss. An interval that holds 0 means that this "
-                    "experiment cannot tell the arms apart; it does not mean that they are equal. A change below "
+                    "so of " (counted(outcome.measures.len() as u64, "operation")) " one may well miss. An interval that holds 0 means no significant "
+                    "difference in this experiment; it does not mean that the arms are equal. A change below "
                     (outcome.method.negligible_percent) " % is called negligible, however certain it is. The interval speaks of this one "
                     "experiment: what is drawn once in it, such as where things lie in memory, is the same in all its runs. Repeat "
                     "the proof before you lean on the last digit."

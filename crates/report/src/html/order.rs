@@ -1,4 +1,4 @@
-//! The medians of the runs in the order in which they were taken.
+//! The medians of the runs in the order of the runs.
 
 use experiment::prove::{Outcome, Recording};
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ use crate::figure;
 use crate::quantity::counted;
 
 const HEIGHT: u32 = 96;
-/// Room above and below, so that no mark is cut.
+/// Margin above and below, so that no mark is cut.
 const MARGIN: f64 = 10.0;
 
 /// The share of the width that the figures on the left take.

@@ -1,4 +1,4 @@
-//! Recordings as one page: which exits, when, how long, whose, and about what.
+//! Recordings as one page: exits by reason, time, VM and vCPU, with handling times and accesses.
 
 use exits::profile_comparison::is_idle;
 use exits::{Dimension, ExitReason, Exits, Grouping, HandlingTime, Table, TimelineFigure, TimelineRows};
@@ -15,11 +15,11 @@ use crate::terminal::window;
 
 /// Columns of a chart over the width of the page.
 const COLUMNS: usize = 160;
-/// Reasons that take less of the time have no histogram.
+/// The most reasons with a histogram, those with most time.
 const MOST_HISTOGRAMS: usize = 9;
 
-/// The exits of `recordings` as one page that opens offline, follows the reader's dark mode, fits a phone and prints;
-/// `table` is its main table, which was made of their profile.
+/// The exits of `recordings` as one page that opens offline, follows the reader's dark mode, fits a phone and
+/// prints; `table` is its main table, made of their profile.
 #[must_use]
 pub fn profile(recordings: &Recordings, table: &Table) -> String {
     let sections = html! {
@@ -35,8 +35,8 @@ pub fn profile(recordings: &Recordings, table: &Table) -> String {
     document(&title(recordings), &sections)
 }
 
-/// The same page with the course of the exits first: a curve for each of `rows`, which were made of the timeline of
-/// the recordings by `grouping`.
+/// The page with the course of the exits first: a curve for each of `rows`, which were made of the timeline
+/// of the recordings by `grouping`.
 #[must_use]
 pub fn timeline(
     recordings: &Recordings,
@@ -64,7 +64,7 @@ fn title(recordings: &Recordings) -> String {
     format!("VM exits of {}", names.join(", "))
 }
 
-/// Handling times of all exits but those that idle, and of these.
+/// Handling times of the exits without idle ones, and of the idle ones.
 fn times(recordings: &Recordings) -> (HandlingTime, HandlingTime) {
     let (mut handled, mut asleep) = (HandlingTime::new(), HandlingTime::new());
     for (reason, exits) in recordings.profile.reasons() {

@@ -1,4 +1,4 @@
-//! Which recordings a page is of, and what is missing from them.
+//! The recordings of a page, and the data that they lack.
 
 use exits::{Losses, Profile};
 use maud::{Markup, html};
@@ -9,10 +9,10 @@ use crate::json::lost_percent;
 use crate::quantity::{counted, share, whole_time};
 use crate::terminal::notes;
 
-/// What Linux calls a host that was given no name.
+/// Linux's name of a host without a name.
 const NAMELESS: &str = "(none)";
 
-/// "perf.data · Linux 6.12.107 · host-17 · AMD EPYC 9654".
+/// The line above the title: "perf.data · Linux 6.12.107 · host-17 · AMD EPYC 9654".
 pub(super) fn eyebrow(files: &[Recording]) -> String {
     let mut said: Vec<String> = Vec::new();
     for file in files {
@@ -29,7 +29,7 @@ pub(super) fn eyebrow(files: &[Recording]) -> String {
     said.join(" · ")
 }
 
-/// Damage and losses, which go before everything else, with what else a reader should know then.
+/// Damage and losses, which come first, with other notes that belong to them.
 pub(super) fn warnings(recordings: &Recordings, more: &[String]) -> Markup {
     let grave = grave(recordings);
     html! {
@@ -46,7 +46,7 @@ pub(super) fn warnings(recordings: &Recordings, more: &[String]) -> Markup {
     }
 }
 
-/// What a reader should know of recordings that are whole.
+/// Notes on recordings without damage and losses.
 pub(super) fn notes_below(recordings: &Recordings) -> Markup {
     let notes = if grave(recordings).is_empty() { notes(recordings) } else { Vec::new() };
     html! {
@@ -76,7 +76,7 @@ fn lost(recordings: &Recordings) -> Option<String> {
     ))
 }
 
-/// Facts of each recording, folded away.
+/// Facts of each recording, in a folded section.
 pub(super) fn facts(files: &[Recording]) -> Markup {
     html! {
         div.wide {
@@ -113,7 +113,7 @@ fn fact_rows(file: &Recording) -> Vec<(&'static str, String)> {
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// Everything that is missing or doubtful, by its number.
+/// Numbers of missing and doubtful data.
 pub(super) fn losses(profile: &Profile) -> Markup {
     let losses = profile.losses;
     let rows = [
@@ -135,7 +135,7 @@ pub(super) fn losses(profile: &Profile) -> Markup {
     }
 }
 
-/// How often each event of the recording occurred.
+/// The number of each event in the recording.
 pub(super) fn events(profile: &Profile) -> Markup {
     html! {
         @if !profile.events.is_empty() {

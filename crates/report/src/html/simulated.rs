@@ -1,4 +1,4 @@
-//! The page of `exitless iocm simulate`: the monitor's policy beside what is best, phase by phase.
+//! The page of `exitless iocm simulate`: the monitor's policy next to the best possible one, phase by phase.
 
 use iocm::monitor::simulator::{Outcome, PhaseOutcome};
 use maud::{Markup, html};
@@ -16,14 +16,14 @@ const STYLES: [&str; 2] = [include_str!("study.css"), include_str!("iocm.css")];
 pub struct Moment {
     /// Seconds from the beginning.
     pub time: f64,
-    /// What was served of all that was offered: 0 to 1.
+    /// The served share of all offered work: 0 to 1.
     pub attained: f64,
     /// I/O cores.
     pub cores: usize,
 }
 
-/// The outcome as one page that opens offline, follows the reader's dark mode, fits a phone and prints. `course` are
-/// moments of the replay in their order.
+/// The outcome as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
+/// `course` holds the moments of the replay in order.
 pub fn simulated(outcome: &Outcome, course: &[Moment]) -> String {
     let sections = html! {
         (head(outcome))
@@ -117,7 +117,7 @@ fn over_time(outcome: &Outcome, course: &[Moment]) -> Markup {
 }
 
 fn by_phase(outcome: &Outcome) -> Markup {
-    /// More of them are read in the table.
+    /// The most that are drawn; the table has all.
     const DRAWN: usize = 30;
     let arms = ["the monitor", "the same, settled", "the best number", "a thread for each device"]
         .map(str::to_owned);
@@ -200,7 +200,7 @@ mod tests {
             course.push(Moment { time: period.time, attained: period.attained, cores });
         });
         let outcome = outcome.unwrap();
-        // The script for sorting asks what is no number.
+        // Without the script's test for NaN.
         let page = simulated(&outcome, &course).replace("Number.isNaN", "");
         assert_eq!(page.matches("<svg role=\"img\"").count(), 3);
         assert_eq!(page.matches("<script").count(), 1);

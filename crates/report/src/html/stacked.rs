@@ -1,4 +1,4 @@
-//! Exits over time as layers on top of each other.
+//! Exits over time as stacked layers.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::axis::{anchor, linear_ticks, percent};
 use super::chart;
 use super::histogram::round;
 
-/// More layers than these cannot be told apart by colour; the rest is one more.
+/// The most layers: more colours could not be distinguished. The rest is one more layer.
 pub(super) const MOST_LAYERS: usize = 7;
 /// Room for letters above the highest column.
 const HEADROOM: f64 = 1.06;
@@ -18,9 +18,9 @@ pub(super) struct Layer {
     pub(super) name: String,
     /// The class of its colour.
     pub(super) class: String,
-    /// What it adds in each column.
+    /// The height of the layer in each column.
     pub(super) values: Vec<f64>,
-    /// What the legend says beside its name.
+    /// The legend's text after its name.
     pub(super) figure: String,
 }
 
@@ -28,14 +28,14 @@ pub(super) struct Layer {
 pub(super) struct Stacked<'a> {
     pub(super) title: &'a str,
     pub(super) layers: &'a [Layer],
-    /// How long all columns together last, nanoseconds.
+    /// The duration of all columns, in nanoseconds.
     pub(super) length_ns: f64,
-    /// When each column begins, as a share of the length, and at last 1.
+    /// The starts of the columns, as shares of the duration, and 1 at the end.
     pub(super) edges: &'a [f64],
-    /// The highest sum of a column, of this chart or of another one that it is to be compared to.
+    /// The highest sum of a column, of this chart or of another one on the same scale.
     pub(super) highest: f64,
     pub(super) height: u32,
-    /// How a value is written.
+    /// Formats a value.
     pub(super) shown: &'a dyn Fn(f64) -> String,
 }
 
@@ -69,7 +69,7 @@ impl Stacked<'_> {
                 }
             }
         };
-        // The letters keep their size however wide the page is, so they have a column of their own.
+        // Letters keep their size at any width of the page, so they have their own column.
         html! {
             div.scaled {
                 svg width="100%" height=(self.height + 20) aria-hidden="true" { (labels) }
@@ -102,12 +102,12 @@ impl Stacked<'_> {
     }
 }
 
-/// A round number needs no zeros behind its point.
+/// A round number needs no zeros after its point.
 fn bare(shown: String) -> String {
     shown.replace(".00", "").replace(".0 ", " ").replace(".0/", "/")
 }
 
-/// Which colour is which, the lowest layer first.
+/// The legend of colours, the lowest layer first.
 pub(super) fn legend(layers: &[Layer]) -> Markup {
     html! {
         ul.legend {

@@ -1,4 +1,4 @@
-//! The page of a study: the question, the answer, charts with the tables behind them, and how it was run.
+//! The page of a study: the question, the answer, charts with their tables, and the method.
 
 mod bars;
 mod charts;
@@ -16,19 +16,19 @@ use super::document::styled;
 
 const STYLE: &str = include_str!("study.css");
 
-/// Shapes beside colours: colour alone tells not everyone.
+/// Shapes in addition to colours, because not everyone can distinguish the colours.
 const SHAPES: [&str; 4] = [
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
     "M-3.5 -3.5h7v7h-7z",
     "M0 -4.5l4.5 8h-9z",
     "M0 -5l5 5l-5 5l-5 -5z",
 ];
-/// Arms beyond these have the colours of the first again.
+/// The number of colours; further arms repeat them.
 const COLOURS: usize = 7;
 
-/// The findings as one page that opens offline, follows the reader's dark mode, fits a phone and prints. `runs` says what
-/// links to runs begin with: nothing, or the way from the page to the result's folder with a slash at its end; `None`
-/// where there is no such way, and nothing is linked.
+/// The findings as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
+/// `runs` is the prefix of links to runs: empty, or the path from the page to the result's folder with a
+/// slash at its end; `None` if there is no such path, and no links.
 pub fn study(findings: &Findings, runs: Option<&str>) -> String {
     let sections = html! {
         (head::render(findings))
@@ -45,12 +45,12 @@ fn class(arm: usize) -> String {
     format!("arm{}", arm % COLOURS)
 }
 
-/// An arm's mark about the point where it is put.
+/// An arm's mark, centred at its position.
 fn mark(arm: usize) -> Markup {
     html! { path.mark d=(SHAPES[arm % SHAPES.len()]) {} }
 }
 
-/// Which mark stands for which arm.
+/// The legend of the arms' marks.
 fn legend(findings: &Findings) -> Markup {
     html! {
         p.legend {
@@ -66,12 +66,12 @@ fn legend(findings: &Findings) -> Markup {
     }
 }
 
-/// "VMs", or what else the guests are.
+/// "VMs" or "guests".
 fn guests(findings: &Findings) -> &'static str {
     if findings.study.are_vms { "VMs" } else { "guests" }
 }
 
-/// A line must not end between a figure and its unit.
+/// Keeps a figure and its unit on one line.
 fn unbroken(text: &str) -> String {
     text.replace(" %", "\u{a0}%")
 }

@@ -1,4 +1,4 @@
-//! The answer, before everything else.
+//! The answer, at the top of the page.
 
 use experiment::prove::{Judgement, Outcome};
 use host::Fingerprint;
@@ -95,9 +95,9 @@ fn machine(fingerprint: &Fingerprint) -> String {
     if parts.is_empty() { "unknown machine".to_owned() } else { parts.join(" · ") }
 }
 
-/// "2025-06-15 15:06:40 UTC".
+/// A date and time: "2025-06-15 15:06:40 UTC".
 fn when(seconds: u64) -> String {
-    // The formatter takes dates up to the year 9999 only.
+    // The formatter accepts dates up to the year 9999 only.
     const LAST: u64 = 253_402_300_799;
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(LAST));
     humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")

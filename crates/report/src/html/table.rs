@@ -1,11 +1,11 @@
-//! Tables that a reader can sort, where scripts may run.
+//! Tables that can be sorted if scripts may run.
 
 use maud::{Markup, html};
 
 use super::axis::percent;
 use crate::figure::minus;
 
-/// What a column holds.
+/// The type of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Names,
@@ -13,7 +13,7 @@ enum Kind {
     Drawings,
 }
 
-/// A cell: what is shown, and what is sorted by.
+/// A cell: its content, and its sort key.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     shown: Markup,
@@ -22,12 +22,12 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// A name; in the type of a terminal, as names of exits are words of a program.
+    /// A name, in a monospaced font because names of exits are identifiers.
     pub(super) fn name(text: &str) -> Self {
         Self { shown: html! { code { (text) } }, value: None, class: "" }
     }
 
-    /// A figure; `value` is what it is sorted by, none comes last.
+    /// A figure; `value` is its sort key, `None` comes last.
     pub(super) fn figure(text: &str, value: Option<f64>) -> Self {
         Self { shown: html! { (minus(text)) }, value, class: "" }
     }
@@ -45,7 +45,7 @@ impl Cell {
         Self { shown, value: Some(share), class: "plot" }
     }
 
-    /// Anything drawn.
+    /// Any drawing.
     pub(super) fn drawing(shown: Markup) -> Self {
         Self { shown, value: None, class: "plot" }
     }
@@ -71,13 +71,13 @@ impl Column {
         Self { title: html! { (title) }, kind: Kind::Figures, cells }
     }
 
-    /// Drawings, which cannot be sorted by.
+    /// A column of drawings, which cannot be sorted.
     pub(super) fn drawings(title: Markup, cells: Vec<Cell>) -> Self {
         Self { title, kind: Kind::Drawings, cells }
     }
 }
 
-/// The table. The last `sums` cells of each column are those of sums, which stay where they are.
+/// The table. The last `sums` cells of each column are sums, which keep their place when sorted.
 pub(super) fn render(caption: &str, columns: &[Column], sums: usize) -> Markup {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let body = rows.saturating_sub(sums);

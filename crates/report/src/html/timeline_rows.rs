@@ -1,4 +1,4 @@
-//! Each row of a timeline by itself, on a scale of its own.
+//! Each row of a timeline as a chart with its own scale.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::quantity::{counted, per_second, share};
 const HEIGHT: u32 = 64;
 const COLUMNS: usize = 120;
 
-/// A small chart for each row; nothing where there is no time.
+/// A small chart for each row; empty if the recording has no duration.
 pub(super) fn section(
     recordings: &Recordings,
     rows: &TimelineRows,

@@ -1,4 +1,4 @@
-//! How each vCPU and each VM spent its time.
+//! The time of each vCPU and each VM by use.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::table::{Cell, Column, render};
 use crate::figure::count;
 use crate::quantity::{per_second, share, whole_time};
 
-/// What some vCPUs did.
+/// The time of some vCPUs by use.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spent {
     vcpus: u32,
@@ -41,7 +41,7 @@ impl Spent {
     }
 }
 
-/// VMs where there are several, and vCPUs.
+/// Tables of VMs if there are several, and of vCPUs.
 pub(super) fn section(recordings: &Recordings) -> Markup {
     let profile = &recordings.profile;
     let observed_ns = recordings.observed_ns();

@@ -10,7 +10,7 @@ use traces::Recordings;
 
 use super::Head;
 
-/// What `exitless advise --json` prints.
+/// The output of `exitless advise --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdviceDocument<'a> {
     #[serde(flatten)]
@@ -35,18 +35,18 @@ struct VmDocument<'a> {
     at_most_saved_percent: Option<f64>,
     rows: Vec<RowDocument<'a>>,
     suspects: &'a [&'a Suspect],
-    /// Of `--idle` alone.
+    /// Only with `--idle`.
     idle: Option<IdleDocument>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct RowDocument<'a> {
-    /// The device's name for programs; `None` for one that is not known.
+    /// The device's name for programs; `None` for an unknown one.
     device: Option<&'a str>,
     name: String,
     what: Option<&'a str>,
     why: Option<&'a str>,
-    /// Whether it follows from the VM's definition and not from the address alone.
+    /// It was identified by the VM's definition, not by the address alone.
     by_definition: bool,
     wakes: Option<&'a str>,
     exits: u64,
@@ -58,7 +58,7 @@ struct RowDocument<'a> {
     at_most_saved_ns: u64,
     at_most_saved_percent: Option<f64>,
     parts: Vec<PartDocument>,
-    /// The PCI devices that the addresses are of, where QEMU said so.
+    /// The PCI devices that own the addresses, if QEMU reported them.
     bars: &'a [Bar],
     cures: Vec<CureDocument<'a>>,
 }
@@ -84,7 +84,7 @@ struct IdleDocument {
     exits_per_second: f64,
     sleeps_per_second: f64,
     within: bool,
-    /// What the process's threads took of the host meanwhile.
+    /// The host CPU time of the process's threads in the same time.
     threads: Vec<ThreadsDocument>,
 }
 
@@ -96,7 +96,7 @@ struct ThreadsDocument {
     wake_ups_per_second: Option<f64>,
 }
 
-/// The advice with the recordings that it is of, and with the audits of `--idle`, one a VM.
+/// The advice with its recordings, and with the audits of `--idle`, one for each VM.
 #[must_use]
 pub fn advice<'a>(
     recordings: &Recordings,
@@ -178,7 +178,7 @@ fn row_document<'a>(row: &'a Row<'a>, observed_ns: u64) -> RowDocument<'a> {
     }
 }
 
-/// What a row is called.
+/// The name of a row.
 pub(crate) fn name(of: Of<'_>) -> String {
     match of {
         Of::Device(device) => device.name.clone(),
@@ -194,7 +194,7 @@ fn per_second(exits: u64, observed_ns: u64) -> Option<f64> {
     (observed_ns > 0).then(|| exits as f64 / observed_ns as f64 * 1e9)
 }
 
-/// Of one processor's time.
+/// The share of one processor's time.
 pub(crate) fn percent(time_ns: u64, observed_ns: u64) -> Option<f64> {
     (observed_ns > 0).then(|| time_ns as f64 / observed_ns as f64 * 100.0)
 }

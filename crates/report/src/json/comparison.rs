@@ -10,7 +10,7 @@ use traces::{Recording, Recordings, Unlike};
 use super::FORMAT;
 use crate::compared::{self, Compared};
 
-/// What `exitless diff --json` prints.
+/// The output of `exitless diff --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ComparisonDocument {
     format: u32,
@@ -25,7 +25,7 @@ pub struct ComparisonDocument {
     comparison: ProfileComparison,
 }
 
-/// The comparison with the recordings that it is of.
+/// The comparison with its recordings.
 #[must_use]
 pub fn comparison(compared: &Compared<'_>) -> ComparisonDocument {
     let files = |recordings: &[Recordings]| recordings.iter().flat_map(|one| one.files.clone()).collect();

@@ -1,4 +1,4 @@
-//! Plans, what became of them, and what was restored, for programs.
+//! Plans, their results, and restored changes, for programs.
 
 use doctor::enable::{Applied, Plan, StepOutcome};
 use knobs::{Damage, Entry, Outcome, Recorded, Restored};
@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use super::FORMAT;
 
-/// A plan and what became of it.
+/// A plan and its result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlanDocument<'a> {
     format: u32,
     version: &'static str,
     #[serde(flatten)]
     plan: &'a Plan,
-    /// Why steps that are ready are not made; `null` when nothing stands in the way.
+    /// The reason why steps that are ready are not made; `null` if there is none.
     refused: Option<&'a str>,
-    /// `null` when nothing was to be made.
+    /// `null` if there was nothing to do.
     applied: Option<AppliedDocument<'a>>,
 }
 
@@ -33,7 +33,7 @@ struct StepDocument<'a> {
     outcome: &'a StepOutcome,
 }
 
-/// What `--json` prints of `enable` and `disable`.
+/// The output of `enable --json` and `disable --json`.
 #[must_use]
 pub fn plan<'a>(plan: &'a Plan, refused: Option<&'a str>, applied: Option<&'a Applied>) -> PlanDocument<'a> {
     let applied = applied.map(|applied| AppliedDocument {
@@ -61,7 +61,7 @@ struct ChangeDocument<'a> {
     outcome: Option<&'a Outcome>,
 }
 
-/// What `--json` prints of `restore`.
+/// The output of `restore --json`.
 #[must_use]
 pub fn restored(restored: &Restored) -> JournalDocument<'_> {
     let changes =
@@ -69,7 +69,7 @@ pub fn restored(restored: &Restored) -> JournalDocument<'_> {
     document(changes.collect(), &restored.damage)
 }
 
-/// What `--json` prints of `restore --list`.
+/// The output of `restore --list --json`.
 #[must_use]
 pub fn kept(recorded: &Recorded) -> JournalDocument<'_> {
     let changes = recorded.entries.iter().map(|entry| ChangeDocument { entry, outcome: None });

@@ -1,4 +1,4 @@
-//! What `exitless doctor` found, for programs.
+//! The result of `exitless doctor`, for programs.
 
 use doctor::{Conclusion, Examination, Section, Tally};
 use serde::Serialize;
@@ -10,16 +10,16 @@ use super::FORMAT;
 pub struct ExaminationDocument<'a> {
     format: u32,
     version: &'static str,
-    /// What was looked at: `/`, a directory or an archive.
+    /// The subject: `/`, a directory or an archive.
     subject: &'a str,
-    /// What is wrong with the archive, with byte offsets.
+    /// Faults of the archive, with byte offsets.
     warnings: &'a [String],
     conclusion: &'a Conclusion,
     summary: Tally,
     sections: &'a [Section],
 }
 
-/// What `doctor --json` prints.
+/// The output of `doctor --json`.
 #[must_use]
 pub fn examination<'a>(
     subject: &'a str,

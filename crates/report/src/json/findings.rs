@@ -10,7 +10,7 @@ use super::FORMAT;
 pub struct FindingsDocument<'a> {
     format: u32,
     version: &'static str,
-    /// What was looked at: a file, a process, a domain, or the host.
+    /// The subject: a file, a process, a domain, or the host.
     subject: &'a str,
     summary: Tally,
     sections: &'a [Section],
@@ -19,7 +19,7 @@ pub struct FindingsDocument<'a> {
     doubts: &'a [String],
 }
 
-/// What `--json` prints of findings.
+/// The findings as a document.
 #[must_use]
 pub fn findings<'a>(subject: &'a str, sections: &'a [Section]) -> FindingsDocument<'a> {
     FindingsDocument {
@@ -33,7 +33,7 @@ pub fn findings<'a>(subject: &'a str, sections: &'a [Section]) -> FindingsDocume
 }
 
 impl<'a> FindingsDocument<'a> {
-    /// With what of a definition was not understood.
+    /// Adds the parts of a definition that were not understood.
     #[must_use]
     pub fn with_doubts(mut self, doubts: &'a [String]) -> Self {
         self.doubts = doubts;

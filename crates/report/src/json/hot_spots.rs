@@ -10,7 +10,7 @@ use stats::Estimate;
 
 use super::{AdviceDocument, FORMAT};
 
-/// What `exitless profile --json` prints.
+/// The output of `exitless profile --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HotSpotsDocument<'a> {
     format: u32,
@@ -65,7 +65,7 @@ struct MomentDocument<'a> {
     away: Away,
 }
 
-/// The hot spots of a recording, of which `summary` was made.
+/// The hot spots of a recording, from which `summary` was made.
 #[must_use]
 pub fn hot_spots<'a>(name: &'a str, recording: &'a Recording, summary: &'a Summary) -> HotSpotsDocument<'a> {
     HotSpotsDocument {
@@ -110,7 +110,8 @@ fn reason(row: &ReasonRow) -> ReasonDocument<'_> {
     }
 }
 
-/// What `exitless advise --profile --json` prints: the advice, and of each device where the time of its exits goes.
+/// The output of `exitless advise --profile --json`: the advice, and the functions that take the time of each
+/// device's exits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HotAdviceDocument<'a> {
     #[serde(flatten)]
@@ -128,7 +129,7 @@ struct DeviceDocument {
     functions: Vec<SymbolRow>,
 }
 
-/// Advice with what a recording of hot spots says of its devices.
+/// Advice with the hot spots of its devices.
 #[must_use]
 pub fn hot_advice<'a>(
     document: AdviceDocument<'a>,

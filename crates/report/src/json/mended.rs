@@ -1,4 +1,4 @@
-//! What `exitless vm fix --json` prints.
+//! The output of `exitless vm fix --json`.
 
 use doctor::Tally;
 use doctor::fix::{LeftFinding, Mended, RuleChanges};
@@ -8,30 +8,30 @@ use serde::Serialize;
 use super::FORMAT;
 use crate::mending::{arguments, in_lines, unified_diff};
 
-/// A mended definition.
+/// A fixed definition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MendedDocument<'a> {
     format: u32,
     version: &'static str,
     subject: &'a str,
-    /// Whether the new text was written.
+    /// The new text was written.
     applied: bool,
     rules: &'a [RuleChanges],
     left: &'a [LeftFinding],
     refused: &'a [Refusal],
     notes: &'a [String],
-    /// Empty where nothing changes.
+    /// Empty if nothing changes.
     diff: String,
-    /// The whole new text: a shell command where it is a process.
+    /// The whole new text; for a process, a shell command.
     text: String,
-    /// The arguments one by one, of a process alone.
+    /// The arguments, for a process only.
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Vec<String>>,
     before: Tally,
     after: Tally,
 }
 
-/// The document of a definition that was `old`.
+/// The document of a definition whose text was `old`.
 #[must_use]
 pub fn mended<'a>(subject: &'a str, old: &[u8], mended: &'a Mended, applied: bool) -> MendedDocument<'a> {
     let (before, text) = (in_lines(old), in_lines(&mended.bytes));

@@ -7,7 +7,7 @@ use traces::Recordings;
 
 use super::Head;
 
-/// What `exitless predict --json` prints.
+/// The output of `exitless predict --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PredictionDocument {
     #[serde(flatten)]
@@ -50,7 +50,7 @@ struct RowDocument {
     derived: Derived,
 }
 
-/// What follows from counts and the time of observation.
+/// Values derived from counts and the time of observation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Derived {
     gone_exits_per_second: Option<Range>,
@@ -73,7 +73,7 @@ impl Derived {
     }
 }
 
-/// The prediction with the recordings that it is of.
+/// The prediction with its recordings.
 #[must_use]
 pub fn prediction(recordings: &Recordings, prediction: &Prediction) -> PredictionDocument {
     let observed_ns = prediction.observed_ns;

@@ -1,4 +1,4 @@
-//! The objects of `exitless trace --json`, one a line. `docs/trace.md` tells what the fields mean.
+//! The objects of `exitless trace --json`, one on each line. `docs/trace.md` describes the fields.
 
 use std::time::SystemTime;
 
@@ -115,7 +115,7 @@ pub fn trace_event(occurrence: &Occurrence) -> TraceLine {
     }
 }
 
-/// The line of events that found no room.
+/// The line of lost events.
 #[must_use]
 pub fn trace_loss(loss: &Loss) -> TraceLine {
     TraceLine {

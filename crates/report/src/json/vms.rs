@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::FORMAT;
 use crate::Running;
 
-/// The document of `exitless vms`; `docs/vms.md` tells its fields.
+/// The document of `exitless vms`; `docs/vms.md` describes its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VmsDocument<'a> {
     format: u32,

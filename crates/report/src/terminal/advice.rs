@@ -14,23 +14,23 @@ use crate::figure::{NONE, printable};
 use crate::json::{advice_name as name, advice_percent as percent};
 use crate::quantity::{counted, per_second, rate, share_of, whole_time};
 
-/// So many ports, addresses or registers of a device are named.
+/// The most ports, addresses or registers of a device that are named.
 const MOST_PARTS: usize = 4;
 
-/// How advice is shown.
+/// The settings of the display.
 #[derive(Debug, Clone, Copy)]
 pub struct AdviceView {
     /// Columns of the terminal.
     pub width: usize,
-    /// Whether there may be escape sequences.
+    /// Escape sequences are allowed.
     pub colour: bool,
-    /// How many rows of a VM are shown.
+    /// The number of rows shown for a VM.
     pub top: usize,
 }
 
-/// Which devices cause the exits of each VM, and what avoids them, the most that can be saved first.
+/// The devices that cause the exits of each VM, and the fixes, by the most that can be saved.
 ///
-/// No line is wider than `width` columns where `width` is at least 80.
+/// No line is wider than `width` columns if `width` is at least 80.
 #[must_use]
 pub fn advice(recordings: &Recordings, advice: &Advice<'_>, view: AdviceView) -> String {
     let width = view.width.max(NARROWEST);
@@ -111,7 +111,7 @@ fn left_out(vm: &VmAdvice<'_>, shown: usize, observed_ns: u64, width: usize) -> 
     wrapped(&said, width, "", "")
 }
 
-/// What the exits of a row are about, and its cures.
+/// The causes of a row's exits, and its fixes.
 fn details(number: usize, row: &Row<'_>, observed_ns: u64, width: usize) -> String {
     let Of::Device(device) = row.of else { return String::new() };
     let mut text =
@@ -140,7 +140,7 @@ fn details(number: usize, row: &Row<'_>, observed_ns: u64, width: usize) -> Stri
 }
 
 fn cure_text(cure: &Cure, width: usize) -> String {
-    let mut text = labelled("cure", &format!("{} (exits {})", cure.does, word(cure.effect)), width);
+    let mut text = labelled("fix", &format!("{} (exits {})", cure.does, word(cure.effect)), width);
     let ways = [
         ("  QEMU", &cure.qemu),
         ("  XML", &cure.libvirt),
@@ -158,7 +158,7 @@ fn labelled(label: &str, said: &str, width: usize) -> String {
     wrapped(said, width, &format!("    {label:9}"), "             ")
 }
 
-/// The places that were reached most.
+/// The most accessed places.
 fn seen(row: &Row<'_>, observed_ns: u64) -> String {
     let said = |&(reason, part, exits, _): &(ExitReason, Part, u64, u64)| {
         let what = match part {
@@ -187,14 +187,14 @@ fn suspects(suspects: &[&Suspect], width: usize) -> String {
 
 fn assumptions(advice: &Advice<'_>) -> Vec<String> {
     let mut said = vec![
-        "\"At most saved\" is all the handling time of these exits, as a share of one CPU of the host. A cure that leaves \
+        "\"At most saved\" is all the handling time of these exits, as a share of one CPU of the host. A fix that leaves \
          some of them, or makes them cheaper, saves less. What the processor itself needs to leave the guest and to \
          enter it again is in no handling time, and is saved on top."
             .to_owned(),
     ];
     if advice.vms.iter().any(|vm| !vm.has_definition) {
         said.push(
-            "Without a VM's definition cures may be named that it has already, and devices that share addresses are not \
+            "Without a VM's definition, fixes may be listed that it already has, and devices that share addresses are not \
              told apart; --definition gives one for a recording."
                 .to_owned(),
         );
@@ -202,9 +202,9 @@ fn assumptions(advice: &Advice<'_>) -> Vec<String> {
     said
 }
 
-/// How often VMs that should be at rest are woken, by what, and whether that is within the budget.
+/// The wake-ups of VMs that should be idle, with their causes and the comparison with the budget.
 ///
-/// No line is wider than `width` columns where `width` is at least 80.
+/// No line is wider than `width` columns if `width` is at least 80.
 #[must_use]
 pub fn idle(recordings: &Recordings, advice: &Advice<'_>, audits: &[Audit<'_>], view: AdviceView) -> String {
     let width = view.width.max(NARROWEST);
@@ -251,7 +251,7 @@ pub fn idle(recordings: &Recordings, advice: &Advice<'_>, audits: &[Audit<'_>], 
     text + &listed(&notes, width)
 }
 
-/// What the threads of a VM's process took of the host beside the guest, those that took most first.
+/// The host CPU time of the threads of a VM's process outside the guest, the busiest first.
 fn threads(audit: &Audit<'_>, observed_ns: u64, width: usize, colour: bool) -> String {
     if audit.threads.is_empty() {
         return String::new();
@@ -284,7 +284,7 @@ fn thread_name(spent: &Spent) -> String {
     }
 }
 
-/// What wakes threads that do this.
+/// The causes that wake threads of this kind.
 fn woken_by(work: &Work) -> &'static str {
     match work {
         Work::Vcpus => "the exits above",

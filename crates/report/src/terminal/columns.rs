@@ -1,4 +1,4 @@
-//! Tables whose columns give way where room is short: first those that matter least, then names are folded.
+//! Tables that adapt to the width: first the least important columns are left out, then names are folded.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,12 @@ use textwrap::core::display_width;
 
 use crate::figure::{folded, longest_word};
 
-/// Columns are this far apart.
+/// The gap between columns.
 const GAP: usize = 2;
-/// Names are not folded to less than this.
+/// The least width to which names are folded.
 const NARROWEST_NAME: usize = 10;
-/// For longer names than this no column of figures gives way: `EXTERNAL_INTERRUPT` fits.
+/// The width up to which names are kept whole before columns of figures are left out: `EXTERNAL_INTERRUPT`
+/// fits.
 const WIDEST_NAME: usize = 18;
 
 /// A column with its cells from top to bottom.
@@ -18,11 +19,11 @@ pub(super) struct Column {
     title: Cow<'static, str>,
     cells: Vec<String>,
     on_the_left: bool,
-    /// What may be told in several lines.
+    /// The part that may be folded into several lines.
     folds: Folds,
-    /// It is, where it is longer than this.
+    /// The width above which it is folded.
     limit: usize,
-    /// The lowest goes first; `None` stays.
+    /// The column with the lowest rank is left out first; `None` is always kept.
     rank: Option<u8>,
 }
 
@@ -38,12 +39,12 @@ impl Column {
         Self { title, cells, on_the_left, folds, limit: usize::MAX, rank: None }
     }
 
-    /// Texts, on the left. Long ones are folded.
+    /// Texts, left-aligned; long ones are folded.
     pub(super) fn names(title: &'static str, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, true, Folds::Cells)
     }
 
-    /// Texts, on the left, each in one line.
+    /// Texts, left-aligned, each in one line.
     pub(super) fn whole_names(title: &'static str, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, true, Folds::Nothing)
     }
@@ -53,12 +54,12 @@ impl Column {
         Self::new(title.into(), cells, false, Folds::Nothing)
     }
 
-    /// Figures below a title that is known at run time only, and is folded where it is long.
+    /// Figures with a title that is known only at run time, and is folded if long.
     pub(super) fn named_figures(title: String, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, false, Folds::Title)
     }
 
-    /// The column may be left out where room is short, the lowest `rank` first.
+    /// Lets the column be left out if room is short, the lowest `rank` first.
     pub(super) fn may_go(self, rank: u8) -> Self {
         Self { rank: Some(rank), ..self }
     }
@@ -81,7 +82,7 @@ impl Column {
         cells.chain([widest(&self.title_lines())]).max().unwrap_or(0)
     }
 
-    /// How narrow folding makes it.
+    /// The least width after folding.
     fn narrowest(&self) -> usize {
         let whole = || self.cells.iter().map(|cell| display_width(cell));
         match self.folds {
@@ -94,7 +95,7 @@ impl Column {
         }
     }
 
-    /// Before it is folded further, columns that matter less go.
+    /// The width down to which it is folded before less important columns are left out.
     fn wanted(&self) -> usize {
         match self.folds {
             Folds::Nothing => self.width(),
@@ -108,8 +109,8 @@ fn widest(lines: &[String]) -> usize {
     lines.iter().map(|line| display_width(line)).max().unwrap_or(0)
 }
 
-/// The table in at most `width` columns if it can be; its last line is bold where there is colour and
-/// `sum_last` says that it is a sum.
+/// The table in at most `width` columns if possible; its last line is bold if `colour` and `sum_last` are
+/// set.
 pub(super) fn drawn(mut columns: Vec<Column>, width: usize, sum_last: bool, colour: bool) -> String {
     let total = |columns: &[Column], width_of: &dyn Fn(&Column) -> usize| {
         columns.iter().map(width_of).sum::<usize>() + GAP * columns.len().saturating_sub(1)
@@ -147,7 +148,7 @@ fn render(columns: &[Column], sum_last: bool, colour: bool) -> String {
     let mut text = String::new();
     let height = highest(&titles);
     for at in 0..height {
-        // Titles stand on the line below them.
+        // Titles are aligned at the bottom.
         let of = |column: usize| {
             let above = height - titles[column].len();
             at.checked_sub(above).and_then(|at| titles[column].get(at).cloned()).unwrap_or_default()
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(title(39), "name first third");
         assert_eq!(title(31), "name third");
         assert_eq!(title(20), "name third");
-        // No word is cut.
+        // Words are not cut.
         assert!(
             table(20).contains("\nEXTERNAL_       5\nINTERRUPT\n+0x4000000\nHLT             6"),
             "{}",

@@ -10,13 +10,13 @@ use crate::compared::{self, Compared};
 use crate::figure::{NONE, count};
 use crate::quantity::{counted, rate, share_of, time, time_of, whole_time};
 
-/// Room for the words on the left.
+/// The width of the labels on the left.
 const LABEL: usize = 11;
 
-/// What changed between two sides: how often exits came, how long handling them took, and how long one took.
+/// The changes between two sides: rates of exits, handling time, and the time of a single exit.
 ///
-/// No line is wider than `width` columns where `width` is at least 80; columns that matter less are left out
-/// for it. Without `colour` there is no escape sequence in it.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
+/// that. Without `colour` it has no escape sequences.
 #[must_use]
 pub fn comparison(compared: &Compared<'_>, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -90,7 +90,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The row over everything, the rows, and what is not listed.
+    /// The total, the rows, and the rows that are not listed.
     fn rows(&self) -> impl Iterator<Item = &ComparedRow> {
         [&self.compared.comparison.total].into_iter().chain(&self.compared.comparison.rows)
     }
@@ -99,7 +99,7 @@ impl Page<'_> {
         self.compared.comparison.rest.map(|rest| [rest.before, rest.after])
     }
 
-    /// How often.
+    /// The table of rates.
     fn rates(&self) -> String {
         let per = self.compared.comparison.per;
         let mut columns = self.names();
@@ -118,7 +118,7 @@ impl Page<'_> {
         self.drawn(columns)
     }
 
-    /// How much host time.
+    /// The table of host time.
     fn times(&self) -> String {
         let mut columns = self.names();
         let shown = |figures: &Figures| time(figures.time_rate_ns);
@@ -133,7 +133,7 @@ impl Page<'_> {
         self.drawn(columns)
     }
 
-    /// How long one.
+    /// The table of times of a single exit.
     fn means(&self) -> String {
         let mut columns = self.names();
         let mean = |figures: &Figures| figures.mean_ns.map_or_else(|| NONE.to_owned(), time);
@@ -176,7 +176,7 @@ impl Page<'_> {
         })
     }
 
-    /// Both sides in one column, which goes as a whole where room is short.
+    /// Both sides in one column, which is left out as a whole if room is short.
     fn pair(
         &self,
         title: &'static str,
@@ -222,14 +222,14 @@ impl Page<'_> {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// With the sums in bold, where there is colour.
+    /// Draws the table with bold sums, if there is colour.
     fn drawn(&self, columns: Vec<Column>) -> String {
         let table = drawn(columns, self.width, false, self.colour);
         if !self.colour {
             return table;
         }
         let bold = |(number, line): (usize, &str)| match number {
-            // The colour of the change ends all attributes.
+            // The end of the change's colour resets all attributes.
             2 => format!("\u{1b}[1m{}\u{1b}[0m\n", line.replace("\u{1b}[0m", "\u{1b}[39m")),
             _ => format!("{line}\n"),
         };
@@ -241,7 +241,7 @@ impl Page<'_> {
         comparison.before.recordings != comparison.after.recordings
     }
 
-    /// In which exits the guest slept, and how long.
+    /// A note if exits include sleep.
     fn apart(&self) -> &'static str {
         let comparison = self.compared.comparison;
         let idle = [&comparison.before, &comparison.after].map(|side| side.idle.handling.count());

@@ -1,12 +1,12 @@
-//! What a converted definition lacks, and what its reader should know.
+//! Losses and notes of a converted definition.
 
 use domain::convert::Converted;
 
 use super::{NARROWEST, wrapped};
 
-/// Notes, arguments that were passed through, and losses; empty when there is none of them.
+/// Notes, arguments that were passed through, and losses; empty without any.
 ///
-/// No line is wider than `width` columns where `width` is at least 80.
+/// No line is wider than `width` columns if `width` is at least 80.
 #[must_use]
 pub fn converted(converted: &Converted, width: usize) -> String {
     let width = width.max(NARROWEST);

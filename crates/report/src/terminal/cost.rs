@@ -1,4 +1,4 @@
-//! What watching cost the host.
+//! The cost of counting exits on the host.
 
 use live::{Cost, ProgramCost};
 

@@ -1,4 +1,4 @@
-//! Why a table has no row, and what to do.
+//! The reason why a table has no rows, and what to do.
 
 use exits::{AccessKind, Table};
 use traces::{Format, Recordings};
@@ -7,12 +7,12 @@ use super::recordings::window;
 use crate::figure::count;
 use crate::quantity::whole_time;
 
-/// Where exits came from, as far as it bears on what to do.
+/// The source of exits, as far as the advice depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// The running hypervisor, which was asked for everything that the table needs.
+    /// The running hypervisor, from which everything that the table needs was requested.
     Live,
-    /// `exitless record`, which asks for everything unless it is told not to.
+    /// `exitless record`, which records everything unless told otherwise.
     Own,
     /// Xen's trace buffers.
     Xentrace,
@@ -31,7 +31,7 @@ impl Source {
     }
 }
 
-/// The sentences that stand in the place of the rows of `table`.
+/// The text that replaces the rows of `table`.
 pub(super) fn why_empty(recordings: &Recordings, table: &Table) -> String {
     let profile = &recordings.profile;
     let source = Source::of(recordings);
@@ -87,7 +87,7 @@ fn without_accesses(source: Source, table: &Table) -> String {
     format!("There is nothing to list: {why}")
 }
 
-/// The event that tells of accesses of this kind.
+/// The event that reports accesses of this kind.
 fn event(kind: AccessKind) -> Option<&'static str> {
     match kind {
         AccessKind::Port => Some("kvm:kvm_pio"),

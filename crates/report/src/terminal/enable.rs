@@ -1,13 +1,14 @@
-//! The plan of `exitless enable` and `exitless disable`, and what became of it.
+//! The plan of `exitless enable` and `exitless disable`, and its result.
 
 use doctor::enable::{Applied, Arm, Effect, Plan, Standing, Step, StepOutcome};
 
 use super::{NARROWEST, wrapped};
 use crate::figure::printable;
 
-/// The plan: what is, why nothing is done or each step with what it changes, and what is worth knowing besides.
+/// The plan: the current state, the steps with their changes or the reason why nothing is done, and notes.
 ///
-/// Lines of differences are as wide as the files'; no other is wider than `width`, where that is at least 80.
+/// Lines of diffs are as wide as in the files; other lines are not wider than `width`, if that is at least
+/// 80.
 #[must_use]
 pub fn plan(plan: &Plan, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -93,7 +94,7 @@ fn one(number: usize, step: &Step, width: usize, colour: bool) -> String {
     text
 }
 
-/// What became of the steps that were made.
+/// The results of the steps.
 #[must_use]
 pub fn applied(plan: &Plan, applied: &Applied, width: usize) -> String {
     let width = width.max(NARROWEST);
@@ -109,7 +110,7 @@ pub fn applied(plan: &Plan, applied: &Applied, width: usize) -> String {
         };
         text += &wrapped(&said, width, "", "  ");
     }
-    // What was asked for and could not even be tried.
+    // Steps that were requested but could not be tried.
     for step in plan.steps.iter().filter(|step| applied.steps.iter().all(|(name, _)| *name != step.name)) {
         if let Standing::Blocked { why, next } = &step.standing {
             text += &wrapped(

@@ -1,4 +1,4 @@
-//! What shows that the arms were what they are called, in a sentence or two.
+//! Evidence that interrupt virtualization was in fact on and off in the arms, in a sentence or two.
 
 use experiment::prove::Outcome;
 use probe::Arms;
@@ -6,7 +6,7 @@ use probe::Arms;
 use crate::figure::{self, NONE};
 use crate::quantity::counted;
 
-/// How the arms were made and what the kernel says of it, or why there is only one.
+/// The mechanism of the arms and the kernel's reports, or the reason why there is only one arm.
 pub(super) fn evidence(outcome: &Outcome) -> String {
     match &outcome.arms {
         Arms::Both { mechanism } => {
@@ -21,7 +21,7 @@ pub(super) fn evidence(outcome: &Outcome) -> String {
                 mechanism.reason()
             );
             let exits = &evidence.exits_per_eoi;
-            // Without that measure there is nothing to say of it.
+            // Without that measure there is no evidence from exits.
             match (exits.off, exits.on) {
                 (None, None) => made,
                 (off, on) => format!("{made} Exits an EOI: {} off, {} on.", rate(off), rate(on)),

@@ -1,4 +1,4 @@
-//! What `exitless doctor` found: the tree of checks, their sum, one sentence, and the command that goes on from there.
+//! The result of `exitless doctor`: the tree of checks, their sum, one sentence, and the next command.
 
 use doctor::Examination;
 use host::Inspection;
@@ -7,7 +7,7 @@ use super::findings::{FindingsView, findings, findings_summary};
 use super::{NARROWEST, wrapped};
 use crate::figure::printable;
 
-/// All checks by category and VM; what it comes to is last, where the eye is.
+/// All checks by category and VM; the conclusion is last, next to the prompt.
 #[must_use]
 pub fn examination(host: &Inspection, found: &Examination, view: FindingsView) -> String {
     let width = view.width.max(NARROWEST);

@@ -1,4 +1,4 @@
-//! Findings of rules as a tree: a mark, what was found, and under it the evidence and the change that mends it.
+//! Findings of rules as a tree: a mark, the finding, and under it the evidence and the fix.
 
 mod change;
 
@@ -11,21 +11,21 @@ use super::NARROWEST;
 use crate::figure::printable;
 use crate::quantity::counted;
 
-/// How findings are shown.
+/// The settings of the display.
 #[derive(Debug, Clone, Copy)]
 pub struct FindingsView {
-    /// Columns of the terminal; no line is wider where it is at least 80.
+    /// Columns of the terminal; no line is wider if it is at least 80.
     pub width: usize,
-    /// Whether escape sequences colour the marks.
+    /// Escape sequences colour the marks.
     pub colour: bool,
-    /// Whether checks that passed are shown, a line each.
+    /// Checks that passed are shown, one line each.
     pub passes: bool,
-    /// Whether everything is shown of every check: why it matters, the rule's name and its source too. Shows the checks
-    /// that passed as well.
+    /// Each check is shown in full: also why it matters, the rule's name and its source. Includes the checks
+    /// that passed.
     pub verbose: bool,
 }
 
-/// The sections with their findings. A section of which nothing is shown is left out.
+/// The sections with their findings. A section without visible findings is left out.
 #[must_use]
 pub fn findings(sections: &[Section], view: FindingsView) -> String {
     let view = FindingsView { width: view.width.max(NARROWEST), ..view };
@@ -43,7 +43,7 @@ pub fn findings(sections: &[Section], view: FindingsView) -> String {
     text
 }
 
-/// What was found in a definition: the findings, what of the text was not understood, and the sum.
+/// The findings in a definition, the parts that were not understood, and the sum.
 #[must_use]
 pub fn linted(sections: &[Section], doubts: &[String], tally: Tally, view: FindingsView) -> String {
     let mut text = findings(sections, view);
@@ -61,12 +61,12 @@ pub fn linted(sections: &[Section], doubts: &[String], tally: Tally, view: Findi
         part("Not understood\n\n", lines);
     }
     let sum = findings_summary(tally);
-    let sentence = if tally.to_mend() { format!("{sum}.") } else { format!("Nothing to mend: {sum}.") };
+    let sentence = if tally.to_mend() { format!("{sum}.") } else { format!("Nothing to fix: {sum}.") };
     part("", super::wrapped(&sentence, width, "", ""));
     text
 }
 
-/// "2 failures, 1 warning, 14 passed, 3 skipped", the sum of all findings.
+/// The sum of all findings: "2 failures, 1 warning, 14 passed, 3 skipped".
 #[must_use]
 pub fn findings_summary(tally: Tally) -> String {
     let plural = |number: usize, word: &str| counted(number as u64, word);
@@ -104,7 +104,7 @@ impl FindingsView {
             State::Skip(why) => format!("{}: {why}", finding.title),
             _ => format!("{}: {}", finding.title, finding.found),
         };
-        // The escape sequences of the mark would count as columns if they were wrapped along.
+        // Escape sequences in the text would count as columns in the wrapping.
         let body = self.wrapped(&title, &below, &below);
         text.push_str(&indent);
         text.push_str(&mark);
@@ -152,7 +152,7 @@ impl FindingsView {
     }
 
     fn wrapped(self, words: &str, first: &str, rest: &str) -> String {
-        // Options of commands and elements stay whole where a line is long enough for them.
+        // Options of commands and elements are not broken if a line is long enough for them.
         let options = Options::new(self.width)
             .word_splitter(textwrap::WordSplitter::NoHyphenation)
             .initial_indent(first)

@@ -1,4 +1,4 @@
-//! Where the time of advised devices goes.
+//! The functions that take the time of advised devices.
 
 use advice::{Advice, Hot, hot};
 use hotspots::{Part, Recording};
@@ -8,13 +8,13 @@ use crate::figure::{elided, printable};
 use crate::json::advice_name as name;
 use crate::quantity::{counted, share};
 
-/// So many functions of a device are named.
+/// The most functions of a device that are named.
 const MOST_FUNCTIONS: usize = 4;
 const LONGEST_NAME: usize = 48;
 
-/// For each device that [`super::advice`] shows: the functions in which the host handles its exits.
+/// For each device that [`super::advice`] shows, the functions in which the host handles its exits.
 ///
-/// No line is wider than `width` columns where `width` is at least 80.
+/// No line is wider than `width` columns if `width` is at least 80.
 #[must_use]
 pub fn hot_advice(advice: &Advice<'_>, recording: &Recording, view: AdviceView) -> String {
     let width = view.width.max(NARROWEST);

@@ -9,25 +9,25 @@ use super::{NARROWEST, wrapped};
 use crate::figure::{NONE, count, elided, printable};
 use crate::quantity::{counted, share, share_of, time, whole_time};
 
-/// How hot spots are shown.
+/// The settings of the display.
 #[derive(Debug, Clone, Copy)]
 pub struct HotSpotsView {
     /// Columns of the terminal.
     pub width: usize,
-    /// Whether there may be escape sequences.
+    /// Escape sequences are allowed.
     pub colour: bool,
-    /// How many functions of a table are shown.
+    /// The number of functions shown in a table.
     pub top: usize,
-    /// How many reasons are shown with their functions.
+    /// The number of reasons shown with their functions.
     pub reasons: usize,
 }
 
-/// Names of functions are shown up to here where a row has several.
+/// The length to which names of functions are cut in rows with several.
 const LONGEST_NAME: usize = 40;
 
-/// Where the time of exits goes: by reason, by part of the handling, and by function.
+/// The time of exits by reason, by part of the handling, and by function.
 ///
-/// No line is wider than `width` columns where `width` is at least 80.
+/// No line is wider than `width` columns if `width` is at least 80.
 #[must_use]
 pub fn hot_spots(name: &str, recording: &Recording, summary: &Summary, view: HotSpotsView) -> String {
     let width = view.width.max(NARROWEST);
@@ -79,7 +79,7 @@ fn head(name: &str, recording: &Recording, summary: &Summary, width: usize) -> S
         let elsewhere = recording.losses.ticks.saturating_sub(known.iter().sum());
         let [exits, guests, monitors] = known.map(count);
         let said = match known {
-            // One reason alone, or nothing at all.
+            // A single reason, or none.
             [_, 0, 0] => format!("{exits} in these exits, {} in anything else", count(elsewhere)),
             _ => format!(
                 "{exits} in exits, {guests} in guests, {monitors} in other threads of device models, {} elsewhere",
@@ -117,7 +117,7 @@ fn reasons(recording: &Recording, summary: &Summary) -> Vec<Column> {
     columns
 }
 
-/// "1.20 to 1.40 s", with one unit where both have the same.
+/// An interval of times: "1.20 to 1.40 s", with one unit if both have the same.
 fn times(interval: Estimate) -> String {
     let (low, high) = (time(interval.low), time(interval.high));
     match (low.split_once(' '), high.split_once(' ')) {
@@ -155,7 +155,7 @@ fn reason(recording: &Recording, row: &ReasonRow, width: usize, view: HotSpotsVi
     text
 }
 
-/// Where an exit's time goes on average.
+/// The parts of an exit's average time.
 fn each(recording: &Recording, row: &ReasonRow) -> String {
     if row.exits == 0 {
         return format!(
@@ -196,7 +196,7 @@ fn parts(row: &ReasonRow) -> String {
     format!("Of {} on a CPU: {}.", counted(row.samples, "sample"), said.join(", "))
 }
 
-/// "12.1 to 14.0 %".
+/// An interval of shares: "12.1 to 14.0 %".
 fn percents(interval: Estimate) -> String {
     format!("{:.1} to {:.1} %", interval.low * 100.0, interval.high * 100.0)
 }

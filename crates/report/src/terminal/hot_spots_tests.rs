@@ -9,7 +9,7 @@ use super::*;
 
 const VIEW: HotSpotsView = HotSpotsView { width: 80, colour: false, top: 5, reasons: 3 };
 
-/// Made up, with one name that would be markup and more.
+/// A synthetic recording, with a name that contains markup and control characters.
 pub(crate) fn hot_spots_sample() -> Recording {
     let mut recording = Recording::new(Head {
         kernel: Some("6.12.107".to_owned()),

@@ -7,10 +7,10 @@ use super::columns::{Column, drawn};
 use crate::figure::{NONE, count, printable};
 use crate::quantity::{per_second, share_of};
 
-/// What I/O workers and devices did between two looks.
+/// Work of I/O workers and devices between two readings.
 ///
-/// No line is wider than `width` columns where `width` is at least 80; columns that matter less are left out for
-/// it. Without `colour` there is no escape sequence in it.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
+/// that. Without `colour` it has no escape sequences.
 #[must_use]
 pub fn io_rates(rates: &Rates, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);

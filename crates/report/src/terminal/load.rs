@@ -1,4 +1,4 @@
-//! What `exitless load` came to.
+//! The result of `exitless load`.
 
 use experiment::load::{Outcome, Protocol};
 

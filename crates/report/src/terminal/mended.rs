@@ -1,4 +1,4 @@
-//! A definition that rules mended: the diff, which rule asked for what, and what is left.
+//! A definition fixed by rules: the diff, the rules of its changes, and the remaining findings.
 
 use std::fmt::Write as _;
 
@@ -11,26 +11,26 @@ use super::{NARROWEST, wrapped};
 use crate::figure::printable;
 use crate::mending::{in_lines, unified_diff};
 
-/// A mended definition as it is shown.
+/// A fixed definition and the settings of its display.
 #[derive(Debug, Clone, Copy)]
 pub struct MendedView<'a> {
-    /// What the definition's text is called.
+    /// The name of the definition.
     pub name: &'a str,
-    /// What it is written in.
+    /// Its form.
     pub form: Form,
-    /// The text as it was.
+    /// The old text.
     pub old: &'a [u8],
-    /// What became of it.
+    /// The fixed definition.
     pub mended: &'a Mended,
-    /// What was done with the new text, or what the reader can do: a sentence.
+    /// The state of the new text, or the next step for the reader: a sentence.
     pub ending: &'a str,
     /// Columns of the terminal. The diff's lines are not wrapped.
     pub width: usize,
-    /// Whether escape sequences colour the diff.
+    /// Escape sequences colour the diff.
     pub colour: bool,
 }
 
-/// The diff, the rules with their changes, what is left and why, and the ending.
+/// The diff, the rules with their changes, the remaining findings with reasons, and the ending.
 #[must_use]
 pub fn mended(view: MendedView<'_>) -> String {
     let width = view.width.max(NARROWEST);
@@ -108,7 +108,7 @@ fn diff(view: &MendedView<'_>) -> String {
     lines.lines().map(coloured).collect()
 }
 
-/// Lines without control characters; tabs are blanks.
+/// Lines without control characters; tabs become blanks.
 fn lines(text: &str) -> String {
     text.lines().map(|line| printable(&line.replace('\t', "    ")) + "\n").collect()
 }

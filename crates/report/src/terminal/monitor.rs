@@ -1,4 +1,4 @@
-//! What the I/O monitor decides, and where everything is.
+//! The decisions of the I/O monitor, and the placement of workers and VMs.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,8 @@ use super::columns::{Column, drawn};
 use crate::figure::{NONE, count, printable};
 use crate::quantity::{counted, per_second, share};
 
-/// A decision with its figures, as a paragraph whose lines are at most `width` columns where `width` is at least 80.
+/// A decision with its figures, as a paragraph whose lines are at most `width` columns if `width` is at least
+/// 80.
 #[must_use]
 pub fn decided(decided: &Decided, width: usize) -> String {
     let mut text = match (&decided.trouble, &decided.reason) {
@@ -39,7 +40,7 @@ pub fn decided(decided: &Decided, width: usize) -> String {
     format!("{}\n", textwrap::fill(&text, options))
 }
 
-/// A running monitor: where everything is, its load, and what it decided last.
+/// A running monitor: the placement, the load, and the last decision.
 #[must_use]
 pub fn monitor_state(state: &State, is_alive: bool, now: f64, width: usize) -> String {
     let width = width.max(NARROWEST);
@@ -86,12 +87,12 @@ pub fn monitor_state(state: &State, is_alive: bool, now: f64, width: usize) -> S
     text
 }
 
-/// Whole seconds: what is older than now is not told more exactly.
+/// Whole seconds, which are exact enough for ages.
 fn seconds(value: f64) -> String {
     format!("{:.0} s", value.max(0.0))
 }
 
-/// Columns of a line that is not wrapped yet.
+/// The width of a line before it is wrapped.
 const LONG: usize = 100_000;
 
 fn decided_line(ago: &str, one: &Decided, width: usize) -> String {
@@ -111,7 +112,7 @@ fn places(state: &State) -> Vec<Column> {
     ]
 }
 
-/// VMs with what they and their I/O take; the exits where they are counted.
+/// VMs with their CPU time and that of their I/O; with exits if counted.
 fn vms(all: &[VmFigures]) -> Vec<Column> {
     let cpus = |of: fn(&VmFigures) -> f64| all.iter().map(|vm| format!("{:.2}", of(vm))).collect();
     let mut columns = vec![

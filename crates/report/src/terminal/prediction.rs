@@ -10,10 +10,10 @@ use super::{NARROWEST, wrapped};
 use crate::figure::NONE;
 use crate::quantity::{counted, per_second, share, share_of, time};
 
-/// Which exits would go, why, and what that sums up to.
+/// The exits that would be avoided, the reasons, and the sums.
 ///
-/// No line is wider than `width` columns where `width` is at least 80; columns that matter less are left out
-/// for it. Without `colour` there is no escape sequence in it.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
+/// that. Without `colour` it has no escape sequences.
 #[must_use]
 pub fn prediction(recordings: &Recordings, prediction: &Prediction, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -42,7 +42,7 @@ fn number(number: usize) -> String {
     format!("{number:4}  ")
 }
 
-/// What was assumed, for the instruction sets that there are exits of.
+/// The assumptions, for the instruction sets of the exits.
 fn assumed(prediction: &Prediction) -> String {
     let assumption = prediction.assumption;
     let with = |has: bool| if has { "with" } else { "without" };
@@ -65,7 +65,7 @@ fn assumed(prediction: &Prediction) -> String {
     said.join("; ")
 }
 
-/// The rules of the rows in the order of the rows, each once.
+/// The rules of the rows in the order of the rows, without repeats.
 fn rules(prediction: &Prediction) -> Vec<Rule> {
     let mut rules = Vec::new();
     for row in &prediction.rows {
@@ -84,7 +84,7 @@ fn columns(prediction: &Prediction, rules: &[Rule]) -> Vec<Column> {
     let seconds = prediction.observed_ns as f64 / 1e9;
     let rate = |exits: f64| if seconds > 0.0 { per_second(exits / seconds) } else { NONE.to_owned() };
     let of_time = |ns: f64| share_of((totals.time_ns > 0).then(|| ns / totals.time_ns as f64 * 100.0));
-    // What stays is as it is: only what goes is worth a figure.
+    // Figures are shown only for exits that would be avoided.
     let going = |row: &PredictedRow, text: String| {
         if row.fate() == Fate::Stays { String::new() } else { text }
     };
@@ -128,7 +128,7 @@ fn fate(row: &PredictedRow) -> &'static str {
     }
 }
 
-/// From the least to the most a second; nothing where they are one.
+/// The range of rates; empty if it is a single value.
 fn rates(range: Range, seconds: f64) -> String {
     if range.is_exact() || seconds <= 0.0 {
         return String::new();
@@ -137,7 +137,7 @@ fn rates(range: Range, seconds: f64) -> String {
     format!("{}–{}", figure(range.low), figure(range.high))
 }
 
-/// What a reader should know beyond the table.
+/// Remarks below the table.
 fn remarks(prediction: &Prediction, profile: &Profile) -> Vec<String> {
     let mut remarks: Vec<String> =
         prediction.already.iter().map(|already| active(already, profile)).collect();

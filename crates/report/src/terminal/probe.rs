@@ -1,4 +1,4 @@
-//! The tables of `exitless probe`: how the cycles spread, and which exits an operation took.
+//! The tables of `exitless probe`: the distribution of cycles, and the exits of an operation.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use super::tables::{Line, drawn};
 use super::{NARROWEST, wrapped};
 use crate::figure;
 
-/// Exits rarer than this in one operation are the host's own interrupts and not worth a word.
+/// Rarer exits of an operation are the host's own interrupts and are left out.
 const RAREST: f64 = 0.005;
 
-/// What the micro VM's measures cost, in each arm that the host has.
+/// The costs of the micro VM's measures, in each available arm.
 ///
-/// No line is wider than `width` columns where `width` is at least 80.
+/// No line is wider than `width` columns if `width` is at least 80.
 pub fn probe(outcome: &Outcome, recording: &Recording, width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut text = wrapped("Cost of one operation in TSC cycles", width, "", "");
@@ -66,7 +66,7 @@ fn compact(value: f64) -> String {
     }
 }
 
-/// By the tracepoint's reasons where there are any, else by what KVM's statistics tell apart.
+/// Exits by the tracepoints' reasons if known, else by KVM's statistics.
 fn exits(run: &CountedRun) -> String {
     let operations = run.operations() as f64;
     let counted: Vec<(String, u64)> = match &run.exits {

@@ -12,8 +12,8 @@ use crate::quantity::{counted, share, share_of, time, time_of};
 
 /// The exits of `recordings` in the rows of `table`, which was made of their profile.
 ///
-/// No line is wider than `width` columns where `width` is at least 80; columns that matter less are left out
-/// for it. Without `colour` there is no escape sequence in it.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
+/// that. Without `colour` it has no escape sequences.
 #[must_use]
 pub fn profile(recordings: &Recordings, table: &Table, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -47,7 +47,7 @@ fn columns(recordings: &Recordings, table: &Table) -> Vec<Column> {
     let quantile = |at: f64| cells(&|exits| time_of(exits.handling.quantile_ns(at)));
 
     columns.push(Column::figures("samples", cells(&|exits| count(exits.handling.count()))));
-    // Exits that the recording ends with are in the notes, and not worth a column.
+    // Exits at the end of the recording are in the notes, and do not justify a column.
     let without_time = table.total().count.saturating_sub(table.total().handling.count());
     if without_time > recordings.profile.losses.exits_at_the_end {
         columns.push(Column::figures("seen", cells(&|exits| count(exits.count))).may_go(2));
@@ -67,7 +67,7 @@ fn columns(recordings: &Recordings, table: &Table) -> Vec<Column> {
     columns
 }
 
-/// What the rows are told apart by; the first of these columns names the sums too.
+/// The columns that identify rows; the first one also names the sums.
 fn names(recordings: &Recordings, table: &Table) -> Vec<Column> {
     let grouping = table.grouping();
     let rows = || table.rows().iter().map(|row| row.key);

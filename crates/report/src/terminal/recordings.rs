@@ -1,4 +1,4 @@
-//! What recordings say of themselves, and what is missing from them.
+//! Facts of recordings, and the data that they lack.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use crate::figure::{self, count};
 use crate::json::lost_percent;
 use crate::quantity::{counted, rate, share, whole_time};
 
-/// Room for the words on the left.
+/// The width of the labels on the left.
 const LABEL: usize = 11;
 
-/// Which recordings these are, how long they lasted, and what is wrong with them.
+/// The recordings, their duration, and their faults.
 pub(super) fn head(recordings: &Recordings, width: usize, colour: bool) -> String {
     let mut text = String::new();
     for file in &recordings.files {
@@ -33,7 +33,7 @@ pub(super) fn head(recordings: &Recordings, width: usize, colour: bool) -> Strin
     text
 }
 
-/// Where recordings are damaged; by name where there are several.
+/// The places of damage; with file names if there are several.
 fn damages(recordings: &Recordings) -> Vec<String> {
     let of = |file: &Recording| {
         let damage = file.damage.as_ref()?;
@@ -44,7 +44,7 @@ fn damages(recordings: &Recordings) -> Vec<String> {
     recordings.files.iter().filter_map(of).collect()
 }
 
-/// What makes the figures worse, for outputs that have no room for it: losses, damage and warnings, a sentence each.
+/// Doubts about the figures, for outputs without room for them: losses, damage and warnings, a sentence each.
 #[must_use]
 pub fn doubts(recordings: &Recordings) -> Vec<String> {
     let lost = (recordings.profile.losses.lost_events > 0).then(|| format!("Lost: {}", lost(recordings)));
@@ -60,7 +60,7 @@ pub(super) fn line(label: &str, said: &str, width: usize) -> String {
 
 const NO_BREAK: &str = "\u{a0}";
 
-/// A figure and its unit are not to be on two lines.
+/// Keeps a figure and its unit on one line.
 fn kept_together(text: &str) -> String {
     let is_unit = |word: &str| {
         matches!(word.trim_end_matches([',', ';', '.', ':', ')']), "ns" | "µs" | "ms" | "s" | "M/s" | "%")
@@ -83,7 +83,7 @@ fn alarming(text: &str, colour: bool) -> String {
     text.lines().map(|line| format!("\u{1b}[1;31m{line}\u{1b}[0m\n")).collect()
 }
 
-/// What Linux calls a host that was given no name.
+/// Linux's name of a host without a name.
 const NAMELESS: &str = "(none)";
 
 pub(super) fn named(file: &Recording) -> String {
@@ -98,7 +98,7 @@ pub(super) fn named(file: &Recording) -> String {
     format!("{} ({})", file.name, said.join("; "))
 }
 
-/// What was asked for, where it is not everything.
+/// The selected part, if it is not everything.
 fn part(recordings: &Recordings) -> Option<String> {
     let selection = &recordings.selection;
     let mut said: Vec<String> = Vec::new();
@@ -113,7 +113,7 @@ fn part(recordings: &Recordings) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-/// The time asked for, where it is not all of it.
+/// The selected time, if it is not all.
 pub(crate) fn window(options: Options) -> Option<String> {
     match (options.from_ns, options.to_ns) {
         (None, None) => None,
@@ -176,7 +176,7 @@ fn lost(recordings: &Recordings) -> String {
     )
 }
 
-/// What a reader should know of the recordings beyond their head, a sentence or two each.
+/// Notes on the recordings in addition to their head, a sentence or two each.
 pub(crate) fn notes(recordings: &Recordings) -> Vec<String> {
     let mut notes = warnings(recordings);
     notes.extend(losses(&recordings.profile));
@@ -213,7 +213,7 @@ fn losses(profile: &Profile) -> Vec<String> {
         ..
     } = profile.losses;
     let vcpus = profile.vcpus().len() as u64;
-    // A vCPU that ran when the recording began has one.
+    // A vCPU that was running at the start of the recording has one.
     let entries = if entries_without_exit > vcpus { entries_without_exit } else { 0 };
     let without_time = [
         (
@@ -244,7 +244,7 @@ fn losses(profile: &Profile) -> Vec<String> {
     notes
 }
 
-/// The notes as a list with a title, or nothing.
+/// The notes as a list with a title; empty without notes.
 pub(super) fn listed(notes: &[String], width: usize) -> String {
     if notes.is_empty() {
         return String::new();
@@ -254,7 +254,7 @@ pub(super) fn listed(notes: &[String], width: usize) -> String {
     text
 }
 
-/// Whose exits a row counts: the VM's number with its name.
+/// The VM of a row: its number with its name.
 pub(super) fn vm(number: Option<u32>, profile: &Profile) -> String {
     let Some(number) = number else { return figure::NONE.to_owned() };
     match profile.names.get(&number) {

@@ -1,4 +1,4 @@
-//! What `exitless restore` undid, and what the journal keeps.
+//! The changes that `exitless restore` undid, and those that the journal keeps.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use knobs::{Change, Damage, Entry, Outcome, Progress, Recorded, Restored};
 
 use super::{NARROWEST, wrapped};
 
-/// What became of each change, the newest first.
+/// The result for each change, the newest first.
 #[must_use]
 pub fn restored(restored: &Restored, width: usize) -> String {
     let width = width.max(NARROWEST);

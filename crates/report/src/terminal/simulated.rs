@@ -1,4 +1,4 @@
-//! What `exitless iocm simulate` came to.
+//! The result of `exitless iocm simulate`.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::columns::{Column, drawn};
 use crate::figure::{NONE, count, printable};
 use crate::quantity::{share, time};
 
-/// The phases of a replay with what was served of all that was offered, and below them what it comes to.
+/// The phases of a replay with the served share of offered work, and the sums below.
 ///
-/// No line is wider than `width` columns where `width` is at least 80; columns that matter less are left out for it.
-/// Without `colour` there is no escape sequence in it.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
+/// that. Without `colour` it has no escape sequences.
 #[must_use]
 pub fn simulated(outcome: &Outcome, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);

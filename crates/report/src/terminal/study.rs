@@ -1,4 +1,4 @@
-//! Studies on the terminal: tables first, the answer last, where the eye is.
+//! Studies on the terminal: tables first, the answer last, next to the prompt.
 
 mod difference;
 mod tables;
@@ -13,7 +13,8 @@ use crate::studied::below_by_chance;
 
 /// The findings: main figures, gains, CPU, exits by reason, doubts, and the verdict last.
 ///
-/// No line is wider than `width` columns where `width` is at least 80. Without `colour` there is no escape sequence in it.
+/// No line is wider than `width` columns if `width` is at least 80. Without `colour` it has no escape
+/// sequences.
 pub fn study(findings: &Findings, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     let mut text = wrapped(&format!("{}: {}", findings.study.title, findings.study.question), width, "", "");
@@ -56,7 +57,7 @@ pub fn study(findings: &Findings, width: usize, colour: bool) -> String {
     text
 }
 
-/// How many comparisons, and how many of them chance makes.
+/// The number of comparisons, and the number expected to look like differences by chance.
 fn chance(findings: &Findings) -> String {
     let made = &findings.multiplicity;
     let mut text = format!(

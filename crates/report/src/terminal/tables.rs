@@ -1,4 +1,4 @@
-//! Rows and columns: a name on the left, which gives way where room is short, and figures that do not.
+//! Tables with a name on the left, which is folded if room is short, and figures, which are not.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent};
@@ -9,11 +9,11 @@ use probe::run::Arm;
 use crate::compared;
 use crate::figure::{self, NONE};
 
-/// Columns are this far apart.
+/// The gap between columns.
 const GAP: usize = 2;
 const NARROWEST_NAME: usize = 12;
 
-/// A name and its figures; the style belongs to the whole row, the colour to the cell of that number.
+/// A name and its figures; the style applies to the whole row, the colour to the cell with that index.
 pub(super) struct Line {
     cells: Vec<String>,
     bold: bool,
@@ -26,7 +26,7 @@ impl Line {
     }
 }
 
-/// What each operation costs.
+/// The cost of each operation.
 pub(super) fn costs(outcome: &Outcome, width: usize, colour: bool) -> String {
     match figure::only_arm(&outcome.arms) {
         None => {
@@ -77,7 +77,7 @@ fn alone(row: &MeasureOutcome, arm: Arm) -> Line {
     Line::plain(cells)
 }
 
-/// The change of each measure at each cost of a switch; `None` where one cost was measured.
+/// The change of each measure at each cost of a switch; `None` if only one cost was measured.
 pub(super) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Option<String> {
     let rows: Vec<_> = outcome
         .measures
@@ -100,7 +100,7 @@ pub(super) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Optio
     Some(drawn(&header, rows.iter().map(line).collect(), width, colour))
 }
 
-/// Exits by reason with their sums; `None` where nothing was counted.
+/// Exits by reason with their sums; `None` if nothing was counted.
 pub(super) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<String> {
     let totals = &outcome.exits;
     let only = figure::only_arm(&outcome.arms);
@@ -152,7 +152,7 @@ pub(super) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<Str
     (!lines.is_empty()).then(|| drawn(header, lines, width, colour))
 }
 
-/// A table without frames, at most `width` columns wide.
+/// A table without borders, at most `width` columns wide.
 pub(super) fn drawn(header: &[&str], lines: Vec<Line>, width: usize, colour: bool) -> String {
     let widest = |column: usize| {
         let cells = lines.iter().map(|line| line.cells[column].chars().count());
@@ -187,7 +187,7 @@ pub(super) fn drawn(header: &[&str], lines: Vec<Line>, width: usize, colour: boo
     }
     let last = header.len() - 1;
     for (index, column) in table.column_iter_mut().enumerate() {
-        // One of the two columns of a gap is the border's, which is blank.
+        // One of the two columns of a gap belongs to the border, which is blank.
         column.set_padding((0, u16::from(index != last)));
         if index > 0 {
             column.set_cell_alignment(CellAlignment::Right);

@@ -11,32 +11,32 @@ use super::{NARROWEST, wrapped};
 use crate::figure::printable;
 use crate::quantity::{counted, per_second, share, whole_time};
 
-/// The least that a curve is drawn in, columns.
+/// The least width of a curve, in columns.
 const NARROWEST_CURVE: usize = 20;
-/// Columns are this far apart.
+/// The gap between columns.
 const GAP: usize = 2;
 const PEAK: &str = "peak";
 const MEAN: &str = "mean";
-/// Names beyond this give way to the curve.
+/// The width of names above which they are cut in favour of the curve.
 const WIDEST_NAME: usize = 24;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
 
-/// What the terminal can show.
+/// The capabilities of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
     /// Columns.
     pub width: usize,
-    /// Whether escape sequences may be written.
+    /// Escape sequences are allowed.
     pub colour: bool,
-    /// Whether nothing but ASCII may be written.
+    /// Only ASCII is allowed.
     pub ascii: bool,
 }
 
-/// The course of the exits of `recordings`: a line a row of `rows`, which was made of them by `grouping`, with
-/// the rate of exits or the share of time that handling took, as `figure` says.
+/// The course of the exits of `recordings`: a line for each of `rows`, which were made of them by `grouping`,
+/// with the rate of exits or the share of handling time, as `figure` says.
 ///
-/// No line is wider than the screen where that is at least 80 columns wide.
+/// No line is wider than the screen if that has at least 80 columns.
 #[must_use]
 pub fn timeline(
     recordings: &Recordings,
@@ -110,7 +110,7 @@ fn curves(
     let names_width: usize =
         names.iter().map(|(title, cells)| widest(cells).min(WIDEST_NAME).max(title.len()) + GAP).sum();
 
-    // The narrower the columns, the higher the peaks, and the wider their figures.
+    // Narrower columns have higher peaks, whose figures are wider.
     let mut figures_width = 0;
     let (columns, drawn_lines) = loop {
         let room = screen.width.saturating_sub(names_width + figures_width).max(NARROWEST_CURVE);
@@ -158,7 +158,7 @@ fn draw(
     figure: TimelineFigure,
     screen: Screen,
 ) -> Drawn {
-    // A rate, or a share of the time of the vCPUs that the line is about.
+    // A rate, or a share of the time of the line's vCPUs.
     let scaled = |sum: u64, ns: u64| match figure {
         TimelineFigure::Exits => sum as f64 / ns as f64 * 1e9,
         TimelineFigure::Time => sum as f64 / ns as f64 / vcpus(recordings, line.whose) * 100.0,
@@ -183,7 +183,7 @@ fn name_columns(lines: &[Line], grouping: &Grouping) -> Vec<(&'static str, Vec<S
             (title, lines.iter().map(|line| line.names[at].clone().unwrap_or_default()).collect())
         })
         .collect();
-    // The rest has its name in whichever column comes first.
+    // The name of the rest is in the first column.
     if let ([only], false) = (&mut columns[..], grouping.tells_vms_apart()) {
         for (cell, line) in only.1.iter_mut().zip(lines) {
             if let [Some(rest), None] = &line.names {
@@ -198,7 +198,7 @@ fn widest(cells: &[String]) -> usize {
     cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0)
 }
 
-/// How many vCPUs there are of those that a line is about.
+/// The number of vCPUs of a line.
 fn vcpus(recordings: &Recordings, whose: Whose) -> f64 {
     let numbers = recordings.profile.vcpus().iter().map(|exits| exits.vcpu);
     let is_one = |vcpu: &exits::Vcpu| whose == Whose::Everyone || vcpu.vm == whose.vm();
@@ -211,7 +211,7 @@ pub(crate) const fn levels(ascii: bool) -> [char; 8] {
     if ascii { ASCII } else { BLOCKS }
 }
 
-/// Eight heights up to `peak`; what is not nothing is seen.
+/// Values as characters of eight heights up to `peak`; a value above zero is always visible.
 pub(crate) fn curve(values: &[f64], peak: f64, levels: [char; 8]) -> String {
     let level = |value: f64| {
         if value <= 0.0 || peak <= 0.0 {
@@ -223,7 +223,7 @@ pub(crate) fn curve(values: &[f64], peak: f64, levels: [char; 8]) -> String {
     values.iter().map(|&value| level(value)).collect()
 }
 
-/// From zero on the left to the length on the right.
+/// The time axis, from zero to the duration.
 fn axis(observed: Span, columns: usize) -> String {
     let end = whole_time(observed.length_ns());
     format!("0{end:>width$}", width = columns.saturating_sub(1))
@@ -244,7 +244,7 @@ fn legend(columns: &[Slices], figure: TimelineFigure) -> String {
     format!("A column is {step}; each line has its own scale, up to its peak.{unit}")
 }
 
-/// The same in ASCII alone, character by character.
+/// The text in ASCII only, character by character.
 pub(crate) fn to_ascii(text: &str) -> String {
     let replaced = |c: char| match c {
         c if c.is_ascii() => c,

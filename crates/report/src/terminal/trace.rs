@@ -16,11 +16,11 @@ use super::wrapped;
 use crate::figure::{self, printable};
 use crate::quantity::counted;
 
-/// Columns of a VM's name with its vCPU.
+/// The width of a VM's name with its vCPU.
 const NAME: usize = 15;
-/// Columns of the longest kind.
+/// The width of the longest kind.
 const KIND: usize = 16;
-/// Explanations are this wide, and begin under the VM's name.
+/// The width of explanations, which are indented to the VM's name.
 const WIDTH: usize = 80;
 const INDENT: &str = "             ";
 
@@ -37,14 +37,14 @@ pub struct TraceLines {
 }
 
 impl TraceLines {
-    /// With escape sequences or without.
+    /// `colour` allows escape sequences.
     #[must_use]
     pub fn new(colour: bool) -> Self {
         Self { colour, explained: BTreeSet::new() }
     }
 
-    /// One event: one line, and after the first time that an inhibit reason is set what sets it and what takes
-    /// it away, indented.
+    /// One event: a line, and when an inhibit reason is set for the first time its causes and fixes,
+    /// indented.
     pub fn event(&mut self, occurrence: &Occurrence) -> String {
         let what = &occurrence.event.what;
         let shown = details(what);
@@ -63,7 +63,7 @@ impl TraceLines {
         text
     }
 
-    /// Events that found no room.
+    /// Events that were lost.
     #[must_use]
     pub fn lost(&self, loss: &Loss) -> String {
         let place = loss.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
@@ -87,19 +87,19 @@ impl TraceLines {
 
     fn explanation(&self, reason: InhibitReason) -> String {
         let rest = format!("{INDENT}  ");
-        // An option of a command that is cut at its hyphen cannot be copied.
+        // An option that is broken at its hyphen could not be copied.
         let options = Options::new(WIDTH)
             .initial_indent(INDENT)
             .subsequent_indent(&rest)
             .word_splitter(WordSplitter::NoHyphenation)
             .word_separator(WordSeparator::AsciiSpace);
-        let facts = [format!("set when {}", reason.set_by()), format!("cure: {}", reason.cure())];
+        let facts = [format!("set when {}", reason.set_by()), format!("fix: {}", reason.cure())];
         let text: String = facts.iter().map(|fact| textwrap::fill(fact, &options) + "\n").collect();
         text.lines().map(|line| format!("{}\n", self.painted(line, Some(DIM)))).collect()
     }
 }
 
-/// What a trace begins with: what is traced, and what cannot be and why.
+/// The start of a trace: the kinds that are traced, and those that cannot be, with reasons.
 #[must_use]
 pub fn trace_beginning(kinds: &[EventKind], missing: &[Missing]) -> String {
     let listed = |kinds: &[EventKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
@@ -110,7 +110,7 @@ pub fn trace_beginning(kinds: &[EventKind], missing: &[Missing]) -> String {
     text
 }
 
-/// What a trace ends with: events by kind, and what was lost or left out.
+/// The end of a trace: events by kind, and lost or omitted events.
 #[must_use]
 pub fn trace_summary(summary: &Summary) -> String {
     let total: u64 = summary.events.values().sum();
@@ -139,13 +139,13 @@ pub fn trace_summary(summary: &Summary) -> String {
     wrapped(&text, WIDTH, "", "")
 }
 
-/// Hours, minutes, seconds and milliseconds of UTC.
+/// Time of day in UTC, to the millisecond.
 fn time_of_day(wall: SystemTime) -> String {
     let text = humantime::format_rfc3339_millis(wall).to_string();
     text.get(11..23).unwrap_or(&text).to_owned()
 }
 
-/// The VM's name, or the process that runs it, with the vCPU after a stroke.
+/// The VM's name, or its process, with the vCPU after a slash.
 fn whose(occurrence: &Occurrence) -> String {
     let name = match &occurrence.owner {
         Some(owner) => match &owner.vm {
@@ -208,7 +208,7 @@ fn inhibit(report: &InhibitReport) -> String {
     let set = report.change.set;
     let mut text = format!("{} {}", if set { "set" } else { "cleared" }, report.reason);
     match &report.state {
-        // What holds was told with the change before.
+        // The state is unchanged and was shown before.
         _ if report.changed == Some(false) => text += ": no change",
         InhibitState::Active => text += ": active",
         InhibitState::Unknown => {}
@@ -226,7 +226,7 @@ fn inhibit(report: &InhibitReport) -> String {
     text
 }
 
-/// "0xfd to 1", "NMI to LDR 0x3", "SIPI 0x9a to 1".
+/// An IPI: "0xfd to 1", "NMI to LDR 0x3", "SIPI 0x9a to 1".
 fn ipi(ipi: &Ipi) -> String {
     let vector = ipi.vector;
     let what = match ipi.mode {

@@ -16,10 +16,10 @@ use crate::quantity::counted;
 /// Width of the first column of a VM's lines.
 const LABEL: usize = 16;
 
-/// The verdict on each VM with what it rests on, the host's side first and the sum of all last.
+/// The verdict on each VM with its evidence, the host first and the sum last.
 ///
-/// No line is wider than `width` columns where `width` is at least 80. Without `colour` there is no escape sequence in
-/// it.
+/// No line is wider than `width` columns if `width` is at least 80. Without `colour` it has no escape
+/// sequences.
 #[must_use]
 pub fn verification(seen: &Verification, width: usize, colour: bool) -> String {
     let page = Page { width: width.max(NARROWEST), colour };
@@ -72,12 +72,10 @@ fn conclusion(seen: &Verification) -> String {
                      it on."
                 ),
             },
-            (Some(_), _) => "No VM was found, and what a new one would get cannot be told.".to_owned(),
-            (None, _) => {
-                "No VM was found, so that nothing can be told; --provoke tells what a new one would \
+            (Some(_), _) => "No VM was found, and whether a new one would have it is unknown.".to_owned(),
+            (None, _) => "No VM was found, so the state is unknown; --provoke shows what a new one would \
                           get."
-                    .to_owned()
-            }
+                .to_owned(),
         };
     }
     let total = seen.vms.len();
@@ -185,10 +183,10 @@ impl Page {
             };
             text += &self.line("  set by", &known.set_by);
             for cure in &known.cures {
-                text += &self.line("  mend", &format!("{}: {}", cure.place.name(), cure.change));
+                text += &self.line("  fix", &format!("{}: {}", cure.place.name(), cure.change));
             }
             if known.cures.is_empty() {
-                text += &self.line("  mend", known.next.as_deref().unwrap_or(known.reason.cure()));
+                text += &self.line("  fix", known.next.as_deref().unwrap_or(known.reason.cure()));
             }
         }
         text += &self.line("IPIs", &ipis(vm.ipi_virtualization, seen.host.enable_ipiv));

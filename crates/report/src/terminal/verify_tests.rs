@@ -90,7 +90,7 @@ fn all(vms: Vec<VmVerification>, status: Status) -> Verification {
     }
 }
 
-/// Without the breaks of its lines.
+/// The text without its line breaks.
 fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -119,7 +119,7 @@ fn an_inhibited_vm_is_told_its_reason_its_cure_and_the_evidence() {
 fn a_quiet_host_is_told_what_to_do_and_a_micro_vm_is_kept_apart() {
     let quiet = all(Vec::new(), Status::Unknown);
     let text = verification(&quiet, 80, false);
-    assert!(flat(&text).ends_with("--provoke tells what a new one would get."), "{text}");
+    assert!(flat(&text).ends_with("--provoke shows what a new one would get."), "{text}");
     let provoked = Provoked {
         status: Status::Active,
         why: None,
@@ -145,7 +145,7 @@ fn a_vm_on_a_cpu_without_avic_is_not_told_to_load_the_module_with_it() {
     seen.host.interrupt_virtualization.as_mut().unwrap().available = Availability::No(why.to_owned());
     seen.host.interrupt_virtualization.as_mut().unwrap().next = Some(next.to_owned());
     let text = flat(&verification(&seen, 80, false));
-    assert!(text.contains(&format!("set by {why}")) && text.contains(&format!("mend {next}")), "{text}");
+    assert!(text.contains(&format!("set by {why}")) && text.contains(&format!("fix {next}")), "{text}");
     assert!(!text.contains("options kvm_amd"), "{text}");
     let text = flat(&verification(&Verification { vms: Vec::new(), ..seen }, 80, false));
     assert!(text.contains(next) && !text.contains("the module has it off"), "{text}");

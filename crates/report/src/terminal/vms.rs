@@ -10,10 +10,10 @@ use crate::figure::{NONE, count, printable};
 use crate::quantity::{counted, per_second, whole_time};
 use crate::{Counted, Running};
 
-/// The VMs, each with its counters where they were read, and what could not be seen.
+/// The VMs, each with its counters if they were read, and notes on those that could not be examined.
 ///
-/// No line is wider than `width` columns where `width` is at least 80; columns that matter less are left out for
-/// it. Without `colour` there is no escape sequence in it.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
+/// that. Without `colour` it has no escape sequences.
 #[must_use]
 pub fn vms(running: &Running<'_>, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -62,12 +62,12 @@ fn vmm(vm: &Vm) -> String {
 
 fn started(vm: &Vm) -> String {
     let time = vm.started.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
-    // Years that the format has no room for are nobody's.
+    // The format has no room for later years.
     let time = time.filter(|_| vm.started.is_some_and(|seconds| seconds < 253_402_300_800));
     time.map_or_else(|| NONE.to_owned(), |time| humantime::format_rfc3339_seconds(time).to_string())
 }
 
-/// "138-140, 144"; a dash for none.
+/// Ranges of numbers: "138-140, 144"; a dash for none.
 fn ranges(numbers: impl Iterator<Item = i32>) -> String {
     let mut numbers: Vec<i32> = numbers.collect();
     numbers.sort_unstable();
@@ -120,7 +120,7 @@ fn counters(one: &Counted, width: usize, colour: bool) -> String {
     text + &wrapped(&by_vcpu(statistics, statistics.total.len() - names.len()), width, "", "")
 }
 
-/// The number of all exits first, those of a kind next.
+/// The order of counters: all exits first, then those of a kind.
 fn rank(name: &str) -> u8 {
     match name {
         "exits" => 0,

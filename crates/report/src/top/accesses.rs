@@ -1,8 +1,8 @@
-//! What exit reasons mean to the page: which are sleep, and which are about a port, an address or a register.
+//! Properties of exit reasons for the page: sleep, and the kind of access.
 
 use exits::{Access, AccessKind, Direction, ExitReason, Isa};
 
-/// Whether the guest had nothing to do: what follows until its next entry is sleep, not work of the host.
+/// Tests whether the guest was idle: the time until its next entry is sleep, not work of the host.
 ///
 /// Codes: Intel SDM volume 3, appendix C; AMD64 APM volume 2, appendix C; `arch/x86/include/uapi/asm/svm.h` for the
 /// idle loop of a CPU of an encrypted guest.
@@ -13,17 +13,17 @@ pub(super) fn is_sleep(reason: ExitReason) -> bool {
     }
 }
 
-/// The accesses that exits of a reason are about.
+/// The accesses of exits with a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Accesses {
-    /// What they are called.
+    /// Their title.
     pub(super) title: &'static str,
     kinds: &'static [AccessKind],
     direction: Option<Direction>,
 }
 
 impl Accesses {
-    /// `None` for a reason that is about no port, address or register.
+    /// `None` for a reason without a port, address or register.
     pub(super) fn of(reason: ExitReason) -> Option<Self> {
         const PORTS: (&str, &[AccessKind]) = ("port", &[AccessKind::Port]);
         const ADDRESSES: (&str, &[AccessKind]) =
@@ -37,9 +37,9 @@ impl Accesses {
             (Isa::Vmx, 31) => (MSRS, Some(Direction::Read)),
             (Isa::Vmx, 32) => (MSRS, Some(Direction::Write)),
             (Isa::Svm, 0x7c) => (MSRS, None),
-            // APIC access, virtualized EOI, APIC write.
+            // APIC access, virtualized EOI, and APIC write.
             (Isa::Vmx, 44 | 45 | 56) | (Isa::Svm, 0x402) => (REGISTERS, None),
-            // An APIC in xAPIC mode whose page is not mapped is an address like others.
+            // For an APIC in xAPIC mode whose page is not mapped, the access is to an address like others.
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => (ADDRESSES, None),
             (Isa::Svm, 0x8000_0001) => (ADDRESSES, Some(Direction::Read)),
             (Isa::Svm, 0x8000_0002) => (ADDRESSES, Some(Direction::Write)),
@@ -49,7 +49,8 @@ impl Accesses {
         Some(Self { title, kinds, direction })
     }
 
-    /// Whether it is one of them, or may be: what became of those that were too many to be kept apart is not known.
+    /// Tests whether it is, or may be, one of them: accesses beyond the limit of separate ones are of unknown
+    /// kind.
     pub(super) fn include(self, access: Access) -> bool {
         let direction = match access {
             Access::Port { direction, .. }

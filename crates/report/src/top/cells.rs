@@ -10,15 +10,15 @@ use super::state::Top;
 use crate::figure::NONE;
 use crate::quantity;
 
-/// What most rates, shares, times and numbers fit in.
+/// The width of most rates, shares, times and numbers.
 const RATE: usize = 8;
 const SHARE: usize = 6;
 const TIME: usize = 7;
 const NUMBER: usize = 0;
-/// The narrowest curve.
+/// The least width of a curve.
 const NARROWEST_CURVE: usize = 8;
 
-/// The columns of the page that is shown.
+/// The columns of the current page.
 pub(super) fn columns(top: &Top, rows: &[Row]) -> Vec<Column> {
     let sort = top.view().sort();
     let by = Columns { top, rows, ns: top.shown_ns(), sort };
@@ -30,7 +30,7 @@ pub(super) fn columns(top: &Top, rows: &[Row]) -> Vec<Column> {
     }
 }
 
-/// A share of time. More than all of it is time of a handling, or a sleep, that began before the interval.
+/// A share of time. Above 100 % it includes the time of an exit that began before the interval.
 pub(super) fn share(percent: f64) -> String {
     if percent > 100.5 { ">100 %".to_owned() } else { quantity::share(percent) }
 }
@@ -52,7 +52,7 @@ impl Columns<'_> {
             crate::figure::printable(known.unwrap_or("?"))
         };
         let mut columns = vec![self.names("VM", 10, None, &|row| row.name.clone(), Some(Sort::Name))];
-        // A VM without a name is called by its process.
+        // The process stands for the name of a VM without one.
         if self.rows.iter().any(is_named) {
             columns.push(self.figures(("pid", NUMBER), Some(1), &process, None));
         }

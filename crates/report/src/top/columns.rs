@@ -1,4 +1,4 @@
-//! Columns of lines: which there is room for, and how wide they are.
+//! Columns of lines: the selection that fits, and their widths.
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -7,18 +7,17 @@ use textwrap::core::display_width;
 
 use crate::figure::elided;
 
-/// From this width on columns are two apart.
+/// The width from which the gap between columns is two.
 const WIDE: usize = 100;
 
-/// What a column is made of.
+/// The content of a column.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
-    /// Names on the left that may be shortened to so many columns.
+    /// Names, left-aligned, that may be cut to this width.
     Names(Vec<String>, usize),
-    /// Figures on the right, never shortened, in at least so many columns: a table whose columns move with its figures
-    /// cannot be read.
+    /// Figures, right-aligned, never cut, at least this wide: columns must not move with their figures.
     Figures(Vec<String>, usize),
-    /// Curves over time, at least so wide; their points are made when it is known how wide.
+    /// Curves over time, at least this wide; their points are computed when the width is known.
     Curves(usize),
 }
 
@@ -27,9 +26,9 @@ pub(super) enum Content {
 pub(super) struct Column {
     pub(super) title: String,
     pub(super) content: Content,
-    /// Of those that may be left out the lowest goes first.
+    /// The column with the lowest rank is left out first; `None` is always kept.
     pub(super) rank: Option<u8>,
-    /// Whether the lines are ordered by it.
+    /// The lines are ordered by it.
     pub(super) is_sorted_by: bool,
 }
 
@@ -52,12 +51,12 @@ impl Column {
     }
 }
 
-/// Between columns.
+/// The gap between columns.
 pub(super) const fn gap(width: usize) -> usize {
     if width >= WIDE { 2 } else { 1 }
 }
 
-/// The columns that there is room for, each with its width: names get what they need, curves all the rest.
+/// The columns that fit, each with its width: names get what they need, curves the rest.
 pub(super) fn fitted(mut columns: Vec<Column>, width: usize) -> Vec<(Column, usize)> {
     let gap = gap(width);
     let least = |columns: &[Column]| {
@@ -76,7 +75,7 @@ pub(super) fn fitted(mut columns: Vec<Column>, width: usize) -> Vec<(Column, usi
             (column, wide)
         })
         .collect();
-    // In turn, so that no long name takes it all.
+    // In turn, so that one long name does not take all.
     while spare > 0 {
         let short = fitted.iter_mut().filter(|(column, wide)| *wide < column.natural());
         let given = short.take(spare).map(|(_, wide)| *wide += 1).count();
@@ -92,7 +91,7 @@ pub(super) fn fitted(mut columns: Vec<Column>, width: usize) -> Vec<(Column, usi
     fitted
 }
 
-/// How wide the curves are, where there are some.
+/// The width of the curves, if there are any.
 pub(super) fn curve_width(fitted: &[(Column, usize)]) -> Option<usize> {
     fitted.iter().find(|(column, _)| matches!(column.content, Content::Curves(_))).map(|&(_, wide)| wide)
 }

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use exits::{Key, Profile, What, Whose};
 
-/// So many intervals a curve shows, as far as it has room for them.
+/// The most intervals that a curve shows.
 pub(super) const SHOWN: usize = 120;
-/// A curve's oldest column may begin before what it is to show.
+/// The intervals kept: a curve's oldest column may begin before the first one shown.
 const KEPT: usize = 2 * SHOWN;
 
-/// How many exits of each kind there were in each of the last intervals.
+/// The number of exits of each kind in each of the last intervals.
 #[derive(Debug, Default)]
 pub(super) struct Courses {
     /// Lengths of the intervals, nanoseconds, the latest last.
     lengths_ns: VecDeque<u64>,
-    /// Counts in the intervals, the latest last; what is missing in front is nothing.
+    /// Counts in the intervals, the latest last; missing ones at the front are zero.
     counts: BTreeMap<Key, VecDeque<u32>>,
-    /// How many intervals there have been in all.
+    /// The number of all intervals.
     intervals: u64,
 }
 
@@ -42,7 +42,7 @@ impl Courses {
         self.counts.retain(|_, counts| is_seen(counts));
     }
 
-    /// What there were exits of in the intervals that are shown.
+    /// The keys with exits in the intervals that are kept.
     pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
         self.counts.keys().copied()
     }
@@ -52,8 +52,8 @@ impl Courses {
         self.counts.retain(|key, _| key.whose == Whose::Everyone || key.whose.vm() != vm);
     }
 
-    /// Exits a second in at most so many columns, the latest last. A column keeps its intervals while it moves to the
-    /// left, so that only the last one changes its height.
+    /// Exits a second in at most so many columns, the latest last. A column keeps its intervals while it
+    /// moves to the left, so that only the last one changes its height.
     pub(super) fn rates(&self, key: Key, columns: usize) -> Vec<f64> {
         let Some(counts) = self.counts.get(&key) else { return Vec::new() };
         let a_column = intervals_a_column(columns) as u64;
@@ -71,7 +71,7 @@ impl Courses {
     }
 }
 
-/// How many intervals make a column where there is room for so many columns.
+/// The number of intervals in a column for this many columns.
 pub(super) fn intervals_a_column(columns: usize) -> usize {
     SHOWN.div_ceil(columns.max(1))
 }
@@ -118,7 +118,7 @@ mod tests {
         courses.add(&profile(1, 100), 1_000_000_000);
         courses.add(&profile(1, 100), 500_000_000);
         assert_eq!(courses.rates(EVERYONE, SHOWN), [100.0, 200.0]);
-        // Sixty intervals a column: both are in one.
+        // With sixty intervals in a column, both are in one.
         let [rate] = courses.rates(EVERYONE, 2)[..] else { panic!() };
         assert!((rate - 133.33).abs() < 0.01, "{rate}");
     }
@@ -140,7 +140,7 @@ mod tests {
         }
         assert_eq!(courses.lengths_ns.len(), KEPT);
         assert!(courses.counts.values().all(|counts| counts.len() <= KEPT));
-        // Each VM has four kinds: itself and its vCPU, as a whole and by reason.
+        // Each VM has four keys: itself and its vCPU, in total and by reason.
         assert_eq!(courses.counts.len(), 4 * SHOWN + 1);
         assert_eq!(courses.rates(EVERYONE, 40).len(), 40);
         courses.forget(Some(3 * KEPT as u32 - 1));

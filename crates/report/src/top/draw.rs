@@ -1,4 +1,4 @@
-//! The page in a frame.
+//! Draws the page.
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -12,24 +12,24 @@ use super::{cells, columns, texts};
 use crate::figure::elided;
 use crate::terminal::{curve, levels, to_ascii};
 
-/// What the terminal can show.
+/// The capabilities of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// Whether colours may be used.
+    /// Colours are allowed.
     pub colour: bool,
-    /// Whether nothing but ASCII may be written.
+    /// Only ASCII is allowed.
     pub ascii: bool,
 }
 
-/// Below this height only the lines and the totals are left.
+/// The height below which only the lines and the totals are shown.
 const LOW: u16 = 10;
-/// From this height on there are empty lines between the parts.
+/// The height from which there are empty lines between the parts.
 const HIGH: u16 = 20;
 
-/// Room for the peak of a chart.
+/// The width of a chart's peak.
 const PEAK: usize = 14;
 
-/// Draws the page. There is no size for which it fails, but from 60 columns and 10 lines on it shows what it should.
+/// Draws the page. Works at any size; complete from 60 columns and 10 lines on.
 pub fn draw(frame: &mut Frame<'_>, top: &Top, look: Look) {
     let area = frame.area();
     let mut page = Drawing { buffer: frame.buffer_mut(), area, look, y: area.y };
@@ -51,7 +51,7 @@ struct Drawing<'a> {
     buffer: &'a mut Buffer,
     area: Rect,
     look: Look,
-    /// The next line that is free.
+    /// The next free line.
     y: u16,
 }
 
@@ -123,7 +123,7 @@ impl Drawing<'_> {
         self.line(&texts::place(top), self.coloured(Color::Cyan));
     }
 
-    /// Where there is room for it behind what is on the left.
+    /// Writes text on the right, if there is room after the text on the left.
     fn on_the_right(&mut self, text: &str, from: usize, is_loud: bool) {
         let at = usize::from(self.area.width).saturating_sub(display_width(text));
         if at >= from {
@@ -158,7 +158,7 @@ impl Drawing<'_> {
             let titles = fitted.iter_mut().filter(|(column, _)| column.title.is_empty());
             titles.for_each(|(column, _)| column.title = format!("{title:>wide$}"));
         }
-        // Below the titles; the line under the cursor is always seen.
+        // Below the titles; the line under the cursor is always visible.
         let seen = usize::from(area.height).saturating_sub(1);
         let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
         let cursor = top.view().cursor(&keys);
@@ -182,7 +182,7 @@ impl Drawing<'_> {
         format!("{:>width$}", curve(rates, peak, levels(self.look.ascii)))
     }
 
-    /// Three lines high, with the peak before it.
+    /// A chart of three lines, with the peak on its left.
     fn chart(&mut self, rates: &[f64], width: usize) {
         const HEIGHT: u16 = 3;
         let peak = rates.iter().copied().fold(0.0, f64::max);
@@ -229,7 +229,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// A whole line, and on to the next.
+    /// Writes a whole line and advances to the next.
     fn line(&mut self, text: &str, style: Style) {
         self.text(0, text, style);
         self.y += 1;
@@ -253,7 +253,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Sentences matter most where they begin.
+/// Cuts a sentence at its end.
 fn elided_at_end(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -1,23 +1,23 @@
-//! The page of I/O cores: who is where, load, and what the monitor decided last.
+//! The page of I/O cores: placement, load, and the monitor's last decision.
 
 use iocm::control::rates::Rates;
 use iocm::monitor::State;
 
 use crate::terminal;
 
-/// What is known of I/O cores.
+/// The state of I/O cores.
 #[derive(Debug, Clone, Default)]
 pub struct IoCores {
-    /// What the workers of the I/O daemon did in the last interval; `None` without a daemon, and at first.
+    /// The rates of the I/O daemon's workers in the last interval; `None` without a daemon, and at first.
     pub rates: Option<Rates>,
-    /// What the monitor tells, and whether it still runs; `None` without one.
+    /// The monitor's state, and whether it still runs; `None` without one.
     pub monitor: Option<(State, bool)>,
-    /// Now, in seconds since 1970.
+    /// The current time, in seconds since 1970.
     pub now: f64,
 }
 
 impl IoCores {
-    /// Lines for so many columns.
+    /// The lines at a width.
     pub(super) fn lines(&self, width: usize) -> Vec<String> {
         let mut text = String::new();
         match &self.rates {

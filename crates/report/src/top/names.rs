@@ -1,11 +1,11 @@
-//! What lines are called.
+//! The names of lines.
 
 use exits::{Key, Vcpu, What, Whose};
 
 use super::vms::Vms;
 use crate::figure::printable;
 
-/// A VM: its name, or its process where it has none.
+/// A VM: its name, or its process if it has none.
 pub(super) fn vm(vm: Option<u32>, vms: &Vms) -> String {
     let name = vms.get(vm).and_then(|vm| vm.facts.name.as_deref());
     match (name, vm) {
@@ -24,7 +24,7 @@ pub(super) fn vcpu(vcpu: Vcpu) -> String {
     }
 }
 
-/// A line: what is not said above it.
+/// A line's name, without the part that the heading contains.
 pub(super) fn line(key: Key, vms: &Vms) -> String {
     match (key.whose, key.what) {
         (Whose::Vcpu(of), What::Everything) => vcpu(of),
@@ -33,7 +33,7 @@ pub(super) fn line(key: Key, vms: &Vms) -> String {
     }
 }
 
-/// A VM or a vCPU, whole: "web (pid 4711), vCPU 1".
+/// The full name of a VM or a vCPU: "web (pid 4711), vCPU 1".
 pub(super) fn whole(whose: Whose, vms: &Vms) -> String {
     let mut text = vm(whose.vm(), vms);
     if let (Some(process), true) = (whose.vm(), vms.get(whose.vm()).is_some_and(|vm| vm.facts.name.is_some()))

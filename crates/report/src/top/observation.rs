@@ -1,38 +1,38 @@
-//! What the page is told.
+//! The inputs of the page.
 
 use std::collections::BTreeMap;
 
 use exits::{Isa, Profile};
 
-/// How exits are counted.
+/// The source of exit counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The instruction set of the host.
     pub isa: Isa,
-    /// How the kernel's events are reached, with the reason where it is not the best way.
+    /// The mechanism by which the kernel's events are read, with the reason if it is not the best one.
     pub mechanism: String,
-    /// Events that the kernel does not give, each with the cause.
+    /// Events that the kernel does not have, each with the cause.
     pub missing: Vec<String>,
 }
 
-/// What is known of a VM beside its exits.
+/// Facts of a VM other than its exits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VmFacts {
     /// Its name.
     pub name: Option<String>,
-    /// Whether its interrupts are virtualized by hardware, in a word or two; `None` where nobody could say.
+    /// Interrupt virtualization by hardware, in a word or two; `None` if unknown.
     pub interrupt_virtualization: Option<String>,
-    /// Whether its process is no more.
+    /// Its process has ended.
     pub is_gone: bool,
 }
 
 /// One interval.
 #[derive(Debug, Clone, Default)]
 pub struct Observation {
-    /// What was counted in it. Its span is the interval.
+    /// The exits in it. Its span is the interval.
     pub profile: Profile,
-    /// Of VMs by their process; those with exits and those that were known before.
+    /// Facts of VMs by process: of those with exits and those known before.
     pub facts: BTreeMap<u32, VmFacts>,
-    /// What counting itself costs, nanoseconds an exit, where it is measured.
+    /// The cost of counting, in nanoseconds for each exit, if measured.
     pub cost_ns_per_exit: Option<f64>,
 }

@@ -1,11 +1,11 @@
-//! Where the user is.
+//! The current page and its history.
 
 use exits::{ExitReason, Key, What, Whose};
 
 use super::accesses::Accesses;
 use super::sort::Sort;
 
-/// What the lines are about.
+/// The subject of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
     /// All VMs.
@@ -14,12 +14,12 @@ pub(super) enum Page {
     Reasons(Whose),
     /// The vCPUs of a VM.
     Vcpus(Option<u32>),
-    /// One reason of a VM or of a vCPU: what it is about, or else whose it is.
+    /// One reason of a VM or of a vCPU: its accesses, or else the VMs and vCPUs with it.
     Reason(Whose, ExitReason),
 }
 
 impl Page {
-    /// The VM that it is about.
+    /// The page's VM.
     pub(super) const fn vm(self) -> Option<Option<u32>> {
         match self {
             Self::Vms => None,
@@ -28,7 +28,7 @@ impl Page {
         }
     }
 
-    /// The accesses that it shows; `None` where it shows none.
+    /// The accesses that it shows; `None` for other pages.
     pub(super) fn accesses(self) -> Option<Accesses> {
         match self {
             Self::Reason(_, reason) => Accesses::of(reason),
@@ -36,7 +36,7 @@ impl Page {
         }
     }
 
-    /// What its lines can be ordered by, the usual one first.
+    /// The possible orders of its lines, the default first.
     pub(super) fn sorts(self) -> &'static [Sort] {
         match self {
             Self::Vms => Sort::OF_VMS,
@@ -45,7 +45,7 @@ impl Page {
         }
     }
 
-    /// What lies behind a line.
+    /// The page behind a line.
     fn behind(self, line: Key) -> Option<Self> {
         match (self, line.what) {
             (Self::Vms | Self::Vcpus(_), _) => Some(Self::Reasons(line.whose)),
@@ -55,15 +55,15 @@ impl Page {
     }
 }
 
-/// A page as the user left it.
+/// A page in the state in which the user left it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     pub(super) page: Page,
-    /// The line that the cursor was put on; it follows that line. `None` while it stays at the top.
+    /// The selected line, which the cursor follows. `None` while the cursor stays at the top.
     pub(super) selected: Option<Key>,
-    /// Where that line was last, for when it is gone.
+    /// The last position of that line, for when it is gone.
     pub(super) position: usize,
-    /// Which of the page's orders.
+    /// The index of the page's order.
     sort: usize,
     pub(super) is_reversed: bool,
 }
@@ -73,36 +73,36 @@ impl View {
         Self { page, selected: None, position: 0, sort: 0, is_reversed: false }
     }
 
-    /// What the lines are ordered by.
+    /// The order of the lines.
     pub(super) fn sort(&self) -> Sort {
         self.page.sorts()[self.sort]
     }
 
-    /// By the next figure.
+    /// Switches to the next order.
     pub(super) fn next_sort(&mut self) {
         self.sort = (self.sort + 1) % self.page.sorts().len();
         self.is_reversed = false;
     }
 
-    /// Where the cursor is among these lines.
+    /// The position of the cursor among these lines.
     pub(super) fn cursor(&self, lines: &[Key]) -> usize {
         let found = self.selected.and_then(|key| lines.iter().position(|&line| line == key));
         found.unwrap_or(self.position).min(lines.len().saturating_sub(1))
     }
 
-    /// Moves the cursor by so many lines, to a line that there is.
+    /// Moves the cursor by so many lines, within the lines.
     pub(super) fn move_by(&mut self, lines: &[Key], by: isize) {
         self.position = self.cursor(lines).saturating_add_signed(by).min(lines.len().saturating_sub(1));
         self.selected = lines.get(self.position).copied().filter(|_| self.position > 0);
     }
 
-    /// What lies behind the line under the cursor.
+    /// The page behind the line under the cursor.
     pub(super) fn opened(&self, lines: &[Key]) -> Option<Self> {
         let line = lines.get(self.cursor(lines))?;
         self.page.behind(*line).map(Self::new)
     }
 
-    /// The same VM the other way: by vCPU or by reason.
+    /// The other page of the same VM: by vCPU or by reason.
     pub(super) fn turned(&self, lines: &[Key]) -> Option<Self> {
         let page = match self.page {
             Page::Vms => Page::Vcpus(lines.get(self.cursor(lines))?.whose.vm()),

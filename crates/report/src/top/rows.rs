@@ -18,15 +18,15 @@ pub(super) struct Row {
     pub(super) key: Key,
     pub(super) name: String,
     pub(super) exits: Exits,
-    /// How many vCPUs' time it is a part of.
+    /// The number of vCPUs whose time it is a share of.
     pub(super) vcpus: usize,
-    /// How much of the handling time was sleep, nanoseconds.
+    /// Sleep included in the handling time, in nanoseconds.
     sleep_ns: u64,
     /// The reason of most of its exits.
     pub(super) most: Option<ExitReason>,
-    /// Whether its VM is no more.
+    /// Its VM has ended.
     pub(super) has_ended: bool,
-    /// Whether all of it is sleep.
+    /// All of it is sleep.
     pub(super) is_sleep: bool,
     most_count: u64,
 }
@@ -54,17 +54,17 @@ impl Row {
         }
     }
 
-    /// Time in the host that was work, in percent of the vCPUs' time in `ns` nanoseconds.
+    /// Host time without sleep, in percent of the vCPUs' time in `ns` nanoseconds.
     pub(super) fn host_percent(&self, ns: u64) -> f64 {
         self.percent(self.exits.handling.total_ns().saturating_sub(self.sleep_ns), ns)
     }
 
-    /// Time asleep, likewise.
+    /// Sleep, in the same unit.
     pub(super) fn halted_percent(&self, ns: u64) -> f64 {
         self.percent(self.sleep_ns, ns)
     }
 
-    /// Time in the host, sleep included.
+    /// Host time including sleep.
     pub(super) fn time_percent(&self, ns: u64) -> f64 {
         self.percent(self.exits.handling.total_ns(), ns)
     }
@@ -77,7 +77,7 @@ impl Row {
         let times = &self.exits.handling;
         match sort {
             Sort::Exits | Sort::Name => self.exits.count as f64,
-            // A kind of exits is either work or sleep as a whole.
+            // The exits of a kind are either all work or all sleep.
             Sort::Time if self.key.what != What::Everything => times.total_ns() as f64,
             Sort::Time => self.host_percent(1),
             Sort::Halted => self.halted_percent(1),
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// What lines are made of.
+/// The sources of lines.
 pub(super) struct Figures<'a> {
     pub(super) profile: &'a Profile,
     pub(super) courses: &'a Courses,
@@ -96,7 +96,7 @@ pub(super) struct Figures<'a> {
 }
 
 impl Figures<'_> {
-    /// The lines of a page in its order. Those that had exits in the minutes before stay, with none.
+    /// The lines of a page in its order. Lines with earlier exits on the curve stay, with none.
     pub(super) fn rows(&self, view: &View) -> Vec<Row> {
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for key in self.known(view.page) {
@@ -136,7 +136,7 @@ impl Figures<'_> {
         rows
     }
 
-    /// All that was seen of one kind; `whose` is a VM or a vCPU.
+    /// All exits of one reason; `whose` is a VM or a vCPU.
     pub(super) fn of_reason(&self, whose: Whose, reason: ExitReason) -> Row {
         let key = Key { whose, what: What::Reason(reason) };
         let mut row = self.row(Page::Reasons(whose), key);
@@ -146,7 +146,7 @@ impl Figures<'_> {
         row
     }
 
-    /// All exits of a VM or a vCPU, or of everyone.
+    /// The number of exits of a VM, a vCPU, or all VMs.
     pub(super) fn count_of(&self, whose: Whose) -> u64 {
         let theirs = self.profile.vcpus().iter().filter(|of| is_of(of.vcpu, whose));
         theirs.flat_map(|of| of.reasons.values()).map(|exits| exits.count).sum()
@@ -216,7 +216,7 @@ impl Figures<'_> {
     }
 }
 
-/// The line that exits of a vCPU, or accesses, belong to.
+/// The line to which exits of a vCPU, or accesses, belong.
 fn key(page: Page, vcpu: Vcpu, what: What) -> Option<Key> {
     let (whose, what) = match page {
         Page::Vms => (Whose::Vm(vcpu.vm), What::Everything),

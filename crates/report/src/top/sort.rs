@@ -1,34 +1,34 @@
-//! What lines are ordered by.
+//! The orders of lines.
 
-/// A figure, or the name. Of figures the largest comes first.
+/// A figure or the name. Figures are ordered from the largest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sort {
     /// Exits a second.
     Exits,
-    /// Time in the host, sleep apart where it is shown apart.
+    /// Time in the host, without sleep where that has its own column.
     Time,
-    /// Time asleep.
+    /// Sleep.
     Halted,
     /// The mean handling time.
     Mean,
-    /// Its 99th percentile.
+    /// The 99th percentile of handling times.
     P99,
-    /// The longest.
+    /// The longest handling time.
     Max,
     /// The name.
     Name,
 }
 
 impl Sort {
-    /// What the lines of VMs can be ordered by, the usual one first.
+    /// The orders of VMs, the default first.
     pub(super) const OF_VMS: &[Self] = &[Self::Exits, Self::Time, Self::Halted, Self::Name];
-    /// Of vCPUs.
+    /// The orders of vCPUs.
     pub(super) const OF_VCPUS: &[Self] = &[Self::Name, Self::Exits, Self::Time, Self::Halted];
-    /// Of reasons and accesses.
+    /// The orders of reasons and accesses.
     pub(super) const OF_KINDS: &[Self] =
         &[Self::Exits, Self::Time, Self::Mean, Self::P99, Self::Max, Self::Name];
 
-    /// As the page says it.
+    /// The name on the page.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Exits => "exits/s",

@@ -1,4 +1,4 @@
-//! What the page knows, and how that changes.
+//! The state of the page.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::page::{Page, View};
 use super::rows::{Figures, Row};
 use super::vms::Vms;
 
-/// Intervals to choose from by key, nanoseconds.
+/// The selectable intervals, in nanoseconds.
 const INTERVALS_NS: [u64; 9] = [
     100_000_000,
     200_000_000,
@@ -23,55 +23,55 @@ const INTERVALS_NS: [u64; 9] = [
     30_000_000_000,
     60_000_000_000,
 ];
-/// Lines that a page key passes over.
+/// The lines that a page key moves.
 const PAGE: isize = 10;
-/// For so many intervals something is said.
+/// The number of intervals for which a message is shown.
 const SAID_FOR: u32 = 5;
 
-/// What the user wants.
+/// An action of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// One line up.
+    /// Move one line up.
     Up,
-    /// One line down.
+    /// Move one line down.
     Down,
-    /// Several lines up.
+    /// Move several lines up.
     PageUp,
-    /// Several lines down.
+    /// Move several lines down.
     PageDown,
-    /// To the first line.
+    /// Move to the first line.
     First,
-    /// To the last line.
+    /// Move to the last line.
     Last,
-    /// What lies behind the line under the cursor.
+    /// Open the page behind the line under the cursor.
     Open,
-    /// Where the user came from.
+    /// Go back to the previous page.
     Back,
-    /// By vCPU instead of by reason, or the other way round.
+    /// Switch between vCPUs and reasons.
     Turn,
     /// Order by the next figure.
     Sort,
-    /// Order the other way round.
+    /// Reverse the order.
     Reverse,
-    /// Keep the page as it is, or no longer.
+    /// Freeze or unfreeze the page.
     Pause,
-    /// Show sums since the reset instead of the last interval, or the other way round.
+    /// Switch between the last interval and sums since the reset.
     Sum,
-    /// Begin sums, curves and losses anew.
+    /// Reset sums, curves and losses.
     Reset,
-    /// A longer interval.
+    /// Use a longer interval.
     Longer,
-    /// A shorter one.
+    /// Use a shorter interval.
     Shorter,
-    /// Show I/O cores instead, or no longer.
+    /// Switch to I/O cores and back.
     IoCores,
     /// Show the keys.
     Help,
-    /// End.
+    /// Quit.
     Quit,
 }
 
-/// All that the page shows.
+/// The state of the page.
 #[derive(Debug)]
 pub struct Top {
     pub(super) source: Source,
@@ -82,7 +82,7 @@ pub struct Top {
     since_reset: Sum,
     pub(super) sums_up: bool,
     pub(super) cost_ns_per_exit: Option<f64>,
-    /// What is shown, and the way there.
+    /// The current page and its history.
     view: View,
     before: Vec<View>,
     pub(super) is_paused: bool,
@@ -93,7 +93,7 @@ pub struct Top {
     notice: Option<(String, u32)>,
 }
 
-/// What was counted in some time.
+/// The exits of a period.
 #[derive(Debug, Default)]
 struct Sum {
     profile: Profile,
@@ -101,7 +101,7 @@ struct Sum {
 }
 
 impl Top {
-    /// The page before anything was counted, with an interval of so many nanoseconds.
+    /// The page before the first observation, with an interval in nanoseconds.
     #[must_use]
     pub fn new(source: Source, interval_ns: u64) -> Self {
         Self {
@@ -124,7 +124,7 @@ impl Top {
         }
     }
 
-    /// Takes in an interval.
+    /// Adds an interval.
     pub fn observe(&mut self, observation: Observation) {
         let Observation { profile, facts, cost_ns_per_exit } = observation;
         let ns = profile.span.map_or(0, exits::Span::length_ns);
@@ -141,60 +141,60 @@ impl Top {
         self.notice = self.notice.take().filter(|(_, left)| *left > 1).map(|(text, left)| (text, left - 1));
     }
 
-    /// Takes in what is known of I/O cores now.
+    /// Sets the state of I/O cores.
     pub fn observe_io(&mut self, io: IoCores) {
         self.io = io;
     }
 
-    /// Whether the page of I/O cores is shown.
+    /// Tests whether the page of I/O cores is shown.
     #[must_use]
     pub const fn shows_io(&self) -> bool {
         self.shows_io
     }
 
-    /// The processes of the VMs on the page, of which facts are wanted.
+    /// The processes of the VMs on the page, whose facts are needed.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<u32> {
         self.vms.iter().filter_map(|(vm, _)| vm).collect()
     }
 
-    /// Whether the page needs ports, addresses and registers.
+    /// Tests whether the page needs ports, addresses and registers.
     #[must_use]
     pub fn wants_accesses(&self) -> bool {
         self.view.page.accesses().is_some()
     }
 
-    /// Counting began anew, with accesses or without, for that is what the page wanted.
+    /// Records that counting was restarted, with or without accesses, because the page needed it.
     pub fn attached_again(&mut self, source: Source) {
         self.source = source;
         let what = if self.wants_accesses() { "with" } else { "without" };
         self.say(format!("Counting {what} accesses now; exits during the change were not counted"));
     }
 
-    /// Shows a sentence for some intervals.
+    /// Shows a message for some intervals.
     pub fn say(&mut self, sentence: impl Into<String>) {
         self.notice = Some((sentence.into(), SAID_FOR));
     }
 
-    /// How long to count before the next observation, nanoseconds.
+    /// The length of the next interval, in nanoseconds.
     #[must_use]
     pub const fn interval_ns(&self) -> u64 {
         self.interval_ns
     }
 
-    /// Whether nothing new is to be shown.
+    /// Tests whether the page is frozen.
     #[must_use]
     pub const fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Whether the user is done.
+    /// Tests whether the user has quit.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Does what the user wants.
+    /// Performs an action.
     pub fn act(&mut self, action: Action) {
         if self.shows_help && action != Action::Quit {
             self.shows_help = false;
@@ -238,7 +238,7 @@ impl Top {
         }
     }
 
-    /// What is shown.
+    /// The current view.
     pub(super) const fn view(&self) -> &View {
         &self.view
     }
@@ -252,18 +252,18 @@ impl Top {
         Figures { profile: &self.sum().profile, courses: &self.courses, vms: &self.vms }
     }
 
-    /// How long that was counted which is shown, nanoseconds; 0 before the first interval.
+    /// The length of the period on the page, in nanoseconds; 0 before the first interval.
     pub(super) fn shown_ns(&self) -> u64 {
         self.sum().ns
     }
 
-    /// Exits of everyone in the last interval, and its length in nanoseconds.
+    /// Exits of all VMs in the last interval, and its length in nanoseconds.
     pub(super) fn pace(&self) -> (u64, u64) {
         let figures = Figures { profile: &self.latest.profile, courses: &self.courses, vms: &self.vms };
         (figures.count_of(Whose::Everyone), self.latest.ns)
     }
 
-    /// Events that the kernel had no room for, since the reset.
+    /// Events lost by the kernel since the reset.
     pub(super) fn lost(&self) -> u64 {
         self.since_reset.profile.losses.lost_events
     }

@@ -13,7 +13,7 @@ fn source() -> Source {
     Source { isa: Isa::Svm, mechanism: "raw tracepoints".to_owned(), missing: Vec::new() }
 }
 
-/// A second with these exits: VM, vCPU, reason, how many, and how long each was handled in microseconds.
+/// A second with these exits: VM, vCPU, reason, count, and handling time in microseconds.
 fn second(exits: &[(u32, u32, ExitReason, u64, u64)]) -> Observation {
     let mut observation = Observation::default();
     for &(vm, number, reason, count, us) in exits {
@@ -91,7 +91,7 @@ fn sort_goes_through_the_figures_of_the_page_and_begins_anew() {
     assert_eq!(top.view().sort(), Sort::Exits);
     top.act(Action::Reverse);
     assert_eq!(vms(&top), [200, 300, 100]);
-    // Another figure is shown with its largest first.
+    // The next order has its largest figure first.
     top.act(Action::Sort);
     assert_eq!(vms(&top), [300, 100, 200]);
 }
@@ -151,7 +151,7 @@ fn enter_leads_from_a_vm_to_a_reason_to_its_accesses_and_escape_back() {
     top.act(Action::Open);
     assert!(top.wants_accesses());
     assert_eq!(names(&top), ["ICR:W"]);
-    // Nothing lies behind an access.
+    // There is no page behind an access.
     top.act(Action::Open);
     assert_eq!(top.view().page, Page::Reason(Whose::Vm(Some(100)), MSR));
     top.act(Action::Back);
@@ -183,7 +183,7 @@ fn v_turns_between_reasons_and_vcpus() {
         top.act(Action::Back);
         assert_eq!(names(&top), wanted);
     }
-    // From the page of all VMs it is a step that leads back to them.
+    // From the page of all VMs, going back leads there again.
     top.act(Action::Turn);
     assert_eq!(names(&top), ["vCPU 0", "vCPU 1"]);
     top.act(Action::Turn);
@@ -281,7 +281,7 @@ fn a_vm_that_ended_stays_for_some_intervals_and_an_idle_one_for_ever() {
     assert!(top.courses.keys().all(|key| key.whose.vm() != Some(300)));
     assert_eq!(top.since_reset.profile.vcpus().iter().filter(|of| of.vcpu.vm == Some(300)).count(), 0);
     assert_eq!(top.processes().into_iter().collect::<Vec<_>>(), [100, 200]);
-    // A process of the same number later is another VM.
+    // A later process with the same ID is another VM.
     top.observe(three());
     assert_eq!(vms(&top), [100, 300, 200]);
     assert!(top.rows().iter().all(|row| !row.has_ended));

@@ -1,4 +1,4 @@
-//! The sentences around the lines.
+//! The texts around the lines.
 
 use exits::{ExitReason, What, Whose};
 
@@ -11,7 +11,7 @@ use super::vms::SHOWN_AFTER_END;
 use crate::figure::{count, printable};
 use crate::quantity::{counted, per_second, rate, share as percent, time, time_of, whole_time};
 
-/// The keys that matter most, for the last line.
+/// The most important keys, for the last line.
 pub(super) const fn keys(width: usize) -> &'static str {
     if width >= 78 {
         "arrows select  Enter open  Esc back  v vCPUs  s sort  p pause  ? help  q quit"
@@ -20,7 +20,7 @@ pub(super) const fn keys(width: usize) -> &'static str {
     }
 }
 
-/// Exits of everyone.
+/// The rate of exits of all VMs.
 pub(super) fn pace(top: &Top) -> String {
     let vms = counted(top.vms.running() as u64, "VM");
     match top.pace() {
@@ -29,7 +29,7 @@ pub(super) fn pace(top: &Top) -> String {
     }
 }
 
-/// What was lost since the reset.
+/// Losses since the reset.
 pub(super) fn lost(top: &Top) -> String {
     match top.lost() {
         0 => "lost nothing".to_owned(),
@@ -37,7 +37,7 @@ pub(super) fn lost(top: &Top) -> String {
     }
 }
 
-/// How exits are counted and what that costs.
+/// The mechanism of counting and its cost.
 pub(super) fn source(top: &Top) -> String {
     let mut said = vec![format!("by {}", top.source.mechanism)];
     if let Some(ns) = top.cost_ns_per_exit {
@@ -49,7 +49,7 @@ pub(super) fn source(top: &Top) -> String {
     printable(&said.join("; "))
 }
 
-/// Where the user is.
+/// The heading of the page.
 pub(super) fn place(top: &Top) -> String {
     let view = top.view();
     let mut text = match view.page {
@@ -64,7 +64,7 @@ pub(super) fn place(top: &Top) -> String {
     text + ", sorted by " + view.sort().name() + if view.is_reversed { ", reversed" } else { "" }
 }
 
-/// Which time the figures are of.
+/// The period of the figures.
 pub(super) fn when(top: &Top) -> String {
     let paused = if top.is_paused { "PAUSED, " } else { "" };
     let shown = match top.shown_ns() {
@@ -75,7 +75,7 @@ pub(super) fn when(top: &Top) -> String {
     format!("{paused}{shown}")
 }
 
-/// What curves of so many columns are of.
+/// The title of curves with so many columns.
 pub(super) fn curve_title(top: &Top, columns: usize) -> String {
     let intervals = intervals_a_column(columns) * columns.min(SHOWN);
     let seconds = intervals as f64 * top.interval_ns() as f64 / 1e9;
@@ -89,7 +89,7 @@ pub(super) fn curve_title(top: &Top, columns: usize) -> String {
     if whole.len() <= columns { whole } else { whole.replace("last ", "") }
 }
 
-/// The figures of the reason that the page is about.
+/// The figures of the page's reason.
 pub(super) fn reason(top: &Top, whose: Whose, reason: ExitReason) -> String {
     let figures = top.figures();
     let row = figures.of_reason(whose, reason);
@@ -111,12 +111,12 @@ pub(super) fn reason(top: &Top, whose: Whose, reason: ExitReason) -> String {
     text
 }
 
-/// The greatest height of a curve.
+/// The peak of a curve.
 pub(super) fn peak(rates: &[f64]) -> String {
     format!("peak {}", per_second(rates.iter().copied().fold(0.0, f64::max)))
 }
 
-/// Why there are no lines.
+/// The text of a page without lines.
 pub(super) fn nothing(top: &Top) -> String {
     if top.shown_ns() == 0 {
         return format!("Counting for the first {}.", whole_time(top.interval_ns()));
@@ -136,7 +136,7 @@ pub(super) const fn of_reason(whose: Whose, reason: ExitReason) -> exits::Key {
     exits::Key { whose, what: What::Reason(reason) }
 }
 
-/// The help, a line each.
+/// The help, line by line.
 pub(super) fn help() -> Vec<String> {
     let lines = [
         "arrows, j, k      select a line; PgUp, PgDn, Home, End likewise",

@@ -1,4 +1,4 @@
-//! The VMs on the page: those that had exits, until some time after they ended.
+//! The VMs on the page: those with exits, until some time after they have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,21 +6,21 @@ use exits::{Profile, Vcpu};
 
 use super::observation::VmFacts;
 
-/// For so many intervals a VM that ended is still shown.
+/// The number of intervals for which a VM that has ended is shown.
 pub(super) const SHOWN_AFTER_END: u32 = 5;
 
 /// One VM.
 #[derive(Debug, Default)]
 pub(super) struct Vm {
-    /// Its vCPUs, as far as they had exits.
+    /// Its vCPUs that had exits.
     pub(super) vcpus: BTreeSet<Vcpu>,
     pub(super) facts: VmFacts,
-    /// Since how many intervals it is no more.
+    /// The number of intervals since it ended.
     ended: u32,
 }
 
 impl Vm {
-    /// Whether it is no more.
+    /// Tests whether it has ended.
     pub(super) const fn has_ended(&self) -> bool {
         self.ended > 0
     }
@@ -31,7 +31,7 @@ impl Vm {
 pub(super) struct Vms(BTreeMap<Option<u32>, Vm>);
 
 impl Vms {
-    /// Takes in an interval, and returns the VMs that are not to be shown any longer.
+    /// Adds an interval, and returns the VMs to remove from the page.
     pub(super) fn observe(&mut self, profile: &Profile, facts: BTreeMap<u32, VmFacts>) -> Vec<Option<u32>> {
         let mut active = BTreeSet::new();
         for exits in profile.vcpus().iter().filter(|exits| !exits.reasons.is_empty()) {
@@ -44,8 +44,8 @@ impl Vms {
             }
         }
         for (vm, known) in &mut self.0 {
-            // Exits of an interval at whose end the process was gone are still shown as they were. And exits that belong
-            // to no process have none that could end.
+            // Exits of an interval at whose end the process was gone are still shown. Exits without a process
+            // have no VM that could end.
             let is_over = !active.contains(vm) && (known.facts.is_gone || vm.is_none());
             known.ended = if is_over { known.ended + 1 } else { 0 };
         }
@@ -63,7 +63,7 @@ impl Vms {
         self.0.iter().map(|(&vm, known)| (vm, known))
     }
 
-    /// How many there are that have not ended.
+    /// The number of VMs that have not ended.
     pub(super) fn running(&self) -> usize {
         self.0.values().filter(|vm| !vm.has_ended()).count()
     }

@@ -7,7 +7,7 @@ use experiment::study::tuning::Tuning;
 use super::{answer, difference, finding, left, of_definition, ruling, values};
 use crate::studied;
 
-/// The report: the answer, a section for each change with its figures and the way to its study, and the difference.
+/// The report: the answer, a section for each change with its figures and a link to its study, and the diff.
 pub fn tuning(tuning: &Tuning) -> String {
     let mut text =
         format!("# {}\n\n{}\n\n{}\n", plain(&tuning.title), plain(&tuning.question), answer(tuning));
@@ -48,7 +48,7 @@ pub fn tuning(tuning: &Tuning) -> String {
     }
     let difference = difference(&tuning.before, &tuning.after);
     if !difference.is_empty() {
-        // A fence longer than any in the text ends where it should.
+        // A fence that is longer than any in the text is not closed by it.
         let _ = write!(text, "\n## The kept changes\n\n````diff\n{difference}````\n");
     }
     if let Some(tuned) = &tuning.definition {
@@ -77,7 +77,7 @@ pub fn tuning(tuning: &Tuning) -> String {
     text
 }
 
-/// Text from outside as one line that opens no table, heading or tag.
+/// Text from outside as one line, without Markdown or HTML syntax.
 fn plain(text: &str) -> String {
     let harmless = crate::figure::printable(text);
     harmless.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")

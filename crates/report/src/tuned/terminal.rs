@@ -1,4 +1,4 @@
-//! A tuning on the terminal: a table of changes, the difference, and the answer last.
+//! A tuning on the terminal: a table of changes, the diff, and the answer last.
 
 use experiment::study::tuning::{Preview, Tuning, TuningPlan};
 
@@ -8,7 +8,7 @@ use crate::quantity::counted;
 use crate::studied;
 use crate::terminal::{NARROWEST, wrapped};
 
-/// What came of it. No line is wider than `width` columns but those of the difference.
+/// The result. No line is wider than `width` columns except those of the diff.
 pub fn tuning(tuning: &Tuning, width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut text = wrapped(&printable(&format!("{}: {}", tuning.title, tuning.question)), width, "", "");
@@ -57,7 +57,7 @@ pub fn tuning(tuning: &Tuning, width: usize) -> String {
     text
 }
 
-/// The steps of a plan before any is made: each change, why, and what of the definition it changes alone.
+/// The steps of a plan before it is run: each change, the reason, and its effect on the definition.
 pub fn tuning_steps(plan: &TuningPlan, steps: &[Preview], before: &[String], width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut text =

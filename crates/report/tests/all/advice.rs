@@ -1,4 +1,4 @@
-//! What is shown of advice, against kept copies.
+//! Advice against snapshots.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ fn exits(count: u64, each_ns: u64) -> Exits {
     Exits { count, handling }
 }
 
-/// Two VMs over two seconds: an old guest with a serial console, a clock by the PM timer, and something that nobody knows;
-/// and one at rest.
+/// Two VMs over two seconds: an old guest with a serial console, the PM timer as its clock, and an unknown
+/// device; and an idle one.
 fn recordings() -> Recordings {
     let mut profile = Profile::new();
     profile.span = Some(Span { first_ns: 0, last_ns: 2_000_000_000 });

@@ -1,4 +1,4 @@
-//! What `exitless diff` shows, against kept copies and a ruler.
+//! The output of `exitless diff`, against snapshots and limits of width.
 
 use crate::pairs::{Pair, doubtful, empty, repeated, virtualized};
 use exits::profile_comparison::ComparisonOrder;

@@ -1,4 +1,4 @@
-//! The page: what it holds, what it must never load, and what it does with hostile text.
+//! The page: its content, resources that it must not load, and hostile text.
 
 use experiment::prove::synthetic::recording;
 use experiment::prove::{Outcome, Plan, Recording, Tracing, Warning, analyse};
@@ -30,7 +30,7 @@ fn one_arm() -> Recording {
 
 #[test]
 fn a_page_as_it_was_when_it_was_last_looked_at() {
-    // One element a line, so that a change is seen where it is.
+    // One element on each line, so that changes are easy to see.
     let lines = page(&sample()).1.replace("><", ">\n<");
     insta::assert_snapshot!(lines);
 }

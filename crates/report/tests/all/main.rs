@@ -1,4 +1,4 @@
-//! What is shown of results: pages, terminal and JSON.
+//! Tests of pages, terminal output and JSON.
 
 mod advice;
 mod browser;

@@ -1,4 +1,4 @@
-//! The pages of `report`, `timeline` and `diff`: what they hold, what they must never load, and what they do with
+//! The pages of `report`, `timeline` and `diff`: their content, resources that they must not load, and
 //! hostile text.
 
 use crate::pairs::{OFF, Pair, doubtful, empty, reading, recordings, repeated, virtualized};
@@ -49,7 +49,7 @@ fn nothing_is_loaded_and_no_script_runs_but_the_one_that_sorts() {
 #[test]
 fn no_figure_is_nonsense() {
     for page in pages() {
-        // The script knows the word NaN.
+        // The script contains the word NaN.
         let page = page.split("<script").next().unwrap();
         for nonsense in ["NaN", "inf%", "inf\"", "infH", "-nan", "18,446,744,073"] {
             assert!(!page.contains(nonsense), "{nonsense}");
@@ -118,7 +118,8 @@ fn a_page_of_a_profile_as_it_was_when_it_was_last_looked_at() {
     insta::assert_snapshot!(lines(&html::profile(&recordings, &table)));
 }
 
-/// One element a line, so that a change is seen where it is; without the styles, the script and the outlines.
+/// One element on each line, so that changes are easy to see; without the styles, the script and the
+/// outlines.
 fn lines(page: &str) -> String {
     let body = page.split("<body>").nth(1).unwrap_or_default().split("<script>").next().unwrap_or_default();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What is shown of recordings, against kept copies and a ruler.
+//! The output of recordings, against snapshots and limits of width.
 
 use crate::synthetic::{after_the_end, broken, hostile, part, whole, without_exits};
 use exits::{Dimension, Grouping, Order, Table, TimelineFigure, TimelineRows};

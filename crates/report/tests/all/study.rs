@@ -1,4 +1,5 @@
-//! Studies on the terminal and as a page: what they hold, what they must never load, and how a browser shows them.
+//! Studies on the terminal and as a page: their content, resources that pages must not load, and their
+//! display in a browser.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ fn findings(made: &Made) -> Findings {
     analyse(&study(made), false).unwrap()
 }
 
-/// The seed's size: 12 VMs and six tests.
+/// The size of the largest planned study: 12 VMs and six tests.
 fn large() -> Findings {
     findings(&Made {
         counts: (1..=12).collect(),
@@ -22,7 +23,8 @@ fn large() -> Findings {
     })
 }
 
-/// A failed run, one emulated processor, rates that were not attained, three arms, few blocks.
+/// A study with a failed run, an emulated processor, rates that were not attained, three arms, and few
+/// blocks.
 fn troubled() -> Collected {
     let mut collected =
         study(&Made { blocks: 4, counts: vec![1, 2], workloads: vec!["http"], ..Made::default() });
@@ -209,7 +211,7 @@ fn runs_are_linked_only_where_the_page_knows_the_way() {
     assert!(!html::study(&findings, None).contains("href="));
 }
 
-/// Where pictures are kept: below `target`.
+/// The folder of pictures, below `target`.
 fn kept(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("study-pages").join(name)
 }
@@ -222,7 +224,7 @@ fn a_browser_shows_the_page_whole_at_every_width_in_light_and_dark() {
     };
     let all = [(1280, false), (1280, true), (390, false), (390, true)];
     let troubled = analyse(&troubled(), false).unwrap();
-    // The large page takes its time; in the other looks it is the same as the small one.
+    // The large page is slow, and in the other looks it is like the small one.
     for (name, findings, looks) in [("troubled", troubled, &all[..]), ("large", large(), &[all[0], all[3]])] {
         let file = kept(&format!("{name}.html"));
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -242,7 +244,7 @@ fn a_browser_shows_the_page_whole_at_every_width_in_light_and_dark() {
             assert!(drawn.as_u64().is_some_and(|drawn| drawn >= least), "{name}: {drawn} marks of {least}");
             let bars = browser.evaluate("[...document.querySelectorAll('rect.arm')].filter(bar => bar.getBoundingClientRect().width > 0).length");
             assert!(bars.as_u64().is_some_and(|bars| bars > 5), "{name}: {bars} bars");
-            // Letters of charts stay within the page.
+            // Letters of charts must be within the page.
             let outside = browser.evaluate(
                 "[...document.querySelectorAll('figure svg text')].filter(text => { const box = text.getBoundingClientRect(); \
                  return box.width > 0 && (box.left < 0 || box.right > innerWidth + 1); }).map(text => text.textContent).join('|')",

@@ -1,4 +1,4 @@
-//! What the terminal shows, against kept copies and a ruler.
+//! Terminal output, against snapshots and limits of width.
 
 use experiment::prove::synthetic::recording;
 use experiment::prove::{Disagreement, Disturbed, Outcome, Plan, Recording, Warning, analyse};
@@ -38,7 +38,7 @@ fn one_arm_in_80_columns() {
 fn a_probe_in_80_columns() {
     let recording = full();
     let mut outcome = outcome();
-    // As slow as an emulated host can be.
+    // A time of a very slow emulated host.
     if let Some(cost) = &mut outcome.measures[1].cost.off {
         cost.pooled.p999 = 46_077_039.0;
         cost.pooled.maximum = 153_401_270;

@@ -1,4 +1,4 @@
-//! The page of `exitless top`, against kept copies, and at every size.
+//! The page of `exitless top`, against snapshots, and at every size.
 
 use crate::counted::{SECOND, WEB, after, second, source};
 use ratatui_core::backend::TestBackend;

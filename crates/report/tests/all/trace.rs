@@ -1,4 +1,4 @@
-//! What is shown of single events, against kept copies and a ruler.
+//! The output of single events, against snapshots and limits of width.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -45,7 +45,7 @@ fn incomplete(high: u32, low: u32, cause: u32) -> What {
     What::IncompleteIpi { vcpu: 1, ipi: Ipi::from_register(high, low), cause, index: 3 }
 }
 
-/// Events as they come on one host or another.
+/// Typical events of several hosts.
 fn usual() -> Vec<Occurrence> {
     use InhibitReason::{IrqWindow, PitReinject};
     let window = |reason| What::IrqWindow { vcpu: Some(1), reason, rip: 0xffff_ffff_8123_4567 };

@@ -1,4 +1,4 @@
-//! What `docs/vm.md` shows is what comes out.
+//! Checks the output shown in `docs/vm.md`.
 
 use doctor::Tally;
 use doctor::fix::{Chosen, mend};

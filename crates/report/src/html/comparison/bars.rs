@@ -1,4 +1,4 @@
-//! Rows before and after as bars, with the interval of the change about the bar after.
+//! Rows before and after as bars, with the interval of the change at the bar after.
 
 use exits::profile_comparison::{ComparedRow, Estimate, Per};
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use crate::html::chart;
 use crate::html::histogram::round;
 use crate::quantity::time;
 
-/// The longest bar ends here, so that its figure has room behind it.
+/// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.84;
 const MOST_DRAWN: usize = 14;
 const BAR: u32 = 11;
@@ -19,14 +19,14 @@ const GAP: u32 = 12;
 /// Before, after, and the change with its interval.
 type Sides = (f64, f64, Option<Estimate>);
 
-/// A figure of both sides, and how it is written.
+/// A figure of both sides, and its format.
 struct Drawn<'a> {
     title: String,
     of: &'a dyn Fn(&ComparedRow) -> Sides,
     shown: &'a dyn Fn(f64) -> String,
 }
 
-/// How often, and how much time.
+/// The charts of counts and of time.
 pub(super) fn section(compared: &Compared<'_>) -> Markup {
     let comparison = compared.comparison;
     let (per, unit) = (comparison.per, compared::unit(comparison.per));
@@ -71,7 +71,7 @@ fn figure(compared: &Compared<'_>, drawn: &Drawn<'_>, keep: impl Fn(&ComparedRow
     }
     let longest = rows.iter().map(|row| figures(row).0.max(figures(row).1)).fold(0.0, f64::max);
     let ends = rows.iter().filter_map(|row| Some(whisker(figures(row).0, figures(row).2)?.1));
-    // A whisker may be very long; the bars are what is compared.
+    // A whisker may be very long; the bars are the subject of the comparison.
     let most = ends.fold(longest, f64::max).min(longest * 1.5);
     let most = if most > 0.0 { most } else { 1.0 };
     let across = |value: f64| (value / most).min(1.0) * LONGEST;
@@ -124,13 +124,13 @@ fn figure(compared: &Compared<'_>, drawn: &Drawn<'_>, keep: impl Fn(&ComparedRow
 fn label(drawn: &Drawn<'_>, tick: f64) -> String {
     match tick {
         0.0 => "0".to_owned(),
-        // A round number needs no zeros behind its point.
+        // A round number needs no zeros after its point.
         _ if drawn.title.starts_with("Handling") => round(tick),
         _ => (drawn.shown)(tick),
     }
 }
 
-/// The figure after at both ends of the interval, where both are there.
+/// The figure after at both ends of the interval, if it has both.
 fn whisker(before: f64, estimate: Option<Estimate>) -> Option<(f64, f64)> {
     let interval = estimate?.interval?;
     let at = |percent: f64| before * (1.0 + percent / 100.0);

@@ -80,7 +80,7 @@ fn means(compared: &Compared<'_>) -> Markup {
     render("Handling time of one exit before and after", &columns, 1)
 }
 
-/// The rows, and in the end the one over everything.
+/// The rows, and the total at the end.
 fn rows<'a>(compared: &Compared<'a>) -> impl Iterator<Item = &'a ComparedRow> {
     let comparison = compared.comparison;
     comparison.rows.iter().chain([&comparison.total])
@@ -133,14 +133,15 @@ fn changes(compared: &Compared<'_>, of: Of<'_>) -> Vec<Column> {
     ]
 }
 
-/// From where to where changes are drawn, in percent.
+/// The range of changes that is drawn, in percent.
 struct Span {
     low: f64,
     high: f64,
 }
 
 impl Span {
-    /// Zero included, in steps of ten. Beyond a doubling nothing is drawn: little would be left to see of the others.
+    /// Includes zero, in steps of ten. The range ends at a doubling, because larger ones would hide the other
+    /// rows.
     fn new(estimates: impl Iterator<Item = Estimate>) -> Self {
         let ends: Vec<f64> = estimates
             .filter_map(|estimate| estimate.interval)
@@ -182,7 +183,7 @@ impl Span {
                 @if let Some(interval) = interval {
                     line.interval x1=(percent(self.across(interval.low))) x2=(percent(self.across(interval.high))) y1="9" y2="9" {}
                 }
-                // An arrow for what lies beyond the end.
+                // An arrow for an interval that extends beyond the end.
                 @if interval.is_some_and(|interval| interval.high > self.high) {
                     svg x="100%" y="4" width="1" height="10" overflow="visible" { path.best d="M-7 0l7 5-7 5z" {} }
                 }

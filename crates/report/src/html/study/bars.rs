@@ -12,23 +12,23 @@ use crate::html::chart;
 use crate::quantity::counted;
 use crate::studied::{self, Measure};
 
-/// The longest bar ends here, so that its figure has room behind it.
+/// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.76;
 const MOST_DRAWN: usize = 10;
 const BAR: u32 = 12;
 const LABEL: u32 = 18;
 const GAP: u32 = 12;
 
-/// A reason with the largest number of guests.
+/// A reason at the largest number of guests.
 type Row<'a> = (&'a str, &'a Figure, &'a Point);
 
-/// One chart and table a workload, with as many guests as ran at most.
+/// A chart and a table for each workload, at its largest number of guests.
 pub(super) fn section(findings: &Findings) -> Markup {
     let title = "VM exits a second by reason";
     section_of(findings, title, "Of all guests together.", &counted_reason, &Figure::is_exit_total)
 }
 
-/// The same for each unit of work, where loads tell how much they did.
+/// The same for each unit of work, if workloads report their work.
 pub(super) fn section_of_work(findings: &Findings) -> Markup {
     let title = "VM exits for each unit of work by reason";
     section_of(
@@ -44,7 +44,7 @@ fn reason_of_work(metric: &str) -> Option<&str> {
     exits_of_which_work(metric).map(|(_, reason)| reason).filter(|reason| *reason != "total")
 }
 
-/// The reason of a metric that is among them.
+/// The reason of a metric, if it is one of the section's.
 type Reason<'r> = dyn Fn(&str) -> Option<&str> + 'r;
 
 fn section_of(
@@ -76,7 +76,7 @@ fn section_of(
 }
 
 fn rows<'a>(findings: &'a Findings, workload: &str, reason: &Reason<'_>) -> Vec<Row<'a>> {
-    // A load of the micro VM counts its own, by operation.
+    // A workload of the micro VM counts its own exits, for each operation.
     let of =
         findings.figures.iter().filter(|figure| figure.workload == workload && figure.source == Source::Host);
     let mut rows: Vec<Row<'a>> =
@@ -161,7 +161,7 @@ fn description(findings: &Findings, rows: &[Row<'_>], measure: &Measure) -> Stri
     rows.collect::<Vec<_>>().join("; ")
 }
 
-/// Reasons with both arms' counts and the change, and their sum.
+/// Reasons with both arms' counts and the change, and the total.
 fn table(
     findings: &Findings,
     workload: &str,

@@ -1,4 +1,4 @@
-//! Which figures are drawn, in which sections.
+//! The figures that are drawn, by section.
 
 use experiment::study::analysis::{ATTAINED, Figure, Findings, Source};
 use experiment::study::{Better, Unit};
@@ -6,12 +6,12 @@ use maud::{Markup, html};
 
 use super::{bars, legend, lines, requested};
 
-/// Figures of the host's CPUs that are drawn: how busy they are, and how much they wait for I/O.
+/// Figures of the host's CPUs that are drawn: their use, and their waiting for I/O.
 const CPU: [&str; 2] = ["cpu.busy", "cpu.iowait"];
-/// What exits of a unit of work are good for.
+/// The note on exits for each unit of work.
 const OF_WORK: &str = "Of all guests together, all reasons, over the whole run: where both arms do the same work in unlike times, these \
                        compare the work, and those a second the times.";
-/// The latency that is drawn where it is there.
+/// The latency that is drawn if it exists.
 const TAIL: &str = "latency.p99";
 
 pub(super) fn render(findings: &Findings) -> Markup {
@@ -57,7 +57,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
     }
 }
 
-/// One figure of each workload, where `choose` finds one among those that the load measured.
+/// One figure of each workload, if `choose` finds one among those that the workload measured.
 fn of_each_workload<'a>(
     findings: &'a Findings,
     choose: impl Fn(&[&'a Figure]) -> Option<&'a Figure>,

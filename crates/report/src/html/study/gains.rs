@@ -1,4 +1,4 @@
-//! Gains in percent for each number of guests and test of a workload, one table an arm.
+//! Gains in percent for each number of guests and test of a workload, with a table for each arm.
 
 use experiment::study::analysis::{Comparison, Figure, Findings};
 use maud::{Markup, html};

@@ -1,4 +1,4 @@
-//! The question and the answer, before everything else.
+//! The question and the answer, at the top of the page.
 
 use exits::agree;
 use experiment::study::analysis::{Figure, Findings, Judgement, Multiplicity};
@@ -59,7 +59,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
     }
 }
 
-/// How many of the comparisons are false alarms; nothing where none was made.
+/// The number of expected and found differences; `None` without comparisons.
 pub(crate) fn chance(made: &Multiplicity) -> Option<String> {
     let text = format!(
         "{} made. If nothing differed at all, about {} would have a p value below {} by chance; {} {} one, {} passed all \
@@ -77,7 +77,7 @@ pub(crate) fn chance(made: &Multiplicity) -> Option<String> {
 }
 
 fn tiles(findings: &Findings) -> Markup {
-    // The change that stands out most, then that of all exits of the same workload.
+    // The most significant change, then that of all exits of the same workload.
     let size = |figure: &&Figure| {
         let found = figure.summary().iter().filter(|one| one.finding.is_found());
         found.filter_map(|one| one.change).map(|change| change.estimate.abs()).fold(0.0, f64::max)
@@ -136,9 +136,9 @@ pub(crate) fn machine(findings: &Findings) -> String {
     parts.join(" · ")
 }
 
-/// "2025-06-15 15:06:40 UTC".
+/// A date and time: "2025-06-15 15:06:40 UTC".
 pub(crate) fn when(seconds: u64) -> String {
-    // The formatter takes dates up to the year 9999 only.
+    // The formatter accepts dates up to the year 9999 only.
     const LAST: u64 = 253_402_300_799;
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(LAST));
     humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")

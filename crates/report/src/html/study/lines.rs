@@ -1,4 +1,4 @@
-//! A figure against the number of guests: each arm's levels with their intervals, and below them what changes.
+//! A figure by number of guests: each arm's levels with their intervals, and the changes below them.
 
 use experiment::study::Unit;
 use experiment::study::analysis::{Comparison, Figure, Findings, Point};
@@ -11,23 +11,23 @@ use crate::html::axis::{linear_ticks, percent};
 use crate::html::chart;
 use crate::studied::{self, Measure};
 
-/// Pixels from the top: the values, then the changes, then the numbers of guests.
+/// Vertical positions in pixels: the values, then the changes, then the numbers of guests.
 const VALUES: [f64; 2] = [10.0, 170.0];
 const CHANGES: [f64; 2] = [196.0, 260.0];
-/// The values take all but this share of the width, so that marks at the ends are whole.
+/// The horizontal margin as a share of the width, so that marks at the ends are not cut.
 const MARGIN: f64 = 0.07;
-/// Arms beside each other, in pixels, so that their whiskers do not hide each other.
+/// The distance of arms in pixels, so that their whiskers do not hide each other.
 const APART: f64 = 7.0;
-/// Where the lowest value is above this share of the highest one, the axis need not begin at 0.
+/// If the lowest value is above this share of the highest one, the axis need not begin at 0.
 const FAR_FROM_NOTHING: f64 = 0.5;
-/// Labels of numbers of guests are at least this share of the width apart.
+/// The least distance of labels of numbers of guests, as a share of the width.
 const LABELS_APART: f64 = 0.06;
 
-/// Figures of one unit share an axis where the highest values of the smallest is at least this share of the largest's, so
-/// that no chart is squeezed.
+/// Figures of one unit share an axis if the highest value of the smallest is at least this share of the
+/// largest's, so that no chart is squeezed.
 const ALIKE: f64 = 0.25;
 
-/// From values to pixels.
+/// A scale from values to pixels.
 #[derive(Clone)]
 struct Axis {
     low: f64,
@@ -41,12 +41,12 @@ impl Axis {
         self.ends[1] - share * (self.ends[1] - self.ends[0])
     }
 
-    /// Over what is there, and where that is near it, from 0.
+    /// An axis over the values, from 0 if they are near it.
     fn of_values(values: impl Iterator<Item = f64> + Clone) -> Self {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = if low.is_finite() && high.is_finite() { (low, high) } else { (0.0, 1.0) };
-        // Where nothing happened in any arm there is still an axis.
+        // An axis is drawn even if all values are zero.
         let high = if high <= 0.0 { 1.0 } else { high };
         let room = (high - low).max(high.abs() * 0.02).max(1e-12) * 0.08;
         let begins =
@@ -54,24 +54,24 @@ impl Axis {
         Self { low: begins, high: high + room, ends: VALUES }
     }
 
-    /// About 0.
+    /// An axis around 0.
     fn of_changes(values: impl Iterator<Item = f64> + Clone) -> Self {
         let low = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::min);
         let high = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-        // Without any change there is still an axis.
+        // An axis is drawn even without any change.
         let room = if high > low { (high - low) * 0.12 } else { 1.0 };
         Self { low: low - room, high: high + room, ends: CHANGES }
     }
 }
 
-/// The axes of a chart: of its values, and of the changes where there are any.
+/// The axes of a chart: that of its values, and that of the changes if there are any.
 pub(super) struct Axes {
     values: Axis,
     changes: Option<Axis>,
 }
 
-/// Figures with their axes. Those of one workload, unit and scale of change share their axis of changes, and that of values
-/// where their values are alike, so that they can be compared at a glance.
+/// Figures with their axes. Those of one workload, unit and scale of change share the axis of changes, and
+/// the axis of values if their values are similar, so that they can be compared at a glance.
 pub(super) fn with_axes<'a>(figures: &[&'a Figure]) -> Vec<(&'a Figure, Axes)> {
     let highest = |figure: &Figure| values(figure).into_iter().fold(0.0, f64::max);
     let kind = |figure: &Figure| (figure.workload.clone(), figure.unit, scale(figure));
@@ -90,7 +90,7 @@ pub(super) fn with_axes<'a>(figures: &[&'a Figure]) -> Vec<(&'a Figure, Axes)> {
     figures.iter().map(|&figure| (figure, axes(figure))).collect()
 }
 
-/// Single runs, and the levels' intervals.
+/// Values of single runs, and the ends of the levels' intervals.
 fn values(figure: &Figure) -> Vec<f64> {
     let arms = figure.points.iter().flat_map(|point| point.arms.iter().flatten());
     arms.flat_map(|arm| arm.values.iter().map(|value| value.1).chain(interval_ends(arm.level_interval)))
@@ -106,7 +106,7 @@ fn scale(figure: &Figure) -> Option<Scale> {
     comparisons(figure).find_map(|one| one.change).map(|change| change.scale)
 }
 
-/// The chart with its table, and nothing where there are no values.
+/// The chart with its table; empty without values.
 pub(super) fn figure(findings: &Findings, figure: &Figure, axes: &Axes) -> Markup {
     if figure.points.is_empty() {
         return html! {};
@@ -154,7 +154,7 @@ fn interval_ends(interval: Option<Interval>) -> impl Iterator<Item = f64> {
     interval.into_iter().flat_map(|interval| [interval.low, interval.high])
 }
 
-/// Where so many guests lie across the chart.
+/// The horizontal position of a number of guests.
 fn across(figure: &Figure, guests: u32) -> f64 {
     let of = |point: Option<&Point>| point.map_or(0.0, |point| f64::from(point.guests));
     let (first, last) = (of(figure.points.first()), of(figure.points.last()));
@@ -180,7 +180,7 @@ fn value_ticks(axis: &Axis, measure: &Measure) -> Vec<f64> {
 
 fn strip_ticks(strip: &Axis) -> Vec<f64> {
     let ticks = linear_ticks(strip.low, strip.high);
-    // Four lines of letters have no room.
+    // There is no room for more than four ticks.
     if ticks.len() > 4 {
         ticks
             .into_iter()

@@ -1,4 +1,4 @@
-//! How it was run: arms, order, guests, host, and what failed, with links to the raw files.
+//! The method of the study: arms, order, guests, host, and failures, with links to the raw files.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::figure::NONE;
 use crate::quantity::counted;
 use crate::studied;
 
-/// What sampling itself took of the host's CPUs.
+/// The metric of the CPU time of sampling itself.
 const SAMPLING: &str = "sampling.cpu";
 
 pub(super) fn render(findings: &Findings, runs: Option<&str>) -> Markup {
@@ -89,7 +89,7 @@ fn summary(findings: &Findings) -> Markup {
     }
 }
 
-/// "0.31 % of the host's CPUs on average, 0.52 % at most".
+/// The cost of sampling: "0.31 % of the host's CPUs on average, 0.52 % at most".
 fn sampling(findings: &Findings) -> String {
     let cost = findings.figures.iter().filter(|figure| {
         figure.source == Source::Host && figure.metric == SAMPLING && figure.unit == Unit::Percent
@@ -203,7 +203,7 @@ fn order(findings: &Findings, runs: Option<&str>) -> Markup {
     }
 }
 
-/// A link to a run's folder, which only a name of plain letters can be.
+/// A link to a run's folder, if its name has plain characters only.
 fn link(runs: Option<&str>, folder: &str) -> Markup {
     let is_plain =
         folder.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.' | '+'));
@@ -214,7 +214,7 @@ fn link(runs: Option<&str>, folder: &str) -> Markup {
 }
 
 fn host(findings: &Findings) -> Markup {
-    // Against an empty one, every field that is known differs.
+    // Compared with an empty fingerprint, every known field differs.
     let facts = Fingerprint::default().differences(&findings.method.fingerprint);
     let facts: BTreeMap<String, String> =
         facts.into_iter().filter_map(|(name, _, value)| Some((name, value?))).collect();

@@ -1,4 +1,4 @@
-//! What was asked for against what was attained, over loads that differ in the rate that they ask for.
+//! Requested and attained rates, over workloads that differ in the requested rate.
 
 use experiment::study::Unit;
 use experiment::study::analysis::{ATTAINED, Figure, Findings, Source};
@@ -12,12 +12,13 @@ use crate::studied::{self, Measure};
 
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 190.0;
-/// What was asked for ends here, so that marks at the end are whole.
+/// The end of the axis of requested rates, so that marks at the end are not cut.
 const END: f64 = 0.95;
-/// Rates that are closer than this share are one rate.
+/// Rates that differ by less than this share count as one.
 const ONE_RATE: f64 = 0.02;
 
-/// Loads of one kind, with so many guests: what each asks for, and what each arm attains of it, in the order of rates.
+/// Workloads of one kind at one number of guests: the requested rates, in order, and the rates that each arm
+/// attained.
 struct Asked<'a> {
     metric: &'a str,
     guests: u32,
@@ -27,11 +28,11 @@ struct Asked<'a> {
 struct Load<'a> {
     workload: &'a str,
     rate: f64,
-    /// By arm.
+    /// The attained rates by arm.
     attained: Vec<Option<f64>>,
 }
 
-/// A chart for each kind of load and number of guests, where there are two rates at least.
+/// A chart for each kind of workload and number of guests with at least two rates.
 pub(super) fn section(findings: &Findings) -> Markup {
     let charts = all(findings);
     html! {
@@ -80,7 +81,7 @@ fn load<'a>(rate: &'a Figure, shares: &Figure, guests: u32, arms: usize) -> Opti
         Some(point.arms.get(arm)?.as_ref()?.mean)
     };
     let attained: Vec<Option<f64>> = (0..arms).map(|arm| of(rate, arm)).collect();
-    // The plan is not asked: of loads that are divided among guests it says another figure than of those that are not.
+    // The rate is not taken from the plan, where that of divided workloads means something else.
     let asked = (0..arms).filter_map(|arm| {
         let share = of(shares, arm)? / 100.0;
         (share > 0.0).then_some(of(rate, arm)? / share)

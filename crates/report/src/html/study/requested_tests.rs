@@ -1,4 +1,4 @@
-//! Loads of a fixed rate, made up.
+//! Synthetic workloads at fixed rates.
 
 use super::*;
 use experiment::study::analysis::analyse;
@@ -7,7 +7,7 @@ use experiment::study::{Better, Combine, Metric};
 
 const LOADS: [(&str, f64); 3] = [("slow", 600.0), ("fast", 2400.0), ("too-fast", 9600.0)];
 
-/// Each arm carries so many messages at most.
+/// The most messages a second that each arm can carry.
 const MOST: [(&str, f64); 2] = [("off", 2000.0), ("on", 5000.0)];
 
 fn findings(loads: &[(&'static str, f64)]) -> Findings {

@@ -1,4 +1,4 @@
-//! The figures as tables: behind each chart its own, and all of them at the end.
+//! The figures as tables: one with each chart, and all at the end.
 
 use experiment::study::analysis::{Comparison, Figure, Findings, Point};
 use maud::{Markup, html};
@@ -8,7 +8,7 @@ use crate::figure::{NONE, minus};
 use crate::quantity::counted;
 use crate::studied::{self, Measure};
 
-/// The table of one chart, folded away.
+/// The table of one chart, in a folded section.
 pub(super) fn behind(findings: &Findings, figure: &Figure, measure: &Measure) -> Markup {
     html! {
         details {
@@ -18,7 +18,7 @@ pub(super) fn behind(findings: &Findings, figure: &Figure, measure: &Measure) ->
     }
 }
 
-/// Every figure that there is, a table each, folded by workload.
+/// A table for every figure, in a folded section for each workload.
 pub(super) fn all(findings: &Findings) -> Markup {
     let mut workloads: Vec<&str> = Vec::new();
     for figure in &findings.figures {

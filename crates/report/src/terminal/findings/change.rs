@@ -1,13 +1,13 @@
-//! A change of a VM's definition, as it is written in QEMU's arguments or in libvirt's XML.
+//! A change of a VM's definition, in the syntax of QEMU's arguments or of libvirt's XML.
 
 use domain::{Change, CpuModel, FeatureState, Form, Irqchip, TickPolicy};
 
-/// The change as it is written in this form, in one line; what stands around it is left out.
+/// The change in the syntax of this form, in one line, without its surroundings.
 #[must_use]
 pub fn change_in_words(change: &Change, form: Form) -> String {
     match form {
         Form::Libvirt => in_xml(change),
-        // xl.cfg is not written; the words of QEMU are those that most people know.
+        // xl.cfg is not written; QEMU's syntax is the best known.
         _ => in_arguments(change),
     }
 }
@@ -65,7 +65,7 @@ fn in_xml(change: &Change) -> String {
             format!("<cpu><feature policy='{policy}' name='{name}'/></cpu>")
         }
         Change::HyperV(name, on) => {
-            // libvirt has these two under the one before it.
+            // libvirt nests these two under the one before.
             match name.as_str() {
                 "stimer-direct" => {
                     format!("<hyperv><stimer state='on'><direct state='{}'/></stimer></hyperv>", on_off(*on))

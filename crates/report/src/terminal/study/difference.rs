@@ -1,4 +1,4 @@
-//! Two results of one plan beside each other.
+//! Two results of one plan side by side.
 
 use experiment::study::analysis::{ComparedFigure, Source, StudyDifference};
 
@@ -8,9 +8,10 @@ use crate::studied::{self, Measure, below_by_chance};
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::{NARROWEST, wrapped};
 
-/// Two results of one plan: what the hosts differ in, each figure before and after, and whether the arms do the same.
+/// Two results of one plan: the differences between hosts, each figure before and after, and the changes of
+/// the arms' effects.
 ///
-/// Host figures are there only where something was found. No line is wider than `width` columns where `width` is at least
+/// Host figures are shown only if they differ. No line is wider than `width` columns if `width` is at least
 /// 80.
 pub fn study_difference(difference: &StudyDifference, width: usize) -> String {
     let width = width.max(NARROWEST);

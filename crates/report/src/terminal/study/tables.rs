@@ -8,14 +8,15 @@ use crate::figure::{self, NONE};
 use crate::studied::{self, Measure};
 use crate::terminal::columns::{Column, drawn};
 
-/// Gains of more workloads than these are in tables one below the other.
+/// The most workloads whose gains are in one table.
 const MOST_WORKLOADS: usize = 4;
-/// Of more workloads than these the exits by reason are shown of the first alone; the page has the others.
+/// The most workloads for which all exits by reason are shown; with more, only the first workload's. The page
+/// has all.
 const FEW_WORKLOADS: usize = 2;
 /// Figures of the host that are shown.
 const OF_THE_HOST: [&str; 7] =
     ["cpu.busy", "cpu.iowait", "emulator.cpu", "iothread.cpu", "vhost.cpu", "exits.total", "handling.total"];
-/// Reasons with fewer exits are left to the page.
+/// The most reasons that are shown; the page has all.
 const MOST_REASONS: usize = 10;
 
 /// All tables with their titles.
@@ -44,12 +45,12 @@ fn title(figure: &Figure) -> String {
     if measure.name().is_empty() { figure.name() } else { format!("{}, {}", figure.name(), measure.name()) }
 }
 
-/// What a column with the baseline's or another arm's figures is called.
+/// The column title of the baseline's or another arm's figures.
 fn name(findings: &Findings, arm: usize) -> String {
     findings.arms.get(arm).map_or_else(String::new, |arm| figure::printable(&arm.name))
 }
 
-/// What the column with the figures of the arm that is compared is called: its name, where it is one.
+/// The column title of the compared arm's figures: its name, if it is the only one.
 fn changed(findings: &Findings) -> String {
     if findings.arms.len() == 2 { name(findings, 1) } else { "value".to_owned() }
 }
@@ -112,7 +113,7 @@ fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
     drawn(columns, width, false, false)
 }
 
-/// CPU and exits of each workload with as many guests as ran at most.
+/// CPU and exits of each workload at its largest number of guests.
 fn of_the_host(findings: &Findings, width: usize) -> Option<(String, String)> {
     let of = |metric: &str| {
         let host = |figure: &&Figure| figure.source == Source::Host && figure.metric == metric;
@@ -154,7 +155,7 @@ fn of_the_host(findings: &Findings, width: usize) -> Option<(String, String)> {
     Some((format!("The host{guests}"), drawn(columns, width, false, false)))
 }
 
-/// Percent for each number of guests and workload; what was found is marked.
+/// Percent for each number of guests and workload; significant changes are marked.
 fn gains(findings: &Findings, main: &[&Figure], width: usize) -> Vec<(String, String)> {
     let guests = if findings.study.are_vms { "VMs" } else { "guests" };
     let mut tables = Vec::new();
@@ -195,8 +196,8 @@ fn gain(one: &Comparison) -> String {
     format!("{}{}", studied::percent(one), if one.finding.is_found() { " *" } else { "  " })
 }
 
-/// Exits by reason in each arm, with as many guests as ran at most: a second, and for each unit of work where the load tells
-/// how much it did.
+/// Exits by reason in each arm, at the largest number of guests: a second, and for each unit of work if the
+/// workload reports its work.
 fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Vec<(String, String)> {
     let a_second = |metric: &str| counted_reason(metric).map(str::to_owned);
     let of_work =
@@ -209,14 +210,15 @@ fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Vec
     tables.into_iter().flatten().map(titled).collect()
 }
 
-/// Accesses by port and page in each arm, where the plan asked for them.
+/// Accesses by port and page in each arm, if the plan asks for them.
 fn accesses(findings: &Findings, workload: &str, width: usize, colour: bool) -> Option<(String, String)> {
     let of = |metric: &str| accessed(metric).map(|place| place.replacen('.', " ", 1));
     let table = rates(findings, workload, "port or page", &of, None, (width, colour))?;
     Some((format!("Accesses by port and page of addresses during {workload}{}", table.0), table.1))
 }
 
-/// Rates of a family of the host's figures, most first, with their names as `of` gives them; and how the title ends.
+/// Rates of a family of the host's figures, the largest first, with names from `of`; and the end of the
+/// title.
 fn rates(
     findings: &Findings,
     workload: &str,
@@ -225,7 +227,7 @@ fn rates(
     is_total: Option<&dyn Fn(&Figure) -> bool>,
     (width, colour): (usize, bool),
 ) -> Option<(String, String)> {
-    // A load of the micro VM counts its own, by operation.
+    // A workload of the micro VM counts its own exits, for each operation.
     let all = || {
         findings.figures.iter().filter(|figure| figure.workload == workload && figure.source == Source::Host)
     };

@@ -13,7 +13,7 @@ use experiment::verify::{Changed, StateSeen, VmVerification};
 use crate::figure::{count, printable};
 use crate::quantity::{counted, whole_time};
 
-/// More changes than these are told by their number.
+/// The most changes that are listed; more are only counted.
 const MOST_CHANGES: usize = 5;
 
 pub(super) fn answer(vm: &VmVerification) -> String {

@@ -1,5 +1,5 @@
-//! Chromium without a window, spoken to through a pair of named pipes by its DevTools protocol: no port, no script in the
-//! page, and what the page's own policy forbids stays forbidden.
+//! A headless Chromium, controlled by its DevTools protocol through a pair of named pipes: no port, no script
+//! in the page, and the page's own policy stays in force.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The first of these that is on PATH.
+/// Names of the program; the first one on PATH is used.
 const NAMES: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
-/// A page that takes longer is not coming; the machine may be busy with other tests.
+/// The time limit of a page; the machine may be busy with other tests.
 const LONGEST: Duration = Duration::from_secs(90);
 
 pub(crate) struct Browser {
@@ -22,13 +22,13 @@ pub(crate) struct Browser {
     from: Receiver<Value>,
     session: Option<String>,
     number: u64,
-    /// What the page's console said, and errors of the page.
+    /// Messages on the page's console, and errors of the page.
     pub(crate) complaints: Vec<String>,
     _folder: TempDir,
 }
 
 impl Browser {
-    /// A browser with one empty page; `None` where there is none on PATH.
+    /// A browser with one empty page; `None` if there is none on PATH.
     pub(crate) fn start() -> Option<Self> {
         let program = NAMES.into_iter().find(|name| is_on_path(name))?;
         let folder = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// The width of the window in CSS pixels, and whether the reader wants pages dark.
+    /// Sets the width of the window in CSS pixels, and the reader's preference for dark pages.
     pub(crate) fn look(&mut self, width: u32, is_dark: bool) {
         let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.ask("Emulation.setDeviceMetricsOverride", &size);
@@ -89,14 +89,14 @@ impl Browser {
         }
     }
 
-    /// What an expression is worth on the page.
+    /// The value of an expression on the page.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let answer =
             self.ask("Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }));
         answer["result"]["value"].clone()
     }
 
-    /// The whole page as a picture.
+    /// Saves a picture of the whole page.
     pub(crate) fn picture(&mut self, file: &Path) {
         let answer =
             self.ask("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": true }));
@@ -104,7 +104,7 @@ impl Browser {
         std::fs::write(file, base64(answer["data"].as_str().unwrap())).unwrap();
     }
 
-    /// The page as it is printed.
+    /// Prints the page to a file.
     pub(crate) fn print(&mut self, file: &Path) -> usize {
         let answer = self.ask("Page.printToPDF", &json!({}));
         let bytes = base64(answer["data"].as_str().unwrap());
@@ -141,7 +141,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It is only killed where it cannot be asked any more.
+        // It is killed only if it does not respond.
         let _ = self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
         for _ in 0..100 {
             if matches!(self.process.try_wait(), Ok(Some(_))) {
@@ -159,7 +159,7 @@ fn is_on_path(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// RFC 4648, section 4.
+/// Base64 (RFC 4648, section 4).
 fn base64(text: &str) -> Vec<u8> {
     let value = |letter: u8| match letter {
         b'A'..=b'Z' => u32::from(letter - b'A'),

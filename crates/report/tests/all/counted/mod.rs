@@ -1,4 +1,4 @@
-//! A made-up host with three VMs, second by second.
+//! A synthetic host with three VMs, second by second.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const fn vcpu(vm: u32, number: u32) -> Vcpu {
     Vcpu { vm: Some(vm), number: Some(number), thread: Some(vm + 10 + number) }
 }
 
-/// `count` exits whose handling took from `shortest_ns` to four times as long.
+/// `count` exits with handling times from `shortest_ns` to four times that.
 fn load(profile: &mut Profile, vcpu: Vcpu, reason: ExitReason, count: u64, shortest_ns: u64) {
     let exits = profile.vcpu(vcpu).reasons.entry(reason).or_default();
     exits.count += count;
@@ -33,10 +33,10 @@ fn access(profile: &mut Profile, vcpu: Vcpu, access: Access, count: u64) {
     (0..count).for_each(|number| exits.handling.add(1_500 + number));
 }
 
-/// What was counted in the second of this number.
+/// The observation of the second with this number.
 pub(crate) fn second(number: u64) -> Observation {
     let mut profile = Profile::new();
-    // Goes up and down.
+    // A load that rises and falls.
     let wave = [3, 5, 8, 9, 7, 4, 2, 1][usize::try_from(number % 8).unwrap()];
     for cpu in 0..2 {
         let web = vcpu(WEB, cpu);

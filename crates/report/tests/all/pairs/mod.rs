@@ -1,4 +1,5 @@
-//! Made-up recordings before and after: interrupt virtualization off and on, repeated, and with all that can be wrong.
+//! Synthetic recordings before and after: interrupt virtualization off and on, repeated, and with every
+//! fault.
 
 use exits::profile_comparison::{ComparisonOptions, ProfileComparison, Recording};
 use exits::{Access, Dimension, Direction, ExitReason, Grouping, Profile, SeriesKey, Slice, Span, Vcpu};
@@ -16,10 +17,10 @@ const IO: ExitReason = ExitReason::svm(0x7b);
 
 const MILLISECOND: u64 = 1 << 20;
 
-/// A reason, how often it occurs in a millisecond, and how long one takes at least.
+/// A reason, its number in a millisecond, and the shortest handling time.
 type Load = (ExitReason, f64, u64);
 
-/// Interrupt virtualization off and on, as a host would record it.
+/// Interrupt virtualization off, as a host would record it.
 pub(crate) const OFF: &[Load] = &[
     (INTERRUPT, 50.0, 700),
     (MSR, 48.0, 500),
@@ -39,7 +40,7 @@ const ON: &[Load] = &[
     (IO, 0.02, 2_300),
 ];
 
-/// The same numbers in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -55,7 +56,7 @@ pub(crate) fn reading(vm: u32, milliseconds: u64, loads: &[Load]) -> Reading {
     for &(reason, rate, shortest_ns) in loads {
         let series = profile.timeline.series(SeriesKey { vm: Some(vm), reason });
         for cell in 0..milliseconds {
-            // A load that swells and ebbs.
+            // A load that rises and falls.
             let swell = 1.0 + 0.4 * (cell as f64 / 90.0).sin();
             let wanted = rate * swell * 1000.0;
             let count = (wanted as u64 + chance.below(1000)) / 1000;

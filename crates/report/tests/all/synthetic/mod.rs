@@ -1,4 +1,4 @@
-//! Made-up recordings: several VMs, both instruction sets, losses, unknown codes, long names.
+//! Synthetic recordings: several VMs, both instruction sets, losses, unknown codes, long names.
 
 use exits::{Access, Direction, ExitReason, Losses, Profile, Selection, SeriesKey, Slice, Span, Vcpu};
 use traces::{Damage, Format, Options, Origin, Reading, Recordings};
@@ -13,14 +13,14 @@ const NPF: ExitReason = ExitReason::svm(0x400);
 const NO_CODE: ExitReason = ExitReason::svm(0x7f);
 
 const SECOND: u64 = 1_000_000_000;
-/// When the recording begins, of its clock.
+/// The start of the recording, by its clock.
 const START: u64 = 32 * SECOND + 510_469_000;
 
 const fn vcpu(vm: u32, number: u32) -> Vcpu {
     Vcpu { vm: Some(vm), number: Some(number), thread: Some(vm + 10 + number) }
 }
 
-/// `count` exits that begin `every_ns` apart; handling them takes from `shortest_ns` on, with a long tail.
+/// `count` exits that begin `every_ns` apart, with handling times from `shortest_ns` on and a long tail.
 struct Load {
     vcpu: Vcpu,
     reason: ExitReason,
@@ -51,7 +51,7 @@ fn access(profile: &mut Profile, vcpu: Vcpu, access: Access, count: u64, shortes
     (0..count).for_each(|number| exits.handling.add(shortest_ns + number * 7));
 }
 
-/// One exit whose entry was not seen.
+/// An exit without an entry.
 fn without_entry(profile: &mut Profile, vcpu: Vcpu, reason: ExitReason) {
     profile.vcpu(vcpu).reasons.entry(reason).or_default().count += 1;
     let series = profile.timeline.series(SeriesKey { vm: vcpu.vm, reason });
@@ -105,14 +105,14 @@ fn of(readings: Vec<(&str, Reading)>, options: Options) -> Recordings {
     recordings
 }
 
-/// Nothing is wrong with it.
+/// A recording without faults.
 pub(crate) fn whole() -> Recordings {
     let mut reading = busy();
     reading.profile.losses.exits_at_the_end = 2;
     of(vec![("perf.data", reading)], Options::default())
 }
 
-/// Whatever can be wrong is.
+/// A recording with every fault.
 pub(crate) fn broken() -> Recordings {
     let mut reading = busy();
     reading.profile.losses = Losses {
@@ -135,14 +135,14 @@ pub(crate) fn broken() -> Recordings {
     of(vec![("one/perf.data", reading), ("two/trace.dat", other)], Options::default())
 }
 
-/// The middle of one VM.
+/// A part of one VM's recording.
 pub(crate) fn part() -> Recordings {
     let options = Options { from_ns: Some(SECOND / 2), to_ns: Some(SECOND), ..Options::default() };
     let selection = Selection { vms: vec!["web".to_owned()], vcpus: vec![1] };
     of(vec![("-", busy())], options).select(selection).unwrap()
 }
 
-/// As long, and nothing in it.
+/// A profile of the same length without events.
 fn empty(profile: &Profile) -> Profile {
     let mut empty = Profile::new();
     empty.span = profile.span;
@@ -157,7 +157,7 @@ pub(crate) fn without_exits() -> Recordings {
     of(vec![("perf.data", reading)], Options::default())
 }
 
-/// A time that no recording has.
+/// A time window after the end of the recording.
 pub(crate) fn after_the_end() -> Recordings {
     let mut reading = busy();
     reading.profile = empty(&reading.profile);
@@ -165,7 +165,7 @@ pub(crate) fn after_the_end() -> Recordings {
     of(vec![("perf.data", reading)], options)
 }
 
-/// Names that would like to speak to the terminal, or to be several fields.
+/// Names with terminal control sequences, or with several CSV fields.
 pub(crate) fn hostile() -> Recordings {
     let mut reading = busy();
     reading.profile.names.insert(366, "\u{1b}]0;owned\u{7},\"x\"\n".to_owned());
